@@ -42,9 +42,9 @@ def add_contexts(contexts, tag_at, context_at, dim, alpha, V, U):
             row[c] = 0.0
         if contexts[p] >= 0:
             source = V[contexts[p]]
-            place, other = tag_at[p], context_at[p]
+            column, other = tag_at[p], context_at[p]
             for c in range(dim):
-                row[place + c] += weight * source[other + c]
+                row[column + c] += weight * source[other + c]
 
 
 @njit(cache=True, nogil=True)
@@ -67,12 +67,12 @@ def move_contexts(
     for p in range(contexts.shape[0]):
         if violators[p] >= 0 and contexts[p] >= 0:
             target, step, wrong = V[contexts[p]], steps[p], V[violators[p]]
-            place, other = tag_at[p], context_at[p]
+            column, other = tag_at[p], context_at[p]
             back = np.float32(spare * alpha_rate) * gains[p]
             for c in range(dim):
                 was = target[other + c]
-                target[other + c] += scale * step[place + c] + back * wrong[place + c]
-                wrong[place + c] += back * was
+                target[other + c] += scale * step[column + c] + back * wrong[column + c]
+                wrong[column + c] += back * was
     for p in range(contexts.shape[0]):
         if violators[p] >= 0:
             for tag in (tags[p], violators[p], contexts[p]):

@@ -56,15 +56,15 @@ def draw_dimension(unit, u, sigmas):
         total += abs(u[f]) * sigmas[f]
     if not total > 0:
         return min(int(unit * dim), dim - 1)
-    left = unit * total
+    remaining = unit * total
     chosen = 0
     for f in range(dim):
         weight = abs(u[f]) * sigmas[f]
         if weight > 0:
             chosen = f
-            if left < weight:
+            if remaining < weight:
                 break
-            left -= weight
+            remaining -= weight
     return chosen
 
 

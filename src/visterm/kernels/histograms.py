@@ -90,10 +90,10 @@ def bag_row(words, shares, idf, root):
     weights = np.empty(size, np.float32)
     columns = np.empty(size, np.int32)
     length = np.sqrt(square)
-    place = 0
+    entry = 0
     for word in range(n_words):
         if terms[word] > 0.0:
-            weights[place] = terms[word] / length
-            columns[place] = word
-            place += 1
+            weights[entry] = terms[word] / length
+            columns[entry] = word
+            entry += 1
     return weights, columns

@@ -96,15 +96,15 @@ def keep_word(score, word, i, words, scores):
 
     The point's row is indexed, never sliced: views of it would cost more than the rest.
     """
-    place = scores.shape[1] - 1
-    if score < scores[i, place] or (score == scores[i, place] and word > words[i, place]):
+    rank = scores.shape[1] - 1
+    if score < scores[i, rank] or (score == scores[i, rank] and word > words[i, rank]):
         return
-    while place > 0:
-        above = scores[i, place - 1]
-        if score < above or (score == above and word > words[i, place - 1]):
+    while rank > 0:
+        above = scores[i, rank - 1]
+        if score < above or (score == above and word > words[i, rank - 1]):
             break
-        scores[i, place] = above
-        words[i, place] = words[i, place - 1]
-        place -= 1
-    scores[i, place] = score
-    words[i, place] = word
+        scores[i, rank] = above
+        words[i, rank] = words[i, rank - 1]
+        rank -= 1
+    scores[i, rank] = score
+    words[i, rank] = word

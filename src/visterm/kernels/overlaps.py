@@ -33,28 +33,28 @@ def add_dense_overlaps(kind, start, cols, vals, landmarks, first, last, sums):
     `sums` are float32 (n_rows, n_landmarks).
     """
     n_features, n_landmarks = landmarks.shape
-    for left in range(0, n_landmarks, LANDMARKS):
-        right = min(left + LANDMARKS, n_landmarks)
-        place = start[first:last].copy()
+    for low in range(0, n_landmarks, LANDMARKS):
+        high = min(low + LANDMARKS, n_landmarks)
+        next_entry = start[first:last].copy()
         for tile_end in range(FEATURES, n_features + FEATURES, FEATURES):
             for i in range(first, last):
-                e, end = place[i - first], start[i + 1]
-                out = sums[i, left:right]
+                e, end = next_entry[i - first], start[i + 1]
+                out = sums[i, low:high]
                 while e + 3 < end and cols[e + 3] < tile_end:
                     _add_four(
                         kind,
                         vals[e : e + 4],
-                        landmarks[cols[e], left:right],
-                        landmarks[cols[e + 1], left:right],
-                        landmarks[cols[e + 2], left:right],
-                        landmarks[cols[e + 3], left:right],
+                        landmarks[cols[e], low:high],
+                        landmarks[cols[e + 1], low:high],
+                        landmarks[cols[e + 2], low:high],
+                        landmarks[cols[e + 3], low:high],
                         out,
                     )
                     e += 4
                 while e < end and cols[e] < tile_end:
-                    _add_one(kind, vals[e], landmarks[cols[e], left:right], out)
+                    _add_one(kind, vals[e], landmarks[cols[e], low:high], out)
                     e += 1
-                place[i - first] = e
+                next_entry[i - first] = e
 
 
 @njit(cache=True, nogil=True)

@@ -112,7 +112,7 @@ def top_pairs(A, B, terms, first, last, ids, scores):
     block_b = np.empty((EXAMPLES, terms.most.shape[1]), np.float32)
     unused = np.empty(block_b.shape[1], np.float32)
     floors = np.empty(EXAMPLES, np.float32)
-    found = np.empty(EXAMPLES, np.int64)
+    counts = np.empty(EXAMPLES, np.int64)
     first_rows = np.empty((EXAMPLES, n_first), np.int64)
     first_bounds = np.empty((EXAMPLES, n_first), np.float32)
     for start in range(first, last, EXAMPLES):
@@ -123,28 +123,28 @@ def top_pairs(A, B, terms, first, last, ids, scores):
         for e in range(size):
             a, b, heap_ids, heap_scores = A[start + e], B[start + e], ids[start + e], scores[start + e]
             count, floor = 0, np.float32(-np.inf)
-            for place in range(n_first):
-                i = first_rows[e, place]
+            for rank in range(n_first):
+                i = first_rows[e, rank]
                 if bounds[e, i] < floor:
                     break
                 count, floor = _take_row(
                     i, a[i], b, terms, block_b[e], self_scores[e, i], heap_ids, heap_scores, count, floor
                 )
             floors[e] = heap_scores[0] if count == k else -np.inf
-            found[e] = 0
+            counts[e] = 0
         for top in range(0, n, ROWS):
             bottom = min(top + ROWS, n)
             for e in range(size):
                 if not _any_from(bounds[e, top:bottom], floors[e]):
                     continue
                 a, b, heap_ids, heap_scores = A[start + e], B[start + e], ids[start + e], scores[start + e]
-                count, floor = found[e], floors[e]
+                count, floor = counts[e], floors[e]
                 for i in range(top, bottom):
                     if bounds[e, i] >= floor:
                         count, floor = _take_row(
                             i, a[i], b, terms, block_b[e], self_scores[e, i], heap_ids, heap_scores, count, floor
                         )
-                found[e], floors[e] = count, floor
+                counts[e], floors[e] = count, floor
         for e in range(size):
             sort_heap(ids[start + e], scores[start + e])
 
@@ -205,14 +205,14 @@ def _fill_row_bounds(a, b, terms, bounds, self_scores, block_b, unused):
 
 
 @njit(cache=True, nogil=True)
-def _take_row(i, a_i, b, terms, block_b, self_score, ids, scores, found, floor):
+def _take_row(i, a_i, b, terms, block_b, self_score, ids, scores, count, floor):
     """Bring the pairs of a row that reach the floor into the heap; give the pairs in it and the floor from then on."""
     n = b.shape[0]
     k = ids.shape[0]
     most = terms.most[i]
     self_counts = self_score >= floor
     if not self_counts and _count_from(a_i, block_b, most, floor) == 0:
-        return found, floor
+        return count, floor
     for block in range(block_b.shape[0]):
         start = block * COLUMNS
         if not ((a_i + block_b[block]) + most[block] >= floor or (self_counts and start <= i < start + COLUMNS)):
@@ -223,17 +223,17 @@ def _take_row(i, a_i, b, terms, block_b, self_score, ids, scores, found, floor):
         for j in range(start, stop):
             score = (a_i + b[j]) + terms.F[i, j]
             if score >= floor:
-                if found < k:
-                    ids[found] = i * n + j
-                    scores[found] = score
-                    found += 1
-                    if found == k:
+                if count < k:
+                    ids[count] = i * n + j
+                    scores[count] = score
+                    count += 1
+                    if count == k:
                         heapify(ids, scores)
                         floor = np.nextafter(scores[0], np.float32(np.inf))
                 elif score > scores[0]:
                     replace_worst(ids, scores, i * n + j, score)
                     floor = np.nextafter(scores[0], np.float32(np.inf))
-    return found, floor
+    return count, floor
 
 
 @njit(cache=True, nogil=True)

@@ -317,5 +317,5 @@ def _score(rows, image, begin, end, q_words, q_weights, W):
 @njit(cache=True, nogil=True)
 def _gain_of(image, r_images, gains, first, last):
     """Find an image in the sorted list ``r_images[first:last]``; 0 where it is not there."""
-    place = lower_bound(r_images, first, last, image)
-    return gains[place] if place < last and r_images[place] == image else np.float32(0.0)
+    entry = lower_bound(r_images, first, last, image)
+    return gains[entry] if entry < last and r_images[entry] == image else np.float32(0.0)

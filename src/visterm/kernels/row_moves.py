@@ -110,12 +110,12 @@ def move_rows(matrix, change, gradients, counts, squares, rule):
 
 
 @njit(cache=True, nogil=True)
-def move_row(row, gradient, rate, sums, place):
+def move_row(row, gradient, rate, sums, index):
     """Add the mean square of `gradient` to ``sums[place]``, and step: ``row -= rate gradient / √sums[place]``."""
     width = row.shape[0]
-    sums[place] += dot(gradient, gradient) / np.float32(width)
-    if sums[place] > 0:
-        factor = np.float32(rate / math.sqrt(sums[place]))
+    sums[index] += dot(gradient, gradient) / np.float32(width)
+    if sums[index] > 0:
+        factor = np.float32(rate / math.sqrt(sums[index]))
         for c in range(width):
             row[c] -= factor * gradient[c]
 
@@ -127,15 +127,15 @@ def move_drawn_rows(table, sums, tags, order, gradients, rate):
     `table`, (n_tags, width), and `sums`, (n_tags,), what Adagrad remembers, are changed in the rows `tags`, int64
     (n_draws,), which may be repeated. `order` sorts `tags`, stably; `gradients` are (n_draws, width).
     """
-    moved, place, total = 0, 0, np.empty(table.shape[1], np.float32)
-    while place < order.shape[0]:
-        tag = tags[order[place]]
+    moved, draw, total = 0, 0, np.empty(table.shape[1], np.float32)
+    while draw < order.shape[0]:
+        tag = tags[order[draw]]
         total[:] = 0
-        while place < order.shape[0] and tags[order[place]] == tag:
-            gradient = gradients[order[place]]
+        while draw < order.shape[0] and tags[order[draw]] == tag:
+            gradient = gradients[order[draw]]
             for c in range(total.shape[0]):
                 total[c] += gradient[c]
-            place += 1
+            draw += 1
         move_row(table[tag], total, rate, sums, tag)
         moved += 1
     return moved

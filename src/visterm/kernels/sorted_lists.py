@@ -42,8 +42,8 @@ def lower_bound(numbers, low, high, least):
 @njit(cache=True, nogil=True)
 def contains(numbers, first, last, number):
     """Return whether a number is in the sorted ``numbers[first:last]``."""
-    place = lower_bound(numbers, first, last, number)
-    return place < last and numbers[place] == number
+    position = lower_bound(numbers, first, last, number)
+    return position < last and numbers[position] == number
 
 
 @njit(cache=True, nogil=True)

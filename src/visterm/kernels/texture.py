@@ -56,9 +56,9 @@ UNIFORM = _uniform_table()
 def _fill_codes(padded, table, codes):
     """Fill `codes` from the image padded by two pixels; the diagonal neighbours first along the row, then across."""
     height, width = codes.shape
-    left = np.empty((height + 4, width))
-    right = np.empty((height + 4, width))
-    _interpolate_rows(padded, left, right)
+    left_gray = np.empty((height + 4, width))
+    right_gray = np.empty((height + 4, width))
+    _interpolate_rows(padded, left_gray, right_gray)
     bits = np.empty(width, np.uint8)
     for row in range(height):
         up = row - DIAGONAL
@@ -67,10 +67,10 @@ def _fill_codes(padded, table, codes):
         down -= np.floor(down)
         for col in range(width):
             centre = padded[row + 2, col + 2]
-            up_right = (1.0 - up) * right[row, col] + up * right[row + 1, col]
-            up_left = (1.0 - up) * left[row, col] + up * left[row + 1, col]
-            down_left = (1.0 - down) * left[row + 3, col] + down * left[row + 4, col]
-            down_right = (1.0 - down) * right[row + 3, col] + down * right[row + 4, col]
+            up_right = (1.0 - up) * right_gray[row, col] + up * right_gray[row + 1, col]
+            up_left = (1.0 - up) * left_gray[row, col] + up * left_gray[row + 1, col]
+            down_left = (1.0 - down) * left_gray[row + 3, col] + down * left_gray[row + 4, col]
+            down_right = (1.0 - down) * right_gray[row + 3, col] + down * right_gray[row + 4, col]
             bits[col] = (
                 (padded[row + 2, col + 4] >= centre)
                 | (up_right >= centre) << 1
@@ -86,9 +86,9 @@ def _fill_codes(padded, table, codes):
 
 
 @njit(cache=True, nogil=True)
-def _interpolate_rows(padded, left, right):
-    """Fill `left` and `right` with the brightness `DIAGONAL` pixels to either side of each pixel, in all rows."""
-    rows, width = left.shape
+def _interpolate_rows(padded, left_gray, right_gray):
+    """Fill both arrays with the brightness `DIAGONAL` pixels to the left and right of each pixel, in all rows."""
+    rows, width = left_gray.shape
     for col in range(width):
         # The offset's last bits depend on the column, and so do scikit-image's.
         to_left = col - DIAGONAL
@@ -96,5 +96,5 @@ def _interpolate_rows(padded, left, right):
         to_right = col + DIAGONAL
         to_right -= np.floor(to_right)
         for row in range(rows):
-            left[row, col] = (1.0 - to_left) * padded[row, col] + to_left * padded[row, col + 1]
-            right[row, col] = (1.0 - to_right) * padded[row, col + 3] + to_right * padded[row, col + 4]
+            left_gray[row, col] = (1.0 - to_left) * padded[row, col] + to_left * padded[row, col + 1]
+            right_gray[row, col] = (1.0 - to_right) * padded[row, col + 3] + to_right * padded[row, col + 4]

@@ -53,8 +53,8 @@ def _select_rows(scores, ids, values):
 @njit(cache=True, nogil=True)
 def heapify(ids, scores):
     """Order ids and scores as a heap whose worst entry lies at the root."""
-    for place in range(ids.shape[0] // 2 - 1, -1, -1):
-        _sift_down(ids, scores, place, ids.shape[0])
+    for parent in range(ids.shape[0] // 2 - 1, -1, -1):
+        _sift_down(ids, scores, parent, ids.shape[0])
 
 
 @njit(cache=True, nogil=True)
@@ -101,8 +101,8 @@ def score_rows(u, rows, out):
     apart = out.shape[0] // STREAMS
     for r in range(apart):
         for stream in range(STREAMS):
-            place = r + stream * apart
-            out[place] = dot(u, rows[place])
+            row = r + stream * apart
+            out[row] = dot(u, rows[row])
     for r in range(STREAMS * apart, out.shape[0]):
         out[r] = dot(u, rows[r])
 
@@ -130,8 +130,8 @@ def start_heaps(U, V, first, ids, scores):
         raise IndexError("the rows to begin with are outside V, or of another width")
     for i in range(U.shape[0]):
         score_rows(U[i], V[first : first + k], scores[i])
-        for place in range(k):
-            ids[i, place] = first + place
+        for entry in range(k):
+            ids[i, entry] = first + entry
         heapify(ids[i], scores[i])
 
 
@@ -163,8 +163,8 @@ def score_chosen(u, V, chosen, out):
     apart = out.shape[0] // STREAMS
     for r in range(apart):
         for stream in range(STREAMS):
-            place = r + stream * apart
-            out[place] = dot(u, V[chosen[place]])
+            entry = r + stream * apart
+            out[entry] = dot(u, V[chosen[entry]])
     for r in range(STREAMS * apart, out.shape[0]):
         out[r] = dot(u, V[chosen[r]])
 
@@ -180,8 +180,8 @@ def best_of_chosen(U, V, chosen, ids, scores):
         raise IndexError("the rows chosen are outside V, fewer than the k best, or of another width")
     for i in range(U.shape[0]):
         score_chosen(U[i], V, chosen[:k], scores[i])
-        for place in range(k):
-            ids[i, place] = chosen[place]
+        for entry in range(k):
+            ids[i, entry] = chosen[entry]
         heapify(ids[i], scores[i])
     at_once = ROWS if U.shape[0] == 1 else SHARED_ROWS
     made = np.empty(at_once, np.float32)

@@ -107,19 +107,19 @@ def draw_violators(pairs, first, last, positives, rows, V, pool, draws):
         violator = np.int64(-1)
         n = 0
         if m > 0:
-            place = draw_below(stream, max_trials, m)
+            pool_index = draw_below(stream, max_trials, m)
             for _ in range(m):
                 if n == limit:
                     break
-                drawn = pool_tags[place]
-                score = pool_scores[p, place]
+                drawn = pool_tags[pool_index]
+                score = pool_scores[p, pool_index]
                 if not contains(positive_tags, begin, end, drawn):
                     n += 1
                     if score > least:
                         violator = drawn
                         gaps[p] = true_score - score
                         break
-                place = place + 1 if place + 1 < m else 0
+                pool_index = pool_index + 1 if pool_index + 1 < m else 0
         while n < limit and violator < 0:
             drawn = violators[p]  # the first
             if n > 0 or m > 0:

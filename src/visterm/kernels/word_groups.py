@@ -84,7 +84,7 @@ def _look_through(points, near, blocks, words, scores):
     n_groups = blocks.first.shape[0] - 1
     starts, members = _sorted_by_group(near, n_groups)
     last = words.shape[1] - 1
-    found = np.empty((AT_ONCE, LANES), np.float32)
+    block_scores = np.empty((AT_ONCE, LANES), np.float32)
     at, hits = np.empty(AT_ONCE, np.int64), np.empty(AT_ONCE, np.int64)
     worst = np.empty(AT_ONCE, np.float32)
     for group in range(n_groups):
@@ -94,12 +94,12 @@ def _look_through(points, near, blocks, words, scores):
                 for j in range(AT_ONCE):
                     at[j] = members[start + min(j, size - 1)]
                     worst[j] = scores[at[j], last]
-                score_block(points, at, blocks.values[block], worst, found, hits)
+                score_block(points, at, blocks.values[block], worst, block_scores, hits)
                 for j in range(size):
                     if hits[j]:
                         for lane in range(LANES):
-                            if found[j, lane] >= scores[at[j], last]:
-                                keep_word(found[j, lane], blocks.words[block, lane], at[j], words, scores)
+                            if block_scores[j, lane] >= scores[at[j], last]:
+                                keep_word(block_scores[j, lane], blocks.words[block, lane], at[j], words, scores)
 
 
 @njit(cache=True, nogil=True)
@@ -119,18 +119,18 @@ def _sorted_by_group(near, n_groups):
     return starts, members
 
 
-def _plain_scores(points, at, block, worst, found, hits):
+def _plain_scores(points, at, block, worst, block_scores, hits):
     """Add up in the same order without compiling."""
-    found[:] = block[-1]
+    block_scores[:] = block[-1]
     for feature in range(points.shape[1]):
-        found += points[at, feature, None] * block[feature]
-    hits[:] = (found >= worst[:, None]).any(axis=1)
+        block_scores += points[at, feature, None] * block[feature]
+    hits[:] = (block_scores >= worst[:, None]).any(axis=1)
 
 
 @intrinsic
-def _vector_scores(typing_context, points, at, block, worst, found, hits):
+def _vector_scores(typing_context, points, at, block, worst, block_scores, hits):
     """Write the loop of `score_block`: the sums of four points stay in registers, unlike those of a plain loop."""
-    given = (points, at, block, worst, found, hits)
+    given = (points, at, block, worst, block_scores, hits)
     rows, places, numbers = (types.float32, 2), (types.int64, 1), (types.float32, 1)
     if [(kind.dtype, kind.ndim) for kind in given] != [rows, places, rows, numbers, rows, places]:
         return None
@@ -158,8 +158,8 @@ def _vector_scores(typing_context, points, at, block, worst, found, hits):
         sums, points_at = [], []
         for j in range(AT_ONCE):
             sums.append(cgutils.alloca_once_value(builder, words_at(n)))
-            place = builder.load(builder.gep(places, [ir.Constant(n.type, j)]))
-            points_at.append(builder.gep(rows, [builder.mul(place, n)]))
+            index = builder.load(builder.gep(places, [ir.Constant(n.type, j)]))
+            points_at.append(builder.gep(rows, [builder.mul(index, n)]))
         with cgutils.for_range(builder, n, intp=n.type) as loop:
             these = words_at(loop.index)
             for total, point in zip(sums, points_at, strict=True):
@@ -168,18 +168,18 @@ def _vector_scores(typing_context, points, at, block, worst, found, hits):
         for j, total in enumerate(sums):
             at = builder.gep(out, [ir.Constant(n.type, j * LANES)])
             builder.store(builder.load(total), builder.bitcast(at, vector.as_pointer()), align=4)
-            place = ir.Constant(n.type, j)
-            reach = builder.fcmp_ordered(">=", builder.load(total), spread(builder.load(builder.gep(least, [place]))))
+            index = ir.Constant(n.type, j)
+            reach = builder.fcmp_ordered(">=", builder.load(total), spread(builder.load(builder.gep(least, [index]))))
             lanes = builder.zext(builder.bitcast(reach, ir.IntType(LANES)), n.type)
-            builder.store(lanes, builder.gep(reached, [place]))
+            builder.store(lanes, builder.gep(reached, [index]))
         return context.get_dummy_value()
 
-    return types.void(points, at, block, worst, found, hits), write
+    return types.void(points, at, block, worst, block_scores, hits), write
 
 
 @njit(cache=True, nogil=True)
-def _compiled_scores(points, at, block, worst, found, hits):
-    _vector_scores(points, at, block, worst, found, hits)  # type: ignore[call-arg]
+def _compiled_scores(points, at, block, worst, block_scores, hits):
+    _vector_scores(points, at, block, worst, block_scores, hits)  # type: ignore[call-arg]
 
 
 score_block = _plain_scores if config.DISABLE_JIT else _compiled_scores  # type: ignore[attr-defined]

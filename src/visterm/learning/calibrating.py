@@ -58,9 +58,9 @@ def expectations(held_out: HeldOutScores, calibration: Calibration) -> dict[str,
     tagged = np.flatnonzero(np.diff(given.indptr))
     best = top_k(held_out.scores[tagged], min(5, given.shape[1]))[0]
     right = float(np.mean([np.isin(best[i], given[[image]].indices).sum() for i, image in enumerate(tagged)]))
-    held = calibration.held_out
-    assert held is not None
-    n_sure = int((held.chances >= cutoff_for_precision(held, 0.9).least[held.tags]).sum())
+    held_chances = calibration.held_out
+    assert held_chances is not None
+    n_sure = int((held_chances.chances >= cutoff_for_precision(held_chances, 0.9).least[held_chances.tags]).sum())
     return {
         RIGHT_OF_5: right,
         TAGS_A_PHOTO: float(np.diff(given.indptr)[tagged].mean()),
@@ -93,7 +93,7 @@ def held_out_scores(
     for images known by number, and where less than 20 images with tags can be spared.
     """
     rng = np.random.default_rng(seed)
-    held = model.take_held_out() if isinstance(model, HoldsOut) else None
+    first_fit = model.take_held_out() if isinstance(model, HoldsOut) else None
     if rows.by_number:
         return None
     if rows.valid is not None:
@@ -102,10 +102,10 @@ def held_out_scores(
         return HeldOutScores(search_scores(model, X_valid[places]), Y_valid[places], rows.Y)
     n_images, n_tags = rows.Y.shape
     counts = np.asarray((sp.csr_array(rows.Y) > 0).sum(axis=0)).ravel()
-    if held is not None:
-        places = _some(len(held.images), n_tags, rng)
-        others = np.setdiff1d(np.arange(n_images), held.images)
-        return HeldOutScores(held.scores(places), rows.Y[held.images[places]], rows.Y[others], counts)
+    if first_fit is not None:
+        places = _some(len(first_fit.images), n_tags, rng)
+        others = np.setdiff1d(np.arange(n_images), first_fit.images)
+        return HeldOutScores(first_fit.scores(places), rows.Y[first_fit.images[places]], rows.Y[others], counts)
     left_out = np.sort(rng.permutation(n_images)[: round(SHARE * n_images)])
     left_out = left_out[_some(left_out.size, n_tags, rng)]
     others = np.setdiff1d(np.arange(n_images), left_out)

@@ -95,8 +95,8 @@ class Cleaning(NamedTuple):
             aliases = {path: tag for path, tag in called.items() if path not in aliases} | aliases
         elif self.tree is not None or corpus.tree:  # of a table, or of keywords, which are called by their names
             tree = TagTree(corpus.tree if self.tree is None else self.tree, aliases)
-            there = {tag_key(tag) for tags in (*corpus.tags, *corpus.negatives) for tag in tags}
-            aliases = {path: tag for path, tag in tree.paths().items() if tag_key(path) not in there} | aliases
+            known_keys = {tag_key(tag) for tags in (*corpus.tags, *corpus.negatives) for tag in tags}
+            aliases = {path: tag for path, tag in tree.paths().items() if tag_key(path) not in known_keys} | aliases
         else:
             if paths := likely_paths(corpus.tags):
                 say(
@@ -156,7 +156,7 @@ def one_or_features(images: Any) -> Any:
         return images
     if len(images) < 2:
         return images[0] if images else None
-    other = next((place for place in images if not is_features(place)), None)
+    other = next((folder for folder in images if not is_features(folder)), None)
     if other is not None:
         raise UserError(
             f"Several folders may be named where all are features, and {other} is no features folder. Pass one folder "
@@ -170,13 +170,13 @@ def check_encoder_of_features(images: Any, encoder: str | None) -> None:
     """Refuse an encoder that isn't the one of the features, before its network is looked for."""
     if encoder is None:
         return
-    for place in filter(is_features, images if isinstance(images, list | tuple) else [images]):
+    for folder in filter(is_features, images if isinstance(images, list | tuple) else [images]):
         from visterm.features.remote_folder import feature_folder  # which loads pyarrow
 
-        contents = feature_folder(place).contents()
+        contents = feature_folder(folder).contents()
         if contents is not None and contents.encoder != registered_name(encoder):
             raise EncoderMismatchError(
-                f"--encoder {encoder} conflicts with {place}: these features were made by the encoder "
+                f"--encoder {encoder} conflicts with {folder}: these features were made by the encoder "
                 f"'{contents.encoder}'. Leave --encoder out, or pass the folder of photos in place of the features."
             )
 
@@ -309,11 +309,11 @@ def _read_corpus(encoder: AnyEncoder, request: FitRequest) -> tuple[Corpus, list
 
 def _check_tags(corpus: Corpus, request: FitRequest, say: Say) -> dict[str, Any]:
     """Refuse tags that look like lists, tell which were read, and return what to keep with the run."""
-    found = TagsRead.in_lists(corpus.tags, paths=request.tree is not None)
-    if found.n_tags or not request.words:
-        say(found.line())
-    found.check(request.rules.separator, in_file=isinstance(request.tags, str | os.PathLike))
-    return found.facts()
+    tags_read = TagsRead.in_lists(corpus.tags, paths=request.tree is not None)
+    if tags_read.n_tags or not request.words:
+        say(tags_read.line())
+    tags_read.check(request.rules.separator, in_file=isinstance(request.tags, str | os.PathLike))
+    return tags_read.facts()
 
 
 def relations_to_learn(
@@ -326,13 +326,13 @@ def relations_to_learn(
 ) -> WordRelations | None:
     """Return the relations among the tags to learn, and say how many there are and whether the model uses them."""
     check_word_relations(request.relations)
-    found, takes_parts = request.relations, "part_of" in model.takes
-    if takes_parts and model.part_of is not None and (sources.part_of is not None or (found and found.part_of)):
+    relations, takes_parts = request.relations, "part_of" in model.takes
+    if takes_parts and model.part_of is not None and (sources.part_of is not None or (relations and relations.part_of)):
         raise UserError(
             "The part-of relations are given twice: by the tag rule part_of and by --set part_of. Leave one out."
         )
-    if found is not None:
-        return found
+    if relations is not None:
+        return relations
     if sources.part_of is None and takes_parts and model.part_of is None:
         say(
             f"The model '{MODELS.name_of(model)}' is given no relations (the tag rule part_of): without them it trains "
@@ -341,15 +341,15 @@ def relations_to_learn(
     if not sources.any:
         return None
     vocabulary = tags_to_learn(corpus, request.min_count, aliases)
-    found = sources.read(vocabulary)
-    if found is not None:
-        say(f"Relations: {found.summary(vocabulary)}")
+    relations = sources.read(vocabulary)
+    if relations is not None:
+        say(f"Relations: {relations.summary(vocabulary)}")
     if sources.part_of is not None and not takes_parts:
         say(
             f"The model '{MODELS.name_of(model)}' learns nothing from part-of relations; they are kept for visterm "
             "search --expand."
         )
-    return found
+    return relations
 
 
 def encoder_of(encoder: AnyEncoder, fitted: AnyEncoder, requested: str, *, any_encoder: bool) -> AnyEncoder:

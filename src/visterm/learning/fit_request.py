@@ -105,11 +105,11 @@ class FitRequest:
         Raises UserError if one of the sources is not there, has no meaning beside the others, or relations are given as
         well.
         """
-        found = RelationSources(self.rules.part_of, self.rules.isa, self.rules.tag_synsets)
-        found.check()
-        if found.any and self.relations is not None:
+        sources = RelationSources(self.rules.part_of, self.rules.isa, self.rules.tag_synsets)
+        sources.check()
+        if sources.any and self.relations is not None:
             raise UserError("The relations are given twice: as relations, and by tag rules. Leave one out.")
-        return found
+        return sources
 
     def part_settings(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the settings of the encoder and of the model, with the device.

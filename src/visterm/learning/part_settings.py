@@ -104,15 +104,15 @@ def with_device(
             f"Neither the model '{model}' nor the encoder '{encoder}' runs a network of torch or ONNX, so there is no "
             "device to choose. Leave device out."
         )
-    found = []
+    settings = []
     for option, params in (("--set", model_params), ("--encoder-set", encoder_params)):
         if has_device[option] and SETTING in params:
             raise UserError(f"The device is given twice: by device and by {option} device. Leave one out.")
-        found.append({**params, SETTING: device} if has_device[option] else dict(params))
+        settings.append({**params, SETTING: device} if has_device[option] else dict(params))
     for option, part in parts.items():
         if has_device[option]:
             check_device(device, part)
-    return found[0], found[1]
+    return settings[0], settings[1]
 
 
 def move_encoder(encoder: AnyEncoder, device: str) -> None:

@@ -87,9 +87,9 @@ def query_corpus(
         records = [record(path.relative_to(folder).as_posix(), [], None) for path in paths]
         corpus = Corpus.joined(folder, paths, TagsFound(records, [], skipped=unsearched.closed))
     given = list(dict.fromkeys(row.image for row in lines))
-    found = dict(zip(given, ImageNames(Path(), list(map(Path, corpus.names))).match(given), strict=True))
+    matches = dict(zip(given, ImageNames(Path(), list(map(Path, corpus.names))).match(given), strict=True))
     return corpus, [
-        row if (match := found[row.image]) is None else row._replace(image=match.path.as_posix()) for row in lines
+        row if (match := matches[row.image]) is None else row._replace(image=match.path.as_posix()) for row in lines
     ]
 
 
@@ -170,18 +170,18 @@ def query_rows(
     if learned.relevant.nnz == 0:
         raise DataError("No image that is relevant to a query could be read, so there is nothing to learn.")
     names = {*train.names, *held_out.names}
-    held = valid if valid.relevant.nnz else None
+    judged_valid = valid if valid.relevant.nnz else None
     return QueryRows(
         TrainingRows(
             vocabulary,
             learned.X,
             learned.asked_of,
-            None if held is None else (held.X, held.asked_of),
+            None if judged_valid is None else (judged_valid.X, judged_valid.asked_of),
             [*corpus.skipped, *unknown, *unknown_held_out, *skipped, *skipped_valid],
             names=[*train.names, *held_out.names],
         ),
         learned,
-        held,
+        judged_valid,
         {
             "queries": learned.words.shape[0],
             "queries left out": len({row.query for row in lines}) - learned.words.shape[0],

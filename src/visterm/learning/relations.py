@@ -90,10 +90,10 @@ class WordRelations(NamedTuple):
         senses = None
         if part_of is not None:
             of_wordnet = mapping if is_wordnet(part_of) else None
-            found = read_part_relations(_place(part_of), vocabulary, mapping=of_wordnet, inherit=inherit)
-            parts, senses = found.relations, found.senses
-            if is_a is None and senses is not None and found.wordnet is not None:
-                return cls(parts, wordnet_is_a(found.wordnet, senses), senses)
+            part_relations = read_part_relations(_place(part_of), vocabulary, mapping=of_wordnet, inherit=inherit)
+            parts, senses = part_relations.relations, part_relations.senses
+            if is_a is None and senses is not None and part_relations.wordnet is not None:
+                return cls(parts, wordnet_is_a(part_relations.wordnet, senses), senses)
         if is_a is None:
             return cls(parts)
         if is_wordnet(is_a):
@@ -140,42 +140,42 @@ class WordRelations(NamedTuple):
         spellings: defaultdict[int, set[str]] = defaultdict(set)
         for spelling in (*vocabulary, *vocabulary.aliases):
             spellings[vocabulary.index(spelling)].add(tag_key(spelling))
-        found = set()
-        for column, own in spellings.items():
-            waiting, seen = list(own), set(own)
+        pairs = set()
+        for column, keys in spellings.items():
+            waiting, seen = list(keys), set(keys)
             while waiting:
                 fresh = above.get(waiting.pop(), set()) - seen
                 seen |= fresh
                 waiting.extend(fresh)
             columns = (vocabulary.get(word) for word in seen)
-            found |= {(column, other) for other in columns if other is not None and other != column}
-        return np.array(sorted(found), np.int64).reshape(-1, 2)
+            pairs |= {(column, other) for other in columns if other is not None and other != column}
+        return np.array(sorted(pairs), np.int64).reshape(-1, 2)
 
     def summary(self, vocabulary: Vocabulary) -> str:
         """Describe in a line what they say of the tags."""
-        said = []
+        parts = []
         if self.part_of:
             pairs = self.pairs(vocabulary)
             n_tags = len(np.unique(pairs))
-            said.append(
+            parts.append(
                 f"{count_of(len(pairs), 'part-of relation')} between {n_tags:,} of {count_of(len(vocabulary), 'tag')}"
             )
             others = sorted({f"'{word}'" for pair in self.part_of for word in pair if word not in vocabulary})
             if others and self.senses is None:
                 more = ", ..." if len(others) > N_EXAMPLES else ""
-                said.append(
+                parts.append(
                     f"{len(others):,} words of the relations are no tags ({', '.join(others[:N_EXAMPLES])}{more})"
                 )
         if self.is_a:
             n_siblings = int((np.diff(sibling_sets(self.is_a, vocabulary).indptr) > 1).sum())
-            said.append(f"{count_of(n_siblings, 'tag')} with siblings")
+            parts.append(f"{count_of(n_siblings, 'tag')} with siblings")
         if self.senses is not None:
             senses = self.senses
-            said.append(
+            parts.append(
                 f"{len(senses) - len(senses.unmatched):,} matched with WordNet ({len(senses.ambiguous):,} of several "
                 f"senses by the first), {len(senses.unmatched):,} not"
             )
-        return "; ".join(said) + "."
+        return "; ".join(parts) + "."
 
     def save(self, folder: Path) -> None:
         """Write what there is into the folder of a run."""

@@ -101,12 +101,12 @@ class Run:
 
     def best_tags(self, X: Matrix, k: int) -> tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.float64] | None]:
         """Return the k best tags of images, their scores and confidences, each (n_images, k), as in `scored`."""
-        found: list[tuple[Any, Any, Any]] = []
+        blocks: list[tuple[Any, Any, Any]] = []
         for _, block in self.model.score_blocks(X):
             ids, scores = top_k(block if self.tree is None else self.tree.raised(block), k)
             sure = self.confidences(block)
-            found.append((ids, scores, sure if sure is None else np.take_along_axis(sure, ids, axis=1)))
-        ids, scores, chances = zip(*found, strict=True)
+            blocks.append((ids, scores, sure if sure is None else np.take_along_axis(sure, ids, axis=1)))
+        ids, scores, chances = zip(*blocks, strict=True)
         sure = None if chances[0] is None else np.concatenate(chances)
         return np.concatenate(ids), np.concatenate(scores), sure
 
@@ -117,8 +117,8 @@ class Run:
         """
         if self.calibration is None:
             return None
-        found = self.calibration.confidences(scores)
-        return found if self.tree is None else self.tree.raised(found)
+        confidences = self.calibration.confidences(scores)
+        return confidences if self.tree is None else self.tree.raised(confidences)
 
     def word_odds(
         self, scores: NDArray[Any], tags: NDArray[Any], products: Callable[[Matrix], NDArray[Any]]
@@ -132,11 +132,11 @@ class Run:
         if tree is None:
             return odds
         step = max(1, MOST_ODDS // max(1, len(odds)))
-        for place, tag in enumerate(tags):
+        for column, tag in enumerate(tags):
             under = tree.below[[tag]].indices
             for some in np.split(under, range(step, under.size, step)) if under.size > 1 else ():
                 best = self.calibration.odds(products(self.tag_rows(some)), some).max(axis=1)
-                np.maximum(odds[:, place], best, out=odds[:, place])
+                np.maximum(odds[:, column], best, out=odds[:, column])
         return odds
 
     def models_tried(self) -> list[dict[str, Any]]:

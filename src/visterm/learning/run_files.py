@@ -224,10 +224,10 @@ def read_part(file: Path, read: Callable[[Any], T], kind: Kind | None = None, n_
 def read_skips(file: Path) -> list[Skipped]:
     """Read the list of images that were left out, and refuse lines of another form."""
     with file.open(encoding="utf-8") as lines:
-        found = [json.loads(line) for line in lines]
-    for entry in found:
+        entries = [json.loads(line) for line in lines]
+    for entry in entries:
         SKIPPED_KIND.check(entry, Sizes())
-    return [Skipped(**entry) for entry in found]
+    return [Skipped(**entry) for entry in entries]
 
 
 def check_encoder(encoder: AnyEncoder, model: Annotator) -> None:

@@ -69,8 +69,8 @@ class StartWords(NamedTuple):
         known = [False] * len(words)
         if self.vectors is not None:
             known = [bool(row.any()) for row in vectors_of_tags(self.vectors, words)[0]]
-        kept = [word for word, there in zip(words, known, strict=True) if there or word in tags]
-        lost = list(dict.fromkeys(word for word, there in zip(words, known, strict=True) if not there))
+        kept = [word for word, has_vector in zip(words, known, strict=True) if has_vector or word in tags]
+        lost = list(dict.fromkeys(word for word, has_vector in zip(words, known, strict=True) if not has_vector))
         lost = [word for word in lost if word not in tags]
         if not lost:
             return kept
@@ -98,7 +98,7 @@ class StartWords(NamedTuple):
         given = np.split(rows.Y.indices, rows.Y.indptr[1:-1])
         values = np.split(rows.Y.data, rows.Y.indptr[1:-1])
         lists = [
-            [rows.vocabulary.tags[tag] for tag in tags[there > 0]] for tags, there in zip(given, values, strict=True)
+            [rows.vocabulary.tags[tag] for tag in tags[signs > 0]] for tags, signs in zip(given, values, strict=True)
         ]
         dim = getattr(model, "dim", None) or LEARNED_DIM
         return learn_word_vectors(lists, self.source.method, dim=dim, random_state=seed if isinstance(seed, int) else 0)
@@ -158,11 +158,11 @@ def vectors_summary(words: WordPlaces, n_tags: int) -> str:
         SENTENCES: "of the sentence network", GIVEN: "as given",
         LEARNED: f"learned from the tags ({words.source.method})",
     }[words.source.kind]  # fmt: skip
-    said = f"Word vectors {origin}: {words.width} numbers for {count_of(n_tags - len(words.without), 'tag')}"
+    summary = f"Word vectors {origin}: {words.width} numbers for {count_of(n_tags - len(words.without), 'tag')}"
     if not words.without:
-        return f"{said}, which is all."
+        return f"{summary}, which is all."
     examples = ", ".join(f"'{tag}'" for tag in words.without[:3])
-    return f"{said}; {count_of(len(words.without), 'tag')} without one (such as {examples}) start at random."
+    return f"{summary}; {count_of(len(words.without), 'tag')} without one (such as {examples}) start at random."
 
 
 def random_vectors_warning(model: Annotator) -> str:

@@ -149,18 +149,18 @@ class WordSource:
 
         Raises UserError if it has no file, or that is another one; DataError if there is none.
         """
-        found = WordSource.of(Path(path))
+        source = WordSource.of(Path(path))
         if self.kind != FILE:
             raise UserError(
                 f"The word vectors of this run are '{self.name}', and vectors of a file have no relation to them. "
                 "Leave the file out."
             )
-        if _hash_now(found.path) != self.sha256:
+        if _hash_now(source.path) != self.sha256:
             raise UserError(
                 f"{path} is not the file whose word vectors this run started from ({self.path}): words and tags would "
                 "not go together. Pass that file, wherever it is now, or fit anew."
             )
-        return replace(self, path=found.path)
+        return replace(self, path=source.path)
 
     def why_not(self) -> str:
         """Explain why a word has no vector, and what to do."""
@@ -277,7 +277,7 @@ class WordPlaces:
         by_key: dict[str, str] = {}
         for word in filter(None, map(clean_tag, words)):
             by_key.setdefault(tag_key(word), word)
-        there = [word for word in by_key.values() if word in known]
+        existing = [word for word in by_key.values() if word in known]
         fresh = [word for word in by_key.values() if word not in known]
         vectors, has_vector = WordPlaces(source, width=self.width)._vectors(model, fresh)
         added, rows = list(compress(fresh, has_vector)), self.rows
@@ -285,7 +285,7 @@ class WordPlaces:
             placed = rows_of_words(model, vectors[has_vector])
             rows = np.concatenate([rows, placed]) if len(rows) else placed
         places = WordPlaces(source, width=self.width, without=self.without, added=[*self.added, *added], rows=rows)
-        return places, Added(added, there, list(compress(fresh, ~has_vector)))
+        return places, Added(added, existing, list(compress(fresh, ~has_vector)))
 
     def why_not(self, model: Annotator) -> str:
         """Explain why words that are no tags have no place in this run, and what to do; empty if they can have one."""
@@ -306,8 +306,8 @@ class WordPlaces:
         """Return the vectors of words, and which have one; none where the model or the source knows only tags."""
         if not words or self.source is None or not self.source.gives_others or not places_words(model):
             return np.zeros((len(words), self.width), np.float32), np.zeros(len(words), np.bool_)
-        vectors, found = vectors_of_tags(self.source.read(words), words)
-        return vectors, found & vectors.any(axis=1)
+        vectors, has_vector = vectors_of_tags(self.source.read(words), words)
+        return vectors, has_vector & vectors.any(axis=1)
 
     def save(self, folder: Path) -> None:
         """Write what there is into the folder of a run."""
@@ -337,8 +337,8 @@ def rank_with_added(
     """Yield the tags of each image with added words among them, by score; these have the numbers after the tags."""
     others = np.asarray(model.image_rows(X) @ places.rows.T, np.float32)
     numbers = model.n_tags_ + np.arange(len(places.added))
-    for (ids, scores), own in zip(best, others, strict=True):
-        ids, scores = np.concatenate([ids, numbers]), np.concatenate([scores, own])
+    for (ids, scores), word_scores in zip(best, others, strict=True):
+        ids, scores = np.concatenate([ids, numbers]), np.concatenate([scores, word_scores])
         order = np.lexsort((ids, -scores))[: k or None]
         yield ids[order], scores[order]
 

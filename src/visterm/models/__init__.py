@@ -33,7 +33,16 @@ if TYPE_CHECKING:
         unit_rows,
         weighted_votes,
     )
-    from visterm.models.pamir.kernel_rows import KEPT_KERNELS, KernelAnnotator
+    from visterm.models.pamir.kernel_rows import (
+        KEPT_KERNELS,
+        KERNEL_LEARNED,
+        check_kernel,
+        check_support,
+        keep_support,
+        kernel_values,
+        kernel_with,
+        refuse_kernel,
+    )
     from visterm.models.parts.pairs import ranks_of_pairs
     from visterm.models.parts.relations import QuadrupletBlock, Quadruplets, check_relations
     from visterm.models.stopping import OnEpoch, hold_out
@@ -49,7 +58,8 @@ _NAMES = {
     "linear.ridge": "ALPHAS PenaltyChoice choose_penalty",
     "neighbours.distances": "check_blocks read_blocks row_squares squared_distances",
     "neighbours.knn": "BLOCK_BYTES Cosines Ids TAGS_OF_IMAGES VotingAnnotator unit_rows weighted_votes",
-    "pamir.kernel_rows": "KEPT_KERNELS KernelAnnotator",
+    "pamir.kernel_rows": "KEPT_KERNELS KERNEL_LEARNED check_kernel check_support keep_support kernel_values "
+    "kernel_with refuse_kernel",
     "parts.pairs": "ranks_of_pairs",
     "parts.relations": "QuadrupletBlock Quadruplets check_relations",
     "stopping": "OnEpoch hold_out",

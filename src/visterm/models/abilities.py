@@ -178,10 +178,9 @@ def rows_of_words(model: Any, vectors: Any) -> NDArray[np.float32]:
     members together, so that words and tags can be combined.
     """
     if isinstance(model, PlacesWords):
-        found: NDArray[np.float32] = model.tag_rows_from(vectors)
-        return found
+        return np.asarray(model.tag_rows_from(vectors), np.float32)
     members, weights = model._ranking()[0], model.weights_[model.weights_ > 0]
-    speaker = next(place for place, member in enumerate(members) if _starts_from_text(member))
+    speaker = next(index for index, member in enumerate(members) if _starts_from_text(member))
     widths = [member.n_tags_ if (V := member._tag_rows()) is None else V.shape[1] for member in members]
     rows = np.zeros((len(vectors), sum(widths) + 1), np.float32)
     factor = weights.sum() / model.scales_[model.weights_ > 0][speaker]

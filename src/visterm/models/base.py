@@ -249,15 +249,17 @@ class Annotator(Estimator, ABC):
         DataError, ShapeError
             If `y` cannot be used, or no image has a right tag and a weight.
         """
-        found = average_precisions(*self.judged(X, y)[:2])
-        weights = np.ones(found.size) if sample_weight is None else np.asarray(sample_weight, np.float64)
-        if weights.shape != found.shape:
-            raise ShapeError(f"sample_weight has the shape {weights.shape}; expected ({found.size},), one per image.")
-        tagged = np.isfinite(found)
+        precisions = average_precisions(*self.judged(X, y)[:2])
+        weights = np.ones(precisions.size) if sample_weight is None else np.asarray(sample_weight, np.float64)
+        if weights.shape != precisions.shape:
+            raise ShapeError(
+                f"sample_weight has the shape {weights.shape}; expected ({precisions.size},), one per image."
+            )
+        tagged = np.isfinite(precisions)
         total = float(weights[tagged].sum())
         if not total > 0:
             raise DataError("No image has a right tag and a weight above 0, so there is nothing to measure.")
-        return float(found[tagged] @ weights[tagged]) / total
+        return float(precisions[tagged] @ weights[tagged]) / total
 
     def judged(self, X: Any, y: Any) -> tuple[Scores, Any, None]:
         """Return what makes the scores of images, and their tags as a matrix, for `visterm.scorer`."""
@@ -437,6 +439,7 @@ class Annotator(Estimator, ABC):
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
+        tags.input_tags.pairwise = getattr(self, "kernel", None) == "precomputed"
         tags.target_tags.required = True
         tags.target_tags.multi_output = True
         tags.target_tags.single_output = False  # a vector of class numbers is refused

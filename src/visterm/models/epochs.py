@@ -164,13 +164,13 @@ class EpochAnnotator(Annotator):
                 rate = self._rate() * rate_factor(self.schedule, state.epoch, self.epochs)
                 sums = run_epoch(rate)._asdict()
                 weights = publish()
-                found = None if measure is None else measure()
-                record = epoch_record(state.epoch, sums, self._measured(found), start)
+                value = None if measure is None else measure()
+                record = epoch_record(state.epoch, sums, self._measured(value), start)
                 state.history.append(record)
                 note = f"loss {record['loss']:.3f}"
-                if found is not None:
-                    best.offer(found, *weights)
-                    note = self._in_words(found, best.value, best.epoch)
+                if value is not None:
+                    best.offer(value, *weights)
+                    note = self._in_words(value, best.value, best.epoch)
                 state.end_epoch()
                 monitor.advance(steps, note)
                 if keep is not None:
@@ -200,13 +200,13 @@ class EpochAnnotator(Annotator):
 
         return measure
 
-    def _measured(self, found: float | None) -> dict[str, float | None]:
+    def _measured(self, value: float | None) -> dict[str, float | None]:
         """Return what the history says of a measured value."""
-        return {"map": found}
+        return {"map": value}
 
-    def _in_words(self, found: float, best: float, best_epoch: int) -> str:
+    def _in_words(self, value: float, best: float, best_epoch: int) -> str:
         """Format a measured value, and the best one so far."""
-        return f"MAP {found:.3f}, best {best:.3f} after {best_epoch}"
+        return f"MAP {value:.3f}, best {best:.3f} after {best_epoch}"
 
 
 def epoch_record(epoch: int, sums: dict[str, float], measured: dict[str, float | None], start: float) -> dict[str, Any]:

@@ -76,8 +76,8 @@ class HeldOutFit(NamedTuple):
 
     def scores(self, places: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return the scores of some of these images, shape (len(places), n_tags)."""
-        found: Any = self.image_rows[places] @ self.tag_rows.T
-        return np.ascontiguousarray(found.toarray() if sp.issparse(found) else found, np.float32)
+        products: Any = self.image_rows[places] @ self.tag_rows.T
+        return np.ascontiguousarray(products.toarray() if sp.issparse(products) else products, np.float32)
 
 
 def learns_from_kernel(model: Estimator) -> bool:

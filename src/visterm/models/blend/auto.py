@@ -228,9 +228,11 @@ class Auto(Blend):
         constant += float(self.tag_offsets_[tag])
         for m in able:
             columns = self._columns()[m]
-            found = self.members_[m].explain(columns.of(x), tag)
-            weights[slice(columns.first, columns.stop) if columns.block else slice(None)] += factors[m] * found.weights
-            constant += factors[m] * found.constant
+            member_shares = self.members_[m].explain(columns.of(x), tag)
+            weights[slice(columns.first, columns.stop) if columns.block else slice(None)] += (
+                factors[m] * member_shares.weights
+            )
+            constant += factors[m] * member_shares.constant
         shares = np.asarray(x.toarray() if sp.issparse(x) else x, np.float64)[0] * weights
         if np.array_equal(able, np.flatnonzero(self.weights_)):
             return FeatureShares(shares, weights, constant)
@@ -269,7 +271,7 @@ class Auto(Blend):
     ) -> None:
         self.check_settings()
         budget, trials = Budget(self.budget), self._candidates(X, rng)
-        learned, judged, held = self._split(TaggedRows(X, Y), valid, len(trials), rng)
+        learned, judged, held_out = self._split(TaggedRows(X, Y), valid, len(trials), rng)
         self.n_held_out_ = X.shape[0] - learned.X.shape[0] if valid is None else valid[0].shape[0]
         trials = try_candidates(trials, learned, judged, X.shape[0], budget, monitor, rng)
         weights = blend(trials, judged, self.lift)
@@ -277,7 +279,7 @@ class Auto(Blend):
         self.weights_ = np.pad(weights.shares, (0, len(kept)))
         used = [*weights.used, *kept]
         self._fit_again(used, TaggedRows(X, Y), budget, monitor)
-        self._keep(used, weights, judged, held)
+        self._keep(used, weights, judged, held_out)
         self.report_ = self._report(trials, used)
 
     def _image_rows(self, X: Matrix) -> Matrix:
@@ -317,18 +319,18 @@ class Auto(Blend):
                 given = (*given, ("text_ridge", {}))
             for kind, member in enumerate(given):
                 model = make_member(member, "auto", self.n_jobs, rng)
-                params = model.get_params(deep=False)
-                if columns.block == 0 and params.get("blocks", ()) is None:
-                    model.set_params(blocks=blocks)
-                elif columns.block and not (
-                    params.get("blocks") is None and isinstance(params.get("distances", ""), str)
+                given_blocks = getattr(model, "blocks", None)
+                if columns.block == 0 and given_blocks is None:
+                    model.set_known(blocks=blocks)
+                elif columns.block and (
+                    given_blocks is not None or not isinstance(getattr(model, "distances", ""), str)
                 ):
                     continue  # it has settings of its own for each block, so that it needs all
                 candidates.append(Trial(MODELS.name_of(model), model, own_settings(model), kind, columns))
                 if word_vectors is not None and isinstance(model, RelearnsTags):
                     model.set_params(word_vectors=word_vectors)
-                if tree is not None and "tree" in params:
-                    model.set_params(tree=tree)
+                if tree is not None:
+                    model.set_known(tree=tree)
         return candidates
 
     def _split(
@@ -340,16 +342,16 @@ class Auto(Blend):
         if getattr(self, "by_number_", False) or (valid is None and self.share_to_hold_out == 0):
             return alone
         if valid is None:
-            kept, held = hold_out(n, max(self.share_to_hold_out, min(MIN_HELD_OUT / n, 0.5)), rng)
+            kept, held_out = hold_out(n, max(self.share_to_hold_out, min(MIN_HELD_OUT / n, 0.5)), rng)
             learned = TaggedRows(visible_columns(self, rows.X[kept], kept), rows.Y[kept])
-            judged = TaggedRows(visible_columns(self, rows.X[held], kept), rows.Y[held])
+            judged = TaggedRows(visible_columns(self, rows.X[held_out], kept), rows.Y[held_out])
         else:
-            learned, judged, held = rows, TaggedRows(*valid), nobody
+            learned, judged, held_out = rows, TaggedRows(*valid), nobody
         tagged = np.flatnonzero(np.bincount(judged.Y.tocoo().coords[0][judged.Y.data > 0], minlength=judged.X.shape[0]))
         if tagged.size == 0:
             return alone
         some = tagged[sample(tagged.size, n_models, rows.Y.shape[1], rng)]
-        return learned, TaggedRows(judged.X[some], judged.Y[some]), held[some] if held.size else nobody
+        return learned, TaggedRows(judged.X[some], judged.Y[some]), held_out[some] if held_out.size else nobody
 
     def _fit_again(self, used: list[Trial], rows: TaggedRows, budget: Budget, monitor: Progress) -> None:
         """Fit the models that have not seen all images on all of them, the weightiest first, as far as there is time.
@@ -370,7 +372,7 @@ class Auto(Blend):
             trial.model = clone(trial.model).set_params(**chosen_settings(trial.model))
             trial.model.fit(trial.columns.of(rows.X), rows.Y, monitor=Titled(monitor, trial.title))
 
-    def _keep(self, used: list[Trial], weights: Weights, judged: TaggedRows, held: NDArray[np.int64]) -> None:
+    def _keep(self, used: list[Trial], weights: Weights, judged: TaggedRows, held_out: NDArray[np.int64]) -> None:
         """Stack the models that are used, and keep what their blend reached on the judged images."""
         self.lift_, self.tag_factors_, self.tag_offsets_ = weights.lift, weights.tag_factors, weights.tag_offsets
         self.valid_map_: float | None = None
@@ -380,7 +382,7 @@ class Auto(Blend):
             self.valid_map_ = image_map(weights.scores, judged.Y)
             self.valid_word_map_ = word_map(weights.scores, judged.Y)
             everyone = sp.eye_array(weights.scores.shape[1], format="csr", dtype=np.float32)
-            self._held_out = HeldOutFit(held, weights.scores, everyone) if held.size else None
+            self._held_out = HeldOutFit(held_out, weights.scores, everyone) if held_out.size else None
         self.members_ = [trial.model for trial in used]
         self.columns_ = np.array([trial.columns for trial in used], np.int64)
         self.means_ = np.array([trial.mean for trial in used])

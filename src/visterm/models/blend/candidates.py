@@ -110,9 +110,7 @@ def make_member(member: Any, whose: str, n_jobs: int | None, rng: np.random.Gene
     name, settings = member
     model: Annotator = MODELS.create(name, **settings)
     shared = {"n_jobs": n_jobs, "random_state": seed}
-    known = model.get_params(deep=False)
-    model.set_params(**{key: value for key, value in shared.items() if key in known and key not in settings})
-    return model
+    return model.set_known(**{key: value for key, value in shared.items() if key not in settings})
 
 
 def any_from_kernel(given: Any, what: str, whose: str) -> bool:
@@ -135,5 +133,5 @@ def own_settings(model: Annotator) -> dict[str, Any]:
 
 def chosen_settings(model: Annotator) -> dict[str, Any]:
     """Return the settings that were None and that a fitted model has chosen: numbers above 0 of the name and a "_"."""
-    found = {name: getattr(model, f"{name}_", None) for name, v in model.get_params(deep=False).items() if v is None}
-    return {name: value for name, value in found.items() if isinstance(value, int | float) and value > 0}
+    chosen = {name: getattr(model, f"{name}_", None) for name, v in model.get_params(deep=False).items() if v is None}
+    return {name: value for name, value in chosen.items() if isinstance(value, int | float) and value > 0}

@@ -110,9 +110,9 @@ class Ensemble(Blend):
         weights = self._given_weights(len(members))
         self.valid_map_ = None
         if weights is None and valid is None and len(members) > 1:
-            trained, held = hold_out(X.shape[0], self.share_to_hold_out, rng)
-            if (Y[held].data > 0).any():
-                judged = visible_columns(self, X[held], trained), Y[held]
+            trained, held_out = hold_out(X.shape[0], self.share_to_hold_out, rng)
+            if (Y[held_out].data > 0).any():
+                judged = visible_columns(self, X[held_out], trained), Y[held_out]
                 some = visible_columns(self, X[trained], trained), Y[trained]
                 means, scales = self._fit_members(members, *some, judged, monitor, rng)
                 weights, self.valid_map_ = self._choose(members, means, scales, judged, rng)

@@ -21,8 +21,8 @@ def tag_vectors(model: Annotator) -> NDArray[np.float32] | None:
     own and is near no other. Members without weight count only where no other has vectors.
     """
     if hasattr(model, "members_"):
-        found: list[Any] = [(factor, tag_vectors(member)) for factor, member in _with_vectors(model)]
-        return np.hstack([np.float32(factor) * vectors for factor, vectors in found]) if found else None
+        weighted: list[Any] = [(factor, tag_vectors(member)) for factor, member in _with_vectors(model)]
+        return np.hstack([np.float32(factor) * vectors for factor, vectors in weighted]) if weighted else None
     return _own_vectors(model)
 
 
@@ -43,8 +43,8 @@ def explains(model: Annotator) -> bool:
 
 def explaining(blend: Any) -> list[int]:
     """Return the places of the members of a blend that explain: those with weight or, if none has any, the others."""
-    able = [place for place, member in enumerate(blend.members_) if explains(member)]
-    return [place for place in able if blend.weights_[place]] or able
+    able = [index for index, member in enumerate(blend.members_) if explains(member)]
+    return [index for index in able if blend.weights_[index]] or able
 
 
 def explained_by(model: Annotator) -> list[str]:
@@ -52,7 +52,7 @@ def explained_by(model: Annotator) -> list[str]:
     if not hasattr(model, "members_"):
         return [MODELS.name_of(model)] if explains(model) else []
     blend: Any = model
-    members = [blend.members_[place] for place in explaining(blend)]
+    members = [blend.members_[index] for index in explaining(blend)]
     return list(dict.fromkeys(name for member in members for name in explained_by(member)))
 
 
@@ -82,6 +82,6 @@ def _with_vectors(blend: Any) -> list[tuple[float, Annotator]]:
     """Return the factor of each member that has vectors, and the member; without weight only if no other has any."""
     for weights in (blend.weights_, (blend.weights_ == 0).astype(np.float64)):
         members = zip(weights / blend.scales_, blend.members_, strict=True)
-        if found := [(factor, member) for factor, member in members if factor and vectors_from(member)]:
-            return found
+        if able := [(factor, member) for factor, member in members if factor and vectors_from(member)]:
+            return able
     return []

@@ -61,9 +61,9 @@ def best_mix(
     """
     n = len(scores)
     starts = [np.full(n, 1 / n), *np.eye(n)]
-    found = [measure(mixed(start, scores), Y) for start in starts]
-    place = int(np.argmax(found))
-    best, value = starts[place], found[place]
+    values = [measure(mixed(start, scores), Y) for start in starts]
+    first = int(np.argmax(values))
+    best, value = starts[first], values[first]
     for _ in range(MAX_PASSES if n > 1 else 0):
         before = value
         for member in range(n):
@@ -146,8 +146,8 @@ def best_shape(scores: NDArray[np.float32], Y: sp.csr_array) -> tuple[float, flo
 def shaped(scores: NDArray[np.float32], lift: float, centre: float) -> NDArray[np.float32]:
     """Return scores times the factors of tags, and plus their offsets."""
     factors = rare_tag_boost(scores, lift)
-    found: NDArray[np.float32] = scores * factors.astype(np.float32)
-    return found + tag_offsets(scores, factors, centre).astype(np.float32)
+    scaled: NDArray[np.float32] = scores * factors.astype(np.float32)
+    return scaled + tag_offsets(scores, factors, centre).astype(np.float32)
 
 
 def tag_offsets(scores: NDArray[np.float32], factors: NDArray[np.float64], centre: float) -> NDArray[np.float64]:

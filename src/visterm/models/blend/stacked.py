@@ -48,16 +48,16 @@ class Blend(Annotator):
         last: Any = blend.tag_rows_[:, [-1]]
         scores = (last.toarray() if sp.issparse(last) else last).ravel()
         factors, read = getattr(blend, "tag_factors_", 1.0), getattr(blend, "columns_", None)
-        for place in np.flatnonzero(blend.weights_ > 0):
-            member = blend.members_[place]
+        for index in np.flatnonzero(blend.weights_ > 0):
+            member = blend.members_[index]
             if not isinstance(member, WritesSteps):
                 raise UserError(
                     f"The blend '{MODELS.name_of(blend)}' asks the model '{MODELS.name_of(member)}', whose scores "
                     "cannot be written as a graph. Name models that can, for example --model ridge, or --model "
                     'ensemble --set \'members=[["ridge", {}], ["wsabie", {}]]\'.'
                 )
-            columns = x if read is None or not read[place][0] else steps.columns(x, np.arange(*read[place][1:3]))
-            weight = blend.weights_[place] / blend.scales_[place] * factors
+            columns = x if read is None or not read[index][0] else steps.columns(x, np.arange(*read[index][1:3]))
+            weight = blend.weights_[index] / blend.scales_[index] * factors
             scores = steps.add("Add", steps.add("Mul", member.write_steps(steps, columns), weight), scores)
         return str(scores)
 
@@ -69,10 +69,10 @@ def check_stacked(
 
     `stacked` are the members whose rows it stacks; None: all of them.
     """
-    for place, (member, width) in enumerate(zip(members, widths, strict=True)):
+    for index, (member, width) in enumerate(zip(members, widths, strict=True)):
         if (member.n_features_in_, member.n_tags_) != (width, tag_rows.shape[0]):
             raise DataError(
-                f"members_ [{place}] is of {member.n_features_in_} features and {member.n_tags_} tags; "
+                f"members_ [{index}] is of {member.n_features_in_} features and {member.n_tags_} tags; "
                 f"expected {width} and {tag_rows.shape[0]}"
             )
     rows: list[Any] = [member._tag_rows() for member in (members if stacked is None else stacked)]

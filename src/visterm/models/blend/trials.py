@@ -165,11 +165,11 @@ def _too_long(
     learned: TaggedRows,
     judged: TaggedRows,
     n_all: int,
-    left: float,
+    seconds_left: float,
     rng: np.random.Generator,
 ) -> str:
     """Explain why a candidate cannot be fitted in the seconds that are left; nothing if it can."""
-    if left <= 0:
+    if seconds_left <= 0:
         return "left out: no time was left"
     n = learned.X.shape[0]
     rows = np.sort(rng.permutation(n)[: max(n // PROBE_PART, FEWEST_PROBED)])
@@ -182,13 +182,13 @@ def _too_long(
     spent = now() - began
     about = trial.seconds_for(spent, rows.size, n)
     about += trial.seconds_for(about, n, n_all) if n_all > n else 0.0
-    left = max(left - spent, 0)
-    if about <= left:
+    seconds_left = max(seconds_left - spent, 0)
+    if about <= seconds_left:
         return ""
-    digits = 1 if left < 10 else 0
-    reason = f"left out: about {about:.{digits}f} s, {left:.{digits}f} s were left"
+    digits = 1 if seconds_left < 10 else 0
+    reason = f"left out: about {about:.{digits}f} s, {seconds_left:.{digits}f} s were left"
     best = max(done, key=lambda each: each.promise)
-    if best.scores is None or best.seconds_for(best.seconds or 0.0, n, rows.size) > left:
+    if best.scores is None or best.seconds_for(best.seconds or 0.0, n, rows.size) > seconds_left:
         return reason
     gain = gain_of(scores, _probe(best, learned, judged, rows), judged.Y)
     return f"{reason}; after an eighth of the images, it adds {gain:.3f} to the MAP of {best.title}"
@@ -234,11 +234,11 @@ def in_turn(trials: Sequence[Trial]) -> Iterator[Trial]:
     first = [trial for trial in trials if trial.kind == 0]
     yield from first
     ranked = sorted(first, key=lambda trial: trial.promise, reverse=True)
-    places = {trial.columns: place for place, trial in enumerate(ranked)}
+    ranks = {trial.columns: rank for rank, trial in enumerate(ranked)}
     others = sorted(
-        (trial for trial in trials if trial.kind), key=lambda trial: (trial.kind, places.get(trial.columns, 0))
+        (trial for trial in trials if trial.kind), key=lambda trial: (trial.kind, ranks.get(trial.columns, 0))
     )
-    poor = {columns for columns, place in places.items() if place >= MOST_SETS}
+    poor = {columns for columns, rank in ranks.items() if rank >= MOST_SETS}
     yield from (trial for trial in others if trial.columns not in poor)
     for trial in others:
         if trial.columns in poor:

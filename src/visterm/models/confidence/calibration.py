@@ -156,8 +156,8 @@ class Calibration(NamedTuple):
             each[certain] = 0.0
         logs: Doubles = each[:, ~wanted].sum(axis=1)
         if wanted.any():
-            own = each[:, wanted]
-            logs = logs + (1 - self.together) * own.sum(axis=1) + self.together * own.min(axis=1)
+            wanted_logs = each[:, wanted]
+            logs = logs + (1 - self.together) * wanted_logs.sum(axis=1) + self.together * wanted_logs.min(axis=1)
         return logs
 
     def contenders(
@@ -173,7 +173,7 @@ class Calibration(NamedTuple):
         n_images, n_words = scores.shape
         if n_images <= max(4 * k, STEPS):
             return np.arange(n_images)
-        bounds, own, worst = (
+        bounds, totals, worst = (
             np.zeros((2, n_images)) for _ in range(3)
         )  # lower and upper bounds of sums, and of minima
         for word, sign, column in zip(range(n_words), signs, np.asarray(scores, np.float64).T, strict=True):
@@ -181,24 +181,24 @@ class Calibration(NamedTuple):
             step = max((column.max() - least) / STEPS, TINY)
             odds = self.odds(least + np.arange(-1, STEPS + 3) * step, tags[word])  # a step to spare on either side
             logs = log_sigmoid(odds if sign > 0 else -odds)
-            place = ((column - least) / step).astype(np.int64)
-            both = np.stack([np.minimum(logs[:-3], logs[3:]), np.maximum(logs[:-3], logs[3:])])[:, place]
+            cell = ((column - least) / step).astype(np.int64)
+            both = np.stack([np.minimum(logs[:-3], logs[3:]), np.maximum(logs[:-3], logs[3:])])[:, cell]
             if certain is not None and word in certain:
                 both[:, certain[word]] = 0.0
             if sign > 0:
-                own += both
+                totals += both
                 np.minimum(worst, both, out=worst)
             else:
                 bounds += both
-        lower, upper = bounds + (1 - self.together) * own + self.together * worst
+        lower, upper = bounds + (1 - self.together) * totals + self.together * worst
         kth = np.partition(lower, n_images - k)[n_images - k]
         return np.flatnonzero(upper >= kth - SLACK * abs(kth))
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return what there is to store."""
         kept = {name: value for name, value in self._asdict().items() if name != "held_out" and value is not None}
-        own = {name: np.asarray(value) for name, value in kept.items()}
-        return own if self.held_out is None else own | self.held_out.arrays()
+        parts = {name: np.asarray(value) for name, value in kept.items()}
+        return parts if self.held_out is None else parts | self.held_out.arrays()
 
     @classmethod
     def of_arrays(cls, arrays: dict[str, NDArray[Any]], n_tags: int) -> Self:

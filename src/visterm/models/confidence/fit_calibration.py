@@ -83,8 +83,8 @@ def fit_calibration(
     n, known = others.shape[0], np.bincount(others.indices, minlength=others.shape[1])
     log_odds: Doubles = np.log((known + 0.5) / (n - known + 0.5))
     slope, offset = _sigmoids(scores, given, log_odds, prior, rng)
-    bend, doubt, held = _judged(scores, given, known if counts is None else counts, log_odds, prior, seed)
-    plain = Calibration(slope, offset, TOGETHER, given.shape[0], bend, held, doubt)
+    bend, doubt, held_chances = _judged(scores, given, known if counts is None else counts, log_odds, prior, seed)
+    plain = Calibration(slope, offset, TOGETHER, given.shape[0], bend, held_chances, doubt)
     return plain._replace(together=_together(plain, scores, given, others, rng))
 
 
@@ -208,8 +208,8 @@ def fit_bend(odds: Doubles, right: NDArray[np.bool_], rng: np.random.Generator) 
 
     from scipy.optimize import minimize
 
-    found = minimize(loss, none, jac=True, bounds=[(LEAST_SLOPE, None), (LEAST_SLOPE, None), (None, None)])
-    return Bend(*(float(value) for value in found.x))
+    solution = minimize(loss, none, jac=True, bounds=[(LEAST_SLOPE, None), (LEAST_SLOPE, None), (None, None)])
+    return Bend(*(float(value) for value in solution.x))
 
 
 def fit_doubt(odds: Doubles, right: NDArray[np.bool_], least: float, rng: np.random.Generator) -> float:
@@ -224,8 +224,8 @@ def fit_doubt(odds: Doubles, right: NDArray[np.bool_], least: float, rng: np.ran
     def loss(doubt: float) -> float:
         return float(np.logaddexp(0, -signs * doubted(x, doubt)).sum() + DOUBT_COST * (doubt - least))
 
-    found = float(minimize_scalar(loss, bounds=(least, MOST_DOUBT), method="bounded").x)
-    return found if loss(found) < loss(least) else least
+    doubt = float(minimize_scalar(loss, bounds=(least, MOST_DOUBT), method="bounded").x)
+    return doubt if loss(doubt) < loss(least) else least
 
 
 def _likely_entries(odds: Doubles, right: NDArray[np.bool_], rng: np.random.Generator) -> tuple[Doubles, Doubles]:

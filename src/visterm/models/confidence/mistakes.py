@@ -125,9 +125,9 @@ class MistakeCurve:
 
     def chances(self, odds: Doubles, rare: NDArray[np.bool_]) -> tuple[Doubles, Doubles]:
         """Return the chances of pairs, and the variances of their log odds."""
-        found = np.where(rare, *(np.interp(odds, self._middles, chances) for chances in self._chances[::-1]))
+        chance = np.where(rare, *(np.interp(odds, self._middles, chances) for chances in self._chances[::-1]))
         weights = self._weights[rare.astype(int), np.searchsorted(STEPS, odds)]
-        return _chance(log_odds(found) + self._shift), 1 / weights
+        return _chance(log_odds(chance) + self._shift), 1 / weights
 
     @staticmethod
     def _rising(expected: Doubles, observed: Doubles, usual: Doubles, cases: float) -> Doubles:
@@ -196,17 +196,17 @@ def find_mistakes(
     if tags is not None:
         listed &= np.isin(np.arange(given.shape[1]), tags)
     wrong, missing = _Best(limit), _Best(limit)
-    said: tuple[list[Any], list[Any]] = [], []
+    judged: tuple[list[Any], list[Any]] = [], []
     for rows, q, has in evidence.blocks():
-        for answer, odds_of, kept in zip(answers or (), (noise.wrong_odds, noise.missing_odds), said, strict=False):
+        for answer, odds_of, kept in zip(answers or (), (noise.wrong_odds, noise.missing_odds), judged, strict=False):
             pairs = answer[rows].tocoo()
             kept.append((odds_of(q)[pairs.row, pairs.col], rare[pairs.col], pairs.data > 0))
         free = np.ones_like(has) if skip is None else skip[rows].toarray() == 0
         free &= listed
         wrong.add(rows.start, noise.wrong_odds(q), has & free)
         missing.add(rows.start, noise.missing_odds(q), ~has & free)
-    found = []
-    for best, curve, kept in zip((wrong, missing), curves, said, strict=True):
+    mistakes = []
+    for best, curve, kept in zip((wrong, missing), curves, judged, strict=True):
         images, columns, odds = best.pairs()
         curve.fit()
         if kept:
@@ -214,8 +214,8 @@ def find_mistakes(
         chance, variance = curve.chances(odds, rare[columns])
         variance += 1 / (noise.n_wrong + 1) + 1 / (evidence.counts[columns] + 1)
         ends = (_chance(log_odds(chance) + sign * SPREAD * np.sqrt(variance)) for sign in (-1, 1))
-        found.append(Pairs(images, columns, chance, *ends))
-    return Mistakes(*found)
+        mistakes.append(Pairs(images, columns, chance, *ends))
+    return Mistakes(*mistakes)
 
 
 def _noise(evidence: Evidence, seed: int) -> Noise:
@@ -260,12 +260,12 @@ def _noise(evidence: Evidence, seed: int) -> Noise:
     return Noise(untrue, _shrunk(above_absent, n_above, groups_of(evidence.counts)), n_wrong)
 
 
-def _shrunk(found: Doubles, of: Doubles, groups: NDArray[np.int8]) -> Doubles:
-    """Return found / of for each tag, drawn to that of tags about as frequent, these to all, all to what is usual."""
-    common = (found.sum() + EXPECTED_IMAGES * EXPECTED) / (of.sum() + EXPECTED_IMAGES)
-    of_group = [np.bincount(groups, values) for values in (found, of)]
+def _shrunk(sums: Doubles, of: Doubles, groups: NDArray[np.int8]) -> Doubles:
+    """Return sums / of for each tag, drawn to that of tags about as frequent, these to all, all to what is usual."""
+    common = (sums.sum() + EXPECTED_IMAGES * EXPECTED) / (of.sum() + EXPECTED_IMAGES)
+    of_group = [np.bincount(groups, values) for values in (sums, of)]
     share = ((PRIOR * common + of_group[0]) / (PRIOR + of_group[1]))[groups]
-    drawn: Doubles = np.clip((PRIOR * share + found) / (PRIOR + of), LEAST, MOST)
+    drawn: Doubles = np.clip((PRIOR * share + sums) / (PRIOR + of), LEAST, MOST)
     return drawn
 
 
@@ -395,13 +395,13 @@ class Company(NamedTuple):
 
     def expected(self, p: Any, given: sp.csr_array, folds: NDArray[np.int64], common: Doubles) -> Doubles:
         """Return how far an image's company leads to expect each tag, shape (n_images, n_tags); others are `common`."""
-        found = np.repeat(common[None], given.shape[0], axis=0)
+        expected = np.repeat(common[None], given.shape[0], axis=0)
         A = _company(p, given, self.frequent)
         for fold in np.unique(folds):
             rows = np.flatnonzero(folds == fold)
             mean = self.means[fold]
-            found[np.ix_(rows, self.frequent)] = (A[rows] - mean) @ self.weights[fold] + mean[: self.frequent.size]
-        return found
+            expected[np.ix_(rows, self.frequent)] = (A[rows] - mean) @ self.weights[fold] + mean[: self.frequent.size]
+        return expected
 
 
 def _blocks_of(shape: tuple[int, int]) -> Iterator[slice]:

@@ -240,9 +240,9 @@ class DeepTagger(EpochAnnotator):
     def _check_learned(self) -> None:
         super()._check_learned()
         names = {f"{kind}_{i}_" for kind in ("weights", "offsets") for i in range(self.n_layers_)}
-        found = {name for name in vars(self) if name.startswith(("weights_", "offsets_"))}
-        if found != names:
-            raise DataError(f"There are {sorted(found)}; expected weights and offsets of {self.n_layers_} layers")
+        existing = {name for name in vars(self) if name.startswith(("weights_", "offsets_"))}
+        if existing != names:
+            raise DataError(f"There are {sorted(existing)}; expected weights and offsets of {self.n_layers_} layers")
         width = self.n_features_in_
         for i, (weights, offsets) in enumerate(self._layers()):
             if weights.shape != (width, len(offsets)):
@@ -287,9 +287,9 @@ class DeepTagger(EpochAnnotator):
         """Set the weights and offsets of each layer in turn, then the rows of the tags."""
         *layers, self.tag_rows_ = weights
         self.n_layers_ = len(layers) // 2
-        for place in range(self.n_layers_):
-            setattr(self, f"weights_{place}_", layers[2 * place])
-            setattr(self, f"offsets_{place}_", layers[2 * place + 1])
+        for layer in range(self.n_layers_):
+            setattr(self, f"weights_{layer}_", layers[2 * layer])
+            setattr(self, f"offsets_{layer}_", layers[2 * layer + 1])
 
     def _work(self, n_features: int, n_tags: int) -> int:
         """Count the multiplications of a batch's way through the network and beside the vectors."""

@@ -148,22 +148,22 @@ class DeepFit:
         every = np.arange(self._X.shape[0])
         if valid is None:
             rng = np.random.default_rng([self._seed, HOLDING_OUT])
-            trained, held = hold_out(every.size, model.share_to_hold_out, rng)
+            trained, held_out = hold_out(every.size, model.share_to_hold_out, rng)
         else:
-            trained, held = every, every[:0]
-        model.n_held_out_ = held.size
-        if held.size == 0:
+            trained, held_out = every, every[:0]
+        model.n_held_out_ = held_out.size
+        if held_out.size == 0:
             self._train(FIRST, every, valid, model.epochs)
         else:
-            self._train_twice(trained, held, every)
+            self._train_twice(trained, held_out, every)
         self._checkpoint.remove()
 
-    def _train_twice(self, trained: NDArray[np.int64], held: NDArray[np.int64], every: NDArray[np.int64]) -> None:
+    def _train_twice(self, trained: NDArray[np.int64], held_out: NDArray[np.int64], every: NDArray[np.int64]) -> None:
         """Train on some images and stop by those held out, then on all for as many epochs as were best."""
         model, kept = self._model, self._kept
         if kept is None or kept.numbers["phase"] == FIRST:
-            self._train(FIRST, trained, (self._X[held], self._Y[held]), model.epochs)
-            rows = {"held.image_rows": model._image_rows(self._X[held]), "held.tag_rows": model.tag_rows_}
+            self._train(FIRST, trained, (self._X[held_out], self._Y[held_out]), model.epochs)
+            rows = {"held.image_rows": model._image_rows(self._X[held_out]), "held.tag_rows": model.tag_rows_}
             self._first = Kept({"history": model.history_, "epochs": model.n_epochs_}, rows)
         else:
             rows = {name: array for name, array in kept.arrays.items() if name.startswith("held.")}
@@ -171,7 +171,7 @@ class DeepFit:
         arrays = self._first.arrays
         self._train(SECOND, every, None, self._first.numbers["epochs"])
         model.history_ = self._first.numbers["history"]
-        model._held_out = HeldOutFit(held, arrays["held.image_rows"], arrays["held.tag_rows"])
+        model._held_out = HeldOutFit(held_out, arrays["held.image_rows"], arrays["held.tag_rows"])
 
     def _train(self, phase: int, images: NDArray[np.int64], judged: Validation | None, epochs: int) -> None:
         """Run epochs from start values, or from the checkpoint, and publish the best weights or the last."""
@@ -232,7 +232,7 @@ class DeepFit:
             return state
         training.restore(kept.arrays)
         numbers = kept.numbers
-        weights = [np.array(kept.arrays[f"best.{place}"]) for place in range(numbers["best"]["arrays"])]
+        weights = [np.array(kept.arrays[f"best.{number}"]) for number in range(numbers["best"]["arrays"])]
         state.best.resume(numbers["best"]["epoch"], numbers["best"]["value"], len(numbers["history"]), weights)
         state.epoch, state.batch, state.total = numbers["epoch"], numbers["batch"], numbers["total"]
         state.history = list(numbers["history"])

@@ -78,10 +78,10 @@ class TagDraws:
         """Draw for these images, in this order."""
         positives, has = _draw_stored(self._given, images, self._P, rng)
         if self._background == "adjacent":
-            negatives, there = _draw_stored(self._given, np.roll(images, -1), self._N, rng)
+            negatives, counts = _draw_stored(self._given, np.roll(images, -1), self._N, rng)
         else:
             chances = rng.random((images.size, self._N))
-            there = np.ones(chances.shape, np.bool_)
+            counts = np.ones(chances.shape, np.bool_)
             if self._background == "subset":
                 negatives = self._subset[(chances * self._subset.size).astype(np.int64)]
             else:
@@ -90,17 +90,17 @@ class TagDraws:
             half = (self._N + 1) // 2
             denied, are = _draw_stored(self._denied, images, half, rng)
             negatives[:, :half] = np.where(are, denied, negatives[:, :half])
-            there[:, :half] |= are
-        return DrawnTags(positives, has, negatives, there & ~_has_tags(self._given, images, negatives))
+            counts[:, :half] |= are
+        return DrawnTags(positives, has, negatives, counts & ~_has_tags(self._given, images, negatives))
 
     def _from_distribution(self, chances: NDArray[np.float64]) -> Ints:
         total = self._cumulated[-1]
         wanted = chances.ravel() * total
         order = np.argsort(wanted)  # places that are looked for in order are found in a third of the time
-        found: Ints = np.empty(wanted.size, np.int64)
-        found[order] = np.searchsorted(self._cumulated, wanted[order], side="right")
+        tags: Ints = np.empty(wanted.size, np.int64)
+        tags[order] = np.searchsorted(self._cumulated, wanted[order], side="right")
         last: int = int(np.searchsorted(self._cumulated, total))
-        return np.minimum(found, last).reshape(chances.shape)  # a chance next to 1 may be rounded up to the total
+        return np.minimum(tags, last).reshape(chances.shape)  # a chance next to 1 may be rounded up to the total
 
 
 def draws_for(model: Any, Y: sp.csr_array, dim: int) -> TagDraws:
@@ -129,11 +129,11 @@ def _draw_stored(stored: sp.csr_array, images: Ints, n: int, rng: np.random.Gene
         owner = np.repeat(np.arange(many.size), sizes)
         order = np.lexsort((rng.random(owner.size), owner))
         places[many] = order[firsts[:, None] + np.arange(n)] - firsts[:, None]
-    there = np.broadcast_to(lengths[:, None] > 0, places.shape).copy()
+    has_any = np.broadcast_to(lengths[:, None] > 0, places.shape).copy()
     if stored.nnz == 0:
-        return np.zeros(places.shape, np.int64), there
-    at = np.where(there, starts[:, None] + places, 0)
-    return stored.indices[at].astype(np.int64), there
+        return np.zeros(places.shape, np.int64), has_any
+    at = np.where(has_any, starts[:, None] + places, 0)
+    return stored.indices[at].astype(np.int64), has_any
 
 
 def _has_tags(given: sp.csr_array, images: Ints, tags: Ints) -> Flags:
@@ -147,5 +147,5 @@ def _has_tags(given: sp.csr_array, images: Ints, tags: Ints) -> Flags:
     if keys.size == 0:
         return np.zeros(tags.shape, np.bool_)
     places = np.minimum(np.searchsorted(keys, drawn), keys.size - 1)
-    found: Flags = keys[places] == drawn
-    return found
+    is_known: Flags = keys[places] == drawn
+    return is_known

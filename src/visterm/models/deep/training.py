@@ -54,12 +54,12 @@ class DeepNetwork(nn.Module):  # type: ignore[misc]
     def forward(self, x: Tensor, drops: torch.Generator) -> Tensor:
         """Return the vectors of a batch of images, in training: features (n, n_features) to (n, dim), float32."""
         x = x * self._scale
-        for place, (weights, offsets) in enumerate(zip(self.weights, self.offsets, strict=True)):
+        for layer, (weights, offsets) in enumerate(zip(self.weights, self.offsets, strict=True)):
             x = torch.addmm(offsets, x, weights)
-            if place == len(self.weights) - 1:
+            if layer == len(self.weights) - 1:
                 break
             if len(self.norms):
-                x = self.norms[place].train(len(x) > 1)(x)  # one image has no deviation
+                x = self.norms[layer].train(len(x) > 1)(x)  # one image has no deviation
             x = torch.relu(x)
             if self._dropout:
                 kept = torch.rand(x.shape, generator=drops, device=x.device) >= self._dropout
@@ -68,15 +68,15 @@ class DeepNetwork(nn.Module):  # type: ignore[misc]
 
     def layers(self) -> list[tuple[NDArray[np.float32], NDArray[np.float32]]]:
         """Return weights and offsets as NumPy computes with them, norms and scale within; on the CPU mostly views."""
-        found = []
-        for place, (weights, offsets) in enumerate(zip(self.weights, self.offsets, strict=True)):
+        layers = []
+        for number, (weights, offsets) in enumerate(zip(self.weights, self.offsets, strict=True)):
             W, b = _array(weights), _array(offsets)
-            if place < len(self.norms):
-                norm = self.norms[place]
+            if number < len(self.norms):
+                norm = self.norms[number]
                 factor = _array(norm.weight) / np.sqrt(_array(norm.running_var) + np.float32(norm.eps))
                 W, b = W * factor, (b - _array(norm.running_mean)) * factor + _array(norm.bias)
-            found.append((W, b))
-        return found
+            layers.append((W, b))
+        return layers
 
 
 class DeepTraining:
@@ -130,8 +130,8 @@ class DeepTraining:
     def state(self) -> Arrays:
         """Return all that the next batch depends on, as arrays that may change with it."""
         arrays = {f"network.{name}": _array(value) for name, value in self.network.state_dict().items()}
-        for place, moments in self._adam.state_dict()["state"].items():
-            arrays |= {f"adam.{place}.{name}": _array(value) for name, value in moments.items()}
+        for parameter, moments in self._adam.state_dict()["state"].items():
+            arrays |= {f"adam.{parameter}.{name}": _array(value) for name, value in moments.items()}
         return arrays | {"table": self.table.rows, "sums": self.table.sums}
 
     def restore(self, arrays: Arrays) -> None:
@@ -145,8 +145,8 @@ class DeepTraining:
         self.network.load_state_dict(parts["network"])
         moments: dict[int, dict[str, Any]] = {}
         for name, value in parts["adam"].items():
-            place, _, what = name.partition(".")
-            moments.setdefault(int(place), {})[what] = value
+            parameter, _, what = name.partition(".")
+            moments.setdefault(int(parameter), {})[what] = value
         self._adam.load_state_dict({"state": moments, "param_groups": self._adam.state_dict()["param_groups"]})
         self.table.rows[:] = arrays["table"]
         self.table.sums[:] = arrays["sums"]

@@ -65,9 +65,9 @@ class LinearAnnotator(Annotator):
 
     def _check_learned(self) -> None:
         super()._check_learned()
-        found = {name for name in ("tag_rows_", "weights_", "intercept_") if hasattr(self, name)}
-        if found not in ({"tag_rows_"}, {"weights_", "intercept_"}):
-            raise DataError(f"There are {sorted(found)}; expected tag_rows_, or weights_ and intercept_")
+        names = {name for name in ("tag_rows_", "weights_", "intercept_") if hasattr(self, name)}
+        if names not in ({"tag_rows_"}, {"weights_", "intercept_"}):
+            raise DataError(f"There are {sorted(names)}; expected tag_rows_, or weights_ and intercept_")
 
     def _scorer(self, x: Matrix, tag: int) -> tuple[NDArray[np.float64], float]:
         if hasattr(self, "tag_rows_"):

@@ -150,12 +150,12 @@ class KernelRidge(Annotator):
             kernel = np.exp(distances * (-gamma / width))
             before = -1.0
             for alpha in alphas:
-                found = float(np.nanmean(average_precisions(_left_out(kernel, targets, alpha), tags)))
-                if found > reached:
-                    best, reached = (gamma, alpha, width), found
-                if found <= before:
+                current_map = float(np.nanmean(average_precisions(_left_out(kernel, targets, alpha), tags)))
+                if current_map > reached:
+                    best, reached = (gamma, alpha, width), current_map
+                if current_map <= before:
                     break
-                before = found
+                before = current_map
         return best
 
     def _solve(self, rows: Matrix, given: sp.csr_array, frequencies: Doubles) -> Doubles:

@@ -48,10 +48,10 @@ def choose_penalty(
         return best
     best_map = -1.0
     for alpha, predicted in leave_one_out(some, tags, alphas, scale=scale):
-        found = float(np.nanmean(average_precisions(predicted, tags)))
-        if found <= best_map:
+        current_map = float(np.nanmean(average_precisions(predicted, tags)))
+        if current_map <= best_map:
             break
-        best, best_map = PenaltyChoice(alpha, rows, predicted), found
+        best, best_map = PenaltyChoice(alpha, rows, predicted), current_map
     return best
 
 

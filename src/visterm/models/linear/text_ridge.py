@@ -200,8 +200,8 @@ class TextRidge(LinearAnnotator):
 
         Tags of one image are not looked for: left out, nothing but their text would be judged.
         """
-        said = float((chosen.predicted - chosen.predicted.mean(axis=0)).std()) if chosen.rows.size else 0.0
-        unit = (said or USUAL_SPREAD) / spread
+        predicted_spread = float((chosen.predicted - chosen.predicted.mean(axis=0)).std()) if chosen.rows.size else 0.0
+        unit = (predicted_spread or USUAL_SPREAD) / spread
         if self.text_weight is not None:
             return float(self.text_weight), unit
         some = given[chosen.rows]
@@ -210,13 +210,13 @@ class TextRidge(LinearAnnotator):
         if wanted.nnz and self.text_rows_.any():
             text = unit * (_dense(X[chosen.rows]) - self._centred()[0]) @ self.text_rows_.T
             n_photos, n_pairs = np.asarray(some.sum(axis=0)), self._n_pairs()
-            left = np.where(n_photos > 1, n_photos - 1, n_photos)  # of other tags' single photos none is left out
-            found = {
-                weight: average_precisions(chosen.predicted + _text_shares(weight, left, n_pairs) * text, wanted)
+            n_others = np.where(n_photos > 1, n_photos - 1, n_photos)  # of other tags' single photos none is left out
+            precisions = {
+                weight: average_precisions(chosen.predicted + _text_shares(weight, n_others, n_pairs) * text, wanted)
                 for weight in TEXT_WEIGHTS
             }
-            top = max(TEXT_WEIGHTS, key=lambda weight: float(np.nanmean(found[weight])))
-            gain = found[top] - found[USUAL_WEIGHT]
+            top = max(TEXT_WEIGHTS, key=lambda weight: float(np.nanmean(precisions[weight])))
+            gain = precisions[top] - precisions[USUAL_WEIGHT]
             gain = gain[~np.isnan(gain)]
             best = top if gain.mean() > 2 * gain.std() / np.sqrt(gain.size) else USUAL_WEIGHT
         return best, unit

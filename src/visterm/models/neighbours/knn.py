@@ -87,8 +87,8 @@ class VotingAnnotator(Annotator):
         self.n_neighbors_, self.power_ = self._choose(rng)
 
     def _image_rows(self, X: Matrix) -> Matrix:
-        found = self._neighbors(unit_rows(X), self.n_neighbors_)
-        parts = [votes(ids, near, self.given_, self.power_) for ids, near in found]
+        neighbours = self._neighbors(unit_rows(X), self.n_neighbors_)
+        parts = [votes(ids, near, self.given_, self.power_) for ids, near in neighbours]
         return sp.csr_array(sp.vstack(parts, format="csr"))
 
     def _check_settings(self) -> None:
@@ -115,9 +115,9 @@ class VotingAnnotator(Annotator):
         if len(sizes) * len(powers) == 1 or n < 2 or tags.nnz == 0:
             return min(sizes[0], n), float(powers[0])
         sizes = tuple(sorted({min(size, n - 1) for size in sizes}))
-        found = list(self._neighbors(self.rows_[rows], sizes[-1] + 1))
-        ids = np.concatenate([part for part, _ in found])
-        near = np.concatenate([part for _, part in found])
+        neighbours = list(self._neighbors(self.rows_[rows], sizes[-1] + 1))
+        ids = np.concatenate([part for part, _ in neighbours])
+        near = np.concatenate([part for _, part in neighbours])
         keep = ids != rows[:, None]  # all but the image itself, or the last one if that is not among its neighbours
         keep[keep.all(axis=1), -1] = False
         ids, near = (array[keep].reshape(rows.size, -1) for array in (ids, near))

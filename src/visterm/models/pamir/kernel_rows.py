@@ -1,10 +1,13 @@
-"""What models over kernels share: images as values of a kernel with the training images, named or made elsewhere."""
+"""Images as values of a kernel with the training images, named or made elsewhere: for models that are linear in these.
+
+Such a model has the settings `kernel`, `gamma` and `n_jobs`, learns `gamma_`, and `landmarks_` with the kernels of
+`KEPT_KERNELS`, which compare each image with training images that the model keeps.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -12,14 +15,10 @@ from numpy.typing import NDArray
 
 from visterm.core.checks import check_number, check_size
 from visterm.core.errors import DataError, ShapeError, UnknownNameError, UserError
-from visterm.core.learned import Array, DenseOrCsr, Kind, Number
+from visterm.core.learned import DenseOrCsr, Kind, Number
 from visterm.core.registry import unknown
 from visterm.core.types import Matrix
 from visterm.encoders.landmarks import KERNELS, Landmarks, landmark_columns
-from visterm.models.linear.base import LinearAnnotator
-
-if TYPE_CHECKING:
-    from sklearn.utils import Tags
 
 KEPT_KERNELS = tuple(name for name in KERNELS if name != "linear")  # Kernels for which the model keeps training images
 MAX_KERNEL_BYTES = 2**33
@@ -27,91 +26,62 @@ MAX_KERNEL_BYTES = 2**33
 UNEVEN = 1e-3
 """How far a kernel and its transpose may differ, as a share of the largest value: the rounding of other programs."""
 
+KERNEL_LEARNED: dict[str, Kind] = {
+    "gamma_": Number(least=0, required=False),
+    "landmarks_": DenseOrCsr("float32", ("n_features_in_", "n_inputs"), empty=True, required=False),
+}
+"""``γ`` of the kernel, 0 for kernels without; and the support vectors as the kernel compares them."""
 
-@dataclass(kw_only=True, eq=False, repr=False)
-class KernelAnnotator(LinearAnnotator):
-    """A model that is linear in features, in values of a named kernel with training images, or in such made elsewhere.
 
-    Attributes
-    ----------
-    gamma_ : float
-        ``γ`` of the kernel; 0 for kernels without.
-    landmarks_ : array or CSR of float32, shape (n_features, n_support)
-        With "rbf" to "hellinger": the support vectors, as the kernel compares them.
-    """
+def kernel_with(model: Any, X: Matrix) -> Callable[[Matrix], Matrix]:
+    """Return the function from features to what scores are linear in: themselves, or values with `X`; set `gamma_`."""
+    n = X.shape[0]
+    model.gamma_ = 0.0
+    if model.kernel == "linear":
+        return lambda rows: rows
+    check_size(24 * n * n, MAX_KERNEL_BYTES, f"The kernel of {n} training images", 'Use kernel="linear".')
+    if model.kernel == "precomputed":
+        _check_square(X)
+        return _dense
+    landmarks = Landmarks(model.kernel, landmark_columns(model.kernel, X))
+    if KERNELS[model.kernel].common:
+        model.gamma_ = float(model.gamma or landmarks.usual_gamma(X, model.n_jobs))
+    return lambda rows: landmarks.values(rows, model.gamma_, model.n_jobs)
 
-    kernel: str = "linear"
-    gamma: float | None = None
-    n_jobs: int | None = None
 
-    learned: ClassVar[dict[str, Kind]] = {
-        "gamma_": Number(least=0, required=False),
-        "landmarks_": DenseOrCsr("float32", ("n_features_in_", "n_inputs"), empty=True, required=False),
-        "tag_rows_": Array("float32", ("n_tags_", "n_inputs + 1"), required=False),
-        "weights_": Array("float32", ("n_inputs", "n_tags_"), empty=True, required=False),
-    }
+def keep_support(model: Any, X: Matrix) -> None:
+    """Keep the features of the training images that a model compares others with."""
+    model.landmarks_ = landmark_columns(model.kernel, X)
 
-    def _comparison(self, X: Matrix) -> Callable[[Matrix], Matrix]:
-        """Return the function from features to what the scores are linear in: themselves, or values with `X`."""
-        n = X.shape[0]
-        self.gamma_ = 0.0
-        if self.kernel == "linear":
-            return lambda rows: rows
-        check_size(24 * n * n, MAX_KERNEL_BYTES, f"The kernel of {n} training images", 'Use kernel="linear".')
-        if self.kernel == "precomputed":
-            _check_square(X)
-            return _dense
-        landmarks = Landmarks(self.kernel, landmark_columns(self.kernel, X))
-        if KERNELS[self.kernel].common:
-            self.gamma_ = float(self.gamma or landmarks.usual_gamma(X, self.n_jobs))
-        return lambda rows: landmarks.values(rows, self.gamma_, self.n_jobs)
 
-    def _keep_support(self, X: Matrix) -> None:
-        """Keep the features of the training images that the model compares others with."""
-        self.landmarks_ = landmark_columns(self.kernel, X)
-        self._support()
+def kernel_values(model: Any, X: Matrix) -> NDArray[np.float32]:
+    """Compare checked features with the support vectors of a model, which are opened once."""
+    if getattr(model, "_opened_columns", None) is not model.landmarks_:
+        model._opened, model._opened_columns = Landmarks(model.kernel, model.landmarks_), model.landmarks_
+    return np.asarray(model._opened.values(X, model.gamma_, model.n_jobs), np.float32)
 
-    def _kernel_values(self, X: Matrix) -> NDArray[np.float32]:
-        """Compare checked features with the support vectors."""
-        return self._support().values(X, self.gamma_, self.n_jobs)
 
-    def _support(self) -> Landmarks:
-        """Open the support vectors, once for each set of them."""
-        if getattr(self, "_opened_columns", None) is not self.landmarks_:
-            self._opened = Landmarks(self.kernel, self.landmarks_)
-            self._opened_columns = self.landmarks_
-        return self._opened
+def check_kernel(model: Any) -> None:
+    """Refuse the settings `kernel` and `gamma` that cannot be used."""
+    known = ["linear", *KEPT_KERNELS, "precomputed"]
+    if model.kernel not in known:
+        raise UnknownNameError(unknown("kernel", str(model.kernel), known))
+    check_number(model.gamma, "gamma", above=0, otherwise="or None")
 
-    def _check_learned(self) -> None:
-        super()._check_learned()
-        kept = self.kernel in KEPT_KERNELS
-        if hasattr(self, "landmarks_") != kept or (kept and not hasattr(self, "gamma_")):
-            raise DataError(f"landmarks_ and gamma_ do not go with kernel={self.kernel!r}")
-        n_inputs = self.tag_rows_.shape[1] - 1 if hasattr(self, "tag_rows_") else len(self.weights_)
-        if not kept and n_inputs != self.n_features_in_:
-            raise DataError(f"There are weights of {n_inputs} features; expected {self.n_features_in_}")
 
-    def write_steps(self, steps: Any, x: str) -> str:
-        """Add the steps from features to scores, as `WritesSteps` says."""
-        if self.kernel != "linear":
-            raise UserError(f"With kernel='{self.kernel}' scores are no sum over features. Use kernel='linear'.")
-        return super().write_steps(steps, x)
+def check_support(model: Any, n_inputs: int) -> None:
+    """Refuse learned attributes that do not go with the kernel; there are weights of `n_inputs` features or values."""
+    kept = model.kernel in KEPT_KERNELS
+    if hasattr(model, "landmarks_") != kept or (kept and not hasattr(model, "gamma_")):
+        raise DataError(f"landmarks_ and gamma_ do not go with kernel={model.kernel!r}")
+    if not kept and n_inputs != model.n_features_in_:
+        raise DataError(f"There are weights of {n_inputs} features; expected {model.n_features_in_}")
 
-    def _scorer(self, x: Matrix, tag: int) -> tuple[NDArray[np.float64], float]:
-        if self.kernel in KEPT_KERNELS:
-            raise UserError(f"With kernel='{self.kernel}' scores are no sum over features. Use kernel='linear'.")
-        return super()._scorer(x, tag)
 
-    def _check_kernel(self) -> None:
-        known = ["linear", *KEPT_KERNELS, "precomputed"]
-        if self.kernel not in known:
-            raise UnknownNameError(unknown("kernel", str(self.kernel), known))
-        check_number(self.gamma, "gamma", above=0, otherwise="or None")
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.pairwise = self.kernel == "precomputed"
-        return tags
+def refuse_kernel(model: Any, *but: str) -> None:
+    """Refuse to take scores apart by features where the kernel is none of `but`."""
+    if model.kernel not in but:
+        raise UserError(f"With kernel='{model.kernel}' scores are no sum over features. Use kernel='linear'.")
 
 
 def _check_square(K: Matrix) -> None:

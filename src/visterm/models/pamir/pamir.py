@@ -9,6 +9,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 from scipy.special import expit, logit
 
 from visterm.core.checks import as_csr, check_count, check_tags
@@ -24,8 +25,17 @@ from visterm.data.tag_queries import MAX_SUBSETS, Queries, queries_of_tags
 from visterm.metrics.retrieval import TOP, gains_of, rank_queries
 from visterm.models.base import BLOCK_BYTES, Limit
 from visterm.models.epochs import Floats, Measure, Validation, Weights
-from visterm.models.linear.base import check_weight_size
-from visterm.models.pamir.kernel_rows import KEPT_KERNELS, KernelAnnotator
+from visterm.models.linear.base import check_weight_size, with_ones
+from visterm.models.pamir.kernel_rows import (
+    KEPT_KERNELS,
+    KERNEL_LEARNED,
+    check_kernel,
+    check_support,
+    keep_support,
+    kernel_values,
+    kernel_with,
+    refuse_kernel,
+)
 from visterm.models.pamir.triplet_training import TOP_LOSSES, KernelTripletTraining, TopTripletTraining, TripletTraining
 from visterm.models.ranking.linear_ranking import LinearRanker
 from visterm.models.ranking.ranker import Images
@@ -58,7 +68,7 @@ def _learns_on(model: Pamir) -> None:
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Pamir(KernelAnnotator, LinearRanker):
+class Pamir(LinearRanker):
     """One weight vector a word, trained on queries so that the images relevant to a query score above the others.
 
     A query is a row of weights of its words, an image p is mapped to text by ``f(p) = (w_1 · p, ..., w_T · p)``, and
@@ -142,11 +152,13 @@ class Pamir(KernelAnnotator, LinearRanker):
 
     test_params: ClassVar[dict[str, Any]] = {"epochs": 20}
 
-    learned: ClassVar[dict[str, Kind]] = {
+    learned: ClassVar[dict[str, Kind]] = KERNEL_LEARNED | {
         "tag_rows_": Array("float32", ("n_tags_", "n_inputs + 1")),
         "n_queries_": Whole(least=1, required=False),
     }
 
+    kernel: str = "linear"
+    gamma: float | None = None
     loss: str = "triplet"
     max_trials: int = 100
     aggressiveness: float = 0.1
@@ -253,27 +265,27 @@ class Pamir(KernelAnnotator, LinearRanker):
         if queries.relevant.nnz == 0:
             raise DataError("No image is relevant to a query, or has a tag (above 0), so there is nothing to learn.")
         with one_blas_thread():
-            compare = self._comparison(X)
+            compare = kernel_with(self, X)
             K = compare(X)
             if judged is not None:
                 judged = JudgedImages(compare(judged.X), judged.queries)
         self._scale_features(K)
         self.n_queries_ = len(queries)
-        for some, held, epochs in self._trainings(X.shape[0], judged, rng):
-            by = judged if held is None else JudgedImages(K[held], queries.among(held))
+        for some, held_out, epochs in self._trainings(X.shape[0], judged, rng):
+            by = judged if held_out is None else JudgedImages(K[held_out], queries.among(held_out))
             state = RankingState(self._start(K, positives.shape[1], rng), self.patience)
             learned = queries if some is None else queries.among(some)
             run_epoch = self._triplets(K, some, learned, state.weights[0], rng).run_epoch
             source: Source = partial(_begun, run_epoch)
             self._train(state, epochs, source, self._found_by(by), monitor=monitor, on_epoch=on_epoch)
             del state, run_epoch, source  # the next training needs their memory
-            if held is not None:
+            if held_out is not None:
                 set_intercepts(self.tag_rows_, K[some], positives[some])
-                self._held_out = HeldOutFit(held, super()._image_rows(K[held]), self.tag_rows_)
+                self._held_out = HeldOutFit(held_out, with_ones(K[held_out]), self.tag_rows_)
         set_intercepts(self.tag_rows_, K, positives)
         if self.kernel in KEPT_KERNELS:
             support = np.flatnonzero(self.tag_rows_[:, :-1].any(axis=0))
-            self._keep_support(X[support])
+            keep_support(self, X[support])
             self.tag_rows_ = np.ascontiguousarray(self.tag_rows_[:, [*support, -1]])
 
     def _triplets(
@@ -303,7 +315,20 @@ class Pamir(KernelAnnotator, LinearRanker):
         self.scale_ = self.row_length**2 / (square or 1.0)
 
     def _image_rows(self, X: Matrix) -> Matrix:
-        return super()._image_rows(self._kernel_values(X) if self.kernel in KEPT_KERNELS else X)
+        return with_ones(kernel_values(self, X) if self.kernel in KEPT_KERNELS else X)
+
+    def write_steps(self, steps: Any, x: str) -> str:
+        """Add the steps from features to scores, as `WritesSteps` says; with kernels there are none."""
+        refuse_kernel(self, "linear")
+        return super().write_steps(steps, x)
+
+    def _scorer(self, x: Matrix, tag: int) -> tuple[NDArray[np.float64], float]:
+        refuse_kernel(self, "linear", "precomputed")
+        return super()._scorer(x, tag)
+
+    def _check_learned(self) -> None:
+        super()._check_learned()
+        check_support(self, self.tag_rows_.shape[1] - 1)
 
     def _found_by(self, judged: JudgedImages | None) -> Measure | None:
         """Return the measure of the weights by validation queries: AvgP, or nDCG10 with its loss; None without any."""
@@ -315,7 +340,7 @@ class Pamir(KernelAnnotator, LinearRanker):
             step = max(1, BLOCK_BYTES // (4 * self.n_tags_))
             for start in range(0, K.shape[0], step):
                 rows = slice(start, min(start + step, K.shape[0]))
-                yield rows, self._scores(super(Pamir, self)._image_rows(K[rows]))
+                yield rows, self._scores(with_ones(K[rows]))
 
         def found() -> float:
             ranks = rank_queries(blocks, queries.words, queries.relevant)
@@ -337,7 +362,7 @@ class Pamir(KernelAnnotator, LinearRanker):
         return self._triplets(X, None, queries, weights[0], context.rng)
 
     def _check_settings(self) -> None:
-        self._check_kernel()
+        check_kernel(self)
         if self.loss not in LOSSES:
             raise UnknownNameError(unknown("loss", str(self.loss), list(LOSSES)))
         if self.loss != "triplet" and self.kernel != "linear":

@@ -264,14 +264,14 @@ class ObjectsAndParts(EmbeddingRanker):
         return check_relations([] if siblings is None else siblings, n_tags)
 
     def _known_tags(self, tags: Any, n: int) -> Ints:
-        found = np.asarray(tags)
-        if found.shape != (n,) or found.dtype.kind not in "iu":
+        labels = np.asarray(tags)
+        if labels.shape != (n,) or labels.dtype.kind not in "iu":
             raise ShapeError(
-                f"The known labels have the shape {found.shape}; expected one tag's number for each of {n}."
+                f"The known labels have the shape {labels.shape}; expected one tag's number for each of {n}."
             )
-        if found.size and not 0 <= int(found.min()) <= int(found.max()) < self.n_tags_:
-            raise DataError(f"A label is tag {found.max()}, but this model knows {self.n_tags_} tags, from 0 on.")
-        return found.astype(np.int64)
+        if labels.size and not 0 <= int(labels.min()) <= int(labels.max()) < self.n_tags_:
+            raise DataError(f"A label is tag {labels.max()}, but this model knows {self.n_tags_} tags, from 0 on.")
+        return labels.astype(np.int64)
 
     def _start(self, X: Matrix, n_tags: int, rng: np.random.Generator) -> Weights:
         part_of, siblings = self.known("part_of"), self._side.siblings
@@ -324,13 +324,13 @@ class ObjectsAndParts(EmbeddingRanker):
             team=context.team,
         )
 
-    def _measured(self, found: float | None) -> dict[str, float | None]:
-        return {"map": None, "mean_rank": None if found is None else -found} if self._by_rank else {"map": found}
+    def _measured(self, value: float | None) -> dict[str, float | None]:
+        return {"map": None, "mean_rank": None if value is None else -value} if self._by_rank else {"map": value}
 
-    def _in_words(self, found: float, best: float, best_epoch: int) -> str:
+    def _in_words(self, value: float, best: float, best_epoch: int) -> str:
         if not self._by_rank:
-            return super()._in_words(found, best, best_epoch)
-        return f"mean rank {-found:,.1f} of {self.n_tags_**2:,} pairs, best {-best:,.1f} after {best_epoch}"
+            return super()._in_words(value, best, best_epoch)
+        return f"mean rank {-value:,.1f} of {self.n_tags_**2:,} pairs, best {-best:,.1f} after {best_epoch}"
 
     def _measure(self, judged: Validation | None) -> Measure | None:
         """Return the measure of the weights: with relations, minus the mean rank of pairs of labels."""
@@ -343,13 +343,13 @@ class ObjectsAndParts(EmbeddingRanker):
         except DataError:  # no relation whose tags have an image each among those
             return super()._measure(judged)
         self._by_rank = True
-        rows, place = np.unique([drawn.object_images, drawn.part_images], return_inverse=True)
+        rows, position = np.unique([drawn.object_images, drawn.part_images], return_inverse=True)
         images = self._check_features(X[rows])  # each scored once, however many quadruplets it is in
-        of_objects, of_parts = place.reshape(2, -1)
+        of_objects, of_parts = position.reshape(2, -1)
 
         def mean_rank() -> float:
             scores, terms = self._scores(self._image_rows(images)), self.pair_scores()
-            found = ranks_of_pairs(scores[of_objects], scores[of_parts], terms, drawn.objects, drawn.parts, self.n_jobs)
-            return -float(np.mean(found))
+            ranks = ranks_of_pairs(scores[of_objects], scores[of_parts], terms, drawn.objects, drawn.parts, self.n_jobs)
+            return -float(np.mean(ranks))
 
         return mean_rank

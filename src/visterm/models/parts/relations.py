@@ -75,8 +75,8 @@ class Quadruplets:
         by_tag = (as_csr(Y) > 0).tocsc()
         by_tag.sort_indices()
         pairs = check_relations(relations, by_tag.shape[1])
-        found = [_sides(by_tag, part, whole) for part, whole in pairs]
-        counts = np.array([sides.n_pairs for sides in found], np.int64)
+        candidates = [_sides(by_tag, part, whole) for part, whole in pairs]
+        counts = np.array([sides.n_pairs for sides in candidates], np.int64)
         self.relations = pairs[counts > 0]
         self.counts = counts[counts > 0]
         if not self.counts.size:
@@ -84,7 +84,7 @@ class Quadruplets:
                 f"None of the {len(pairs)} part-of relations has images of both its tags, so there are no quadruplets. "
                 "Pass relations between tags that images bear."
             )
-        sides = [both for both in found if both.n_pairs]
+        sides = [both for both in candidates if both.n_pairs]
         self._wholes, self._first_whole = _joined([both.wholes for both in sides])
         self._parts, self._first_part = _joined([both.parts for both in sides])
         self._n_shared = np.array([both.n_shared for both in sides], np.int64)
@@ -110,12 +110,12 @@ class Quadruplets:
         relation = np.minimum(np.searchsorted(self._until, chosen, side="right"), self.counts.size - 1)
         n_parts = self._first_part[relation + 1] - self._first_part[relation]
         n_shared = self._n_shared[relation]
-        place = np.minimum((within * self.counts[relation]).astype(np.int64), self.counts[relation] - 1)
+        index = np.minimum((within * self.counts[relation]).astype(np.int64), self.counts[relation] - 1)
         # Pairs in order: images of the whole that bear the part's tag too come first on both sides, and each such row
         # lacks the pair of an image with itself.
         short = n_shared * (n_parts - 1)
-        is_short = place < short
-        rest = np.where(is_short, place, place - short)
+        is_short = index < short
+        rest = np.where(is_short, index, index - short)
         per_row = np.where(is_short, n_parts - 1, n_parts)
         row, column = np.divmod(rest, per_row)
         column += is_short & (column >= row)

@@ -278,12 +278,12 @@ class PairRanker(EpochAnnotator):
         """
         self.n_held_out_, self._held_out = 0, None
         if valid is None:
-            some, held = hold_out(n_images, self.share_to_hold_out, rng)
-            self.n_held_out_ = held.size
+            some, held_out = hold_out(n_images, self.share_to_hold_out, rng)
+            self.n_held_out_ = held_out.size
         if not self.n_held_out_:
             yield None, None, self.epochs
             return
-        yield some, held, self.epochs
+        yield some, held_out, self.epochs
         history = self.history_
         yield None, None, self.n_epochs_
         self.history_ = history

@@ -41,14 +41,14 @@ class FixedSchedule:
         self, model: Any, X: Matrix, positives: sp.csr_array, valid: Validation | None, rng: np.random.Generator
     ) -> Iterator[TrainingPass]:
         """Yield one training after the other; each has ended before the next is asked for."""
-        for some, held, epochs in model._trainings(X.shape[0], valid, rng):
+        for some, held_out, epochs in model._trainings(X.shape[0], valid, rng):
             rows, tags = (X, positives) if some is None else (X[some], positives[some])
             state = RankingState(model._start(X, positives.shape[1], rng), model.patience)
-            measure = model._measure(valid if held is None else (X[held], positives[held]))
+            measure = model._measure(valid if held_out is None else (X[held_out], positives[held_out]))
             yield TrainingPass(rows, tags, state, epochs, measure)
             del state  # the next training needs its memory
-            if held is not None:
-                model._held_out = HeldOutFit(held, model._image_rows(X[held]), model.tag_rows_)
+            if held_out is not None:
+                model._held_out = HeldOutFit(held_out, model._image_rows(X[held_out]), model.tag_rows_)
 
 
 class OpenSchedule:
@@ -73,7 +73,7 @@ class OpenSchedule:
         self, model: Any, X: Matrix, positives: sp.csr_array, valid: Validation | None, rng: np.random.Generator
     ) -> Iterator[TrainingPass]:
         """Yield one training after the other; each has ended before the next is asked for."""
-        some, tags, judged, held = X, positives, valid, np.empty(0, np.int64)
+        some, tags, judged, held_out = X, positives, valid, np.empty(0, np.int64)
         by_number = getattr(model, "by_number_", False)
         model.n_held_out_, model._held_out = 0, None
         if valid is None and by_number:
@@ -83,19 +83,19 @@ class OpenSchedule:
                 tags, images, one_each, _ = hold_one_out(positives, rng, at_most=n_held)
                 judged, model.n_held_out_ = (X[images], one_each), n_held
         elif valid is None:
-            learned, held = hold_out(X.shape[0], model.share_to_hold_out, rng)
-            if held.size:
-                some, tags, model.n_held_out_ = X[learned], positives[learned], held.size
-                judged = X[held], positives[held]
+            learned, held_out = hold_out(X.shape[0], model.share_to_hold_out, rng)
+            if held_out.size:
+                some, tags, model.n_held_out_ = X[learned], positives[learned], held_out.size
+                judged = X[held_out], positives[held_out]
         known = sp.csr_array(judged[0] @ tags) if judged is not None and by_number else None
         measure = model._measure_map(judged, known=known)
         state = RankingState(model._start(X, positives.shape[1], rng), model.patience)
         if measure is not None:
             state.growth = self.growth
         yield TrainingPass(some, tags, state, model.epochs, measure)
-        if held.size:
+        if held_out.size:
             yield from self._finish(model, some, tags, state)
-            model._held_out = HeldOutFit(held, model._image_rows(X[held]), model.tag_rows_)
+            model._held_out = HeldOutFit(held_out, model._image_rows(X[held_out]), model.tag_rows_)
         if model.n_held_out_:
             yield from self._finish(model, X, positives, state)
 

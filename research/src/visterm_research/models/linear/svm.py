@@ -17,7 +17,21 @@ from visterm.core.progress import Progress
 from visterm.core.threads import Team, one_blas_thread, resolve_jobs
 from visterm.core.types import Matrix, RandomState
 from visterm.metrics import rank_images
-from visterm.models import KEPT_KERNELS, KernelAnnotator, LinearFit, OnEpoch, check_weight_size, hold_out
+from visterm.models import (
+    KEPT_KERNELS,
+    KERNEL_LEARNED,
+    LinearAnnotator,
+    LinearFit,
+    OnEpoch,
+    check_kernel,
+    check_support,
+    check_weight_size,
+    hold_out,
+    keep_support,
+    kernel_values,
+    kernel_with,
+    refuse_kernel,
+)
 
 Doubles = NDArray[np.float64]
 
@@ -37,7 +51,7 @@ SPARSE_BELOW = 0.5
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Svm(KernelAnnotator):
+class Svm(LinearAnnotator):
     """One support vector machine for each tag, tuned for itself, whose scores are normalised to be comparable.
 
     The machine of a tag tells images that have it from all others, by a large margin; explicit negatives count as not
@@ -89,10 +103,17 @@ class Svm(KernelAnnotator):
     Grangier, Bengio 2008, section II-A. Amir et al.: IBM research TRECVID-2005 video retrieval system. TRECVID 2005.
     """
 
-    learned: ClassVar[dict[str, Kind]] = {"C_": Array("float64", ("n_tags_",), above=0)}
+    learned: ClassVar[dict[str, Kind]] = KERNEL_LEARNED | {
+        "tag_rows_": Array("float32", ("n_tags_", "n_inputs + 1"), required=False),
+        "weights_": Array("float32", ("n_inputs", "n_tags_"), empty=True, required=False),
+        "C_": Array("float64", ("n_tags_",), above=0),
+    }
 
     test_params: ClassVar[dict[str, Any]] = {"valid_share": 0.25}
 
+    kernel: str = "linear"
+    gamma: float | None = None
+    n_jobs: int | None = None
     C: float | None = None
     normalise: bool = True
     valid_share: float = 0.1
@@ -110,7 +131,7 @@ class Svm(KernelAnnotator):
         self.check_settings()
         given = sp.csr_array(Y > 0, dtype=np.float32)
         with one_blas_thread():
-            compare = self._comparison(X)
+            compare = kernel_with(self, X)
             F = compare(X)
             check_weight_size(F.shape[1], Y.shape[1], "SVM")
             if self.C is not None:
@@ -126,19 +147,32 @@ class Svm(KernelAnnotator):
             self._keep(found.weights, found.intercept, X)
             return
         support = np.flatnonzero(found.weights.any(axis=1))
-        self._keep_support(X[support])
+        keep_support(self, X[support])
         self.weights_ = np.ascontiguousarray(found.weights[support])
         self.intercept_ = found.intercept
 
     def _check_settings(self) -> None:
-        self._check_kernel()
+        check_kernel(self)
         check_number(self.C, "C", above=0, otherwise="or None to have it chosen for each tag")
         check_number(self.valid_share, "valid_share", least=0, below=1)
 
     def _image_rows(self, X: Matrix) -> Matrix:
         if self.kernel not in KEPT_KERNELS:
             return super()._image_rows(X)
-        return np.asarray(product(self._kernel_values(X), self.weights_) + self.intercept_, np.float32)
+        return np.asarray(product(kernel_values(self, X), self.weights_) + self.intercept_, np.float32)
+
+    def write_steps(self, steps: Any, x: str) -> str:
+        """Add the steps from features to scores, as `WritesSteps` says; with kernels there are none."""
+        refuse_kernel(self, "linear")
+        return super().write_steps(steps, x)
+
+    def _scorer(self, x: Matrix, tag: int) -> tuple[Doubles, float]:
+        refuse_kernel(self, "linear", "precomputed")
+        return super()._scorer(x, tag)
+
+    def _check_learned(self) -> None:
+        super()._check_learned()
+        check_support(self, self.tag_rows_.shape[1] - 1 if hasattr(self, "tag_rows_") else len(self.weights_))
 
     def _choose(self, F: Matrix, given: sp.csr_array, judged: Matrix, tags: sp.csr_array, monitor: Progress) -> Doubles:
         """Return each tag's C: by a search for it among the judged images, with machines trained on the others."""
