@@ -14,14 +14,13 @@ from visterm.core.persist import load_estimator, read_description, save_estimato
 from visterm.core.tables import MODELS
 from visterm.metrics import average_precisions
 from visterm.metrics.report import evaluate
-from visterm.models.abilities import HoldsOut
 from visterm.models.baselines import Prior
 from visterm.models.blend import trials
 from visterm.models.blend.auto import Auto
 from visterm.models.blend.candidates import EMBEDDING, GROWTHS, PAIRWISE, USUAL, ColumnSet
 from visterm.models.blend.kept import explained_by, explains, tag_vectors, vectors_from
 from visterm.models.blend.mixing import SHAPES, best_shape, gain_of, image_map, shaped
-from visterm.models.blend.trials import Budget, Trial
+from visterm.models.blend.trials import Budget, MemberTrial
 from visterm.models.linear.ridge import Ridge
 from visterm.models.neighbours.knn import Knn
 from visterm.models.pamir.pamir import Pamir
@@ -314,7 +313,6 @@ def test_scores_of_held_out_images_are_given_once_and_are_those_of_the_first_fit
     tagged = (planted.Y_train.toarray() > 0).any(axis=1)
     X, Y = planted.X_train[tagged], planted.Y_train[tagged]
     model = Auto(candidates=[RIDGE], lift=0).fit(X, Y)
-    assert isinstance(model, HoldsOut)
     held = model.take_held_out()
     learned = np.setdiff1d(np.arange(X.shape[0]), held.images)
     expected = Ridge(alpha=1.0).fit(X[learned], Y[learned]).decision_function(X[held.images])
@@ -383,7 +381,9 @@ def test_a_budget_counts_down_and_seconds_grow_with_the_rows():
     assert Budget(None).left() == np.inf
     assert 0 < Budget(5).left() <= 5
     for name, seconds in (("knn", 6), ("pamir", 18)):
-        assert Trial(name, Prior(), {}, 0, ColumnSet(0, 0, 1, 0)).seconds_for(2.0, 10, 30) == pytest.approx(seconds)
+        assert MemberTrial(name, Prior(), {}, 0, ColumnSet(0, 0, 1, 0)).seconds_for(2.0, 10, 30) == pytest.approx(
+            seconds
+        )
     put_off = Budget(5)
     put_off.extend(100)
     assert 100 < put_off.left() <= 105

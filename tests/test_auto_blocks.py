@@ -12,7 +12,7 @@ from visterm.core.persist import load_estimator, save_estimator
 from visterm.core.tables import MODELS
 from visterm.models.blend.auto import Auto
 from visterm.models.blend.candidates import ColumnSet, column_sets
-from visterm.models.blend.trials import Trial, in_turn, shortlist
+from visterm.models.blend.trials import MemberTrial, in_turn, shortlist
 from visterm.models.linear.ridge import Ridge
 from visterm.models.neighbours.distances import read_blocks
 
@@ -48,7 +48,7 @@ def kinds():
 
 
 def trial(name, kind, block, both=None):
-    made = Trial(name, Ridge(), {}, kind, ColumnSet(block, 0, 1, 1))
+    made = MemberTrial(name, Ridge(), {}, kind, ColumnSet(block, 0, 1, 1))
     if both is not None:
         made.map = made.word_map = both / 2
     return made

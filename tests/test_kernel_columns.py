@@ -12,6 +12,7 @@ from visterm.core.tables import MODELS
 from visterm.core.vocabulary import Vocabulary
 from visterm.features.training_rows import TrainingRows
 from visterm.learning.calibrating import held_out_scores
+from visterm.learning.fit_request import FitRequest
 from visterm.learning.tune import tune
 from visterm.models.blend import trials
 from visterm.models.confidence.fit_calibration import fit_calibration
@@ -102,11 +103,11 @@ def library(tmp_path_factory, planted):
 
 def test_settings_are_tuned_over_a_kernel_and_the_best_learns_from_all(library, tmp_path):
     found = [
-        tune(
-            None, library / "tags.csv", out=tmp_path / kernel, grid=GRID, valid=0.3, model="pamir", n_jobs=1,
+        tune(FitRequest(
+            tags=library / "tags.csv", out=tmp_path / kernel, valid=0.3, model="pamir", n_jobs=1,
             encoder=f"precomputed:{library / features}.npy",
             model_params={"kernel": kernel, "epochs": 6, "patience": 2},
-        )
+        ), grid=GRID)
         for kernel, features in ((NAMED, "X"), (MADE, "K"))
     ]  # fmt: skip
     named, made = ({str(trial.settings): trial.value for trial in tuned.trials} for tuned in found)
@@ -115,10 +116,11 @@ def test_settings_are_tuned_over_a_kernel_and_the_best_learns_from_all(library, 
 
 
 def test_images_of_the_split_valid_have_no_columns_and_are_only_judged_by(library, tmp_path):
-    tuned = tune(
-        None, library / "splits.csv", out=tmp_path / "run", grid=GRID, model="pamir", n_jobs=1,
+    request = FitRequest(
+        tags=library / "splits.csv", out=tmp_path / "run", model="pamir", n_jobs=1,
         encoder=f"precomputed:{library / 'K90'}.npy", model_params={"kernel": MADE, "epochs": 6},
     )  # fmt: skip
+    tuned = tune(request, grid=GRID)
     assert tuned.run.facts["tuning"]["validation rows"] == 30
     assert tuned.run.model.n_features_in_ == 90
 

@@ -14,6 +14,7 @@ from visterm import Catalogue, Tagger
 from visterm.core.errors import DataError, ShapeError, StorageError, VistermError
 from visterm.core.tables import ENCODERS
 from visterm.learning import run as run_module
+from visterm.learning.fit_request import FitRequest
 from visterm.learning.run import Run
 from visterm.learning.tune import tune
 from visterm.models.baselines import Prior
@@ -69,10 +70,11 @@ def write(way, place):
         code, _, err = visterm(WRITES[way], place)
         return code, err
     try:
-        tune(
-            place / "features", place / "tags.csv", grid={"dim": [2, 3]}, model="wsabie", model_params={"epochs": 2},
+        request = FitRequest(
+            images=place / "features", tags=place / "tags.csv", model="wsabie", model_params={"epochs": 2},
             out=place / "run", overwrite=True,
         )  # fmt: skip
+        tune(request, grid={"dim": [2, 3]})
     except VistermError as error:
         return 2, str(error)
     return 0, ""

@@ -33,6 +33,7 @@ from visterm.data.feature_files import read_features
 from visterm.encoders.chain import Chain
 from visterm.encoders.precomputed import Precomputed
 from visterm.evaluation.evaluate_run import EvaluateRequest, evaluate_run
+from visterm.learning.fit_request import FitRequest
 from visterm.learning.tune import tune
 
 pytestmark = pytest.mark.usefixtures("plugin")
@@ -338,9 +339,8 @@ def test_inside_a_chain_images_without_features_are_skipped_too(library):
 
 def test_tune_and_lists_of_names_take_precomputed_features_too(library):
     encoder = f"precomputed:{library / 'features.npy'}"
-    tuned = tune(
-        None, library / "tags.csv", out=library / "run", grid={"alpha": [0.1, 1.0]}, encoder=encoder, model="ridge"
-    )
+    request = FitRequest(tags=library / "tags.csv", out=library / "run", encoder=encoder, model="ridge")
+    tuned = tune(request, grid={"alpha": [0.1, 1.0]})
     assert tuned.trials[0].value == 1
     names = [f"{i:02}.png" for i in range(4)]
     tagger = Tagger(encoder=encoder, model="ridge").fit([*names, "unknown.png"], [["a"], ["b"], ["a"], ["b"], ["a"]])

@@ -15,6 +15,7 @@ from visterm.data.corpus import Corpus
 from visterm.data.tag_tree import TagTree, TreeColumns, likely_paths, read_tree, tree_of_paths
 from visterm.evaluation.evaluate import evaluate_taggers
 from visterm.evaluation.query_evaluation import evaluate_queries
+from visterm.learning.fit_request import FitRequest
 from visterm.learning.tune import tune
 from visterm.metrics import measure
 from visterm.models.ranking.sources import positive_tags
@@ -421,10 +422,11 @@ def test_models_are_given_the_tree_and_save_without_it(model, tmp_path):
 
 def test_settings_are_tuned_with_the_tree(tmp_path):
     images, tags = photos(64)
-    tuned = tune(
-        images, tags, tree=ANIMALS, **MEAN_COLOUR, model="wsabie", grid={"dim": [2, 4]}, out=tmp_path / "run",
+    request = FitRequest(
+        images=images, tags=tags, tree=ANIMALS, **MEAN_COLOUR, model="wsabie", out=tmp_path / "run",
         model_params={"epochs": 2}, n_jobs=1,
     )  # fmt: skip
+    tuned = tune(request, grid={"dim": [2, 4]})
     assert len(tuned.run.model.known("tree")) == 6
     assert Tagger.load(tmp_path / "run").tree.words.path("husky") == ["animal", "dog", "husky"]
     assert tuned.run.facts["tags under others"] == 4

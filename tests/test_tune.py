@@ -17,6 +17,7 @@ from visterm.core.progress import SILENT
 from visterm.core.vocabulary import Vocabulary
 from visterm.features.training_rows import TrainingRows
 from visterm.learning import trials as trying
+from visterm.learning.fit_request import FitRequest
 from visterm.learning.part_settings import make_model
 from visterm.learning.trials import Range, settings_to_try
 from visterm.learning.tune import trials_file, tune
@@ -57,9 +58,14 @@ def fits(monkeypatch):
     return seen
 
 
+HOW = ("grid", "n_random", "metric", "executor", "say", "progress")
+"""What `tune` takes beside a request."""
+
+
 def search(out, **changed):
     wanted = {"encoder": "ids", "grid": GRID, "model_params": FEW, "valid": 0.5, "n_jobs": 1, **changed}
-    return tune(NAMES, TAGS, out=out, overwrite=True, **wanted)
+    how = {name: wanted.pop(name) for name in HOW if name in wanted}
+    return tune(FitRequest(images=NAMES, tags=TAGS, out=out, overwrite=True, **wanted), **how)
 
 
 def test_all_combinations_are_tried_and_the_best_is_learned_from_all_rows(tmp_path, fits):

@@ -14,6 +14,7 @@ from visterm.cli.command_line import app
 from visterm.cluster import RayExecutor
 from visterm.core.errors import DataError, DivergedError, UserError
 from visterm.core.progress import SILENT
+from visterm.learning.fit_request import FitRequest
 from visterm.learning.trials import Candidate, try_settings
 from visterm.learning.tune import trials_file, tune
 
@@ -38,9 +39,14 @@ def no_engine(monkeypatch):
     monkeypatch.setattr("visterm.cluster.running_engine", refused)
 
 
+HOW = ("grid", "n_random", "metric", "executor", "say", "progress")
+"""What `tune` takes beside a request."""
+
+
 def search(out, **changed):
     wanted = {"encoder": "ids", "grid": GRID, "model_params": FEW, "valid": 0.5, "n_jobs": 1, **changed}
-    return tune(NAMES, TAGS, out=out, overwrite=True, **wanted)
+    how = {name: wanted.pop(name) for name in HOW if name in wanted}
+    return tune(FitRequest(images=NAMES, tags=TAGS, out=out, overwrite=True, **wanted), **how)
 
 
 def without_times(trial):

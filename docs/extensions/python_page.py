@@ -25,7 +25,7 @@ ABOUT = {
 }
 """What some sections begin with."""
 CALLED_BY_VISTERM = {"take_held_out", "write_steps"}
-"""Methods of models that their pages leave out; the ability that has them says what they are."""
+"""Methods of models that their pages leave out; `Annotator`, or the ability that has them, says what they are."""
 
 
 def python_page() -> str:

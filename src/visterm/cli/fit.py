@@ -211,14 +211,14 @@ def tune(
     RUN.tune.jsonl; run the same command again to go on. The exit code is 3 if photos were skipped.
     """
     from visterm.learning.fit_request import FitRequest
-    from visterm.learning.tune import tune_run
+    from visterm.learning.tune import tune as tune_settings
 
     request = FitRequest(
         images=images, tags=tags, tag_rules=tag_rules, encoder=encoder, model=model,
         model_params=options.settings(set_, "--set"), out=out,
         overwrite=options.may_replace(out, kind="run"),
     )  # fmt: skip
-    tuned = tune_run(
+    tuned = tune_settings(
         request,
         grid=options.choices(grid),
         n_random=random,

@@ -39,6 +39,11 @@ def product(A: Any, B: Any) -> Any:
     return (A @ np.hstack([B, np.zeros_like(B)]))[:, :1]
 
 
+def dense(matrix: Any) -> NDArray[Any]:
+    """Return a matrix as an array, whether it is one or CSR."""
+    return np.asarray(matrix.toarray() if sp.issparse(matrix) else matrix)
+
+
 def column_means(matrix: Any) -> NDArray[np.float64]:
     """Return the mean of each column of an array or a CSR matrix: the share of rows that have a tag is never above 1.
 

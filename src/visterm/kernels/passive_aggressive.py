@@ -13,7 +13,7 @@ from numba import njit
 
 from visterm.kernels.dot import dot
 from visterm.kernels.random import draw_below, stream_of
-from visterm.kernels.rows import add_row, row_dot, row_length, row_of
+from visterm.kernels.rows import add_row, row_dot, row_of
 from visterm.kernels.sorted_lists import lower_bound, nth_absent
 
 DRAWS = 3  # Draws of a step: the query, the relevant image, the other
@@ -117,7 +117,7 @@ def rank_triplets(n_steps, queries, rows, n_images, aggressiveness, key, W, scra
     for step in range(n_steps):
         query, plus, minus = draw_triplet(stream, step, r_start, r_images, n_images)
         first, last = q_start[query], q_start[query + 1]
-        full = row_length(rows, plus) == width and row_length(rows, minus) == width
+        full = rows.start[plus + 1] - rows.start[plus] == rows.start[minus + 1] - rows.start[minus] == width
         score = np.float32(0.0)
         length = np.float32(0.0)
         if full:

@@ -59,12 +59,6 @@ def embed(rows, chosen, weights, out):
 
 
 @njit(cache=True, nogil=True)
-def row_length(rows, i):
-    """Count the values of row i."""
-    return rows.start[i + 1] - rows.start[i]
-
-
-@njit(cache=True, nogil=True)
 def row_of(rows, i):
     """Return columns and values of row i, as views."""
     first, last, shift = rows.start[i], rows.start[i + 1], rows.shift[i]

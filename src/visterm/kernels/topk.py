@@ -76,23 +76,19 @@ def sort_heap(ids, scores):
 
 @njit(cache=True)
 def _sift_down(ids, values, i, size):
-    """Restore the heap below `i`: parents are worse than children."""
+    """Restore the heap below `i`: parents are worse than children, of equal values those of the larger id."""
     while True:
         worst = i
         for child in (2 * i + 1, 2 * i + 2):
-            if child < size and _worse(values[child], ids[child], values[worst], ids[worst]):
+            if child < size and (
+                values[child] < values[worst] or (values[child] == values[worst] and ids[child] > ids[worst])
+            ):
                 worst = child
         if worst == i:
             return
         ids[i], ids[worst] = ids[worst], ids[i]
         values[i], values[worst] = values[worst], values[i]
         i = worst
-
-
-@njit(cache=True)
-def _worse(value_a, id_a, value_b, id_b):
-    """Return whether a ranks after b."""
-    return value_a < value_b or (value_a == value_b and id_a > id_b)
 
 
 @njit(cache=True, nogil=True)

@@ -10,12 +10,12 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from visterm.core.estimator import clone
+from visterm.core.products import dense
 from visterm.core.progress import SILENT, Progress
 from visterm.core.types import Matrix
 from visterm.features.training_rows import TrainingRows
 from visterm.kernels.topk import top_k
 from visterm.learning.learned import Learned
-from visterm.models.abilities import HoldsOut
 from visterm.models.base import Annotator
 from visterm.models.confidence.calibration import Calibration
 from visterm.models.confidence.cutoffs import cutoff_for_precision
@@ -93,7 +93,7 @@ def held_out_scores(
     for images known by number, and where less than 20 images with tags can be spared.
     """
     rng = np.random.default_rng(seed)
-    first_fit = model.take_held_out() if isinstance(model, HoldsOut) else None
+    first_fit = model.take_held_out()
     if rows.by_number:
         return None
     if rows.valid is not None:
@@ -133,8 +133,7 @@ def unfitted(model: Annotator) -> Any:
 def search_scores(model: Annotator, X: Matrix) -> NDArray[np.float32]:
     """Return the scores by which a search for each tag ranks images; blends may rank the tags of an image by others."""
     rows = model.query_rows(sp.eye_array(model.n_tags_, format="csr", dtype=np.float32))
-    scores: Any = model.image_rows(X) @ rows.T
-    return np.ascontiguousarray(scores.toarray() if sp.issparse(scores) else scores, np.float32)
+    return np.ascontiguousarray(dense(model.image_rows(X) @ rows.T), np.float32)
 
 
 def _some(n_images: int, n_tags: int, rng: np.random.Generator) -> NDArray[np.int64]:

@@ -93,7 +93,7 @@ def query_corpus(
     ]
 
 
-class Judged(NamedTuple):
+class QueryImages(NamedTuple):
     """Images, and the queries that have a relevant one among them."""
 
     X: Matrix  # matrix, shape (n_images, n_features)
@@ -110,8 +110,8 @@ class QueryRows(NamedTuple):
     """Queries to learn from, and those of images that are held out to choose when to stop."""
 
     rows: TrainingRows  # The images; as their tags, the words of the queries that they are relevant to
-    learned: Judged
-    valid: Judged | None
+    learned: QueryImages
+    valid: QueryImages | None
     facts: dict[str, int]
     """Counts of queries learned from and left out, and of images that queries name and that are not there."""
 
@@ -150,7 +150,7 @@ def query_rows(
     captions = train.tags if of_tags else _captions(judged.texts, judged.relevant)
     known = Vocabulary.from_lists(captions, min_count=min_count, aliases=aliases)
     words, usable = _words_of(judged.texts, known)
-    learned = Judged(np.empty((len(train), 0), np.float32), words[usable], judged.relevant[usable])
+    learned = QueryImages(np.empty((len(train), 0), np.float32), words[usable], judged.relevant[usable])
     counts = known.counts if of_tags else np.bincount(learned.asked_of.indices, minlength=len(known))
     kept = np.flatnonzero(
         (np.bincount(words.indices[words.data > 0], minlength=len(known)) > 0) & (counts >= min_count)
@@ -239,7 +239,7 @@ def _words_of(texts: Sequence[str], vocabulary: Vocabulary) -> tuple[sp.csr_arra
 
 def _encoded(
     encoder: AnyEncoder, corpus: Corpus, lines: Sequence[QueryRow], vocabulary: Vocabulary, progress: Progress
-) -> tuple[Judged, list[Skipped]]:
+) -> tuple[QueryImages, list[Skipped]]:
     """Encode the images that can be read, and find the queries with a relevant one among them and a known word."""
     X: Matrix = np.empty((0, 0), np.float32)
     skipped: list[Skipped] = []
@@ -249,4 +249,4 @@ def _encoded(
         names = [corpus.names[i] for i in kept]
     judged = judge_images(lines, names)
     words, usable = _words_of(judged.texts, vocabulary)
-    return Judged(X, words[usable], judged.relevant[usable]), skipped
+    return QueryImages(X, words[usable], judged.relevant[usable]), skipped

@@ -45,6 +45,21 @@ GIVEN_KIND = Csr("float32", ("n_images", "n_tags_"), least=-1, most=1)
 MODEL_KIND = Record({"tag_rows_": DenseOrCsr("float32", ("n_tags_", None), canonical=False)})
 
 
+def _part(name: str, read: Callable[[RunFiles, Any], Any], kind: Kind | None = None, *, optional: bool = False) -> Any:
+    """Return a property of a run: what `read` makes of a file, at its first use; None if that is optional and missing.
+
+    Files are checked as `read_part` does.
+    """
+
+    def part(run: RunFiles) -> Any:
+        file = run.folder / name
+        if optional and not file.exists():
+            return None
+        return read_part(file, partial(read, run), kind, len(run.vocabulary) if optional else 0)
+
+    return cached_property(part)
+
+
 class RunFiles(Learned):
     """A run on disk: each part is read, and checked, when it is first used; no search by words needs the model.
 
@@ -59,15 +74,19 @@ class RunFiles(Learned):
         self.folder, self.n_jobs = folder, n_jobs
         self.saved_fingerprint = persist.read_json(folder / persist.MANIFEST).get(FINGERPRINT)
 
-    @cached_property
-    def vocabulary(self) -> Vocabulary:
-        """The tags that it learned."""
-        return read_part(self.folder / "vocabulary.json", lambda file: Vocabulary.from_json(persist.read_json(file)))
-
-    @cached_property
-    def facts(self) -> dict[str, Any]:
-        """Counts and figures of the fit."""
-        return read_part(self.folder / "facts.json", dict, FACTS_KIND)
+    vocabulary: Vocabulary = _part("vocabulary.json", lambda run, file: Vocabulary.from_json(persist.read_json(file)))
+    facts: dict[str, Any] = _part("facts.json", lambda run, facts: dict(facts), FACTS_KIND)
+    skipped: list[Skipped] = _part(SKIPPED, lambda run, file: read_skips(file))
+    learned_images: LearnedImages = _part(LEARNED_IMAGES, lambda run, file: LearnedImages.load(file))
+    given: sp.csr_array | None = _part(GIVEN, lambda run, file: read_given(run, file), optional=True)
+    reference: Reference | None = _part(
+        REFERENCE, lambda run, counts: Reference.from_json(counts), REFERENCE_KIND, optional=True
+    )
+    calibration: Calibration | None = _part(
+        CALIBRATION,
+        lambda run, file: Calibration.of_arrays(persist.load_arrays(file), len(run.vocabulary)),
+        optional=True,
+    )
 
     @cached_property
     def saved_tag_rows(self) -> Matrix | None:
@@ -92,16 +111,6 @@ class RunFiles(Learned):
         return encoder.set_known(n_jobs=self.n_jobs)
 
     @cached_property
-    def skipped(self) -> list[Skipped]:
-        """Images that could not be read."""
-        return read_part(self.folder / SKIPPED, read_skips)
-
-    @cached_property
-    def learned_images(self) -> LearnedImages:
-        """The names of the images that were learned from."""
-        return read_part(self.folder / LEARNED_IMAGES, LearnedImages.load)
-
-    @cached_property
     def relations(self) -> WordRelations:
         """Which tags are parts of which, and kinds of what."""
         from visterm.learning.relations import WordRelations
@@ -120,27 +129,6 @@ class RunFiles(Learned):
                 width = len(self.vocabulary) if V is None else V.shape[1]
                 Array("float32", (len(words.added), width)).check(words.rows, Sizes())
         return words
-
-    @cached_property
-    def given(self) -> sp.csr_array | None:
-        """The tags that images known by number were learned with."""
-        return self._optional(GIVEN, partial(read_given, n_tags=len(self.vocabulary), encoder=lambda: self.encoder))
-
-    @cached_property
-    def reference(self) -> Reference | None:
-        """How common the tags are in the texts that words were weighed by."""
-        return self._optional(REFERENCE, Reference.from_json, REFERENCE_KIND)
-
-    @cached_property
-    def calibration(self) -> Calibration | None:
-        """What makes confidences of scores."""
-        n_tags = len(self.vocabulary)
-        return self._optional(CALIBRATION, lambda file: Calibration.of_arrays(persist.load_arrays(file), n_tags))
-
-    def _optional(self, name: str, read: Callable[[Any], T], kind: Kind | None = None) -> T | None:
-        """Read a file that not every run has, as `read_part` does."""
-        file = self.folder / name
-        return read_part(file, read, kind, len(self.vocabulary)) if file.exists() else None
 
     @property
     def fingerprint(self) -> str:
@@ -240,11 +228,11 @@ def check_encoder(encoder: AnyEncoder, model: Annotator) -> None:
         raise DataError(f"the model knows {expected} images by number, but the encoder names {n_named}")
 
 
-def read_given(file: Path, n_tags: int, encoder: Callable[[], AnyEncoder]) -> Any:
+def read_given(run: RunFiles, file: Path) -> Any:
     """Read the tags that images known by number were learned with, and refuse those of other images or tags."""
     with persist.refusing(file):
         given = csr_of_parts("matrix", persist.load_arrays(file))
-    GIVEN_KIND.check(given, Sizes({"n_tags_": n_tags}))
-    if (width := encoder().width) not in (None, given.shape[0]):
+    GIVEN_KIND.check(given, Sizes({"n_tags_": len(run.vocabulary)}))
+    if (width := run.encoder.width) not in (None, given.shape[0]):
         raise DataError(f"there are tags of {given.shape[0]} images, but the encoder knows {width}")
     return given

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import compress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from visterm.core.checks import as_csr
 from visterm.core.errors import DataError, UserError
 from visterm.core.progress import Say
 from visterm.core.tables import ENCODERS, MODELS
@@ -66,12 +68,11 @@ class StartWords(NamedTuple):
 
         Nothing is known of the others, and images would be found for them at random. Raises DataError if none is left.
         """
-        known = [False] * len(words)
+        with_vector: set[str] = set()
         if self.vectors is not None:
-            known = [bool(row.any()) for row in vectors_of_tags(self.vectors, words)[0]]
-        kept = [word for word, has_vector in zip(words, known, strict=True) if has_vector or word in tags]
-        lost = list(dict.fromkeys(word for word, has_vector in zip(words, known, strict=True) if not has_vector))
-        lost = [word for word in lost if word not in tags]
+            with_vector = set(compress(words, vectors_of_tags(self.vectors, words)[0].any(axis=1)))
+        kept = [word for word in words if word in with_vector or word in tags]
+        lost = [word for word in dict.fromkeys(words) if word not in with_vector and word not in tags]
         if not lost:
             return kept
         examples = ", ".join(f"'{word}'" for word in lost[:3])
@@ -94,12 +95,8 @@ class StartWords(NamedTuple):
         return matrix, WordPlaces(self.source, width=vectors.width, without=without)
 
     def _learn(self, model: Annotator, rows: TrainingRows) -> WordVectors:
-        seed = getattr(model, "random_state", None)
-        given = np.split(rows.Y.indices, rows.Y.indptr[1:-1])
-        values = np.split(rows.Y.data, rows.Y.indptr[1:-1])
-        lists = [
-            [rows.vocabulary.tags[tag] for tag in tags[signs > 0]] for tags, signs in zip(given, values, strict=True)
-        ]
+        seed, given = getattr(model, "random_state", None), as_csr(rows.Y > 0)
+        lists = [[rows.vocabulary.tags[tag] for tag in tags] for tags in np.split(given.indices, given.indptr[1:-1])]
         dim = getattr(model, "dim", None) or LEARNED_DIM
         return learn_word_vectors(lists, self.source.method, dim=dim, random_state=seed if isinstance(seed, int) else 0)
 

@@ -97,7 +97,7 @@ class Trial:
         return {name: value for name, value in asdict(self).items() if name != "history"}
 
 
-class TrialLog:
+class TrialLog(dict[str, Trial]):
     """A file of finished trials, one JSON object a line, found by what they depend on.
 
     What other searches left in the file stays. A line that a kill cut off is dropped. Raises CorruptFileError if
@@ -105,17 +105,10 @@ class TrialLog:
     """
 
     def __init__(self, path: Path) -> None:
+        super().__init__()
         self.path = path
-        self._trials: dict[str, Trial] = {}
         if path.exists():
             self._read()
-
-    def get(self, key: str) -> Trial | None:
-        """Find a finished trial; None where there is none."""
-        return self._trials.get(key)
-
-    def __getitem__(self, key: str) -> Trial:
-        return self._trials[key]
 
     def put(self, key: str, trial: Trial) -> None:
         """Keep a finished trial, on disk when this returns."""
@@ -131,7 +124,7 @@ class TrialLog:
             except OSError:
                 self._cut(size)
                 raise
-        self._trials[key] = trial
+        self[key] = trial
 
     def _cut(self, size: int) -> None:
         """Take out the half line that a full disk left, and the file with it if it holds nothing else."""
@@ -150,7 +143,7 @@ class TrialLog:
             try:
                 entry = json.loads(line)
                 key = entry.pop("key")
-                self._trials[key] = Trial(**entry)
+                self[key] = Trial(**entry)
             except (ValueError, TypeError, KeyError, AttributeError) as error:
                 raise CorruptFileError(
                     f"{self.path}, line {number}, is no trial of visterm tune ({error}). Remove the file to begin anew."

@@ -19,10 +19,10 @@ from visterm.core.persist import check_replaceable
 from visterm.core.progress import SILENT, OneTask, Progress, Say, Titled, silent
 from visterm.core.wording import count_of
 from visterm.encoders.contract import AnyEncoder
-from visterm.features.training_rows import Photos, TrainingRows, training_rows
+from visterm.features.training_rows import TrainingRows, training_rows
 from visterm.learning.calibrating import with_confidences
 from visterm.learning.fit_input import Cleaning, check_encoder_of_features, read_to_learn
-from visterm.learning.fit_request import FitRequest, Place
+from visterm.learning.fit_request import FitRequest
 from visterm.learning.fitting import learned_of
 from visterm.learning.part_settings import make_model, unfitted_parts
 from visterm.learning.run import Run
@@ -45,26 +45,6 @@ class Tuned(NamedTuple):
 
 
 def tune(
-    images: Photos | None,
-    tags: Place | Sequence[Sequence[str]] = "auto",
-    *,
-    grid: Mapping[str, Choices],
-    n_random: int | None = None,
-    metric: str = "map",
-    executor: Executor = LOCAL,
-    say: Say = silent,
-    progress: Progress = SILENT,
-    **request: Any,
-) -> Tuned:
-    """Try settings of a model on validation rows, fit the best on all rows, and write the run: see `tune_run`.
-
-    `images`, `tags` and the request are fields of `FitRequest`, `out` among them.
-    """
-    fields = FitRequest(images=images, tags=tags, **request)
-    return tune_run(fields, grid=grid, n_random=n_random, metric=metric, executor=executor, say=say, progress=progress)
-
-
-def tune_run(
     request: FitRequest,
     *,
     grid: Mapping[str, Choices],
@@ -184,14 +164,14 @@ class _Search:
         side = {} if parts.side is None else vars(parts.side)
         known = {name: part for name, part in side.items() if part is not None}
         keyed = [(key_of(data, _settings(candidate.model) | known), candidate) for candidate in self._candidates]
-        new = [(key, candidate) for key, candidate in keyed if self._log.get(key) is None]
+        new = [(key, candidate) for key, candidate in keyed if key not in self._log]
         if self._executor.remote and len(new) > 1:
             self._try_elsewhere(new, parts, progress)
         else:
             if self._executor.remote:
                 say(f"--ray ignored: {count_of(len(new), 'setting')} to try, which was done here.")
             for number, (key, candidate) in enumerate(keyed, start=1):
-                if self._log.get(key) is None:
+                if key not in self._log:
                     with OneTask(progress, f"{number} of {len(keyed)}: {candidate}") as task:
                         trial = try_settings(candidate.model, candidate.settings, parts, self._metric, task)
                         task.finish_with(self._outcome(trial))

@@ -42,7 +42,7 @@ class Parts(NamedTuple):
     models over kernel values need of the columns."""
 
 
-class Judged(NamedTuple):
+class JudgedFit(NamedTuple):
     """A fitted model, the value of the metric on the held-out rows, and how it came about."""
 
     model: Annotator  # At its best epoch
@@ -73,7 +73,7 @@ def part_rows(rows: TrainingRows, share: float, rng: np.random.Generator) -> Par
     return Parts(rows.X[trained], rows.Y[trained], rows.X[held_rows], rows.Y[held_rows], None, rows.side, trained)
 
 
-def fit_judged(model: Annotator, parts: Parts, metric: str, progress: Progress) -> Judged:
+def fit_judged(model: Annotator, parts: Parts, metric: str, progress: Progress) -> JudgedFit:
     """Fit a model on the one part, stop by the other if it can stop, and judge it by that.
 
     A model that stops on its own does so by MAP. One of images known by number is stopped here instead, by `metric`:
@@ -97,12 +97,12 @@ def fit_judged(model: Annotator, parts: Parts, metric: str, progress: Progress) 
         seconds = time.perf_counter() - began
         best = stopping.best
         best.n_epochs_, best.history_ = stopping.best_epoch, history
-        return Judged(best, max(values), stopping.best_epoch, history, seconds)
+        return JudgedFit(best, max(values), stopping.best_epoch, history, seconds)
     else:
         model.fit(parts.X, parts.Y, side=parts.side, monitor=progress)
     seconds = time.perf_counter() - began
     history = getattr(model, "history_", [])
-    return Judged(model, value_of(model), getattr(model, "n_epochs_", None), history, seconds)
+    return JudgedFit(model, value_of(model), getattr(model, "n_epochs_", None), history, seconds)
 
 
 def all_rows(rows: TrainingRows, model: Annotator) -> TrainingRows:

@@ -76,19 +76,19 @@ class WordSource:
         """
         if isinstance(given, WordVectors):
             return cls(GIVEN, vectors=given)
+        kind, _, method = given.partition(":") if isinstance(given, str) else ("", "", "")
         if isinstance(given, str) and given == SENTENCES:
             return cls(SENTENCES)
-        if isinstance(given, str) and given.partition(":")[0] == LEARNED:
-            method = given.partition(":")[2] or METHODS[0]
+        if kind == LEARNED:
+            method = method or METHODS[0]
             if method not in METHODS:
                 known = ", ".join(f"{LEARNED}:{name}" for name in METHODS)
                 raise UserError(f"Word vectors are learned in the ways {known}; expected one of these, not {given!r}.")
             return cls(LEARNED, method=method)
-        if isinstance(given, str) and given.partition(":")[0] == ENCODER:
+        if kind == ENCODER:
             from visterm.encoders.word_rows import LANGUAGE, prompts_of
 
-            language = given.partition(":")[2] or LANGUAGE
-            return cls(ENCODER, method=language, prompts=tuple(prompts_of(language)))
+            return cls(ENCODER, method=method or LANGUAGE, prompts=tuple(prompts_of(method or LANGUAGE)))
         if not isinstance(given, str | os.PathLike):
             raise UserError(
                 f"word_vectors is of type {type(given).__name__}; expected {HOW_TO_NAME}, or WordVectors. A matrix "

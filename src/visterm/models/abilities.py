@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any, ClassVar, NamedTuple, Protocol, Self, runtime_checkable
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from visterm.core.errors import ShapeError, UserError
 from visterm.core.estimator import check_fitted
+from visterm.core.products import dense
 from visterm.core.progress import Progress
 from visterm.core.types import PairRanking
-from visterm.models.stopping import HeldOutFit, OnEpoch
+from visterm.models.stopping import OnEpoch
 
 
 @runtime_checkable
@@ -134,14 +134,6 @@ class WritesSteps(Protocol):
         """
 
 
-@runtime_checkable
-class HoldsOut(Protocol):
-    """Holds images out of a first fit to choose when to stop, and keeps how that fit scored them."""
-
-    def take_held_out(self) -> HeldOutFit | None:
-        """Return the scores of the images that the last `fit` held out, once; None if it held out none."""
-
-
 def explain_linear(model: Any, x: Any, tag: int) -> FeatureShares:
     """Return what each feature of an image `x`, (1, n_features), contributes to the score of a tag (a column).
 
@@ -160,7 +152,7 @@ def explain_linear(model: Any, x: Any, tag: int) -> FeatureShares:
     if not 0 <= tag < model.n_tags_:
         raise UserError(f"tag is {tag}; expected a column of Y, from 0 to {model.n_tags_ - 1}.")
     weights, constant = model._scorer(x, int(tag))
-    row = np.asarray(x.toarray() if sp.issparse(x) else x, np.float64)[0]
+    row = np.asarray(dense(x), np.float64)[0]
     return FeatureShares(row * weights, weights, constant)
 
 

@@ -28,7 +28,7 @@ from visterm.core.checks import (
 from visterm.core.errors import DataError, DivergedError, ShapeError, VistermError
 from visterm.core.estimator import Estimator, check_fitted
 from visterm.core.learned import Flag, Kind, Listed, Text, Whole
-from visterm.core.products import product, top_k_products
+from visterm.core.products import dense, product, top_k_products
 from visterm.core.progress import SILENT, Progress
 from visterm.core.types import Matrix, Ranking
 from visterm.core.vocabulary import Vocabulary
@@ -37,7 +37,7 @@ from visterm.kernels.topk import top_k
 from visterm.metrics.blocks import Scores
 from visterm.metrics.ranking import average_precisions
 from visterm.metrics.scorer import as_matrix
-from visterm.models.stopping import OnEpoch
+from visterm.models.stopping import HeldOutFit, OnEpoch
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
@@ -95,6 +95,7 @@ class Annotator(Estimator, ABC):
     by_number_: bool
     _side = SideKnowledge()
     _may_hold_out = True
+    _held_out: HeldOutFit | None = None
 
     learned: ClassVar[dict[str, Kind]] = {
         "n_features_in_": Whole(least=1),
@@ -266,6 +267,14 @@ class Annotator(Estimator, ABC):
         check_fitted(self)
         return partial(self._score_checked, self._check_features(X)), as_matrix(y, self), None
 
+    def take_held_out(self) -> HeldOutFit | None:
+        """Return how the last `fit` scored the images that it held out, before it learned from all; and forget it.
+
+        None where it held out none, or where this was called before.
+        """
+        held_out, self._held_out = self._held_out, None
+        return held_out
+
     def remember(self, side: SideKnowledge) -> Self:
         """Take side knowledge, of other tags than the last `fit`, say, for a `partial_fit` that comes next."""
         self._side = side
@@ -374,8 +383,7 @@ class Annotator(Estimator, ABC):
     def _scores(self, U: Matrix) -> NDArray[np.float32]:
         """Return U · Vᵀ as an array."""
         V = self._tag_rows()
-        S: Any = U if V is None else product(U, V.T)
-        return np.ascontiguousarray(S.toarray() if sp.issparse(S) else S, dtype=np.float32)
+        return np.ascontiguousarray(dense(U if V is None else product(U, V.T)), np.float32)
 
     def score_blocks(self, X: Any) -> Iterator[tuple[slice, NDArray[np.float32]]]:
         """Yield the rows of each block and their scores, in memory that does not grow with the images."""

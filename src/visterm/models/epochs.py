@@ -20,7 +20,7 @@ from visterm.core.progress import Progress, reported
 from visterm.core.types import Matrix, RandomState
 from visterm.metrics.ranking import rank_tags
 from visterm.models.base import Annotator, Limit
-from visterm.models.stopping import BestWeights, HeldOutFit, OnEpoch, says_stop
+from visterm.models.stopping import BestWeights, OnEpoch, says_stop
 
 Floats: TypeAlias = NDArray[np.float32]
 Validation: TypeAlias = tuple[Matrix, sp.csr_array]
@@ -112,17 +112,6 @@ class EpochAnnotator(Annotator):
         "valid_share": partial(check_number, least=0, below=1),
         "schedule": partial(check_choice, choices=SCHEDULES),
     }
-
-    _held_out: HeldOutFit | None = field(init=False, default=None)
-
-    def take_held_out(self) -> HeldOutFit | None:
-        """Return how the last `fit` scored the images that it held out, before it learned from all; and forget it.
-
-        None where it held out none, or where this was called before.
-        """
-        taken = self._held_out
-        self._held_out = None
-        return taken
 
     @abstractmethod
     def _publish(self, *weights: Floats) -> None:

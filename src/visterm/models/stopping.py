@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from visterm.core.estimator import Estimator
+from visterm.core.products import dense
 from visterm.core.types import Matrix
 
 MIN_HELD_OUT = 50  # Fewer held-out images say more about chance than about the model: then none are held out
@@ -76,8 +76,7 @@ class HeldOutFit(NamedTuple):
 
     def scores(self, places: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return the scores of some of these images, shape (len(places), n_tags)."""
-        products: Any = self.image_rows[places] @ self.tag_rows.T
-        return np.ascontiguousarray(products.toarray() if sp.issparse(products) else products, np.float32)
+        return np.ascontiguousarray(dense(self.image_rows[places] @ self.tag_rows.T), np.float32)
 
 
 def learns_from_kernel(model: Estimator) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -14,6 +14,7 @@ from visterm.core.checks import check_flag, check_number
 from visterm.core.errors import DataError, ShapeError, UserError
 from visterm.core.estimator import check_fitted, clone
 from visterm.core.learned import Array, Kind, Listed, Number, Record, Text, Whole
+from visterm.core.products import dense
 from visterm.core.progress import Progress, Titled
 from visterm.core.tables import MODELS
 from visterm.core.types import Matrix
@@ -43,7 +44,7 @@ from visterm.models.blend.mixing import (
     word_map,
 )
 from visterm.models.blend.stacked import Blend, check_stacked, stacked_image_rows, stacked_tag_rows
-from visterm.models.blend.trials import KEPT, Budget, TaggedRows, Trial, kept_beside, shortlist, try_candidates
+from visterm.models.blend.trials import KEPT, Budget, MemberTrial, TaggedRows, kept_beside, shortlist, try_candidates
 from visterm.models.neighbours.distances import check_blocks
 from visterm.models.stopping import MIN_HELD_OUT, HeldOutFit, OnEpoch, hold_out, learns_from_kernel, visible_columns
 
@@ -55,10 +56,10 @@ REASONS = {(True, True): "in the blend", (False, True): KEPT, (False, False): "a
 """By whether a model has weight, and whether it is kept."""
 
 
-class Weights(NamedTuple):
+class BlendWeights(NamedTuple):
     """How trials are blended."""
 
-    used: list[Trial]
+    used: list[MemberTrial]
     shares: NDArray[np.float64]  # shape (n_used,): λ
     lift: float
     tag_factors: NDArray[np.float64]  # shape (n_tags,): d
@@ -66,7 +67,7 @@ class Weights(NamedTuple):
     scores: NDArray[np.float32] | None = None  # shape (n_judged, n_tags): of the judged images; None without any
 
 
-def blend(trials: Sequence[Trial], judged: TaggedRows, lift: float | None) -> Weights:
+def blend(trials: Sequence[MemberTrial], judged: TaggedRows, lift: float | None) -> BlendWeights:
     """Find the weights of trials that were judged, and how far rare tags are lifted (None: as is best).
 
     Without images to judge by, the first trial has all the weight.
@@ -74,7 +75,7 @@ def blend(trials: Sequence[Trial], judged: TaggedRows, lift: float | None) -> We
     n_tags = judged.Y.shape[1]
     if not judged.X.shape[0]:
         trials[0].reason = ALONE
-        return Weights([trials[0]], np.ones(1), 0.0, np.ones(n_tags), np.zeros(n_tags))
+        return BlendWeights([trials[0]], np.ones(1), 0.0, np.ones(n_tags), np.zeros(n_tags))
     weighed = shortlist([trial for trial in trials if trial.scores is not None])
     scores = [trial.scores for trial in weighed if trial.scores is not None]
     shares = without_idlers(*best_mix(scores, judged.Y, both_maps), scores, judged.Y)
@@ -84,7 +85,7 @@ def blend(trials: Sequence[Trial], judged: TaggedRows, lift: float | None) -> We
     offsets = tag_offsets(blended, factors, centre)
     blended = factors.astype(np.float32) * blended + offsets.astype(np.float32)
     used = np.flatnonzero(shares > 0)
-    return Weights([weighed[m] for m in used], shares[used], lift, factors, offsets, blended)
+    return BlendWeights([weighed[m] for m in used], shares[used], lift, factors, offsets, blended)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -188,8 +189,6 @@ class Auto(Blend):
         "n_held_out_": Whole(),
     }
 
-    _held_out: HeldOutFit | None = field(init=False, default=None)
-
     start_params: ClassVar[tuple[str, ...]] = ("word_vectors", "tree")
     takes: ClassVar[tuple[str, ...]] = ("blocks", "word_vectors", "tree")
     test_params: ClassVar[dict[str, Any]] = {
@@ -233,16 +232,11 @@ class Auto(Blend):
                 factors[m] * member_shares.weights
             )
             constant += factors[m] * member_shares.constant
-        shares = np.asarray(x.toarray() if sp.issparse(x) else x, np.float64)[0] * weights
+        shares = np.asarray(dense(x), np.float64)[0] * weights
         if np.array_equal(able, np.flatnonzero(self.weights_)):
             return FeatureShares(shares, weights, constant)
         score = float(self.decision_function(x)[0, tag])
         return FeatureShares(shares, weights, constant, score - float(shares.sum()) - constant)
-
-    def take_held_out(self) -> HeldOutFit | None:
-        """Return how the blend of the first fits scored the images that were judged, once; None if none were."""
-        held_out, self._held_out = self._held_out, None
-        return held_out
 
     def _check_learned(self) -> None:
         super()._check_learned()
@@ -300,7 +294,7 @@ class Auto(Blend):
         tags.input_tags.pairwise = any_from_kernel(self.candidates, "candidates", "auto")
         return tags
 
-    def _candidates(self, X: Matrix, rng: np.random.Generator) -> list[Trial]:
+    def _candidates(self, X: Matrix, rng: np.random.Generator) -> list[MemberTrial]:
         """List the candidates on each set of columns."""
         by_number = getattr(self, "by_number_", False)
         blocks, word_vectors, tree = (self.known(name) for name in self.takes)
@@ -326,7 +320,7 @@ class Auto(Blend):
                     given_blocks is not None or not isinstance(getattr(model, "distances", ""), str)
                 ):
                     continue  # it has settings of its own for each block, so that it needs all
-                candidates.append(Trial(MODELS.name_of(model), model, own_settings(model), kind, columns))
+                candidates.append(MemberTrial(MODELS.name_of(model), model, own_settings(model), kind, columns))
                 if word_vectors is not None and isinstance(model, RelearnsTags):
                     model.set_params(word_vectors=word_vectors)
                 if tree is not None:
@@ -353,7 +347,7 @@ class Auto(Blend):
         some = tagged[sample(tagged.size, n_models, rows.Y.shape[1], rng)]
         return learned, TaggedRows(judged.X[some], judged.Y[some]), held_out[some] if held_out.size else nobody
 
-    def _fit_again(self, used: list[Trial], rows: TaggedRows, budget: Budget, monitor: Progress) -> None:
+    def _fit_again(self, used: list[MemberTrial], rows: TaggedRows, budget: Budget, monitor: Progress) -> None:
         """Fit the models that have not seen all images on all of them, the weightiest first, as far as there is time.
 
         Settings that a model chose stay: with others its scores would spread differently from those that the lift and
@@ -372,7 +366,9 @@ class Auto(Blend):
             trial.model = clone(trial.model).set_params(**chosen_settings(trial.model))
             trial.model.fit(trial.columns.of(rows.X), rows.Y, monitor=Titled(monitor, trial.title))
 
-    def _keep(self, used: list[Trial], weights: Weights, judged: TaggedRows, held_out: NDArray[np.int64]) -> None:
+    def _keep(
+        self, used: list[MemberTrial], weights: BlendWeights, judged: TaggedRows, held_out: NDArray[np.int64]
+    ) -> None:
         """Stack the models that are used, and keep what their blend reached on the judged images."""
         self.lift_, self.tag_factors_, self.tag_offsets_ = weights.lift, weights.tag_factors, weights.tag_offsets
         self.valid_map_: float | None = None
@@ -393,7 +389,7 @@ class Auto(Blend):
         factors = self.tag_factors_.astype(np.float32)
         self.tag_rows_ = sp.csr_array(sp.diags_array(factors) @ V) if sp.issparse(V) else V * factors[:, None]
 
-    def _report(self, trials: list[Trial], used: list[Trial]) -> list[dict[str, Any]]:
+    def _report(self, trials: list[MemberTrial], used: list[MemberTrial]) -> list[dict[str, Any]]:
         """Return an entry for each trial."""
         weights = {id(trial): float(weight) for trial, weight in zip(used, self.weights_, strict=True)}
         return [

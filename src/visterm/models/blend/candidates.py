@@ -14,17 +14,18 @@ import scipy.sparse as sp
 from visterm.core.errors import UserError
 from visterm.core.estimator import clone
 from visterm.core.packing import json_params
+from visterm.core.products import dense
 from visterm.core.tables import MODELS
 from visterm.core.types import Matrix
 from visterm.models.base import Annotator
 from visterm.models.neighbours.distances import read_blocks
 from visterm.models.stopping import learns_from_kernel
 
-Listed = tuple[tuple[str, dict[str, Any]], ...]
+MemberList = tuple[tuple[str, dict[str, Any]], ...]
 
 EXAMPLE = '[("wsabie", {"dim": 100}), ("ridge", {})]'
-EMBEDDING: Listed = (("wsabie", {}),)
-USUAL: Listed = (("knn", {}), ("kernel_ridge", {}), ("ridge", {}), *EMBEDDING)
+EMBEDDING: MemberList = (("wsabie", {}),)
+USUAL: MemberList = (("knn", {}), ("kernel_ridge", {}), ("ridge", {}), *EMBEDDING)
 """Of images known only by number none can be held out, so there is one candidate, the last."""
 
 GROWTHS = {
@@ -65,7 +66,7 @@ class ColumnSet(NamedTuple):
             return X
         part: Any = X[:, self.first : self.stop]
         if self.dense:
-            return np.ascontiguousarray(part.toarray() if sp.issparse(part) else part)
+            return np.ascontiguousarray(dense(part))
         return sp.csr_array(part)
 
 

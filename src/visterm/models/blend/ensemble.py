@@ -130,7 +130,7 @@ class Ensemble(Blend):
 
     def _check_learned(self) -> None:
         super()._check_learned()
-        check_stacked(self.members_, [self.n_features_in_] * len(self.members_), self.tag_rows_)
+        check_stacked(self.members_, [self.n_features_in_] * len(self.members_), self.tag_rows_, self.members_)
 
     def _image_rows(self, X: Matrix) -> Matrix:
         return stacked_image_rows(self.members_, [X] * len(self.members_))

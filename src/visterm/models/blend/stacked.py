@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from visterm.core.errors import DataError, UserError
 from visterm.core.learned import Array, DenseOrCsr, Fitted, Kind, Listed
+from visterm.core.products import dense
 from visterm.core.tables import MODELS
 from visterm.core.types import Matrix, RandomState
 from visterm.models.abilities import WritesSteps
@@ -45,8 +46,7 @@ class Blend(Annotator):
         Raises UserError if a member that has weight cannot write its own.
         """
         blend: Any = self
-        last: Any = blend.tag_rows_[:, [-1]]
-        scores = (last.toarray() if sp.issparse(last) else last).ravel()
+        scores: Any = dense(blend.tag_rows_[:, [-1]]).ravel()
         factors, read = getattr(blend, "tag_factors_", 1.0), getattr(blend, "columns_", None)
         for index in np.flatnonzero(blend.weights_ > 0):
             member = blend.members_[index]
@@ -63,19 +63,16 @@ class Blend(Annotator):
 
 
 def check_stacked(
-    members: Sequence[Annotator], widths: Sequence[int], tag_rows: Any, stacked: Sequence[Annotator] | None = None
+    members: Sequence[Annotator], widths: Sequence[int], tag_rows: Any, stacked: Sequence[Annotator]
 ) -> None:
-    """Raise `DataError` if members have other tags or features than their blend, or other rows than it stacks.
-
-    `stacked` are the members whose rows it stacks; None: all of them.
-    """
+    """Raise `DataError` if members have other tags or features than their blend, or `stacked` others than its rows."""
     for index, (member, width) in enumerate(zip(members, widths, strict=True)):
         if (member.n_features_in_, member.n_tags_) != (width, tag_rows.shape[0]):
             raise DataError(
                 f"members_ [{index}] is of {member.n_features_in_} features and {member.n_tags_} tags; "
                 f"expected {width} and {tag_rows.shape[0]}"
             )
-    rows: list[Any] = [member._tag_rows() for member in (members if stacked is None else stacked)]
+    rows: list[Any] = [member._tag_rows() for member in stacked]
     width = 1 + sum(tag_rows.shape[0] if V is None else V.shape[1] for V in rows)
     if tag_rows.shape[1] != width:
         raise DataError(f"tag_rows_ has {tag_rows.shape[1]} columns; expected {width}, those of the members and one")

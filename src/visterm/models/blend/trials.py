@@ -70,7 +70,7 @@ class TaggedRows(NamedTuple):
 
 
 @dataclass(eq=False)
-class Trial:
+class MemberTrial:
     """A candidate and how it did."""
 
     name: str
@@ -111,14 +111,14 @@ class Trial:
 
 
 def try_candidates(
-    trials: Sequence[Trial],
+    trials: Sequence[MemberTrial],
     learned: TaggedRows,
     judged: TaggedRows,
     n_all: int,
     budget: Budget,
     monitor: Progress,
     rng: np.random.Generator,
-) -> list[Trial]:
+) -> list[MemberTrial]:
     """Fit each candidate and judge it, or say in its `reason` why not; return them in the order of trial.
 
     With a budget, the seconds of a fit are estimated from one of an eighth of the rows, which `rng` draws; what it
@@ -130,7 +130,7 @@ def try_candidates(
     Trials are changed in place. Without images to judge by, only the first one is fitted. Raises what the first one was
     not fitted for if none could be.
     """
-    done: list[Trial] = []
+    done: list[MemberTrial] = []
     again, can_judge = 0.0, judged.X.shape[0] > 0
     for trial in () if can_judge else trials[1:]:
         trial.reason = "left out: there are no images to judge by"
@@ -149,7 +149,7 @@ def try_candidates(
     return done
 
 
-def _warm_up(trial: Trial, learned: TaggedRows, budget: Budget, rng: np.random.Generator) -> None:
+def _warm_up(trial: MemberTrial, learned: TaggedRows, budget: Budget, rng: np.random.Generator) -> None:
     """Fit a few rows so that kernels are compiled, and put the end of the budget off by the time of it."""
     rows = np.sort(rng.permutation(learned.X.shape[0])[:WARM_ROWS])
     X = visible_columns(trial.model, trial.columns.of(learned.X[rows]), rows)
@@ -160,8 +160,8 @@ def _warm_up(trial: Trial, learned: TaggedRows, budget: Budget, rng: np.random.G
 
 
 def _too_long(
-    trial: Trial,
-    done: list[Trial],
+    trial: MemberTrial,
+    done: list[MemberTrial],
     learned: TaggedRows,
     judged: TaggedRows,
     n_all: int,
@@ -194,14 +194,14 @@ def _too_long(
     return f"{reason}; after an eighth of the images, it adds {gain:.3f} to the MAP of {best.title}"
 
 
-def _probe(trial: Trial, learned: TaggedRows, judged: TaggedRows, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+def _probe(trial: MemberTrial, learned: TaggedRows, judged: TaggedRows, rows: NDArray[np.int64]) -> NDArray[np.float32]:
     """Return scaled scores of the judged images by a fit of some rows."""
     model = clone(trial.model)
     some, others = (visible_columns(model, trial.columns.of(X), rows) for X in (learned.X[rows], judged.X))
     return _scaled(model.fit(some, learned.Y[rows]).decision_function(others))[0]
 
 
-def attempt(trial: Trial, learned: TaggedRows, judged: TaggedRows, monitor: Progress) -> None:
+def attempt(trial: MemberTrial, learned: TaggedRows, judged: TaggedRows, monitor: Progress) -> None:
     """Fit a candidate and measure it on the judged images, if there are any; if it can't be, `reason` says why."""
     began = now()
     try:
@@ -225,7 +225,7 @@ def _scaled(scores: NDArray[np.float32]) -> tuple[NDArray[np.float32], float, fl
     return scores, mean, scale
 
 
-def in_turn(trials: Sequence[Trial]) -> Iterator[Trial]:
+def in_turn(trials: Sequence[MemberTrial]) -> Iterator[MemberTrial]:
     """Yield the first candidate on all columns and on each block, then the others on the columns where it did best.
 
     The others come one kind of model after the other, each on the best columns first; at the end those on columns that
@@ -246,10 +246,10 @@ def in_turn(trials: Sequence[Trial]) -> Iterator[Trial]:
             yield trial
 
 
-def shortlist(fitted: Sequence[Trial]) -> list[Trial]:
+def shortlist(fitted: Sequence[MemberTrial]) -> list[MemberTrial]:
     """Return those to find weights for, in their order: the best on each set of columns, then the best of the rest."""
     ranked = sorted(fitted, key=lambda trial: trial.promise, reverse=True)
-    leaders: list[Trial] = []
+    leaders: list[MemberTrial] = []
     for trial in ranked:
         if all(trial.columns != leader.columns for leader in leaders):
             leaders.append(trial)
@@ -259,13 +259,13 @@ def shortlist(fitted: Sequence[Trial]) -> list[Trial]:
 
 
 def kept_beside(
-    used: list[Trial],
-    trials: list[Trial],
+    used: list[MemberTrial],
+    trials: list[MemberTrial],
     learned: TaggedRows,
     judged: TaggedRows,
     n_jobs: int | None,
     monitor: Progress,
-) -> list[Trial]:
+) -> list[MemberTrial]:
     """Return the trials to keep beside those that rank, so that one explains and one has vectors of tags.
 
     Of those fitted that can, it is the smallest that ranks nearly as well as the best; without images to judge by, the
@@ -279,7 +279,7 @@ def kept_beside(
             attempt(trial, learned, judged, monitor)
             trial.reason = trial.reason or KEPT
     ranked = sorted((trial for trial in trials if trial.n_rows), key=lambda trial: trial.promise, reverse=True)
-    kept: list[Trial] = []
+    kept: list[MemberTrial] = []
     for able in (explains, has_vectors):
         if any(able(trial.model) for trial in [*used, *kept]):
             continue
@@ -301,9 +301,9 @@ def has_vectors(model: Annotator) -> bool:
 
 def _fitted_spare(
     columns: ColumnSet, learned: TaggedRows, judged: TaggedRows, n_jobs: int | None, monitor: Progress
-) -> Trial:
+) -> MemberTrial:
     model = make_member(("ridge", {"alpha": 1.0}), "auto", n_jobs, np.random.default_rng(0))
-    trial = Trial(MODELS.name_of(model), model, own_settings(model), -1, columns)
+    trial = MemberTrial(MODELS.name_of(model), model, own_settings(model), -1, columns)
     n = learned.X.shape[0]
     rows = np.unique(np.linspace(0, n - 1, min(n, SPARE_ROWS)).astype(np.int64))
     attempt(trial, TaggedRows(learned.X[rows], learned.Y[rows]), judged, monitor)

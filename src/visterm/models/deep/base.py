@@ -269,7 +269,7 @@ class DeepTagger(EpochAnnotator):
         vectors = self.known("word_vectors")
         if vectors is not None:
             check_vectors(vectors, Y.shape[1], self.dim)
-        sizes = [X.shape[1], *self.hidden, self._dim()]
+        sizes = self._sizes(X.shape[1])
         n_bytes = 16 * sum(a * b for a, b in pairwise(sizes)) + 4 * Y.shape[1] * self._dim()
         layers = " → ".join(f"{size:,}" for size in sizes)
         what = f"A network of {layers} numbers and {Y.shape[1]:,} vectors"
@@ -293,10 +293,11 @@ class DeepTagger(EpochAnnotator):
 
     def _work(self, n_features: int, n_tags: int) -> int:
         """Count the multiplications of a batch's way through the network and beside the vectors."""
-        dim = self._dim()
-        sizes = [n_features, *self.hidden, dim]
-        network = sum(a * b for a, b in pairwise(sizes))
-        return self.batch_size * (network + dim * self._work_a_tag(n_tags))
+        network = sum(a * b for a, b in pairwise(self._sizes(n_features)))
+        return self.batch_size * (network + self._dim() * self._work_a_tag(n_tags))
+
+    def _sizes(self, n_features: int) -> list[int]:
+        return [n_features, *self.hidden, self._dim()]
 
     def _dim(self) -> int:
         if (vectors := self.known("word_vectors")) is not None:

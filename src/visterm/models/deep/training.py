@@ -10,11 +10,11 @@ from threading import RLock
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from visterm.core.products import dense
 from visterm.core.types import Matrix
 from visterm.models.deep.word_table import WordTable
 
@@ -152,8 +152,7 @@ class DeepTraining:
         self.table.sums[:] = arrays["sums"]
 
     def _step(self, images: Ints, rng: np.random.Generator, rate: float) -> float:
-        rows: Any = self._X[images]
-        x = torch.from_numpy(np.asarray(rows.toarray() if sp.issparse(rows) else rows, np.float32)).to(self._device)
+        x = torch.from_numpy(np.asarray(dense(self._X[images]), np.float32)).to(self._device)
         self._drops.manual_seed(int(rng.integers(2**63)))
         with torch.autocast(self._device.type, torch.bfloat16, enabled=self._settings.half):
             f = self.network(x, self._drops)

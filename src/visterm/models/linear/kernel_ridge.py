@@ -12,7 +12,7 @@ from scipy.linalg import cho_factor, cho_solve, lapack
 
 from visterm.core.checks import check_count, check_number, check_size
 from visterm.core.learned import Array, Kind, Number
-from visterm.core.products import column_means, product
+from visterm.core.products import column_means, dense, product
 from visterm.core.threads import one_blas_thread
 from visterm.core.types import Matrix, RandomState
 from visterm.metrics.ranking import average_precisions
@@ -123,9 +123,7 @@ class KernelRidge(Annotator):
 
     def write_steps(self, steps: Any, x: str) -> str:
         """Add the steps from features to scores, as `WritesSteps` says: with the landmarks, features of photos."""
-        landmarks: Any = self.rows_
-        landmarks = landmarks.toarray() if sp.issparse(landmarks) else landmarks
-        rows = steps.unit(x, self.n_features_in_)
+        landmarks, rows = dense(self.rows_), steps.unit(x, self.n_features_in_)
         lengths = steps.add("Add", steps.squares(rows, self.n_features_in_), np.square(landmarks).sum(axis=1))
         distances = steps.add("Sub", lengths, steps.affine(rows, 2 * landmarks.T))
         kernel = steps.add("Exp", steps.add("Mul", distances, -self.gamma_ / self.width_))

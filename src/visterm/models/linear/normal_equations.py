@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve, eigh, lapack
 
-from visterm.core.products import column_means
+from visterm.core.products import column_means, dense
 from visterm.core.types import Matrix
 
 Doubles = NDArray[np.float64]
@@ -44,11 +44,11 @@ def fit_ridge(X: Matrix, T: Matrix, alpha: float) -> LinearFit:
     if min(n, d) > DIRECT_SIZE:
         weights = conjugate_gradients(X, T, mean_x, mean_t, alpha)
     elif d <= n:
-        gram = _dense(X.T @ X).astype(np.float64) - n * np.outer(mean_x, mean_x)
-        moment = _dense(X.T @ T) - n * np.outer(mean_x, mean_t)
+        gram = dense(X.T @ X).astype(np.float64) - n * np.outer(mean_x, mean_x)
+        moment = dense(X.T @ T) - n * np.outer(mean_x, mean_t)
         weights = cho_solve(_factor(gram, alpha), moment, overwrite_b=True)
     else:
-        dual = cho_solve(_factor(centred_kernel(X), alpha), _dense(T) - mean_t, overwrite_b=True)
+        dual = cho_solve(_factor(centred_kernel(X), alpha), dense(T) - mean_t, overwrite_b=True)
         weights = X.T @ dual - np.outer(mean_x, dual.sum(axis=0))
     return with_intercept(weights, mean_x, mean_t)
 
@@ -61,11 +61,11 @@ def leave_one_out(X: Matrix, T: Matrix, alphas: Sequence[float], *, scale: float
     (K + αI)⁻¹ t`` and ``g = diag (K + αI)⁻¹``, the error on a row that was left out is ``α c / (α g - 1/n)`` (Allen's
     PRESS; 1/n is the intercept's leverage). The penalty of each fit is ``alpha · scale``.
     """
-    targets = _dense(T).astype(np.float64)
+    targets = dense(T).astype(np.float64)
     centred = targets - targets.mean(axis=0)
     n, d = X.shape
     if d < n:
-        values, vectors = eigh(_dense(X.T @ X).astype(np.float64) - n * np.outer(column_means(X), column_means(X)))
+        values, vectors = eigh(dense(X.T @ X).astype(np.float64) - n * np.outer(column_means(X), column_means(X)))
         rows = X @ vectors - column_means(X) @ vectors
         squares, moments = rows**2, rows.T @ centred
         for alpha in alphas:
@@ -113,7 +113,7 @@ def conjugate_gradients(X: Matrix, T: Matrix, mean_x: Doubles, mean_t: Doubles, 
     columns = sp.csc_array(T) if sp.issparse(T) else T
     for start in range(0, T.shape[1], CG_COLUMNS):
         part = slice(start, start + CG_COLUMNS)
-        targets = (_dense(columns[:, part]) - mean_t[part]).astype(np.float32)
+        targets = (dense(columns[:, part]) - mean_t[part]).astype(np.float32)
         W = np.zeros((X.shape[1], targets.shape[1]), np.float32)
         residual = backward(targets)
         direction = residual.copy()
@@ -136,7 +136,7 @@ def conjugate_gradients(X: Matrix, T: Matrix, mean_x: Doubles, mean_t: Doubles, 
 
 def centred_kernel(X: Any) -> Doubles:
     """Return the products of centred rows."""
-    kernel = _dense(X @ X.T).astype(np.float64)
+    kernel = dense(X @ X.T).astype(np.float64)
     rows = kernel.mean(axis=0)
     kernel += rows.mean() - rows - rows[:, None]
     return kernel
@@ -146,7 +146,3 @@ def _factor(square: Doubles, alpha: float) -> tuple[Doubles, bool]:
     square[np.diag_indices_from(square)] += alpha
     factor: tuple[Doubles, bool] = cho_factor(square, lower=True, overwrite_a=True)
     return factor
-
-
-def _dense(matrix: Any) -> NDArray[Any]:
-    return matrix.toarray() if sp.issparse(matrix) else np.asarray(matrix)

@@ -192,16 +192,19 @@ class TextRidge(LinearAnnotator):
             alphas = [a for a in ALPHAS if a <= STRONGEST] if self.alpha is None else [float(self.alpha)]
             chosen = choose_penalty(X, given, self._centred()[1], rng, alphas)
             self.alpha_ = chosen.alpha
-            self.text_weight_, self.text_scale_ = self._choose_text(X, given, chosen, self._text_spread())
+            self.text_weight_, self.text_scale_ = self._choose_text(X, given, chosen)
             self.tag_rows_ = self._solved(self.moment_rows_, self.text_rows_)
 
-    def _choose_text(self, X: Matrix, given: sp.csr_array, chosen: PenaltyChoice, spread: float) -> tuple[float, float]:
+    def _choose_text(self, X: Matrix, given: sp.csr_array, chosen: PenaltyChoice) -> tuple[float, float]:
         """Return the weight whose leave-one-out predictions rank tags best (MAP over images), and s at a weight of 1.
 
         Tags of one image are not looked for: left out, nothing but their text would be judged.
         """
+        text = self.text_rows_[self.text_rows_.any(axis=1)].astype(np.float64)
+        variance = float(np.einsum("ij,ij->", text @ self._covariance(), text)) / max(len(text), 1)
+        text_spread = float(np.sqrt(variance)) if variance > SMALLEST else 1.0  # of ``x · t``, over images and tags
         predicted_spread = float((chosen.predicted - chosen.predicted.mean(axis=0)).std()) if chosen.rows.size else 0.0
-        unit = (predicted_spread or USUAL_SPREAD) / spread
+        unit = (predicted_spread or USUAL_SPREAD) / text_spread
         if self.text_weight is not None:
             return float(self.text_weight), unit
         some = given[chosen.rows]
@@ -248,12 +251,6 @@ class TextRidge(LinearAnnotator):
     def _n_pairs(self) -> float:
         """Return how many pairs of an image and a tag were learned from, about: rejected ones take little off."""
         return float(np.maximum(self.moment_rows_[:, -1], 0).sum())
-
-    def _text_spread(self) -> float:
-        """Return the deviation of ``x · t`` over images and tags that have a vector; 1 where there is none."""
-        text = self.text_rows_[self.text_rows_.any(axis=1)].astype(np.float64)
-        variance = float(np.einsum("ij,ij->", text @ self._covariance(), text)) / max(len(text), 1)
-        return float(np.sqrt(variance)) if variance > SMALLEST else 1.0
 
     def _solved(self, moments: Doubles, text: Floats) -> Floats:
         """Return the rows of tags with these moments and text vectors: all by one factorisation."""

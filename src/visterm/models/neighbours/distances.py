@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from visterm.core.errors import UserError
+from visterm.core.products import dense
 from visterm.core.types import Matrix
 
 
@@ -60,11 +61,6 @@ def _is_pair(value: Any) -> bool:
     return len(pair) == 2 and all(map(_is_whole, pair)) and 0 <= pair[0] < pair[1]
 
 
-def _products(X: Any, rows: Any) -> NDArray[Any]:
-    products = X @ rows.T
-    return np.asarray(products.toarray() if sp.issparse(products) else products)
-
-
 def row_squares(X: Any) -> NDArray[np.float64]:
     """Return the squared length of each row, summed in float64."""
     if sp.issparse(X):
@@ -74,6 +70,6 @@ def row_squares(X: Any) -> NDArray[np.float64]:
 
 def squared_distances(A: Matrix, B: Matrix) -> NDArray[np.float64]:
     """Return the squared Euclidean distances of rows, shape (n_a, n_b), by products of their type."""
-    products = np.asarray(_products(A, B), np.float64)
+    products = np.asarray(dense(A @ B.T), np.float64)
     lengths = [row_squares(rows.astype(np.float64)) for rows in (A, B)]
     return np.asarray(np.maximum(lengths[0][:, None] + lengths[1] - 2 * products, 0))

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from visterm.core.checks import check_count, check_number, check_size
 from visterm.core.learned import Csr, DenseOrCsr, Kind, Number, Whole
+from visterm.core.products import dense
 from visterm.core.threads import one_blas_thread
 from visterm.core.types import Matrix, RandomState
 from visterm.kernels.topk import top_k
@@ -172,10 +173,9 @@ class Knn(VotingAnnotator):
 
         Raises TooLargeError if these tags take too much as an array.
         """
-        rows: Any = self.rows_
-        k = min(self.n_neighbors_, rows.shape[0])
+        k = min(self.n_neighbors_, self.rows_.shape[0])
         check_size(math.prod(self.given_.shape), MAX_GIVEN_BYTES, "Tags of training images", "Fit --model ridge.")
-        cosines = steps.affine(steps.unit(x, self.n_features_in_), (rows.toarray() if sp.issparse(rows) else rows).T)
+        cosines = steps.affine(steps.unit(x, self.n_features_in_), dense(self.rows_).T)
         near, ids = steps.top(cosines, k)
         weights = steps.add("Pow", steps.add("Max", near, 0.0), self.power_)
         weights = steps.add("Where", steps.add("Greater", near, 0.0), weights, np.zeros(1))
@@ -190,5 +190,5 @@ class Knn(VotingAnnotator):
         step = max(1, BLOCK_BYTES // (4 * n))
         for start in range(0, X.shape[0], step):
             with one_blas_thread():
-                cosines: Any = X[start : start + step] @ self.rows_.T
-            yield top_k(np.ascontiguousarray(cosines.toarray() if sp.issparse(cosines) else cosines, np.float32), k)
+                cosines = dense(X[start : start + step] @ self.rows_.T)
+            yield top_k(np.ascontiguousarray(cosines, np.float32), k)

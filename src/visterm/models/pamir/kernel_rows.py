@@ -10,12 +10,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from visterm.core.checks import check_number, check_size
 from visterm.core.errors import DataError, ShapeError, UnknownNameError, UserError
 from visterm.core.learned import DenseOrCsr, Kind, Number
+from visterm.core.products import dense
 from visterm.core.registry import unknown
 from visterm.core.types import Matrix
 from visterm.encoders.landmarks import KERNELS, Landmarks, landmark_columns
@@ -42,7 +42,7 @@ def kernel_with(model: Any, X: Matrix) -> Callable[[Matrix], Matrix]:
     check_size(24 * n * n, MAX_KERNEL_BYTES, f"The kernel of {n} training images", 'Use kernel="linear".')
     if model.kernel == "precomputed":
         _check_square(X)
-        return _dense
+        return dense
     landmarks = Landmarks(model.kernel, landmark_columns(model.kernel, X))
     if KERNELS[model.kernel].common:
         model.gamma_ = float(model.gamma or landmarks.usual_gamma(X, model.n_jobs))
@@ -97,8 +97,3 @@ def _check_square(K: Matrix) -> None:
             f"X and its transpose differ by {uneven:.3g}, and the largest value is {largest:.3g}; with "
             'kernel="precomputed" expected the kernel of the training images with each other, both in one order.'
         )
-
-
-def _dense(matrix: Any) -> NDArray[np.float32]:
-    array: NDArray[np.float32] = matrix.toarray() if sp.issparse(matrix) else matrix
-    return array

@@ -110,6 +110,8 @@ class AdaptiveDraws(UniformDraws):
     pairs.
     """
 
+    tabled = False
+
     def __init__(
         self,
         objective: Objective,
@@ -133,12 +135,6 @@ class AdaptiveDraws(UniformDraws):
             self._team.run(lambda i: sort_tags(self._V, bounds[i], bounds[i + 1], self._lists), len(bounds) - 1)
             self._until_sorted = max(1, math.ceil(n_tags * math.log(n_tags)))
         self._until_sorted -= pairs.tags.size
-
-    def end_epoch(self, n_draws: float, n_pairs: int) -> None:
-        """Go on as before: there is one way."""
-
-    def load_ways(self, ways: Sequence[bool]) -> None:
-        """Go on as before: there is one way."""
 
     def draw(self, pairs: PairBatch, first: int, last: int) -> None:
         """Draw for the pairs first .. last-1."""
