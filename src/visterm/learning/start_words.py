@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import compress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -70,7 +69,8 @@ class StartWords(NamedTuple):
         """
         with_vector: set[str] = set()
         if self.vectors is not None:
-            with_vector = set(compress(words, vectors_of_tags(self.vectors, words)[0].any(axis=1)))
+            rows, _ = vectors_of_tags(self.vectors, words)
+            with_vector = {words[row] for row in np.flatnonzero(rows.any(axis=1))}
         kept = [word for word in words if word in with_vector or word in tags]
         lost = [word for word in dict.fromkeys(words) if word not in with_vector and word not in tags]
         if not lost:

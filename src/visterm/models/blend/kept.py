@@ -14,23 +14,23 @@ from visterm.models.base import Annotator
 from visterm.models.linear.base import LinearAnnotator
 
 
-def tag_vectors(model: Any) -> NDArray[np.float32] | None:
+def tag_vectors(model: Annotator) -> NDArray[np.float32] | None:
     """Return the vectors in which tags can be compared, (n_tags, width); of a blend those of its members, weighted.
 
     A linear model in tag space has the weights of its features. None if there are none, as each tag has an axis of its
     own and is near no other. Members without weight count only where no other has vectors.
     """
-    if not hasattr(model, "members_"):
-        V = model.weights_.T if isinstance(model, LinearAnnotator) and hasattr(model, "weights_") else None
-        V = getattr(model, "tag_rows_", V)
-        return None if sp.issparse(V) else V  # as CSR they are in tag space
-    vectors = [tag_vectors(member) for member in model.members_]
-    for weights in (model.weights_, (model.weights_ == 0).astype(np.float64)):
-        factors = weights / model.scales_
-        parts = [np.float32(factor) * V for factor, V in zip(factors, vectors, strict=True) if factor and V is not None]
-        if parts:
-            return np.hstack(parts)
-    return None
+    if hasattr(model, "members_"):
+        weighted: list[Any] = [(factor, tag_vectors(member)) for factor, member in _with_vectors(model)]
+        return np.hstack([np.float32(factor) * vectors for factor, vectors in weighted]) if weighted else None
+    return _own_vectors(model)
+
+
+def vectors_from(model: Annotator) -> list[str]:
+    """Return the names of the models that the `tag_vectors` are of, each once; of a blend, those of its members."""
+    if hasattr(model, "members_"):
+        return list(dict.fromkeys(name for _, member in _with_vectors(model) for name in vectors_from(member)))
+    return [] if _own_vectors(model) is None else [MODELS.name_of(model)]
 
 
 def explains(model: Annotator) -> bool:
@@ -70,3 +70,18 @@ def what_to_do(model: Annotator) -> str:
         if "left out" in entry["reason"] and issubclass(MODELS.load(entry["model"]), Explains):
             return f"{entry['model']}: {entry['reason'].rstrip('.')}. Fit a model that can: --model wsabie."
     return "Fit it again: auto now keeps a model that explains scores and compares tags in every run."
+
+
+def _own_vectors(model: Any) -> NDArray[np.float32] | None:
+    V = model.weights_.T if isinstance(model, LinearAnnotator) and hasattr(model, "weights_") else None
+    V = getattr(model, "tag_rows_", V)
+    return None if sp.issparse(V) else V  # as CSR they are in tag space
+
+
+def _with_vectors(blend: Any) -> list[tuple[float, Annotator]]:
+    """Return the factor of each member that has vectors, and the member; without weight only if no other has any."""
+    for weights in (blend.weights_, (blend.weights_ == 0).astype(np.float64)):
+        members = zip(weights / blend.scales_, blend.members_, strict=True)
+        if able := [(factor, member) for factor, member in members if factor and vectors_from(member)]:
+            return able
+    return []
