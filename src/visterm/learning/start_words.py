@@ -70,7 +70,7 @@ class StartWords(NamedTuple):
         with_vector: set[str] = set()
         if self.vectors is not None:
             rows, _ = vectors_of_tags(self.vectors, words)
-            with_vector = {words[row] for row in np.flatnonzero(rows.any(axis=1))}
+            with_vector = {word for word, row in zip(words, rows, strict=True) if row.any()}
         kept = [word for word in words if word in with_vector or word in tags]
         lost = [word for word in dict.fromkeys(words) if word not in with_vector and word not in tags]
         if not lost:

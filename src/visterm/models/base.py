@@ -268,10 +268,7 @@ class Annotator(Estimator, ABC):
         return partial(self._score_checked, self._check_features(X)), as_matrix(y, self), None
 
     def take_held_out(self) -> HeldOutFit | None:
-        """Return how the last `fit` scored the images that it held out, before it learned from all; and forget it.
-
-        None where it held out none, or where this was called before.
-        """
+        """Return how the last `fit` scored images that it held out, before it learned from all; None if asked again."""
         held_out, self._held_out = self._held_out, None
         return held_out
 
