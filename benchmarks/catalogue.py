@@ -29,13 +29,14 @@ from harness.runs import machine, options, parse, ratios, say, spread, write
 from harness.turns import in_turns
 from search import streams
 
+from visterm.core.persist import new_folder
 from visterm.core.threads import resolve_jobs
 from visterm.library.runs import typical_queries
 from visterm.models.ranking.wsabie import Wsabie
 from visterm.store import stored_rows
 from visterm.store.catalogue import Origin, StoredCatalogue
 from visterm.store.current_rows import ArrayPart, CurrentRows
-from visterm.store.images import Record
+from visterm.store.images import NewImage
 from visterm_research.comparison.image_problems import unit_rows
 from visterm_research.data.drawn_tags import draw_visterms
 
@@ -63,14 +64,21 @@ def drawn(n_rows: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray
     return U, rng.standard_normal((QUERIES, WIDTH), np.float32) * spectrum
 
 
+def empty_catalogue(folder: Path) -> StoredCatalogue:
+    """Make an empty catalogue in a folder."""
+    with new_folder(folder, "catalogue", changing=True) as temporary:
+        StoredCatalogue(Origin("", "f00d")).write_into(temporary)
+    return StoredCatalogue.open(folder)
+
+
 def filled(folder: Path, U: np.ndarray) -> tuple[StoredCatalogue, float]:
     """Write a catalogue of such rows, 10,000 in a transaction, and say how long it took."""
     start = time.perf_counter()
-    made = StoredCatalogue.create(folder, Origin("", "f00d"))
+    made = empty_catalogue(folder)
     for first in range(0, len(U), 10_000):
         block = U[first : first + 10_000]
         names = (f"{first + i:07d}.jpg" for i in range(len(block)))
-        made.add([Record(name, f"/library/{name}", 40_000, 192, 128, "0" * 64) for name in names], block)
+        made.add([NewImage(name, f"/library/{name}", 40_000, 192, 128, "0" * 64) for name in names], block)
     return made, time.perf_counter() - start
 
 

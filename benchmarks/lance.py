@@ -20,15 +20,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from catalogue import QUERIES, WIDTH, K, drawn
+from catalogue import QUERIES, WIDTH, K, drawn, empty_catalogue
 from harness.runs import machine, options, parse, say, spread, write
 from harness.turns import in_turns
 from harness.watched import watched
 
 from visterm.store import stored_rows
-from visterm.store.catalogue import Origin, StoredCatalogue
+from visterm.store.catalogue import StoredCatalogue
 from visterm.store.current_rows import CurrentRows
-from visterm.store.images import Record
+from visterm.store.images import NewImage
 from visterm.store.lance_rows import LancePart
 
 SHARES = (0.01, 0.001)
@@ -39,13 +39,13 @@ GOALS = {"recall": 0.98, "times faster": 3.0}
 def filled(folder: Path, U: np.ndarray, uri: str | None) -> tuple[StoredCatalogue, float]:
     """Write a catalogue of such rows, and say how long it took."""
     start = time.perf_counter()
-    made = StoredCatalogue.create(folder, Origin("", "f00d"))
+    made = empty_catalogue(folder)
     if uri is not None:
         made.keep_in_lance(uri)
     for first in range(0, len(U), IN_A_TRANSACTION):
         block = U[first : first + IN_A_TRANSACTION]
         names = (f"{first + i:08d}.jpg" for i in range(len(block)))
-        made.add([Record(name, f"/library/{name}", 40_000, 192, 128, "0" * 64) for name in names], block)
+        made.add([NewImage(name, f"/library/{name}", 40_000, 192, 128, "0" * 64) for name in names], block)
     made.compact()
     return made, time.perf_counter() - start
 

@@ -32,7 +32,7 @@ from visterm.library.search.judgements import ManualTags
 from visterm.models.confidence.calibration import Calibration
 from visterm.store import stored_rows
 from visterm.store.catalogue import DATABASE
-from visterm.store.images import Record
+from visterm.store.images import NewImage
 from visterm.store.tags import Tags
 
 N_TAGS, N_ROWS, K = 200, 1_000_000, 10
@@ -66,7 +66,7 @@ def made(folder: Path, tagger: Tagger, U: np.ndarray, pairs: np.ndarray) -> Path
     for first in range(0, len(U), 10_000):
         block = U[first : first + 10_000]
         names = (f"{first + i:07d}.jpg" for i in range(len(block)))
-        catalogue.stored.add([Record(name, f"/library/{name}", 40_000, 192, 128, "0" * 64) for name in names], block)
+        catalogue.stored.add([NewImage(name, f"/library/{name}", 40_000, 192, 128, "0" * 64) for name in names], block)
     catalogue.stored.build_index(pairs)
     catalogue.stored.close()
     return folder

@@ -32,7 +32,7 @@ from visterm.models.pamir.pamir import Pamir
 from visterm.models.ranking.wsabie import Wsabie
 from visterm.store.catalogue import StoredCatalogue
 from visterm.store.current_rows import ArrayPart, CurrentRows
-from visterm.store.images import Record
+from visterm.store.images import NewImage
 from visterm.tagging.tagger import Tagger
 
 QUERY = "snow tree"
@@ -84,7 +84,7 @@ def catalogue_of(model: Any, U: Any, folder: Path) -> tuple[Catalogue, StoredCat
     )
     names = [f"photos/{i:05d}.jpg" for i in range(U.shape[0])]
     made.tagger.parts = made.tagger.parts.changed(calibration=Calibration(np.ones(TAGS), np.zeros(TAGS), 0.5, 500))
-    made.stored.add([Record(name, f"/library/{name}", 40_000, 192, 128, "0" * 64) for name in names], U)
+    made.stored.add([NewImage(name, f"/library/{name}", 40_000, 192, 128, "0" * 64) for name in names], U)
     made.save(folder / "catalogue")
     opened = Catalogue.load(folder / "catalogue")
     return opened, opened.stored

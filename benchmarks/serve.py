@@ -31,7 +31,7 @@ import numpy as np
 from harness.runs import machine, options, parse, say, write
 
 from visterm.library.catalogue import Catalogue
-from visterm.store.images import Record, read_records
+from visterm.store.images import NewImage, read_records
 from visterm.store.tags import Prediction
 from visterm.tagging.tagger import Tagger
 from visterm_research.scenes import draw_library
@@ -102,7 +102,7 @@ def make_catalogue(folder: Path, n_rows: int, n_pictures: int) -> list[str]:
     wsabie = {"dim": DIM, "epochs": 5}
     tagger = Tagger(encoder="visterms", model="wsabie", model_params=wsabie, seed=0).fit(paths, given)
     U = np.asarray(tagger.model.image_rows(tagger.encoder.encode(paths).rows))
-    sound = [record for record in read_records(paths, paths, given) if isinstance(record, Record)]
+    sound = [record for record in read_records(paths, paths, given) if isinstance(record, NewImage)]
     rng = np.random.default_rng(0)
     chosen = np.arange(n_rows) % len(sound)
     rows = U[chosen] + 0.05 * float(U.std()) * rng.standard_normal((n_rows, U.shape[1]), np.float32)
@@ -112,8 +112,8 @@ def make_catalogue(folder: Path, n_rows: int, n_pictures: int) -> list[str]:
     for number, place in enumerate(chosen.tolist()):
         name = str(copies / f"{number:06d}.jpg")
         os.link(paths[place], name)
-        known = {slot: getattr(sound[place], slot) for slot in Record.__dataclass_fields__}
-        records.append(Record(**(known | {"path": name, "name": name})))
+        known = {slot: getattr(sound[place], slot) for slot in NewImage.__dataclass_fields__}
+        records.append(NewImage(**(known | {"path": name, "name": name})))
     catalogue = Catalogue.create(folder / "catalogue", tagger)
     ids = catalogue.stored.add(records, rows)
     run = catalogue.stored.runs.current()

@@ -22,7 +22,7 @@ TITLES = {
 STATIONS = {
     "annotate": {
         "annotate": "the command: parse, call, print",
-        "Tagger.load": "open the run",
+        "TaggerEstimator.load": "open the run",
         "check_learned": "refuse arrays that the class does not declare",
         "annotate_each": "go through the images chunk by chunk",
         "AnyEncoder.encode": "from images to X, unreadable ones apart",

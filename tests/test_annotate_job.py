@@ -18,9 +18,8 @@ from visterm.features.job import encode_folder
 from visterm.library.info import describe
 from visterm.tagging.annotating import TagsWanted
 from visterm.tagging.annotations import pieces
-from visterm.tagging.annotations.folder import annotation_folder
 from visterm.tagging.annotations.job import annotate_into
-from visterm.tagging.annotations.pieces import find
+from visterm.tagging.annotations.pieces import annotation_folder, find
 from visterm.tagging.tagger import Tagger
 
 N = 40

@@ -61,9 +61,9 @@ def check_index(catalogue, folder, told):
     after = {record.path: record.sha256 for record in catalogue.records}
     assert after == {os.path.realpath(path): file_hash(path) for path in photos_in(folder)}
     fresh = Catalogue(catalogue.tagger).add(sorted(after))
-    rows = fresh.stored.rows(np.arange(len(after)))
+    rows = fresh.stored.current_rows().rows(np.arange(len(after)))
     for record, expected in zip(fresh.records, rows, strict=True):
-        [kept] = catalogue.stored.rows([catalogue.stored.images.by_path(record.path).id])
+        [kept] = catalogue.stored.current_rows().rows([catalogue.stored.images.by_path(record.path).id])
         np.testing.assert_allclose(kept, expected, rtol=1e-5, atol=1e-6)
 
 

@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from empty_catalogues import empty_catalogue
 from object_stores import new_bucket, s3_server
 from tiny_catalogue import save_catalogue
 from visterm.core.errors import CorruptFileError, DataError, StorageError
 from visterm.store import lance_rows, lance_table, row_index, stored_rows
 from visterm.store.catalogue import Origin, StoredCatalogue
-from visterm.store.images import Record
+from visterm.store.images import NewImage
 from visterm.store.segments import segments_of
 
 pytestmark = pytest.mark.skipif(find_spec("lancedb") is None, reason="the extra lance is not installed")
@@ -27,7 +28,7 @@ ORIGIN = Origin("", "f00d")
 
 @pytest.fixture
 def made(tmp_path):
-    made = StoredCatalogue.create(tmp_path / "catalogue", ORIGIN)
+    made = empty_catalogue(tmp_path / "catalogue", ORIGIN)
     made.keep_in_lance()
     return made
 
@@ -53,7 +54,7 @@ def _always(monkeypatch):
 
 
 def records(n):
-    return [Record(str(i), None, 1, 2, 3, "0") for i in range(n)]
+    return [NewImage(str(i), None, 1, 2, 3, "0") for i in range(n)]
 
 
 def best(q, U, k=10):
@@ -75,18 +76,18 @@ def test_no_rows_lie_in_files_and_the_catalogue_says_where_they_are(made):
 
 def test_products_and_rows_are_those_of_a_catalogue_with_files(made, rows, queries, tmp_path, monkeypatch):
     monkeypatch.setattr(lance_rows, "KEPT_BYTES", 0)
-    files = StoredCatalogue.create(tmp_path / "files", ORIGIN)
+    files = empty_catalogue(tmp_path / "files", ORIGIN)
     for catalogue in (made, files):
         catalogue.add(records(N), rows)
         catalogue.set_rows([5, 900], rows[:2])
         catalogue.mark([7, 8], "gone")
     few = [900, 3, 5, 3]
-    assert made.rows(few).tobytes() == files.rows(few).tobytes()
+    assert made.current_rows().rows(few).tobytes() == files.current_rows().rows(few).tobytes()
     np.testing.assert_allclose(made.current_rows().products(queries), files.current_rows().products(queries), atol=1e-5)
     np.testing.assert_allclose(
         made.current_rows().products(queries, few), files.current_rows().products(queries, few), atol=1e-5
     )
-    np.testing.assert_array_equal(made.searchable(), files.searchable())
+    np.testing.assert_array_equal(made.current_rows().ids, files.current_rows().ids)
     assert not np.isin([7, 8], made.search(queries, 0).ids).any()
 
 
@@ -97,7 +98,7 @@ def test_sparse_rows_are_refused_and_nothing_is_taken_in(made):
 
 
 def test_a_catalogue_that_has_rows_keeps_them_where_they_are(tmp_path):
-    made = StoredCatalogue.create(tmp_path / "catalogue", ORIGIN)
+    made = empty_catalogue(tmp_path / "catalogue", ORIGIN)
     made.add(records(1), [[1.0, 2.0]])
     with pytest.raises(StorageError, match="has rows already"):
         made.keep_in_lance()
@@ -118,7 +119,7 @@ def test_a_transaction_that_fails_leaves_nothing_and_the_next_goes_on(made):
         fail()
     assert len(made) == 1
     made.add(records(1), [[3.0, 4.0]])
-    assert made.rows([0, 1]).tolist() == [[1, 2], [3, 4]]
+    assert made.current_rows().rows([0, 1]).tolist() == [[1, 2], [3, 4]]
     assert StoredCatalogue.open(made.folder).search([1.0, 0.0], 0).ids.tolist() == [[1, 0]]
 
 
@@ -229,13 +230,13 @@ def test_a_copy_keeps_its_rows_in_files(made, rows, queries, tmp_path):
 def test_two_catalogues_may_keep_their_tables_at_one_place(tmp_path):
     both = []
     for name in ("one", "two"):
-        catalogue = StoredCatalogue.create(tmp_path / name, ORIGIN)
+        catalogue = empty_catalogue(tmp_path / name, ORIGIN)
         catalogue.keep_in_lance(str(tmp_path / "tables"))
         catalogue.add(records(1), np.full((1, 2), len(name) + len(both), float))
         both.append(catalogue)
     with both[0].writing():
         pass
-    assert [catalogue.rows([0])[0, 0] for catalogue in both] == [3, 4]
+    assert [catalogue.current_rows().rows([0])[0, 0] for catalogue in both] == [3, 4]
 
 
 def test_a_table_that_is_gone_is_told_of(made):
@@ -248,7 +249,7 @@ def test_a_table_that_is_gone_is_told_of(made):
 def test_tables_may_lie_in_an_object_store(tmp_path, rows, queries):
     with s3_server():
         place = f"{new_bucket()}/library"
-        made = StoredCatalogue.create(tmp_path / "catalogue", ORIGIN)
+        made = empty_catalogue(tmp_path / "catalogue", ORIGIN)
         made.keep_in_lance(place)
         assert made.where_rows_are() == f"Lance tables at {place}"
         made.add(records(60), rows[:60])

@@ -51,14 +51,14 @@ def held_out(catalogue):
 
 def test_a_small_change_moves_tags_and_leaves_the_rows_of_images(runs, tmp_path, monkeypatch):
     catalogue = made(runs["wsabie"], tmp_path)
-    rows, old = catalogue.stored.rows(np.arange(60)).copy(), catalogue.tagger
+    rows, old = catalogue.stored.current_rows().rows(np.arange(60)).copy(), catalogue.tagger
     greys = [hit.id for hit in catalogue.search("grey", 15).hits]
     for image_id in greys:
         catalogue.give(image_id, ["fog"])
     monkeypatch.setattr(type(old.encoder), "encode", lambda *_, **__: pytest.fail("encoded"))
     done = catalogue.learn()
     assert (done.full, done.new_tags, done.tags) == (False, 1, len(old.vocabulary) + 1)
-    np.testing.assert_array_equal(catalogue.stored.rows(np.arange(60)), rows)
+    np.testing.assert_array_equal(catalogue.stored.current_rows().rows(np.arange(60)), rows)
     assert catalogue.tagger.fingerprint == done.run != old.fingerprint
     assert set(greys) & {hit.id for hit in catalogue.search("fog", 15).hits}
     X = CatalogueFeatures(catalogue.stored, old.encoder.fingerprint).rows([0])[1]
@@ -85,10 +85,13 @@ def test_a_full_fit_learns_from_all_but_those_held_out_and_is_measured_on_these(
     scores = catalogue.tagger.model.decision_function(X)
     assert second.after == pytest.approx(np.mean(average_precisions(scores, Y > 0)))
     assert old.fingerprint != catalogue.tagger.fingerprint
-    assert catalogue.stored.rows([5]).shape[1] == catalogue.tagger.model.image_rows(X[:1]).shape[1]
+    assert catalogue.stored.current_rows().rows([5]).shape[1] == catalogue.tagger.model.image_rows(X[:1]).shape[1]
     kept, expected = (
         sp.csr_array(rows).toarray()
-        for rows in (catalogue.stored.rows([record.id for record in out]), catalogue.tagger.model.image_rows(X))
+        for rows in (
+            catalogue.stored.current_rows().rows([record.id for record in out]),
+            catalogue.tagger.model.image_rows(X),
+        )
     )
     np.testing.assert_allclose(kept, expected, rtol=1e-5, atol=1e-6)
 

@@ -10,18 +10,19 @@ import threading
 import numpy as np
 import pytest
 
+from empty_catalogues import empty_catalogue
 from visterm.core.errors import ReplacedError
 from visterm.store.catalogue import Origin, StoredCatalogue
 from visterm.store.database import Database
-from visterm.store.images import Record
+from visterm.store.images import NewImage
 
 ROWS = np.array([[1, 0], [0, 1]], np.float32)
 
 
 @pytest.fixture
 def stored(tmp_path):
-    made = StoredCatalogue.create(tmp_path / "catalogue", Origin("", "f00d"))
-    made.add([Record(name, f"/photos/{name}", 10, 4, 3, "ab", ("sky",)) for name in ("a.jpeg", "b.jpeg")], ROWS)
+    made = empty_catalogue(tmp_path / "catalogue", Origin("", "f00d"))
+    made.add([NewImage(name, f"/photos/{name}", 10, 4, 3, "ab", ("sky",)) for name in ("a.jpeg", "b.jpeg")], ROWS)
     yield made
     made.close()
 

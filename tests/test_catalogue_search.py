@@ -21,7 +21,7 @@ from visterm.core.errors import CorruptFileError, DataError, EncoderMismatchErro
 from visterm.library.search.request import SearchRequest, search_run
 from visterm.store.catalogue import Origin
 from visterm.store.filters import Filter, name_key
-from visterm.store.images import Record
+from visterm.store.images import NewImage
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +105,7 @@ def test_a_search_among_filtered_images_is_that_of_brute_force(run, share):
     catalogue = Catalogue(tagger)
     U = rng.normal(size=(n, tagger.model.tag_rows_.shape[1])).astype(np.float32)
     chosen = rng.permutation(n) < share * n
-    records = [Record(str(i), None, 10 + int(chosen[i]), 1, 1, str(i)) for i in range(n)]
+    records = [NewImage(str(i), None, 10 + int(chosen[i]), 1, 1, str(i)) for i in range(n)]
     catalogue.stored.add(records, U)
     gone, rejected = np.flatnonzero(chosen)[:2]
     catalogue.stored.mark([int(gone)], "gone")
@@ -198,7 +198,7 @@ def test_counts_of_tags_tell_how_often_people_said_yes(catalogue):
 
 
 def test_pictures_like_one_are_by_cosine_without_itself(catalogue, tmp_path):
-    U = catalogue.stored.rows(np.arange(12))
+    U = catalogue.stored.current_rows().rows(np.arange(12))
     unit = U / np.linalg.norm(U, axis=1, keepdims=True)
     cosines = unit @ unit[4]
     order = [i for i in np.argsort(-cosines, kind="stable") if i != 4]

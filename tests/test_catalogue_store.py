@@ -14,18 +14,19 @@ import pytest
 import scipy.sparse as sp
 from PIL import Image
 
+from empty_catalogues import empty_catalogue
 from tiny_catalogue import save_catalogue
 from visterm.core.errors import CorruptFileError, DataError, ShapeError, StorageError
 from visterm.core.types import Skipped
 from visterm.store.catalogue import DATABASE, Origin, StoredCatalogue
-from visterm.store.images import Record, read_records
+from visterm.store.images import NewImage, read_records
 from visterm.store.segments import SegmentFolder
 
 ORIGIN = Origin("/runs/one", "f00d")
 
 
 def records_of(*names):
-    return [Record(name, f"/photos/{name}", 10, 4, 3, "ab", ("sky", "größe")) for name in names]
+    return [NewImage(name, f"/photos/{name}", 10, 4, 3, "ab", ("sky", "größe")) for name in names]
 
 
 def found(catalogue, q, **limits):
@@ -38,7 +39,7 @@ def in_memory(folder):
 
 
 def on_disk(folder):
-    return StoredCatalogue.create(folder / "catalogue", ORIGIN)
+    return empty_catalogue(folder / "catalogue", ORIGIN)
 
 
 kinds = pytest.mark.parametrize("kind", [np.asarray, sp.csr_array], ids=["dense", "csr"])
@@ -67,7 +68,7 @@ def test_a_record_holds_place_size_hash_and_tags_of_a_file(tmp_path, monkeypatch
     monkeypatch.chdir(tmp_path)
     (record,) = read_records(["turned.jpeg"], ["my photo"], [["sun", "sea"]])
     data = (tmp_path / "turned.jpeg").read_bytes()
-    expected = Record(
+    expected = NewImage(
         name="my photo",
         path=str(tmp_path / "turned.jpeg"),
         n_bytes=len(data),
@@ -92,7 +93,7 @@ def test_a_turned_tiff_has_the_size_that_people_see(tmp_path):
 def test_an_image_given_as_an_array_has_no_place_but_a_hash():
     pixels = np.arange(60, dtype=np.uint8).reshape(4, 5, 3)
     (record,) = read_records([pixels], ["image 0"], [[]])
-    assert record == Record("image 0", None, 60, 5, 4, hashlib.sha256(pixels.tobytes()).hexdigest())
+    assert record == NewImage("image 0", None, 60, 5, 4, hashlib.sha256(pixels.tobytes()).hexdigest())
 
 
 def test_records_come_in_the_order_of_the_images_for_any_number_of_threads(tmp_path):
@@ -188,7 +189,7 @@ def test_images_that_are_gone_are_not_found_until_they_are_back(small):
     small.add(records_of("c.jpeg"), np.array([[2, 2]], np.float32))
     small.mark([0, 2], "gone")
     assert (found(small, [1, 0]), len(small)) == (["b.jpeg"], 1)
-    assert small.searchable().tolist() == [1]
+    assert small.current_rows().ids.tolist() == [1]
     assert small.search([1, 0], among=[0, 1, 2]).ids.tolist() == [[1]]
     small.mark([2], "here")
     assert found(small, [1, 0]) == ["c.jpeg", "b.jpeg"]
@@ -198,7 +199,7 @@ def test_the_last_row_of_an_image_counts(small):
     small.set_rows([0], np.array([[-1, 7]], np.float32))
     assert small.search([0, 1], 0).ids.tolist() == [[0, 1]]
     assert small.search([0, 1], 0).scores.tolist() == [[7, 1]]
-    assert small.rows([1, 0, 1]).tolist() == [[0, 1], [-1, 7], [0, 1]]
+    assert small.current_rows().rows([1, 0, 1]).tolist() == [[0, 1], [-1, 7], [0, 1]]
     assert small.current_rows().products([0, 1], [1, 0]).tolist() == [[1], [7]]
     assert small.current_rows().products([[0, 1], [1, 0]]).tolist() == [[7, -1], [1, 0]]
 
@@ -244,7 +245,7 @@ def test_each_run_has_its_own_rows_and_the_current_one_is_searched(small):
 
 def test_an_image_without_a_row_is_refused_where_its_row_is_asked_for(small):
     with pytest.raises(DataError, match="image 5 has no row"):
-        small.rows([0, 5])
+        small.current_rows().rows([0, 5])
     with pytest.raises(DataError, match="image 5 has no row"):
         small.current_rows().products([1, 0], [5])
 
@@ -286,12 +287,9 @@ def test_something_else_is_neither_opened_nor_replaced(tmp_path, stored):
         StoredCatalogue.open(tmp_path / "none")
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "a.txt").write_text("mine")
-    for write in (lambda path: save_catalogue(stored, path), lambda path: StoredCatalogue.create(path, ORIGIN)):
-        with pytest.raises(StorageError, match="not a catalogue of visterm"):
-            write(tmp_path / "photos")
+    with pytest.raises(StorageError, match="not a catalogue of visterm"):
+        save_catalogue(stored, tmp_path / "photos")
     assert (tmp_path / "photos" / "a.txt").read_text() == "mine"
-    with pytest.raises(StorageError, match="is a catalogue already"):
-        StoredCatalogue.create(stored.folder, ORIGIN)
 
 
 def test_a_damaged_database_is_noticed(stored):

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from empty_catalogues import empty_catalogue
 from visterm.core.errors import CorruptFileError, MissingExtraError, StorageError
 from visterm.library.runs import typical_queries
 from visterm.models.linear.ridge import Ridge
 from visterm.store import row_index, stored_rows
 from visterm.store.catalogue import Origin, StoredCatalogue
-from visterm.store.images import Record
-from visterm.store.row_index import RowIndex, Settings, build_index, surely_found
+from visterm.store.images import NewImage
+from visterm.store.row_index import RowIndex, build_index, read_index, surely_found
 
 pytest.importorskip("faiss")
 
@@ -53,8 +55,8 @@ def recall(found, q, U, k):
 
 
 def catalogue_of(folder, U):
-    made = StoredCatalogue.create(folder / "catalogue", Origin("", "f00d"))
-    made.add([Record(str(i), None, 1, 2, 3, "0") for i in range(len(U))], U)
+    made = empty_catalogue(folder / "catalogue", Origin("", "f00d"))
+    made.add([NewImage(str(i), None, 1, 2, 3, "0") for i in range(len(U))], U)
     return made
 
 
@@ -92,7 +94,7 @@ def test_an_index_is_not_asked_for_many_results(index, queries):
 
 def test_it_comes_back_as_it_was_written(index, queries, tmp_path):
     index.write(tmp_path / "rows.faiss")
-    again = RowIndex.read(tmp_path / "rows.faiss", index.settings, WIDTH)
+    again = RowIndex.on_disk(tmp_path / "rows.faiss", index.settings, WIDTH)
     for q in queries[:, None, :]:
         np.testing.assert_array_equal(again.candidates(q, 10), index.candidates(q, 10))
     assert [file.name for file in tmp_path.iterdir()] == ["rows.faiss"]
@@ -101,17 +103,17 @@ def test_it_comes_back_as_it_was_written(index, queries, tmp_path):
 def test_a_damaged_index_is_noticed(index, tmp_path):
     (tmp_path / "rows.faiss").write_bytes(b"not an index")
     with pytest.raises(CorruptFileError, match="is no index of rows"):
-        RowIndex.read(tmp_path / "rows.faiss", index.settings, WIDTH)
+        read_index(tmp_path / "rows.faiss", index.settings, WIDTH)
     index.write(tmp_path / "rows.faiss")
-    other = Settings(**(index.settings.as_dict() | {"n_rows": 5}))
+    other = replace(index.settings, n_rows=5)
     with pytest.raises(CorruptFileError, match="covers 3000 rows of 13 numbers; expected 5 of 13"):
-        RowIndex.read(tmp_path / "rows.faiss", other, WIDTH)
+        read_index(tmp_path / "rows.faiss", other, WIDTH)
     with pytest.raises(CorruptFileError, match="rows of 13 numbers; expected 3000 of 8"):
-        RowIndex.read(tmp_path / "rows.faiss", index.settings, 8)
+        read_index(tmp_path / "rows.faiss", index.settings, 8)
 
 
 def test_an_index_that_names_rows_beyond_those_it_covers_is_noticed(index, queries):
-    lying = RowIndex(index._index, Settings(**(index.settings.as_dict() | {"n_rows": 1001})))
+    lying = RowIndex(index._index, replace(index.settings, n_rows=1001))
     with pytest.raises(CorruptFileError, match="covers 1001 rows"):
         [lying.candidates(q, 10) for q in queries[:, None, :]]
 
@@ -141,7 +143,7 @@ def test_a_catalogue_keeps_its_index_and_finds_rows_that_came_after_it_and_none_
     assert not made.index_is_due()
     best = made.search(queries, 3).ids
     made.mark(np.unique(best).tolist(), "gone")
-    late = made.add([Record("late", None, 1, 2, 3, "0")], 50 * queries[:1])
+    late = made.add([NewImage("late", None, 1, 2, 3, "0")], 50 * queries[:1])
     opened = StoredCatalogue.open(made.folder)
     assert opened.how_it_searches().startswith("faiss, ")
     assert opened.how_it_searches().endswith("; 1 row since then exactly")
@@ -157,9 +159,9 @@ def test_a_catalogue_keeps_its_index_and_finds_rows_that_came_after_it_and_none_
 def test_an_index_is_due_again_when_a_fifth_of_the_rows_are_outside(always, rows, queries, tmp_path):
     made = catalogue_of(tmp_path, rows[:1200])
     made.build_index(queries[:5])
-    made.add([Record("x", None, 1, 2, 3, "0")] * 290, rows[1200:1490])
+    made.add([NewImage("x", None, 1, 2, 3, "0")] * 290, rows[1200:1490])
     assert not made.index_is_due()
-    made.add([Record("x", None, 1, 2, 3, "0")] * 20, rows[1490:1510])
+    made.add([NewImage("x", None, 1, 2, 3, "0")] * 20, rows[1490:1510])
     assert made.index_is_due()
     made.build_index(queries[:5])
     assert [file.name for file in made.folder.glob("rows/*/*.faiss")] == ["1510.faiss"]
@@ -185,9 +187,9 @@ def test_without_faiss_search_is_exact_and_says_so(always, rows, queries, tmp_pa
     assert recall(opened.search(queries, 10).ids, queries, rows[:1200], 10) == 1
     assert "faiss is not installed" in opened.how_it_searches()
     with pytest.raises(MissingExtraError, match=r"visterm\[faiss\]"):
-        opened.build_index()
+        opened.build_index(queries)
 
 
-def test_a_catalogue_in_memory_has_no_index():
+def test_a_catalogue_in_memory_has_no_index(queries):
     with pytest.raises(StorageError, match="in memory only"):
-        StoredCatalogue(Origin("", "f00d")).build_index()
+        StoredCatalogue(Origin("", "f00d")).build_index(queries)

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from empty_catalogues import empty_catalogue
 from visterm.store.catalogue import Origin, StoredCatalogue
-from visterm.store.images import Record
+from visterm.store.images import NewImage
 from visterm.store.segments import segments_of
 
 WRITES = """
@@ -49,7 +50,7 @@ while True:
 @pytest.mark.parametrize("kind", ["dense", "csr", "lance"])
 def test_nothing_that_was_committed_is_lost_however_often_the_writer_is_killed(tmp_path, kind):
     folder = tmp_path / "catalogue"
-    made = StoredCatalogue.create(folder, Origin("", "f00d"))
+    made = empty_catalogue(folder, Origin("", "f00d"))
     if kind == "lance":
         pytest.importorskip("lancedb", reason="the extra lance is not installed")
         made.keep_in_lance()
@@ -63,7 +64,7 @@ def test_nothing_that_was_committed_is_lost_however_often_the_writer_is_killed(t
         assert n >= max([int(line.split()[1]) for line in said if line.startswith("added")], default=0)
         assert n % 3 == 0
         assert [image.name for image in catalogue.images.all()] == [str(i) for i in range(n)]
-        rows = catalogue.rows(np.arange(n))
+        rows = catalogue.current_rows().rows(np.arange(n))
         dense = rows.toarray() if sp.issparse(rows) else rows
         if n:
             changed = np.flatnonzero((dense != np.outer(np.arange(n), [1, 0, 2])).any(axis=1))
@@ -94,8 +95,8 @@ def kill_after(lines, seconds, folder, kind):
 
 
 def test_rows_written_by_a_transaction_that_never_ended_are_not_there_and_are_written_over(tmp_path):
-    made = StoredCatalogue.create(tmp_path / "catalogue", Origin("", "f00d"))
-    made.add([Record("a", None, 1, 2, 3, "0")], [[1.0, 2.0]])
+    made = empty_catalogue(tmp_path / "catalogue", Origin("", "f00d"))
+    made.add([NewImage("a", None, 1, 2, 3, "0")], [[1.0, 2.0]])
     script = f"""
 import os
 from visterm.store.catalogue import StoredCatalogue
@@ -109,6 +110,6 @@ with catalogue.transaction():
     (file,) = made.folder.glob("rows/*/rows.f32")
     assert file.stat().st_size == 4 * 12
     assert len(StoredCatalogue.open(made.folder)) == 1
-    made.add([Record("b", None, 1, 2, 3, "0")], [[3.0, 4.0]])
+    made.add([NewImage("b", None, 1, 2, 3, "0")], [[3.0, 4.0]])
     assert file.stat().st_size == 4 * 4
     assert StoredCatalogue.open(made.folder).rows([0, 1]).tolist() == [[1, 2], [3, 4]]

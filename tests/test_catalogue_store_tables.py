@@ -12,25 +12,26 @@ import threading
 import numpy as np
 import pytest
 
+from empty_catalogues import empty_catalogue
 from visterm.core.errors import StorageError, UserError
 from visterm.core.types import Skipped
 from visterm.library.encoded_features import CatalogueFeatures
 from visterm.store.catalogue import Origin, StoredCatalogue
 from visterm.store.database import Database
 from visterm.store.filters import Filter
-from visterm.store.images import FileState, Record
+from visterm.store.images import ImageState, NewImage
 from visterm.store.tags import GivenTag, Prediction
 
 
 def record(name, **facts):
     values = {"n_bytes": 10, "width": 4, "height": 3, "sha256": f"hash of {name}"} | facts
-    return Record(name=name, path=f"/photos/{name}", **values)
+    return NewImage(name=name, path=f"/photos/{name}", **values)
 
 
 @pytest.fixture(params=["memory", "folder"])
 def catalogue(request, tmp_path):
     origin = Origin("/runs/one", "f00d", "enc")
-    made = StoredCatalogue(origin) if request.param == "memory" else StoredCatalogue.create(tmp_path / "c", origin)
+    made = StoredCatalogue(origin) if request.param == "memory" else empty_catalogue(tmp_path / "c", origin)
     made.images.add(
         [
             record("a.jpeg", taken="2019-07-03T10:00:00", file_type="jpeg", tags=()),
@@ -51,7 +52,7 @@ def test_images_are_found_by_id_and_path(catalogue):
     assert images.by_path("/nowhere") is None
     assert [(image.id, image.phash) for image in images.all() if image.phash is not None] == [(2, -(2**63))]
     assert [one.name for one in catalogue.where([1] * 60)] == ["trips/b.png"] * 60
-    assert images.files()["/photos/a.jpeg"] == FileState(0, 10, 0, "hash of a.jpeg")
+    assert images.files()["/photos/a.jpeg"] == ImageState(0, 10, 0, "hash of a.jpeg")
 
 
 def test_an_image_that_moved_or_changed_keeps_its_id_and_its_tags(catalogue):

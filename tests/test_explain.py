@@ -20,7 +20,7 @@ from visterm.models.abilities import Explains
 from visterm.models.blend.ensemble import Ensemble
 from visterm.models.linear.ridge import Ridge
 from visterm.models.neighbours.knn import Knn
-from visterm.tagging.explain import Explanation, Place, explain
+from visterm.tagging.explain import Explanation, Region, explain
 from visterm.tagging.heat_map import draw_heat, heat
 from visterm.tagging.tagger import Tagger
 
@@ -261,7 +261,7 @@ def explained(places, size=(10, 10), **more):
 
 
 def test_a_share_is_spread_evenly_over_its_rectangle_and_all_pixels_sum_to_all_shares():
-    found = explained([Place(0, 0, 4, 2, 0.8), Place(2, 0, 6, 5, -0.4)])
+    found = explained([Region(0, 0, 4, 2, 0.8), Region(2, 0, 6, 5, -0.4)])
     expected = np.zeros((10, 10))
     expected[:2, :4] += 0.1
     expected[:5, 2:6] -= 0.02
@@ -271,14 +271,14 @@ def test_a_share_is_spread_evenly_over_its_rectangle_and_all_pixels_sum_to_all_s
 
 
 def test_a_rectangle_that_ends_inside_a_pixel_covers_its_part_of_it():
-    found = explained([Place(0.5, 0, 2, 1, 0.3)], size=(3, 1))
+    found = explained([Region(0.5, 0, 2, 1, 0.3)], size=(3, 1))
     np.testing.assert_allclose(heat(found, (3, 1)), [[0.1, 0.2, 0]])
 
 
 @pytest.mark.parametrize("shape", [(48, 72), (300, 20), (1, 1), (900, 1400)])
 def test_the_picture_shows_warm_colours_where_a_place_adds_and_blue_where_it_takes(tmp_path, shape):
     height, width = shape
-    places = [Place(0, 0, width / 2, height, 0.6), Place(width / 2, 0, width, height, -0.6)]
+    places = [Region(0, 0, width / 2, height, 0.6), Region(width / 2, 0, width, height, -0.6)]
     photo = np.full((*shape, 3), 128, np.uint8)
     path = tmp_path / "new" / "heat.png"
     draw_heat(photo, explained(places, (width, height), tag="日本 sea"), path)
@@ -296,7 +296,7 @@ def test_the_picture_shows_warm_colours_where_a_place_adds_and_blue_where_it_tak
 
 
 def test_a_photo_that_gives_nothing_is_drawn_too(tmp_path):
-    draw_heat(np.zeros((4, 6, 3), np.uint8), explained([Place(0, 0, 6, 4, 0.0)], (6, 4)), tmp_path / "heat.png")
+    draw_heat(np.zeros((4, 6, 3), np.uint8), explained([Region(0, 0, 6, 4, 0.0)], (6, 4)), tmp_path / "heat.png")
     assert (tmp_path / "heat.png").stat().st_size > 0
 
 

@@ -25,7 +25,7 @@ from visterm.data.xmp.keywords import Keywords, read_keywords
 from visterm.data.xmp.writing import SIDECAR
 from visterm.learning.relations import WordRelations
 from visterm.library.catalogue import Catalogue
-from visterm.library.export.items import Change, ExportItem, Parents, Predicted
+from visterm.library.export.items import ExportItem, FileChange, Parents, Predicted
 from visterm.library.export.tables import table_of
 from visterm.library.export.writing import export_tags, make_target, undo_tags
 from visterm.tagging.tagger import Tagger
@@ -88,7 +88,9 @@ def test_a_dry_run_says_the_same_and_changes_nothing(to, tmp_path):
     assert files(tmp_path) == before
     assert export(item, to=to) == planned
     written = files(tmp_path)
-    assert undo(item.path, to=to, dry_run=True) == [Change(str(item.path), planned[0].target, removed=("Ann", "sea"))]
+    assert undo(item.path, to=to, dry_run=True) == [
+        FileChange(str(item.path), planned[0].target, removed=("Ann", "sea"))
+    ]
     assert files(tmp_path) == written
 
 
@@ -151,7 +153,7 @@ def test_a_broken_sidecar_is_reported_and_left_as_it_is(tmp_path):
     first, second = export(ExportItem(bad, (), (SEA,)), ExportItem(good, (), (SEA,)))
     assert isinstance(first, Skipped)
     assert "its XMP file is not well-formed XML" in first.reason
-    assert isinstance(second, Change)
+    assert isinstance(second, FileChange)
     assert (tmp_path / "2.jpg.xmp").read_bytes() == b"<x:xmpmeta>"
 
 

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from empty_catalogues import empty_catalogue
 from visterm.data.sidecars import sweep_temporaries
-from visterm.store.catalogue import Origin, StoredCatalogue
-from visterm.store.images import Record
+from visterm.store.catalogue import Origin
+from visterm.store.images import NewImage
 
 PHOTOS = 4
 OTHERS = (
@@ -29,12 +30,12 @@ def start(tmp_path):
     """A catalogue of a few photos, the first of which has a text and an XMP file of other programs."""
     folder = tmp_path / "start"
     (folder / "photos").mkdir(parents=True)
-    stored = StoredCatalogue.create(folder / "catalogue", Origin("", "f00d"))
+    stored = empty_catalogue(folder / "catalogue", Origin("", "f00d"))
     records = []
     for number in range(PHOTOS):
         path = folder / "photos" / f"{number}.jpg"
         Image.new("RGB", (8, 8), (number, 0, 0)).save(path)
-        records.append(Record(path.name, str(tmp_path / "here" / "photos" / path.name), 10, 8, 8, "ab", ("Ann",)))
+        records.append(NewImage(path.name, str(tmp_path / "here" / "photos" / path.name), 10, 8, 8, "ab", ("Ann",)))
     stored.add(records, np.ones((PHOTOS, 2), np.float32))
     stored.close()
     (folder / "photos" / "0.txt").write_text("beach\n", encoding="utf-8")

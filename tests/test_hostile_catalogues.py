@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from empty_catalogues import empty_catalogue
 from visterm.core.errors import CorruptFileError
 from visterm.store.catalogue import Origin, StoredCatalogue
-from visterm.store.images import Record
+from visterm.store.images import NewImage
 
 DENSE = np.random.default_rng(3).random((12, 4)).astype(np.float32)
 SPARSE = sp.csr_array(np.where(DENSE > 0.5, DENSE, 0))
@@ -21,8 +22,8 @@ def make(tmp_path):
     """Make a catalogue, change its files or tables, and take the checksums anew, as whoever crafts one does."""
 
     def make(U, craft):
-        stored = StoredCatalogue.create(tmp_path / "catalogue", Origin("", "f00d"))
-        stored.add([Record(f"{i}.jpg", f"/photos/{i}.jpg", 10, 4, 3, "ab") for i in range(U.shape[0])], U)
+        stored = empty_catalogue(tmp_path / "catalogue", Origin("", "f00d"))
+        stored.add([NewImage(f"{i}.jpg", f"/photos/{i}.jpg", 10, 4, 3, "ab") for i in range(U.shape[0])], U)
         (segment,) = (stored.folder / "rows").iterdir()
         stored.database.write("DELETE FROM row_sums")
         stored.database.write("PRAGMA ignore_check_constraints = 1")
@@ -89,7 +90,7 @@ def test_rows_of_one_run_that_differ_in_width_are_refused(make):
 def test_sparse_rows_are_not_written_where_a_pointer_out_of_the_files_says(make):
     folder = make(SPARSE, changed("indptr.i64", np.int64, -1, 2**40))
     with pytest.raises(CorruptFileError, match="numbers where"):
-        StoredCatalogue.open(folder).add([Record("x.jpg", "/photos/x.jpg", 10, 4, 3, "ab")], SPARSE[:1])
+        StoredCatalogue.open(folder).add([NewImage("x.jpg", "/photos/x.jpg", 10, 4, 3, "ab")], SPARSE[:1])
     assert max(path.stat().st_size for path in folder.rglob("*.[fi]??")) < 10_000
 
 
@@ -143,9 +144,9 @@ def lance_table(**changed):
 def test_a_crafted_lance_table_is_refused_in_one_line(changed, message, kept_bytes, tmp_path, monkeypatch):
     lancedb = pytest.importorskip("lancedb", reason="the extra lance is not installed")
     monkeypatch.setattr("visterm.store.lance_rows.KEPT_BYTES", kept_bytes)
-    stored = StoredCatalogue.create(tmp_path / "catalogue", Origin("", "f00d"))
+    stored = empty_catalogue(tmp_path / "catalogue", Origin("", "f00d"))
     stored.keep_in_lance()
-    stored.add([Record(f"{i}.jpg", f"/photos/{i}.jpg", 10, 4, 3, "ab") for i in range(12)], DENSE)
+    stored.add([NewImage(f"{i}.jpg", f"/photos/{i}.jpg", 10, 4, 3, "ab") for i in range(12)], DENSE)
     (folder,) = (stored.folder / "lance").iterdir()
     crafted = lancedb.connect(str(folder.parent)).create_table(folder.stem, lance_table(**changed), mode="overwrite")
     stored.database.write("UPDATE segments SET table_version = ?", (crafted.version,))

@@ -10,10 +10,11 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
+from empty_catalogues import empty_catalogue
 from visterm.core.errors import CorruptFileError, StorageError
 from visterm.store import database
 from visterm.store.catalogue import DATABASE, Origin, StoredCatalogue
-from visterm.store.images import Record
+from visterm.store.images import NewImage
 
 STEPS = {1: ("ALTER TABLE images ADD COLUMN stars INTEGER",), 2: ("UPDATE images SET stars = 5", "DROP TABLE jobs")}
 U = np.random.default_rng(0).random((30, 4)).astype(np.float32)
@@ -37,8 +38,8 @@ StoredCatalogue.open(sys.argv[1])
 @pytest.fixture
 def folder(tmp_path):
     """A catalogue of the first format, with tags and a verdict of people."""
-    made = StoredCatalogue.create(tmp_path / "catalogue", Origin("", "f00d"))
-    made.add([Record(f"{i}.jpg", f"/photos/{i}.jpg", 10, 4, 3, "ab") for i in range(len(U))], U)
+    made = empty_catalogue(tmp_path / "catalogue", Origin("", "f00d"))
+    made.add([NewImage(f"{i}.jpg", f"/photos/{i}.jpg", 10, 4, 3, "ab") for i in range(len(U))], U)
     made.tags.give(3, ["sea"], "person")
     made.tags.judge(4, "sea", -1)
     made.close()

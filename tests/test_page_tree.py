@@ -9,7 +9,7 @@ from starlette.testclient import TestClient
 
 from tiny_catalogue import N_IMAGES, make_tiny_catalogue
 from visterm import Catalogue
-from visterm.library.dictionary import TagPhotos, photos_of_tags, tree_level
+from visterm.library.dictionary import TreeTag, photos_of_tags, tree_level
 from visterm.store.filters import Filter
 from visterm.web.app import create_app
 
@@ -42,11 +42,11 @@ def shown(html):
 
 def test_a_parent_counts_each_photo_of_the_tags_under_it_once(catalogue):
     rare = N_IMAGES // 3
-    assert tree_level(catalogue) == [TagPhotos("look", N_IMAGES, 1), TagPhotos("thing", N_IMAGES - rare, 0),
-                                TagPhotos("rare one", rare, 0)]  # fmt: skip
-    assert tree_level(catalogue, "look") == [TagPhotos("pattern", N_IMAGES, 2)]
+    assert tree_level(catalogue) == [TreeTag("look", N_IMAGES, 1), TreeTag("thing", N_IMAGES - rare, 0),
+                                TreeTag("rare one", rare, 0)]  # fmt: skip
+    assert tree_level(catalogue, "look") == [TreeTag("pattern", N_IMAGES, 2)]
     half = N_IMAGES // 2
-    assert tree_level(catalogue, "Pattern") == [TagPhotos("dots", half, 0), TagPhotos("stripes", half, 0)]
+    assert tree_level(catalogue, "Pattern") == [TreeTag("dots", half, 0), TreeTag("stripes", half, 0)]
 
 
 def test_only_photos_that_pass_the_filters_count(catalogue):

@@ -7,7 +7,7 @@ import pytest
 
 from visterm.core.vocabulary import Vocabulary
 from visterm.learning.relations import WordRelations
-from visterm.tagging.part_relations import PartBeliefs, SameKind
+from visterm.tagging.part_relations import PartBeliefs
 
 HOUSE, CASTLE, TOWER, ROOF, MOON = range(5)
 KNOWN = [(TOWER, CASTLE), (ROOF, CASTLE), (ROOF, TOWER), (ROOF, HOUSE)]
@@ -45,18 +45,18 @@ def test_a_pair_without_direction_is_listed_once_and_the_whole_is_what_is_more_o
     # Castle and house are always wholes, the tower is one in 1 of 2, the roof never; nothing is known of the moon.
     model = Scored(table(ht=0.9, hc=0.8, rm=0.7, mt=0.6, ct=0.95, mh=-0.5), False, KNOWN[:1])
     found = PartBeliefs(model, KNOWN, 5).unknown(0)
-    assert [(pair.part, pair.whole) for pair in found] == [
+    assert [pair[:2] for pair in found] == [
         (TOWER, HOUSE),  # house and castle are no parts, however near they are
         (ROOF, MOON),
         (MOON, TOWER),  # both half; the tower is a whole in one relation more
     ]
-    assert [pair.score for pair in found] == pytest.approx([0.9, 0.7, 0.6])
+    assert [score for *_, score in found] == pytest.approx([0.9, 0.7, 0.6])
     assert PartBeliefs(model, KNOWN, 5).unknown(2) == found[:2]
 
 
 def test_tags_without_relations_are_left_out_where_only_relations_teach_their_vectors():
     model = Scored(table(ht=0.9, rm=0.7, mt=0.6), False, KNOWN, shared=False)
-    assert [(pair.part, pair.whole) for pair in PartBeliefs(model, [], 5).unknown(0)] == [(TOWER, HOUSE)]
+    assert [pair[:2] for pair in PartBeliefs(model, [], 5).unknown(0)] == [(TOWER, HOUSE)]
 
 
 def test_a_model_with_directions_is_taken_at_its_word_among_what_can_be():
@@ -64,14 +64,14 @@ def test_a_model_with_directions_is_taken_at_its_word_among_what_can_be():
     scores[HOUSE, TOWER], scores[TOWER, HOUSE], scores[CASTLE, MOON], scores[MOON, ROOF] = 0.25, 0.5, 0.4, 0.3
     scores[TOWER, CASTLE], scores[TOWER, TOWER], scores[HOUSE, ROOF] = 0.9, 0.9, 0.9
     found = PartBeliefs(Scored(scores, True, KNOWN), [], 5).unknown(0)
-    assert [(pair.part, pair.whole) for pair in found] == [(ROOF, MOON), (TOWER, HOUSE)]
+    assert [pair[:2] for pair in found] == [(ROOF, MOON), (TOWER, HOUSE)]
 
 
 def test_nothing_is_part_of_what_it_is_a_kind_of_nor_the_other_way_round():
     model = Scored(table(ht=0.9, rm=0.7), False, KNOWN)
     for kinds in ([(TOWER, HOUSE)], [(HOUSE, TOWER)]):
         found = PartBeliefs(model, [], 5, kinds).unknown(0)
-        assert [(pair.part, pair.whole) for pair in found] == [(ROOF, MOON)]
+        assert [pair[:2] for pair in found] == [(ROOF, MOON)]
 
 
 def test_kinds_reach_over_words_that_are_no_tags():
@@ -102,7 +102,7 @@ def test_blocks_of_wholes_give_what_one_block_gives(monkeypatch):
         for w in (2, 3, 4, 5, 6, 7)  # of 7 nothing is known
         if p != w and not {(p, w), (w, p)} & set(told) and scores[w, p] > 0
     ]
-    assert [(pair.whole, pair.part) for pair in whole] == [(w, p) for _, w, p in sorted(expected)]
+    assert [(w, p) for p, w, _ in whole] == [(w, p) for _, w, p in sorted(expected)]
 
 
 def test_what_the_kin_of_a_tag_have_counts_as_much_as_known_relations_do_on_average():
@@ -119,7 +119,8 @@ def test_what_the_kin_of_a_tag_have_counts_as_much_as_known_relations_do_on_aver
 def test_kin_are_two_others_of_a_kind_with_known_parts_and_the_kind_that_has_most_counts():
     known = np.array([(6, 0), (6, 1), (7, 1), (7, 2)])
     kinds = np.array([(0, 4), (1, 4), (2, 4), (3, 4), (0, 5), (3, 5)])  # of kind 5 only 0 has known parts beside 3
-    shares = SameKind(known, kinds, 8).shares(np.array([3, 0, 6]))
+    beliefs = PartBeliefs(Scored(np.zeros((8, 8)), True, known), known, 8, kinds)
+    shares = beliefs.shares_of_kind(np.array([3, 0, 6]))
     np.testing.assert_allclose(shares[0, 6:], [2 / 3, 2 / 3])
     np.testing.assert_allclose(shares[1, 6:], [1 / 2, 1])  # of 1 and 2
     assert shares[2].max() == 0

@@ -23,7 +23,7 @@ from visterm.data import image_folders
 from visterm.library.duplicates import keeper_by
 from visterm.store.catalogue import Origin, StoredCatalogue
 from visterm.store.filters import Filter
-from visterm.store.images import Record
+from visterm.store.images import NewImage
 
 LIKE_WINDOWS = Path(__file__).parent / "windows_like"
 HERE = sys.platform == "win32"
@@ -138,7 +138,7 @@ def test_a_folder_has_the_photos_of_the_folders_in_it(monkeypatch, folder):
     monkeypatch.setattr(os.path, "dirname", ntpath.dirname)
     stored = StoredCatalogue(Origin("run", "f00d"))
     places = {"a/b/1.jpg": r"C:\photos\a\b\1.jpg", "x.jpg": r"C:\photos2\a\b\1.jpg"}
-    stored.add([Record(name, path, 1, 2, 3, "0") for name, path in places.items()], np.eye(2, dtype=np.float32))
+    stored.add([NewImage(name, path, 1, 2, 3, "0") for name, path in places.items()], np.eye(2, dtype=np.float32))
     assert stored.find(Filter(folder=folder, folder_path=folder)).tolist() == [0]
     assert keeper_by("folder", stored.images.get_many([1, 0]), {}, folder).id == 0
     stored.close()

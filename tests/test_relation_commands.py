@@ -16,7 +16,7 @@ from visterm.core.errors import UserError
 from visterm.data.part_of import read_part_of
 from visterm.data.relations import read_is_a
 from visterm.learning.relations import WordRelations
-from visterm.library.search.related import RelatedTag
+from visterm.library.search.result import RelatedTag
 from visterm.tagging.part_relations import label_pair
 
 pytestmark = pytest.mark.usefixtures("plugin")

@@ -10,7 +10,7 @@ import pytest
 from visterm.data.tag_tree import TagTree
 from visterm.library.review import review_queue
 from visterm.store.catalogue import Origin, StoredCatalogue
-from visterm.store.images import Record
+from visterm.store.images import NewImage
 from visterm.store.tags import Prediction
 
 
@@ -18,7 +18,7 @@ def catalogue(predictions, given=()) -> StoredCatalogue:
     """Make images 1, 2, ... with predicted tags and their confidences, and given tags."""
     stored = StoredCatalogue(Origin("", "run"))
     n = len(predictions)
-    records = [Record(f"{i}.jpg", f"/photos/{i}.jpg", 10, 4, 4, f"hash {i}") for i in range(n)]
+    records = [NewImage(f"{i}.jpg", f"/photos/{i}.jpg", 10, 4, 4, f"hash {i}") for i in range(n)]
     stored.add(records, np.ones((n, 2), np.float32))
     ids = [image.id for image in stored.images.all()]
     run = stored.runs.current()

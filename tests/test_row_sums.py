@@ -9,13 +9,14 @@ import pytest
 import scipy.sparse as sp
 
 from command_line import run_command
+from empty_catalogues import empty_catalogue
 from tiny_catalogue import make_tiny_catalogue
 from visterm.core.errors import CorruptFileError
 from visterm.data.feature_shards import read_shard, shard_bytes
 from visterm.library.info import check
 from visterm.store import stored_rows
 from visterm.store.catalogue import Origin, StoredCatalogue
-from visterm.store.images import Record
+from visterm.store.images import NewImage
 
 ORIGIN = Origin("", "f00d")
 DENSE = np.random.default_rng(3).random((40, 4)).astype(np.float32)
@@ -28,11 +29,11 @@ def small_blocks(monkeypatch):
 
 
 def catalogue(folder, U):
-    made = StoredCatalogue.create(folder / "catalogue", ORIGIN)
+    made = empty_catalogue(folder / "catalogue", ORIGIN)
     for start in (0, 25):  # in two transactions
         part = U[start : start + 25]
         names = [f"{start + i}.jpg" for i in range(part.shape[0])]
-        made.add([Record(name, f"/photos/{name}", 10, 4, 3, "ab") for name in names], part)
+        made.add([NewImage(name, f"/photos/{name}", 10, 4, 3, "ab") for name in names], part)
     return made
 
 

@@ -17,7 +17,7 @@ from visterm.models.confidence.calibration import Calibration
 from visterm.store import current_rows, row_index, stored_rows
 from visterm.store.current_rows import ArrayPart, CurrentRows
 from visterm.store.filters import Filter
-from visterm.store.images import Record
+from visterm.store.images import NewImage
 
 N, WIDTH, N_TAGS = 3000, 13, 8
 
@@ -41,7 +41,7 @@ def folder(rows, tmp_path_factory):
     tagger.fit(list(range(N_TAGS)), [[name] for name in names], calibrate=False)
     tagger.model.tag_rows_ = np.random.default_rng(1).standard_normal((N_TAGS, WIDTH), np.float32)
     catalogue = Catalogue.create(folder, tagger)
-    catalogue.stored.add([Record(f"{i}.jpg", f"/library/{i}.jpg", 1, 2, 3, "0") for i in range(N)], rows)
+    catalogue.stored.add([NewImage(f"{i}.jpg", f"/library/{i}.jpg", 1, 2, 3, "0") for i in range(N)], rows)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(stored_rows, "INDEX_FROM", 1000)
         patch.setattr(row_index, "PAYS", 0.0)

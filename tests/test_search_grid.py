@@ -24,7 +24,7 @@ from visterm.learning.relations import WordRelations
 from visterm.learning.word_places import WordPlaces
 from visterm.models.confidence.calibration import Calibration
 from visterm.store.filters import Filter
-from visterm.store.images import Record
+from visterm.store.images import NewImage
 
 ANSWERS = Path(__file__).parent / "data" / "search_grid.json"
 COUNTS = {"animal": 3, "blue": 9, "dog": 5, "green": 7, "husky": 4, "rare": 0, "red": 12, "sea light": 6}
@@ -71,7 +71,7 @@ def records(n):
     """Return photos in two folders, of some years, some of them with tags of a file."""
     of_files = {1: ("blue",), 4: ("new", "red"), 6: ("husky",), 9: ("animal/dog/pug",), 11: ("okapi", "green")}
     return [
-        Record(
+        NewImage(
             f"{'ab'[i % 2]}/{(7 * i) % n}.jpg", f"/library/{'ab'[i % 2]}/{i}.jpg", 1000 + i, 2, 3, f"{i:064d}",
             tags=of_files.get(i, ()), taken=None if i % 5 == 3 else f"{2019 + i % 4}-{1 + i % 12:02}-01T00:00:00",
         )

@@ -16,7 +16,7 @@ from visterm import Catalogue, Tagger
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.spellings import DOUBLED, EXCHANGED, LEFT_OUT, PLURAL, TWO_SLIPS
 from visterm.data.tag_rules import Alias, TagRules
-from visterm.tagging.tag_groups import NEVER_TOGETHER, Pair, alias_pairs, aliases_of
+from visterm.tagging.tag_groups import NEVER_TOGETHER, AliasPair, alias_pairs, aliases_of
 
 # -- pairs -------------------------------------------------------------------------------------------------------------
 
@@ -136,7 +136,7 @@ def test_spellings_of_a_word_are_looked_at_together():
 
 def test_a_group_is_called_by_its_most_frequent_tag():
     vocabulary = Vocabulary(["gull", "gulls", "segull", "Möwe", "sea"], [5, 9, 1, 2, 30])
-    pairs = [Pair(0, 1, PLURAL, 0.5), Pair(0, 3, NEVER_TOGETHER, 0.456)]
+    pairs = [AliasPair(0, 1, PLURAL, 0.5), AliasPair(0, 3, NEVER_TOGETHER, 0.456)]
     assert aliases_of(vocabulary, pairs) == [
         Alias("gull", "gulls", "plural, 0.50"),
         Alias("Möwe", "gulls", "images alike, never together (as gull), 0.46"),
@@ -146,7 +146,12 @@ def test_a_group_is_called_by_its_most_frequent_tag():
 
 def test_slips_make_no_chain_and_plurals_go_to_their_own_singular():
     vocabulary = Vocabulary(["house", "horse", "horses", "hose"], [50, 30, 20, 10])
-    pairs = [Pair(1, 2, PLURAL, 0.9), Pair(0, 1, EXCHANGED, 0.8), Pair(0, 2, TWO_SLIPS, 0.8), Pair(1, 3, LEFT_OUT, 0.8)]
+    pairs = [
+        AliasPair(1, 2, PLURAL, 0.9),
+        AliasPair(0, 1, EXCHANGED, 0.8),
+        AliasPair(0, 2, TWO_SLIPS, 0.8),
+        AliasPair(1, 3, LEFT_OUT, 0.8),
+    ]
     assert [(alias.alias, alias.tag) for alias in aliases_of(vocabulary, pairs[:1])] == [("horses", "horse")]
     assert ("hose", "house") not in [alias[:2] for alias in aliases_of(vocabulary, pairs)]
 

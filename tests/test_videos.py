@@ -198,7 +198,7 @@ def test_a_video_is_one_image_with_a_row_for_each_frame(only_read):
     assert len(only_read) == len(only_read.records) == only_read.stored.images.count() == 6
     assert [frame.at for frame in only_read.stored.frames.of([film])] == [0.0, 6.0, 12.0]
     assert len(only_read.stored.current_rows().row_ids) == 8
-    assert sorted(only_read.stored.searchable().tolist()) == sorted(record.id for record in only_read.records)
+    assert sorted(only_read.stored.current_rows().ids.tolist()) == sorted(record.id for record in only_read.records)
     assert len(only_read.browse(k=0).hits) == 6
 
 

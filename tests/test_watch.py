@@ -21,7 +21,7 @@ from visterm import Catalogue, Tagger
 from visterm.connectors.folder_changes import FolderChanges, Settling, Stop, is_on_network, mounts
 from visterm.connectors.watch import Watching, folders_to_watch, tags_as_indexed
 from visterm.core.errors import MissingExtraError, UserError
-from visterm.store.connected import Connection
+from visterm.store.connected import ProgramConnection
 
 LONGEST = 600.0  # Seconds until something that must happen counts as never
 TICK = 0.05  # Seconds between two looks, here and in commands: a tenth of what it is
@@ -469,7 +469,7 @@ def test_a_video_is_taken_up_too(library):
 
 def test_a_catalogue_of_another_programs_library_is_followed_by_sync(library):
     catalogue, photos = library
-    catalogue.stored.connected.put(Connection("immich", "http://nas:2283", None, {}))
+    catalogue.stored.connected.put(ProgramConnection("immich", "http://nas:2283", None, {}))
     for folders in ([], [photos]):
         with pytest.raises(UserError, match=r"connected to Immich at http://nas:2283.*visterm sync CATALOGUE"):
             folders_to_watch(catalogue.stored, folders)

@@ -56,7 +56,7 @@ def test_words_alone_make_a_run_that_searches_and_answers_teach_it(place):
     catalogue = Catalogue.load("catalogue")
     assert all(shows(catalogue, "sea"))
     assert list(catalogue.search("sea -fog grass").untrained) == ["sea", "fog", "grass"]
-    rows = catalogue.stored.rows(np.arange(60)).copy()
+    rows = catalogue.stored.current_rows().rows(np.arange(60)).copy()
     for word, tag in (("rose", "sunset"), ("sea", "wave")):
         for hit in catalogue.search(word, 8).hits:
             catalogue.give(hit.id, [tag])
@@ -68,7 +68,7 @@ def test_words_alone_make_a_run_that_searches_and_answers_teach_it(place):
     assert (all(str(hit.image).startswith("rose") for hit in found.hits), list(found.untrained)) == (True, [])
     assert list(catalogue.search("sunset fog").untrained) == ["fog"]
     assert all(shows(catalogue, "sea"))
-    np.testing.assert_array_equal(catalogue.stored.rows(np.arange(60)), rows)
+    np.testing.assert_array_equal(catalogue.stored.current_rows().rows(np.arange(60)), rows)
     first = catalogue.tagger.model.tag_rows_.copy()
     assert catalogue.learn().run == done.run  # the same answers, learned once more, count once
     np.testing.assert_array_equal(catalogue.tagger.model.tag_rows_, first)

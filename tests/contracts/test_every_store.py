@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from empty_catalogues import empty_catalogue
 from visterm.core.errors import DataError, ShapeError, UserError
 from visterm.store import current_rows, lance_rows, lance_table, row_index, stored_rows
 from visterm.store.catalogue import Origin, StoredCatalogue
-from visterm.store.images import Record
+from visterm.store.images import NewImage
 
 ORIGIN = Origin("/runs/one", "f00d")
 
@@ -18,7 +19,7 @@ INDEXED = 64
 
 
 def filled(catalogue, U):
-    records = [Record(f"{i}.jpeg", None, 1, 2, 3, "0") for i in range(U.shape[0])]
+    records = [NewImage(f"{i}.jpeg", None, 1, 2, 3, "0") for i in range(U.shape[0])]
     for rows in (slice(0, 5), slice(5, None)):
         catalogue.add(records[rows], U[rows])
     return catalogue
@@ -29,19 +30,19 @@ def catalogue_in_memory(folder, U):
 
 
 def catalogue_in_a_folder(folder, U):
-    filled(StoredCatalogue.create(folder / "catalogue", ORIGIN), U).close()
+    filled(empty_catalogue(folder / "catalogue", ORIGIN), U).close()
     return StoredCatalogue.open(folder / "catalogue")
 
 
 def catalogue_with_gaps(folder, U):
     """Images that came and went between those that are there, and a row of each image replaced."""
-    return with_gaps(StoredCatalogue.create(folder / "catalogue", ORIGIN), U)
+    return with_gaps(empty_catalogue(folder / "catalogue", ORIGIN), U)
 
 
 def with_gaps(made, U):
     """The new rows come in disorder, so that equal ones do not lie in the order of their ids."""
     n = U.shape[0]
-    image = Record("image", None, 1, 2, 3, "0")
+    image = NewImage("image", None, 1, 2, 3, "0")
     made.add([image] * n, 5 * abs(U))
     if n:
         gone = made.add([image] * n, 9 * abs(U[::-1]))
@@ -56,7 +57,7 @@ def catalogue_with_index(folder, U):
     pytest.importorskip("faiss")
     if sp.issparse(U):
         pytest.skip("an index is of dense rows")
-    made = filled(StoredCatalogue.create(folder / "catalogue", ORIGIN), U)
+    made = filled(empty_catalogue(folder / "catalogue", ORIGIN), U)
     assert made.build_index(U[:3]) == (U.shape[0] >= INDEXED)
     return StoredCatalogue.open(made.folder)
 
@@ -66,7 +67,7 @@ def catalogue_in_lance(folder, U):
     if sp.issparse(U):
         pytest.skip("a Lance table holds dense rows")
     pytest.importorskip("lancedb", reason="the extra lance is not installed")
-    made = StoredCatalogue.create(folder / "catalogue", ORIGIN)
+    made = empty_catalogue(folder / "catalogue", ORIGIN)
     made.keep_in_lance()
     return with_gaps(made, U)
 

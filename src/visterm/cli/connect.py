@@ -22,7 +22,7 @@ from visterm.core.wording import count_of
 if TYPE_CHECKING:
     from visterm.connectors.push import PushResult, TagChange
     from visterm.connectors.sync import SyncRound
-    from visterm.store.connected import Connection
+    from visterm.store.connected import ProgramConnection
 
 
 NOT_KEPT = 4  # The exit code of a trial whose tags a server does not keep
@@ -211,7 +211,7 @@ def sync(
     raise typer.Exit(exit_code(done.pulled.skipped) or lost)
 
 
-def _named(catalogue: visterm.Catalogue, url: str | None, key_file: Path | None) -> Connection:
+def _named(catalogue: visterm.Catalogue, url: str | None, key_file: Path | None) -> ProgramConnection:
     """Return the connection, with the address and the key file that the command names.
 
     These are kept once the server has answered with them: a slip leaves what was there.

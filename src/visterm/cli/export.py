@@ -17,7 +17,7 @@ from visterm.core.wording import count_of, one_of
 
 if TYPE_CHECKING:
     from visterm.core.types import Skipped
-    from visterm.library.export.items import Change, ExportItem
+    from visterm.library.export.items import ExportItem, FileChange
     from visterm.library.export.sources import Limits
 
 
@@ -220,7 +220,7 @@ def _counted(
 
 
 def _show_changes(
-    changes: Iterable[Change | Skipped],
+    changes: Iterable[FileChange | Skipped],
     bad: list[Skipped],
     counts: Counter[str],
     *,

@@ -23,9 +23,9 @@ from visterm.core.wording import count_of
 from visterm.data.tag_tree import PATHS
 from visterm.learning.fitting import check_request
 from visterm.library.catalogue import Catalogue
-from visterm.store.connected import NOT_OURS, PARENT, Connected, Connection, RemotePhoto
+from visterm.store.catalogue import WriterLock
+from visterm.store.connected import NOT_OURS, PARENT, Connected, ProgramConnection, RemotePhoto
 from visterm.store.database import Database, now
-from visterm.store.lock import WriterLock
 from visterm.tagging.tagger import Tagger
 
 if TYPE_CHECKING:
@@ -60,7 +60,8 @@ def connect(
     if run is None and folder_kind(out) != "catalogue":
         check_request(Tagger.of(request), request)
     key = None if key_file is None else os.path.abspath(key_file)
-    connection = Connection(library.kind, library.address, key, PushSettings().changed(library.kind)._asdict())
+    settings = PushSettings().changed(library.kind)._asdict()
+    connection = ProgramConnection(library.kind, library.address, key, settings)
     work = out.absolute().with_name(f".{out.absolute().name}.connect")
     if folder_kind(out) != "catalogue":
         _make(out, work, connection, library, run, request, say, progress)
@@ -79,7 +80,7 @@ def connect(
 def _make(
     out: Path,
     work: Path,
-    connection: Connection,
+    connection: ProgramConnection,
     library: RemoteLibrary,
     run: Tagger | None,
     request: FitRequest,
@@ -147,7 +148,7 @@ def _fit_tagger(
     return Tagger.of(request).fit_request(request, say=say, progress=progress)
 
 
-def _check_same(folder: Path, known: Connection | None, connection: Connection) -> None:
+def _check_same(folder: Path, known: ProgramConnection | None, connection: ProgramConnection) -> None:
     """Refuse a place that belongs to another library. Raises StorageError."""
     if known is None:
         raise StorageError(

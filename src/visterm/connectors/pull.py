@@ -20,7 +20,7 @@ from visterm.core.writing import write_whole
 from visterm.data.program_tags import of_people
 from visterm.library.feedback import spelled
 from visterm.library.index import Indexing
-from visterm.library.photos import Listed
+from visterm.library.photos import ListedPhotos
 from visterm.store.connected import LOST, MARKED, OFF, OURS, TAKEN, WRITTEN, Connected, ConnectedPhoto, LoggedPair
 from visterm.store.database import as_text
 
@@ -152,7 +152,7 @@ def ingest(catalogue: Catalogue, progress: Progress = SILENT, *, learn: bool = T
         people = PeoplesTags(stored.connected, pulled.unusable, catalogue.tagger.vocabulary, stored)
         people_tags = [people.of(photo.id, photo.tags) for photo in photos]
         paths = [preview_file(folder, photo.id) for photo in photos]
-        listed = Listed(
+        listed = ListedPhotos(
             [str(path) for path in paths], [photo.name for photo in photos], list(people_tags),
             catalogue.tagger.encoder, None, None,
         )  # fmt: skip

@@ -24,7 +24,7 @@ from visterm.core.progress import SILENT, Progress, Say, silent
 from visterm.core.vocabulary import clean_tag, tag_fault
 from visterm.core.wording import count_of
 from visterm.library.learned import in_words
-from visterm.store.connected import PARENT, Connection
+from visterm.store.connected import PARENT, ProgramConnection
 from visterm.store.database import as_text, now
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class SyncRound:
         return ", ".join([*parts, *(["learned again"] if self.learned else [])]) or "nothing new"
 
 
-def connection_of(catalogue: Catalogue) -> Connection:
+def connection_of(catalogue: Catalogue) -> ProgramConnection:
     """Return what a catalogue is connected to. Raises StorageError if it is connected to nothing."""
     connection = catalogue.stored.connected.get()
     if connection is None:
@@ -102,7 +102,7 @@ def connection_of(catalogue: Catalogue) -> Connection:
     return connection
 
 
-def library_of(connection: Connection, say: Say = silent) -> RemoteLibrary:
+def library_of(connection: ProgramConnection, say: Say = silent) -> RemoteLibrary:
     """Return the library of a connection, with its key; `say` takes a line while the server is waited for.
 
     Raises UserError if the key cannot be read, or this user has not said that it belongs to that server.

@@ -25,7 +25,7 @@ from visterm.data.tag_files import KEYWORDS, read_keyword_tags
 from visterm.library.feedback import hand_over
 from visterm.library.files import is_inside
 from visterm.library.index import Indexed, Indexing
-from visterm.library.photos import Listed, check_has_photos, check_not_connected, indexed_folders, photos_of
+from visterm.library.photos import ListedPhotos, check_has_photos, check_not_connected, indexed_folders, photos_of
 
 if TYPE_CHECKING:
     from visterm.library.catalogue import Catalogue
@@ -217,7 +217,7 @@ class Watching:
         n_known = len(known) - sum(any(is_inside(path, item.image) for item in unsearched.closed) for path in known)
         return f"has {n_photos:,} of {count_of(n_known, 'photo')}" if _is_doubtful(n_photos, n_known) else ""
 
-    def _index(self, listed: Callable[[], Listed]) -> Indexed | None:
+    def _index(self, listed: Callable[[], ListedPhotos]) -> Indexed | None:
         """Index what is listed once no other process writes; None if it was stopped before."""
         waiting = False
         while not self._stop.is_set():
@@ -236,7 +236,7 @@ class Watching:
                 self._stop.wait(LOCKED)
         return None
 
-    def _list_folder(self, folder: str) -> Listed:
+    def _list_folder(self, folder: str) -> ListedPhotos:
         encoder = self._catalogue.tagger.encoder
         unsearched = Unsearched()
         photos: Any = find_images(folder, unsearched=unsearched, videos=True)
@@ -250,7 +250,7 @@ class Watching:
             listed = replace(listed, left_out=tuple(unsearched.closed))
         return replace(listed.inside(), may_be_gone=lambda path: is_inside(path, folder) and not self._is_away(path))
 
-    def _list_paths(self, photos: Sequence[str], gone: set[str]) -> Listed:
+    def _list_paths(self, photos: Sequence[str], gone: set[str]) -> ListedPhotos:
         """List the photos at some paths; of those that are away for now, none is gone."""
         tags_of: dict[str, list[str]] = {}
         inside: list[Path] = []

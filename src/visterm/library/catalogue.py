@@ -14,8 +14,7 @@ from visterm.core.progress import SILENT, Progress
 from visterm.core.types import CHUNK, Skipped
 from visterm.core.wording import count_of
 from visterm.library import earlier_runs as earlier
-from visterm.library import feedback
-from visterm.library.feedback import ImageView, TagCount
+from visterm.library.feedback import ImageView, TagCount, all_spelled, count_tags, known_image, spelled, take_back
 from visterm.library.search.reader import CatalogueReader
 from visterm.store.catalogue import RUNS, SKIPPED, Origin, StoredCatalogue
 from visterm.store.filters import Filter
@@ -119,8 +118,8 @@ class Catalogue(CatalogueReader):
         return len(self.stored)
 
     def __repr__(self) -> str:
-        place = "in memory" if self.stored.folder is None else f"in {self.stored.folder}"
-        return f"Catalogue of {count_of(len(self), 'photo')} {place}, searched by {self.tagger!r}"
+        where = "in memory" if self.stored.folder is None else f"in {self.stored.folder}"
+        return f"Catalogue of {count_of(len(self), 'photo')} {where}, searched by {self.tagger!r}"
 
     @property
     def records(self) -> Sequence[ImageRecord]:
@@ -236,10 +235,10 @@ class Catalogue(CatalogueReader):
         if isinstance(tagger, str):
             tagger = self._own_run(tagger)
         check_has_photos(tagger.encoder)
-        found = adopt(tagger, self.stored, kind=kind, chunk_size=chunk_size, job_id=job_id, progress=progress)
+        filled = adopt(tagger, self.stored, kind=kind, chunk_size=chunk_size, job_id=job_id, progress=progress)
         if self.stored.origin.fingerprint == tagger.fingerprint:
             self.tagger, self._fingerprint = tagger, tagger.fingerprint
-        return found
+        return filled
 
     def go_back(
         self, to: str = "", *, chunk_size: int = CHUNK, job_id: int | None = None, progress: Progress = SILENT
@@ -258,15 +257,25 @@ class Catalogue(CatalogueReader):
 
     def _own_run(self, name: str) -> Tagger:
         """Open a run of the catalogue by its number or the first letters of its fingerprint."""
-        found = earlier.find_run(earlier.known_runs(self.stored), name)
-        return Tagger.open(self.stored.run_folder.with_name(found.fingerprint), self._n_jobs)
+        run = earlier.find_run(earlier.known_runs(self.stored), name)
+        return Tagger.open(self.stored.run_folder.with_name(run.fingerprint), self._n_jobs)
 
     def image(self, image_id: int) -> ImageView:
         """Return one image, here or gone, with its tags: given, predicted, accepted, rejected and written.
 
         Raises DataError if the id is not known.
         """
-        return feedback.view_image(self.stored, image_id)
+        stored = self.stored
+        with stored.database.transaction(writes=False):
+            record = known_image(stored, image_id)
+            return ImageView(
+                record,
+                stored.tags.given(image_id, standing=True),
+                stored.tags.predictions(image_id, stored.runs.current().id),
+                stored.tags.verdicts(image_id),
+                stored.tags.written_of(image_id),
+                stored.connected.links([record.id]).get(record.id),
+            )
 
     def annotate(self, image_ids: Sequence[int], k: int = 5) -> dict[int, list[Prediction]]:
         """Tag images of the catalogue, by id, best first, with confidences; tags that a person rejected are left out.
@@ -290,15 +299,37 @@ class Catalogue(CatalogueReader):
         image counts as reviewed. Raises DataError if the id is not known; UserError if the verdict is another number,
         or the tag is empty. Returns the number of the entry in the log.
         """
-        return feedback.judge(self.stored, self.tagger.vocabulary, image_id, tag, verdict)
+        stored = self.stored
+        name = spelled(self.tagger.vocabulary, tag, stored)
+        with stored.database.transaction():
+            image_id = known_image(stored, image_id).id
+            number = stored.tags.judge(image_id, name, verdict, run_id=stored.runs.current().id)
+            stored.images.mark_reviewed([image_id])
+        return number
 
     def give(self, image_id: int, tags: Iterable[str]) -> None:
         """Add a person's tags to an image, any words; one transaction. Rejections of these are taken back."""
-        feedback.give(self.stored, self.tagger.vocabulary, image_id, tags)
+        stored = self.stored
+        names = all_spelled(self.tagger.vocabulary, tags, stored)
+        with stored.database.transaction():
+            image_id = known_image(stored, image_id).id
+            stored.tags.give(image_id, names, "person")
+            take_back(stored, image_id, names, -1)
+            stored.images.mark_reviewed([image_id])
 
     def take(self, image_id: int, tags: Iterable[str]) -> None:
         """Take tags from an image; one transaction. One that a tag file gives is rejected, so that it stays away."""
-        feedback.take(self.stored, self.tagger.vocabulary, image_id, tags)
+        stored = self.stored
+        names = all_spelled(self.tagger.vocabulary, tags, stored)
+        with stored.database.transaction():
+            image_id = known_image(stored, image_id).id
+            from_files = {tag.tag for tag in stored.tags.given(image_id) if tag.source == "file"}
+            stored.tags.take(image_id, names, "person")
+            take_back(stored, image_id, names, 1)
+            run_id = stored.runs.current().id
+            for name in from_files.intersection(names):  # the file will name it again: what lasts is the rejection
+                stored.tags.judge(image_id, name, -1, run_id=run_id)
+            stored.images.mark_reviewed([image_id])
 
     def new_tags(self) -> dict[str, int]:
         """Return the tags of photos that the run has not learned yet, with how many photos have each."""
@@ -308,7 +339,7 @@ class Catalogue(CatalogueReader):
 
     def tags(self) -> list[TagCount]:
         """List all tags of images and of the run by name: how often given, accepted, rejected and predicted."""
-        return feedback.count_tags(self.stored, self.tagger.vocabulary)
+        return count_tags(self.stored, self.tagger.vocabulary)
 
     def learn(
         self,
@@ -350,12 +381,12 @@ class Catalogue(CatalogueReader):
         """
         from visterm.library.learn import learn
 
-        found = learn(
+        outcome = learn(
             self.tagger, self.stored, full=full, min_count=min_count, use_even_if_worse=use_even_if_worse,
             cautious=cautious, by_itself=by_itself, job_id=job_id, progress=progress,
         )  # fmt: skip
         self.refresh()
-        return found
+        return outcome
 
     def look_for_mistakes(self, *, job_id: int | None = None, progress: Progress = SILENT) -> int | None:
         """Find tags that are probably wrong or missing, and keep them for `mistakes`, 2,000 of each kind at most.

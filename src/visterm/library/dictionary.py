@@ -86,7 +86,7 @@ def merge_tags(catalogue: Catalogue, tag: str, into: str) -> int:
     return len(images)
 
 
-class TagPhotos(NamedTuple):
+class TreeTag(NamedTuple):
     """A tag on a level of the tree."""
 
     tag: str
@@ -94,7 +94,7 @@ class TagPhotos(NamedTuple):
     below: int  # Tags right under it
 
 
-def tree_level(catalogue: Catalogue, under: str = "", among: Filter | None = None) -> list[TagPhotos]:
+def tree_level(catalogue: Catalogue, under: str = "", among: Filter | None = None) -> list[TreeTag]:
     """Return the tags right under a tag, or on top if `under` is empty; all are on top if they have no tree.
 
     With a filter these are the tags of photos that pass, else all that photos have or the run knows. Those that have
@@ -105,16 +105,16 @@ def tree_level(catalogue: Catalogue, under: str = "", among: Filter | None = Non
     )
     tree = catalogue.tree
     if tree is None:
-        found = [] if under else [TagPhotos(tag, n, 0) for tag, n in photos.items()]
+        level_tags = [] if under else [TreeTag(tag, n, 0) for tag, n in photos.items()]
     else:
-        there = {tag_key(tag): n for tag, n in photos.items()}
+        counts = {tag_key(tag): n for tag, n in photos.items()}
         level = tree.children(under) if under else [tag for tag in photos if not tree.parents(tag)]
-        found = [
-            TagPhotos(tag, there[tag_key(tag)], sum(tag_key(child) in there for child in tree.children(tag)))
+        level_tags = [
+            TreeTag(tag, counts[tag_key(tag)], sum(tag_key(child) in counts for child in tree.children(tag)))
             for tag in level
-            if tag_key(tag) in there
+            if tag_key(tag) in counts
         ]
-    return sorted(found, key=lambda each: (each.below == 0, -each.images, tag_key(each.tag)))
+    return sorted(level_tags, key=lambda each: (each.below == 0, -each.images, tag_key(each.tag)))
 
 
 def photos_of_tags(catalogue: Catalogue, among: Filter | None = None) -> dict[str, int]:
@@ -124,8 +124,8 @@ def photos_of_tags(catalogue: Catalogue, among: Filter | None = None) -> dict[st
     there, too. Spellings and aliases of a tag are one.
     """
     vocabulary, tree = catalogue.tagger.vocabulary, catalogue.tree
-    held = catalogue.stored.tags.held(catalogue.ids(among) if among else None)
-    numbers = {tag: i for i, tag in enumerate(dict.fromkeys(tag for tags in held.values() for tag in tags))}
+    current_tags = catalogue.stored.tags.held(catalogue.ids(among) if among else None)
+    numbers = {tag: i for i, tag in enumerate(dict.fromkeys(tag for tags in current_tags.values() for tag in tags))}
     shown: dict[str, str] = {}  # Tags that are counted, by their keys
     columns: dict[str, int] = {}
     pairs = []
@@ -138,13 +138,17 @@ def photos_of_tags(catalogue: Catalogue, among: Filter | None = None) -> dict[st
 
     if not pairs:
         return {}
-    lengths = np.array([len(tags) for tags in held.values()], np.int64)
-    tags_of_photos = np.fromiter((numbers[tag] for tags in held.values() for tag in tags), np.int64, lengths.sum())
+    lengths = np.array([len(tags) for tags in current_tags.values()], np.int64)
+    tags_of_photos = np.fromiter(
+        (numbers[tag] for tags in current_tags.values() for tag in tags), np.int64, lengths.sum()
+    )
     starts = np.concatenate([[0], np.cumsum(lengths)])
 
     rows, counted_as = np.array(pairs, np.int64).T
     n_tags = int(rows.max()) + 1
-    has = sp.csr_array((np.ones(len(tags_of_photos), np.int32), tags_of_photos, starts), shape=(len(held), n_tags))
+    has = sp.csr_array(
+        (np.ones(len(tags_of_photos), np.int32), tags_of_photos, starts), shape=(len(current_tags), n_tags)
+    )
     above = sp.csr_array((np.ones(len(pairs), np.int32), (rows, counted_as)), shape=(n_tags, len(columns)))
     counts = np.bincount((has @ above).indices, minlength=len(columns))
     return {shown[key]: int(counts[column]) for key, column in columns.items()}

@@ -155,16 +155,16 @@ def find_duplicates(
 
     groups: list[DuplicateGroup] = []
     taken: set[int] = set()
-    for place, image in enumerate(images):
-        if place in taken:
+    for position, image in enumerate(images):
+        if position in taken:
             continue
         near = {
             other: bits
-            for other, bits in near_places(place)
-            if other not in taken and other != place and kind_of_alike(image, images[other]) is None
+            for other, bits in near_places(position)
+            if other not in taken and other != position and kind_of_alike(image, images[other]) is None
         }
         if near:
-            taken.update(near, [place])
+            taken.update(near, [position])
             copies = [
                 Copy(images[other], near[other], images[other].sha256 == image.sha256)
                 for other in sorted(near, key=lambda other: (near[other], other))
@@ -172,7 +172,9 @@ def find_duplicates(
             groups.append(DuplicateGroup(image, copies))
 
     copies_of_all = {copy.image.id for group in groups for copy in group.copies}
-    alike = _alike(images, near_places, {place for place, image in enumerate(images) if image.id not in copies_of_all})
+    alike = _alike(
+        images, near_places, {position for position, image in enumerate(images) if image.id not in copies_of_all}
+    )
     return Duplicates(sorted(groups, key=lambda group: (-len(group.copies), group.keeper.id)), alike, skipped)
 
 
@@ -216,20 +218,21 @@ def kind_of_alike(a: ImageRecord, b: ImageRecord) -> str | None:
     return "series" if a.taken != b.taken or ((a.width, a.height) == (b.width, b.height) and not same_name) else None
 
 
-def _alike(images: list[ImageRecord], near_places: NearPlaces, left: set[int]) -> list[AlikeGroup]:
+def _alike(images: list[ImageRecord], near_places: NearPlaces, remaining: set[int]) -> list[AlikeGroup]:
     """Group the pictures that are no copies, but near each other."""
     groups = []
-    for place, image in enumerate(images):
+    for position, image in enumerate(images):
         kinds: defaultdict[str, list[int]] = defaultdict(list)
-        for other, _ in near_places(place) if place in left else ():
+        for other, _ in near_places(position) if position in remaining else ():
             kind = kind_of_alike(image, images[other])
-            if kind is not None and other in left:
+            if kind is not None and other in remaining:
                 kinds[kind].append(other)
         for kind, others in kinds.items():
-            left.difference_update(others, [place])
+            remaining.difference_update(others, [position])
             groups.append(
                 AlikeGroup(
-                    kind, sorted((images[at] for at in (place, *others)), key=lambda one: (one.taken or "", one.name))
+                    kind,
+                    sorted((images[at] for at in (position, *others)), key=lambda one: (one.taken or "", one.name)),
                 )
             )
     return sorted(groups, key=lambda group: (-len(group.images), group.images[0].id))
@@ -238,10 +241,10 @@ def _alike(images: list[ImageRecord], near_places: NearPlaces, left: set[int]) -
 def _near_places(images: list[ImageRecord], distance: int) -> NearPlaces:
     """Compare pictures once for each content, however many files hold it."""
     by_content: defaultdict[str, list[int]] = defaultdict(list)
-    for place, image in enumerate(images):
-        by_content[image.sha256].append(place)
+    for position, image in enumerate(images):
+        by_content[image.sha256].append(position)
     places = list(by_content.values())
-    content_of = {place: content for content, together in enumerate(places) for place in together}
+    content_of = {position: content for content, together in enumerate(places) for position in together}
     hashes = np.array([images[together[0]].phash or FLAT for together in places], np.int64)
     shapes = np.array([images[together[0]].width / images[together[0]].height for together in places])
 
@@ -250,8 +253,8 @@ def _near_places(images: list[ImageRecord], distance: int) -> NearPlaces:
         if abs(math.log(shapes[a] / shapes[b])) <= SAME_SHAPE:
             bits_between[a][b] = bits_between[b][a] = bits
 
-    def near(place: int) -> Iterator[tuple[int, int]]:
-        content = content_of[place]
+    def near(position: int) -> Iterator[tuple[int, int]]:
+        content = content_of[position]
         for other, bits in {content: 0, **bits_between[content]}.items():
             for at in places[other]:
                 yield at, bits

@@ -41,7 +41,7 @@ def known_runs(stored: StoredCatalogue) -> list[StoredRun]:
 def earlier_runs(stored: StoredCatalogue) -> list[StoredRun]:
     """List the runs that a catalogue can go back to, the latest first: those in use before the current one."""
     known = {run.fingerprint: run for run in known_runs(stored)}
-    before, _, _ = _steps(stored)
+    before, _, _ = steps_to_current(stored)
     return [known[run] for run in dict.fromkeys(reversed(before)) if run in known and not known[run].current]
 
 
@@ -67,15 +67,15 @@ def run_to_go_back_to(stored: StoredCatalogue, name: str = "") -> StoredRun:
             f"There is no run to go back to: no other run was in use before run {current.id}. Those that "
             f"there are: visterm use {stored.folder}"
         )
-    found = find_run(earlier, name, f"To use any other run: visterm use {stored.folder} RUN") if name else earlier[0]
-    if stored.folder is not None and folder_kind(stored.folder / RUNS / found.fingerprint) != "run":
-        others = " or ".join(f"{run.id}" for run in earlier if run is not found)
+    run = find_run(earlier, name, f"To use any other run: visterm use {stored.folder} RUN") if name else earlier[0]
+    if stored.folder is not None and folder_kind(stored.folder / RUNS / run.fingerprint) != "run":
+        others = " or ".join(f"{other.id}" for other in earlier if other is not run)
         choose = f"Choose another: visterm use {stored.folder} {others} --back." if others else "Restore them."
         raise StorageError(
-            f"The files of run {found.id} are not in {stored.folder / RUNS / found.fingerprint} any more, so the "
+            f"The files of run {run.id} are not in {stored.folder / RUNS / run.fingerprint} any more, so the "
             f"catalogue goes on with run {current.id}. {choose}"
         )
-    return found
+    return run
 
 
 def find_run(runs: Sequence[StoredRun], name: str, hint: str = "") -> StoredRun:
@@ -83,26 +83,14 @@ def find_run(runs: Sequence[StoredRun], name: str, hint: str = "") -> StoredRun:
 
     Raises UserError, which ends with a hint, if it is not one of `runs`.
     """
-    found = [run for run in runs if str(run.id) == name]
-    if not found and len(name) >= LEAST_LETTERS:
-        found = [run for run in runs if run.fingerprint.startswith(name)]
-    if len(found) == 1:
-        return found[0]
+    matches = [run for run in runs if str(run.id) == name]
+    if not matches and len(name) >= LEAST_LETTERS:
+        matches = [run for run in runs if run.fingerprint.startswith(name)]
+    if len(matches) == 1:
+        return matches[0]
     choice = ", ".join(f"{run.id} ({run.fingerprint[:SHORT]})" for run in runs)
-    what = "More than one run begins" if found else "No run has the number, or begins,"
+    what = "More than one run begins" if matches else "No run has the number, or begins,"
     raise UserError(f"{what} with '{name}'; expected one of {choice}. {hint}".rstrip())
-
-
-def when_left(stored: StoredCatalogue, fingerprint: str) -> str | None:
-    """Return when a person went back from a run that nobody has used since; None if nobody did."""
-    _, went_back_from, _ = _steps(stored)
-    return went_back_from.get(fingerprint)
-
-
-def went_back(stored: StoredCatalogue) -> bool:
-    """Return whether the current run is in use because a person went back to it."""
-    _, _, last = _steps(stored)
-    return last == GO_BACK
 
 
 def shown_runs(stored: StoredCatalogue, runs: Sequence[StoredRun]) -> list[ShownRun]:
@@ -116,7 +104,7 @@ def shown_runs(stored: StoredCatalogue, runs: Sequence[StoredRun]) -> list[Shown
     return shown
 
 
-def _steps(stored: StoredCatalogue) -> tuple[list[str], dict[str, str], str]:
+def steps_to_current(stored: StoredCatalogue) -> tuple[list[str], dict[str, str], str]:
     """Follow the history of a catalogue from run to run, and return how it came to its current run.
 
     These are the runs that were in use before, the latest last, without those that it went back over; the runs that a

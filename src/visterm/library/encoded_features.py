@@ -90,10 +90,10 @@ class CatalogueFeatures:
             return
         for shard, group in groupby(self.places(), key=itemgetter(1)):
             file = self.folder / shard
-            found = read_shard(file)
-            wrong = np.flatnonzero(~finite_rows(found.rows)).tolist()
-            wrong += [row for _, _, row in group if not 0 <= row < len(found.names)]
-            if wrong or shard != _file_name(found.names, found.sha256):
+            content = read_shard(file)
+            wrong = np.flatnonzero(~finite_rows(content.rows)).tolist()
+            wrong += [row for _, _, row in group if not 0 <= row < len(content.names)]
+            if wrong or shard != _file_name(content.names, content.sha256):
                 what = (
                     f"row {wrong[0]:,} is missing or not finite" if wrong else "it has other images than its name says"
                 )

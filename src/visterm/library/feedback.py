@@ -67,78 +67,23 @@ class TagCount:
         return asdict(self)
 
 
-def view_image(stored: StoredCatalogue, image_id: int) -> ImageView:
-    """Return one image, here or gone. Raises DataError if the id is not known."""
-    with stored.database.transaction(writes=False):
-        record = known_image(stored, image_id)
-        return ImageView(
-            record,
-            stored.tags.given(image_id, standing=True),
-            stored.tags.predictions(image_id, stored.runs.current().id),
-            stored.tags.verdicts(image_id),
-            [
-                WrittenTag(*row)
-                for row in stored.database.rows(
-                    "SELECT image_id, tags.name, target, at FROM written_tags JOIN tags ON tags.id = tag_id "
-                    "WHERE image_id = ? ORDER BY target, tags.name",
-                    (image_id,),
-                )
-            ],
-            stored.connected.links([record.id]).get(record.id),
-        )
-
-
-def judge(stored: StoredCatalogue, vocabulary: Vocabulary, image_id: int, tag: str, verdict: int) -> int:
-    """Write down a verdict of a tag of an image, and give its number in the log; see `Catalogue.judge`."""
-    name = spelled(vocabulary, tag, stored)
-    with stored.database.transaction():
-        image_id = known_image(stored, image_id).id
-        number = stored.tags.judge(image_id, name, verdict, run_id=stored.runs.current().id)
-        stored.images.mark_reviewed([image_id])
-    return number
-
-
-def give(stored: StoredCatalogue, vocabulary: Vocabulary, image_id: int, tags: Iterable[str]) -> None:
-    """Add tags to an image as a person's; see `Catalogue.give`."""
-    names = all_spelled(vocabulary, tags, stored)
-    with stored.database.transaction():
-        image_id = known_image(stored, image_id).id
-        stored.tags.give(image_id, names, "person")
-        _take_back(stored, image_id, names, -1)
-        stored.images.mark_reviewed([image_id])
-
-
-def take(stored: StoredCatalogue, vocabulary: Vocabulary, image_id: int, tags: Iterable[str]) -> None:
-    """Take given tags from an image; see `Catalogue.take`."""
-    names = all_spelled(vocabulary, tags, stored)
-    with stored.database.transaction():
-        image_id = known_image(stored, image_id).id
-        from_files = {tag.tag for tag in stored.tags.given(image_id) if tag.source == "file"}
-        stored.tags.take(image_id, names, "person")
-        _take_back(stored, image_id, names, 1)
-        run_id = stored.runs.current().id
-        for name in from_files.intersection(names):  # the file will name it again: what lasts is the rejection
-            stored.tags.judge(image_id, name, -1, run_id=run_id)
-        stored.images.mark_reviewed([image_id])
-
-
 def hand_over(stored: StoredCatalogue) -> int:
     """Copy what people said of images that are gone to copies that came before they went; return of how many.
 
     An image that moves to another drive is a copy first. Copies that people have reviewed keep what was said of them.
     """
-    found = stored.database.rows(
+    copies = stored.database.rows(
         "SELECT gone.id, min(copy.id) FROM images AS gone JOIN images AS copy ON copy.sha256 = gone.sha256 "
         "AND copy.state = 'here' AND copy.id > gone.id AND copy.reviewed IS NULL "
         "WHERE gone.state = 'gone' AND gone.reviewed IS NOT NULL GROUP BY gone.id"
     )
     with stored.database.transaction():
-        for gone, copy in found:
+        for gone, copy in copies:
             stored.tags.give(copy, [tag.tag for tag in stored.tags.given(gone) if tag.source == "person"], "person")
             for tag, verdict in stored.tags.verdicts(gone).items():
                 stored.tags.judge(copy, tag, verdict)
             stored.images.mark_reviewed([copy])
-    return len(found)
+    return len(copies)
 
 
 def count_tags(stored: StoredCatalogue, vocabulary: Vocabulary) -> list[TagCount]:
@@ -187,11 +132,11 @@ def known_image(stored: StoredCatalogue, image_id: int) -> ImageRecord:
     return record
 
 
-def _take_back(stored: StoredCatalogue, image_id: int, names: Iterable[str], verdict: int) -> None:
+def take_back(stored: StoredCatalogue, image_id: int, names: Iterable[str], verdict: int) -> None:
     """Take back verdicts of one kind, where there are such."""
-    there = stored.tags.verdicts(image_id)
+    verdicts = stored.tags.verdicts(image_id)
     for name in names:
-        if there.get(name) == verdict:
+        if verdicts.get(name) == verdict:
             stored.tags.judge(image_id, name, 0)
 
 
@@ -203,13 +148,13 @@ def spelled(vocabulary: Vocabulary, tag: str, stored: StoredCatalogue | None = N
     be a tag.
     """
     name = as_known(vocabulary, tag)
-    there = None if stored is None else stored.tags.spelled(name)
-    if there is None and name not in vocabulary:
+    known = None if stored is None else stored.tags.spelled(name)
+    if known is None and name not in vocabulary:
         fault = tag_fault(name)
         if fault is not None:
             begins = f"that begins with {name[:20]!r}" if len(name) > MOST_LETTERS else repr(name)
             raise UserError(f"The tag {begins} {fault}.")
-    return there or name
+    return known or name
 
 
 def as_known(vocabulary: Vocabulary, tag: str) -> str:
@@ -249,10 +194,10 @@ def all_spelled(
 
 def verdict_of(stored: StoredCatalogue, number: int) -> Verdict:
     """Return an entry of the log of feedback. Raises DataError if there is no such entry."""
-    found = stored.tags.feedback(after=number - 1, limit=1)
-    if not found or found[0].id != number:
+    entries = stored.tags.feedback(after=number - 1, limit=1)
+    if not entries or entries[0].id != number:
         raise DataError(f"The log of feedback has no entry {number}.")
-    return found[0]
+    return entries[0]
 
 
 def verdict_before(stored: StoredCatalogue, entry: Verdict) -> int:

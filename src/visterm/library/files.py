@@ -15,24 +15,25 @@ from visterm.core.remote import is_remote, start_of_paths
 from visterm.core.threads import Team, resolve_jobs
 from visterm.data.contents import content_hash, file_states, is_there
 from visterm.store.catalogue import StoredCatalogue
-from visterm.store.images import FileState
+from visterm.store.images import ImageState
 
 CHUNK = 512  # Files hashed between two commits
 
 
 @dataclass(slots=True)
 class ComparedFiles:
-    """What became of some files, by their places among those listed, and of images of the catalogue, by id."""
+    """What became of some files, by their positions among those listed, and of images of the catalogue, by id."""
 
-    new: list[int] = field(default_factory=list)  # Places
-    changed: dict[int, int] = field(default_factory=dict)  # Place, and the image that had another content there
-    moved: dict[int, int] = field(default_factory=dict)  # Place, and the image whose content is found there now
+    new: list[int] = field(default_factory=list)  # Positions
+    changed: dict[int, int] = field(default_factory=dict)  # Position, and the image that had another content there
+    moved: dict[int, int] = field(default_factory=dict)  # Position, and the image whose content is found there now
     kept: dict[int, int] = field(default_factory=dict)
-    """Place and image, unchanged; of several names of one file, all but one."""
+    """Position and image, unchanged; of several names of one file, all but one."""
     gone: list[int] = field(default_factory=list)  # Images
 
 
-Candidate: TypeAlias = tuple[int, int, str, FileState]  # An image that may have moved: its rank, id, path and state
+FileState: TypeAlias = tuple[int, int]  # Bytes and time of the last change
+Candidate: TypeAlias = tuple[int, int, str, ImageState]  # An image that may have moved: its rank, id, path and state
 
 
 def compare(
@@ -51,65 +52,79 @@ def compare(
     Items are paths, or arrays, which are always new. Images whose file is not there any more are gone where
     `may_be_gone` returns True for its path; without it nothing is gone. `stored` is held for writing.
     """
-    found = ComparedFiles()
-    there = stored.images.files()
-    hidden = {image.path: (image.n_bytes, image.mtime_ns) for image in stored.images.hidden()}
+    result = ComparedFiles()
+    known = stored.images.files()
     paths = full_paths(items)
-    stats = file_states(paths)
+    states = file_states(paths)
+    fresh, touched, differ = _by_state(stored, paths, states, known, result)
+    listed = set(filter(None, paths))
 
-    fresh, differ, touched = [], [], []
-    first: dict[str, int] = {}
-    for place, (path, status) in enumerate(zip(paths, stats, strict=True)):
-        if path is None:
-            found.new.append(place)
-            continue
-        if path in first:  # a link to a file that is listed, too
-            continue
-        first[path] = place
-        known = there.get(path)
-        if known is None and status is not None and hidden.get(path) == status:
-            continue  # a person hid it, and it is as it was
-        if known is None:
-            fresh.append(place)
-        elif status == (known.n_bytes, known.mtime_ns):
-            found.kept[place] = known.id
-        elif status is not None and status[0] == known.n_bytes:
-            touched.append(place)
-        else:
-            differ.append(place)
-
-    read: dict[int, str | None] = {}
+    digests: dict[int, str | None] = {}
     with Team(resolve_jobs(n_jobs)) as team:
 
-        def hashes(places: Sequence[int]) -> list[str | None]:
+        def hashes(positions: Sequence[int]) -> list[str | None]:
             """Hash the contents of files, each once."""
-            new = [place for place in places if place not in read]
-            read.update(zip(new, team.run(lambda i: content_hash(str(paths[new[i]])), len(new)), strict=True))
-            return [read[place] for place in places]
+            new = [i for i in positions if i not in digests]
+            digests.update(zip(new, team.run(lambda n: content_hash(str(paths[new[n]])), len(new)), strict=True))
+            return [digests[i] for i in positions]
 
-        differ += _see_touched(stored, touched, paths, stats, there, hashes, found)
+        differ += _see_touched(stored, touched, paths, states, known, hashes, result)
         lost = [  # one that only was not listed is there
             state.id
-            for path, state in there.items()
-            if may_be_gone is not None and path not in first and may_be_gone(path) and not is_there(path)
+            for path, state in known.items()
+            if may_be_gone is not None and path not in listed and may_be_gone(path) and not is_there(path)
         ]
-        known_elsewhere = _may_have_moved(stored, there, lost, [str(paths[place]) for place in differ], set(first))
-        _find_moved([*fresh, *differ], paths, stats, known_elsewhere, hashes, found)
+        by_size = _may_have_moved(stored, known, lost, [str(paths[i]) for i in differ], listed)
+        _find_moved([*fresh, *differ], paths, states, by_size, hashes, result)
 
-    found.new += [place for place in fresh if place not in found.moved]
-    claimed = set(found.moved.values())
-    for place in differ:
-        image_id = there[str(paths[place])].id
-        if place not in found.moved and image_id not in claimed:
-            found.changed[place] = image_id
-        elif place not in found.moved:
-            found.new.append(place)
+    result.new += [i for i in fresh if i not in result.moved]
+    claimed = set(result.moved.values())
+    for i in differ:
+        image_id = known[str(paths[i])].id
+        if i not in result.moved and image_id not in claimed:
+            result.changed[i] = image_id
+        elif i not in result.moved:
+            result.new.append(i)
         elif image_id not in claimed:
-            found.gone.append(image_id)  # another image lies in its place, and it is nowhere
+            result.gone.append(image_id)  # another image lies in its place, and it is nowhere
 
-    found.gone += [image_id for image_id in lost if image_id not in claimed]
-    found.new.sort()
-    return found
+    result.gone += [image_id for image_id in lost if image_id not in claimed]
+    result.new.sort()
+    return result
+
+
+def _by_state(
+    stored: StoredCatalogue,
+    paths: Sequence[str | None],
+    states: Sequence[FileState | None],
+    known: dict[str, ImageState],
+    result: ComparedFiles,
+) -> tuple[list[int], list[int], list[int]]:
+    """Sort files by path, size and date: those the catalogue does not know, those of another date, and of another size.
+
+    Arrays and files that are as they were are noted in `result`.
+    """
+    hidden = {image.path: (image.n_bytes, image.mtime_ns) for image in stored.images.hidden()}
+    fresh, touched, differ = [], [], []
+    seen: set[str] = set()
+    for i, (path, state) in enumerate(zip(paths, states, strict=True)):
+        if path is None:
+            result.new.append(i)
+            continue
+        if path in seen:  # a link to a file that is listed, too
+            continue
+        seen.add(path)
+        image = known.get(path)
+        if image is None:
+            if state is None or hidden.get(path) != state:  # else a person hid it, and it is as it was
+                fresh.append(i)
+        elif state == (image.n_bytes, image.mtime_ns):
+            result.kept[i] = image.id
+        elif state is not None and state[0] == image.n_bytes:
+            touched.append(i)
+        else:
+            differ.append(i)
+    return fresh, touched, differ
 
 
 def full_paths(items: Sequence[Any], *, follow_files: bool = True) -> list[str | None]:
@@ -138,78 +153,78 @@ def _see_touched(
     stored: StoredCatalogue,
     touched: Sequence[int],
     paths: Sequence[str | None],
-    stats: Sequence[tuple[int, int] | None],
-    there: dict[str, FileState],
+    states: Sequence[FileState | None],
+    known: dict[str, ImageState],
     hashes: Callable[[Sequence[int]], list[str | None]],
-    found: ComparedFiles,
+    result: ComparedFiles,
 ) -> list[int]:
     """Keep the dates of files whose content is the old one, and give the others."""
     differ = []
     for start in range(0, len(touched), CHUNK):
         chunk = touched[start : start + CHUNK]
         dates = []
-        for place, digest in zip(chunk, hashes(chunk), strict=True):
-            known, status = there[str(paths[place])], stats[place]
-            if digest == known.sha256 and status is not None:
-                found.kept[place] = known.id
-                dates.append((status[1], known.id))
+        for i, digest in zip(chunk, hashes(chunk), strict=True):
+            image, state = known[str(paths[i])], states[i]
+            if digest == image.sha256 and state is not None:
+                result.kept[i] = image.id
+                dates.append((state[1], image.id))
             else:
-                differ.append(place)
+                differ.append(i)
         stored.database.write_many("UPDATE images SET mtime_ns = ? WHERE id = ?", dates)
     return differ
 
 
 def _may_have_moved(
-    stored: StoredCatalogue, there: dict[str, FileState], lost: Sequence[int], differ: Sequence[str], listed: set[str]
+    stored: StoredCatalogue, known: dict[str, ImageState], lost: Sequence[int], differ: Sequence[str], listed: set[str]
 ) -> dict[int, list[Candidate]]:
     """Return images that may have moved, by size: first those just lost, then those gone, elsewhere or replaced."""
     gone, replaced = set(lost), set(differ)
-    known = [
+    candidates = [
         (0 if state.id in gone else 3 if path in replaced else 2, state.id, path, state)
-        for path, state in there.items()
+        for path, state in known.items()
         if state.id in gone or path in replaced or path not in listed
     ]
     for image_id, path, *state in stored.database.rows(
         "SELECT id, path, n_bytes, mtime_ns, sha256 FROM images WHERE state = 'gone' AND path IS NOT NULL"
     ):
-        known.append((1, image_id, path, FileState(image_id, *state)))
+        candidates.append((1, image_id, path, ImageState(image_id, *state)))
 
     by_size: defaultdict[int, list[Candidate]] = defaultdict(list)
-    for candidate in sorted(known):
+    for candidate in sorted(candidates):
         by_size[candidate[-1].n_bytes].append(candidate)
     return by_size
 
 
 def _find_moved(
-    places: Sequence[int],
+    positions: Sequence[int],
     paths: Sequence[str | None],
-    stats: Sequence[tuple[int, int] | None],
+    states: Sequence[FileState | None],
     by_size: dict[int, list[Candidate]],
     hashes: Callable[[Sequence[int]], list[str | None]],
-    found: ComparedFiles,
+    result: ComparedFiles,
 ) -> None:
-    """Find images whose content files have, and note in `found` where these lie."""
+    """Find images whose content files have, and note in `result` where these lie."""
     claimed: set[int] = set()
     to_read = []
-    for place in places:
-        status = stats[place]
-        known = by_size.get(status[0], []) if status is not None else []
-        for rank, image_id, path, state in known:  # back where it was, as it was: a disk that was not there, say
-            as_it_was = rank == 1 and (path, state.mtime_ns) == (paths[place], (status or (0, 0))[1])
+    for i in positions:
+        size, date = states[i] or (-1, 0)
+        candidates = by_size.get(size, [])
+        for rank, image_id, path, image in candidates:  # back where it was, as it was: a disk that was not there, say
+            as_it_was = rank == 1 and (path, image.mtime_ns) == (paths[i], date)
             if as_it_was and image_id not in claimed:
-                found.moved[place] = image_id
+                result.moved[i] = image_id
                 claimed.add(image_id)
                 break
         else:
-            if known:
-                to_read.append(place)
+            if candidates:
+                to_read.append(i)
 
-    for place, digest in zip(to_read, hashes(to_read), strict=True):
-        for rank, image_id, path, state in by_size[(stats[place] or (0, 0))[0]]:
-            if image_id in claimed or state.sha256 != digest:
+    for i, digest in zip(to_read, hashes(to_read), strict=True):
+        for rank, image_id, path, image in by_size[(states[i] or (-1, 0))[0]]:
+            if image_id in claimed or image.sha256 != digest:
                 continue
             if rank == 2 and is_there(path):  # a copy: both are there
                 continue
-            found.moved[place] = image_id
+            result.moved[i] = image_id
             claimed.add(image_id)
             break

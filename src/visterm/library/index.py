@@ -7,6 +7,7 @@ import warnings
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ from visterm.data.image_folders import count_not_read
 from visterm.data.tag_formats.tables import column_note
 from visterm.features.video_rows import AT_ONCE
 from visterm.library.files import ComparedFiles, compare, full_paths, is_inside
-from visterm.library.photos import LEADS_OUT, Listed, named_by_folder
+from visterm.library.photos import LEADS_OUT, ListedPhotos, named_by_folder
 from visterm.library.rows import RowWriter
 from visterm.library.runs import speed_up
 from visterm.store.catalogue import SKIPPED, StoredCatalogue
@@ -72,7 +73,7 @@ class Indexing:
 
     def run(
         self,
-        photos: Listed,
+        photos: ListedPhotos,
         *,
         chunk_size: int,
         job_id: int | None = None,
@@ -108,12 +109,14 @@ class Indexing:
                 speed_up(self._tagger, self._stored)
 
             counts = {name: value for name, value in done.as_dict().items() if value}
+            root = photos.root
+            not_read = "" if root is None or is_remote(root) else count_not_read([root], videos=True).text
             self._stored.history.note(
                 "index",
-                folder=photos.root or "",
+                folder=root or "",
                 **({"tags": photos.tags_from} if photos.tags_from else {}),
                 **counts,
-                **_not_read(photos.root),
+                **({"not read": not_read} if not_read else {}),
             )
             job.message = ", ".join(f"{value:,} {name}" for name, value in counts.items() if name != "cancelled")
 
@@ -121,33 +124,35 @@ class Indexing:
             write_skipped(self._stored.folder / SKIPPED, self._stored.skipped.all())
         return done
 
-    def _commit_what_is_known(self, photos: Listed, compared: ComparedFiles, named: Sequence[int]) -> None:
+    def _commit_what_is_known(self, photos: ListedPhotos, compared: ComparedFiles, named: Sequence[int]) -> None:
         """Write down, in one step, what moved and what is gone; then new tags and names of what is there."""
         stored = self._stored
         if compared.moved or compared.gone:
-            paths = full_paths([photos.items[place] for place in compared.moved])
+            paths = full_paths([photos.items[position] for position in compared.moved])
             with stored.transaction():
                 stored.mark([*compared.gone, *compared.moved.values()], "gone")  # all places are free now
-                for (place, image_id), path in zip(compared.moved.items(), paths, strict=True):
+                for (position, image_id), path in zip(compared.moved.items(), paths, strict=True):
                     state = file_state(str(path))
-                    stored.images.move(image_id, str(path), photos.names[place], state[1] if state else 0)
+                    stored.images.move(image_id, str(path), photos.names[position], state[1] if state else 0)
 
         present = compared.kept | compared.moved
         stored.images.mark_seen(present.values())
         listed = [item.image for item in stored.skipped.all()]
         stored.skipped.remove(image for image in listed if not (os.path.lexists(image) or is_there(image)))
-        given = {image_id: tags for place, image_id in present.items() if (tags := photos.tags[place]) is not None}
+        given = {
+            image_id: tags for position, image_id in present.items() if (tags := photos.tags[position]) is not None
+        }
         if given:
             self._take_tags(given)
 
         names = dict(stored.database.rows("SELECT id, name FROM images WHERE state = 'here'"))
-        renamed = ((photos.names[place], compared.kept[place]) for place in named if place in compared.kept)
+        renamed = ((photos.names[position], compared.kept[position]) for position in named if position in compared.kept)
         stored.database.write_many(  # as where a folder around theirs is indexed
             "UPDATE images SET name = CAST(? AS TEXT) WHERE id = ?",
             [(as_text(name), image_id) for name, image_id in renamed if names[image_id] != name],
         )
 
-    def _list_left_out(self, photos: Listed) -> None:
+    def _list_left_out(self, photos: ListedPhotos) -> None:
         """List what is left out beside photos that cannot be read; no longer links and folders that are taken now."""
         skipped, root = self._stored.skipped, photos.root
         before = skipped.all()
@@ -171,7 +176,7 @@ class Indexing:
 
     def _encode_all(
         self,
-        photos: Listed,
+        photos: ListedPhotos,
         compared: ComparedFiles,
         work: Sequence[int],
         done: Indexed,
@@ -180,17 +185,13 @@ class Indexing:
         progress: Progress,
     ) -> Indexed:
         """Take in photos chunk by chunk, and videos, which take long, a few at a time; return all that was done."""
-        videos = [place for place in work if is_video(photos.items[place])]
-        others, few = (sorted(set(work) - set(videos)) if videos else work), min(chunk_size, AT_ONCE)
-        chunks = [others[start : start + chunk_size] for start in range(0, len(others), chunk_size)]
-        chunks += [videos[start : start + few] for start in range(0, len(videos), few)]
-
+        videos = [position for position in work if is_video(photos.items[position])]
+        others = sorted(set(work) - set(videos)) if videos else work
+        few = min(chunk_size, AT_ONCE)
         n_done = 0
-        for chunk in chunks:
-            if job.cancelled:
-                break
+        for chunk in chain(job.chunks(others, chunk_size), job.chunks(videos, few)):
             taken, skipped = self._writer.take_in(photos, chunk, compared.changed, StepProgress(progress))
-            n_changed = sum(place in compared.changed for place in taken)
+            n_changed = sum(position in compared.changed for position in taken)
             done = replace(
                 done,
                 new=done.new + len(taken) - n_changed,
@@ -212,9 +213,3 @@ def tell_skipped(done: Indexed, images: Any) -> None:
         raise NoneReadableError(done.skipped, "" if table is None else column_note(table))
     n_skipped, first = count_of(len(done.skipped), "photo"), done.skipped[0]
     warnings.warn(f"Skipped {n_skipped}, such as {first.image}: {first.reason}. See `skipped`.", stacklevel=3)
-
-
-def _not_read(root: str | None) -> dict[str, str]:
-    """Return what of a folder is not read, by kind, as `visterm info` shows it; object stores are not listed again."""
-    text = "" if root is None or is_remote(root) else count_not_read([root], videos=True).text
-    return {"not read": text} if text else {}

@@ -24,9 +24,9 @@ from visterm.library.learn import FROM_HERE
 from visterm.library.learned import Comparison
 from visterm.store.catalogue import FEATURES as CATALOGUE_FEATURES
 from visterm.store.catalogue import StoredCatalogue
-from visterm.store.connected import OFF, WRITTEN, Connection
+from visterm.store.connected import OFF, WRITTEN, ProgramConnection
 from visterm.store.history import Event, StoredRun
-from visterm.tagging.annotations.folder import ANNOTATIONS, AnnotationFolder, annotation_folder
+from visterm.tagging.annotations.pieces import ANNOTATIONS, AnnotationFolder, annotation_folder
 
 DESCRIBED = Record({"name": Text(), "params": Record(), "values": Record()})
 TRIED = "models tried"  # By `auto`: one entry a model
@@ -215,7 +215,7 @@ def catalogue_facts(stored: StoredCatalogue) -> dict[str, Any]:
             "rows of": next(other.fingerprint for other in known if other.id == run.rows_of),
             "made by": _maker(run, connection),
             **{name: value for name, value in run.facts.items() if name not in (FROM_HERE, *COMPARED)},
-            **({} if (found := Comparison.of(run.facts)) is None else {"comparison": found.as_dict()}),
+            **({} if (comparison := Comparison.of(run.facts)) is None else {"comparison": comparison.as_dict()}),
         }
         for run in known
     }
@@ -259,7 +259,7 @@ def _of_event(event: Event, runs: Sequence[StoredRun]) -> str:
     return ", ".join(details) or "nothing new"
 
 
-def _maker(run: StoredRun, connection: Connection | None) -> str:
+def _maker(run: StoredRun, connection: ProgramConnection | None) -> str:
     if FROM_HERE in run.facts:
         return "this catalogue"
     return run.folder or ("a run that was not saved" if connection is None else "visterm connect")

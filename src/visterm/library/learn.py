@@ -26,7 +26,7 @@ from visterm.learning.learned import Learned
 from visterm.learning.relations import WordRelations
 from visterm.learning.start_words import SETTING, StartWords
 from visterm.learning.word_places import LEARNED
-from visterm.library.earlier_runs import FIT, NOT_USED, known_runs, went_back, when_left
+from visterm.library.earlier_runs import FIT, GO_BACK, NOT_USED, known_runs, steps_to_current
 from visterm.library.learned import (
     BETTER,
     FEWEST_COMPARED,
@@ -43,7 +43,7 @@ from visterm.library.rows import RowWriter
 from visterm.library.runs import forget_old_rows, forget_unfinished, keep_run, speed_up, switch_to
 from visterm.library.training import (
     BY_CONTENT,
-    Part,
+    CatalogueImages,
     background,
     gathered,
     image_precisions,
@@ -102,7 +102,7 @@ def learn(
         compared = _compared(tagger, learned, held_out)
         is_same = learned.fingerprint == run.fingerprint
         why_not = "" if use_even_if_worse or is_same else _why_not(stored, learned, compared, cautious, by_itself)
-        found = _what_was_learned(
+        outcome = _what_was_learned(
             tagger, learned, train, held_out, run_before=run.fingerprint, full=not moves_tags, in_use=not why_not,
             why_not=why_not, number=run.id, number_before=run.id, **compared,
         )  # fmt: skip
@@ -111,13 +111,13 @@ def learn(
             rows_of = run.rows_of if moves_tags or same_rows else None
             facts = {FROM_HERE: True, **compared, "run_before": run.fingerprint}
             if not why_not:
-                number = _make_current(learned, stored, rows_of, job, progress, facts, found.in_words)
+                number = _make_current(learned, stored, rows_of, job, progress, facts, outcome.in_words)
             else:
                 number = keep_run(learned, stored, rows_of=rows_of, facts=facts)
                 stored.history.note(
-                    NOT_USED, run=learned.fingerprint, why=why_not, learned=found.in_words, **compared
+                    NOT_USED, run=learned.fingerprint, why=why_not, learned=outcome.in_words, **compared
                 )  # fmt: skip
-            found = replace(found, number=number)
+            outcome = replace(outcome, number=number)
 
         if job.cancelled and stored.origin.fingerprint == run.fingerprint:
             forget_unfinished(stored)
@@ -125,11 +125,13 @@ def learn(
                 run.fingerprint, not moves_tags, 0, len(tagger.vocabulary), 0, len(held_out), None, None, 0,
                 run.fingerprint, cancelled=True,
             )  # fmt: skip
-        job.message = in_words(found, stored.folder)
-        return found
+        job.message = in_words(outcome, stored.folder)
+        return outcome
 
 
-def _what_was_learned(old: Tagger, learned: Tagger, train: Part, held_out: Part, **how: Any) -> LearningOutcome:
+def _what_was_learned(
+    old: Tagger, learned: Tagger, train: CatalogueImages, held_out: CatalogueImages, **how: Any
+) -> LearningOutcome:
     """Return what was learned from the tags of photos, with those that are new, and those that are left out."""
     new = tuple(tag for tag in learned.vocabulary.tags if tag not in old.vocabulary)
     of_train, of_others = (
@@ -147,16 +149,17 @@ def _why_not(
     stored: StoredCatalogue, learned: Tagger, compared: Mapping[str, Any], cautious: bool, by_itself: bool
 ) -> str:
     """Return why a new run is not used unless that is asked for, see `LearningOutcome.why_not`; empty if it is used."""
-    found = Comparison.of(compared)
-    verdict = TOO_FEW if found is None else found.verdict
-    if verdict == WORSE or (cautious and verdict == TOO_FEW and found is not None and found.difference < 0):
+    comparison = Comparison.of(compared)
+    verdict = TOO_FEW if comparison is None else comparison.verdict
+    if verdict == WORSE or (cautious and verdict == TOO_FEW and comparison is not None and comparison.difference < 0):
         return IS_WORSE
-    if when_left(stored, learned.fingerprint) is not None:
+    _, went_back_from, last_step = steps_to_current(stored)
+    if learned.fingerprint in went_back_from:
         return LEFT
-    return HELD_BACK if by_itself and verdict != BETTER and went_back(stored) else ""
+    return HELD_BACK if by_itself and verdict != BETTER and last_step == GO_BACK else ""
 
 
-def _moved(tagger: Tagger, train: Part, held_out: Part) -> Tagger:
+def _moved(tagger: Tagger, train: CatalogueImages, held_out: CatalogueImages) -> Tagger:
     """Move a copy's rows of tags once over the images, and add rows for new tags."""
     grown, aliases = _grown(tagger, train)
     seen = Vocabulary.from_lists(train.tags, aliases=aliases)
@@ -185,8 +188,8 @@ def _moved(tagger: Tagger, train: Part, held_out: Part) -> Tagger:
 
 def _anew(
     tagger: Tagger,
-    train: Part,
-    held_out: Part,
+    train: CatalogueImages,
+    held_out: CatalogueImages,
     others: Matrix | None,
     min_count: int,
     progress: Progress,
@@ -218,11 +221,11 @@ def _anew(
     return Tagger.of_parts(_with_confidences(learned, train, held_out, None))
 
 
-def _grown(tagger: Tagger, train: Part) -> tuple[dict[str, tuple[str, str]], dict[str, str]]:
+def _grown(tagger: Tagger, train: CatalogueImages) -> tuple[dict[str, tuple[str, str]], dict[str, str]]:
     """Return new tags that are paths in the run's tree, see `TagTree.grown`, and aliases with what they are called."""
     aliases, tree = tagger.vocabulary.aliases, tagger.tree
-    found = {} if tree is None else tree.words.grown(dict.fromkeys(tag for tags in train.tags for tag in tags))
-    return found, aliases | {path: name for path, (name, _) in found.items() if path != name}
+    grown = {} if tree is None else tree.words.grown(dict.fromkeys(tag for tags in train.tags for tag in tags))
+    return grown, aliases | {path: name for path, (name, _) in grown.items() if path != name}
 
 
 def _related(tagger: Tagger, grown: dict[str, tuple[str, str]], vocabulary: Vocabulary) -> WordRelations:
@@ -243,7 +246,7 @@ def _with_another_model(tagger: Tagger, model: Any, vocabulary: Vocabulary, rela
     )  # fmt: skip
 
 
-def _rows(vocabulary: Vocabulary, train: Part, held_out: Part) -> TrainingRows:
+def _rows(vocabulary: Vocabulary, train: CatalogueImages, held_out: CatalogueImages) -> TrainingRows:
     """Return what is learned from, and what is stopped by where that is enough to say anything."""
     valid = (held_out.X, held_out.encode(vocabulary)) if held_out.n_tagged >= MIN_IMAGES else None
     return TrainingRows(
@@ -251,32 +254,30 @@ def _rows(vocabulary: Vocabulary, train: Part, held_out: Part) -> TrainingRows:
     )
 
 
-def _with_confidences(learned: Learned, train: Part, held_out: Part, before: Calibration | None) -> Learned:
+def _with_confidences(
+    learned: Learned, train: CatalogueImages, held_out: CatalogueImages, before: Calibration | None
+) -> Learned:
     """Fit confidences on what was not learned from; where that is too little, those of before stand in."""
     rows = _rows(learned.vocabulary, train, held_out.subset(not_learned(learned, held_out.images)))
     if rows.valid is not None or before is None:
         return with_confidences(learned, rows)
-    return learned.changed(calibration=_for_more_tags(before, len(learned.vocabulary)))
-
-
-def _for_more_tags(calibration: Calibration, n_tags: int) -> Calibration:
-    """Return the calibration with the middle of the curves and the largest doubt for new tags, and without cut-offs."""
-    n_more = n_tags - calibration.slope.size
+    n_more = len(learned.vocabulary) - before.slope.size
     if n_more == 0:
-        return calibration
-    more = [np.append(a, np.full(n_more, np.median(a))) for a in (calibration.slope, calibration.offset)]
-    doubt = calibration.doubt if calibration.doubt is None else np.pad(calibration.doubt, (0, n_more), "maximum")
-    return calibration._replace(slope=more[0], offset=more[1], held_out=None, doubt=doubt)
+        return learned.changed(calibration=before)
+    # New tags get the middle of the curves and the largest doubt; cut-offs were chosen without them
+    slope, offset = (np.append(a, np.full(n_more, np.median(a))) for a in (before.slope, before.offset))
+    doubt = None if before.doubt is None else np.pad(before.doubt, (0, n_more), "maximum")
+    return learned.changed(calibration=before._replace(slope=slope, offset=offset, held_out=None, doubt=doubt))
 
 
-def _compared(before: Tagger, after: Tagger, held_out: Part) -> Mapping[str, Any]:
+def _compared(before: Tagger, after: Tagger, held_out: CatalogueImages) -> Mapping[str, Any]:
     """Measure both runs on images held out that neither learned from, over the tags that both know."""
     part = held_out.subset(np.intersect1d(not_learned(before, held_out.images), not_learned(after, held_out.images)))
     shared = [tag for tag in after.vocabulary.tags if tag in before.vocabulary]
-    found = image_precisions([before, after], part, shared) if part.n_tagged and shared else []
-    if not found:
+    precisions = image_precisions([before, after], part, shared) if part.n_tagged and shared else []
+    if not precisions:
         return {"before": None, "after": None, "compared": 0, "interval": None}
-    first, second = found
+    first, second = precisions
     interval = None
     if np.count_nonzero(~np.isnan(first)) >= FEWEST_COMPARED:
         change = paired_bootstrap(second, first)
@@ -296,7 +297,7 @@ def _make_current(
     job: CatalogueJob,
     progress: Progress,
     facts: dict[str, Any],
-    said: str,
+    summary: str,
 ) -> int:
     """Write rows and predictions of a new run, then put it in the place of the old one, unless the job is cancelled.
 
@@ -316,14 +317,14 @@ def _make_current(
         switch_to(stored, run_id)
         compared = {name: facts[name] for name in ("before", "after", "compared", "interval")}
         stored.history.note(
-            FIT, run=learned.fingerprint, before_run=before, full=rows_of is None, learned=said, **compared
+            FIT, run=learned.fingerprint, before_run=before, full=rows_of is None, learned=summary, **compared
         )
     forget_old_rows(stored)
     speed_up(learned, stored)
     return run_id
 
 
-def _has_enough(tagger: Tagger, train: Part, *, refuse: bool) -> bool:
+def _has_enough(tagger: Tagger, train: CatalogueImages, *, refuse: bool) -> bool:
     """Return whether there are images enough to take the place of those that the run learned from.
 
     With `refuse`, raises UserError if what is learned from a few would be put in place of what was learned from many.

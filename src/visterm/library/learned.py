@@ -114,14 +114,14 @@ class LearningOutcome:
         """From how much it was learned, which tags are new, and which are not learned, and why."""
         how = "all learned again" if self.full else "only the tags learned again"
         new_tags = f"{self.new_tags:,} new{': ' if self.new else ''}{_some(self.new)}"
-        said = f"{count_of(self.tags, 'tag')} ({new_tags}) from {count_of(self.images, 'photo')}, {how}"
+        text = f"{count_of(self.tags, 'tag')} ({new_tags}) from {count_of(self.images, 'photo')}, {how}"
         for tags, why in (
             (self.too_rare, "on fewer photos than --min-count"),
             (self.only_held_out, "all their photos are kept apart to compare runs"),
         ):
             if tags:
-                said += f"; not learned: {_some(tags)} ({why})"
-        return said
+                text += f"; not learned: {_some(tags)} ({why})"
+        return text
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as it stands in JSON."""
@@ -132,24 +132,24 @@ def in_words(learned: LearningOutcome, catalogue: Path) -> str:
     """Return what was learned, what it changed, which run is in use, and how to use the other one."""
     if learned.cancelled:
         return "Stopped; nothing has changed."
-    said = learned.in_words
+    text = learned.in_words
     compared = learned.comparison
-    said += "; " + (compared.in_words() if compared is not None else (
+    text += "; " + (compared.in_words() if compared is not None else (
         "the runs are not compared: there is no tagged photo that neither learned from. After the first time there "
         "mostly is."
     ))  # fmt: skip
     new, old = f"run {learned.number}", f"run {learned.number_before}"
     if learned.run == learned.run_before:
-        return f"{said} Nothing has changed: {catalogue} goes on with its {old}."
+        return f"{text} Nothing has changed: {catalogue} goes on with its {old}."
     if learned.in_use:
-        return f"{said} {catalogue} uses the new {new}. To go back: visterm use {catalogue} --back"
+        return f"{text} {catalogue} uses the new {new}. To go back: visterm use {catalogue} --back"
     reasons = {
         IS_WORSE: f"The new {new} is {'worse' if learned.interval is None else 'significantly worse'}",
         LEFT: f"The new {new} is the one that a person went back from",
         HELD_BACK: f"A person went back to {old}, and the new {new} is not clearly better",
     }
     return (
-        f"{said} {reasons[learned.why_not]}, so {catalogue} goes on with its {old}. To use the new one all the same: "
+        f"{text} {reasons[learned.why_not]}, so {catalogue} goes on with its {old}. To use the new one all the same: "
         f"visterm use {catalogue} {learned.number}"
     )
 

@@ -34,11 +34,13 @@ def look_for_mistakes(
         part = all_said(tagger, stored, CatalogueFeatures(stored, tagger.encoder.fingerprint))
         vocabulary = vocabulary_of(part.tags, tagger)
         ids = [image.id for image in part.images]
-        answers, held, rejected = (of(ids) for of in (stored.tags.settled, stored.tags.held, stored.tags.rejected))
-        stated = vocabulary.encode(*([of.get(i, []) for i in ids] for of in (held, rejected)))
+        answers, current_tags, rejected = (
+            of(ids) for of in (stored.tags.settled, stored.tags.held, stored.tags.rejected)
+        )
+        stated = vocabulary.encode(*([of.get(i, []) for i in ids] for of in (current_tags, rejected)))
         takes = [name for name in tagger.model.takes if name == "siblings"]  # not the tree, of which all is completed
         side = tagger.relations.among(vocabulary).side_of(vocabulary, takes, blocks=tagger.encoder.blocks)
-        found = mistakes_among(
+        mistakes = mistakes_among(
             tagger.model, vocabulary, list(map(str, ids)), part.X, stated, side=side,
             settled=vocabulary.encode([answers.get(i, []) for i in ids]), limit=KEPT,
             answers=_answers(stored, ids, vocabulary), tree=None if tagger.tree is None else tagger.tree.words,
@@ -46,14 +48,14 @@ def look_for_mistakes(
         )  # fmt: skip
         if job.cancelled:
             return None
-        kept = [[int(m.image), m.tag, m.kind, m.chance, m.low, m.high] for m in found]
+        kept = [[int(m.image), m.tag, m.kind, m.chance, m.low, m.high] for m in mistakes]
         write_whole(stored.folder / FILE, json.dumps({"images": len(part), "mistakes": kept}).encode())
-        likely = sum(mistake.chance >= 0.5 for mistake in found)
+        likely = sum(mistake.chance >= 0.5 for mistake in mistakes)
         job.message = (
             f"{count_of(likely, 'tag')} of {count_of(len(part), 'photo')} probably wrong or missing, by a chance of "
             "half or more"
         )
-        return len(found)
+        return len(mistakes)
 
 
 def _answers(stored: StoredCatalogue, ids: Sequence[int], vocabulary: Vocabulary) -> list[Any]:
@@ -80,15 +82,17 @@ def kept_mistakes(
     kept = _read(stored.folder / FILE)
     ids = sorted({entry[0] for entry in kept})
     records = {record.id: record for record in stored.images.get_many(ids) if record.state == "here"}
-    held, settled = ({i: set(tags) for i, tags in of(ids).items()} for of in (stored.tags.held, stored.tags.settled))
+    current_tags, settled = (
+        {i: set(tags) for i, tags in of(ids).items()} for of in (stored.tags.held, stored.tags.settled)
+    )
     rejected = {} if tree is None else stored.tags.rejected(ids)
-    follows = {} if tree is None else {i: tree.follows(held.get(i, ()), rejected.get(i, ())) for i in ids}
+    follows = {} if tree is None else {i: tree.follows(current_tags.get(i, ()), rejected.get(i, ())) for i in ids}
     key = None if tag is None else tag_key(tag)
-    found: list[Mistake] = []
+    mistakes: list[Mistake] = []
     for image_id, name, of_kind, chance, low, high in kept:
-        if len(found) == limit and tree is None:
+        if len(mistakes) == limit and tree is None:
             break
-        has = name in held.get(image_id, ())
+        has = name in current_tags.get(image_id, ())
         if (
             image_id in records
             and has == (of_kind == "wrong")
@@ -97,8 +101,8 @@ def kept_mistakes(
             and kind in (None, of_kind)
             and key in (None, tag_key(name))
         ):
-            found.append(Mistake(records[image_id].name, name, of_kind, chance, low, high, image_id))
-    return found if tree is None else deepest(found, tree)[:limit]
+            mistakes.append(Mistake(records[image_id].name, name, of_kind, chance, low, high, image_id))
+    return mistakes if tree is None else deepest(mistakes, tree)[:limit]
 
 
 def _read(file: Path) -> list[list[Any]]:

@@ -19,6 +19,7 @@ from visterm.core.wording import count_of
 from visterm.core.writing import write_whole
 from visterm.library.catalogue import Catalogue
 from visterm.store.catalogue import StoredCatalogue
+from visterm.store.filters import Filter
 from visterm.store.history import CatalogueJob
 
 Floats = NDArray[np.float32]
@@ -42,16 +43,16 @@ class PhotoMap(NamedTuple):
 
 def read_map(stored: StoredCatalogue) -> PhotoMap | None:
     """Return the map of a catalogue's photos, those that are gone left out; None if none was drawn yet."""
-    found = None if stored.folder is None else _read(stored.folder / FILE)
-    if found is None:
+    drawn = None if stored.folder is None else _read(stored.folder / FILE)
+    if drawn is None:
         return None
-    here = np.isin(found.ids, _ids_here(stored))
-    return PhotoMap(found.ids[here], found.places[here])
+    here = np.isin(drawn.ids, stored.find(Filter()))
+    return PhotoMap(drawn.ids[here], drawn.places[here])
 
 
-def not_on_map(stored: StoredCatalogue, found: PhotoMap) -> int:
+def not_on_map(stored: StoredCatalogue, drawn: PhotoMap) -> int:
     """Return how many photos came after the map was drawn."""
-    return len(np.setdiff1d(_ids_here(stored), found.ids))
+    return len(np.setdiff1d(stored.find(Filter()), drawn.ids))
 
 
 def draw_map(
@@ -74,7 +75,7 @@ def draw_map(
     with CatalogueJob(stored.jobs, "map", job_id) as job, one_blas_thread():
         catalogue.refresh()
         rows = stored.current_rows()
-        ids = np.intersect1d(_ids_here(stored), rows.row_ids)
+        ids = np.intersect1d(stored.find(Filter()), rows.row_ids)
         if not len(ids):
             raise DataError("No photo has a row of the current run, so there is nothing to draw. Index photos first.")
         known = None if anew else _read(file)
@@ -86,11 +87,11 @@ def draw_map(
             if job.cancelled:
                 return None
             _write(file, known)
-        found = _with_neighbours(rows.rows, known, ids, file, lambda: job.cancelled, progress)
-        if found is None:
+        drawn = _with_neighbours(rows.rows, known, ids, file, lambda: job.cancelled, progress)
+        if drawn is None:
             return None
-        job.message = f"{count_of(len(found.ids), 'photo')} on the map"
-        return found
+        job.message = f"{count_of(len(drawn.ids), 'photo')} on the map"
+        return drawn
 
 
 def _with_neighbours(
@@ -103,28 +104,29 @@ def _with_neighbours(
 ) -> PhotoMap | None:
     """Place the photos that are not on a map by their neighbours on it, chunk by chunk; None if it was stopped."""
     from sklearn.neighbors import NearestNeighbors
+    from sklearn.preprocessing import normalize
 
     new = np.setdiff1d(ids, known.ids)
-    there = np.isin(known.ids, ids)
-    known = PhotoMap(known.ids[there], known.places[there])
+    stays = np.isin(known.ids, ids)
+    known = PhotoMap(known.ids[stays], known.places[stays])
     if len(new):
         anchors = known
         near = NearestNeighbors(n_neighbors=min(NEIGHBOURS, len(anchors.ids)), algorithm="brute")
-        near.fit(_unit(rows_of(anchors.ids)))
+        near.fit(normalize(rows_of(anchors.ids)))
         with reported(progress, "place new photos", len(new)):
             for start in range(0, len(new), CHUNK):
                 if stop():
                     return None
                 chunk = new[start : start + CHUNK]
-                found = near.kneighbors(_unit(rows_of(chunk)), return_distance=False)
+                neighbours = near.kneighbors(normalize(rows_of(chunk)), return_distance=False)
                 # Apart from each other by less than a dot's width, so that photos of the same neighbours are seen
                 spread = np.random.default_rng(0).normal(0, 0.002, (len(chunk), 2))
-                places = np.clip(anchors.places[found].mean(axis=1) + spread, 0, 1).astype(np.float32)
+                places = np.clip(anchors.places[neighbours].mean(axis=1) + spread, 0, 1).astype(np.float32)
                 order = np.argsort(every := np.concatenate([known.ids, chunk]))
                 known = PhotoMap(every[order], np.concatenate([known.places, places])[order])
                 _write(file, known)
                 progress.advance(len(chunk))
-    elif not there.all():
+    elif not stays.all():
         _write(file, known)
     return known
 
@@ -152,8 +154,9 @@ def _in_a_plane(X: Floats) -> Floats:
 def _directions(rows: Matrix) -> Floats:
     """Return rows without their lengths, in at most `COMPONENTS` principal components."""
     from sklearn.decomposition import PCA, TruncatedSVD
+    from sklearn.preprocessing import normalize
 
-    unit = _unit(rows)
+    unit = normalize(rows)
     n = min(COMPONENTS, *unit.shape)
     if not isinstance(unit, np.ndarray):
         n = min(n, unit.shape[1] - 1)
@@ -163,21 +166,9 @@ def _directions(rows: Matrix) -> Floats:
     return np.asarray(PCA(n, random_state=0).fit_transform(unit), np.float32)
 
 
-def _unit(rows: Matrix) -> Matrix:
-    from sklearn.preprocessing import normalize
-
-    found: Matrix = normalize(rows)
-    return found
-
-
-def _ids_here(stored: StoredCatalogue) -> Ids:
-    """Return the ids of the photos and videos that are here, ascending."""
-    return np.array([row[0] for row in stored.database.rows("SELECT id FROM images WHERE state = 'here'")], np.int64)
-
-
-def _write(file: Path, found: PhotoMap) -> None:
+def _write(file: Path, drawn: PhotoMap) -> None:
     content = io.BytesIO()
-    np.savez(content, ids=found.ids, places=found.places)
+    np.savez(content, ids=drawn.ids, places=drawn.places)
     write_whole(file, content.getvalue())
 
 
@@ -186,15 +177,14 @@ def _read(file: Path) -> PhotoMap | None:
     if not file.is_file():
         return None
     try:
-        with np.load(file, allow_pickle=False) as kept:
-            found = PhotoMap(kept["ids"], kept["places"])
-        n = len(found.ids)
-        if found.ids.dtype != np.int64 or found.places.dtype != np.float32 or found.places.shape != (n, 2):
+        with np.load(file, allow_pickle=False) as arrays:
+            ids, places = arrays["ids"], arrays["places"]
+        if ids.dtype != np.int64 or places.dtype != np.float32 or places.shape != (len(ids), 2):
             raise ValueError("it has other arrays than a map")
-        if not np.isfinite(found.places).all() or (np.diff(found.ids) <= 0).any():
+        if not np.isfinite(places).all() or (np.diff(ids) <= 0).any():
             raise ValueError("its places are not finite, or its ids are not in order")
     except (ValueError, KeyError, EOFError, zipfile.BadZipFile, OSError) as error:
         raise CorruptFileError(
             f"{file} is damaged: {error}. Remove it, and draw the map again (visterm map {file.parent})."
         ) from None
-    return found
+    return PhotoMap(ids, places)

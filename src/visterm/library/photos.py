@@ -37,7 +37,7 @@ FOLDERS = "folders"
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ListedPhotos:
     """Images to be indexed, side by side with their names and tags."""
 
     items: Sequence[Any]
@@ -60,7 +60,7 @@ class Listed:
         root = self.root
         return self.may_be_gone or (None if root is None else lambda path: is_inside(path, root))
 
-    def inside(self) -> Listed:
+    def inside(self) -> ListedPhotos:
         """Return what lies in the folder that was looked through, without links that lead out of it."""
         if self.root is None or is_remote(self.root):
             return self
@@ -70,20 +70,22 @@ class Listed:
         ]
         if not any(outside):
             return self
-        kept = [place for place, out in enumerate(outside) if not out]
+        kept = [position for position, out in enumerate(outside) if not out]
         return replace(
             self,
-            items=[self.items[place] for place in kept],
-            names=[self.names[place] for place in kept],
-            tags=[self.tags[place] for place in kept],
+            items=[self.items[position] for position in kept],
+            names=[self.names[position] for position in kept],
+            tags=[self.tags[position] for position in kept],
             left_out=(
                 *self.left_out,
-                *(Skipped(os.fspath(self.items[place]), LEADS_OUT) for place, out in enumerate(outside) if out),
+                *(Skipped(os.fspath(self.items[position]), LEADS_OUT) for position, out in enumerate(outside) if out),
             ),
         )
 
 
-def photos_of(encoder: Any, images: Photos, tags: Any = None, folder: str | os.PathLike[str] | None = None) -> Listed:
+def photos_of(
+    encoder: Any, images: Photos, tags: Any = None, folder: str | os.PathLike[str] | None = None
+) -> ListedPhotos:
     """List the images that are meant, and what gives their rows.
 
     The encoder is fitted. The other parameters, and errors, are those of `Catalogue.index`.
@@ -97,7 +99,7 @@ def photos_of(encoder: Any, images: Photos, tags: Any = None, folder: str | os.P
     if tags is None and not isinstance(images, Corpus) and not is_features(images):
         names, items = as_images(images, unsearched=unsearched, videos=encoder.reads != "names")
         encoder.refuse_unknown(items, only_if_all=True)
-        return Listed(
+        return ListedPhotos(
             _with_arrays(items), names, [None] * len(items), encoder, None, root, root,
             left_out=tuple(unsearched.closed), remarks=unsearched.remarks(),
         )  # fmt: skip
@@ -111,20 +113,25 @@ def photos_of(encoder: Any, images: Photos, tags: Any = None, folder: str | os.P
         names, items = [*names, *corpus.untagged], [*items, *(corpus.folder / name for name in corpus.untagged)]
         given += [None] * len(corpus.untagged)
         if root is not None and encoder.reads != "names":
-            there = {os.fspath(item) for item in items if not isinstance(item, np.ndarray)}
+            listed = {os.fspath(item) for item in items if not isinstance(item, np.ndarray)}
             videos = [str(path) for path in find_images(root, unsearched=unsearched, videos=True) if is_video(path)]
-            videos = [path for path in videos if path not in there]
+            videos = [path for path in videos if path not in listed]
             names, items = [*names, *videos], [*items, *videos]
             given += _tags_beside(videos, remarks) if corpus.source in (KEYWORDS, "auto") else [None] * len(videos)
     named_in = root if corpus.folder is None else real_path(corpus.folder)
     left_out = tuple({os.path.realpath(item.image): item for item in (*unsearched.closed, *corpus.skipped)}.values())
     if corpus.encoded is None:
         encoder.refuse_unknown(items, only_if_all=True)
-        return Listed(
+        return ListedPhotos(
             items, names, given, source, None, root, named_in, left_out, remarks, corpus.source, corpus.tree
         )  # fmt: skip
-    _refuse_if_all_gone(items)
-    return Listed(
+    if items and not any(map(is_there, items)):
+        raise DataError(
+            f"None of the {count_of(len(items), 'photo')} is where it was when its features were made (such as "
+            f"{items[0]}), and a catalogue keeps the places of its photos. If they have moved, tell the features: "
+            "`visterm encode NEW_FOLDER -o FEATURES` takes over the rows of all photos that are the same there."
+        )
+    return ListedPhotos(
         items, names, given, source, corpus.encoded.sha256_of, root, named_in, left_out, tags_from=corpus.source,
         tree=corpus.tree,
     )  # fmt: skip
@@ -144,22 +151,22 @@ def _tags_beside(videos: Sequence[str], remarks: list[str]) -> list[list[str] | 
     """Return people's tags in the XMP files beside videos; None where there is no file. A damaged one is a remark."""
     sidecars, bad = Sidecars(), []
     refused: list[str] = []
-    found: list[list[str] | None] = []
+    tags_of_videos: list[list[str] | None] = []
     for video in map(Path, videos):
         try:
             files = sidecars.of(video)
             tags = union(tag for file in files for tag in read_sidecar(file).of_people)
-            found.append(usable_keywords(tags, str(video), refused) if files else None)
+            tags_of_videos.append(usable_keywords(tags, str(video), refused) if files else None)
         except DataError as error:
-            found.append(None)
+            tags_of_videos.append(None)
             bad.append(str(error))
     if bad:
         remarks.append(f"Left out: {count_of(len(bad), 'video')} whose keywords cannot be read, such as: {bad[0]}")
     remarks += [*refused_remarks(refused), *unread_inside(videos)]
-    return found
+    return tags_of_videos
 
 
-def named_by_folder(stored: StoredCatalogue, photos: Listed) -> tuple[Listed, list[int]]:
+def named_by_folder(stored: StoredCatalogue, photos: ListedPhotos) -> tuple[ListedPhotos, list[int]]:
     """Name photos by their paths inside the indexed folder that holds them, and return the places of those named.
 
     A name is the path inside the first folder that the catalogue indexed. Names of photos in further folders begin with
@@ -173,13 +180,13 @@ def named_by_folder(stored: StoredCatalogue, photos: Listed) -> tuple[Listed, li
     if folders != before:
         stored.database.write("INSERT OR REPLACE INTO meta VALUES (?, ?)", (FOLDERS, json.dumps(folders)))
     names, named = list(photos.names), []
-    for place, path in enumerate(full_paths(photos.items, follow_files=False)):
+    for position, path in enumerate(full_paths(photos.items, follow_files=False)):
         if path is None:
             continue
         for folder, start in folders.items():
             if is_inside(path, folder):
-                names[place] = start + path.removeprefix(start_of_paths(folder)).replace(os.sep, "/")
-                named.append(place)
+                names[position] = start + path.removeprefix(start_of_paths(folder)).replace(os.sep, "/")
+                named.append(position)
                 break
     return replace(photos, names=names), named
 
@@ -232,15 +239,6 @@ def check_has_photos(encoder: Any) -> None:
         )
 
 
-def _refuse_if_all_gone(photos: Sequence[Any]) -> None:
-    if photos and not any(map(is_there, photos)):
-        raise DataError(
-            f"None of the {count_of(len(photos), 'photo')} is where it was when its features were made (such as "
-            f"{photos[0]}), and a catalogue keeps the places of its photos. If they have moved, tell the features: "
-            "`visterm encode NEW_FOLDER -o FEATURES` takes over the rows of all photos that are the same there."
-        )
-
-
 def check_not_connected(stored: StoredCatalogue) -> None:
     """Refuse photos of folders in a catalogue that is connected to another program's library. Raises UserError."""
     connection = stored.connected.get()
@@ -256,10 +254,10 @@ def indexed_folders(stored: StoredCatalogue, *, known_only: bool = False) -> lis
     """Return the folders that were indexed; where none is known, unless `known_only`, the topmost that hold images."""
     folders = sorted({run["folder"] for run in stored.history.details_of("index") if run.get("folder")})
     if not folders and not known_only:
-        found = stored.database.rows(
+        rows = stored.database.rows(
             "SELECT DISTINCT folder FROM images WHERE state = 'here' AND path IS NOT NULL ORDER BY folder"
         )
-        folders = [folder for (folder,) in found]
+        folders = [folder for (folder,) in rows]
     return [folder for folder in folders if not any(is_inside(folder, other) for other in folders)]
 
 

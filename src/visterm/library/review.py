@@ -72,12 +72,7 @@ def review_queue(
     images = {tag["tag"]: tag["images"] for tag in stored.tags.counts()}
 
     if tree is not None:
-        ids = list({image_id for image_id, *_ in open_questions})
-        held, rejected = stored.tags.held(ids), stored.tags.rejected(ids)
-        known = {i: tree.follows(held.get(i, ()), rejected.get(i, ())) for i in held.keys() | rejected.keys()}
-        open_questions = [
-            question for question in open_questions if tag_key(question[1]) not in known.get(question[0], ())
-        ]
+        open_questions = _not_known_by(tree, stored, open_questions)
         named = {tag_key(tag): n for tag, n in images.items()}
         images = {
             tag: sum(named.get(tag_key(each), 0) for each in (tag, *tree.below(tag)))
@@ -92,23 +87,23 @@ def review_queue(
     seen: set[int] = set()
     times: Counter[str] = Counter()
 
-    def value(place: int) -> float:
-        tag = open_questions[place][1]
+    def value(number: int) -> float:
+        tag = open_questions[number][1]
         if frequent:
-            return float(worth[place]) * math.sqrt((images.get(tag, 0) + predicted[tag]) / (1 + times[tag]))
-        return float(worth[place]) / math.sqrt(1 + images.get(tag, 0) + times[tag])
+            return float(worth[number]) * math.sqrt((images.get(tag, 0) + predicted[tag]) / (1 + times[tag]))
+        return float(worth[number]) / math.sqrt(1 + images.get(tag, 0) + times[tag])
 
-    waiting = [(-value(place), place) for place in range(len(open_questions))]
+    waiting = [(-value(number), number) for number in range(len(open_questions))]
     heapq.heapify(waiting)
 
     while waiting and len(chosen) < k:
-        was, place = heapq.heappop(waiting)
-        image_id, tag, confidence, before = open_questions[place]
+        was, number = heapq.heappop(waiting)
+        image_id, tag, confidence, before = open_questions[number]
         if image_id in seen:
             continue
-        now = value(place)
+        now = value(number)
         if now < -was:  # its tag was chosen since it was weighed
-            heapq.heappush(waiting, (-now, place))
+            heapq.heappush(waiting, (-now, number))
             continue
         seen.add(image_id)
         times[tag] += 1
@@ -134,6 +129,17 @@ def _unanswered(stored: StoredCatalogue) -> list[Question]:
         "p.score DESC, tags.name LIMIT ?",
         (max(earlier, default=-1), run.id, CANDIDATES),
     )
+
+
+def _not_known_by(tree: TagTree, stored: StoredCatalogue, questions: list[Question]) -> list[Question]:
+    """Leave out the questions whose answers follow in a tree from the tags that images have or were rejected."""
+    ids = list({image_id for image_id, *_ in questions})
+    current_tags, rejected = stored.tags.held(ids), stored.tags.rejected(ids)
+    known = {
+        image_id: tree.follows(current_tags.get(image_id, ()), rejected.get(image_id, ()))
+        for image_id in current_tags.keys() | rejected.keys()
+    }
+    return [question for question in questions if tag_key(question[1]) not in known.get(question[0], ())]
 
 
 def _why(confidence: float | None, before: float | None, n_images: int) -> list[str]:

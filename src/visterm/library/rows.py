@@ -24,10 +24,10 @@ from visterm.features.video_rows import NO_FRAME, encode_frames
 from visterm.library.encoded_features import CatalogueFeatures
 from visterm.library.feedback import all_spelled
 from visterm.library.files import full_paths
-from visterm.library.photos import Listed
+from visterm.library.photos import ListedPhotos
 from visterm.library.videos import CatalogueVideos, ReadVideo
 from visterm.store.history import CatalogueJob
-from visterm.store.images import FRAME, ImageRecord, Record, frame_record, read_records
+from visterm.store.images import FRAME, ImageRecord, NewImage, frame_record, read_records
 from visterm.store.tags import Prediction
 from visterm.tagging.annotating import best_of
 
@@ -61,51 +61,52 @@ class RowWriter:
         self.videos = CatalogueVideos(stored, self._n_jobs)
 
     def take_in(
-        self, photos: Listed, places: Sequence[int], changed: Mapping[int, int], steps: StepProgress
+        self, photos: ListedPhotos, positions: Sequence[int], changed: Mapping[int, int], steps: StepProgress
     ) -> tuple[list[int], list[Skipped]]:
-        """Encode some of the photos, and commit them; return the places of those taken in, and the others with reasons.
+        """Encode and commit some of the photos; return the positions of those taken in, and the others with reasons.
 
         `changed` has the ids of the images that are there already and have another content now; `steps` shows each
         image. They are all photos, or all videos, of which a few at a time are taken in.
         """
-        videos = is_video(photos.items[places[0]])
-        return (self._take_videos if videos else self._take_photos)(photos, places, changed, steps)
+        videos = is_video(photos.items[positions[0]])
+        return (self._take_videos if videos else self._take_photos)(photos, positions, changed, steps)
 
     def _take_videos(
-        self, photos: Listed, places: Sequence[int], changed: Mapping[int, int], steps: StepProgress
+        self, photos: ListedPhotos, positions: Sequence[int], changed: Mapping[int, int], steps: StepProgress
     ) -> tuple[list[int], list[Skipped]]:
         """Take in some videos as `take_in` takes photos; a video is encoded as its frames."""
-        paths = [str(path) for path in full_paths([photos.items[place] for place in places])]
-        names, tags = [photos.names[place] for place in places], [photos.tags[place] or () for place in places]
+        paths = [str(path) for path in full_paths([photos.items[position] for position in positions])]
+        names = [photos.names[position] for position in positions]
+        tags = [photos.tags[position] or () for position in positions]
         read = self.videos.read(paths, names, tags)
         skipped = [video for video in read if isinstance(video, Skipped)]
-        films = [(place, video) for place, video in zip(places, read, strict=True) if isinstance(video, ReadVideo)]
-        found = encode_frames(self._tagger.encoder, [video.files for _, video in films])
+        films = [(at, video) for at, video in zip(positions, read, strict=True) if isinstance(video, ReadVideo)]
+        encoded = encode_frames(self._tagger.encoder, [video.files for _, video in films])
         rows, taken, records, moments = [], [], [], []
-        for number, (place, video) in enumerate(films):
-            there = [row for row, (of_video, _) in enumerate(found.frames) if of_video == number]
+        for number, (position, video) in enumerate(films):
+            of_video = [row for row, (video_number, _) in enumerate(encoded.frames) if video_number == number]
             state = video.record.n_bytes, video.record.mtime_ns
-            if not there or file_state(str(video.record.path)) != state:
-                skipped.append(Skipped(str(video.record.path), CHANGED if there else NO_FRAME))
+            if not of_video or file_state(str(video.record.path)) != state:
+                skipped.append(Skipped(str(video.record.path), CHANGED if of_video else NO_FRAME))
                 continue
-            taken.append(place)
+            taken.append(position)
             records.append(video.record)
-            moments.append([video.moments[found.frames[row][1]] for row in there])
-            rows += there
-        self._commit(photos, found.rows[np.array(rows, np.int64)], taken, records, changed, skipped, moments)
-        steps.advance(len(places))
+            moments.append([video.moments[encoded.frames[row][1]] for row in of_video])
+            rows += of_video
+        self._commit(photos, encoded.rows[np.array(rows, np.int64)], taken, records, changed, skipped, moments)
+        steps.advance(len(positions))
         return taken, skipped
 
     def _take_photos(
-        self, photos: Listed, places: Sequence[int], changed: Mapping[int, int], steps: StepProgress
+        self, photos: ListedPhotos, positions: Sequence[int], changed: Mapping[int, int], steps: StepProgress
     ) -> tuple[list[int], list[Skipped]]:
         """Take in photos, see `take_in`."""
-        items = [photos.items[place] for place in places]
+        items = [photos.items[position] for position in positions]
         paths = full_paths(items)
         before = file_states(paths)
         X, kept, failed = photos.source.encode(items, progress=steps)
         skipped = list(failed)
-        read = self._records(photos, [places[i] for i in kept])
+        read = self._records(photos, [positions[i] for i in kept])
         rows, taken, records = [], [], []
         for row, (i, record) in enumerate(zip(kept, read, strict=True)):
             reason = None
@@ -116,9 +117,9 @@ class RowWriter:
             elif before[i] is not None and before[i] != (record.n_bytes, record.mtime_ns):
                 reason = CHANGED
             if reason is None:
-                assert isinstance(record, Record)
+                assert isinstance(record, NewImage)
                 rows.append(row)
-                taken.append(places[i])
+                taken.append(positions[i])
                 records.append(record)
             else:
                 skipped.append(Skipped(str(items[i]), reason))
@@ -130,29 +131,23 @@ class RowWriter:
     def fill(self, chunk_size: int, job: CatalogueJob, progress: Progress) -> Filled:
         """Return a row of the run to each image that is here and has none: from its features, else by encoding it."""
         stored = self._stored
-        missing = stored.images.without_rows(self._rows_of())
+        missing = stored.images.without_rows(self._run_id)
         if not missing:
             return Filled(0, 0)
         ready = self.features.in_order(missing)  # videos by their first frames: the others go with them
         others = sorted(set(missing) - set(ready))
         n_rows = n_encoded = 0
         with reported(progress, "make rows", len(missing)):
-            for chunk, there in [
-                *((ready[i : i + chunk_size], True) for i in range(0, len(ready), chunk_size)),
-                *((others[i : i + chunk_size], False) for i in range(0, len(others), chunk_size)),
-            ]:
-                if job.cancelled:
-                    break
-                if there:
-                    ids, X = self.features.rows(stored.frames.with_frames(chunk))
-                    self._commit_rows(ids, X, None)
-                    progress.advance(len(chunk))
-                else:
-                    ids = self._encode_again(chunk, StepProgress(progress))
-                    n_encoded += len(ids)
+            for chunk in job.chunks(ready, chunk_size):
+                ids, X = self.features.rows(stored.frames.with_frames(chunk))
+                self._commit_rows(ids, X, None)
                 n_rows += len(ids)
+                progress.advance(len(chunk))
                 job.advance(n_rows, len(missing))
-        return Filled(n_rows, n_encoded)
+            for chunk in job.chunks(others, chunk_size):
+                n_encoded += len(self._encode_again(chunk, StepProgress(progress)))
+                job.advance(n_rows + n_encoded, len(missing))
+        return Filled(n_rows + n_encoded, n_encoded)
 
     def encode_missing(self, image_ids: Sequence[int], chunk_size: int, job: CatalogueJob, progress: Progress) -> None:
         """Encode the images that have no features yet, and keep these: what learning needs before it begins."""
@@ -160,10 +155,8 @@ class RowWriter:
         if not others:
             return
         with reported(progress, "encode photos", len(others)):
-            for start in range(0, len(others), chunk_size):
-                if job.cancelled:
-                    break
-                self._encode_again(others[start : start + chunk_size], StepProgress(progress))
+            for chunk in job.chunks(others, chunk_size):
+                self._encode_again(chunk, StepProgress(progress))
 
     def predict(self, chunk_size: int, job: CatalogueJob, progress: Progress) -> None:
         """Predict the tags of all images without predictions of the run, here or gone, from their features."""
@@ -174,15 +167,12 @@ class RowWriter:
         )
         ids = self.features.in_order([row[0] for row in missing])
         with reported(progress, "predict", len(ids)):
-            for start in range(0, len(ids), chunk_size):
-                if job.cancelled:
-                    break
-                some = ids[start : start + chunk_size]
-                chunk, X = self.features.rows(self._stored.frames.with_frames(some))
-                self._stored.tags.set_predictions(self._run_id, self._predictions(X, chunk))
-                progress.advance(len(some))
+            for chunk in job.chunks(ids, chunk_size):
+                rows_of, X = self.features.rows(self._stored.frames.with_frames(chunk))
+                self._stored.tags.set_predictions(self._run_id, self._predictions(X, rows_of))
+                progress.advance(len(chunk))
 
-    def spelled(self, photos: Listed) -> Listed:
+    def spelled(self, photos: ListedPhotos) -> ListedPhotos:
         """Return photos with their tags as the run spells them, each once; empty ones are left out.
 
         Tags that came with those above them are called as the run's tree calls the ones of that place. However many
@@ -197,19 +187,19 @@ class RowWriter:
             tags.append(None if texts is None else all_spelled(vocabulary, texts, most=math.inf))
         return replace(photos, tags=tags)
 
-    def _records(self, photos: Listed, places: Sequence[int]) -> list[Record | Skipped]:
-        given = [photos.tags[place] or () for place in places]
-        items = [photos.items[place] for place in places]
-        read = read_records(items, [photos.names[place] for place in places], given, n_jobs=self._n_jobs)
+    def _records(self, photos: ListedPhotos, positions: Sequence[int]) -> list[NewImage | Skipped]:
+        given = [photos.tags[position] or () for position in positions]
+        items = [photos.items[position] for position in positions]
+        read = read_records(items, [photos.names[position] for position in positions], given, n_jobs=self._n_jobs)
         with Team(reading_threads(items, self._n_jobs)) as team:
             return team.run(lambda i: _with_exif(read[i], self.undated), len(read))
 
     def _commit(
         self,
-        photos: Listed,
+        photos: ListedPhotos,
         X: Matrix,
         taken: Sequence[int],
-        records: Sequence[Record],
+        records: Sequence[NewImage],
         changed: Mapping[int, int],
         skipped: Sequence[Skipped],
         moments: Sequence[Sequence[float]] | None = None,
@@ -229,14 +219,14 @@ class RowWriter:
         with stored.transaction():
             stored.skipped.add(skipped)
             if records:
-                new = [record for place, record in zip(taken, records, strict=True) if place not in changed]
+                new = [record for position, record in zip(taken, records, strict=True) if position not in changed]
                 fresh = iter(stored.images.add(new))
-                ids = [changed[place] if place in changed else next(fresh) for place in taken]
-                for place, record in zip(taken, records, strict=True):
-                    if place in changed:
-                        stored.images.update(changed[place], record)
-                        if photos.tags[place] is not None:
-                            stored.tags.set_from_file(changed[place], record.tags)
+                ids = [changed[position] if position in changed else next(fresh) for position in taken]
+                for position, record in zip(taken, records, strict=True):
+                    if position in changed:
+                        stored.images.update(changed[position], record)
+                        if photos.tags[position] is not None:
+                            stored.tags.set_from_file(changed[position], record.tags)
                 is_new = [(i, r.tags) for p, i, r in zip(taken, ids, records, strict=True) if p not in changed]
                 stored.tags.give_many(is_new, "file")
                 if moments is not None:
@@ -283,20 +273,17 @@ class RowWriter:
         self._commit_rows([image.id for image in these], X, shard)
         return [image.id for image in these]
 
-    def _rows_of(self) -> int:
-        return int(self._stored.database.value("SELECT coalesce(rows_of, id) FROM runs WHERE id = ?", (self._run_id,)))
-
 
 def _is_as_known(image: ImageRecord) -> bool:
     return image.path is not None and file_state(image.path) == (image.n_bytes, image.mtime_ns)
 
 
-def _with_exif(record: Record | Skipped, unread: list[str]) -> Record | Skipped:
+def _with_exif(record: NewImage | Skipped, unread: list[str]) -> NewImage | Skipped:
     """Return a record with what its file says of when, where and how it was taken, see `exif_of`."""
     if isinstance(record, Skipped) or record.path is None:
         return record
-    found = exif_of(record.path, unread=unread)
-    return replace(record, **found._replace(camera=found.camera or "")._asdict())
+    exif = exif_of(record.path, unread=unread)
+    return replace(record, **exif._replace(camera=exif.camera or "")._asdict())
 
 
 def _in_full(item: Skipped) -> Skipped:
@@ -319,20 +306,20 @@ def predictions_of(
         rejected = {image_id: tree.words.with_children(those) for image_id, those in rejected.items()}
     most = max((len(rejected.get(image_id, ())) for image_id in image_ids), default=0)
     if tree is None:
-        places, scores = tagger.model.annotate(X, k + most if k else 0)
-        sure = None if tagger.calibration is None else tagger.calibration.confidences(scores, places)
+        columns, scores = tagger.model.annotate(X, k + most if k else 0)
+        sure = None if tagger.calibration is None else tagger.calibration.confidences(scores, columns)
     else:
-        places, scores, sure = tagger.best_tags(X, min(k + most, len(tags)) if k else len(tags))
-    found: dict[int, list[Prediction]] = {}
+        columns, scores, sure = tagger.best_tags(X, min(k + most, len(tags)) if k else len(tags))
+    best: dict[int, list[Prediction]] = {}
     for row, image_id in enumerate(image_ids):
         left_out = set(map(tag_key, rejected.get(image_id, ())))
         of_row = [
             Prediction(tags[tag], float(scores[row, i]), None if sure is None else float(sure[row, i]))
-            for i, tag in enumerate(np.asarray(places[row]).tolist())
+            for i, tag in enumerate(np.asarray(columns[row]).tolist())
             if not left_out or tag_key(tags[tag]) not in left_out
         ][: k or None]
-        found[image_id] = best_of(found[image_id], of_row)[: k or None] if image_id in found else of_row
-    return found
+        best[image_id] = best_of(best[image_id], of_row)[: k or None] if image_id in best else of_row
+    return best
 
 
 def annotate_images(
@@ -341,14 +328,14 @@ def annotate_images(
     """Tag images of a catalogue, by their features where it has them, else by their files; see `Catalogue.annotate`."""
     check_k(k, 0)
     rejected = stored.tags.rejected(image_ids)
-    there, X = CatalogueFeatures(stored, tagger.encoder.fingerprint).rows(stored.frames.with_frames(image_ids))
-    found = predictions_of(tagger, X, stored.frames.videos_of(there), rejected, k)
+    ids, X = CatalogueFeatures(stored, tagger.encoder.fingerprint).rows(stored.frames.with_frames(image_ids))
+    best = predictions_of(tagger, X, stored.frames.videos_of(ids), rejected, k)
     others = [
         (image.id, image.path)
         for image in stored.images.get_many(image_ids)
-        if image.id not in found and image.path is not None and not is_video(image.path)
+        if image.id not in best and image.path is not None and not is_video(image.path)
     ]
     if others:
         rows, kept, _ = tagger.encoder.encode([path for _, path in others])
-        found |= predictions_of(tagger, rows, [others[i][0] for i in kept], rejected, k)
-    return {image_id: found[image_id] for image_id in image_ids if image_id in found}
+        best |= predictions_of(tagger, rows, [others[i][0] for i in kept], rejected, k)
+    return {image_id: best[image_id] for image_id in image_ids if image_id in best}

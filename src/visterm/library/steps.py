@@ -66,8 +66,8 @@ def tag_photos(
                 for tag in tags:
                     catalogue.judge(image_id, tag, verdict)
 
-    told = {kind: ", ".join(tags) for kind, tags in spelled.items() if tags}
-    return _step(stored, TAG_PHOTOS, images, names, change, photos=len(images), **told)
+    details = {kind: ", ".join(tags) for kind, tags in spelled.items() if tags}
+    return _step(stored, TAG_PHOTOS, images, names, change, photos=len(images), **details)
 
 
 class Choice(NamedTuple):
@@ -94,22 +94,27 @@ def keep_one_of_each(catalogue: Catalogue, choices: Sequence[Choice], *, merge_t
     for image_id in (*keepers, *others):
         if feedback.known_image(stored, image_id).state != "here":
             raise UserError(f"Photo {image_id} is hidden, or its file is gone. Reload the page.")
-    held = stored.tags.held(others) if merge_tags else {}
+    tags_of = stored.tags.held(others) if merge_tags else {}
 
     def change() -> None:
         for keep, its in choices:
-            tags = sorted({tag for image_id in its for tag in held.get(image_id, ())})
+            tags = sorted({tag for image_id in its for tag in tags_of.get(image_id, ())})
             if tags:
                 catalogue.give(keep, tags)
         stored.mark(others, "gone")
         stored.images.hide(others)
 
-    names = {tag for tags in held.values() for tag in tags}
+    names = {tag for tags in tags_of.values() for tag in tags}
     return _step(stored, KEEP_ONE, keepers, names, change, kept=len(keepers), hidden=len(others), ids=others)
 
 
 def _step(
-    stored: StoredCatalogue, what: str, images: list[int], names: Iterable[str], change: Callable[[], None], **told: Any
+    stored: StoredCatalogue,
+    what: str,
+    images: list[int],
+    names: Iterable[str],
+    change: Callable[[], None],
+    **details: Any,
 ) -> Step:
     """Make a change in one transaction, and note in the history what differs by it."""
     keys = json.dumps(sorted(set(map(tag_key, names))))  # tags in all their spellings
@@ -118,7 +123,7 @@ def _step(
         before = _judgements(stored, images, (row[0] for row in stored.database.rows(tags, (keys,))))
         change()
         after = _judgements(stored, images, (row[0] for row in stored.database.rows(tags, (keys,))))
-        number = stored.history.note(what, **told, was=sorted(before - after), now=sorted(after - before))
+        number = stored.history.note(what, **details, was=sorted(before - after), now=sorted(after - before))
     return Step(number, images, len({entry[1] for entry in before ^ after if entry[0] != "reviewed"}))
 
 
@@ -136,8 +141,8 @@ def undo_step(catalogue: Catalogue, number: int) -> Step:
         undone = any(other.details.get("step") == number for other in stored.history.of(UNDO))
         was, now = ({tuple(change) for change in event.details[name]} for name in ("was", "now"))
         changes = was | now
-        there = _judgements(stored, {c[1] for c in changes}, {c[2] for c in changes if len(c) > 2})
-        if undone or not now <= there or any(change in there for change in was if change[0] != "reviewed"):
+        current = _judgements(stored, {c[1] for c in changes}, {c[2] for c in changes if len(c) > 2})
+        if undone or not now <= current or any(change in current for change in was if change[0] != "reviewed"):
             raise UserError(
                 "This step was undone already, or something else has been said of these photos since. Change them one "
                 "by one."

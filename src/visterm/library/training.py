@@ -28,7 +28,7 @@ BY_CONTENT = "held out by content"  # The fact of a run that all it learned from
 
 
 @dataclass(frozen=True)
-class Part:
+class CatalogueImages:
     """Some images to learn from, or to judge by, one entry of each in all."""
 
     images: list[ImageRecord]
@@ -44,11 +44,11 @@ class Part:
         """Images with a tag."""
         return sum(map(bool, self.tags))
 
-    def subset(self, places: Sequence[int] | NDArray[np.int64]) -> Part:
+    def subset(self, places: Sequence[int] | NDArray[np.int64]) -> CatalogueImages:
         """Return some of the images."""
         chosen = np.asarray(places, np.int64)
         rows = chosen.tolist()
-        return Part(
+        return CatalogueImages(
             [self.images[i] for i in rows],
             self.X[chosen],
             [self.tags[i] for i in rows],
@@ -60,7 +60,9 @@ class Part:
         return vocabulary.encode(self.tags, self.negatives)
 
 
-def gathered(tagger: Tagger, stored: StoredCatalogue, features: CatalogueFeatures) -> tuple[Part, Part]:
+def gathered(
+    tagger: Tagger, stored: StoredCatalogue, features: CatalogueFeatures
+) -> tuple[CatalogueImages, CatalogueImages]:
     """Return what is to be learned from, and what is held out: always the same images, by their content.
 
     But where all photos of a tag that people gave by hand would be held out, it is learned from the first of them, as
@@ -74,7 +76,7 @@ def gathered(tagger: Tagger, stored: StoredCatalogue, features: CatalogueFeature
 
 
 def _only_held_out(
-    part: Part, settled: Mapping[int, Sequence[str]], out: NDArray[np.bool_], vocabulary: Vocabulary
+    part: CatalogueImages, settled: Mapping[int, Sequence[str]], out: NDArray[np.bool_], vocabulary: Vocabulary
 ) -> list[int]:
     """Return the first place of each tag that people gave by hand and that only images held out have."""
 
@@ -82,56 +84,58 @@ def _only_held_out(
         column = vocabulary.get(tag)
         return tag_key(tag if column is None else vocabulary.tags[column])
 
-    there = {meant(tag) for place in np.flatnonzero(~out) for tag in part.tags[place]}
-    found: list[int] = []
-    for place in np.flatnonzero(out).tolist():
+    learned = {meant(tag) for position in np.flatnonzero(~out) for tag in part.tags[position]}
+    positions: list[int] = []
+    for position in np.flatnonzero(out).tolist():
         has, by_hand = (
-            {meant(tag) for tag in tags} for tags in (part.tags[place], settled.get(part.images[place].id, ()))
+            {meant(tag) for tag in tags} for tags in (part.tags[position], settled.get(part.images[position].id, ()))
         )
-        if (has & by_hand) - there:
-            found.append(place)
-            there |= has
-    return found
+        if (has & by_hand) - learned:
+            positions.append(position)
+            learned |= has
+    return positions
 
 
-def all_said(tagger: Tagger, stored: StoredCatalogue, features: CatalogueFeatures) -> Part:
+def all_said(tagger: Tagger, stored: StoredCatalogue, features: CatalogueFeatures) -> CatalogueImages:
     """Return all images that people said something of.
 
     A video stands for its tags with one frame, see `_with_best_frames`. Raises DataError if no image has a tag, or
     none of them can be read.
     """
-    held, rejected = stored.tags.held(), stored.tags.rejected()
-    ids, X = features.rows(sorted(held.keys() | rejected.keys()))
-    if not any(i in held for i in ids):  # what was rejected alone says nothing of what images show
+    current_tags, rejected = stored.tags.held(), stored.tags.rejected()
+    ids, X = features.rows(sorted(current_tags.keys() | rejected.keys()))
+    if not any(i in current_tags for i in ids):  # what was rejected alone says nothing of what images show
         raise DataError(
             "No image of the catalogue has a tag to learn from. Add or accept some, or index the images with the tags "
             "that they have (visterm index --tags)."
         )
-    tags, negatives = [held.get(i, []) for i in ids], [rejected.get(i, []) for i in ids]
+    tags, negatives = [current_tags.get(i, []) for i in ids], [rejected.get(i, []) for i in ids]
     if tagger.tree is not None:
         tags, negatives = tagger.tree.words.completed(tags, negatives)
-    return _with_best_frames(Part(stored.images.get_many(ids), X, tags, negatives), tagger, stored, features)
+    return _with_best_frames(CatalogueImages(stored.images.get_many(ids), X, tags, negatives), tagger, stored, features)
 
 
-def _with_best_frames(part: Part, tagger: Tagger, stored: StoredCatalogue, features: CatalogueFeatures) -> Part:
+def _with_best_frames(
+    part: CatalogueImages, tagger: Tagger, stored: StoredCatalogue, features: CatalogueFeatures
+) -> CatalogueImages:
     """Return images with the row of its best frame for each video.
 
     A person saw the whole video, and a tag is of some of its frames only. The best frame has the largest sum of scores
     of the tags that were given or rejected, as far as the run knows them; it knows none: the first.
     """
-    found = stored.frames.by_video(image.id for image in part.images)
-    if not found:
+    frames_of = stored.frames.by_video(image.id for image in part.images)
+    if not frames_of:
         return part
-    ids, F = features.rows([frame.image_id for frames in found.values() for frame in frames])
+    ids, F = features.rows([frame.image_id for frames in frames_of.values() for frame in frames])
     row_of = {image_id: row for row, image_id in enumerate(ids)}
     which, chosen = [], []
-    for place, image in enumerate(part.images):
-        said = [tagger.vocabulary.get(tag) for tag in (*part.tags[place], *part.negatives[place])]
-        columns = sorted({tag for tag in said if tag is not None})
-        rows = [row_of[frame.image_id] for frame in found.get(image.id, ()) if frame.image_id in row_of]
+    for position, image in enumerate(part.images):
+        tags = [tagger.vocabulary.get(tag) for tag in (*part.tags[position], *part.negatives[position])]
+        columns = sorted({tag for tag in tags if tag is not None})
+        rows = [row_of[frame.image_id] for frame in frames_of.get(image.id, ()) if frame.image_id in row_of]
         if columns and rows:
             scores = tagger.model.decision_function(F[np.array(rows)])[:, columns].sum(axis=1)
-            which.append(place)
+            which.append(position)
             chosen.append(rows[int(np.argmax(scores))])
     if not which:
         return part
@@ -140,18 +144,18 @@ def _with_best_frames(part: Part, tagger: Tagger, stored: StoredCatalogue, featu
     return replace(part, X=stack_rows([part.X[others], F[np.array(chosen)]])[np.argsort([*others.tolist(), *which])])
 
 
-def background(stored: StoredCatalogue, features: CatalogueFeatures, train: Part) -> Matrix | None:
+def background(stored: StoredCatalogue, features: CatalogueFeatures, train: CatalogueImages) -> Matrix | None:
     """Return rows of images of which nothing was said, up to `BACKGROUND` with those of `train`; None if there is none.
 
     They say what images look like on the whole. Those that people were asked about are no sample of that: each is what
     some word means most, and by these alone the words that were asked for most would seem to be everywhere.
     """
-    said = {image.id for image in train.images} | stored.tags.held().keys() | stored.tags.rejected().keys()
-    others = [i for i in stored.searchable().tolist() if i not in said]
+    judged = {image.id for image in train.images} | stored.tags.held().keys() | stored.tags.rejected().keys()
+    others = [i for i in stored.current_rows().ids.tolist() if i not in judged]
     n_wanted = max(0, min(BACKGROUND - len(train), len(others)))
     chosen = np.sort(np.random.default_rng(0).permutation(len(others))[:n_wanted])
-    found: Matrix | None = features.rows([others[place] for place in chosen])[1]
-    return found
+    rows: Matrix | None = features.rows([others[position] for position in chosen])[1]
+    return rows
 
 
 def is_held_out(image: ImageRecord) -> bool:
@@ -162,7 +166,7 @@ def is_held_out(image: ImageRecord) -> bool:
 def names_learned(images: Sequence[ImageRecord]) -> Iterator[str]:
     """Yield the names under which a run remembers that it learned from images: content, name and file."""
     for image in images:
-        yield _content(image)
+        yield f"sha256:{image.sha256}"
         yield image.name
         if image.path is not None:
             yield os.path.basename(image.path)
@@ -174,34 +178,32 @@ def not_learned(learned: Learned | Tagger, images: Sequence[ImageRecord]) -> NDA
     A run that was fitted on a folder knows its images by name only: then any image with a path that ends so counts as
     learned from, rather too many than too few.
     """
-    places = []
+    positions = []
     by_content = bool(learned.facts.get(BY_CONTENT))
-    for place, image in enumerate(images):
-        names = [_content(image)]
+    for position, image in enumerate(images):
+        names = [f"sha256:{image.sha256}"]
         if not by_content:  # all that a tag file may have called it: its name, and each end of its path
             names.append(image.name)
             if image.path is not None:
                 parts = image.path.strip(os.sep).split(os.sep)
                 names += [image.path, *("/".join(parts[i:]) for i in range(len(parts)))]
         if not learned.learned_images.count(names):
-            places.append(place)
-    return np.array(places, np.int64)
+            positions.append(position)
+    return np.array(positions, np.int64)
 
 
-def image_precisions(taggers: Sequence[Tagger], part: Part, tags: Sequence[str]) -> list[NDArray[np.float64]]:
+def image_precisions(
+    taggers: Sequence[Tagger], part: CatalogueImages, tags: Sequence[str]
+) -> list[NDArray[np.float64]]:
     """Return how well each run ranks some of its tags for the images that have any: average precisions, by image."""
     Y = part.encode(Vocabulary(list(tags)))
     tagged = np.flatnonzero(np.diff((Y > 0).tocsr().indptr))
     tagged = tagged[: max(1, MOST_SCORES // max(len(tagger.vocabulary) for tagger in taggers))]
-    found = []
+    precisions = []
     for tagger in taggers if len(tagged) else ():
         columns = np.array([tagger.vocabulary.index(tag) for tag in tags], np.int64)
         blocks = (
             (rows, np.ascontiguousarray(block[:, columns])) for rows, block in tagger.score_blocks(part.X[tagged])
         )
-        found.append(average_precisions(blocks, Y[tagged] > 0))
-    return found
-
-
-def _content(image: ImageRecord) -> str:
-    return f"sha256:{image.sha256}"
+        precisions.append(average_precisions(blocks, Y[tagged] > 0))
+    return precisions

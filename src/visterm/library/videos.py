@@ -13,7 +13,7 @@ from visterm.core.types import Skipped
 from visterm.data.contents import file_state
 from visterm.data.videos import VideoFrames, video_facts
 from visterm.store.catalogue import StoredCatalogue
-from visterm.store.images import FRAME, ImageRecord, Record, file_type_of
+from visterm.store.images import FRAME, ImageRecord, NewImage, file_type_of
 
 FRAMES = "frames"  # The folder of a catalogue that keeps the frames of its videos
 NEEDS_FOLDER = "a video: a catalogue in memory takes photos only; save it first"
@@ -22,7 +22,7 @@ NEEDS_FOLDER = "a video: a catalogue in memory takes photos only; save it first"
 class ReadVideo(NamedTuple):
     """A video that could be read, and its frames."""
 
-    record: Record
+    record: NewImage
     moments: list[float]  # Seconds
     files: list[Path]  # Of the frames, side by side with the moments
 
@@ -54,7 +54,7 @@ class CatalogueVideos:
             return Skipped(path, error.reason)
         except OSError as error:
             return Skipped(path, error.strerror or "it cannot be read")
-        record = Record(
+        record = NewImage(
             name, path, n_bytes, facts.width, facts.height, sha256, tags,
             mtime_ns=mtime_ns, file_type=file_type_of(path),
             **facts.exif._replace(camera=facts.exif.camera or "")._asdict(),

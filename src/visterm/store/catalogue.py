@@ -15,8 +15,9 @@ CATALOGUE
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -26,19 +27,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visterm.core.checks import as_rows
-from visterm.core.errors import CorruptFileError, DataError, ShapeError, StorageError
-from visterm.core.persist import check_target, new_folder, open_folder
-from visterm.core.types import Matrix, Ranking
+from visterm.core.errors import CorruptFileError, DataError, InUseError, ShapeError, StorageError
+from visterm.core.persist import open_folder
+from visterm.core.types import Ranking
+from visterm.core.writing import locked
 from visterm.store.connected import Connected
 from visterm.store.current_rows import CurrentRows
 from visterm.store.database import Database, as_text
 from visterm.store.filters import COLUMNS, Filter, conditions_of, image_ids, in_order
 from visterm.store.history import History, Jobs, Runs
-from visterm.store.images import AMONG, Frames, Images, Record, SkippedFiles, as_list
-from visterm.store.judgements import Judgements
+from visterm.store.images import AMONG, Frames, Images, NewImage, SkippedFiles, as_list
+from visterm.store.judgements import ManualJudgements
 from visterm.store.lance_rows import LancePlace, lance_uri
-from visterm.store.lock import WriterLock
-from visterm.store.stored_rows import VERSION, StoredRows, build_indexes, how_it_searches, indexes_are_due
+from visterm.store.stored_rows import VERSION, RowStore, build_indexes, how_it_searches, indexes_are_due
 from visterm.store.tags import Tags
 
 DATABASE, LOCK, RUNS, FEATURES = "catalogue.sqlite", "writer.lock", "runs", "features"
@@ -69,8 +70,49 @@ class Origin:
     encoder_fingerprint: str = ""  # Of the encoder alone: features of another cannot be learned from with these
 
 
+class WriterLock:
+    """The right to write rows, of one process and in it of one thread at a time; held more than once by that thread.
+
+    `path` is the lock's file; None of a catalogue in memory, which has no other process.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+        self._thread = threading.RLock()
+        self._holder: int | None = None  # The thread that holds it
+
+    @property
+    def is_mine(self) -> bool:
+        """Whether the calling thread holds it."""
+        return self._holder == threading.get_ident()
+
+    @contextmanager
+    def held(self) -> Iterator[bool]:
+        """Hold the lock, and say whether this thread did not hold it before; other threads of this process wait.
+
+        Raises InUseError if another process holds it: "in use by PID on HOST since ...".
+        """
+        with self._thread:
+            if self.is_mine:
+                yield False
+                return
+            with nullcontext() if self.path is None else locked(self.path, self._refusal):
+                self._holder = threading.get_ident()
+                try:
+                    yield True
+                finally:
+                    self._holder = None
+
+    def _refusal(self, holder: str) -> InUseError:
+        assert self.path is not None
+        return InUseError(
+            f"{self.path.parent} is in use by {holder}, which is writing rows into it. Wait until it is done; searches "
+            "and feedback go on meanwhile."
+        )
+
+
 class StoredCatalogue:
-    """A catalogue in memory, or in a folder; see `create` and `open`.
+    """A catalogue in memory, or in a folder; see `write_into` and `open`.
 
     All methods may be called from several threads. What is committed is seen by searches from then on, in this and in
     other processes. Statements on single tables go through the parts (`images`, `tags`, `judgements`, `runs`, `jobs`,
@@ -83,19 +125,6 @@ class StoredCatalogue:
         with self.database.transaction():
             run_id = self.runs.add(origin.fingerprint, origin.encoder_fingerprint, folder=origin.run)
             self.use_run(run_id)
-
-    @classmethod
-    def create(cls, folder: str | os.PathLike[str], origin: Origin) -> Self:
-        """Make an empty catalogue in a folder that is not there or empty.
-
-        Raises StorageError if anything lies there.
-        """
-        check_target(folder, "catalogue")
-        if Path(folder).is_dir() and any(Path(folder).iterdir()):
-            raise StorageError(f"{folder} is a catalogue already. Open it, or choose another name.")
-        with new_folder(folder, "catalogue", changing=True) as temporary:
-            cls(origin).write_into(temporary)
-        return cls.open(folder)
 
     @classmethod
     def open(cls, folder: str | os.PathLike[str]) -> Self:
@@ -117,9 +146,9 @@ class StoredCatalogue:
 
     def check(self) -> None:
         """Check the database, and all rows in files by their checksums. Raises CorruptFileError if one is damaged."""
-        if errors := self.database.check():
+        if faults := self.database.check():
             raise CorruptFileError(
-                f"{self.database.path} is damaged: {errors[0]} ({len(errors)} such). Restore it from a backup, or "
+                f"{self.database.path} is damaged: {faults[0]} ({len(faults)} such). Restore it from a backup, or "
                 "index the images again."
             )
         self._rows.check()
@@ -130,14 +159,14 @@ class StoredCatalogue:
         self.images = Images(database)
         self.frames = Frames(database)
         self.tags = Tags(database)
-        self.judgements = Judgements(database, self.tags)
+        self.judgements = ManualJudgements(database, self.tags)
         self.runs = Runs(database)
         self.jobs = Jobs(database)
         self.history = History(database)
         self.skipped = SkippedFiles(database)
         self.connected = Connected(database)
         self._lock = WriterLock(folder / LOCK if folder else None)
-        self._rows = StoredRows(database, folder)
+        self._rows = RowStore(database, folder)
         self._current: CurrentRows | None = None
 
     def close(self) -> None:
@@ -148,11 +177,8 @@ class StoredCatalogue:
     @property
     def origin(self) -> Origin:
         """The current run, as what made the rows. Raises CorruptFileError if the database names none."""
-        statement = "SELECT folder, fingerprint, encoder_fingerprint FROM runs WHERE current = 1"
-        rows = self.database.keep("origin", lambda: self.database.rows(statement))
-        if not rows:
-            raise CorruptFileError(f"{self.database.path} names no current run. Index the images again.")
-        return Origin(*rows[0])
+        run = self.database.keep("current run", self.runs.current)
+        return Origin(run.folder, run.fingerprint, run.encoder_fingerprint)
 
     @property
     def run_folder(self) -> Path:
@@ -192,17 +218,6 @@ class StoredCatalogue:
         """
         return self.current_rows().search(q, k, among=among)
 
-    def rows(self, ids: Any) -> Matrix:
-        """Return the current run's rows of some images, array or CSR: what "like this image" searches by.
-
-        Raises DataError if an image has no row of the current run.
-        """
-        return self.current_rows().rows(ids)
-
-    def searchable(self) -> Ids:
-        """Return the ids of the images that can be searched, in order."""
-        return self.current_rows().ids
-
     def find(self, among: Filter, sort: str | None = None) -> Ids:
         """Return the ids of the images that pass a filter, ascending, or sorted by one of `COLUMNS`."""
         conditions, values = conditions_of(among, self.tags.active())
@@ -218,12 +233,12 @@ class StoredCatalogue:
 
     def called(self, name: str) -> list[int]:
         """Return the images of a name, or whose path ends so."""
-        found = self.database.rows(
+        rows = self.database.rows(
             "SELECT id FROM images WHERE state = 'here' AND (name = CAST(? AS TEXT) OR "
             "substr(path, -length(CAST(? AS TEXT)) - 1) = '/' || CAST(? AS TEXT)) ORDER BY id",
             [as_text(name)] * 3,
         )
-        return [int(row[0]) for row in found]
+        return [int(image_id) for (image_id,) in rows]
 
     def where(self, ids: Sequence[int], q: Any = None) -> list[ImageLocation]:
         """Return which images some ids are; of videos the moment with the largest product with a row, (1, width)."""
@@ -273,7 +288,7 @@ class StoredCatalogue:
         with self.writing(), self.database.transaction():
             yield
 
-    def add(self, records: Sequence[Record], U: Any) -> list[int]:
+    def add(self, records: Sequence[NewImage], U: Any) -> list[int]:
         """Take images in, with their tags and a row of the current run each, and return their ids.
 
         Raises ShapeError if there is not one row a record, or the rows are not as wide as those that are there;
@@ -312,9 +327,11 @@ class StoredCatalogue:
             self._rows.have_changed()
 
     def use_run(self, run_id: int) -> None:
-        """Search by the rows of a run from now on."""
+        """Search by the rows of a run from now on. Raises StorageError if there is no such run."""
         with self.database.transaction():
-            self.runs.set_current(run_id)
+            self.database.write("UPDATE runs SET current = 0 WHERE current = 1")
+            if self.database.write("UPDATE runs SET current = 1 WHERE id = ?", (run_id,)) == 0:
+                raise StorageError(f"The catalogue has no run {run_id}.")
             self._rows.have_changed()
 
     def compact(self, *, least: float = 0.2) -> bool:
@@ -330,12 +347,12 @@ class StoredCatalogue:
         """Return whether the current run has enough dense rows outside an index to make one (again)."""
         return indexes_are_due(self.database)
 
-    def build_index(self, queries: Any = None) -> bool:
+    def build_index(self, queries: Any) -> bool:
         """Make an index (faiss or LanceDB) of each large dense segment of the current run, where searches gain.
 
         Searches stay exact among filtered images, of more than 100 results, and of rows that came after the index.
         `queries`, (n_queries, width), are rows like those of real searches: on the first 200 it is measured whether an
-        index pays, and how many of the best it finds. None: some of the rows. Returns whether there is an index now.
+        index pays, and how many of the best it finds. Returns whether there is an index now.
 
         Raises StorageError if the catalogue is in memory only; MissingExtraError if faiss is not installed.
         """
@@ -383,9 +400,9 @@ class StoredCatalogue:
 
     def _rows_of(self, run_id: int | None) -> int:
         which = "current = 1" if run_id is None else "id = ?"
-        rows_id = self.database.value(
+        rows_of = self.database.value(
             f"SELECT coalesce(rows_of, id) FROM runs WHERE {which}", () if run_id is None else (run_id,)
         )
-        if rows_id is None:
+        if rows_of is None:
             raise StorageError(f"The catalogue has no run {run_id}.")
-        return int(rows_id)
+        return int(rows_of)

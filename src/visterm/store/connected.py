@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from visterm.core.wording import json_text
-from visterm.store.database import Table, as_text, now
+from visterm.store.database import CatalogueTable, as_text, now
 from visterm.store.images import as_list
 
 PROGRAMS = {"immich": "Immich", "photoprism": "PhotoPrism"}  # Their names for people, by kind
@@ -27,7 +27,7 @@ back, taken back, taken off by a person."""
 OURS = (PLANNED, WRITTEN, LEAVING)  # States in which a pair that is there is ours
 
 
-class Connection(NamedTuple):
+class ProgramConnection(NamedTuple):
     """Which library it is, and how far it has been read."""
 
     kind: str  # Of the program: "immich"
@@ -115,19 +115,19 @@ class LoggedPair(NamedTuple):
         return self.text.startswith(prefixes) or (self.state != OFF and not self.sure)
 
 
-class Connected(Table):
+class Connected(CatalogueTable):
     """The tables of a connection. All of one page, and each step of writing, is one transaction of the caller's."""
 
-    def get(self) -> Connection | None:
+    def get(self) -> ProgramConnection | None:
         """Return the connection; None of a catalogue of files."""
         for folders, kind, address, key_file, settings, *rest in self._database.rows(
             "SELECT folders, kind, address, key_file, settings, mark, learn_from, synced FROM connection"
         ):
-            connection = Connection(kind, address, key_file, json.loads(settings), *rest)
+            connection = ProgramConnection(kind, address, key_file, json.loads(settings), *rest)
             return connection._replace(folders=json.loads(folders))
         return None
 
-    def put(self, connection: Connection) -> None:
+    def put(self, connection: ProgramConnection) -> None:
         """Put a connection in place of what was there."""
         self._database.write(
             "INSERT OR REPLACE INTO connection (id, kind, address, key_file, settings, mark, learn_from, synced, "
@@ -267,8 +267,8 @@ class Connected(Table):
 
     def states(self) -> dict[str, tuple[str, int, int | None]]:
         """Return state, id and image of all photos that were read, those that are gone too, by their ids there."""
-        found = self._database.rows("SELECT remote_id, state, id, image_id FROM remote_photos ORDER BY id")
-        return {remote_id: (state, number, image_id) for remote_id, state, number, image_id in found}
+        rows = self._database.rows("SELECT remote_id, state, id, image_id FROM remote_photos ORDER BY id")
+        return {remote_id: (state, number, image_id) for remote_id, state, number, image_id in rows}
 
     def mark(self, photo_ids: Iterable[int], state: str) -> None:
         """Mark photos as "here" or "gone"."""
@@ -359,10 +359,10 @@ class Connected(Table):
     def take_over(self, other: Connected) -> None:
         """Copy the connection and its photos from another database, before anything of them was indexed."""
         names = "id, remote_id, name, version, fetched, tags, rejected, guessed, ready, state, folder"
-        found = other.get()
+        other_connection = other.get()
         with self._database.transaction() as connection:
-            if found is not None:
-                self.put(found)
+            if other_connection is not None:
+                self.put(other_connection)
             connection.executemany(
                 f"INSERT INTO remote_photos ({names}) VALUES (?, ?, CAST(? AS TEXT), ?, ?, ?, ?, ?, ?, ?, ?)",
                 (

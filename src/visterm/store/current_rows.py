@@ -74,8 +74,8 @@ class CurrentRows:
     @cached_property
     def _places(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         """Where in `row_ids` the images' own rows are, and those of `frames`; and where in `ids` their videos are."""
-        own, of_frames = (np.searchsorted(self.row_ids, ids) for ids in (self.ids, self.frames[:, 0]))
-        return own, of_frames, np.searchsorted(self.ids, self.frames[:, 1])
+        of_images, of_frames = (np.searchsorted(self.row_ids, ids) for ids in (self.ids, self.frames[:, 0]))
+        return of_images, of_frames, np.searchsorted(self.ids, self.frames[:, 1])
 
     @cached_property
     def _videos(self) -> dict[int, int]:
@@ -100,8 +100,8 @@ class CurrentRows:
 
         n_taken = min(2 * k, n_rows)
         while True:  # frames of one video may be many of the best
-            found = self._search_rows(Q, n_taken, ids)
-            best = [self._once(*of_query, k) for of_query in zip(*found, strict=True)]
+            ranking = self._search_rows(Q, n_taken, ids)
+            best = [self._once(*of_query, k) for of_query in zip(*ranking, strict=True)]
             if n_taken == n_rows or all(len(images) == k for images, _ in best):
                 break
             n_taken = min(4 * n_taken, n_rows)
@@ -124,14 +124,14 @@ class CurrentRows:
         """Find the rows with the largest dot products, those of frames apart."""
         places = [None if ids is None else part.places(ids) for part in self.parts]
         k = check_k(k, sum(len(part) if at is None else len(at) for part, at in zip(self.parts, places, strict=True)))
-        found = Ranking(np.empty((Q.shape[0], k), np.int64), np.empty((Q.shape[0], k), np.float32))
+        ranking = Ranking(np.empty((Q.shape[0], k), np.int64), np.empty((Q.shape[0], k), np.float32))
         for start in range(0, Q.shape[0] if k else 0, QUERY_BLOCK):
             queries = slice(start, start + QUERY_BLOCK)
             block = Q[queries]
             dense = block.toarray() if isinstance(block, sp.csr_array) else block
             best = [part.best(dense, k, at) for part, at in zip(self.parts, places, strict=True)]
-            found.ids[queries], found.scores[queries] = merged(best, k)
-        return found
+            ranking.ids[queries], ranking.scores[queries] = merged(best, k)
+        return ranking
 
     def products(self, q: Any, ids: Any = None, *, unit: bool = False) -> NDArray[np.float32]:
         """Return the products of images (None: of all, in order) with query rows, shape (n_images, n_queries).
@@ -142,15 +142,15 @@ class CurrentRows:
             return self.row_products(q, ids, unit=unit)
         if ids is None:  # all rows where they lie, without a copy
             every = self.row_products(q, unit=unit)
-            own, of_frames, images = self._places
-            found = every[own]
-            np.maximum.at(found, images, every[of_frames])
-            return found
+            of_images, of_frames, images = self._places
+            products = every[of_images]
+            np.maximum.at(products, images, every[of_frames])
+            return products
         requested, back = np.unique(np.asarray(ids, np.int64), return_inverse=True)
-        found = self.row_products(q, requested, unit=unit)
+        products = self.row_products(q, requested, unit=unit)
         frames = self.frames_of(requested)
-        np.maximum.at(found, np.searchsorted(requested, frames[:, 1]), self.row_products(q, frames[:, 0], unit=unit))
-        return found[back]
+        np.maximum.at(products, np.searchsorted(requested, frames[:, 1]), self.row_products(q, frames[:, 0], unit=unit))
+        return products[back]
 
     def highest(self, q: Any) -> NDArray[np.float32]:
         """Return the largest product of any row with each of some query rows, shape (n_queries,); -inf without rows.
@@ -173,8 +173,8 @@ class CurrentRows:
         known = self._copied.get(id(ids))
         if known is None or known[0] is not ids:
             known = ids, np.zeros((len(ids), q.shape[1]), np.float32)
-            there = np.searchsorted(self.row_ids, ids) < np.searchsorted(self.row_ids, ids, "right")
-            known[1][there] = self.rows(ids[there])
+            has_row = np.searchsorted(self.row_ids, ids) < np.searchsorted(self.row_ids, ids, "right")
+            known[1][has_row] = self.rows(ids[has_row])
             if known[1].nbytes <= MOST_COPIED // 4:
                 if sum(copy.nbytes for _, copy in list(self._copied.values())) + known[1].nbytes > MOST_COPIED:
                     self._copied.clear()
@@ -191,20 +191,23 @@ class CurrentRows:
         """Return the products of rows (None: of all, in order) with query rows, those of frames apart."""
         if unit:
             places = slice(None) if ids is None else np.searchsorted(self.row_ids, ids)
-            found: NDArray[np.float32] = self.row_products(q, ids) / self._lengths[places, None]
-            return found
+            products: NDArray[np.float32] = self.row_products(q, ids) / self._lengths[places, None]
+            return products
         Q = as_rows(q, "q", self.width, or_one=True)
         queries = Q.toarray() if isinstance(Q, sp.csr_array) else Q
         if ids is None and len(self.parts) == 1 and self.parts[0].ascending:
             return self.parts[0].products(queries)  # all rows where they lie, without a copy
         requested, back = (self.row_ids, None) if ids is None else _in_order(ids)
-        found = np.empty((len(requested), len(queries)), np.float32)
+        products = np.empty((len(requested), len(queries)), np.float32)
         for part, places, at in self._placed(requested):
-            found[at] = part.products(queries, places)
-        return found if back is None else found[back]
+            products[at] = part.products(queries, places)
+        return products if back is None else products[back]
 
     def rows(self, ids: Any) -> Matrix:
-        """Return the rows of images, in the order of their ids; of a video that of its first frame."""
+        """Return the rows of images, in the order of their ids; of a video that of its first frame.
+
+        Raises DataError if an image has no row.
+        """
         requested, back = _in_order(ids)
         placed = self._placed(requested)
         if not placed:
@@ -278,9 +281,9 @@ class Part(ABC):
             places = np.flatnonzero(requested[self.ids])
         else:
             order = self._order
-            there = self.ids if order is None else self.ids[order]
-            at = np.searchsorted(there, ids)
-            at = at[(at < len(there)) & (there[np.minimum(at, len(there) - 1)] == ids)]
+            ids_in_order = self.ids if order is None else self.ids[order]
+            at = np.searchsorted(ids_in_order, ids)
+            at = at[(at < len(ids_in_order)) & (ids_in_order[np.minimum(at, len(ids_in_order) - 1)] == ids)]
             places = at if order is None else np.sort(order[at])
         return np.setdiff1d(places, self.hidden, assume_unique=True) if len(self.hidden) else places
 
@@ -289,8 +292,8 @@ class Part(ABC):
         if places is None and self.index is not None:
             by_index = [self._best_by_index(self.index, q[None, :], k) for q in Q]
             if all(one is not None for one in by_index):
-                found = Ranking(*(np.concatenate(part) for part in zip(*filter(None, by_index), strict=True)))
-                return Ranking(self.ids[found.ids], found.scores)
+                ranking = Ranking(*(np.concatenate(part) for part in zip(*filter(None, by_index), strict=True)))
+                return Ranking(self.ids[ranking.ids], ranking.scores)
 
         passed_over = 0
         if places is None and len(self.hidden) <= PASSED_OVER:
@@ -304,17 +307,17 @@ class Part(ABC):
 
         k_visited = k + passed_over
         if self.ascending:
-            found = self._best_places(Q, k_visited, places)
+            ranking = self._best_places(Q, k_visited, places)
         else:  # equal rows are ranked by id, and rows of changed images lie behind those of later ones
             k_ties = min(k_visited + 1, n_rows)
-            found = self._best_places(Q, k_ties, places)
-            while k_ties < n_rows and (found.scores[:, -1] == found.scores[:, k_visited - 1]).any():
+            ranking = self._best_places(Q, k_ties, places)
+            while k_ties < n_rows and (ranking.scores[:, -1] == ranking.scores[:, k_visited - 1]).any():
                 k_ties = min(2 * k_ties, n_rows)
-                found = self._best_places(Q, k_ties, places)
-            found = _at(found, np.lexsort((self.ids[found.ids], -found.scores), axis=1)[:, :k_visited])
+                ranking = self._best_places(Q, k_ties, places)
+            ranking = _at(ranking, np.lexsort((self.ids[ranking.ids], -ranking.scores), axis=1)[:, :k_visited])
         if passed_over:
-            found = _at(found, np.argsort(np.isin(found.ids, self.hidden), axis=1, kind="stable")[:, :k])
-        return Ranking(self.ids[found.ids], found.scores)
+            ranking = _at(ranking, np.argsort(np.isin(ranking.ids, self.hidden), axis=1, kind="stable")[:, :k])
+        return Ranking(self.ids[ranking.ids], ranking.scores)
 
     def _best_by_index(self, index: Candidates, q: NDArray[np.float32], k: int) -> Ranking | None:
         """Score the index's candidates, and the rows that came after it was made, as exact search does."""
@@ -379,8 +382,8 @@ class ArrayPart(Part):
             else:
                 numbers = places[start : start + step]
                 block = self.rows[numbers]
-            found, best = top_k(np.ascontiguousarray((block @ Q.T).T), min(k, block.shape[0]))
-            parts.append(Ranking(numbers[found], best))
+            order, best = top_k(np.ascontiguousarray((block @ Q.T).T), min(k, block.shape[0]))
+            parts.append(Ranking(numbers[order], best))
         return merged(parts, k)
 
 
@@ -392,6 +395,6 @@ def _in_order(ids: Any) -> tuple[NDArray[np.int64], NDArray[np.intp] | None]:
     return np.unique(requested, return_inverse=True)
 
 
-def _at(found: Ranking, order: NDArray[np.int64]) -> Ranking:
+def _at(ranking: Ranking, order: NDArray[np.int64]) -> Ranking:
     """Return the columns of each row of a ranking, in some order."""
-    return Ranking(np.take_along_axis(found.ids, order, 1), np.take_along_axis(found.scores, order, 1))
+    return Ranking(np.take_along_axis(ranking.ids, order, 1), np.take_along_axis(ranking.scores, order, 1))

@@ -66,22 +66,24 @@ class Database:
             with self.transaction() as connection:
                 _make_tables(connection)
             return
-        marker, found = self.value("PRAGMA application_id"), self.value("PRAGMA user_version")
-        if marker != APPLICATION_ID or found < 1:
+        marker, stored_format = self.value("PRAGMA application_id"), self.value("PRAGMA user_version")
+        if marker != APPLICATION_ID or stored_format < 1:
             raise CorruptFileError(
                 f"{self.path} is not a catalogue's database: its application_id is {marker:#x} and its user_version "
-                f"{found}; expected {APPLICATION_ID:#x}, and 1 or more. Restore it from a backup, or index the images "
-                "again into a new folder."
+                f"{stored_format}; expected {APPLICATION_ID:#x}, and 1 or more. Restore it from a backup, or index the "
+                "images again into a new folder."
             )
-        if found > FORMAT:
+        if stored_format > FORMAT:
             raise StorageError(
-                f"{self.path} has format {found}; this visterm reads up to {FORMAT}. Install a newer visterm."
+                f"{self.path} has format {stored_format}; this visterm reads up to {FORMAT}. Install a newer visterm."
             )
-        if found < FORMAT and (self._snapshot or not os.access(self.path or "", os.W_OK) or not self._takes_files()):
+        if stored_format < FORMAT and (
+            self._snapshot or not os.access(self.path or "", os.W_OK) or not self._takes_files()
+        ):
             self.close()
             self._snapshot = self._copied()  # which is brought up to date in its place
 
-        for version in range(found, FORMAT):
+        for version in range(stored_format, FORMAT):
             with self.transaction() as connection:
                 if self.value("PRAGMA user_version") > version:
                     continue  # another process has done it meanwhile
@@ -99,19 +101,19 @@ class Database:
         """
         if self.path is None or not self._opened:
             return
-        found: list[tuple[int, ...] | None] = []  # Device and inode of each file; None where there is none
+        identity: list[tuple[int, ...] | None] = []  # Device and inode of each file; None where there is none
         for file in (self.path, f"{self.path}-wal"):
             try:
                 state = os.stat(file)
             except OSError:
-                found.append(None)
+                identity.append(None)
             else:
                 content = () if self._snapshot is None else (state.st_size, state.st_mtime_ns)
-                found.append((state.st_dev, state.st_ino, *content))
+                identity.append((state.st_dev, state.st_ino, *content))
 
-        self._identity = self._identity or found
-        if found != self._identity:
-            what = "removed" if None in found[: 1 if self._snapshot else 2] else "replaced by another"
+        self._identity = self._identity or identity
+        if identity != self._identity:
+            what = "removed" if None in identity[: 1 if self._snapshot else 2] else "replaced by another"
             if self._snapshot is not None:
                 raise ReplacedError(f"The catalogue {self.path.parent} was {what} or written to. Restart visterm.")
             raise ReplacedError(
@@ -128,8 +130,8 @@ class Database:
     def value(self, statement: str, values: Any = ()) -> Any:
         """Run one statement that reads, and return the first value of its first row, or None."""
         with self._used() as connection:
-            found = connection.execute(statement, values).fetchone()
-        return None if found is None else found[0]
+            row = connection.execute(statement, values).fetchone()
+        return None if row is None else row[0]
 
     def kept(self) -> dict[Hashable, Any]:
         """Return a place for answers, which is empty again once any thread or process has committed something.
@@ -154,12 +156,12 @@ class Database:
         if key in kept:
             known: T = kept[key]
             return known
-        found = read()
-        n_bytes = sum(getattr(part, "nbytes", 0) for part in (found if isinstance(found, tuple) else (found,)))
+        answer = read()
+        n_bytes = sum(getattr(part, "nbytes", 0) for part in (answer if isinstance(answer, tuple) else (answer,)))
         if n_bytes < MOST_KEPT_BYTES // 4:
-            kept[key] = found
+            kept[key] = answer
             self._kept_bytes += n_bytes
-        return found
+        return answer
 
     def write(self, statement: str, values: Any = ()) -> int:
         """Run one statement that writes, in a transaction, and return how many rows it changed."""
@@ -380,7 +382,7 @@ class Database:
 
 
 @dataclass(eq=False)
-class Table:
+class CatalogueTable:
     """One or some tables of a catalogue, with their statements."""
 
     _database: Database

@@ -8,7 +8,7 @@ import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -46,19 +46,6 @@ _DATE = re.compile(r"\d{4}(?:-\d\d(?:-\d\d(?:T\d\d(?::\d\d(?::\d\d)?)?)?)?)?", r
 TAGGED = "tag_id IN (SELECT id FROM tags WHERE key IN (SELECT value FROM json_each(?)))"
 
 REJECTED = f"id IN (SELECT image_id FROM verdicts WHERE {TAGGED} AND verdict = -1)"
-
-CHANCE, TAKEN, OLDEST, NAME, ADDED = "chance", "taken", "oldest", "name", "added"
-SORTS = {  # What photos can be sorted by, and its name for people
-    CHANCE: "match, best first",
-    TAKEN: "date taken, newest first",
-    OLDEST: "date taken, oldest first",
-    NAME: "name",
-    ADDED: "date added, newest first",
-}
-
-COLUMNS = {TAKEN: "taken", OLDEST: "taken", NAME: "name", ADDED: "added"}  # The column of ``images`` that each reads
-
-_DIGITS = re.compile(r"(\d+)")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -112,14 +99,11 @@ def is_date(text: str) -> bool:
     """Return whether a text is a year, month, day or time of ISO 8601 that the calendar has."""
     if not _DATE.fullmatch(text):
         return False
-    day, _, time = text.partition("T")
-    year, month, of_month = [*map(int, day.split("-")), 1, 1][:3]
-    hour, minute, second = [*map(int, filter(None, time.split(":"))), 0, 0, 0][:3]
     try:
-        date(year, month, of_month)
+        datetime.fromisoformat(text + "0001-01-01T00:00:00"[len(text) :])
     except ValueError:
         return False
-    return hour < 24 and minute < 60 and second < 60
+    return True
 
 
 def image_ids(database: Database, conditions: Sequence[str], values: Sequence[Any]) -> NDArray[np.int64]:

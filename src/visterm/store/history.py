@@ -6,16 +6,18 @@ import json
 import os
 import socket
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeVar
 
-from visterm.core.errors import CorruptFileError, StorageError
+from visterm.core.errors import CorruptFileError
 from visterm.core.system import is_alive
 from visterm.core.wording import json_text
-from visterm.store.database import Table, as_text, now
+from visterm.store.database import CatalogueTable, as_text, now
+
+T = TypeVar("T")
 
 SHORT = 12  # Letters of a run's fingerprint that people see and type
 JOB_COLUMNS = "id, kind, state, done, total, message, started, finished, error, pid, host"
@@ -39,7 +41,7 @@ class StoredRun:
     current: bool  # The one that searches and answers now
 
 
-class Runs(Table):
+class Runs(CatalogueTable):
     """The table of runs; `StoredCatalogue.use_run` changes the current one."""
 
     def add(
@@ -53,7 +55,7 @@ class Runs(Table):
     ) -> int:
         """Write down a run, and return its id; one that is known keeps its id, and takes the new facts."""
         with self._database.transaction() as connection:
-            found = connection.execute(
+            rows = connection.execute(
                 "INSERT INTO runs (fingerprint, encoder_fingerprint, folder, rows_of, added, facts) "
                 "VALUES (?, ?, CAST(? AS TEXT), ?, ?, ?) ON CONFLICT (fingerprint) DO UPDATE SET facts = "
                 "CASE WHEN ? THEN excluded.facts ELSE facts END RETURNING id",
@@ -62,7 +64,7 @@ class Runs(Table):
                     facts is not None,
                 ),
             ).fetchall()  # fmt: skip
-        return int(found[0][0])
+        return int(rows[0][0])
 
     def current(self) -> StoredRun:
         """Return the run that searches. Raises CorruptFileError if the database names none."""
@@ -73,16 +75,6 @@ class Runs(Table):
     def all(self) -> list[StoredRun]:
         """List the runs, oldest first."""
         return self._select("ORDER BY id")
-
-    def set_current(self, run_id: int) -> None:
-        """Set the run that searches: use `StoredCatalogue.use_run`, which tells searches too.
-
-        Raises StorageError if there is no such run.
-        """
-        with self._database.transaction() as connection:
-            connection.execute("UPDATE runs SET current = 0 WHERE current = 1")
-            if connection.execute("UPDATE runs SET current = 1 WHERE id = ?", (run_id,)).rowcount == 0:
-                raise StorageError(f"The catalogue has no run {run_id}.")
 
     def _select(self, where: str) -> list[StoredRun]:
         return [
@@ -95,7 +87,7 @@ class Runs(Table):
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class StoredJob:
     """One job: "index", "fit", ..."""
 
     id: int
@@ -117,7 +109,7 @@ class Job:
         return self.state not in ("waiting", "running", "cancelling")
 
 
-class Jobs(Table):
+class Jobs(CatalogueTable):
     """The table of jobs. Whoever works at one checks `is_cancelled` now and then."""
 
     @cached_property
@@ -144,11 +136,11 @@ class Jobs(Table):
         statement = f"SELECT count(*) FROM jobs WHERE state IN {OPEN} AND pid = ? AND host = ?"
         return int(self._database.value(statement, (pid, socket.gethostname())))
 
-    def existing(self, job_id: int) -> Job:
+    def existing(self, job_id: int) -> StoredJob:
         """Return a job that exists."""
-        found = self.get(job_id)
-        assert found is not None
-        return found
+        job = self.get(job_id)
+        assert job is not None
+        return job
 
     def run(self, job_id: int) -> None:
         """Note that a waiting job has begun."""
@@ -187,14 +179,14 @@ class Jobs(Table):
         """Return whether a job was cancelled."""
         return self._database.value("SELECT state FROM jobs WHERE id = ?", (job_id,)) in ("cancelling", "cancelled")
 
-    def get(self, job_id: int) -> Job | None:
+    def get(self, job_id: int) -> StoredJob | None:
         """Return one job; None where the id is not known."""
-        return next(iter(self._records(Job, f"SELECT {JOB_COLUMNS} FROM jobs WHERE id = ?", (job_id,))), None)
+        return next(iter(self._records(StoredJob, f"SELECT {JOB_COLUMNS} FROM jobs WHERE id = ?", (job_id,))), None)
 
-    def latest(self, limit: int = 50, *, before: int | None = None) -> list[Job]:
+    def latest(self, limit: int = 50, *, before: int | None = None) -> list[StoredJob]:
         """List jobs, the newest first; `before` is the last id of the page before."""
         return self._records(
-            Job,
+            StoredJob,
             f"SELECT {JOB_COLUMNS} FROM jobs WHERE id < coalesce(?, id + 1) ORDER BY id DESC LIMIT ?",
             (before, limit),
         )
@@ -249,6 +241,13 @@ class CatalogueJob:
             self._jobs.cancel(self.id)
         return self._jobs.is_cancelled(self.id)
 
+    def chunks(self, items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+        """Yield items chunk by chunk, until the job is cancelled."""
+        for start in range(0, len(items), size):
+            if self.cancelled:
+                return
+            yield items[start : start + size]
+
     def advance(self, done: int, total: int) -> None:
         """Write down how far it is."""
         self._jobs.progress(self.id, done, total)
@@ -263,7 +262,7 @@ class Event(NamedTuple):
     details: dict[str, Any]
 
 
-class History(Table):
+class History(CatalogueTable):
     """The table of what was done to a catalogue."""
 
     def note(self, what: str, **details: Any) -> int:

@@ -22,7 +22,7 @@ from visterm.core.persist import file_hash
 from visterm.core.remote import is_remote, real_path
 from visterm.core.threads import Team
 from visterm.core.types import Skipped
-from visterm.store.database import Table, as_text, now
+from visterm.store.database import CatalogueTable, as_text, now
 
 ImageFile: TypeAlias = "str | os.PathLike[str] | NDArray[np.uint8]"  # or the pixels themselves
 
@@ -62,7 +62,7 @@ class ImageRecord:
     longitude: float | None = None
 
 
-class FileState(NamedTuple):
+class ImageState(NamedTuple):
     """What tells whether a file has changed."""
 
     id: int
@@ -71,10 +71,10 @@ class FileState(NamedTuple):
     sha256: str
 
 
-class Images(Table):
+class Images(CatalogueTable):
     """The table of images. Ids that are not there are left out of the answers."""
 
-    def add(self, records: Iterable[Record]) -> list[int]:
+    def add(self, records: Iterable[NewImage]) -> list[int]:
         """Take images in, and return their ids: one more than the largest so far, and so on."""
         at = now()
         with self._database.transaction() as connection:
@@ -88,7 +88,7 @@ class Images(Table):
             )
         return [value[0] for value in values]
 
-    def update(self, image_id: int, record: Record) -> None:
+    def update(self, image_id: int, record: NewImage) -> None:
         """Put in what is known of a file whose content or place has changed; id, date of entry and tags stay."""
         self._database.write(
             "UPDATE images SET path = CAST(? AS TEXT), name = CAST(? AS TEXT), folder = CAST(? AS TEXT), n_bytes = ?, "
@@ -130,8 +130,8 @@ class Images(Table):
     def hide(self, image_ids: Iterable[int], hidden: bool = True) -> None:
         """Note that images, which are marked as gone, stay so while their files are as they were; or forget it."""
         with self._database.transaction() as connection:
-            found = connection.execute("SELECT value FROM meta WHERE key = 'hidden'").fetchone()
-            kept, listed = set(json.loads(found[0]) if found else []), set(map(int, image_ids))
+            row = connection.execute("SELECT value FROM meta WHERE key = 'hidden'").fetchone()
+            kept, listed = set(json.loads(row[0]) if row else []), set(map(int, image_ids))
             kept = kept | listed if hidden else kept - listed
             connection.execute("INSERT OR REPLACE INTO meta VALUES ('hidden', ?)", (json.dumps(sorted(kept)),))
 
@@ -172,25 +172,24 @@ class Images(Table):
         """Return all images of a state, by id."""
         return self._select("WHERE state = ? ORDER BY id", state)
 
-    def files(self) -> dict[str, FileState]:
+    def files(self) -> dict[str, ImageState]:
         """Return all files that are here, by path: what an update compares folders with."""
         return {
-            path: FileState(*state)
+            path: ImageState(*state)
             for path, *state in self._database.rows(
                 "SELECT path, id, n_bytes, mtime_ns, sha256 FROM images WHERE state = 'here' AND path IS NOT NULL"
             )
         }
 
     def without_rows(self, run_id: int) -> list[int]:
-        """Return the ids of images that are here and have no row of a run yet."""
-        return [
-            row[0]
-            for row in self._database.rows(
-                "SELECT id FROM images WHERE state = 'here' AND NOT EXISTS "
-                "(SELECT 1 FROM rows WHERE rows.run_id = ? AND rows.image_id = images.id) ORDER BY id",
-                (run_id,),
-            )
-        ]
+        """Return the ids of images that are here and have no row yet of a run, or of the one whose rows serve it."""
+        rows_of = "(SELECT coalesce(rows_of, id) FROM runs WHERE id = ?)"
+        rows = self._database.rows(
+            "SELECT id FROM images WHERE state = 'here' AND NOT EXISTS "
+            f"(SELECT 1 FROM rows WHERE rows.run_id = {rows_of} AND rows.image_id = images.id) ORDER BY id",
+            (run_id,),
+        )
+        return [image_id for (image_id,) in rows]
 
     def count(self, state: str = "here") -> int:
         """Count the images of a state, a video once."""
@@ -207,7 +206,7 @@ def as_list(ids: Iterable[int]) -> str:
     return json.dumps([int(i) for i in ids])
 
 
-def _values(record: Record) -> tuple[Any, ...]:
+def _values(record: NewImage) -> tuple[Any, ...]:
     folder = os.path.dirname(record.path) if record.path else ""
     return (
         as_text(record.path) if record.path else None, as_text(record.name), as_text(folder), record.n_bytes,
@@ -216,7 +215,7 @@ def _values(record: Record) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-class SkippedFiles(Table):
+class SkippedFiles(CatalogueTable):
     """The table of files that were left out."""
 
     def add(self, skipped: Iterable[Skipped]) -> None:
@@ -243,7 +242,7 @@ class SkippedFiles(Table):
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class NewImage:
     """One image, before it has a number in a catalogue."""
 
     name: str  # As it was given: what searches show
@@ -266,7 +265,7 @@ class Record:
 
 def read_records(
     images: Sequence[ImageFile], names: Sequence[str], tags: Sequence[Iterable[str]], *, n_jobs: int | None = None
-) -> list[Record | Skipped]:
+) -> list[NewImage | Skipped]:
     """Read size and hash of each image; one that cannot be read (any more) comes as skipped, with the reason.
 
     Images are paths or uint8 arrays (height, width, 3); `tags` were given by people, for each image.
@@ -284,14 +283,14 @@ def file_type_of(path: str | os.PathLike[str]) -> str:
     return {"jpg": "jpeg", "jpe": "jpeg", "tif": "tiff", "heif": "heic"}.get(ending, ending)
 
 
-def _read_record(image: ImageFile, name: str, tags: Iterable[str]) -> Record | Skipped:
+def _read_record(image: ImageFile, name: str, tags: Iterable[str]) -> NewImage | Skipped:
     """Read size and hash of an image."""
     from visterm.data.contents import content_hash, file_state  # with Pillow, which no search needs
     from visterm.data.images import GONE, image_size
 
     if isinstance(image, np.ndarray):
         sha256 = hashlib.sha256(np.ascontiguousarray(image).tobytes()).hexdigest()
-        return Record(name, None, image.nbytes, image.shape[1], image.shape[0], sha256, tuple(tags))
+        return NewImage(name, None, image.nbytes, image.shape[1], image.shape[0], sha256, tuple(tags))
     path = real_path(image)
     try:
         width, height = image_size(path)
@@ -299,7 +298,7 @@ def _read_record(image: ImageFile, name: str, tags: Iterable[str]) -> Record | S
         sha256 = (content_hash(path) or "") if is_remote(path) else file_hash(path)
         if state is None or not sha256:
             return Skipped(path, GONE)
-        return Record(
+        return NewImage(
             name, path, state[0], width, height, sha256, tuple(tags), mtime_ns=state[1], file_type=file_type_of(path)
         )
     except ImageError as error:
@@ -316,7 +315,7 @@ class Frame(NamedTuple):
     at: float  # Seconds from the beginning
 
 
-class Frames(Table):
+class Frames(CatalogueTable):
     """The table of frames."""
 
     def of(self, video_ids: Iterable[int]) -> list[Frame]:
@@ -353,7 +352,7 @@ class Frames(Table):
         )
         return [videos.get(image_id, image_id) for image_id in image_ids]
 
-    def set(self, video_id: int, video: Record, moments: Sequence[float]) -> list[int]:
+    def set(self, video_id: int, video: NewImage, moments: Sequence[float]) -> list[int]:
         """Keep the moments of a video, in seconds, in place of those it had; return the image of each.
 
         The rows of those that it had are dead.
@@ -376,7 +375,7 @@ class Frames(Table):
         return ids
 
 
-def frame_record(video: Record, at: float) -> Record:
+def frame_record(video: NewImage, at: float) -> NewImage:
     """Return what is known of a frame: it has no file of its own, and its hash tells video and moment."""
     sha256 = hashlib.sha256(f"{video.sha256} {at:.3f}".encode()).hexdigest()
     name = f"{video.name} at {moment(at)}"

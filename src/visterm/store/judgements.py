@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from visterm.store.database import Database, Table
+from visterm.store.database import CatalogueTable, Database
 from visterm.store.tags import NOT_REJECTED, Tags
 
 MOST_TAGS = 500  # Tags of which is remembered what people said, over changes of the catalogue
@@ -46,7 +46,7 @@ class TagJudgements(NamedTuple):
     rejected: NDArray[np.int64]
 
 
-class Judgements(Table):
+class ManualJudgements(CatalogueTable):
     """The tables of given tags and of verdicts, tag by tag."""
 
     def __init__(self, database: Database, tags: Tags) -> None:

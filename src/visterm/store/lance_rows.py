@@ -28,7 +28,7 @@ from visterm.core.products import merged, top_k_products
 from visterm.core.types import Matrix, Ranking
 from visterm.store.current_rows import Part
 from visterm.store.lance_table import AT_ONCE, LanceTable, arrays_of, schema_of, table_names
-from visterm.store.row_index import MOST, K, Settings, best_settings, growing, median_seconds, settings_of
+from visterm.store.row_index import MOST, IndexSettings, K, best_settings, growing, median_seconds, settings_of
 from visterm.store.segments import IDS, SegmentFolder, StoredIndex
 
 Places: TypeAlias = NDArray[np.int64]
@@ -68,9 +68,9 @@ class LanceRows:
                 for field in schema_of(self.width):
                     if columns.get(field.name) != field.type:
                         raise self._damaged(f"a column '{field.name}' of {columns.get(field.name, 'nothing')}")
-                there = table.count_rows()
-                if there < self.n_rows:
-                    raise self._damaged(f"{there} rows")
+                n_rows = table.count_rows()
+                if n_rows < self.n_rows:
+                    raise self._damaged(f"{n_rows} rows")
                 self._opened = table
         return self._opened
 
@@ -118,8 +118,8 @@ class LanceRows:
         else:
             for start in range(0, len(places), AT_ONCE):
                 some = places[start : start + AT_ONCE]
-                found = self.at.take_offsets(some.tolist()).select(["row", "vector"]).to_arrow()
-                numbers, block = self._in_order(found, 0, self.n_rows)
+                batch = self.at.take_offsets(some.tolist()).select(["row", "vector"]).to_arrow()
+                numbers, block = self._in_order(batch, 0, self.n_rows)
                 if not np.array_equal(numbers, some):
                     raise self._damaged("rows at other places than those in their column 'row'")
                 yield numbers, block
@@ -146,9 +146,9 @@ class LanceRows:
             raise self._damaged(f"rows at the places {places[0]} to {places[-1]}, or some twice")
         return places, block
 
-    def _damaged(self, found: str) -> CorruptFileError:
+    def _damaged(self, content: str) -> CorruptFileError:
         return CorruptFileError(
-            f"The table {self._table.name} at {self._table.uri} holds {found}; expected {self.n_rows} rows of "
+            f"The table {self._table.name} at {self._table.uri} holds {content}; expected {self.n_rows} rows of "
             f"{self.width} numbers, one at each place. Restore it from a backup, or index the images again."
         )
 
@@ -168,18 +168,18 @@ class LancePart(Part):
             places = self.visible
         if self.rows.is_small:
             return np.asarray(self.rows.kept[places] @ Q.T, np.float32)
-        found = np.empty((len(places), len(Q)), np.float32)
+        products = np.empty((len(places), len(Q)), np.float32)
         for numbers, block in self.rows.blocks(places):
-            found[np.searchsorted(places, numbers)] = block @ Q.T
-        return found
+            products[np.searchsorted(places, numbers)] = block @ Q.T
+        return products
 
     def _best_places(self, Q: Floats, k: int, places: Places | None) -> Ranking:
         if self.rows.is_small:
             return top_k_products(Q, self.rows.kept, k, among=places)
         best = Ranking(np.empty((len(Q), 0), np.int64), np.empty((len(Q), 0), np.float32))
         for numbers, block in self.rows.blocks(places):
-            found = top_k_products(Q, block, min(k, len(block)))
-            best = merged([best, Ranking(numbers[found.ids], found.scores)], k)
+            ranking = top_k_products(Q, block, min(k, len(block)))
+            best = merged([best, Ranking(numbers[ranking.ids], ranking.scores)], k)
         return best
 
 
@@ -190,7 +190,7 @@ class LanceIndex:
     measured. `spare` more rows are named, because as many are hidden.
     """
 
-    def __init__(self, rows: LanceRows, settings: Settings, n_rows: int | None = None, spare: int = 0) -> None:
+    def __init__(self, rows: LanceRows, settings: IndexSettings, n_rows: int | None = None, spare: int = 0) -> None:
         self._rows, self.settings = rows, settings
         self.n_rows = settings.n_rows if n_rows is None else n_rows
         self._spare = SPARE + min(spare, MOST)
@@ -207,7 +207,7 @@ class LanceIndex:
 
 def index_that_pays(
     table: LanceTable, version: int, n_rows: int, width: int, queries: NDArray[np.float32]
-) -> tuple[int, Settings]:
+) -> tuple[int, IndexSettings]:
     """Make an index of a table's rows, and measure its settings; one that does not pay is dropped again.
 
     Returns the version that has the index, or that has none; and what was measured.
@@ -222,11 +222,11 @@ def index_that_pays(
     exactly, k = LancePart(np.arange(n_rows), rows), min(K, n_rows)
     exact = median_seconds(lambda: exactly.best(queries[:1], k), 3)
 
-    def search(q: Floats, trial: Settings) -> Places:
+    def search(q: Floats, trial: IndexSettings) -> Places:
         return LancePart(exactly.ids, rows, index=LanceIndex(rows, trial)).best(q, k).ids
 
     probes = [*growing(max(1, n_lists // 2)), n_lists]
-    trials = [[Settings(n_rows, n_lists, probed, K + SPARE, 0.0, 0.0, exact) for probed in probes]]
+    trials = [[IndexSettings(n_rows, n_lists, probed, K + SPARE, 0.0, 0.0, exact) for probed in probes]]
     settings = best_settings(search, trials, queries, exactly.best(queries, k).ids)
 
     if not settings.pays:

@@ -81,8 +81,8 @@ class LanceTable:
         table = self.writable()
         with _translated(f"The table {self.name} at {self.uri} cannot be put in order"):
             table.optimize(cleanup_older_than=NEVER)
-            found = [table.index_stats(index.name) for index in table.list_indices()]
-        return int(table.version), bool(found) and all(stats.num_unindexed_rows == 0 for stats in found)
+            indexes = [table.index_stats(index.name) for index in table.list_indices()]
+        return int(table.version), bool(indexes) and all(stats.num_unindexed_rows == 0 for stats in indexes)
 
     def forget_old_versions(self) -> None:
         """Remove the files of versions that no search reads any more; what counts must be the newest version."""
@@ -135,13 +135,13 @@ def table_names(uri: str) -> list[str]:
             page = database.list_tables(page_token=page.page_token)
 
 
-def arrays_of(found: Any, columns: list[str]) -> dict[str, NDArray[Any]]:
+def arrays_of(batch: Any, columns: list[str]) -> dict[str, NDArray[Any]]:
     """Return the columns of a batch or a table of Arrow as arrays; vectors as (n, width)."""
     import pyarrow as pa
 
     arrays = {}
     for name in columns:
-        column = found.column(name)
+        column = batch.column(name)
         if isinstance(column, pa.ChunkedArray):
             column = column.combine_chunks()
         array = (column.flatten() if name == "vector" else column).to_numpy(zero_copy_only=False)

@@ -16,7 +16,8 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -41,7 +42,7 @@ MAGIC = b"IxPT"  # The first bytes of a file by faiss that turns rows before it 
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class IndexSettings:
     """Settings of an index, and what was measured."""
 
     n_rows: int  # Rows covered, from the first on
@@ -65,21 +66,31 @@ class Settings:
         enough = self.recall >= RECALL
         return enough, -self.seconds if enough else self.recall
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return them as JSON holds them."""
-        return asdict(self)
-
 
 class RowIndex:
-    """A faiss index and its settings; see `Candidates` in `parts`."""
+    """A faiss index and its settings; see `Candidates`.
 
-    def __init__(self, index: Any, settings: Settings) -> None:
+    One on disk (`RowIndex.on_disk`) is read when it is first used; without faiss every search is exact.
+    """
+
+    def __init__(self, index: Any, settings: IndexSettings) -> None:
         self._index, self.settings, self.n_rows = index, settings, settings.n_rows
+        self._read: Callable[[], Any] = lambda: index
+        self._reading = threading.Lock()
+
+    @classmethod
+    def on_disk(cls, path: Path, settings: IndexSettings, width: int) -> Self:
+        """Return the index that `write` put into a file, for rows of a width."""
+        row_index = cls(None, settings)
+        row_index._read = partial(read_index, path, settings, width)
+        return row_index
 
     def candidates(self, q: NDArray[np.float32], k: int) -> NDArray[np.int64] | None:
         """Return places of rows, ascending, that hold most of the `k` best; None where an exact search is better."""
-        if k > MOST:
+        if k > MOST or not is_installed():
             return None
+        with self._reading:
+            self._index = self._read() if self._index is None else self._index
         return self.named(q, self.settings.probed, (self.settings.fetched * max(1, math.ceil(k / K))))
 
     def write(self, path: Path) -> None:
@@ -87,60 +98,44 @@ class RowIndex:
         with whole_file(path) as temporary:
             _faiss().write_index(self._index, os.fspath(temporary))
 
-    @classmethod
-    def read(cls, path: Path, settings: Settings, width: int) -> Self:
-        """Read what `write` wrote, for rows of a width.
-
-        Raises CorruptFileError if it cannot be read, or is of other rows; MissingExtraError if faiss is not installed.
-        """
-        faiss = _faiss()
-        try:
-            with open_regular(path) as file:
-                magic = file.read(len(MAGIC))
-        except OSError as error:
-            raise CorruptFileError(f"{path} cannot be read: {error.strerror or error}.") from error
-
-        if magic != MAGIC:
-            raise CorruptFileError(f"{path} is no index of rows: it begins with {magic!r}; expected {MAGIC!r}.")
-        try:
-            index = faiss.read_index(os.fspath(path))
-        except RuntimeError as error:
-            raise CorruptFileError(f"{path} is no index of rows: {str(error).splitlines()[-1]}") from error
-        if (index.ntotal, index.d) != (settings.n_rows, width):
-            raise CorruptFileError(
-                f"{path} covers {index.ntotal} rows of {index.d} numbers; expected {settings.n_rows} of {width}."
-            )
-        return cls(index, settings)
-
     def named(self, q: NDArray[np.float32], probed: int, fetched: int) -> NDArray[np.int64]:
         """Return the places, ascending, of the best `fetched` rows of `probed` lists."""
         faiss = _faiss()
         parameters = faiss.SearchParametersPreTransform(index_params=faiss.SearchParametersIVF(nprobe=probed))
         with _one_thread(faiss):
             _, places = self._index.search(q, min(fetched, self.n_rows), params=parameters)
-        found: NDArray[np.int64] = np.sort(places[0])
-        if found.size and found[-1] >= self.n_rows:
+        best: NDArray[np.int64] = np.sort(places[0])
+        if best.size and best[-1] >= self.n_rows:
             raise CorruptFileError(
-                f"An index names row {found[-1]}, but covers {self.n_rows} rows. Index the images again into a new "
+                f"An index names row {best[-1]}, but covers {self.n_rows} rows. Index the images again into a new "
                 "catalogue."
             )
-        return found[np.searchsorted(found, 0) :]  # faiss fills up with -1
+        return best[np.searchsorted(best, 0) :]  # faiss fills up with -1
 
 
-class LazyIndex:
-    """An index on disk, of rows of `width`, that is read when it is first used; without faiss every search is exact."""
+def read_index(path: Path, settings: IndexSettings, width: int) -> Any:
+    """Read a faiss index that `RowIndex.write` wrote, for rows of a width.
 
-    def __init__(self, path: Path, settings: Settings, width: int) -> None:
-        self.path, self.settings, self._width, self.n_rows = path, settings, width, settings.n_rows
-        self._index: RowIndex | None = None
-        self._reading = threading.Lock()
+    Raises CorruptFileError if it cannot be read, or is of other rows; MissingExtraError if faiss is not installed.
+    """
+    faiss = _faiss()
+    try:
+        with open_regular(path) as file:
+            magic = file.read(len(MAGIC))
+    except OSError as error:
+        raise CorruptFileError(f"{path} cannot be read: {error.strerror or error}.") from error
 
-    def candidates(self, q: NDArray[np.float32], k: int) -> NDArray[np.int64] | None:
-        """Ask the index, as `RowIndex.candidates` says."""
-        if self._index is None and is_installed():
-            with self._reading:
-                self._index = self._index or RowIndex.read(self.path, self.settings, self._width)
-        return None if self._index is None else self._index.candidates(q, k)
+    if magic != MAGIC:
+        raise CorruptFileError(f"{path} is no index of rows: it begins with {magic!r}; expected {MAGIC!r}.")
+    try:
+        index = faiss.read_index(os.fspath(path))
+    except RuntimeError as error:
+        raise CorruptFileError(f"{path} is no index of rows: {str(error).splitlines()[-1]}") from error
+    if (index.ntotal, index.d) != (settings.n_rows, width):
+        raise CorruptFileError(
+            f"{path} covers {index.ntotal} rows of {index.d} numbers; expected {settings.n_rows} of {width}."
+        )
+    return index
 
 
 def build_index(U: NDArray[np.float32], queries: NDArray[np.float32]) -> RowIndex:
@@ -165,22 +160,22 @@ def build_index(U: NDArray[np.float32], queries: NDArray[np.float32]) -> RowInde
 
     exact = median_seconds(lambda: top_k_products(queries[:1], U, K))
 
-    def search(q: NDArray[np.float32], trial: Settings) -> NDArray[np.int64]:
+    def search(q: NDArray[np.float32], trial: IndexSettings) -> NDArray[np.int64]:
         named = RowIndex(index, trial).named(q, trial.probed, trial.fetched)
         top_k_products(q, U, K, 1, among=named)  # which a search does too
         return named
 
     trials = [  # naming more rows may need fewer lists
-        [Settings(n, n_lists, probed, fetched, 0.0, 0.0, exact) for probed in growing(n_lists // 2)]
+        [IndexSettings(n, n_lists, probed, fetched, 0.0, 0.0, exact) for probed in growing(n_lists // 2)]
         for fetched in FETCHED
     ]
     return RowIndex(index, best_settings(search, trials, queries, top_k_products(queries, U, K).ids))
 
 
-def settings_of(facts: str) -> Settings:
-    """Read what `Settings.as_dict` gave, from JSON. Raises CorruptFileError if it is something else."""
+def settings_of(facts: str) -> IndexSettings:
+    """Read settings from JSON, a field a key. Raises CorruptFileError if it is something else."""
     try:
-        settings = Settings(**json.loads(facts))
+        settings = IndexSettings(**json.loads(facts))
         counts = (settings.n_rows, settings.lists, settings.probed, settings.fetched)
         shares = (settings.recall, settings.seconds, settings.exact_seconds)
         sound = all(type(count) is int and 0 <= count < 2**31 for count in counts) and all(
@@ -230,17 +225,17 @@ def median_seconds(call: Callable[[], Any], times: int = 5) -> float:
 
 
 def best_settings(
-    search: Callable[[NDArray[np.float32], Settings], NDArray[np.int64]],
-    trials: Iterable[Iterable[Settings]],
+    search: Callable[[NDArray[np.float32], IndexSettings], NDArray[np.int64]],
+    trials: Iterable[Iterable[IndexSettings]],
     queries: NDArray[np.float32],
     best: NDArray[np.int64],
-) -> Settings:
+) -> IndexSettings:
     """Measure settings, and return the fastest of those that find nearly all of the best, else what finds most.
 
     Of each row of `trials`, with more and more lists, those that come after the first that finds enough are not tried.
     `search` returns ids for a query, (1, width); `best` are those of an exact search, (n_queries, k).
     """
-    chosen: Settings | None = None
+    chosen: IndexSettings | None = None
     for more_lists in trials:
         for trial in more_lists:
             shares, seconds = [], []

@@ -25,7 +25,7 @@ from visterm.core.types import Matrix
 from visterm.core.writing import check_space, sync, writing
 from visterm.store.current_rows import ArrayPart, Part
 from visterm.store.database import Database
-from visterm.store.row_index import INDEX_SUFFIX, LazyIndex, settings_of
+from visterm.store.row_index import INDEX_SUFFIX, RowIndex, settings_of
 
 IDS, DENSE, DATA, INDICES, INDPTR = "ids.i64", "rows.f32", "data.f32", "indices.i32", "indptr.i64"
 TYPES = {IDS: np.int64, DENSE: np.float32, DATA: np.float32, INDICES: np.int32, INDPTR: np.int64}
@@ -63,12 +63,12 @@ def segments_of(database: Database, where: str = "", *values: Any) -> list[Store
     return segments
 
 
-def checked_places(found: list[Any], segment: StoredSegment) -> NDArray[np.int64]:
+def checked_places(rows: list[Any], segment: StoredSegment) -> NDArray[np.int64]:
     """Return the places of rows of a segment that the database lists, a place each.
 
     Raises CorruptFileError if the segment has no such row.
     """
-    places = np.array([row[0] for row in found], np.int64)
+    places = np.array([row[0] for row in rows], np.int64)
     outside = places[(places < 0) | (places >= segment.n_rows)]
     if outside.size:
         raise CorruptFileError(
@@ -200,7 +200,7 @@ class SegmentFolder(Segment):
                     f"The catalogue names {index.file!r} as the index of {self.folder}; expected a file "
                     f"*{INDEX_SUFFIX} in that folder."
                 )
-            part.index = LazyIndex(path, settings, self.width) if settings.pays else None
+            part.index = RowIndex.on_disk(path, settings, self.width) if settings.pays else None
         return part
 
     def cut(self, n_rows: int) -> None:
@@ -242,10 +242,11 @@ class SegmentFolder(Segment):
     def _map(self, name: str, count: int) -> NDArray[Any]:
         path = self.folder / name
         try:
-            there = path.stat().st_size // np.dtype(TYPES[name]).itemsize
-            if not 0 <= count <= there:
+            n_numbers = path.stat().st_size // np.dtype(TYPES[name]).itemsize
+            if not 0 <= count <= n_numbers:
                 raise CorruptFileError(
-                    f"{path} holds {there} numbers where {count} are committed: it was cut off or replaced. {RESTORE}"
+                    f"{path} holds {n_numbers} numbers where {count} are committed: it was cut off or replaced. "
+                    f"{RESTORE}"
                 )
             return np.asarray(np.memmap(path, TYPES[name], "r", shape=count)) if count else np.empty(0, TYPES[name])
         except OSError as error:

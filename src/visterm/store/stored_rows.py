@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import shutil
 import zlib
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from visterm.store.database import Database
 from visterm.store.images import LISTED, as_list
 from visterm.store.lance_rows import DENSE_ONLY, LANCE, LancePlace, LanceSegment, index_that_pays
 from visterm.store.lance_table import table_names
-from visterm.store.row_index import Settings, build_index, is_installed, settings_of
+from visterm.store.row_index import IndexSettings, build_index, is_installed, settings_of
 from visterm.store.segments import (
     DATA,
     DENSE,
@@ -70,7 +70,7 @@ OF_THE_CURRENT_RUN = f"run_id = ({CURRENT})"
 
 
 @dataclass(eq=False)
-class StoredRows:
+class RowStore:
     """Segments of rows, in a catalogue's folder or in memory (None).
 
     Who calls what writes holds the writer's lock and a transaction.
@@ -127,8 +127,8 @@ class StoredRows:
     @property
     def lance(self) -> LancePlace | None:
         """Where new rows are kept in Lance tables; None where in files."""
-        found = self.database.value("SELECT value FROM meta WHERE key = 'lance'")
-        return LancePlace(**json.loads(found)) if found is not None else None
+        text = self.database.value("SELECT value FROM meta WHERE key = 'lance'")
+        return LancePlace(**json.loads(text)) if text is not None else None
 
     def keep_in_lance(self, uri: str) -> None:
         """Keep the rows that are to come in Lance tables at a place; empty: in the catalogue's folder.
@@ -137,10 +137,10 @@ class StoredRows:
         """
         if segments_of(self.database):
             raise StorageError("The catalogue has rows already, and they stay where they are.")
-        place = LancePlace.at(uri)
+        tables = LancePlace.at(uri)
         assert self.folder is not None
-        table_names(place.uri_of(self.folder))  # fails now, not after the first images were encoded
-        self.database.write("INSERT OR REPLACE INTO meta VALUES ('lance', ?)", (json_text(place._asdict()),))
+        table_names(tables.uri_of(self.folder))  # fails now, not after the first images were encoded
+        self.database.write("INSERT OR REPLACE INTO meta VALUES ('lance', ?)", (json_text(tables._asdict()),))
 
     def files(self, segment: StoredSegment) -> Segment:
         """Return the files, the table or the arrays of a segment."""
@@ -149,10 +149,10 @@ class StoredRows:
         folder = self.folder / ROWS / str(segment.id)
         if segment.table_version is None:
             return SegmentFolder(folder, segment.kind, segment.width)
-        place = self.lance
-        if place is None:
+        tables = self.lance
+        if tables is None:
             raise CorruptFileError(f"The catalogue {self.folder} does not say where its Lance tables lie.")
-        return LanceSegment(folder, segment.width, place.table(self.folder, segment.id), segment.table_version)
+        return LanceSegment(folder, segment.width, tables.table(self.folder, segment.id), segment.table_version)
 
     def append(self, run_id: int, ids: NDArray[np.int64], U: Matrix) -> None:
         """Keep a row of a run for each of some images, none twice, in place of any that they had.
@@ -192,21 +192,21 @@ class StoredRows:
         which = f"WHERE {OF_THE_CURRENT_RUN}" if sampled else ""
         try:
             for segment in segments_of(self.database, which):
-                found = self.database.rows(
+                blocks = self.database.rows(
                     "SELECT first, n_rows, ids_sum, rows_sum FROM row_sums WHERE segment_id = ? AND first + n_rows <= "
                     f"? {f'ORDER BY random() LIMIT {SAMPLED}' if sampled else 'ORDER BY first'}",
                     (segment.id, segment.n_rows),
                 )
-                if segment.table_version is not None or (sampled and not found):
+                if segment.table_version is not None or (sampled and not blocks):
                     continue
                 files = self.files(segment)
-                if not sampled and (n_missing := segment.n_rows - sum(n_rows for _, n_rows, *_ in found)):
+                if not sampled and (n_missing := segment.n_rows - sum(n_rows for _, n_rows, *_ in blocks)):
                     raise CorruptFileError(
                         f"{files.where(IDS)}: {n_missing:,} rows have no checksum in {self.database.path}, which "
                         f"another program changed. {RESTORE}"
                     )
                 ids, U = files.read(segment.n_rows)
-                for first, n_rows, *expected in found:
+                for first, n_rows, *expected in blocks:
                     sums = _sums(ids, U, first, n_rows)
                     if sums != tuple(expected):
                         name = IDS if sums[0] != expected[0] else DENSE if segment.kind == "dense" else DATA
@@ -246,11 +246,11 @@ class StoredRows:
         for segment in segments:
             self.files(segment).cut(segment.n_rows)
         known, rows = {str(segment.id) for segment in segments}, self.folder / ROWS
-        for left in rows.iterdir() if rows.is_dir() else ():
-            if left.name not in known:
-                shutil.rmtree(left, ignore_errors=True)
-        if (place := self.lance) is not None:
-            place.sweep(self.folder, [segment.id for segment in segments])
+        for folder in rows.iterdir() if rows.is_dir() else ():
+            if folder.name not in known:
+                shutil.rmtree(folder, ignore_errors=True)
+        if (tables := self.lance) is not None:
+            tables.sweep(self.folder, [segment.id for segment in segments])
 
     def copy_to(self, folder: Path) -> None:
         """Write all segments into another catalogue's folder, as files."""
@@ -359,20 +359,16 @@ def indexes_are_due(database: Database) -> bool:
     )
 
 
-def build_indexes(rows: StoredRows, queries: Any) -> bool:
+def build_indexes(rows: RowStore, queries: Any) -> bool:
     """Index each large segment of the current run, and return whether an index pays; one that does not is not kept.
 
-    The first 200 of `queries`, (n_queries, width), are what an index is measured on; None: some of the rows.
+    The first 200 of `queries`, (n_queries, width), are what an index is measured on.
     """
     database, made = rows.database, False
     for segment in _large_segments(database):
         files = rows.files(segment)
         assert isinstance(files, SegmentFolder)
-        if queries is None:
-            drawn = files.part(segment.n_rows, np.empty(0, np.int64)).take(
-                np.sort(np.random.default_rng(1).permutation(segment.n_rows)[:N_QUERIES])
-            )
-        sample = np.asarray(drawn if queries is None else queries[:N_QUERIES], np.float32)
+        sample = np.asarray(queries[:N_QUERIES], np.float32)
         if isinstance(files, LanceSegment):
             name = LANCE
             files.table_version, settings = index_that_pays(
@@ -392,7 +388,7 @@ def build_indexes(rows: StoredRows, queries: Any) -> bool:
             database.write(
                 "INSERT INTO indexes (segment_id, file, n_rows, facts) VALUES (?, ?, ?, ?) ON CONFLICT DO "
                 "UPDATE SET file = excluded.file, n_rows = excluded.n_rows, facts = excluded.facts",
-                (segment.id, name, segment.n_rows, json_text(settings.as_dict())),
+                (segment.id, name, segment.n_rows, json_text(asdict(settings))),
             )
             database.write("UPDATE segments SET table_version = ? WHERE id = ?", (files.table_version, segment.id))
             rows.have_changed()
@@ -404,13 +400,13 @@ def build_indexes(rows: StoredRows, queries: Any) -> bool:
 
 def how_it_searches(database: Database) -> str:
     """Return how searches of the current run go: exactly, or through an index, with what was measured of it."""
-    found = database.rows(
+    indexes = database.rows(
         "SELECT facts, segments.n_rows - indexes.n_rows, file FROM indexes "
         f"JOIN segments ON segments.id = segment_id WHERE {OF_THE_CURRENT_RUN} ORDER BY indexes.n_rows DESC LIMIT 1"
     )
-    if not found:
+    if not indexes:
         return "exact: every photo is compared"
-    facts, later, file = found[0]
+    facts, later, file = indexes[0]
     largest = settings_of(facts)
     if not largest.pays:
         return f"exactly: an index does not pay here ({_measured(largest)})"
@@ -426,7 +422,7 @@ def _large_segments(database: Database) -> list[StoredSegment]:
     return segments_of(database, f"WHERE kind = 'dense' AND n_rows >= ? AND {OF_THE_CURRENT_RUN}", INDEX_FROM)
 
 
-def _measured(settings: Settings) -> str:
+def _measured(settings: IndexSettings) -> str:
     """Return what was measured of an index, in words."""
     return (
         f"{settings.recall:.1%} of the ten best in {1e3 * settings.seconds:.2f} ms, "

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from visterm.core.errors import UserError
 from visterm.core.vocabulary import Vocabulary, tag_key
-from visterm.store.database import Table, as_text, now
+from visterm.store.database import CatalogueTable, as_text, now
 from visterm.store.images import as_list
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class WrittenTag(NamedTuple):
     at: str
 
 
-class Tags(Table):
+class Tags(CatalogueTable):
     """The tables of tags. An image *has* a tag that was given or accepted, and that was not rejected last.
 
     Nor has it a tag of a tag file if one above it in the tree of the run was rejected.
@@ -156,8 +156,8 @@ class Tags(Table):
                     ((as_text(name), tag_key(name)) for name in names),
                 )
             one = "SELECT id FROM tags WHERE key = ?"
-            found = {name: connection.execute(one, (tag_key(name),)).fetchone() for name in names}
-        return {name: row[0] for name, row in found.items() if row is not None}
+            rows = {name: connection.execute(one, (tag_key(name),)).fetchone() for name in names}
+        return {name: row[0] for name, row in rows.items() if row is not None}
 
     def spelled(self, name: str) -> str | None:
         """Return a tag as it is spelled here; None where there is no such tag."""
@@ -286,14 +286,14 @@ class Tags(Table):
     def set_predictions(self, run_id: int, predictions: Mapping[int, Iterable[Prediction]]) -> None:
         """Put the best few tags of images, by id, in place of what the run gave them before."""
         with self._database.transaction() as connection:
-            lists = {image_id: list(found) for image_id, found in predictions.items()}
-            ids = self.ids((p.tag for found in lists.values() for p in found), create=True)
+            lists = {image_id: list(best) for image_id, best in predictions.items()}
+            ids = self.ids((p.tag for best in lists.values() for p in best), create=True)
             connection.executemany(
                 "DELETE FROM predictions WHERE run_id = ? AND image_id = ?", ((run_id, i) for i in lists)
             )
             connection.executemany(
                 "INSERT INTO predictions (run_id, image_id, tag_id, score, confidence) VALUES (?, ?, ?, ?, ?)",
-                ((run_id, i, ids[p.tag], p.score, p.confidence) for i, found in lists.items() for p in found),
+                ((run_id, i, ids[p.tag], p.score, p.confidence) for i, best in lists.items() for p in best),
             )
 
     def predictions(self, image_id: int, run_id: int) -> list[Prediction]:
@@ -355,12 +355,15 @@ class Tags(Table):
 
     def written(self, target: str) -> list[WrittenTag]:
         """List the tags that were written into files of one kind, by image and tag."""
-        return self._records(
-            WrittenTag,
-            "SELECT image_id, tags.name, target, at FROM written_tags JOIN tags ON tags.id = tag_id "
-            "WHERE target = ? ORDER BY image_id, tags.name",
-            (target,),
-        )
+        return self._written("WHERE target = ? ORDER BY image_id, tags.name", target)
+
+    def written_of(self, image_id: int) -> list[WrittenTag]:
+        """List the tags that were written into files of one image, by kind of file and tag."""
+        return self._written("WHERE image_id = ? ORDER BY target, tags.name", image_id)
+
+    def _written(self, where: str, value: str | int) -> list[WrittenTag]:
+        statement = "SELECT image_id, tags.name, target, at FROM written_tags JOIN tags ON tags.id = tag_id"
+        return self._records(WrittenTag, f"{statement} {where}", (value,))
 
     def written_elsewhere(self, target: str) -> list[tuple[str, int]]:
         """List where photos lay, with their ids, that moved or went after tags were written into their files."""

@@ -172,7 +172,7 @@ def annotate_each(
         progress.start("tag photos", len(items))
         for start in range(0, len(items), CHUNK):
             X, kept, skipped = encode_all(run.encoder, items[start : start + CHUNK], StepProgress(progress))
-            yield from tags.of(Chunk([names[start + place] for place in kept], X, skipped))
+            yield from tags.of(Chunk([names[start + position] for position in kept], X, skipped))
     finally:
         progress.finish()
 
@@ -202,14 +202,14 @@ def _ranked(
         yield ids, row[ids]
 
 
-def _named(run: Run, found: list[tuple[Any, Any]], known: NDArray[np.float64] | None = None) -> Iterator[list[Tag]]:
+def _named(run: Run, rankings: list[tuple[Any, Any]], known: NDArray[np.float64] | None = None) -> Iterator[list[Tag]]:
     """Yield the tags of each image by their numbers and scores; confidences are taken of all images together.
 
     `known` are the confidences of all tags, (n_images, n_tags), where they are not those of the scores alone.
     """
     tags, words, n = run.vocabulary.tags, run.words.added, len(run.vocabulary)
-    places = np.concatenate([np.asarray(ids, np.int64) for ids, _ in found])
-    values = np.concatenate([np.asarray(scores, np.float64) for _, scores in found])
+    places = np.concatenate([np.asarray(ids, np.int64) for ids, _ in rankings])
+    values = np.concatenate([np.asarray(scores, np.float64) for _, scores in rankings])
     chances: list[float | None] = [None] * places.size
     if run.calibration is not None:
         # An added word has no curve; that of the first tag is computed, and not used.
@@ -217,12 +217,12 @@ def _named(run: Run, found: list[tuple[Any, Any]], known: NDArray[np.float64] | 
         if known is None:
             chances = run.calibration.confidences(values, some).tolist()
         else:
-            chances = known[np.repeat(np.arange(len(found)), [len(ids) for ids, _ in found]), some].tolist()
+            chances = known[np.repeat(np.arange(len(rankings)), [len(ids) for ids, _ in rankings]), some].tolist()
     named = (
         Tag(tags[i], s, confidence=chance) if i < n else Tag(words[i - n], s, trained=False)
         for i, s, chance in zip(places.tolist(), values.tolist(), chances, strict=True)
     )
-    for ids, _ in found:
+    for ids, _ in rankings:
         yield list(islice(named, len(ids)))
 
 
@@ -231,12 +231,12 @@ def new_tags(model: Annotator, X: Matrix, k: int, known: sp.csr_array) -> list[R
     known = sp.csr_array(known)
     most = int(np.diff(known.indptr).max(initial=0))
     ids, scores = model.annotate(X, k + most if k else 0)
-    found = []
+    rankings = []
     for row in range(X.shape[0]):
         known_tags = known.indices[known.indptr[row] : known.indptr[row + 1]]
         new = np.flatnonzero(~np.isin(ids[row], known_tags))[: k or None]
-        found.append(Ranking(ids[row, new], scores[row, new]))
-    return found
+        rankings.append(Ranking(ids[row, new], scores[row, new]))
+    return rankings
 
 
 def cutoff_of(
@@ -268,9 +268,9 @@ def cutoff_of(
             f"or leave {option} out."
         )
     n_tags = calibration.slope.size
-    found = cutoff_at(0.0 if min_confidence is None else min_confidence, n_tags)
+    cutoff = cutoff_at(0.0 if min_confidence is None else min_confidence, n_tags)
     if precision is None and not best_f1:
-        return found
+        return cutoff
     if calibration.held_out is None:
         raise UserError(
             "This run keeps nothing that cut-offs are chosen by: it learned more tags from too few photos to judge its "
@@ -281,4 +281,4 @@ def cutoff_of(
         if precision is None
         else cutoff_for_precision(calibration.held_out, precision)
     )
-    return Cutoff(np.maximum(chosen.least, found.least), chosen.wanted)
+    return Cutoff(np.maximum(chosen.least, cutoff.least), chosen.wanted)

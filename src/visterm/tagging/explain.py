@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from visterm.models.blend.kept import explained_by, explains, what_to_do
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Region:
     """A rectangle of the upright picture, in its pixels, and what it gave to the score."""
 
     left: float
@@ -56,7 +56,7 @@ class Explanation:
     # What places and features are: "block" and "visterm"
     place: str
     feature: str
-    places: list[Place]  # All of them; they may overlap
+    places: list[Region]  # All of them; they may overlap
     features: list[Feature]  # Those that gave anything, the largest share, above or below 0, first
     bias: float  # What the tag scores whatever the photo shows
     elsewhere: dict[str, float]  # What belongs to no place, by name: the bias, and what else the encoder names
@@ -75,16 +75,7 @@ class Explanation:
             "elsewhere": self.elsewhere,
             "from": self.explained_by,
             "no_heat": self.no_heat or None,
-            f"{self.place}s": [
-                {
-                    "left": place.left,
-                    "top": place.top,
-                    "right": place.right,
-                    "bottom": place.bottom,
-                    "share": place.share,
-                }
-                for place in self.places
-            ],
+            f"{self.place}s": [asdict(region) for region in self.places],
             f"{self.feature}s": [
                 {self.feature: item.feature, "share": item.share, f"{self.place}s": item.places}
                 for item in self.features
@@ -128,8 +119,8 @@ def explain(tagger: Run, image: str | os.PathLike[str] | NDArray[np.uint8], tag:
         place=seen.place,
         feature=seen.feature,
         places=[
-            Place(left, top, right, bottom, share)
-            for (left, top, right, bottom), share in zip(boxes.tolist(), shares.tolist(), strict=True)
+            Region(x, top, right, bottom, share)
+            for (x, top, right, bottom), share in zip(boxes.tolist(), shares.tolist(), strict=True)
         ],
         features=[Feature(int(i), float(model.shares[i]), int(times[i])) for i in order if model.shares[i] != 0],
         bias=model.constant,

@@ -44,13 +44,13 @@ def heat(explanation: Explanation, size: tuple[int, int]) -> NDArray[np.float64]
     width, height = size
     full = size_of(explanation)
     across, down = width / full[0], height / full[1]
-    found = np.zeros((height, width))
-    for place in explanation.places:
-        left, cols = _covered(place.left * across, place.right * across, width)
-        top, rows = _covered(place.top * down, place.bottom * down, height)
+    warmth = np.zeros((height, width))
+    for region in explanation.places:
+        first_col, cols = _covered(region.left * across, region.right * across, width)
+        top, rows = _covered(region.top * down, region.bottom * down, height)
         area = rows.sum() * cols.sum()
-        found[top : top + len(rows), left : left + len(cols)] += np.outer(rows * (place.share / area), cols)
-    return found
+        warmth[top : top + len(rows), first_col : first_col + len(cols)] += np.outer(rows * (region.share / area), cols)
+    return warmth
 
 
 def heat_overlay(explanation: Explanation, side: int) -> Image.Image:
@@ -86,7 +86,7 @@ def draw_heat(photo: NDArray[np.uint8], explanation: Explanation, path: str | os
     text_across = max(int(measure.textlength(line, font=font)) for line in words)
     sheet_size = (
         max(pictures_across, text_across) + 2 * _GAP,
-        size[1] + 3 * _GAP + _line(font) * len(words) + _legend_height(font),
+        size[1] + 3 * _GAP + _line(font) * len(words) + _BAR + _line(font) + _GAP // 2,
     )
     sheet = Image.new("RGB", sheet_size, PAPER)
     sheet.paste(picture, (_GAP, _GAP))
@@ -121,7 +121,7 @@ def _under_heat(picture: Image.Image, warmth: NDArray[np.float64]) -> Image.Imag
 
 
 def _words(explanation: Explanation) -> list[str]:
-    shares = np.array([place.share for place in explanation.places])
+    shares = np.array([region.share for region in explanation.places])
     adds, takes = float(shares[shares > 0].sum()), float(shares[shares < 0].sum())
     parts = [f"{explanation.place}s add {adds:.3f} and take {-takes:.3f}"]
     parts += [f"{name} {share:+.3f}" for name, share in explanation.elsewhere.items()]
@@ -135,22 +135,18 @@ def _words(explanation: Explanation) -> list[str]:
 
 def _draw_legend(sheet: Image.Image, at: tuple[int, int], length: int, limit: float, font: Any) -> None:
     """Draw the bar of colours, from what takes most to what adds most."""
-    left, top = at[0], at[1] + _GAP // 2
+    start, top = at[0], at[1] + _GAP // 2
     scale = np.tile(np.linspace(-1, 1, length), (_BAR, 1))
     middle_grey = Image.new("L", (length, _BAR), 128)
-    sheet.paste(_under_heat(middle_grey, scale), (left, top))
+    sheet.paste(_under_heat(middle_grey, scale), (start, top))
     pen = ImageDraw.Draw(sheet)
-    for place, label, anchor in (
-        (left, f"{-limit:+.3g}: speaks against", "la"),
-        (left + length / 2, "0", "ma"),
-        (left + length, f"speaks for: {limit:+.3g}", "ra"),
+    for x, label, anchor in (
+        (start, f"{-limit:+.3g}: speaks against", "la"),
+        (start + length / 2, "0", "ma"),
+        (start + length, f"speaks for: {limit:+.3g}", "ra"),
     ):
-        pen.text((place, top + _BAR + 4), label, fill=INK, font=font, anchor=anchor)
+        pen.text((x, top + _BAR + 4), label, fill=INK, font=font, anchor=anchor)
 
 
 def _line(font: Any) -> int:
     return int(sum(font.getmetrics())) + 4
-
-
-def _legend_height(font: Any) -> int:
-    return _BAR + _line(font) + _GAP // 2

@@ -39,7 +39,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")  # Of a file in a run: none le
 _PLACES = {"path", "weights", "network_path_", "checkpoint"}  # What says in JSON where a file is
 
 
-class Pushed(NamedTuple):
+class PushedRun(NamedTuple):
     """What was pushed, or would be."""
 
     page: str
@@ -56,7 +56,7 @@ def push_run(
     licence: str | None = None,
     message: str | None = None,
     dry_run: bool = False,
-) -> Pushed:
+) -> PushedRun:
     """Write a run into a repository of the hub, as `Tagger.push_to_hub` says."""
     if not re.fullmatch(r"[\w.-]+/[\w.-]+", repository):
         raise UserError(f"The repository is '{repository}'; expected OWNER/NAME, for example ann/holidays.")
@@ -73,7 +73,7 @@ def push_run(
                     repo_id=repository, folder_path=folder, commit_message=message or "A run of visterm",
                     delete_patterns=OF_RUNS,
                 )  # fmt: skip
-    return Pushed(page, files)
+    return PushedRun(page, files)
 
 
 def write_shared(
@@ -94,7 +94,11 @@ def write_shared(
         for file in inside.glob("*.json"):
             write_json(file, _without_places(read_json(file)))
         if with_network:
-            _copy_network(tagger.encoder, inside)
+            if not isinstance(tagger.encoder, NetworkEncoder):  # whose weights are all in one file
+                encoder_name = ENCODERS.name_of(tagger.encoder)
+                raise UserError(f"The encoder '{encoder_name}' has no network in a file. Leave with_network out.")
+            network = Path(tagger.encoder._network_file())
+            shutil.copyfile(network, inside / f"{NETWORK}{network.suffix}")
     (folder / CARD).write_text(card_of(tagger, name, licence=licence, with_network=with_network), encoding="utf-8")
 
 
@@ -241,14 +245,6 @@ def _without_places(value: Any, key: str = "") -> Any:
     if isinstance(value, str) and (key in _PLACES or os.path.isabs(value)):
         return re.split(r"[/\\]", value)[-1]
     return value
-
-
-def _copy_network(encoder: Any, folder: Path) -> None:
-    """Copy the file of an encoder's network, if all its weights are in it."""
-    if not isinstance(encoder, NetworkEncoder):
-        raise UserError(f"The encoder '{ENCODERS.name_of(encoder)}' has no network in a file. Leave with_network out.")
-    place = Path(encoder._network_file())
-    shutil.copyfile(place, folder / f"{NETWORK}{place.suffix}")
 
 
 def _client() -> Any:

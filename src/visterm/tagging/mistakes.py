@@ -55,9 +55,9 @@ class Mistake:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the mistake as it stands in JSON."""
-        found = {key: value for key, value in asdict(self).items() if key not in ("image_id", "follows")}
-        found |= {} if self.image_id is None else {"image_id": self.image_id}
-        return found | ({"follows": list(self.follows)} if self.follows else {})
+        facts = {key: value for key, value in asdict(self).items() if key not in ("image_id", "follows")}
+        facts |= {} if self.image_id is None else {"image_id": self.image_id}
+        return facts | ({"follows": list(self.follows)} if self.follows else {})
 
 
 def mistakes_among(
@@ -136,36 +136,38 @@ def mistakes_among(
     with cross_chances(model, X, Y, side=side, seed=seed, progress=progress, stop=stop) as (chances, folds):
         if stop():
             return []
-        found = find_mistakes(
+        mistakes = find_mistakes(
             chances, Y, folds, settled=settled, answers=answers, tags=columns, related=related, limit=limit, seed=seed
         )
     lists = [
         [
             Mistake(names[image], vocabulary.tags[column], name, float(chance), float(low), float(high))
-            for image, column, chance, low, high in zip(*getattr(found, name), strict=True)
+            for image, column, chance, low, high in zip(*getattr(mistakes, name), strict=True)
         ]
         for name in (KINDS if kind is None else (kind,))
     ]
     return [mistake for in_turn in zip_longest(*lists) for mistake in in_turn if mistake is not None]
 
 
-def deepest(found: Sequence[Mistake], tree: TagTree) -> list[Mistake]:
+def deepest(mistakes: Sequence[Mistake], tree: TagTree) -> list[Mistake]:
     """Leave out missing tags that follow from one under them that is missing there, and name them beside it.
 
     That is one that is more likely missing than not, or no less likely than they are: of a rose, whoever adds *rose*
     adds *flower*. An unlikely *rose* says nothing of a likely *flower*, and both are listed.
     """
-    missing: defaultdict[str | int, dict[str, Mistake]] = defaultdict(dict)
-    for one in found:
+    missing: defaultdict[tuple[str, int | None], dict[str, Mistake]] = defaultdict(dict)  # By image, and by tag
+    for one in mistakes:
         if one.kind == "missing":
-            missing[one.image if one.image_id is None else one.image_id][tag_key(one.tag)] = one
+            missing[one.image, one.image_id][tag_key(one.tag)] = one
     kept = []
-    for one in found:
-        there = missing[one.image if one.image_id is None else one.image_id] if one.kind == "missing" else {}
-        under = [there[key] for key in map(tag_key, tree.below(one.tag)) if key in there] if there else []
+    for one in mistakes:
+        together = missing[one.image, one.image_id] if one.kind == "missing" else {}
+        under, above = (
+            [together[key] for key in map(tag_key, tags) if key in together]
+            for tags in (tree.below(one.tag), tree.above(one.tag))
+        )
         if any(each.chance >= min(LIKELY, one.chance) for each in under):
             continue
-        above = [there[key] for key in map(tag_key, tree.above(one.tag)) if key in there] if there else []
         follows = tuple(each.tag for each in above if one.chance >= min(LIKELY, each.chance))
         kept.append(replace(one, follows=follows) if follows else one)
     return kept

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -44,7 +43,7 @@ def believed_relations(tagger: Run, k: int = 20, more: WordRelations | None = No
     """
     tags = tagger.vocabulary.tags
     return [
-        ScoredRelation(tags[pair.part], tags[pair.whole], pair.score) for pair in beliefs_of(tagger, more).unknown(k)
+        ScoredRelation(tags[part], tags[whole], score) for part, whole, score in beliefs_of(tagger, more).unknown(k)
     ]
 
 
@@ -107,20 +106,12 @@ def label_pair(
     known = {name: [tags.index(tag)] for name, tag in (("objects", object_tag), ("parts", part_tag)) if tag is not None}
     X = tagger.encoder.transform([object_image, part_image])
     possible = beliefs_of(tagger).possible()
-    found = tagger.model.annotate_pairs(X[:1], X[1:], k, **known, possible=possible)
+    best = tagger.model.annotate_pairs(X[:1], X[1:], k, **known, possible=possible)
     return [
         LabelledPair(tags.tags[whole], tags.tags[part], float(score))
-        for whole, part, score in zip(found.objects[0], found.parts[0], found.scores[0], strict=True)
+        for whole, part, score in zip(best.objects[0], best.parts[0], best.scores[0], strict=True)
         if possible[whole, part]
     ]
-
-
-class Believed(NamedTuple):
-    """A pair of tags, by column, and how much the model believes that the one is part of the other."""
-
-    part: int
-    whole: int
-    score: float
 
 
 class PartBeliefs:
@@ -135,11 +126,11 @@ class PartBeliefs:
       its relations; of equal ones, that which is a whole in more of them, and then the one that comes first;
     - nothing is part of itself, nor of what it is a kind of, nor of its own parts.
 
-    Where kinds are known, the parts of other tags of the same kind count too (`SameKind`): a part that all have, as
-    much as a known relation on average. Of drawn objects, half of whose relations were left out, this found more of
-    those left out among all pairs that could be. `known`
-    are columns of (part, whole); `kinds` of a tag and another that it is a kind of, over any number of steps. A fitted
-    model has beliefs if it labels parts (`LabelsParts`) and has learned from relations.
+    Where kinds are known, the parts of other tags of the same kind count too (`shares_of_kind`): a part that all have,
+    as much as a known relation on average. Of drawn objects, half of whose relations were left out, this found more of
+    those left out among all pairs that could be. `known` are columns of (part, whole); `kinds` of a tag and another
+    that it is a kind of, over any number of steps. A fitted model has beliefs if it labels parts (`LabelsParts`) and
+    has learned from relations.
     """
 
     def __init__(self, model: Annotator, known: Any, n_tags: int, kinds: Any = ()) -> None:
@@ -150,14 +141,16 @@ class PartBeliefs:
             pairs = np.concatenate([pairs, model.part_of_])
         self.known: NDArray[Any] = np.unique(pairs, axis=0)
         self._kinds = _as_pairs(kinds)
-        self._same_kind = SameKind(self.known, self._kinds, n_tags)
+        self._parts_of = _lists(self.known[:, 1], self.known[:, 0])
+        self._kinds_of = _lists(self._kinds[:, 0], self._kinds[:, 1])
+        self._members = _lists(self._kinds[:, 1], self._kinds[:, 0])
         params = model.get_params(deep=False)
         as_part, as_whole = (np.bincount(self.known[:, column], minlength=n_tags) for column in (0, 1))
         # Vectors that only relations teach are as they were drawn where a tag has none.
         seen = (as_part + as_whole == 0) & params.get("shared", True)
         self._can_be_whole = (as_whole > 0) | seen
         self._can_be_part = (as_part > 0) | (seen & (not params.get("directed", False)))
-        self._place = None if params.get("directed", True) else _wholeness(as_part, as_whole)
+        self._wholeness = None if params.get("directed", True) else _wholeness(as_part, as_whole)
 
     @property
     def any(self) -> bool:
@@ -181,16 +174,31 @@ class PartBeliefs:
     def scores(self, wholes: NDArray[Any]) -> NDArray[np.float32]:
         """Return how much each tag is believed to be a part of some wholes, (n_wholes, n_tags); -inf: it cannot be."""
         scores = np.array(self.model.relation_scores(wholes), np.float32)
-        scores += self._usual_score * self._same_kind.shares(wholes)
+        scores += self._usual_score * self.shares_of_kind(wholes)
         cannot_be = ~(self._can_be_whole[wholes][:, None] & self._can_be_part[None, :])
         for pairs in (self.known[:, ::-1], self._kinds, self._kinds[:, ::-1]):
             cannot_be |= self._among(wholes, pairs)
-        if self._place is not None:
-            cannot_be |= self._place[None, :] > self._place[wholes][:, None]
+        if self._wholeness is not None:
+            cannot_be |= self._wholeness[None, :] > self._wholeness[wholes][:, None]
         cannot_be &= ~self._among(wholes, self.known)
         cannot_be[np.arange(len(wholes)), wholes] = True
         scores[cannot_be] = NEVER
         return scores
+
+    def shares_of_kind(self, wholes: NDArray[Any]) -> NDArray[np.float32]:
+        """Return the share of the other tags of each whole's kind that have each tag as a part, (n_wholes, n_tags).
+
+        Others count whose parts are known, if there are two at least; of several kinds the largest share counts.
+        """
+        shares = np.zeros((len(wholes), self.n_tags), np.float32)
+        for row, whole in enumerate(wholes.tolist()):
+            for kind in self._kinds_of.get(whole, []):
+                others = [tag for tag in self._members[kind] if tag != whole and tag in self._parts_of]
+                if len(others) >= MIN_OTHERS:
+                    parts = [part for tag in others for part in self._parts_of[tag]]
+                    counts = np.bincount(parts, minlength=self.n_tags)
+                    np.maximum(shares[row], (counts / len(others)).astype(np.float32), out=shares[row])
+        return shares
 
     @cached_property
     def _usual_score(self) -> np.float32:
@@ -200,34 +208,34 @@ class PartBeliefs:
         scores = np.asarray(self.model.relation_scores(rows))[row_of, parts]
         return np.float32(max(0.0, scores.mean())) if scores.size else np.float32(0)
 
-    def unknown(self, k: int) -> list[Believed]:
+    def unknown(self, k: int) -> list[tuple[int, int, float]]:
         """Return the pairs with the highest scores above 0 that are not known, best first; k = 0: all of them.
 
-        Of equal scores the smaller whole comes first, then the smaller part. Raises UserError if the model has no
+        As (column of the part, column of the whole, score). Of equal scores the smaller whole comes first, then the
+        smaller part. Raises UserError if the model has no
         beliefs.
         """
         check_believes(self.model)
-        found = np.concatenate([np.empty((0, 3)), *self._best(k)])
-        order = np.lexsort((found[:, 0], found[:, 1], -found[:, 2]))[: k or None]
-        return [Believed(int(part), int(whole), float(score)) for part, whole, score in found[order]]
-
-    def _best(self, k: int) -> Iterator[NDArray[Any]]:
+        best = [np.empty((0, 3))]
         for start in range(0, self.n_tags, BLOCK):
             wholes = np.arange(start, min(start + BLOCK, self.n_tags))
             scores = self.scores(wholes)
             scores[self._among(wholes, self.known)] = NEVER
             ids, values = top_k(scores, min(k or self.n_tags, self.n_tags))
-            rows, places = np.nonzero(values > 0)
-            yield np.column_stack([ids[rows, places], wholes[rows], values[rows, places]])
+            rows, ranks = np.nonzero(values > 0)
+            best.append(np.column_stack([ids[rows, ranks], wholes[rows], values[rows, ranks]]))
+        pairs = np.concatenate(best)
+        order = np.lexsort((pairs[:, 0], pairs[:, 1], -pairs[:, 2]))[: k or None]
+        return [(int(part), int(whole), float(score)) for part, whole, score in pairs[order]]
 
     def _among(self, wholes: NDArray[Any], pairs: NDArray[Any]) -> NDArray[np.bool_]:
         """Return which of the tags some pairs make parts of some wholes, (n_wholes, n_tags)."""
         row_of = np.full(self.n_tags, -1)
         row_of[wholes] = np.arange(len(wholes))
         parts, rows = pairs[:, 0], row_of[pairs[:, 1]]
-        found = np.zeros((len(wholes), self.n_tags), bool)
-        found[rows[rows >= 0], parts[rows >= 0]] = True
-        return found
+        among = np.zeros((len(wholes), self.n_tags), bool)
+        among[rows[rows >= 0], parts[rows >= 0]] = True
+        return among
 
 
 def beliefs_of(tagger: Run, more: WordRelations | None = None) -> PartBeliefs:
@@ -265,44 +273,16 @@ def _as_pairs(pairs: Any) -> NDArray[np.int64]:
 
 
 def _wholeness(as_part: NDArray[Any], as_whole: NDArray[Any]) -> NDArray[np.int64]:
-    """Return the place of each tag when all are sorted from those that are parts to those that are wholes."""
+    """Return the position of each tag when all are sorted from those that are parts to those that are wholes."""
     n_known = as_part + as_whole
     share = np.where(n_known > 0, as_whole / np.maximum(n_known, 1), 0.5)
-    place = np.empty(len(share), np.int64)
-    place[np.lexsort((-np.arange(len(share)), as_whole, share))] = np.arange(len(share))
-    return place
-
-
-class SameKind:
-    """Which parts those tags have that are of one kind with another.
-
-    `known` are columns of (part, whole); `kinds` of a tag and another that it is a kind of, over any number of steps.
-    """
-
-    def __init__(self, known: NDArray[Any], kinds: NDArray[Any], n_tags: int) -> None:
-        self._n_tags = n_tags
-        self._parts_of = _lists(known[:, 1], known[:, 0])
-        self._kinds_of = _lists(kinds[:, 0], kinds[:, 1])
-        self._members = _lists(kinds[:, 1], kinds[:, 0])
-
-    def shares(self, wholes: NDArray[Any]) -> NDArray[np.float32]:
-        """Return the share of the other tags of each whole's kind that have each tag as a part, (n_wholes, n_tags).
-
-        Others count whose parts are known, if there are two at least; of several kinds the largest share counts.
-        """
-        shares = np.zeros((len(wholes), self._n_tags), np.float32)
-        for row, whole in enumerate(wholes.tolist()):
-            for kind in self._kinds_of.get(whole, []):
-                others = [tag for tag in self._members[kind] if tag != whole and tag in self._parts_of]
-                if len(others) >= MIN_OTHERS:
-                    parts = [part for tag in others for part in self._parts_of[tag]]
-                    counts = np.bincount(parts, minlength=self._n_tags)
-                    np.maximum(shares[row], (counts / len(others)).astype(np.float32), out=shares[row])
-        return shares
+    position = np.empty(len(share), np.int64)
+    position[np.lexsort((-np.arange(len(share)), as_whole, share))] = np.arange(len(share))
+    return position
 
 
 def _lists(keys: NDArray[Any], values: NDArray[Any]) -> dict[int, list[int]]:
-    found: dict[int, list[int]] = {}
+    lists: dict[int, list[int]] = {}
     for key, value in zip(keys.tolist(), values.tolist(), strict=True):
-        found.setdefault(key, []).append(value)
-    return found
+        lists.setdefault(key, []).append(value)
+    return lists

@@ -77,6 +77,8 @@ def format_of(path: str | os.PathLike[str]) -> str:
     """
     suffix = Path(path).suffix
     if suffix.lower() not in FORMATS:
-        said = f"ends in {suffix}" if suffix else "has no ending"
-        raise UserError(f"{os.fspath(path)} {said}; expected the name of a picture that ends in {', '.join(FORMATS)}.")
+        ending = f"ends in {suffix}" if suffix else "has no ending"
+        raise UserError(
+            f"{os.fspath(path)} {ending}; expected the name of a picture that ends in {', '.join(FORMATS)}."
+        )
     return FORMATS[suffix.lower()]

@@ -73,7 +73,7 @@ Nearness: TypeAlias = Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[n
 """Takes the numbers of two tags a pair, and returns how near they are."""
 
 
-class Pair(NamedTuple):
+class AliasPair(NamedTuple):
     """Two tags that may mean the same, why, and how near they are (None: nothing to tell it by)."""
 
     first: int
@@ -108,7 +108,7 @@ def tag_vectors(tagger: Run) -> NDArray[np.float32] | None:
 
 def alias_pairs(
     vocabulary: Vocabulary, V: NDArray[np.float32] | None, Y: sp.csr_array | None = None, U: Any = None
-) -> list[Pair]:
+) -> list[AliasPair]:
     """Return the pairs of tags that may mean the same: first those of alike spelling, then others; the surest first.
 
     Without images, slips that the letters leave open are judged by the vectors of the tags. With images, they are
@@ -137,14 +137,14 @@ def alias_pairs(
         directions = _unit_centred(V)
         nearness, least = partial(_cosines, directions), LEAST_COSINE
     near = [None] * len(alike) if nearness is None else nearness(first, second).tolist()
-    spelled = [Pair(*pair, value) for pair, value in zip(alike, near, strict=True)]
+    spelled = [AliasPair(*pair, value) for pair, value in zip(alike, near, strict=True)]
     raised = {
         how: _least_nearness(np.array([pair.nearness for pair in spelled if pair.how == how]), len(tags), nearness)
         for how in least
         if nearness is not None
     }
 
-    def is_believed(pair: Pair) -> bool:
+    def is_believed(pair: AliasPair) -> bool:
         if pair.how in SURE:
             return True
         is_likely = min(len(folded(tags[tag])) for tag in pair[:2]) >= SURE_FROM.get(pair.how, np.inf)
@@ -202,7 +202,7 @@ class TagPhotos:
 
         It is 0 for tags that half of the images of the rarer one have both of: people who write both mean both.
         """
-        found = [np.zeros(0)]
+        chances = [np.zeros(0)]
         step = max(1, BLOCK_FLOATS // self._rows.shape[1])
         for one, other in ((first[i : i + step], second[i : i + step]) for i in range(0, len(first), step)):
             both = self._Y[:, one].multiply(self._Y[:, other]).tocsc()
@@ -214,11 +214,11 @@ class TagPhotos:
             same = self._within * (1 / n_one + 1 / n_other) + 2 * DRIFT * self._between
             different = same + 2 * self._between
             odds = (np.log(different / same) - gap * (1 / same - 1 / different)).sum(axis=1) / 2 * TRUST
-            found.append(np.where(apart, 1 / (1 + np.exp(-np.clip(odds, -500, 500))), 0.0))
-        return np.concatenate(found)
+            chances.append(np.where(apart, 1 / (1 + np.exp(-np.clip(odds, -500, 500))), 0.0))
+        return np.concatenate(chances)
 
 
-def aliases_of(vocabulary: Vocabulary, pairs: Sequence[Pair]) -> list[Alias]:
+def aliases_of(vocabulary: Vocabulary, pairs: Sequence[AliasPair]) -> list[Alias]:
     """Join pairs to groups, and return each tag of a group but the most frequent as an alias of that one.
 
     Other spellings and plurals of a word make a family. Slips join two families at most, so that words that are a slip
@@ -229,7 +229,7 @@ def aliases_of(vocabulary: Vocabulary, pairs: Sequence[Pair]) -> list[Alias]:
     family = _families(n_tags, pairs)
     n_images = np.bincount(family, counts, minlength=n_tags)
     into: dict[int, int] = {}
-    joined: list[Pair] = []
+    joined: list[AliasPair] = []
     for pair in pairs:
         rarer, other = sorted((int(family[tag]) for tag in pair[:2]), key=lambda f: (n_images[f], -f))
         if rarer != other and (rarer in into or rarer in into.values() or other in into):
@@ -241,19 +241,19 @@ def aliases_of(vocabulary: Vocabulary, pairs: Sequence[Pair]) -> list[Alias]:
     for tag, number in enumerate(family.tolist()):
         members[into.get(number, number)].append(tag)
     order = {pair: number for number, pair in enumerate(joined)}
-    pairs_of: defaultdict[int, list[Pair]] = defaultdict(list)
+    pairs_of: defaultdict[int, list[AliasPair]] = defaultdict(list)
     for pair in joined:
         for tag in pair[:2]:
             pairs_of[tag].append(pair)
-    found = []
+    joins = []
     for group in members.values():
         best = min(group, key=lambda tag: (-counts[tag], tag))
         for tag in group:
             if tag != best:
                 pair = next((pair for pair in pairs_of[tag] if best in pair[:2]), pairs_of[tag][0])
-                found.append((order[pairs_of[tag][0]], tag, best, pair))
+                joins.append((order[pairs_of[tag][0]], tag, best, pair))
     return [
-        Alias(vocabulary.tags[t], vocabulary.tags[b], _reason(t, b, p, vocabulary.tags)) for _, t, b, p in sorted(found)
+        Alias(vocabulary.tags[t], vocabulary.tags[b], _reason(t, b, p, vocabulary.tags)) for _, t, b, p in sorted(joins)
     ]
 
 
@@ -265,7 +265,7 @@ def unit_rows(U: Any) -> Any:
     return sp.diags_array(1 / np.maximum(np.sqrt(U.power(2).sum(axis=1)), np.finfo(np.float32).tiny)) @ U
 
 
-def _families(n_tags: int, pairs: Sequence[Pair]) -> NDArray[np.int64]:
+def _families(n_tags: int, pairs: Sequence[AliasPair]) -> NDArray[np.int64]:
     """Return the number of the family of each tag: tags that are spellings or plurals of one word."""
     from scipy.sparse.csgraph import connected_components  # takes long to import
 
@@ -275,7 +275,7 @@ def _families(n_tags: int, pairs: Sequence[Pair]) -> NDArray[np.int64]:
     return np.asarray(connected_components(links, directed=False)[1], np.int64)
 
 
-def _surest_first(pair: Pair) -> tuple[int, float, int, int]:
+def _surest_first(pair: AliasPair) -> tuple[int, float, int, int]:
     return (*HOW, NEVER_TOGETHER).index(pair.how), -(pair.nearness or 0.0), pair.first, pair.second
 
 
@@ -297,7 +297,7 @@ def _least_nearness(near: NDArray[np.float64], n_tags: int, nearness: Nearness) 
     return float(near[few[-1]]) if len(few) else np.inf
 
 
-def _never_together(Y: sp.csr_array, U: Any, V: NDArray[np.float32], family: NDArray[np.int64]) -> list[Pair]:
+def _never_together(Y: sp.csr_array, U: Any, V: NDArray[np.float32], family: NDArray[np.int64]) -> list[AliasPair]:
     """Return the tags that are each other's likest among those that no image has both of, though some should.
 
     Families are compared as one: they have more images, and are on photos with more other words, than each spelling
@@ -323,20 +323,20 @@ def _never_together(Y: sp.csr_array, U: Any, V: NDArray[np.float32], family: NDA
         likeness[few | together | (np.minimum(by_vectors, by_images) < ALIKE)] = -np.inf
         nearest = likeness.argmax(axis=1)
         highest = likeness[np.arange(len(some)), nearest]
-        found = np.isfinite(highest)
-        best[some[found]] = often[nearest[found]]
-        nearness[some[found]] = highest[found]
+        likely = np.isfinite(highest)
+        best[some[likely]] = often[nearest[likely]]
+        nearness[some[likely]] = highest[likely]
     by_count = np.lexsort((np.arange(len(family)), -each))
     called = by_count[np.unique(family[by_count], return_index=True)[1]]
     pairs = [
-        Pair(int(called[one]), int(called[other]), NEVER_TOGETHER, float(nearness[one]))
+        AliasPair(int(called[one]), int(called[other]), NEVER_TOGETHER, float(nearness[one]))
         for one, other in enumerate(best.tolist())
         if other > one and best[other] == one
     ]
     return sorted(pairs, key=_surest_first)
 
 
-def _reason(tag: int, best: int, pair: Pair, tags: Sequence[str]) -> str:
+def _reason(tag: int, best: int, pair: AliasPair, tags: Sequence[str]) -> str:
     """Return why a tag is an alias of the best of its group, by the pair that joins it."""
     other = pair.first if pair.second == tag else pair.second
     near = "" if pair.nearness is None else f", {pair.nearness:.2f}"

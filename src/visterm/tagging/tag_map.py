@@ -49,13 +49,13 @@ class Completions:
         """
         key = tag_key(typed)
         places = slice(bisect_left(self._keys, key), bisect_left(self._keys, key + _LAST))
-        found = [(self._tags[column], self._counts[column]) for column in set(self._columns[places])]
-        found += [(tag, n) for tag, n in (others or {}).items() if any(s.startswith(key) for s in _starts(tag))]
+        matches = [(self._tags[column], self._counts[column]) for column in set(self._columns[places])]
+        matches += [(tag, n) for tag, n in (others or {}).items() if any(s.startswith(key) for s in _starts(tag))]
 
         def rank(item: tuple[str, int]) -> tuple[bool, int, str]:
             return not tag_key(item[0]).startswith(key), -item[1], item[0]
 
-        return [Completion(*item) for item in heapq.nsmallest(k, found, key=rank)]
+        return [Completion(*item) for item in heapq.nsmallest(k, matches, key=rank)]
 
 
 def _starts(tag: str) -> list[str]:

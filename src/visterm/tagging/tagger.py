@@ -14,10 +14,9 @@ from visterm.core.registry import unknown
 from visterm.core.types import Skipped
 from visterm.core.vocabulary import Vocabulary
 from visterm.learning.learned import Learned
-from visterm.learning.part_settings import move_encoder, unfitted_parts
+from visterm.learning.part_settings import unfitted_parts
 from visterm.models.base import Annotator
 from visterm.tagging.estimator import TaggerEstimator
-from visterm.tagging.on_hub import OnHub
 from visterm.tagging.typed_queries import typed_query
 
 if TYPE_CHECKING:
@@ -33,7 +32,7 @@ _OF_TAGGERS = {"encoder", "model", "encoder_params", "model_params", "budget", "
 """Fields of a request that make the parts of a tagger."""
 
 
-class Tagger(OnHub, TaggerEstimator):
+class Tagger(TaggerEstimator):
     """Learns a library's tags from photos that have them, and tags other photos.
 
     Its attributes are those of `Run`: the parts that it learned, and counts and figures of the last fit. It is an
@@ -340,37 +339,6 @@ class Tagger(OnHub, TaggerEstimator):
             If a word is no tag, and the file of the run's word vectors is gone or has changed.
         """
         return typed_query(self, words, new_tags)
-
-    @classmethod
-    def load(
-        cls, path: str | os.PathLike[str], *, n_jobs: int | None = None, device: str | None = None, whole: bool = True
-    ) -> Self:
-        """Open a run that `save` wrote, to use it with `n_jobs` threads (None: all cores).
-
-        Parameters
-        ----------
-        path : path-like
-            A folder, or ``hub:OWNER/NAME``, a repository of the Hugging Face hub (`from_pretrained`).
-        n_jobs : int, optional
-        device : str, optional
-            Where torch networks of the encoder run: "cpu", "cuda" or "auto". None: as when it was fitted.
-        whole : bool
-            Read all of it now. False: some parts when they are first used; the run has to stay where it is.
-
-        Raises
-        ------
-        StorageError
-            If there is no run at `path`, or it was damaged.
-        UserError
-            If the encoder has no torch network, or there is no such device here.
-        """
-        if os.fspath(path).startswith("hub:"):
-            return cls.from_pretrained(os.fspath(path).removeprefix("hub:"), n_jobs=n_jobs, device=device)
-        tagger = cls.open(path, n_jobs, whole=whole)
-        tagger.path = os.path.abspath(path)
-        if device is not None:
-            move_encoder(tagger.encoder, device)
-        return tagger
 
 
 def fit(

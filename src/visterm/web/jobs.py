@@ -15,7 +15,7 @@ from visterm.core.errors import StorageError, UserError
 from visterm.library.catalogue import Catalogue
 from visterm.library.photos import check_not_connected, indexed_folders
 from visterm.store.database import now
-from visterm.store.history import Job, Jobs
+from visterm.store.history import Jobs, StoredJob
 from visterm.web.errors import LOG, Refused
 from visterm.web.job_process import NOT_NOTED
 from visterm.web.work import Figures, Tell, Work
@@ -39,7 +39,7 @@ class JobQueue:
         self._pid = pid
         self.n_open, self._unstored = figures.now("jobs"), figures.now("unstored")
 
-    async def start(self, kind: str, *options: str) -> Job:
+    async def start(self, kind: str, *options: str) -> StoredJob:
         """Store a job, and run it when its turn comes; "index" is one job per folder, of which the first is returned.
 
         Options of "fit" are "full", "use-even-if-worse" and "by-itself" (it began so); that of "use run" is
@@ -78,14 +78,14 @@ class JobQueue:
         await self._work.run(self._stored.jobs.cancel, job_id)
         self._tell("cancel", job_id)
 
-    def get(self, job_id: int) -> Job:
+    def get(self, job_id: int) -> StoredJob:
         """Return a job as it is; see `shown`. Raises Refused (404) if there is none."""
         job = self._stored.jobs.get(job_id)
         if job is None:
             raise Refused(404, f"There is no job {job_id}.")
         return self.shown(job)
 
-    def shown(self, job: Job) -> Job:
+    def shown(self, job: StoredJob) -> StoredJob:
         """Return a job as it is; one whose end can't be stored, as the disk is full, counts as failed."""
         if job.ended or self._unstored.total != job.id + 1:
             return job

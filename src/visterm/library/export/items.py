@@ -31,16 +31,16 @@ class ExportItem:
 
     def wanted(self, run: str | None, parents: Parents) -> list[Mark]:
         """Return the tags to write, each once, those of people first and none that is rejected."""
-        found: dict[str, Mark] = {tag_key(tag): Mark(tag, GIVEN) for tag in self.given}
+        marks: dict[str, Mark] = {tag_key(tag): Mark(tag, GIVEN) for tag in self.given}
         for tag, confidence in self.predicted:
-            found.setdefault(tag_key(tag), Mark(tag, PREDICTED, confidence, run))
+            marks.setdefault(tag_key(tag), Mark(tag, PREDICTED, confidence, run))
         no = set(map(tag_key, self.rejected))
-        wanted = [mark for key, mark in found.items() if key not in no]
+        wanted = [mark for key, mark in marks.items() if key not in no]
         return [mark._replace(tag=parents.own_name(mark.tag), path=parents.path(mark.tag)) for mark in wanted]
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class FileChange:
     """The changes of one file."""
 
     image: str

@@ -41,13 +41,13 @@ def pictures_of(photo: Image.Image, prepared: dict[str, Any]) -> list[np.ndarray
     wide, high = min(across, down * width / height), min(down, across * height / width)  # the largest that fits
     if crop == 1 and (wide, high) == (across, down):
         return [np.asarray(photo.resize((width, height), resample))] * len(prepared["places"])
-    found = []
-    for place in prepared["places"]:  # None is the whole photo, 0 its start, 1 its end
-        left, top = (0, 0) if place is None else ((across - wide * crop) * place, (down - high * crop) * place)
-        right, bottom = (across, down) if place is None else (left + wide * crop, top + high * crop)
-        box = left, top, min(right, across), min(bottom, down)
-        found.append(np.asarray(photo.resize((width, height), resample, box=box)))
-    return found
+    pictures = []
+    for share in prepared["places"]:  # None is the whole photo, 0 its start, 1 its end
+        start, top = (0, 0) if share is None else ((across - wide * crop) * share, (down - high * crop) * share)
+        right, bottom = (across, down) if share is None else (start + wide * crop, top + high * crop)
+        box = start, top, min(right, across), min(bottom, down)
+        pictures.append(np.asarray(photo.resize((width, height), resample, box=box)))
+    return pictures
 
 
 def _trained(photo: Image.Image, prepared: dict[str, Any], resample: Image.Resampling) -> np.ndarray[Any, Any]:
@@ -59,7 +59,7 @@ def _trained(photo: Image.Image, prepared: dict[str, Any], resample: Image.Resam
     if prepared["resize"] == "pad":
         ratio = max(down / height, across / width)
         size = round(across / ratio), round(down / ratio)
-        left, top = -((width - size[0]) // 2), -((height - size[1]) // 2)
+        start, top = -((width - size[0]) // 2), -((height - size[1]) // 2)
     else:
         whole = int if prepared["resize"] == "shortest_floor" else round
         if height == width:
@@ -69,10 +69,10 @@ def _trained(photo: Image.Image, prepared: dict[str, Any], resample: Image.Resam
         else:
             shown = min(down / height, across / width) * (prepared["crop"] or 1)
             size = round(across / shown), round(down / shown)
-        left, top = whole((size[0] - width) / 2), whole((size[1] - height) / 2)
-    found = Image.new("RGB", (width, height), (round(prepared["fill"]),) * 3)
-    found.paste(photo.resize(size, resample), (-left, -top))
-    return np.asarray(found)
+        start, top = whole((size[0] - width) / 2), whole((size[1] - height) / 2)
+    picture = Image.new("RGB", (width, height), (round(prepared["fill"]),) * 3)
+    picture.paste(photo.resize(size, resample), (-start, -top))
+    return np.asarray(picture)
 
 
 def main(photos: list[str]) -> None:
@@ -82,13 +82,13 @@ def main(photos: list[str]) -> None:
     session = onnxruntime.InferenceSession(HERE / "model.onnx")
     for path in photos:
         pictures = np.stack(pictures_of(read_photo(path, prepared["max_side"]), prepared))
-        found = dict(
+        outputs = dict(
             zip(prepared["outputs"], session.run(list(prepared["outputs"]), {"pictures": pictures}), strict=True)
         )
-        scores: Any = found["scores"]
-        shown: Any = found.get("confidences", scores)
+        scores: Any = outputs["scores"]
+        figures: Any = outputs.get("confidences", scores)
         best = np.argsort(-scores[0], kind="stable")[:5]
-        print(path, ", ".join(f"{labels[tag]} {shown[0][tag]:.4f}" for tag in best), sep=": ")
+        print(path, ", ".join(f"{labels[tag]} {figures[0][tag]:.4f}" for tag in best), sep=": ")
 
 
 if __name__ == "__main__":

@@ -97,12 +97,12 @@ def graph_of(tagger: Tagger, *, for_photoprism: bool = False) -> Graph:
     width, kind = n_tags + for_photoprism, "float32" if for_photoprism else "uint8"
     metadata = {"visterm.version": version("visterm"), "visterm.run": tagger.fingerprint}
     for n in ("pictures", n_views):  # a network that was made for one picture may take several, or may not
-        given = PICTURES, kind, [n, *network.preparation.size, 3]
-        made = [(name, width) for name in outputs]
-        content = around_network(read_network(network.path), before, after, given, made, metadata)
-        found = Graph(content, network.preparation, network.path, outputs, n_views)
-        if _is_same(tagger, found, 1 if n == n_views else N_DRAWN, for_photoprism=for_photoprism):
-            return found
+        inputs = PICTURES, kind, [n, *network.preparation.size, 3]
+        results = [(name, width) for name in outputs]
+        content = around_network(read_network(network.path), before, after, inputs, results, metadata)
+        graph = Graph(content, network.preparation, network.path, outputs, n_views)
+        if _is_same(tagger, graph, 1 if n == n_views else N_DRAWN, for_photoprism=for_photoprism):
+            return graph
     raise UserError(
         f"The network {network.path} computes other rows for {n_views} pictures together than for each alone, so that "
         "no graph is the same as this run. Fit the run with one picture a photo (--encoder-set views=whole)."
@@ -146,16 +146,16 @@ def _is_same(tagger: Tagger, graph: Graph, n_photos: int, *, for_photoprism: boo
         whole = np.hstack([chances, rest])
         expected[CONFIDENCES] = whole / whole.sum(axis=1, keepdims=True)
     views = (views_of(photo, graph.preparation, encoder.views) for photo in drawn)
-    shown: NDArray[Any] = np.stack([*chain.from_iterable(views)])
+    pictures: NDArray[Any] = np.stack([*chain.from_iterable(views)])
     session = open_session(graph.network, graph.content)
     try:
-        found = session.run(graph.outputs, {PICTURES: shown.astype(np.float32) if for_photoprism else shown})
+        outputs = session.run(graph.outputs, {PICTURES: pictures.astype(np.float32) if for_photoprism else pictures})
     except OPEN_ERRORS:
         return False
     return all(
         values.shape == np.shape(expected[name])
         and bool(np.allclose(values, expected[name], atol=SAME * max(1.0, float(np.abs(values).max())), rtol=0))
-        for name, values in zip(graph.outputs, found, strict=True)
+        for name, values in zip(graph.outputs, outputs, strict=True)
     )
 
 
@@ -309,15 +309,15 @@ Thresholds:
 
 def _resize(graph: Graph, encoder: Any) -> dict[str, Any]:
     """Return how PhotoPrism makes the picture that is nearest to what the run was fitted with."""
-    found, filtered = graph.preparation, {"Interpolation": FILTERS[graph.preparation.interpolation]}
+    preparation, filtered = graph.preparation, {"Interpolation": FILTERS[graph.preparation.interpolation]}
     trained = encoder.views == "trained"
-    if trained and found.resize == "pad":
+    if trained and preparation.resize == "pad":
         return {"Mode": "pad", **filtered}
-    whole = found.resize == "squash" or (found.resize is None and found.crop is None)
+    whole = preparation.resize == "squash" or (preparation.resize is None and preparation.crop is None)
     if encoder.views in ("whole", "three") or (trained and whole):
         return {"Mode": "stretch", **filtered}
-    share = (found.crop or 1.0) if trained else 1.0
-    return {"Mode": "center-crop", "ShortEdge": round(min(found.size) / share), **filtered}
+    share = (preparation.crop or 1.0) if trained else 1.0
+    return {"Mode": "center-crop", "ShortEdge": round(min(preparation.size) / share), **filtered}
 
 
 def _photoprism_readme(tagger: Tagger, least: int) -> str:

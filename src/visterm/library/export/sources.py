@@ -98,8 +98,8 @@ class RunSource:
                 yield from skipped
                 if len(kept) == 0:
                     continue
-                for place, scores in zip(kept, _scores(tagger, tagger.model.image_rows(X)), strict=True):
-                    image = chunk[place]
+                for position, scores in zip(kept, _scores(tagger, tagger.model.image_rows(X)), strict=True):
+                    image = chunk[position]
                     try:
                         given = tuple(sidecars.keywords(image).of_people)
                     except Exception as error:  # whatever odd metadata lead to, as in writing
@@ -130,8 +130,8 @@ class CatalogueSource:
         """Yield the tags of each image that is here; no image is decoded."""
         tagger, stored = self.tagger, self._stored
         least = _least_confidences(tagger.calibration, limits)
-        held, rejected = stored.tags.held(), stored.tags.rejected()
-        ids = stored.searchable()
+        current_tags, rejected = stored.tags.held(), stored.tags.rejected()
+        ids = stored.current_rows().ids
         with reported(progress, "read photos", len(ids)):
             for start in range(0, len(ids), CHUNK):
                 some = ids[start : start + CHUNK]
@@ -142,13 +142,17 @@ class CatalogueSource:
                     if image.path is None or not (is_remote(image.path) or os.path.isfile(image.path)):
                         yield Skipped(image.name, CLOSED if image.path and is_there(image.path) else GONE)
                         continue
-                    given, denied = held.get(image.id, []), rejected.get(image.id, [])
+                    given, denied = current_tags.get(image.id, []), rejected.get(image.id, [])
                     if tagger.tree is not None:  # what is not there is nothing under it either, unless a person said so
-                        there = set(map(tag_key, given))
-                        denied = [tag for tag in tagger.tree.words.with_children(denied) if tag_key(tag) not in there]
-                    said = {tag_key(each) for tag in (*given, *denied) for each in tagger.vocabulary.spellings(tag)}
+                        positive_keys = set(map(tag_key, given))
+                        denied = [
+                            tag for tag in tagger.tree.words.with_children(denied) if tag_key(tag) not in positive_keys
+                        ]
+                    judged_keys = {
+                        tag_key(each) for tag in (*given, *denied) for each in tagger.vocabulary.spellings(tag)
+                    }
                     predicted = _predictions(tagger, scores, limits.k, least)
-                    predicted = tuple(tag for tag in predicted if tag_key(tag.tag) not in said)
+                    predicted = tuple(tag for tag in predicted if tag_key(tag.tag) not in judged_keys)
                     yield ExportItem(as_path(image.path), tuple(given), predicted, tuple(denied), name=image.name)
 
     def written(self, target: str) -> list[ExportItem]:
@@ -157,8 +161,8 @@ class CatalogueSource:
         These are the images that are here, and where those lay that have moved or are gone since tags were written.
         """
         names = {image.path: image.name for image in self._stored.images.all() if image.path is not None}
-        left = {path: "" for path, _ in self._stored.tags.written_elsewhere(target) if path not in names}
-        items = [*sorted(names.items()), *left.items()]  # texts that moved along before the notes that they left
+        former = {path: "" for path, _ in self._stored.tags.written_elsewhere(target) if path not in names}
+        items = [*sorted(names.items()), *former.items()]  # texts that moved along before the notes that they left
         return [ExportItem(Path(path), name=name) for path, name in items if not is_remote(path)]
 
     def notes(self, target: str) -> CatalogueNotes:
@@ -184,12 +188,13 @@ def _least_confidences(calibration: Calibration | None, limits: Limits) -> NDArr
 
 def _best_scores(tagger: Tagger, stored: StoredCatalogue, ids: NDArray[np.int64]) -> Iterator[NDArray[np.float32]]:
     """Yield the scores of all tags of some images, of a video the best of its frames."""
-    frames = stored.current_rows().frames_of(ids)
+    rows = stored.current_rows()
+    frames = rows.frames_of(ids)
     best: dict[int, NDArray[np.float32]] = {}
     if len(frames):
-        for video, scores in zip(frames[:, 1].tolist(), _scores(tagger, stored.rows(frames[:, 0])), strict=True):
+        for video, scores in zip(frames[:, 1].tolist(), _scores(tagger, rows.rows(frames[:, 0])), strict=True):
             best[video] = np.maximum(scores, best.get(video, scores))
-    for image_id, scores in zip(ids.tolist(), _scores(tagger, stored.rows(ids)), strict=True):
+    for image_id, scores in zip(ids.tolist(), _scores(tagger, rows.rows(ids)), strict=True):
         yield np.maximum(scores, best.get(image_id, scores))
 
 

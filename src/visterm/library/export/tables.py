@@ -136,19 +136,19 @@ def _write_imagefolder(items: Iterable[ExportItem], folder: Path, *, copy: bool)
     with (folder / "metadata.jsonl").open("w", encoding="utf-8") as lines:
         for number, item in enumerate(items):
             given, predicted = given_and_predicted(item)
-            place = f"{PHOTOS[IMAGEFOLDER]}/{number:07d}{suffix_of(item.path)}"
+            file_name = f"{PHOTOS[IMAGEFOLDER]}/{number:07d}{suffix_of(item.path)}"
             if copy:
-                shutil.copyfile(item.path, folder / place)
+                shutil.copyfile(item.path, folder / file_name)
             else:
                 try:
-                    (folder / place).symlink_to(item.path.absolute())
+                    (folder / file_name).symlink_to(item.path.absolute())
                 except OSError as error:  # as on Windows, where people may not make links
                     raise StorageError(
-                        f"{folder / place} cannot be made, a link to {item.path.absolute()}: "
+                        f"{folder / file_name} cannot be made, a link to {item.path.absolute()}: "
                         f"{error.strerror or error}. Copy the photos instead of linking."
                     ) from error
             entry = {
-                "file_name": place,
+                "file_name": file_name,
                 "name": item.name or str(item.path),
                 "tags": [mark.tag for mark in given],
                 "predicted": [mark.tag for mark in predicted],

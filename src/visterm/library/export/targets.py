@@ -33,7 +33,7 @@ from visterm.data.tag_formats.texts import MOST_TEXT, SUFFIX, TextNote, TextNote
 from visterm.data.text_files import read_text
 from visterm.data.xmp.keywords import GIVEN, Keywords, Mark, read_keywords
 from visterm.data.xmp.writing import PACKET, SIDECAR, add_tags, as_packet, check_writable, remove_tags
-from visterm.library.export.items import Change, ExportItem
+from visterm.library.export.items import ExportItem, FileChange
 
 _PARTING = frozenset(";,\n\r")  # What no line of a text can hold
 FLAT = "dc"  # The one of `OWN_FIELDS` that has no paths
@@ -43,7 +43,7 @@ _AROUND = re.compile(rb"<\?xpacket.*?\?>", re.DOTALL)
 
 def revise(
     content: bytes, item: ExportItem, wanted: Sequence[Mark], target: Path, iptc: Sequence[str] = ()
-) -> tuple[bytes | None, Change]:
+) -> tuple[bytes | None, FileChange]:
     """Put tags into an XMP text, that of the file `target`, and take back rejected ones that visterm wrote.
 
     `iptc` are tags that are put into the image's IPTC keywords as well, which is noted beside them. Returns the new
@@ -64,10 +64,10 @@ def revise(
     copied = tuple(mark.tag for mark in copies if mark not in existing.copies)
     gone = set(map(tag_key, removed))
     ours = tuple(mark.tag for mark in (*existing.marks, *added) if tag_key(mark.tag) not in gone)
-    return revised, Change(str(item.path), where, added, removed, tuple(left_out), ours, copied)
+    return revised, FileChange(str(item.path), where, added, removed, tuple(left_out), ours, copied)
 
 
-def taken_back(content: bytes, image: Path, target: Path) -> tuple[bytes | None, Change, list[str]]:
+def taken_back(content: bytes, image: Path, target: Path) -> tuple[bytes | None, FileChange, list[str]]:
     """Take all tags that visterm wrote out of an XMP text, that of the file `target`.
 
     Returns the new text, None where nothing else was in it; what is changed; and the tags that are in IPTC, too.
@@ -76,7 +76,7 @@ def taken_back(content: bytes, image: Path, target: Path) -> tuple[bytes | None,
     tags, copied = (tuple(mark.tag for mark in marks) for marks in (existing.marks, existing.copies))
     in_iptc = [mark.tag for mark in (*existing.marks, *existing.copies) if mark.is_in_iptc]
     remaining = remove_tags(content, tags, str(target)) if tags or copied else content
-    return remaining, Change(str(image), str(target), removed=tags, copied=copied), in_iptc
+    return remaining, FileChange(str(image), str(target), removed=tags, copied=copied), in_iptc
 
 
 def _writable(wanted: Sequence[Mark]) -> tuple[list[Mark], list[str]]:
@@ -92,11 +92,13 @@ def _writable(wanted: Sequence[Mark]) -> tuple[list[Mark], list[str]]:
     return good, bad
 
 
-def _with_own(wanted: Sequence[Mark], own: Keywords, rejected: Sequence[str]) -> list[Mark]:
+def _with_own(wanted: Sequence[Mark], embedded: Keywords, rejected: Sequence[str]) -> list[Mark]:
     """Put an image's own keywords before the tags that begin a list: programs read one of several lists only."""
-    paths = {tag_key(mark.tag): mark.path for mark in wanted} | {tag_key(path[-1]): path for path in own.paths[::-1]}
-    keys, not_there = set(map(tag_key, own.of_people)), set(map(tag_key, rejected))
-    given = [Mark(tag, GIVEN, path=paths.get(tag_key(tag), ())) for tag in own.of_people]
+    paths = {tag_key(mark.tag): mark.path for mark in wanted} | {
+        tag_key(path[-1]): path for path in embedded.paths[::-1]
+    }
+    keys, not_there = set(map(tag_key, embedded.of_people)), set(map(tag_key, rejected))
+    given = [Mark(tag, GIVEN, path=paths.get(tag_key(tag), ())) for tag in embedded.of_people]
     return [
         *(mark for mark in given if tag_key(mark.tag) not in not_there),
         *[mark for mark in wanted if tag_key(mark.tag) not in keys],
@@ -116,19 +118,19 @@ def _flattened(wanted: Sequence[Mark], rejected: Sequence[str], flat: bool | Non
     themselves = {tag_key(mark.tag): mark for mark in wanted}
     here = {False: set(), None: above.keys() & themselves.keys(), True: above.keys()}[flat]
     here = here - set(map(tag_key, rejected))
-    found: dict[str, Mark] = {}
+    flattened: dict[str, Mark] = {}
     for mark in wanted:
         for key in map(tag_key, (*mark.path, mark.tag)):
             if key in here:
-                found.setdefault(key, themselves.get(key, above[key])._replace(fields=FLAT))
+                flattened.setdefault(key, themselves.get(key, above[key])._replace(fields=FLAT))
             elif key == tag_key(mark.tag) and key not in above:
-                found[key] = mark
-    return list(found.values())
+                flattened[key] = mark
+    return list(flattened.values())
 
 
-def _has_all(there: Keywords, wanted: Sequence[Mark]) -> bool:
+def _has_all(keywords: Keywords, wanted: Sequence[Mark]) -> bool:
     """Return whether keywords hold all tags, with their paths."""
-    keys, placed = set(map(tag_key, there.tags)), {tag_key(path[-1]) for path in there.paths}
+    keys, placed = set(map(tag_key, keywords.tags)), {tag_key(path[-1]) for path in keywords.paths}
     return keys.issuperset(tag_key(mark.tag) for mark in wanted) and all(
         tag_key(mark.tag) in placed for mark in wanted if mark.path and mark.fields is None
     )
@@ -151,7 +153,7 @@ class SidecarTarget:
         self._follow_links = follow_links
         self._sidecars = Sidecars()
 
-    def export(self, item: ExportItem, wanted: Sequence[Mark], *, dry_run: bool) -> Change:
+    def export(self, item: ExportItem, wanted: Sequence[Mark], *, dry_run: bool) -> FileChange:
         """Write the tags of an image, and return what is changed."""
         path = self._sidecars.target(item.path, self._naming)
         old = content_of(path)
@@ -159,7 +161,7 @@ class SidecarTarget:
         if old is None:
             existing = self._sidecars.keywords(item.path)
             if not wanted or (not self._always and _has_all(existing, wanted)):
-                return Change(str(item.path), str(path))
+                return FileChange(str(item.path), str(path))
             wanted = _with_own(
                 wanted,
                 existing if (not self._sidecars.shares_stem(item.path)) else embedded_keywords(item.path),
@@ -172,7 +174,7 @@ class SidecarTarget:
         others = (read_sidecar(other) for other in self._sidecars.of(item.path) if other != path)
         return replace(change, found=(*change.found, *(mark.tag for other in others for mark in other.marks)))
 
-    def undo(self, image: Path, *, dry_run: bool) -> Change:
+    def undo(self, image: Path, *, dry_run: bool) -> FileChange:
         """Take back what visterm wrote; a file that holds nothing else is removed."""
         changes = []
         for path in dict.fromkeys([*self._sidecars.of(image), self._sidecars.target(image)]):
@@ -185,7 +187,7 @@ class SidecarTarget:
             tuple(dict.fromkeys(tag for change in changes for tag in tags(change)))
             for tags in (attrgetter("removed"), attrgetter("copied"))
         )
-        return Change(str(image), changes[0].target if changes else "", removed=removed, copied=copied)
+        return FileChange(str(image), changes[0].target if changes else "", removed=removed, copied=copied)
 
     def close(self) -> None:
         """Nothing is open."""
@@ -219,7 +221,7 @@ class EmbeddedTarget:
         self._exiftool = ExifTool()
         self._keep, self._iptc, self._beside = keep_originals, iptc, beside
 
-    def export(self, item: ExportItem, wanted: Sequence[Mark], *, dry_run: bool) -> Change:
+    def export(self, item: ExportItem, wanted: Sequence[Mark], *, dry_run: bool) -> FileChange:
         """Write the tags of an image, and return what is changed."""
         if _is_closed(item.path):
             if self._beside is None:
@@ -243,13 +245,13 @@ class EmbeddedTarget:
             self._write(item.path, new, iptc, gone, keep=self._keep)
         return change
 
-    def undo(self, image: Path, *, dry_run: bool) -> Change:
+    def undo(self, image: Path, *, dry_run: bool) -> FileChange:
         """Take back what visterm wrote, and put the original back in its place where nothing else has changed."""
         if self._beside is not None and _is_closed(image):
             return self._beside.undo(image, dry_run=dry_run)
         old = self._read(image) if image.exists() else None
         if old is None:
-            return Change(str(image), str(image))
+            return FileChange(str(image), str(image))
         new, change, in_iptc = taken_back(old, image, image)
         if change.is_one and not dry_run:
             self._write(image, new, (), in_iptc)
@@ -280,11 +282,11 @@ class EmbeddedTarget:
             return []
         noted = {tag_key(mark.tag) for mark in (*inside.marks, *inside.copies) if mark.is_in_iptc}
         taken_out = {tag_key(mark.tag) for mark in inside.marks} - set(map(tag_key, inside.tags))
-        there = {*map(tag_key, (*iptc.keywords, *item.rejected)), *noted, *taken_out}
+        excluded = {*map(tag_key, (*iptc.keywords, *item.rejected)), *noted, *taken_out}
         return [
             tag
             for tag in union([*inside.tags, *(mark.tag for mark in _writable(wanted)[0])])
-            if tag_key(tag) not in there and len(tag.encode()) <= MOST_IPTC
+            if tag_key(tag) not in excluded and len(tag.encode()) <= MOST_IPTC
         ]
 
     def _write(
@@ -296,8 +298,8 @@ class EmbeddedTarget:
         arguments = [f"-IPTC:Keywords-={tag}" for tag in less] + [f"-IPTC:Keywords+={tag}" for tag in more]
         if arguments:
             iptc = read_iptc(image)
-            left = set(iptc.keywords) - set(less)
-            if not (left or more) and iptc.only_keywords:
+            remaining = set(iptc.keywords) - set(less)
+            if not (remaining or more) and iptc.only_keywords:
                 arguments = ["-IPTC:all="]
             elif not iptc.is_utf8 and not all(map(str.isascii, more)):
                 arguments.append("-IPTC:CodedCharacterSet=UTF8")
@@ -340,7 +342,7 @@ class TextTarget:
         self._notes: dict[Path, TextNotes] = {}
         self._moved: dict[Path, TextNote] = {}  # By the text as it is called now
 
-    def export(self, item: ExportItem, wanted: Sequence[Mark], *, dry_run: bool) -> Change:
+    def export(self, item: ExportItem, wanted: Sequence[Mark], *, dry_run: bool) -> FileChange:
         """Write the tags of an image, and return what is changed."""
         path = self._path(item.path)
         notes, old = self._notes_of(path), content_of(path)
@@ -367,9 +369,9 @@ class TextTarget:
             notes.is_done(path)
 
         ours = [*(tag for tag in ours if tag not in removed), *(mark.tag for mark in added)]
-        return Change(str(item.path), str(path), added, removed, left_out, tuple(ours))
+        return FileChange(str(item.path), str(path), added, removed, left_out, tuple(ours))
 
-    def undo(self, image: Path, *, dry_run: bool) -> Change:
+    def undo(self, image: Path, *, dry_run: bool) -> FileChange:
         """Take back what visterm wrote; a text that it made is removed, if nobody has added to it."""
         path = self._path(image)
         notes, old = self._notes_of(path), content_of(path)
@@ -386,7 +388,7 @@ class TextTarget:
                 replace_file(path, old, new, follow_links=self._follow_links)
         if not dry_run:
             notes.forget(path)
-        return Change(str(image), str(path), removed=tuple(removed))
+        return FileChange(str(image), str(path), removed=tuple(removed))
 
     def follow(self, image: Path, formerly: Sequence[Path]) -> None:
         """Find the note of a text that moved along with its image: it is still in a folder where both lay."""

@@ -17,7 +17,7 @@ from visterm.core.types import CHUNK, Skipped
 from visterm.core.vocabulary import Vocabulary, tag_key
 from visterm.core.wording import one_of
 from visterm.data.sidecars import FOUND, FULL, STEM, STEM_FOUND, sweep_temporaries
-from visterm.library.export.items import Change, ExportItem, Parents
+from visterm.library.export.items import ExportItem, FileChange, Parents
 from visterm.library.export.targets import EmbeddedTarget, SidecarTarget, TextTarget
 from visterm.library.files import is_inside
 from visterm.library.photos import indexed_folders
@@ -179,10 +179,10 @@ def export_tags(
     dry_run: bool = False,
     progress: Progress = SILENT,
     notes: CatalogueNotes | None = None,
-) -> Iterator[Change | Skipped]:
+) -> Iterator[FileChange | Skipped]:
     """Write tags to their images, one after another; tags are only added, and no person's is ever changed.
 
-    Yields one `Change` or `Skipped` for each image that has changes, or that cannot be written. `target` (see
+    Yields one `FileChange` or `Skipped` for each image that has changes, or that cannot be written. `target` (see
     `make_target`) is closed at the end. `run` is the fingerprint of the run that predicted, noted beside each
     prediction; `parents` are the tags above others, for XMP: texts have the tags alone. A `dry_run` changes nothing,
     and yields what would be changed.
@@ -190,13 +190,13 @@ def export_tags(
     """
     above = Parents() if parents is None or isinstance(target, TextTarget) else parents
 
-    def write(item: ExportItem) -> Change:
+    def write(item: ExportItem) -> FileChange:
         wanted = item.wanted(run, above)
         names = {tag_key(name): name for name in map(above.own_name, item.rejected)}
         rejected = tuple(name for key, name in names.items() if key not in {tag_key(mark.tag) for mark in wanted})
         return target.export(replace(item, rejected=rejected), wanted, dry_run=dry_run)
 
-    return _each("export photos", items, write, target, progress, notes, dry_run=dry_run)
+    return _each("export photos", items, write, target, progress, None if dry_run else notes, dry_run=dry_run)
 
 
 def undo_tags(
@@ -206,18 +206,18 @@ def undo_tags(
     dry_run: bool = False,
     progress: Progress = SILENT,
     notes: CatalogueNotes | None = None,
-) -> Iterator[Change | Skipped]:
+) -> Iterator[FileChange | Skipped]:
     """Take back all that visterm wrote to some images; parameters and results are those of `export_tags`."""
     formerly = {} if notes is None else notes.formerly()
 
-    def take_back(item: ExportItem) -> Change:
+    def take_back(item: ExportItem) -> FileChange:
         if isinstance(target, TextTarget) and item.path in formerly:
             target.follow(item.path, formerly[item.path])
         if notes is not None and not item.path.exists() and not target.undo(item.path, dry_run=True).is_one:
             notes.check_in_reach(item.path)
         return target.undo(item.path, dry_run=dry_run)
 
-    return _each("undo", items, take_back, target, progress, notes, dry_run=dry_run)
+    return _each("undo", items, take_back, target, progress, None if dry_run else notes, dry_run=dry_run)
 
 
 def not_written(image: Path, error: Exception) -> Skipped:
@@ -234,15 +234,15 @@ def not_written(image: Path, error: Exception) -> Skipped:
 def _each(
     task: str,
     items: Iterable[ExportItem],
-    write: Callable[[ExportItem], Change],
+    write: Callable[[ExportItem], FileChange],
     target: Target,
     progress: Progress,
     notes: CatalogueNotes | None,
     *,
     dry_run: bool,
-) -> Iterator[Change | Skipped]:
+) -> Iterator[FileChange | Skipped]:
     """Yield the changes of each image, named as the item is, and images that cannot be written."""
-    if notes is not None and not dry_run:
+    if notes is not None:
         notes.check_writable()
 
     progress.start(task)
@@ -263,13 +263,13 @@ def _each(
                 raise
             except Exception as error:  # whatever odd metadata lead to: no photo stops the others
                 yield not_written(image, error)
-            else:
-                if notes is not None and not dry_run:
-                    notes.put(str(image), change.found)
-                if change.is_one:
-                    yield replace(change, image=item.name or change.image)
+                continue
+            if notes is not None:
+                notes.put(str(image), change.found)
+            if change.is_one:
+                yield replace(change, image=item.name or change.image)
     finally:
-        if notes is not None and not dry_run:
+        if notes is not None:
             notes.flush()
         target.close()
         progress.finish()

@@ -99,16 +99,16 @@ def manual_tags(stored: StoredCatalogue, vocabulary: Vocabulary, query: Query, t
     n_scored = len(words)
     words += query.not_learned.items()
     wanted = [bool(weight > 0) for _, weight in words]
-    said = []
+    judgements = []
     for number, (tag, _) in enumerate(words):
-        said.append(_said(stored, vocabulary, tag, tree, of_files=number >= n_scored))
-    if not any(map(len, chain.from_iterable(said))):
+        judgements.append(_said(stored, vocabulary, tag, tree, of_files=number >= n_scored))
+    if not any(map(len, chain.from_iterable(judgements))):
         return ManualTags(sum(wanted), sum(wanted[n_scored:]))
-    judged: ManualTags | None = stored.judgements.remembered(key := ("words", *words), said)
+    judged: ManualTags | None = stored.judgements.remembered(key := ("words", *words), judgements)
     if judged is None:
-        judged = _meaning(wanted, said, n_scored)
+        judged = _meaning(wanted, judgements, n_scored)
         if len(judged.ids) <= MOST_PHOTOS:
-            stored.judgements.remember(key, said, judged)
+            stored.judgements.remember(key, judgements, judged)
     return judged
 
 
@@ -120,24 +120,24 @@ def _said(
     def keys(*tags: str) -> list[str]:
         return [tag_key(word) for each in tags for word in vocabulary.spellings(each)]
 
-    said = stored.judgements.said
+    look_up = stored.judgements.said
     if tree is None:
-        return said(keys(tag), of_files=of_files)
-    has = said(keys(tag, *tree.below(tag)), of_files=of_files)
-    rejected = reduce(np.union1d, [said(keys(over), of_files=of_files).rejected for over in (tag, *tree.above(tag))])
+        return look_up(keys(tag), of_files=of_files)
+    has = look_up(keys(tag, *tree.below(tag)), of_files=of_files)
+    rejected = reduce(np.union1d, [look_up(keys(over), of_files=of_files).rejected for over in (tag, *tree.above(tag))])
     return has._replace(rejected=np.setdiff1d(rejected, has.has, assume_unique=True))
 
 
-def _meaning(wanted: Sequence[bool], said: Sequence[TagJudgements], n_scored: int) -> ManualTags:
+def _meaning(wanted: Sequence[bool], judgements: Sequence[TagJudgements], n_scored: int) -> ManualTags:
     """Return what was said of all words together: those `wanted` have no `-`, the first `n_scored` have scores."""
-    both = list(zip(wanted, said, strict=True))
+    both = list(zip(wanted, judgements, strict=True))
     meant = [tag.has if positive else tag.rejected for positive, tag in both]
     left_out = union(*(tag.rejected if positive else tag.has for positive, tag in both))
     certain = {word: photos for word, photos in enumerate(meant[:n_scored]) if len(photos)}
-    new = {word: meant[word] for word in range(n_scored, len(said)) if wanted[word] and len(meant[word])}
+    new = {word: meant[word] for word in range(n_scored, len(judgements)) if wanted[word] and len(meant[word])}
     parts = certain | new
     ids, positions, photo_of = merged_photos(list(parts.values()))
-    has, first = np.zeros((len(ids), len(said)), np.bool_), 0
+    has, first = np.zeros((len(ids), len(judgements)), np.bool_), 0
     for word, photos in parts.items():
         has[photo_of[first : first + len(photos)], word] = True
         first += len(photos)
@@ -148,7 +148,7 @@ def _meaning(wanted: Sequence[bool], said: Sequence[TagJudgements], n_scored: in
     n_searched, n_given = sum(wanted), np.zeros(len(ids), np.int64)
     full = np.flatnonzero(has[:, wanted].sum(axis=1) == n_searched) if n_searched else NOBODY
     n_given[full] = 1
-    for tag in compress(said, wanted) if len(full) else ():
+    for tag in compress(judgements, wanted) if len(full) else ():
         n_given[full] += positions_of(ids[full], tag.given) >= 0
     n_new, n_unlearned = has[:, n_scored:].sum(axis=1), sum(wanted[n_scored:])
     return ManualTags(n_searched, n_unlearned, ids, n_new, n_given, left_out, certain, list(parts.values()), positions)

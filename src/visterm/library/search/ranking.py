@@ -23,7 +23,7 @@ from visterm.models.confidence.cutoffs import expected_f1_cutoff
 from visterm.store.current_rows import CurrentRows
 
 if TYPE_CHECKING:
-    from visterm.store.judgements import Judgements
+    from visterm.store.judgements import ManualJudgements
     from visterm.tagging.tagger import Tagger
 
 Floats: TypeAlias = NDArray[Any]
@@ -140,7 +140,7 @@ class WordScores:
     tagger: Tagger
     rows: CurrentRows
     words: SearchedWords
-    judgements: Judgements
+    judgements: ManualJudgements
 
     def sums(self, judged: ManualTags) -> tuple[Floats, Floats]:
         """Return Σ weight · score of the photos of which people said something, (n,), and what they are ranked by.
@@ -268,23 +268,20 @@ class ByConfidence:
         limited = self.cutoff or self.min_confidence is not None
         tree = scores.tagger.tree
         if k and not limited and (tree is None or not tree.has_under(words.tags)):
-            kept = self._contenders(products, words, judged, ids, k)  # the others need no confidences
+            # The others need no confidences: they are neither among the k most likely ones, nor do they lead
+            certain, n_likely = judged.certain_positions(ids), k + len(judged.left_out)
+            likely = self.calibration.contenders(products, words.tags, words.weights, n_likely, certain)
+            kept = union(likely, positions_of(judged.ids, ids))
             ids, products = ids[kept], products[kept]
         ids, products = photos.without_left_out(ids, products)
         odds = scores.odds(products, None if ids is scores.rows.ids else ids)
         logs = self.calibration.log_of_odds(odds, words.weights, judged.certain(ids, len(words.tags)))
-        if limited:
-            best, n_likely = self._likeliest(ids, logs)
-            judged = judged.among(np.sort(best.ids[0]))
-        else:
-            best, n_likely = _best(ids, logs, k), None
+        if not limited:
+            best = _best(ids, logs, k)
+            return Ranked(best, judged, logs[np.searchsorted(ids, judged.ids)], scores.sums(judged)[0])
+        best, n_likely = self._likeliest(ids, logs)
+        judged = judged.among(np.sort(best.ids[0]))
         return Ranked(best, judged, logs[np.searchsorted(ids, judged.ids)], scores.sums(judged)[0], n_likely)
-
-    def _contenders(self, products: Floats, words: SearchedWords, judged: ManualTags, ids: Ids, k: int) -> Ids:
-        """Return the positions of all photos that may be among the k most likely ones, and of those that lead."""
-        certain, k = judged.certain_positions(ids), k + len(judged.left_out)
-        kept = self.calibration.contenders(products, words.tags, words.weights, k, certain)
-        return union(kept, positions_of(judged.ids, ids))
 
     def _likeliest(self, ids: Ids, logs: NDArray[np.float64]) -> tuple[Ranking, int]:
         """Rank all photos above the cut-off; return how many these are, too.

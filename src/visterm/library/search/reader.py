@@ -25,8 +25,7 @@ from visterm.kernels.topk import top_k
 from visterm.library.feedback import as_known
 from visterm.library.search.judgements import Ids, manual_tags
 from visterm.library.search.ranking import CandidatePhotos, SearchedWords, WordScores, chosen_of, merge, plan_ranking
-from visterm.library.search.related import Group, related_tags
-from visterm.library.search.result import Found, Share, shares_of
+from visterm.library.search.result import Found, Group, Share, related_tags, shares_of
 from visterm.models.confidence.calibration import log_sigmoid
 from visterm.store.filters import COLUMNS, PREDICTED_FROM, Filter, check_sort
 from visterm.store.images import file_type_of

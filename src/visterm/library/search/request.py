@@ -13,8 +13,7 @@ from visterm.core.errors import StorageError, UserError
 from visterm.core.queries import COMBINATIONS
 from visterm.core.wording import one_of
 from visterm.library.catalogue import Catalogue
-from visterm.library.search.related import EXPANSIONS, Group
-from visterm.library.search.result import Found
+from visterm.library.search.result import EXPANSIONS, Found, Group
 from visterm.store.filters import CHANCE, Filter, check_sort
 
 EVERYTHING = Filter()
@@ -90,9 +89,9 @@ def search_run(path: str | os.PathLike[str], request: SearchRequest) -> SearchOu
     opened = Catalogue.load(path)
     words, among, k, related = request.words, request.among, request.k, {}
     if request.like is not None:
-        found = opened.like(request.like, k, among=among, sort=request.sort)
+        result = opened.like(request.like, k, among=among, sort=request.sort)
     elif words is None:
-        found = opened.browse(among, k, sort=request.sort)
+        result = opened.browse(among, k, sort=request.sort)
     else:
         limits: dict[str, Any] = {
             "combine": request.combine,
@@ -101,6 +100,6 @@ def search_run(path: str | os.PathLike[str], request: SearchRequest) -> SearchOu
         }
         for how in dict.fromkeys(request.expand):
             related[how] = opened.expand(words, how, k, n_groups=request.groups, among=among, **limits)
-        found = opened.search(words, k, among=among, sort=request.sort, **limits)
-    asked = bool(among) and (bool(among.without) or not found.hits)
-    return SearchOutcome(found, related, opened.unknown_filters(among) if asked else [])
+        result = opened.search(words, k, among=among, sort=request.sort, **limits)
+    explains = bool(among) and (bool(among.without) or not result.hits)
+    return SearchOutcome(result, related, opened.unknown_filters(among) if explains else [])

@@ -1,15 +1,29 @@
-"""What a search found: hits in their order, and what each of its words gave to a hit's score."""
+"""What a search found: hits in their order, what each word gave to a hit's score, and groups of related tags."""
 
 from __future__ import annotations
 
+import re
+from collections import defaultdict
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from visterm.core.errors import UserError
+from visterm.core.queries import Query
 from visterm.core.types import Hit, Matrix
-from visterm.core.wording import count_of
+from visterm.core.vocabulary import tag_key
+from visterm.core.wording import count_of, one_of
 from visterm.data.frames import Framed, first_of, pictures
+from visterm.tagging.part_relations import beliefs_of
+
+if TYPE_CHECKING:
+    from visterm.tagging.tagger import Tagger
+
+PARTS, SIBLINGS = "parts", "siblings"
+EXPANSIONS = (PARTS, SIBLINGS)
+
+_SYNSET = re.compile(r" \[\d{8}\]$")
 
 
 class _Found(NamedTuple):
@@ -61,8 +75,124 @@ def shares_of(names: Sequence[str], weights: Matrix, scores: Matrix, confidences
     """Return what each word gave to the score of one image, the largest share first; all are of shape (n_words,)."""
     given = np.asarray(weights * scores, np.float64)
     total = float(np.abs(given).sum()) or 1.0
-    found = [
+    shares = [
         Share(name, bool(weight > 0), part, part / total, None if np.isnan(confidence) else float(confidence))
         for name, weight, part, confidence in zip(names, weights, given.tolist(), confidences, strict=True)
     ]
-    return sorted(found, key=lambda share: -abs(share.share))
+    return sorted(shares, key=lambda share: -abs(share.share))
+
+
+class RelatedTag(NamedTuple):
+    """A tag that belongs to a word of a search."""
+
+    tag: str
+    word: str  # The tag that was searched for
+    how: str  # "parts" or "siblings": whether it is a part of the word, or another of its kind
+    known: bool  # Whether a relation says so, and not only the model
+    score: float | None = None  # How much the model believes it (f_L of the paper); None where the model has none
+    parent: str = ""  # Of siblings: what both are a kind of
+
+    @property
+    def why(self) -> str:
+        """Describe in words why it belongs there."""
+        if self.how == SIBLINGS:
+            return f"like {self.word} a kind of {_SYNSET.sub('', self.parent)}"
+        believed = "known" if self.known else f"the model thinks so, {self.score:.2f}"
+        return f"part of {self.word} ({believed})"
+
+
+class Group(NamedTuple):
+    """A related tag with its images, best first."""
+
+    related: RelatedTag
+    hits: list[Hit]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the group as it stands in JSON."""
+        related = self.related
+        extra = {"score": related.score} if related.how == PARTS else {"parent": related.parent}
+        return {
+            "group": related.tag, "of": related.word, "expand": related.how, "why": related.why, "known": related.known,
+            **extra, "images": [hit.as_dict() for hit in self.hits],
+        }  # fmt: skip
+
+
+def related_tags(tagger: Tagger, query: Query, how: str) -> list[RelatedTag]:
+    """Find the tags that belong to the words of a search.
+
+    "parts": of any of the words, first those that are known, then those that the model believes in (a score above 0),
+    each by how much it does. Of a model without beliefs, the known ones in the order of the tags. "siblings": tags that
+    share a parent with a word, those of the parent with the fewest children first, then the more frequent tag.
+
+    Returns each tag once, for the word that it belongs to most; none of the words themselves. Raises UserError if the
+    run knows nothing of the kind, or all words have a ``-``.
+    """
+    if how not in EXPANSIONS:
+        raise UserError(f"expand is {how!r}; expected {one_of(EXPANSIONS)}.")
+    positive_tags = query.weights.indices[query.weights.data > 0]
+    others = [*([] if query.outside is None else query.outside.words), *query.not_learned]
+    if not len(positive_tags) and others:
+        raise UserError(
+            "Relations are between tags that the run has learned, and no word of the search without a '-' is one "
+            f"({', '.join(others)}). Leave --expand out, or add a tag."
+        )
+    if not len(positive_tags):
+        raise UserError("All words of the search have a '-', so there is none to expand. Add one without a '-'.")
+    related = _parts(tagger, positive_tags) if how == PARTS else _siblings(tagger, positive_tags)
+    first: dict[str, RelatedTag] = {}
+    for item in related:
+        first.setdefault(item.tag, item)
+    return [item for item in first.values() if tagger.vocabulary.index(item.tag) not in positive_tags]
+
+
+def _parts(tagger: Tagger, wholes: Any) -> list[RelatedTag]:
+    vocabulary = tagger.vocabulary
+    beliefs = beliefs_of(tagger)
+    if not len(beliefs.known):
+        raise UserError(_nothing_known("part-of relations", "part_of"))
+    if not beliefs.any:
+        return [
+            RelatedTag(vocabulary.tags[part], vocabulary.tags[whole], PARTS, known=True)
+            for whole in wholes
+            for part in beliefs.parts_of(whole)
+        ]
+    scored = []
+    for whole, scores in zip(wholes, beliefs.scores(wholes), strict=True):
+        known = beliefs.parts_of(whole)
+        for part in np.union1d(np.flatnonzero(scores > 0), known):
+            how = RelatedTag(
+                vocabulary.tags[part], vocabulary.tags[whole], PARTS, bool(part in known), float(scores[part])
+            )
+            scored.append((part not in known, -scores[part], part, how))
+    return [related for *_, related in sorted(scored, key=lambda item: item[:3])]
+
+
+def _siblings(tagger: Tagger, words: Any) -> list[RelatedTag]:
+    vocabulary = tagger.vocabulary
+    children: defaultdict[str, list[int]] = defaultdict(list)
+    names: dict[str, str] = {}
+    for child, parent in tagger.relations.is_a:
+        column = vocabulary.get(child)
+        if column is not None:
+            names.setdefault(tag_key(parent), parent)
+            children[tag_key(parent)].append(column)
+    if not children:
+        raise UserError(_nothing_known("is-a relations", "isa"))
+    pairs = [
+        (len(tags), -int(vocabulary.counts[tag]), tag, names[parent], word)
+        for parent, tags in children.items()
+        for word in words
+        if word in tags
+        for tag in tags
+    ]
+    return [
+        RelatedTag(vocabulary.tags[tag], vocabulary.tags[word], SIBLINGS, known=True, parent=parent)
+        for *_, tag, parent, word in sorted(pairs)
+    ]
+
+
+def _nothing_known(relations: str, rule: str) -> str:
+    return (
+        f"The run of this catalogue knows no {relations}. Fit it with a file of tag rules (--tag-rules) that has "
+        f'{rule} = "wordnet" or a CSV of relations, and index again.'
+    )

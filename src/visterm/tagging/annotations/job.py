@@ -22,8 +22,17 @@ from visterm.features.folder import naming_a_full_disk
 from visterm.features.part_work import PartDone
 from visterm.learning.part_settings import move_encoder
 from visterm.tagging.annotating import Annotated, ChunkTags, TagsWanted, annotate_each
-from visterm.tagging.annotations.folder import AnnotationContents, AnnotationFolder, TaggedParts, annotation_folder
-from visterm.tagging.annotations.pieces import Found, Piece, PieceReader, Pieces, pieces_of
+from visterm.tagging.annotations.pieces import (
+    AnnotationContents,
+    AnnotationFolder,
+    AnnotationInput,
+    Piece,
+    PieceReader,
+    Pieces,
+    TaggedParts,
+    annotation_folder,
+    pieces_of,
+)
 from visterm.tagging.tagger import Tagger
 
 DONE_HERE = "--ray ignored: all images are in one part, which was done here."
@@ -50,7 +59,7 @@ class AnnotateSummary:
 def annotate_into(
     out: str | os.PathLike[str],
     tagger: Tagger,
-    found: Found,
+    source: AnnotationInput,
     wanted: TagsWanted,
     *,
     device: str | None = None,
@@ -61,7 +70,7 @@ def annotate_into(
     """Write the tags of images that `find` found into a folder, new or to go on with, as JSON lines in parts.
 
     What is written depends on the run, the request and the images, not on how often the job was killed. In a folder
-    that has parts already, only those are made whose images are new or changed; those without an image of `found` are
+    that has parts already, only those are made whose images are new or changed; those without an image of `source` are
     dropped. Until all is done, the folder holds what it held before.
 
     The tagger is as it was loaded from a run, which workers load again; networks of its encoder run on `device`.
@@ -78,7 +87,7 @@ def annotate_into(
     # What the lines of images follow from, besides the images: all files of the run, and the request
     parts = [file_hash(as_path(tagger.path) / MANIFEST), tagger.encoder.fingerprint, wanted._asdict()]
     request_fingerprint = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
-    every = pieces_of(tagger.encoder, found, stable=True)
+    every = pieces_of(tagger.encoder, source, stable=True)
     chosen = for_parts(executor or Executor(n_jobs), every.pieces)
     with naming_a_full_disk(folder.path), folder.locked():
         folder.begin()
@@ -103,7 +112,7 @@ def annotate_into(
 
 def annotate_found(
     tagger: Tagger,
-    found: Found,
+    source: AnnotationInput,
     wanted: TagsWanted,
     *,
     device: str | None = None,
@@ -118,13 +127,13 @@ def annotate_found(
     """
     if executor.remote:
         ChunkTags(tagger, wanted)  # what the run cannot give is refused before the other machines are reached
-        every = pieces_of(tagger.encoder, found, stable=False)
+        every = pieces_of(tagger.encoder, source, stable=False)
         if len(every.pieces) > 1:
             return annotate_pieces(tagger, wanted, device, every, executor, progress)
         say(DONE_HERE)
-    images: Any = found.features or found.images
-    progress = progress if found.features or len(images) > 1 else SILENT
-    return chain(annotate_each(tagger, images, wanted, progress=progress), found.skipped)
+    images: Any = source.features or source.images
+    progress = progress if source.features or len(images) > 1 else SILENT
+    return chain(annotate_each(tagger, images, wanted, progress=progress), source.skipped)
 
 
 def annotate_pieces(
@@ -143,9 +152,9 @@ def annotate_pieces(
     progress.start("tag photos", sum(piece.n for piece in every.pieces))
     try:
         job = _job(tagger, wanted, device, every)
-        for piece, found in zip(every.pieces, executor.run(job, every.pieces, progress), strict=True):
-            _refuse_missing(piece, len(found))
-            yield from found
+        for piece, tagged in zip(every.pieces, executor.run(job, every.pieces, progress), strict=True):
+            _refuse_missing(piece, len(tagged))
+            yield from tagged
     finally:
         progress.finish()
     yield from every.skipped

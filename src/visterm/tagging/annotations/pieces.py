@@ -1,29 +1,38 @@
-"""What is tagged together: some image files or names, or the images of some shards of features."""
+"""Pieces, the images that are tagged together, and the folder whose parts hold their tags."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from visterm.core.errors import UserError
-from visterm.core.progress import SILENT, Progress
+from visterm.core.learned import Listed, Record, Text, Whole
+from visterm.core.progress import SILENT, Progress, StepProgress
 from visterm.core.remote import as_path, in_full, is_remote
 from visterm.core.threads import Team
 from visterm.core.types import CHUNK, Chunk, Skipped
+from visterm.core.wording import json_text
 from visterm.data.contents import content_hash, stamp_hash, stamps
 from visterm.data.image_folders import Unsearched, find_images, no_images
 from visterm.encoders.contract import AnyEncoder
-from visterm.features.contents import cut, is_features
+from visterm.features.contents import ENTRY, ShardEntry, cut, is_features
+from visterm.features.folder import FeatureFolder
+from visterm.features.part_work import PartDone, PartWork
+from visterm.features.remote_folder import BEGUN, RemoteFeatureFolder
 from visterm.features.training_rows import is_name
 from visterm.features.video_rows import encode_all
+from visterm.tagging.annotating import ChunkTags
 
 if TYPE_CHECKING:
     from visterm.features.streaming.shards import Shards
 
+ANNOTATIONS = "folder of annotations"  # The kind in the manifest
 
-class Found(NamedTuple):
+
+class AnnotationInput(NamedTuple):
     """What is to be tagged: features folders, or else files and names of images, as they were typed or found."""
 
     features: list[str]
@@ -58,7 +67,7 @@ class Pieces(NamedTuple):
         return sum(piece.n for piece in self.pieces) + len(self.skipped)
 
 
-def find(encoder: AnyEncoder, given: Sequence[str]) -> Found:
+def find(encoder: AnyEncoder, given: Sequence[str]) -> AnnotationInput:
     """Find what is meant by folders, files and names that were typed.
 
     Raises UserError if there is nothing, or a features folder beside what is none; DataError if a path does not exist.
@@ -68,44 +77,37 @@ def find(encoder: AnyEncoder, given: Sequence[str]) -> Found:
     if 0 < len(stored) < len(given):
         raise UserError(f"{stored[0]} is a features folder, which stands alone. Leave the other images out.")
     if stored:
-        return Found(stored, [])
+        return AnnotationInput(stored, [])
     unsearched, folders = Unsearched(), (image for image in given if image not in named)
     others = find_images(folders, unsearched=unsearched, videos=encoder.reads != "names")
     images = [*named, *map(os.fspath, others)]
     if not images:
         raise UserError(no_images(given[0]))
-    return Found([], images, unsearched.closed)
+    return AnnotationInput([], images, unsearched.closed)
 
 
-def pieces_of(encoder: AnyEncoder, found: Found, *, stable: bool) -> Pieces:
-    """Cut what was found into pieces.
+def pieces_of(encoder: AnyEncoder, source: AnnotationInput, *, stable: bool) -> Pieces:
+    """Cut the images of a command into pieces.
 
     With `stable`, a new image changes only one piece: a piece is then a shard, or ends where names say so (see `cut`).
     Else pieces are as large as one process has them when it goes through all. Raises EncoderMismatchError if another
     encoder made the features; DataError if an encoder of names knows none of them, or an image is in two features
     folders.
     """
-    if found.features:
-        return _of_features(encoder, [str(in_full(folder)) for folder in found.features], stable)
-    encoder.refuse_unknown(found.images, only_if_all=True)
-    n = len(found.images)
-    parts = cut(found.images, CHUNK) if stable else [range(i, min(i + CHUNK, n)) for i in range(0, n, CHUNK)]
-    pieces = [Piece([found.images[i] for i in part], [], len(part)) for part in parts]
-    return Pieces(pieces, [], [*found.skipped])
+    if not source.features:
+        encoder.refuse_unknown(source.images, only_if_all=True)
+        n = len(source.images)
+        parts = cut(source.images, CHUNK) if stable else [range(i, min(i + CHUNK, n)) for i in range(0, n, CHUNK)]
+        pieces = [Piece([source.images[i] for i in part], [], len(part)) for part in parts]
+        return Pieces(pieces, [], [*source.skipped])
 
+    from visterm.features.streaming import shards as streamed  # which loads pyarrow
 
-def _of_features(encoder: AnyEncoder, features: list[str], stable: bool) -> Pieces:
-    from visterm.features.streaming.shards import (
-        Shards,  # which loads pyarrow
-        check_encoder,
-        groups_of,
-        refuse_names_twice,
-    )
-
-    shards = Shards(features)
-    check_encoder(encoder, shards)
-    refuse_names_twice(shards)
-    groups = [[number] for number in range(len(shards))] if stable else groups_of(shards)
+    features = [str(in_full(folder)) for folder in source.features]
+    shards = streamed.Shards(features)
+    streamed.check_encoder(encoder, shards)
+    streamed.refuse_names_twice(shards)
+    groups = [[number] for number in range(len(shards))] if stable else streamed.groups_of(shards)
     rows = [entry.rows for entry in shards.contents.shards]
     pieces = [Piece([], group, sum(rows[number] for number in group)) for group in groups]
     return Pieces(pieces, features, shards.skipped())
@@ -154,3 +156,96 @@ class PieceReader:
         paths = [as_path(self.path(image)) for image in piece.images]
         before = stamps(paths)
         return team.run(lambda i: stamp_hash(before[i]) or content_hash(paths[i]), len(paths))
+
+
+@dataclass(frozen=True, slots=True)
+class AnnotationContents:
+    """What a folder of annotations holds."""
+
+    run: str  # The run, in full
+    asked: str  # Fingerprint of the run and the request, which decide the lines of each image
+    wanted: dict[str, Any]  # How many tags, and of which kind
+    # Images, and those that could not be read; all others have a line
+    n_images: int
+    n_skipped: int
+    shards: list[ShardEntry]  # The parts, in the order of the images
+
+    @property
+    def n_rows(self) -> int:
+        """Images that have a line."""
+        return sum(shard.rows for shard in self.shards)
+
+
+class AnnotationFolder(FeatureFolder):
+    """The files of a folder of annotations on this machine; `annotation_folder` also gives those at an address."""
+
+    kind: ClassVar[str] = ANNOTATIONS
+    contents_class: ClassVar[type[Any]] = AnnotationContents
+    unfinished_name: ClassVar[str] = ".annotating"
+    manifest_kind: ClassVar[Record] = Record(
+        {
+            "run": Text(),
+            "asked": Text(),
+            "wanted": Record(),
+            "n_images": Whole(),
+            "n_skipped": Whole(),
+            "shards": Listed(ENTRY),
+        }
+    )
+
+
+class RemoteAnnotationFolder(AnnotationFolder, RemoteFeatureFolder):
+    """The files of a folder of annotations at an address."""
+
+    def begin(self) -> None:
+        """Finish a change that a kill cut off; whoever is stopped from here on leaves what is seen to be begun."""
+        super().begin()
+        (self.unfinished / BEGUN).write_bytes(b"")
+
+
+def annotation_folder(path: str | os.PathLike[str]) -> AnnotationFolder:
+    """Return the folder of annotations at a path of this machine, or at an address."""
+    return RemoteAnnotationFolder(path) if is_remote(path) else AnnotationFolder(path)
+
+
+class TaggedParts(PartWork):
+    """Makes the parts of a folder of annotations.
+
+    The tags come from `tags`, rows from `reader`, and `team` hashes files. `asked` is the fingerprint of the run and
+    the request.
+    """
+
+    command, suffix = "visterm annotate", "jsonl"
+
+    def __init__(
+        self,
+        folder: AnnotationFolder,
+        tags: ChunkTags,
+        reader: PieceReader,
+        asked: str,
+        known: Mapping[str, ShardEntry],
+        team: Team,
+    ) -> None:
+        super().__init__(folder, known, asked)
+        self._tags, self._reader, self._team = tags, reader, team
+
+    def do(self, piece: Piece, progress: Progress = SILENT) -> PartDone:
+        """Make the part of a piece, unless it is there already; `progress` takes a step for each image."""
+        content = self._reader.content(piece, self._team)
+        make = partial(self._tagged, piece, content, progress)
+        return self._unless_there(piece.images, content, piece.n, progress, make)
+
+    def _tagged(self, piece: Piece, content: Sequence[str | None], progress: Progress) -> PartDone:
+        lines, skipped = [], []
+        for item in self._tags.of(self._reader.chunk(piece, StepProgress(progress))):
+            if isinstance(item, Skipped):
+                skipped.append(item)
+            else:
+                lines.append(json_text(item.as_dict()) + "\n")
+        if not lines:
+            return PartDone(None, skipped, 0)
+        without = {item.image for item in skipped}
+        kept = [i for i, image in enumerate(piece.images) if image not in without]
+        images, contents = [piece.images[i] for i in kept], [content[i] for i in kept] if kept else content
+        entry = self._write(images, contents, len(lines), lambda: "".join(lines).encode())
+        return PartDone(entry, skipped, len(lines))

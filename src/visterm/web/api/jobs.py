@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 from visterm.core.errors import StorageError, UserError
 from visterm.library.earlier_runs import GO_BACK, USE_RUN, known_runs, run_to_go_back_to, shown_runs
 from visterm.store.catalogue import StoredCatalogue
-from visterm.store.history import Job, StoredRun
+from visterm.store.history import StoredJob, StoredRun
 from visterm.web.bodies import JsonRoute
 from visterm.web.errors import json_answer
 from visterm.web.query import Cursor, Limit, cursor_at, place_of
@@ -128,6 +128,6 @@ def fit_options(full: bool, use_even_if_worse: bool) -> list[str]:
     return [option for option, chosen in (("full", full), ("use-even-if-worse", use_even_if_worse)) if chosen]
 
 
-def _as_dict(job: Job) -> dict[str, Any]:
+def _as_dict(job: StoredJob) -> dict[str, Any]:
     """Return a job as JSON."""
     return {name: getattr(job, name) for name in JobAnswer.model_fields}

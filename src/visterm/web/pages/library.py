@@ -16,7 +16,7 @@ from visterm.library.earlier_runs import FIT, GO_BACK, NOT_USED, USE_RUN, shown_
 from visterm.library.info import describe, training_history
 from visterm.library.learned import Comparison
 from visterm.store.catalogue import RUNS, StoredCatalogue
-from visterm.store.history import Job, StoredRun
+from visterm.store.history import StoredJob, StoredRun
 from visterm.tagging.plot import history_panels
 from visterm.web.api.jobs import JobId, fit_options, way_back
 from visterm.web.errors import Refused
@@ -195,7 +195,7 @@ def _curve(title: str, values: Sequence[float], best: float | None) -> Curve:
     return Curve(title, points, values[0], values[-1], best)
 
 
-def job_values(stored: StoredCatalogue, jobs: Sequence[Job]) -> dict[str, Any]:
+def job_values(stored: StoredCatalogue, jobs: Sequence[StoredJob]) -> dict[str, Any]:
     """Return what the template of jobs shows beside them: what those that learned changed, and the way back."""
     runs = {run.fingerprint: run for run in stored.runs.all()}
     events = [event for event in stored.history.of(FIT, NOT_USED) if event.details.get("run") in runs]

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Request, Response
 from visterm.core.errors import VistermError
 from visterm.core.wording import count_of
 from visterm.library.catalogue import Catalogue
-from visterm.library.search.related import EXPANSIONS, Group
+from visterm.library.search.result import EXPANSIONS, Group
 from visterm.library.steps import MOST_PHOTOS
 from visterm.store.filters import CHANCE, LARGEST, SORTS
 from visterm.web.api.images import StepNumber, stored_step, undone_step
