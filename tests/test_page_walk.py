@@ -18,7 +18,7 @@ from tiny_catalogues import COLOURS, draw_photos, fit_run
 from visterm import Catalogue, Tagger
 from visterm.core.types import Hit
 from visterm.store.filters import Filter
-from visterm.web.pages.form import SearchForm, Shown, differ, first_day, last_day
+from visterm.web.pages.form import GridPhoto, SearchForm, differ, first_day, last_day
 
 FOLDERS = {"Ägypten/Kairo & Gizeh": 15, "東京 2024/浅草": 14, 'It\'s "fun"/a b': 13, "": 12}
 TOKYO = "/?folder=東京 2024&sort=name"
@@ -188,7 +188,7 @@ def test_a_photo_that_no_longer_matches_has_its_neighbours_all_the_same(client, 
 
 def test_confidences_are_shown_only_where_they_differ():
     def page(*confidences):
-        return [Shown(None, Hit("a.jpg", 1.0, confidence), [], []) for confidence in confidences]
+        return [GridPhoto(None, Hit("a.jpg", 1.0, confidence), [], []) for confidence in confidences]
 
     assert differ(page(0.9, 0.4))
     assert not differ(page(1.0, 1.0, None))

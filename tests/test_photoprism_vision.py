@@ -321,7 +321,7 @@ def test_pictures_of_few_requests_are_fetched_at_once_a_few_wait_and_others_are_
     with started(tiny, pictures, fetchers=2, fetching=5) as service:
         late = as_photoprism_asks(*[f"{pictures}/late"] * 3)
         fetching = [in_thread(lambda: post(service, late)) for _ in range(5)]
-        wait_for(lambda: service.app.state.service.fetching.waiting.own == 5 and len(Pictures.paths) == 2)
+        wait_for(lambda: service.app.state.service.fetching.waiting.value == 5 and len(Pictures.paths) == 2)
         refused = post(service, late)
         assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
         assert "5 requests for fetch" in read_as_go(refused.text)[0]["error"]
@@ -374,7 +374,7 @@ def test_bytes_that_are_fetched_have_a_limit_and_count_until_the_request_is_answ
     with started(tiny, pictures, body_bytes=2 * n_bytes) as service:
         bodies, answers = service.app.state.service.bodies, []
         assert post(service, as_photoprism_asks(addresses[0])).status_code == 200
-        assert bodies.held.total == 0
+        assert bodies.n_bytes.total == 0
         answers = post(service, as_photoprism_asks(*addresses))
-        assert (answers.status_code, bodies.held.total, bodies.refused.total) == (503, 0, 1)
+        assert (answers.status_code, bodies.n_bytes.total, bodies.refused.total) == (503, 0, 1)
         assert "are being received" in answers.json()["error"]

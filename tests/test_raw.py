@@ -21,7 +21,7 @@ from visterm.data import file_kinds, pillow
 from visterm.data.contents import exif_of
 from visterm.data.image_folders import ImageNames, count_not_read, find_images
 from visterm.data.images import Decoded, decode_images, image_size, read_image
-from visterm.web.decoding_process import JPEG, JPEG_OF_FILE, answer
+from visterm.web.decoding_process import JPEG, answer
 
 COLOURS = [(250, 10, 10), (10, 250, 10), (10, 10, 250), (250, 250, 250)]
 
@@ -255,4 +255,4 @@ def test_raw_photos_are_learned_from_indexed_and_shown(camera):
     assert sum(int(name[:2]) % 2 for name in found) > 9
     code, out, _ = visterm("info catalogue", camera)
     assert "not read: 1 other (.txt)" in out
-    assert answer(JPEG_OF_FILE, 32, os.fsencode(camera / "photos" / "00.dng"))[:3] == (JPEG, 24, 32)
+    assert answer(JPEG, True, 32, os.fsencode(camera / "photos" / "00.dng"))[:3] == (JPEG, 24, 32)

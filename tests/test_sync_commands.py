@@ -21,7 +21,7 @@ from fakes import served
 from fakes.immich import KEY, FakeImmich
 from remembered_library import N_PHOTOS, N_TAGGED, colour_of, picture, tags_of
 from visterm import Catalogue
-from visterm.cli.connect import Shown, explain_chances, lines_of_tags, serve_rounds
+from visterm.cli.connect import RoundPrinter, explain_chances, lines_of_tags, serve_rounds
 from visterm.connectors import keys
 from visterm.connectors.push import PushResult, TagChange
 from visterm.connectors.sync import SyncRound
@@ -301,7 +301,7 @@ def test_a_service_says_when_the_next_round_is_and_prints_each_as_one_object(cap
             raise found
         return found
 
-    serve_rounds(work, 0.01, Shown("Immich", json=True, dry_run=False))
+    serve_rounds(work, 0.01, RoundPrinter("Immich", json=True, dry_run=False))
     out, err = capsys.readouterr()
     pair, first, second = map(json.loads, out.splitlines())
     assert pair == photo.as_dict() == {

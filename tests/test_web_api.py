@@ -21,9 +21,9 @@ from visterm.library.duplicates import find_duplicates
 from visterm.tagging.tagger import Tagger
 from visterm.web.app import create_app
 from visterm.web.batching import Batcher
-from visterm.web.errors import Refused
+from visterm.web.errors import HttpError
 from visterm.web.metrics import Metrics, figure
-from visterm.web.query import cursor_at, place_of
+from visterm.web.query import cursor_at, position_of
 from visterm.web.security import Access, is_loopback, local_address
 from visterm.web.service import VERSION, Bounds
 from visterm.web.work import Work
@@ -165,10 +165,10 @@ def test_words_that_are_no_tags_are_told(service):
 
 
 def test_a_cursor_is_read_back_and_no_other_text_is_one():
-    assert place_of("words", cursor_at("words", 120)) == 120
+    assert position_of("words", cursor_at("words", 120)) == 120
     for text in ("", "=", "d29yZHM6", "\x00", cursor_at("jobs", 1), "é"):
-        with pytest.raises(Refused):
-            place_of("words", text)
+        with pytest.raises(HttpError):
+            position_of("words", text)
 
 
 # -- images ------------------------------------------------------------------------------------------------------------
@@ -275,8 +275,8 @@ def test_items_that_come_while_others_are_done_are_done_together():
         first = asyncio.create_task(batcher.ask(0))
         await asyncio.sleep(0.02)
         found = await asyncio.gather(first, *(batcher.ask(i) for i in range(1, 7)), return_exceptions=True)
-        with work.place():
-            assert work.waiting.own == 1
+        with work.slot():
+            assert work.waiting.value == 1
         work.close()
         return found
 

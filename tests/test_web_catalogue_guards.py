@@ -140,7 +140,7 @@ def test_health_says_that_the_catalogue_cannot_be_read_any_more(folder, happens,
 
 def test_health_is_told_while_searches_and_writes_wait(client):
     service = client.app.state.service
-    service.searching.waiting.own, service.writing.waiting.own = service.searching.bound, service.writing.bound
+    service.searching.waiting.value, service.writing.waiting.value = service.searching.bound, service.writing.bound
     assert client.get(f"{API}/search", params={"q": "dots"}).status_code == 503
     assert client.get(f"{API}/health").status_code == 200
 

@@ -21,8 +21,8 @@ from visterm.web import decoding
 from visterm.web.app import create_app
 from visterm.web.bodies import MEDIUM, MOST_VALUES, SMALL
 from visterm.web.decoding import DIED
-from visterm.web.decoding_process import PIXELS_OF_BYTES, READY, REQUEST
-from visterm.web.errors import Refused
+from visterm.web.decoding_process import PIXELS, READY, REQUEST
+from visterm.web.errors import HttpError
 from visterm.web.service import Bounds
 from visterm.web.work import Work
 
@@ -131,7 +131,7 @@ def test_a_body_that_trickles_is_refused_at_its_deadline(tiny):
 
     status, error = asyncio.run(ask())
     assert (status, error["code"]) == (408, "too_slow")
-    assert app.state.service.bodies.held.own == 0
+    assert app.state.service.bodies.n_bytes.value == 0
 
 
 def test_bodies_that_are_held_open_share_one_budget(tiny):
@@ -164,7 +164,7 @@ def test_bodies_that_are_held_open_share_one_budget(tiny):
     status, error = answer_of(found)
     assert (status, error["code"]) == (503, "busy")
     assert (b"retry-after", b"1") in found[0]["headers"]
-    assert app.state.service.bodies.held.own == 0
+    assert app.state.service.bodies.n_bytes.value == 0
 
 
 def test_pictures_that_are_sent_in_a_form_are_never_on_a_disk(service, monkeypatch):
@@ -215,10 +215,10 @@ def test_searches_go_on_while_writes_wait_for_another_process(service, tiny):
         given = {"tag": "dots", "verdict": 1}
         waiting = [in_thread(lambda: service.post(f"{API}/images/1/feedback", json=given)) for _ in range(3)]
         writing = service.app.state.service.writing
-        wait_for(lambda: writing.waiting.own == len(waiting))
+        wait_for(lambda: writing.waiting.value == len(waiting))
         for address in ("search?q=dots", "images/1", "tags", "health"):
             assert service.get(f"{API}/{address}").status_code == 200
-        assert writing.waiting.own == len(waiting)
+        assert writing.waiting.value == len(waiting)
         other.execute("ROLLBACK")
         for thread, found in waiting:
             thread.join(PATIENCE)
@@ -233,12 +233,12 @@ def test_a_write_that_has_waited_too_long_for_its_turn_is_not_done_any_more():
         await asyncio.sleep(0.01)
         free.set()
         try:
-            with pytest.raises(Refused, match="busy"):
+            with pytest.raises(HttpError, match="busy"):
                 await second
             await first
         finally:
             work.close()
-        return done, work.waiting.own
+        return done, work.waiting.value
 
     assert asyncio.run(ask()) == ([], 0)
 
@@ -254,9 +254,9 @@ def test_thumbnails_go_on_while_pictures_that_were_sent_take_long(service, monke
     monkeypatch.setattr(decoding, "_exchange", take_long)
     sent = [("image", (f"{i}", b"slow")) for i in range(3)]
     thread, found = in_thread(lambda: service.post(f"{API}/annotate", files=sent))
-    wait_for(lambda: service.app.state.service.upload_decoders.work.waiting.own == len(sent))
+    wait_for(lambda: service.app.state.service.upload_decoders.work.waiting.value == len(sent))
     assert service.get(f"{API}/images/5/thumbnail").status_code == 200
-    assert service.app.state.service.upload_decoders.work.waiting.own == len(sent)
+    assert service.app.state.service.upload_decoders.work.waiting.value == len(sent)
     go_on.set()
     thread.join(PATIENCE)
     assert found[0].status_code == 422
@@ -267,7 +267,7 @@ def test_a_picture_that_was_sent_has_less_time_than_those_of_the_catalogue(tiny,
     exchange = decoding._exchange
 
     def wait_for_more(process, header, content):
-        more = REQUEST.pack(PIXELS_OF_BYTES, 0, 10**6) if content == b"slow" else header
+        more = REQUEST.pack(PIXELS, False, 0, 10**6) if content == b"slow" else header
         return exchange(process, more, content)
 
     monkeypatch.setattr(decoding, "_exchange", wait_for_more)

@@ -15,7 +15,7 @@ from visterm.core.errors import ImageError
 from visterm.web import decoding
 from visterm.web.app import create_app
 from visterm.web.decoding import DIED, Decoders
-from visterm.web.decoding_process import PIXELS_OF_BYTES
+from visterm.web.decoding_process import PIXELS
 
 HERE = "http://127.0.0.1:8080"
 TOGETHER = 10
@@ -50,20 +50,20 @@ def send_all(service, first, end):
 
 
 def test_damaged_pictures_are_tagged_or_refused(service):
-    died = service.app.state.service.decoders.died.own
+    died = service.app.state.service.decoders.died.value
     tagged, refused = send_all(service, 0, 200)
     assert tagged + refused == 200
     assert tagged > 20
     assert refused > 20
-    assert service.app.state.service.decoders.died.own == died
+    assert service.app.state.service.decoders.died.value == died
     assert service.get("/api/v1/health").status_code == 200
 
 
 @pytest.mark.slow
 def test_two_thousand_damaged_pictures_are_tagged_or_refused(service):
-    died = service.app.state.service.decoders.died.own
+    died = service.app.state.service.decoders.died.value
     assert sum(send_all(service, 200, 2200)) == 2000
-    assert service.app.state.service.decoders.died.own == died
+    assert service.app.state.service.decoders.died.value == died
 
 
 def ask_all(decoders, pictures):
@@ -100,7 +100,7 @@ def test_a_picture_that_kills_its_decoder_is_refused_and_the_next_one_is_read(mo
 
     monkeypatch.setattr(decoding, "_exchange", killing)
     assert ask_all(decoders, [sound, b"killer", sound]) == [(48, 32, 3), DIED, (48, 32, 3)]  # its EXIF turns it
-    assert decoders.died.own == 1
+    assert decoders.died.value == 1
 
 
 def test_a_decoder_that_takes_too_long_is_killed(monkeypatch, sound):
@@ -108,11 +108,11 @@ def test_a_decoder_that_takes_too_long_is_killed(monkeypatch, sound):
     exchange = decoding._exchange
 
     def waiting(process, header, content):  # it is told of more bytes than come, so that it waits for ever
-        return exchange(process, decoding.REQUEST.pack(PIXELS_OF_BYTES, 0, 10**6), content)
+        return exchange(process, decoding.REQUEST.pack(PIXELS, False, 0, 10**6), content)
 
     monkeypatch.setattr(decoding, "_exchange", waiting)
     assert ask_all(decoders, [sound]) == [DIED]
-    assert decoders.died.own == 1
+    assert decoders.died.value == 1
 
 
 def test_a_decoder_has_no_more_memory_than_it_is_given():

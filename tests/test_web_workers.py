@@ -27,8 +27,8 @@ from tiny_catalogue import make_tiny_catalogue
 from visterm import Catalogue
 from visterm.web import workers
 from visterm.web.bodies import Bodies
-from visterm.web.decoding_process import PIXELS_OF_BYTES, READY, REQUEST
-from visterm.web.errors import Refused
+from visterm.web.decoding_process import PIXELS, READY, REQUEST
+from visterm.web.errors import HttpError
 from visterm.web.server import _Seldom
 from visterm.web.work import Figures, Work
 from visterm.web.workers import default_workers
@@ -200,7 +200,7 @@ def test_a_decoder_ends_at_once_also_while_it_decodes():
     )
     command = [sys.executable, "-c", code, str(2**31), "1000"]
     decoder = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    decoder.stdin.write(REQUEST.pack(PIXELS_OF_BYTES, 0, 1) + b"x")
+    decoder.stdin.write(REQUEST.pack(PIXELS, False, 0, 1) + b"x")
     decoder.stdin.flush()
     assert decoder.stdout.readline() == READY + b"begins\n"
     assert ends_with_its_input(decoder) == 0
@@ -345,17 +345,17 @@ def test_limits_hold_for_the_sum_of_all_processes():
         works = [Work("search", 1, 3, figures=figures) for figures in (first, second)]
         bodies = [Bodies(1000, figures) for figures in (first, second)]
         bodies[0].take(900)
-        with pytest.raises(Refused):
+        with pytest.raises(HttpError):
             bodies[1].take(200)
-        with works[0].place(), works[0].place(), works[1].place():
+        with works[0].slot(), works[0].slot(), works[1].slot():
             assert works[0].waiting.total == 3
             for work in works:
-                with pytest.raises(Refused, match="3 requests for search"), work.place():
+                with pytest.raises(HttpError, match="3 requests for search"), work.slot():
                     pass
-        works[0].waiting.own = 3
+        works[0].waiting.value = 3
         second.forget(0)  # the process of the first was killed
         bodies[1].take(200)
-        with works[1].place():
+        with works[1].slot():
             assert works[1].refused.total == 2
         for work in works:
             work.close()

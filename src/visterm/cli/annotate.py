@@ -90,41 +90,43 @@ def annotate(
     from visterm.tagging.annotations.pieces import find
 
     if pair:
-        given = [precision, min_confidence, new_only or None, added or None, out, ray]
-        _annotate_pair(run, images, 5 if k is None else k, plain=given == [None] * len(given), json=json)
+        other_options = [precision, min_confidence, new_only or None, added or None, out, ray]
+        _annotate_pair(
+            run, images, 5 if k is None else k, plain=other_options == [None] * len(other_options), json=json
+        )
         return
 
     tagger = visterm.Tagger.load(run, whole=False)
     if added and not tagger.words.added:
         raise UserError(f"No words were added to {run}. Leave --added out, or add some: visterm tags {run} --add FILE")
-    found = find(tagger.encoder, images)
+    pieces = find(tagger.encoder, images)
     not_read = say_not_read([] if tagger.encoder.reads == "names" else images, videos=True)
-    wanted = TagsWanted(k, new_only, added, precision, min_confidence=min_confidence)
+    limits = TagsWanted(k, new_only, added, precision, min_confidence=min_confidence)
     executor = options.executor_of(ray)
     if out is not None:
         began = time.monotonic()
-        done = annotate_into(out, tagger, found, wanted, executor=executor, progress=Bars())
+        report = annotate_into(out, tagger, pieces, limits, executor=executor, progress=Bars())
         seconds = time.monotonic() - began
         if json:
-            speed = {"seconds": seconds, "images_per_second": done.new / seconds}
-            emit({"annotations": str(out), **done.as_dict(), **speed, "not_read": not_read})
-        if ray is not None and not done.shared:
+            speed = {"seconds": seconds, "images_per_second": report.new / seconds}
+            emit({"annotations": str(out), **report.as_dict(), **speed, "not_read": not_read})
+        if ray is not None and not report.shared:
             say(DONE_HERE)
-        say(f"Tagged {count_of(done.new, 'photo')} ({done.reused:,} unchanged). The tags are in {out / DATA}.")
+        say(f"Tagged {count_of(report.new, 'photo')} ({report.reused:,} unchanged). The tags are in {out / DATA}.")
         raise typer.Exit(exit_code(read_skipped(out / SKIPPED), out / SKIPPED))
 
     skipped: list[Skipped] = []
-    for item in annotate_found(tagger, found, wanted, executor=executor, say=say, progress=Bars()):
+    for item in annotate_found(tagger, pieces, limits, executor=executor, say=say, progress=Bars()):
         if isinstance(item, Skipped):
             skipped.append(item)
         elif json:
             emit(item.as_dict())
         else:
-            shown = []
+            cells = []
             for tag in likeliest_first(item.tags):
                 sure = "" if tag.confidence is None else f" {percent(tag.confidence)}"
-                shown.append(f"{tag.tag}{'' if tag.trained else '*'}{sure}")
-            show(f"{item.image}: {', '.join(shown)}")
+                cells.append(f"{tag.tag}{'' if tag.trained else '*'}{sure}")
+            show(f"{item.image}: {', '.join(cells)}")
 
     raise typer.Exit(exit_code(skipped))
 
@@ -169,40 +171,47 @@ def explain(
     if out is not None:
         format_of(out)  # refuses other endings before any work
         options.may_replace(out)
-    found = explain_score(visterm.Tagger.load(run), image, tag)
+    explanation = explain_score(visterm.Tagger.load(run), image, tag)
     if out is not None:
         from visterm.data.images import read_image
         from visterm.tagging.heat_map import SIDE, draw_heat, size_of
 
-        size_of(found)  # refuses what has no heat map before the photo is read
-        draw_heat(read_image(image, max_side=SIDE), found, out)
+        size_of(explanation)  # refuses what has no heat map before the photo is read
+        draw_heat(read_image(image, max_side=SIDE), explanation, out)
         say(f"The shares are drawn in {out}")
     if json:
-        emit(found.as_dict())
+        emit(explanation.as_dict())
         return
-    show(f"{found.image}: {found.tag}: score {found.score:.3f}, rank {found.rank:,} of {found.n_tags:,} tags")
-    show(f"explained by {', '.join(found.explained_by)}")
-    if found.no_heat:
-        show(f"no heat map: {found.no_heat}")
-    of_places = sum(place.share for place in found.places)
-    rows = [] if found.no_heat else [[f"all {len(found.places):,} {found.place}s of the picture", f"{of_places:+.4f}"]]
-    rows += [[f"without a place: {name}", f"{share:+.4f}"] for name, share in found.elsewhere.items()]
+    rank = f"rank {explanation.rank:,} of {explanation.n_tags:,} tags"
+    show(f"{explanation.image}: {explanation.tag}: score {explanation.score:.3f}, {rank}")
+    show(f"explained by {', '.join(explanation.explained_by)}")
+    if explanation.no_heat:
+        show(f"no heat map: {explanation.no_heat}")
+    of_places = sum(cell.share for cell in explanation.places)
+    rows = (
+        []
+        if explanation.no_heat
+        else [[f"all {len(explanation.places):,} {explanation.place}s of the picture", f"{of_places:+.4f}"]]
+    )
+    rows += [[f"without a place: {name}", f"{share:+.4f}"] for name, share in explanation.elsewhere.items()]
     show("")
     table(rows, ["part of the score", "share"])
-    features = [[str(item.feature), f"{item.share:+.4f}", str(item.places)] for item in found.features[:MOST_SHOWN]]
+    features = [
+        [str(item.feature), f"{item.share:+.4f}", str(item.places)] for item in explanation.features[:MOST_SHOWN]
+    ]
     show("")
-    if found.no_heat:
-        table([row[:2] for row in features], [found.feature, "share"])
+    if explanation.no_heat:
+        table([row[:2] for row in features], [explanation.feature, "share"])
         return
-    table(features, [found.feature, "share", f"{found.place}s"])
+    table(features, [explanation.feature, "share", f"{explanation.place}s"])
     show("")
-    strongest = sorted(found.places, key=lambda place: -abs(place.share))[:MOST_SHOWN]
+    strongest = sorted(explanation.places, key=lambda cell: -abs(cell.share))[:MOST_SHOWN]
     table(
         [
-            [*(f"{side:.0f}" for side in (place.left, place.top, place.right, place.bottom)), f"{place.share:+.4f}"]
-            for place in strongest
+            [*(f"{side:.0f}" for side in (cell.left, cell.top, cell.right, cell.bottom)), f"{cell.share:+.4f}"]
+            for cell in strongest
         ],
-        ["left", "top", "right", "bottom", f"share of the {found.place}"],
+        ["left", "top", "right", "bottom", f"share of the {explanation.place}"],
     )
 
 
@@ -254,16 +263,16 @@ def encode(
     from visterm.features.job import encode_folder
 
     run = Path(encoder) if encoder is not None and folder_kind(Path(encoder)) == "run" else None
-    done = encode_folder(
+    report = encode_folder(
         images, out, encoder=None if run else encoder, run=run, shard_size=shard_size,
         encoder_params=options.settings(encoder_set or [], "--encoder-set"), executor=options.executor_of(ray), say=say,
         progress=Bars(),
     )  # fmt: skip
     say_not_read([images])
-    if ray is not None and not done.shared:
+    if ray is not None and not report.shared:
         say("--ray ignored: all photos are in one shard, which was made here. --shard-size makes smaller ones.")
     say(
-        f"Wrote the features of {count_of(done.rows, 'photo')} to {out}: {done.encoded:,} new, {done.reused:,} "
-        f"unchanged, {done.gone:,} removed ({done.width:,} numbers each, {count_of(done.shards, 'file')})."
+        f"Wrote the features of {count_of(report.rows, 'photo')} to {out}: {report.encoded:,} new, {report.reused:,} "
+        f"unchanged, {report.gone:,} removed ({report.width:,} numbers each, {count_of(report.shards, 'file')})."
     )
     raise typer.Exit(exit_code(read_skipped(out / SKIPPED), out / SKIPPED))

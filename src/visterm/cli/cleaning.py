@@ -46,17 +46,17 @@ def duplicates(
     from visterm.store.catalogue import StoredCatalogue
 
     stored = StoredCatalogue.open(catalogue)
-    found = find_duplicates(stored, progress=Bars())
+    groups = find_duplicates(stored, progress=Bars())
     if keep is not None:
         how, folder = (keep, "") if keep in RULES else ("folder", keep)
-        kept = found.kept_by(how, stored.tags.held(), folder)
-        if found.groups and not kept:
+        chosen = groups.kept_by(how, stored.tags.held(), folder)
+        if groups.groups and not chosen:
             raise UserError(
                 f"--keep is {keep!r}; expected largest, oldest, most tags, or a folder that has one of these photos."
             )
-        found = found._replace(groups=kept)
+        groups = groups._replace(groups=chosen)
 
-    for group in found.groups:
+    for group in groups.groups:
         if json:
             emit(group.as_dict())
             continue
@@ -65,30 +65,30 @@ def duplicates(
             how = "the same bytes" if copy.same_bytes else f"{count_of(copy.distance, 'bit')} apart"
             show(f"      {copy.image.name}  {copy.image.width} x {copy.image.height}  {how}")
 
-    for alike in found.alike:
+    for alike in groups.alike:
         if json:
             emit(alike.as_dict())
             continue
-        for place, image in enumerate(alike.images):
-            show(f"{'' if place else alike.kind:11}  {image.name}  {image.width} x {image.height}")
+        for number, image in enumerate(alike.images):
+            show(f"{'' if number else alike.kind:11}  {image.name}  {image.width} x {image.height}")
 
-    n_copies = sum(len(group.copies) for group in found.groups)
-    n_groups = count_of(len(found.groups), "group")
+    n_copies = sum(len(group.copies) for group in groups.groups)
+    n_groups = count_of(len(groups.groups), "group")
     copies = f"{n_groups}, {count_of(n_copies, 'photo')} that you need not keep; nothing was deleted."
-    say(copies if found.groups else "No photos look the same.")
-    if found.alike:
-        n_alike = count_of(len(found.alike), "group")
+    say(copies if groups.groups else "No photos look the same.")
+    if groups.alike:
+        n_alike = count_of(len(groups.alike), "group")
         say(f"{n_alike} of shots of a series or screenshots, which look alike and are no copies.")
-    if hide and found.groups:
+    if hide and groups.groups:
         from visterm.library.steps import Choice, keep_one_of_each
 
-        choices = [Choice(group.keeper.id, [copy.image.id for copy in group.copies]) for group in found.groups]
+        choices = [Choice(group.keeper.id, [copy.image.id for copy in group.copies]) for group in groups.groups]
         keep_one_of_each(visterm.Catalogue.load(catalogue), choices)
         say(f"{count_of(n_copies, 'photo')} hidden. To see them again: Undo, on the page /duplicates.")
 
-    for item in found.skipped:
+    for item in groups.skipped:
         say(f"Not compared: {item.image}: {item.reason}")
-    raise typer.Exit(3 if found.skipped else 0)
+    raise typer.Exit(3 if groups.skipped else 0)
 
 
 MISTAKES_EXAMPLES = (
@@ -121,40 +121,32 @@ def mistakes(
     options.may_replace(out)
     opened = visterm.Catalogue.load(catalogue)
     opened.look_for_mistakes(progress=Bars())
-    found = sorted(opened.mistakes(k) or [], key=lambda mistake: -mistake.chance)
+    probable = sorted(opened.mistakes(k) or [], key=lambda mistake: -mistake.chance)
     if out is not None and out.suffix.lower() == ".html":
-        _write_sheet(out, catalogue, opened, found)
+        _write_sheet(out, catalogue, opened, probable)
     elif out is not None:
         from visterm.data.relations import write_pairs
 
-        rows = [[m.image, m.tag, m.kind, *(f"{value:.4f}" for value in (m.chance, m.low, m.high))] for m in found]
+        rows = [[m.image, m.tag, m.kind, *(f"{value:.4f}" for value in (m.chance, m.low, m.high))] for m in probable]
         write_pairs(out, ("image", "tag", "kind", "chance", "low", "high"), rows)
-        say(f"{count_of(len(found), 'probable mistake')} written to {out}")
-    if not (json or found):
-        say("No mistakes were found.")
-    elif json or out is None:
-        rows = [
-            [
-                percent(m.chance),
-                f"{percent(m.low)} to {percent(m.high)}",
-                m.kind,
-                m.tag + (f" (so {', '.join(m.follows)}, too)" if m.follows else ""),
-                m.image,
-            ]
-            for m in found
-        ]
-        header = ["chance", "95 % interval", "the tag is", "tag", "photo"]
-        show_all((mistake.as_dict() for mistake in found), rows, header, json=json)
+        say(f"{count_of(len(probable), 'probable mistake')} written to {out}")
+    rows = []
+    for m in probable:
+        follows = f" (so {', '.join(m.follows)}, too)" if m.follows else ""
+        rows.append([percent(m.chance), f"{percent(m.low)} to {percent(m.high)}", m.kind, m.tag + follows, m.image])
+    header = ["chance", "95 % interval", "the tag is", "tag", "photo"]
+    objects = (mistake.as_dict() for mistake in probable)
+    show_all(objects, rows, header, json=json, out=out, none="No mistakes were found.")
 
 
-def _write_sheet(file: Path, folder: Path, catalogue: visterm.Catalogue, found: Sequence[Mistake]) -> None:
+def _write_sheet(file: Path, folder: Path, catalogue: visterm.Catalogue, mistakes: Sequence[Mistake]) -> None:
     """Write a page with the photo of each mistake, the tag and its chance, and the tags that the photo has."""
     from visterm.core.types import Tag
     from visterm.evaluation.html_report import Report, Shown
     from visterm.library.videos import CatalogueVideos
 
     stored, videos = catalogue.stored, CatalogueVideos(catalogue.stored)
-    ids = sorted({mistake.image_id for mistake in found if mistake.image_id is not None})
+    ids = sorted({mistake.image_id for mistake in mistakes if mistake.image_id is not None})
     tags_of = stored.tags.held(ids)
     named = {
         image.name: (videos.picture_of(image) or image.name, tags_of.get(image.id, []))
@@ -162,10 +154,10 @@ def _write_sheet(file: Path, folder: Path, catalogue: visterm.Catalogue, found: 
     }
     report = Report(
         "Probable mistakes",
-        f"{count_of(len(found), 'tag')} of {folder.name} probably wrong or missing, likeliest first.",
+        f"{count_of(len(mistakes), 'tag')} of {folder.name} probably wrong or missing, likeliest first.",
     )
     cards = []
-    for m in found:
+    for m in mistakes:
         picture, tags = named[m.image]
         note = f"Probably {m.kind}: {percent(m.chance)} ({percent(m.low)} to {percent(m.high)})"
         note += f"; so {', '.join(m.follows)}, too" if m.follows else ""
@@ -176,4 +168,4 @@ def _write_sheet(file: Path, folder: Path, catalogue: visterm.Catalogue, found: 
     report.legend("missing", "wrong")
     report.tagged(cards)
     report.write(file)
-    say(f"{count_of(len(found), 'probable mistake')} written to {file}")
+    say(f"{count_of(len(mistakes), 'probable mistake')} written to {file}")

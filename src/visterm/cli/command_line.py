@@ -176,13 +176,13 @@ def _installed() -> dict[str, str]:
 
     `importlib.metadata` reads the same files, but takes as long to import as half of typer.
     """
-    found: dict[str, str] = {}
+    commands: dict[str, str] = {}
     for folder in sys.path:
         for file in Path(folder).glob("*-info/entry_points.txt"):
             lines = file.read_text(encoding="utf-8").partition(f"[{GROUP}]")[2].partition("\n[")[0].splitlines()
             named = (line.partition("=") for line in lines if "=" in line)
-            found.update((name.strip(), target.strip()) for name, _, target in named if name.strip() not in found)
-    return found
+            commands.update((name.strip(), target.strip()) for name, _, target in named if name.strip() not in commands)
+    return commands
 
 
 class Command(PlainEpilog, TyperCommand):

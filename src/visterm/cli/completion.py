@@ -55,7 +55,8 @@ def metric_names() -> Completions:
 
 def one_tag(incomplete: str) -> list[str]:
     """Return the tags that begin so, of the run or catalogue on the line."""
-    return [_escaped(tag) for tag in _tags_on_the_line() if tag.startswith(incomplete)]
+    space = "\\ " if "COMP_WORDS" in os.environ else " "  # bash puts what is completed on the line as it is
+    return [tag.replace(" ", space) for tag in _tags_on_the_line() if tag.startswith(incomplete)]
 
 
 def words_of_a_query(incomplete: str) -> list[str]:
@@ -93,8 +94,3 @@ def tags_of(folder: Path) -> list[str]:
         return sorted(map(str, json.loads((folder / "vocabulary.json").read_text(encoding="utf-8"))["tags"]))
     except (OSError, ValueError, LookupError, TypeError, sqlite3.Error):
         return []
-
-
-def _escaped(tag: str) -> str:
-    """Return a tag as bash takes it: it puts what is completed on the line as it is."""
-    return tag.replace(" ", "\\ ") if "COMP_WORDS" in os.environ else tag

@@ -111,8 +111,8 @@ def connect(
 def say_unusable(unusable: dict[str, int]) -> None:
     """Name tags that no catalogue takes."""
     if unusable:
-        some = ", ".join(repr(tag[:40]) for tag in list(unusable)[:3])
-        say(f"Left out {count_of(len(unusable), 'tag')} that cannot be one here: {some}")
+        examples = ", ".join(repr(tag[:40]) for tag in list(unusable)[:3])
+        say(f"Left out {count_of(len(unusable), 'tag')} that cannot be one here: {examples}")
 
 
 SYNC_EXAMPLES = (
@@ -185,11 +185,11 @@ def sync(
     if folder_kind(catalogue) != "catalogue":
         raise StorageError(f"There is no catalogue at {catalogue} that is connected to a library. {MAKE_ONE}")
     opened = visterm.Catalogue.load(catalogue)
-    connection = _named(opened, url, key_file)
-    shown = Shown(connection.title, json=json, dry_run=dry_run)
+    connection = _reconnect(opened, url, key_file)
+    printer = RoundPrinter(connection.title, json=json, dry_run=dry_run)
     if undo:
         undone = take_back(opened, library_of(connection, say), dry_run=dry_run, progress=Bars())
-        shown.undone(undone, catalogue)
+        printer.undone(undone, catalogue)
         raise typer.Exit(LEFT_BEHIND if undone.refused or undone.waiting else 0)
 
     before = PushSettings(**connection.settings)
@@ -203,15 +203,17 @@ def sync(
     written = connection._replace(settings=settings._asdict()).writes()
     say(f"{connection.title} gets {written}{remembered}.")
     if seconds is not None:
-        serve_rounds(lambda: one_round(opened, library_of(connection, say), settings, progress=SILENT), seconds, shown)
+        serve_rounds(
+            lambda: one_round(opened, library_of(connection, say), settings, progress=SILENT), seconds, printer
+        )
         return
-    done = one_round(opened, library_of(connection, say), settings, dry_run=dry_run, progress=Bars())
-    shown.round(done, settings.precision)
-    lost = LEFT_BEHIND if done.pushed.reasons[VANISHED] else 0
-    raise typer.Exit(exit_code(done.pulled.skipped) or lost)
+    result = one_round(opened, library_of(connection, say), settings, dry_run=dry_run, progress=Bars())
+    printer.round(result, settings.precision)
+    lost = LEFT_BEHIND if result.pushed.reasons[VANISHED] else 0
+    raise typer.Exit(exit_code(result.pulled.skipped) or lost)
 
 
-def _named(catalogue: visterm.Catalogue, url: str | None, key_file: Path | None) -> ProgramConnection:
+def _reconnect(catalogue: visterm.Catalogue, url: str | None, key_file: Path | None) -> ProgramConnection:
     """Return the connection, with the address and the key file that the command names.
 
     These are kept once the server has answered with them: a slip leaves what was there.
@@ -238,57 +240,51 @@ def _named(catalogue: visterm.Catalogue, url: str | None, key_file: Path | None)
     return connection
 
 
-class Shown:
+class RoundPrinter:
     """Prints what rounds did: for people a line per tag of a dry run, in JSON each pair and then the counts."""
 
     def __init__(self, title: str, *, json: bool, dry_run: bool) -> None:
         self._title, self._json, self._dry_run = title, json, dry_run
 
-    def round(self, done: SyncRound, precision: float) -> None:
+    def round(self, result: SyncRound, precision: float) -> None:
         """Print a round that was done alone."""
-        for remark in done.remarks:
+        for remark in result.remarks:
             say(remark)
-        say_unusable(done.pulled.unusable)
-        if done.learned:
-            say(f"Learned {done.learned}")
-        for reason, n in done.pushed.reasons.most_common(3):
+        say_unusable(result.pulled.unusable)
+        if result.learned:
+            say(f"Learned {result.learned}")
+        for reason, n in result.pushed.reasons.most_common(3):
             say(f"Not written or taken back, {count_of(n, 'tag')}: {reason}")
-        self.changes(done.pushed)
+        self.show(result.pushed, result.as_dict())
         if self._dry_run:
-            self._would(done.pushed)
-            explain_chances(done.pushed.changes, precision)
+            self._would(result.pushed)
+            explain_chances(result.pushed.changes, precision)
         else:
-            say(f"Done: {done.line()}.")
-        self.emit(done.as_dict())
+            say(f"Done: {result.line()}.")
 
-    def undone(self, found: PushResult, catalogue: Path) -> None:
+    def undone(self, pushed: PushResult, catalogue: Path) -> None:
         """Print what was taken back."""
-        self.changes(found)
-        for reason, n in found.reasons.most_common(3):
+        self.show(pushed, pushed.as_dict())
+        for reason, n in pushed.reasons.most_common(3):
             say(f"Left {count_of(n, 'tag')} there: {reason}. Try --undo again later.")
         if self._dry_run:
-            self._would(found)
+            self._would(pushed)
         else:
-            empty = " Its empty tags go in Immich's nightly job." if self._title == "Immich" and found.taken else ""
+            empty = " Its empty tags go in Immich's nightly job." if self._title == "Immich" and pushed.taken else ""
             say(
-                f"Took back {count_of(found.taken, 'tag')}.{empty} The next visterm sync {catalogue} would write them "
+                f"Took back {count_of(pushed.taken, 'tag')}.{empty} The next visterm sync {catalogue} would write them "
                 "again: stop the service if there is one. For fewer tags, raise --precision or set -k."
             )
-        self.emit(found.as_dict())
 
-    def changes(self, pushed: PushResult) -> None:
-        """List what was written and taken back, or would be: a line per tag of a dry run, or in JSON each."""
+    def show(self, pushed: PushResult, counts: dict[str, Any], **times: str) -> None:
+        """List what was written and taken back, or would be: in JSON each and the counts, else a dry run's tags."""
         if self._json:
             for change in pushed.changes:
                 emit(change.as_dict())
+            emit({"dry_run": self._dry_run, **times, **counts})
         elif self._dry_run:
             for line in lines_of_tags(pushed.changes):
                 show(line)
-
-    def emit(self, counts: dict[str, Any], **more: str) -> None:
-        """Print the counts, of a dry run and of a real round by the same names."""
-        if self._json:
-            emit({"dry_run": self._dry_run, **more, **counts})
 
     def _would(self, pushed: PushResult) -> None:
         written, taken = count_of(pushed.written, "tag"), f"{pushed.taken:,}"
@@ -301,7 +297,7 @@ def lines_of_tags(changes: Iterable[TagChange]) -> list[str]:
     for change in changes:
         by_tag.setdefault((change.confidence is not None, change.tag), []).append(change.confidence or 0.0)
     lines = []
-    for (is_written, tag), chances in sorted(by_tag.items(), key=lambda found: (-len(found[1]), found[0])):
+    for (is_written, tag), chances in sorted(by_tag.items(), key=lambda entry: (-len(entry[1]), entry[0])):
         line = f"{'+' if is_written else '-'} {tag}: {count_of(len(chances), 'photo')}"
         first, last = percent(max(chances)), percent(min(chances))
         lines.append(line + (f", {first if first == last else f'{first} to {last}'}" if is_written else ""))
@@ -318,7 +314,7 @@ def explain_chances(changes: Iterable[TagChange], precision: float) -> None:
         )
 
 
-def serve_rounds(work: Callable[[], SyncRound], seconds: float, shown: Shown) -> None:
+def serve_rounds(work: Callable[[], SyncRound], seconds: float, printer: RoundPrinter) -> None:
     """Do a round each time until SIGTERM or Ctrl-C; a server that is away for a while is no end."""
 
     def stop(*_: object) -> None:
@@ -328,22 +324,21 @@ def serve_rounds(work: Callable[[], SyncRound], seconds: float, shown: Shown) ->
     try:
         while True:
             began, at = time.monotonic(), datetime.now().astimezone()
-            done: SyncRound | ServiceError | StorageError
+            result: SyncRound | ServiceError | StorageError
             try:
-                done = work()
+                result = work()
             except (ServiceError, StorageError) as error:
-                done = error
+                result = error
             wait = max(0.0, began + seconds - time.monotonic())
-            then = datetime.now().astimezone() + timedelta(seconds=wait)
-            when = f"{then:%H:%M %Z}" if then.date() == at.date() else f"{then:%Y-%m-%d %H:%M %Z}"
-            if isinstance(done, Exception):
-                say(f"{at:%Y-%m-%d %H:%M %Z} {done} Next try at {when}.")
+            next_time = datetime.now().astimezone() + timedelta(seconds=wait)
+            when = f"{next_time:%H:%M %Z}" if next_time.date() == at.date() else f"{next_time:%Y-%m-%d %H:%M %Z}"
+            if isinstance(result, Exception):
+                say(f"{at:%Y-%m-%d %H:%M %Z} {result} Next try at {when}.")
             else:
-                remarks = [remark.rstrip(".") for remark in done.remarks]
-                say(f"{at:%Y-%m-%d %H:%M %Z} {'; '.join([done.line(), *remarks])}; next round at {when}")
-                shown.changes(done.pushed)
-                times = {"at": at.isoformat(timespec="seconds"), "next": then.isoformat(timespec="seconds")}
-                shown.emit(done.as_dict(), **times)
+                remarks = [remark.rstrip(".") for remark in result.remarks]
+                say(f"{at:%Y-%m-%d %H:%M %Z} {'; '.join([result.line(), *remarks])}; next round at {when}")
+                times = {"at": at.isoformat(timespec="seconds"), "next": next_time.isoformat(timespec="seconds")}
+                printer.show(result.pushed, result.as_dict(), **times)
             time.sleep(wait)
     except KeyboardInterrupt:
         say("Stopped; nothing half-written is left behind.")

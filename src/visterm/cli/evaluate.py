@@ -78,19 +78,19 @@ def evaluate(
         metrics=metric, bands=report is not None and queries is None, precision=precision, queries=queries,
         report=report, intervals=not json,
     )  # fmt: skip
-    found = evaluate_run(request, say=say, progress=Bars())
+    evaluation = evaluate_run(request, say=say, progress=Bars())
     if json:
-        emit(found.values if found.summary is None or not against else found.summary)
-    elif found.summary is not None and "queries" in found.summary:
-        show_queries(found.summary)
-    elif found.summary is not None:
-        show_annotation(found.summary, metric or ["map"])
-        if "bands" in found.summary:
-            show_bands(found.summary["bands"])
-        if "wanted_precision" in found.summary:
-            show_precision(found.summary["wanted_precision"])
+        emit(evaluation.values if evaluation.summary is None or not against else evaluation.summary)
+    elif evaluation.summary is not None and "queries" in evaluation.summary:
+        show_queries(evaluation.summary)
+    elif evaluation.summary is not None:
+        show_annotation(evaluation.summary, metric or ["map"])
+        if "bands" in evaluation.summary:
+            show_bands(evaluation.summary["bands"])
+        if "wanted_precision" in evaluation.summary:
+            show_precision(evaluation.summary["wanted_precision"])
 
-    raise typer.Exit(exit_code(found.skipped))
+    raise typer.Exit(exit_code(evaluation.skipped))
 
 
 def show_annotation(results: dict[str, Any], compared: Sequence[str]) -> None:
@@ -129,16 +129,16 @@ def show_bands(bands: Sequence[dict[str, Any]]) -> None:
         table(rows, header)
 
 
-def show_precision(found: dict[str, Any]) -> None:
+def show_precision(results: dict[str, Any]) -> None:
     """Print a table for each run of requested and achieved precision, as `precision_summary` gives them."""
     from visterm.evaluation.summaries import PRECISION_HEADER, precision_cells
 
-    for run in found["runs"]:
-        if len(found["runs"]) > 1:
+    for run in results["runs"]:
+        if len(results["runs"]) > 1:
             show(f"{run['run']}:")
         rows = []
         for row in run["bands"]:
-            cells = precision_cells(row, found["wanted"])
+            cells = precision_cells(row, results["wanted"])
             rows.append([*(text for text, _ in cells), cells[2][1] or "-"])
         table(rows, [*PRECISION_HEADER, "achieved, 95 % interval"])
 
@@ -155,10 +155,10 @@ def show_queries(results: dict[str, Any]) -> None:
         if len(results["runs"]) > 1:
             show(f"{run['run']}:")
         rows = []
-        for kind, found in run["kinds"].items():
-            means = [f"{found[measure]['mean']:.4f}" for measure in measures]
-            interval = f"{found[MEASURES[0]]['low']:.4f} to {found[MEASURES[0]]['high']:.4f}"
-            rows.append([kind, f"{found['queries']:,}", *means, interval])
+        for kind, figures in run["kinds"].items():
+            means = [f"{figures[measure]['mean']:.4f}" for measure in measures]
+            interval = f"{figures[MEASURES[0]]['low']:.4f} to {figures[MEASURES[0]]['high']:.4f}"
+            rows.append([kind, f"{figures['queries']:,}", *means, interval])
         table(rows, ["queries", "number", *measures, f"{MEASURES[0]}, 95 % interval"])
     _show_pairs(results["pairs"], measures)
 

@@ -164,8 +164,8 @@ def _export_whole(
     opened = open_source(source, images)
     bad: list[Skipped] = []
     counts: Counter[str] = Counter()
-    found = opened.items(limits, Bars())
-    items = _counted(only_pictures(found) if to in DATASETS else found, bad, counts, tags=True)
+    source_items = opened.items(limits, Bars())
+    items = _counted(only_pictures(source_items) if to in DATASETS else source_items, bad, counts, tags=True)
     if to not in DATASETS:
         text = table_of(items, to, run=opened.tagger.fingerprint)
         if out is not None:
@@ -196,8 +196,8 @@ def _export_model(run: Path, images: Path | None, to: str, out: Path, *, json: b
         emit({"folder": str(out), "tags": len(tagger.vocabulary), "bytes": len(graph.content), "views": graph.n_views})
     tags = count_of(len(tagger.vocabulary), "tag")
     say(f"Wrote {out}: {tags}, {len(graph.content) / 1e6:.1f} MB. Its README.md says how to use it.")
-    if held := holding_photos(tagger):
-        say(" ".join(held.split()))
+    if warning := holding_photos(tagger):
+        say(" ".join(warning.split()))
 
 
 def _counted(

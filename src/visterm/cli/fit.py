@@ -125,9 +125,9 @@ def fit(
     queries_too = f" and {count_of(facts['queries'], 'query')}" if "queries" in facts else ""
     learned = f"{count_of(facts['tags'], 'tag')} from {count_of(facts['images'], 'photo')}{queries_too}"
     if words and not facts["tags given"]:
-        found = f"{count_of(facts['tags'], 'word')}, found by their vectors; no confidences until photos are tagged."
+        summary = f"{count_of(facts['tags'], 'word')}, found by their vectors; no confidences until photos are tagged."
         sources = " ".join(map(str, images or []))
-        say(f"{found} The run is in {out}. Next: visterm index {out} {sources} -o CATALOGUE")
+        say(f"{summary} The run is in {out}. Next: visterm index {out} {sources} -o CATALOGUE")
         say("Then its review page: visterm serve CATALOGUE")
     else:
         say(f"Learned {learned} in {seconds}{_chosen(run.models_tried())}. The run is in {out}.")
@@ -152,8 +152,10 @@ def _chosen(report: Sequence[dict[str, Any]]) -> str:
 def _fit_catalogue(context: typer.Context, catalogue: Path) -> None:
     """Learn from a catalogue, and say what it changed; refuse options of the fit of a new run."""
     sources = {name: context.get_parameter_source(name) for name in context.params if name not in WITH_A_CATALOGUE}
-    if given := [name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"]:
-        name = {"out": "-o", "set_": "--set"}.get(given[0], "--" + given[0].replace("_", "-"))
+    if typed_options := [
+        name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"
+    ]:
+        name = {"out": "-o", "set_": "--set"}.get(typed_options[0], "--" + typed_options[0].replace("_", "-"))
         raise UserError(f"{name} does not go with a catalogue, which keeps its own runs. Leave {name} out.")
     from visterm.library.learned import in_words
 
@@ -162,14 +164,14 @@ def _fit_catalogue(context: typer.Context, catalogue: Path) -> None:
     learned = opened.learn(full=typed["full"], min_count=typed["min_count"], progress=Bars(lines=False))
     if typed["json"]:
         emit({"catalogue": str(catalogue), **learned.as_dict()})
-    elif (found := learned.comparison) is not None:
-        interval = "" if found.interval is None else "{:+.3f} to {:+.3f}".format(*found.interval)
+    elif (comparison := learned.comparison) is not None:
+        interval = "" if comparison.interval is None else "{:+.3f} to {:+.3f}".format(*comparison.interval)
         rows = [
-            [f"run {learned.number_before}", f"{found.before:.3f}", ""],
-            [f"run {learned.number}, new", f"{found.after:.3f}", ""],
-            ["difference", f"{found.difference:+.3f}", interval],
+            [f"run {learned.number_before}", f"{comparison.before:.3f}", ""],
+            [f"run {learned.number}, new", f"{comparison.after:.3f}", ""],
+            ["difference", f"{comparison.difference:+.3f}", interval],
         ]
-        table(rows, [f"on {count_of(found.compared, 'photo')} held out", "MAP", "95 % interval"])
+        table(rows, [f"on {count_of(comparison.compared, 'photo')} held out", "MAP", "95 % interval"])
 
     say(in_words(learned, catalogue))
 
@@ -283,9 +285,9 @@ def _switch(catalogue: Path, name: str, *, back: bool) -> None:
         rows = f" {count_of(filled.rows, 'row')} made anew." if filled.rows else ""
         undo = f"visterm use {catalogue} {before.id}" if back else f"visterm use {catalogue} --back"
         what = "is back to" if back else "uses"
-        kept = "All that people said is kept. " if back else ""
+        reminder = "All that people said is kept. " if back else ""
         undone = "To use the later run again" if back else "To go back"
-        say(f"{catalogue} {what} run {now.id}, of {in_minutes(now.added)}.{rows} {kept}{undone}: {undo}")
+        say(f"{catalogue} {what} run {now.id}, of {in_minutes(now.added)}.{rows} {reminder}{undone}: {undo}")
 
 
 def _show_runs(catalogue: Path) -> None:
@@ -295,11 +297,15 @@ def _show_runs(catalogue: Path) -> None:
 
     stored = StoredCatalogue.open(catalogue)
     rows = []
-    for shown in shown_runs(stored, known_runs(stored)):
-        counts = ["gone" if n is None else f"{n:,}" for n in (shown.tags, shown.images)]
-        found = shown.comparison
-        measured = ["-"] * 3 if found is None else [f"{found.before:.3f}", f"{found.after:.3f}", found.verdict]
-        in_use = "in use" if shown.run.current else ""
-        rows.append([str(shown.run.id), in_minutes(shown.run.added), in_use, *counts, *measured])
+    for entry in shown_runs(stored, known_runs(stored)):
+        counts = ["gone" if n is None else f"{n:,}" for n in (entry.tags, entry.images)]
+        comparison = entry.comparison
+        measured = (
+            ["-"] * 3
+            if comparison is None
+            else [f"{comparison.before:.3f}", f"{comparison.after:.3f}", comparison.verdict]
+        )
+        in_use = "in use" if entry.run.current else ""
+        rows.append([str(entry.run.id), in_minutes(entry.run.added), in_use, *counts, *measured])
     if rows:
         table(rows, ["run", "made (UTC)", "", "tags", "photos", "MAP before", "MAP", "on held-out photos"])

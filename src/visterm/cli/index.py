@@ -67,7 +67,7 @@ def index(
     read = dict[str, Any]()
     try:
         if tags is None:
-            done = catalogue.index(images, follow_links=follow_links, progress=Bars())
+            result = catalogue.index(images, follow_links=follow_links, progress=Bars())
         else:
             corpus = read_corpus(catalogue.tagger.encoder, images, tags, **rules.columns())
             for remark in corpus.remarks:
@@ -75,7 +75,7 @@ def index(
                     remark = f"Without tags: {corpus.without_tags}"
                 say(remark)
             read = check_tags_read(corpus, rules, paths=catalogue.tagger.tree is not None)
-            done = catalogue.index(corpus, folder=images, follow_links=follow_links, progress=Bars())
+            result = catalogue.index(corpus, folder=images, follow_links=follow_links, progress=Bars())
     except Exception:
         if is_new and catalogue.stored.images.count() == 0:
             catalogue.stored.close()
@@ -83,12 +83,12 @@ def index(
         raise
 
     not_read = say_not_read([images], videos=True)
-    for remark in done.remarks:
+    for remark in result.remarks:
         say(remark)
-    say(f"Indexed {count_of(len(catalogue), 'photo')} ({done.in_words()}). The catalogue is in {path}.")
+    say(f"Indexed {count_of(len(catalogue), 'photo')} ({result.in_words()}). The catalogue is in {path}.")
     if json:
-        emit({"catalogue": str(path), "images": len(catalogue), **done.as_dict(), **read, "not_read": not_read})
-    raise typer.Exit(exit_code(done.skipped, path / "skipped.jsonl"))
+        emit({"catalogue": str(path), "images": len(catalogue), **result.as_dict(), **read, "not_read": not_read})
+    raise typer.Exit(exit_code(result.skipped, path / "skipped.jsonl"))
 
 
 def _open(run: Path, out: Path | None, store: str | None) -> tuple[visterm.Catalogue, Path, bool]:
@@ -98,30 +98,30 @@ def _open(run: Path, out: Path | None, store: str | None) -> tuple[visterm.Catal
     from visterm.store.lance_rows import FILES, lance_uri
 
     lance_uri(store or FILES, "--store")  # refuses a mistyped one
+    tagger = None
     if folder_kind(run) == "catalogue":
         if out is not None and out.resolve() != run.resolve():
             raise UserError(
                 f"{run} is a catalogue, and is updated where it is. Leave -o out; or, for a new catalogue, pass a run."
             )
-        catalogue = visterm.Catalogue.load(run)
-        check_not_connected(catalogue.stored)
-        _check_store(catalogue, store)
-        return catalogue, run, False
-    if out is None and not run.exists():
+        out = run
+    elif out is None and not run.exists():
         raise UserError(
             f"There is no run or catalogue at {run}. Make a catalogue with: visterm index RUN IMAGES -o {run}"
         )
-    if out is None:
+    elif out is None:
         raise UserError("Missing catalogue: pass -o CATALOGUE, a new folder or a catalogue to update.")
-    check_target(out, "catalogue")
-    tagger = visterm.Tagger.load(run)
-    if folder_kind(out) != "catalogue":
-        return visterm.Catalogue.create(out, tagger, store=store or FILES), out, True
+    else:
+        check_target(out, "catalogue")
+        tagger = visterm.Tagger.load(run)
+        if folder_kind(out) != "catalogue":
+            return visterm.Catalogue.create(out, tagger, store=store or FILES), out, True
+
     catalogue = visterm.Catalogue.load(out, run=tagger)
     check_not_connected(catalogue.stored)
     _check_store(catalogue, store)
-    filled = catalogue.use(tagger, progress=Bars())
-    if filled.rows:
+    filled = catalogue.use(tagger, progress=Bars()) if tagger is not None else None
+    if filled and filled.rows:
         say(f"{count_of(filled.rows, 'row')} of the new run, {filled.encoded:,} by encoding images again.")
     return catalogue, out, False
 
@@ -193,10 +193,10 @@ def watch(
     read = f", with tags from {source}" if source else ""
     say(f"Watching {', '.join(chosen)}{read}. Ctrl-C ends it.")
     watching = Watching(opened, chosen, tags=source, poll=seconds, stop=stop, say=say, progress=Bars(lines=False))
-    for folder, done in watching.rounds():
-        for remark in done.remarks if folder else ():
+    for folder, result in watching.rounds():
+        for remark in result.remarks if folder else ():
             say(remark)
-        words, n_skipped = done.in_words(kept=False), len(done.skipped)
+        words, n_skipped = result.in_words(kept=False), len(result.skipped)
         if words == "nothing new" and not n_skipped and not folder:
             continue
         skipped = f", {n_skipped:,} skipped, listed in {catalogue / 'skipped.jsonl'}" if n_skipped else ""

@@ -82,8 +82,8 @@ def info(
                 if key == TRIED:
                     _show_tried(setting)
                 elif setting != []:
-                    shown = _typed(setting) if name.endswith("settings") else _setting(key, setting)
-                    show(f"  {label(in_minutes(key))}: {shown}")
+                    text = _typed(setting) if name.endswith("settings") else _setting(key, setting)
+                    show(f"  {label(in_minutes(key))}: {text}")
         elif not isinstance(value, list | dict):
             show(f"{label(name)}: {_text(value)}")
 
@@ -114,10 +114,10 @@ def _setting(name: str, value: object) -> str:
     """Return a fact of a part in one line, settings as they are typed; those without a value are left out."""
     if not isinstance(value, dict):
         return _text(value)
-    shown = {str(key): entry for key, entry in value.items() if entry is not None}
+    parts = {str(key): entry for key, entry in value.items() if entry is not None}
     if name.endswith("settings"):
-        return ", ".join(f"{key}={_typed(entry)}" for key, entry in shown.items())
-    return ", ".join(f"{label(key)} {_text(entry)}" for key, entry in shown.items())
+        return ", ".join(f"{key}={_typed(entry)}" for key, entry in parts.items())
+    return ", ".join(f"{label(key)} {_text(entry)}" for key, entry in parts.items())
 
 
 def _typed(value: object) -> str:
@@ -182,15 +182,15 @@ def encoders(
     _list(ENCODERS, json)
     objects, rows = [], []
     for row in networks().values():
-        here, text = is_here(row), row.text is not None and is_here(row, text=True)
+        is_local, text = is_here(row), row.text is not None and is_here(row, text=True)
         objects.append({
             "name": row.name, "summary": row.good_for, "licence": row.licence, "size": row.size(),
-            "repository": row.repository, "revision": row.revision, "on this machine": here,
+            "repository": row.repository, "revision": row.revision, "on this machine": is_local,
             "its words on this machine": text, "run by us": row.run_by_us, "your row": row.yours,
         })  # fmt: skip
-        held = "yes" if here and (text or row.text is None) else "without words" if here else "no"
+        on_disk = "yes" if is_local and (text or row.text is None) else "without words" if is_local else "no"
         run = "your row" if row.yours else "yes" if row.run_by_us else "not yet"
-        rows.append([row.name, row.good_for, row.size(), row.licence, held, run])
+        rows.append([row.name, row.good_for, row.size(), row.licence, on_disk, run])
 
     if not json:
         say("")

@@ -154,16 +154,16 @@ def settings(pairs: list[str] | None, option: str) -> dict[str, Any]:
 
     Raises UserError if a pair has no "=" or a name is given twice.
     """
-    read: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for pair in pairs or []:
         name, equals, text = pair.partition("=")
         name = name.strip()
         if not equals or not name.isidentifier():
             raise UserError(f"{option} {pair!r} is not understood; expected NAME=VALUE, for example {option} dim=100.")
-        if name in read:
+        if name in values:
             raise UserError(f"{option} {name} is given twice.")
-        read[name] = value_of(text.strip())
-    return read
+        values[name] = value_of(text.strip())
+    return values
 
 
 def value_of(text: str) -> Any:
@@ -220,8 +220,8 @@ def seconds_of(text: str | None, option: str) -> float | None:
     """
     if text is None:
         return None
-    read = _SPAN.fullmatch(text.strip())
-    seconds = float(read[1]) * _SECONDS[read[2].lower()] if read else 0.0
+    span = _SPAN.fullmatch(text.strip())
+    seconds = float(span[1]) * _SECONDS[span[2].lower()] if span else 0.0
     if not seconds:
         raise UserError(f"{option} {text} is not understood; expected seconds, minutes or hours above 0: 90s, 2m, 1h.")
     return seconds

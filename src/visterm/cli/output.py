@@ -69,14 +69,25 @@ def table(rows: Sequence[Sequence[str]], header: Sequence[str]) -> None:
 
 
 def show_all(
-    objects: Iterable[dict[str, Any]], rows: Sequence[Sequence[str]], header: Sequence[str], *, json: bool
+    objects: Iterable[dict[str, Any]],
+    rows: Sequence[Sequence[str]],
+    header: Sequence[str],
+    *,
+    json: bool,
+    out: Path | None = None,
+    none: str = "",
 ) -> None:
-    """Print results: as a table for people, or each as a JSON object."""
-    if not json:
+    """Print results: as a table for people, or each as a JSON object; as JSON only if they are in a file `out` already.
+
+    `none` is what people read if there are none.
+    """
+    if json:
+        for value in objects:
+            emit(value)
+    elif out is None and none and not rows:
+        say(none)
+    elif out is None:
         table(rows, header)
-        return
-    for value in objects:
-        emit(value)
 
 
 def _width(text: str) -> int:
@@ -98,15 +109,15 @@ def in_minutes(text: str) -> str:
     return re.sub(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d):[\d.]+Z", r"\1 \2", text)
 
 
-def likeliest_first(found: Iterable[Found]) -> list[Found]:
+def likeliest_first(results: Iterable[Found]) -> list[Found]:
     """Return tags or photos by confidence, the number that people see, after photos that people tagged with all words.
 
     They stay as they are if some have no confidence.
     """
-    listed = list(found)
-    if any(one.confidence is None for one in listed):
-        return listed
-    return sorted(listed, key=lambda one: (getattr(one, "source", None) is None, -(one.confidence or 0.0)))
+    hits = list(results)
+    if any(one.confidence is None for one in hits):
+        return hits
+    return sorted(hits, key=lambda one: (getattr(one, "source", None) is None, -(one.confidence or 0.0)))
 
 
 def exit_code(skipped: Sequence[Skipped], listed_in: Path | None = None) -> int:
@@ -140,10 +151,10 @@ def check_tags_read(corpus: Corpus, rules: TagRules, *, paths: bool = False) -> 
     """
     from visterm.data.tag_formats.record import TagsRead
 
-    found = TagsRead.in_lists(corpus.tags, paths=paths)
-    say(found.line())
-    found.check(rules.separator)
-    return found.facts()
+    summary = TagsRead.in_lists(corpus.tags, paths=paths)
+    say(summary.line())
+    summary.check(rules.separator)
+    return summary.facts()
 
 
 def say_not_read(folders: Iterable[str | os.PathLike[str]], *, videos: bool = False) -> dict[str, int]:
@@ -177,7 +188,7 @@ class Bars(Progress):
     def __init__(self, *, lines: bool = True) -> None:
         self._lines = lines
         self._total: int | None = None
-        self._said = time.monotonic()
+        self._last_line = time.monotonic()
         self._rich: RichProgress | None = None
         self._task: TaskID | None = None
         self._name = ""
@@ -190,7 +201,7 @@ class Bars(Progress):
         self._name, self._note, self._done, self._began = task, "", 0, time.monotonic()
         self._total = total
         if self._lines:
-            self._said = self._began
+            self._last_line = self._began
         if sys.stderr.isatty():
             from rich import progress
             from rich.console import Console
@@ -211,7 +222,7 @@ class Bars(Progress):
         if self._rich is not None and self._task is not None:
             rate = self._done / max(time.monotonic() - self._began, 1e-9)
             self._rich.update(self._task, advance=steps, note=self._note, rate=f"{rate:,.0f}/s" if rate >= 1 else "")
-        elif time.monotonic() - self._said >= LINE_SECONDS and self._done != self._total:
+        elif time.monotonic() - self._last_line >= LINE_SECONDS and self._done != self._total:
             self._say_how_far()
 
     def finish(self) -> None:
@@ -228,8 +239,8 @@ class Bars(Progress):
         print(f"{self._name}: {count}{seconds:.1f} s{rate}{note}", file=sys.stderr, flush=True)
 
     def _say_how_far(self) -> None:
-        self._said = time.monotonic()
-        rate = self._done / max(self._said - self._began, 1e-9)
+        self._last_line = time.monotonic()
+        rate = self._done / max(self._last_line - self._began, 1e-9)
         line = f"{self._name}: {self._done:,}"
         if self._total is not None:
             line += f" of {self._total:,}"

@@ -100,29 +100,31 @@ def _show(request: SearchRequest, answer: SearchOutcome, *, json: bool) -> None:
     """Print what was found; say on standard error what is to be known of it, such as unknown values of filters."""
     from visterm.store.filters import COLUMNS
 
-    found = answer.found
-    if found.unknown:
-        said = "Unknown tag" if len(found.unknown) == 1 else "Unknown tags"
-        say(f"{said}, left out of the search: {', '.join(found.unknown)}")
-    if found.untrained:
-        say(f"No training images, found by their vectors and without confidence: {', '.join(found.untrained)}")
-    listed = request.words is None and request.like is None
+    result = answer.found
+    if result.unknown:
+        label = "Unknown tag" if len(result.unknown) == 1 else "Unknown tags"
+        say(f"{label}, left out of the search: {', '.join(result.unknown)}")
+    if result.untrained:
+        say(f"No training images, found by their vectors and without confidence: {', '.join(result.untrained)}")
+    is_listing = request.words is None and request.like is None
     as_found = json or request.sort in COLUMNS
-    for hit in found.hits if as_found else likeliest_first(found.hits):
-        if listed and json:
+    for hit in result.hits if as_found else likeliest_first(result.hits):
+        if is_listing and json:
             emit({name: value for name, value in hit.as_dict().items() if name != "score"})
         elif json:
-            emit(hit.as_dict() | ({"confidence": None, "untrained": list(found.untrained)} if found.untrained else {}))
+            emit(
+                hit.as_dict() | ({"confidence": None, "untrained": list(result.untrained)} if result.untrained else {})
+            )
         else:
             show(_line(hit, scores=request.like is not None))
 
     for line in answer.unknown_filters:
         say(line)
-    if not (found.hits or answer.unknown_filters):  # so that it is not taken for a search that failed
+    if not (result.hits or answer.unknown_filters):  # so that it is not taken for a search that failed
         say("No photo passes these filters." if request.among else "No photo was found.")
-    if found.n_likely is not None:
-        more = " (-k 0 shows all)" if len(found.hits) < found.n_likely else ""
-        say(f"Above the cut-off: {count_of(found.n_likely, 'photo')}{more}")
+    if result.n_likely is not None:
+        more = " (-k 0 shows all)" if len(result.hits) < result.n_likely else ""
+        say(f"Above the cut-off: {count_of(result.n_likely, 'photo')}{more}")
     for how, groups in answer.related.items():
         if not groups:
             say(f"No {how} of these words are known.")

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,7 +12,7 @@ import visterm
 from visterm.cli import options
 from visterm.cli.completion import one_tag
 from visterm.cli.output import at_a_terminal, emit, percent, say, show, table
-from visterm.core.errors import DataError, TagFileError, UserError
+from visterm.core.errors import UserError
 from visterm.core.wording import count_of
 
 if TYPE_CHECKING:
@@ -28,12 +27,6 @@ EXAMPLES = (
 )
 
 Tags = list[str] | None
-VERDICTS = {
-    **dict.fromkeys(("right", "yes", "y", "true", "1"), 1),
-    **dict.fromkeys(("wrong", "no", "n", "false", "-1"), -1),
-}
-"""What stands in the column `verdict`; nothing there leaves a question open."""
-
 KEYS = "y right  n wrong  s skip  u undo  q quit"
 
 
@@ -61,26 +54,26 @@ def tag(
     Searches and exports follow at once; `visterm fit CATALOGUE` learns from it. All photos are changed or, after
     an error, none. `visterm judge` asks about tags that visterm suggests.
     """
+    from visterm.library.search.reader import ids_of
     from visterm.library.steps import tag_photos, undo_step
 
-    done = {"given": add, "taken off": remove}
-    said = [f"{', '.join(tags)} {how}" for how, tags in done.items() if tags]
+    changes = [f"{', '.join(tags)} {how}" for how, tags in (("given", add), ("taken off", remove)) if tags]
     if undo is None and not photos:
         raise UserError(
             "PHOTOS are missing. Name at least one photo of the catalogue, or a step to take back (--undo)."
         )
-    if undo is not None and (photos or said):
+    if undo is not None and (photos or changes):
         raise UserError("--undo takes back a whole step. Leave the photos and tags out.")
     opened = visterm.Catalogue.load(catalogue)
     if undo is not None:
         images = undo_step(opened, undo).images
         say(f"Step {undo} is taken back: {count_of(len(images), 'photo')}")
     else:
-        images = ids_of(opened, photos or [], catalogue)
-    if said:
+        images = ids_of(opened.stored, photos or [])
+    if changes:
         step = tag_photos(opened, images, give=add or (), take=remove or (), wrong=remove or ())
         say(
-            f"{count_of(len(images), 'photo')}: {'; '.join(said)}. To learn from it: visterm fit "
+            f"{count_of(len(images), 'photo')}: {'; '.join(changes)}. To learn from it: visterm fit "
             f"{catalogue}; to take it back: visterm tag {catalogue} --undo {step.number}"
         )
 
@@ -93,22 +86,6 @@ def tag(
             show(
                 f"{image.record.name}: {', '.join(image.tags)}" + (f" (not {', '.join(rejected)})" if rejected else "")
             )
-
-
-def ids_of(catalogue: visterm.Catalogue, photos: Iterable[str], folder: Path | None) -> list[int]:
-    """Return the ids of photos of a catalogue, named by their files or as searches show them, each once.
-
-    `folder` is what errors call the catalogue. Raises DataError if one is not there.
-    """
-    from visterm.library.search.reader import image_id_of
-
-    found: dict[int, None] = {}
-    for photo in photos:
-        image_id = image_id_of(catalogue.stored, photo)
-        if image_id is None:
-            raise DataError(f"{photo} is not in {folder}. Put it there first: visterm index {folder} FOLDER")
-        found[image_id] = None
-    return list(found)
 
 
 JUDGE_EXAMPLES = (
@@ -144,7 +121,14 @@ def judge(
 
     opened = visterm.Catalogue.load(catalogue)
     if answers is not None:
-        _finish(opened, _take_in(opened, answers))
+        from visterm.data.text_files import read_text
+        from visterm.library.answers import store_answers
+
+        if answers == Path("-"):
+            verdicts = store_answers(opened, sys.stdin.read(), Path("standard input"))
+        else:
+            verdicts = store_answers(opened, read_text(answers, or_utf16=True), answers)
+        _finish(opened, verdicts)
         return
     questions = review_queue(opened.stored, k, tree=opened.tree)
     names = {item.image_id: opened.image(item.image_id).record for item in questions}
@@ -157,33 +141,33 @@ def judge(
     if not questions:
         say("There is nothing to ask: all suggestions are answered.")
     elif out is None and at_a_terminal():
-        places = {image_id: record.path or record.name for image_id, record in names.items()}
-        _finish(opened, _ask(opened, questions, places))
+        paths = {image_id: record.path or record.name for image_id, record in names.items()}
+        _finish(opened, _ask(opened, questions, paths))
     elif out is None:
         table([[q.tag, names[q.image_id].name, "; ".join(q.why)] for q in questions], ["tag", "photo", "why"])
 
 
-def _ask(catalogue: visterm.Catalogue, questions: list[ReviewItem], places: dict[int, str]) -> list[int]:
+def _ask(catalogue: visterm.Catalogue, questions: list[ReviewItem], paths: dict[int, str]) -> list[int]:
     """Ask a person by keys, and store each answer at once; return the verdicts, 0 for what is left open."""
     from visterm.library.feedback import undo_verdict
 
-    given: list[tuple[int, int]] = []  # Verdict, and its number in the log
+    verdicts: list[tuple[int, int]] = []  # Verdict, and its number in the log
     say(KEYS)
-    while len(given) < len(questions):
-        item = questions[len(given)]
+    while len(verdicts) < len(questions):
+        item = questions[len(verdicts)]
         sure = "" if item.confidence is None else f", {percent(item.confidence)}"
-        show(f"{len(given) + 1}/{len(questions)}  {item.tag}?  {places[item.image_id]}{sure}")
+        show(f"{len(verdicts) + 1}/{len(questions)}  {item.tag}?  {paths[item.image_id]}{sure}")
         try:
             key = typer.getchar().lower()
         except EOFError:  # the end of what is typed: Ctrl-D
             break
         if key in ("y", "n"):
             verdict = 1 if key == "y" else -1
-            given.append((verdict, catalogue.judge(item.image_id, item.tag, verdict)))
+            verdicts.append((verdict, catalogue.judge(item.image_id, item.tag, verdict)))
         elif key == "s":
-            given.append((0, 0))
-        elif key == "u" and given:
-            verdict, number = given.pop()
+            verdicts.append((0, 0))
+        elif key == "u" and verdicts:
+            verdict, number = verdicts.pop()
             if verdict:
                 undo_verdict(catalogue.stored, number)
         elif key in ("q", "\x1b"):  # Escape
@@ -191,58 +175,11 @@ def _ask(catalogue: visterm.Catalogue, questions: list[ReviewItem], places: dict
         else:
             say(KEYS)
 
-    return [verdict for verdict, _ in given] + [0] * (len(questions) - len(given))
-
-
-def _take_in(catalogue: visterm.Catalogue, answers: Path) -> list[int]:
-    """Store the answers of a file, all or after an error none; return the verdicts, 0 for what is left open."""
-    from visterm.data.tag_formats.tables import TableForm, find_column, required_column, table_rows
-    from visterm.data.text_files import read_text
-
-    wanted = (("image", "file_name"), ("tag",), ("verdict",))
-    form = TableForm(wanted, '{"image": "1.jpg", "tag": "sea", "verdict": "right"}')
-    text, path = (
-        (sys.stdin.read(), Path("standard input"))
-        if answers == Path("-")
-        else (read_text(answers, or_utf16=True), answers)
-    )
-    rows = table_rows(path, text, form)
-    names = list(dict.fromkeys(name for row in rows for name in row.cells))
-    advice = f"Expected lines such as {form.example}, or a CSV with these columns."
-    image, tag, verdict = (required_column(some, names, str(path), "", advice) if rows else "" for some in wanted)
-    number = find_column(("id",), names, str(path))
-    found = []
-    with catalogue.stored.database.transaction():
-        for row in rows:
-            place, said = f"{path}, line {row.line}", row.cells.get(verdict)
-            text = str("" if said is None else said).strip().lower()
-            meant = VERDICTS.get(text, 0)
-            if text and not meant:
-                raise TagFileError(
-                    f"{place}: the verdict is {text!r}; expected right or wrong, or nothing to leave it open."
-                )
-            found.append(meant)
-            if meant:
-                image_id = _image_id(catalogue, place, row.cells.get(image), row.cells.get(number or ""))
-                catalogue.judge(image_id, str(row.cells.get(tag) or ""), meant)
-
-    return found
-
-
-def _image_id(catalogue: visterm.Catalogue, place: str, name: Any, number: Any) -> int:
-    """Return the id of the photo that an answer is about."""
-    if number in (None, ""):
-        return ids_of(catalogue, [str(name)], catalogue.stored.folder)[0]
-    if not str(number).isdecimal():
-        raise DataError(f"{place}: the id is {number!r}; expected a whole number. Leave the column id out.")
-    there = catalogue.image(int(number)).record.name
-    if there != name:
-        raise DataError(f"{place}: the photo {number} is {there}, and not {name}. Leave the column id out.")
-    return int(number)
+    return [verdict for verdict, _ in verdicts] + [0] * (len(questions) - len(verdicts))
 
 
 def _finish(catalogue: visterm.Catalogue, verdicts: list[int]) -> None:
     """Report how many answers there were."""
-    right, wrong, left = (verdicts.count(verdict) for verdict in (1, -1, 0))
+    right, wrong, skipped = (verdicts.count(verdict) for verdict in (1, -1, 0))
     learn = f" To learn from it: visterm fit {catalogue.stored.folder}" if right or wrong else ""
-    say(f"{right:,} right, {wrong:,} wrong, {left:,} left open.{learn}")
+    say(f"{right:,} right, {wrong:,} wrong, {skipped:,} left open.{learn}")

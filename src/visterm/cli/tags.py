@@ -78,9 +78,9 @@ def tags(
     from visterm.library.dictionary import open_dictionary
 
     modes = {"--suggest": suggest, "--like": like is not None, "--parts": parts is not None, "--add": add is not None}
-    if len(given := [name for name, is_given in modes.items() if is_given]) > 1:
+    if len(chosen := [name for name, is_given in modes.items() if is_given]) > 1:
         raise UserError(
-            f"{' and '.join(given)} do not go together. Leave {'one' if len(given) == 2 else 'all but one'} out."
+            f"{' and '.join(chosen)} do not go together. Leave {'one' if len(chosen) == 2 else 'all but one'} out."
         )
     if not suggest and (images is not None or tag_file != "auto"):
         raise UserError("IMAGES and --tags need --suggest. Add it, or leave them out.")
@@ -121,17 +121,15 @@ def _suggest(run: Path, images: Path | None, tag_file: str, rules: TagRules, out
 
     suggested = suggest_aliases(tagger, corpus, progress=Bars())
     if out is not None:
-        kept = [Alias(alias, tag, "alias of the run") for alias, tag in tagger.vocabulary.aliases.items()]
-        write_draft(out, [*kept, *suggested])
+        aliases = [Alias(alias, tag, "alias of the run") for alias, tag in tagger.vocabulary.aliases.items()]
+        write_draft(out, [*aliases, *suggested])
         n_tags = len({alias.tag for alias in suggested})
         say(
             f"{count_of(len(suggested), 'spelling')} of {count_of(n_tags, 'tag')} suggested in {out}; "
             f"{'delete the lines that are wrong' if suggested else 'no tags look the same'}."
         )
-    if not (json or out or suggested):
-        say("No suggestions.")
-    elif json or out is None:
-        show_all((alias._asdict() for alias in suggested), suggested, ["alias", "tag", "reason"], json=json)
+    objects = (alias._asdict() for alias in suggested)
+    show_all(objects, suggested, ["alias", "tag", "reason"], json=json, out=out, none="No suggestions.")
 
 
 def _show_similar(run: Path, tag: str, k: int, *, json: bool) -> None:
@@ -157,11 +155,10 @@ def _show_parts(run: Path, which: str, k: int, rules: TagRules, out: Path | None
     if out is not None:
         write_relations(out, relations)
         say(f"{count_of(len(relations), 'relation')} written to {out}")
-    if not (json or out or relations):
-        say("The model predicts no relation that is not known.")
-    elif json or out is None:
-        rows = [[item.part, item.whole, "-" if item.score is None else f"{item.score:.3f}"] for item in relations]
-        show_all((item._asdict() for item in relations), rows, ["part", "whole", "score"], json=json)
+    objects = (item._asdict() for item in relations)
+    rows = [[item.part, item.whole, "-" if item.score is None else f"{item.score:.3f}"] for item in relations]
+    none = "The model predicts no relation that is not known."
+    show_all(objects, rows, ["part", "whole", "score"], json=json, out=out, none=none)
 
 
 def _list_tags(tagger: visterm.Tagger, *, json: bool) -> None:
@@ -183,11 +180,11 @@ def _add(run: Path, file: Path, *, json: bool) -> None:
     from visterm.data.text_files import read_words
     from visterm.library.dictionary import add_to_dictionary
 
-    done = add_to_dictionary(run, read_words(file))
+    report = add_to_dictionary(run, read_words(file))
     if json:
-        emit(done._asdict())
-    if done.there:
-        say(f"In the dictionary already: {', '.join(done.there)}")
-    if done.without:
-        say(f"Without a vector, not added: {', '.join(done.without)}")
-    say(f"Added {count_of(len(done.added), 'word')} without training images to {run}")
+        emit(report._asdict())
+    if report.there:
+        say(f"In the dictionary already: {', '.join(report.there)}")
+    if report.without:
+        say(f"Without a vector, not added: {', '.join(report.without)}")
+    say(f"Added {count_of(len(report.added), 'word')} without training images to {run}")

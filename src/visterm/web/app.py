@@ -18,7 +18,7 @@ import visterm
 from visterm.core.errors import VistermError
 from visterm.web.api import about, images, jobs, search, tags, vision
 from visterm.web.bodies import BodyLimit
-from visterm.web.errors import as_refused
+from visterm.web.errors import http_error_of
 from visterm.web.label_studio import router as label_studio
 from visterm.web.metrics import Counting
 from visterm.web.pages import browse, duplicates, library, picture, review
@@ -106,7 +106,7 @@ async def answer_error(request: Request, error: Exception) -> Response:
     for_programs = request.url.path.startswith(("/api/", "/label-studio"))
     if "text/html" in request.headers.get("accept", "") and not for_programs:
         return error_page(request, error)
-    return as_refused(error).answer()
+    return http_error_of(error).answer()
 
 
 @router.get("/login")
@@ -120,8 +120,8 @@ async def form(request: Request, service: Shared, next: str = "/") -> Response:
 @router.post("/login")
 async def log_in(request: Request, service: Shared) -> Response:
     """Check the token, and send the browser on to the page."""
-    async with request.form(max_files=0, max_fields=4) as given:
-        token, address = given.get("token", ""), given.get("next", "/")
+    async with request.form(max_files=0, max_fields=4) as form:
+        token, address = form.get("token", ""), form.get("next", "/")
     access = service.access
     if not access.token or (isinstance(token, str) and access.is_token(token.strip())):
         return logged_in(access, local_address(address if isinstance(address, str) else "/"))

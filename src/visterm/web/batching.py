@@ -39,9 +39,9 @@ class Batcher(Generic[T, R]):
     async def ask(self, item: T) -> R:
         """Process one item with others, and return its result.
 
-        Raises Refused (503) if too many wait.
+        Raises HttpError (503) if too many wait.
         """
-        with self._work.place():
+        with self._work.slot():
             future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
             self._waiting.append((item, future))
             if self._task is None or self._task.done():

@@ -18,7 +18,7 @@ from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from visterm.core.errors import DataError
-from visterm.web.errors import Refused
+from visterm.web.errors import HttpError
 from visterm.web.work import Figures, busy
 
 SMALL = 64 * 2**10  # Bytes of a body, unless a route says otherwise
@@ -64,19 +64,19 @@ takes_pictures = takes(2**63)
 class Bodies:
     """The bytes of all bodies that are being received or worked on, with a budget for their sum in all processes.
 
-    `held` are the bytes now; `refused` counts the requests that were refused because the budget was spent.
+    `n_bytes` are the bytes now; `refused` counts the requests that were refused because the budget was spent.
     """
 
     def __init__(self, most: int, figures: Figures) -> None:
         self._most = most
-        self.held, self.refused = figures.now("body"), figures.ever("body")
+        self.n_bytes, self.refused = figures.now("body"), figures.ever("body")
 
     def take(self, n_bytes: int) -> None:
-        """Count bytes that have arrived. Raises Refused (503) if the budget is spent."""
-        if self.held.total + n_bytes > self._most:
-            self.refused.own += 1
-            raise busy(f"requests of {self.held.total:,} bytes are being received")
-        self.held.own += n_bytes
+        """Count bytes that have arrived. Raises HttpError (503) if the budget is spent."""
+        if self.n_bytes.total + n_bytes > self._most:
+            self.refused.value += 1
+            raise busy(f"requests of {self.n_bytes.total:,} bytes are being received")
+        self.n_bytes.value += n_bytes
 
 
 class BodyLimit:
@@ -98,7 +98,7 @@ class BodyLimit:
             return
         length = Headers(scope=scope).get("content-length", "0")
         if not length.isascii() or not length.isdigit():
-            refused = Refused(400, f"Content-Length is {length!r}; expected a number.")
+            refused = HttpError(400, f"Content-Length is {length!r}; expected a number.")
             await refused.answer()(scope, receive, send)
             return
 
@@ -113,7 +113,7 @@ class BodyLimit:
         try:
             await self._app(scope, receive_counted, send)
         finally:
-            self._bodies.held.own -= body.n_bytes
+            self._bodies.n_bytes.value -= body.n_bytes
 
 
 class _Body:
@@ -131,20 +131,20 @@ class _Body:
     def check(self, n_bytes: int) -> None:
         """Refuse a body of so many bytes if its route allows fewer."""
         if self.most is not None and n_bytes > self.most:
-            raise Refused(413, f"The body of this request may have at most {self.most:,} bytes. Send less at once.")
+            raise HttpError(413, f"The body of this request may have at most {self.most:,} bytes. Send less at once.")
 
     async def receive(self) -> Message:
         """Return the next piece, and count its bytes."""
         if self._complete:  # the only message left is that the client has gone
             return await self._receive()
-        left = self._end - asyncio.get_running_loop().time()
+        remaining = self._end - asyncio.get_running_loop().time()
         try:
-            message = await asyncio.wait_for(self._receive(), min(left, PIECE_SECONDS))
+            message = await asyncio.wait_for(self._receive(), min(remaining, PIECE_SECONDS))
         except TimeoutError as error:
             late = f"The next piece of the body took longer than {PIECE_SECONDS:g} s."
-            if left <= PIECE_SECONDS:
+            if remaining <= PIECE_SECONDS:
                 late = f"The body of the request took longer than {self._seconds:g} s."
-            raise Refused(408, late) from error
+            raise HttpError(408, late) from error
         self._complete = not message.get("more_body", False)
         n_bytes = len(message.get("body", b""))
         self.check(self.n_bytes + n_bytes)
@@ -152,7 +152,7 @@ class _Body:
         return message
 
     def hold(self, n_bytes: int) -> None:
-        """Count bytes until the request is answered. Raises Refused (503) if the budget is spent."""
+        """Count bytes until the request is answered. Raises HttpError (503) if the budget is spent."""
         self._bodies.take(n_bytes)
         self.n_bytes += n_bytes
 
@@ -189,11 +189,11 @@ class _JsonRequest(Request):
     async def json(self) -> Any:
         """Read the body as JSON.
 
-        Raises Refused (413) if it has too many values.
+        Raises HttpError (413) if it has too many values.
         """
         body = await self.body()
         if sum(map(body.count, (b",", b":", b"[", b"{"))) > MOST_VALUES:
-            raise Refused(413, f"The JSON of a request may have at most {MOST_VALUES:,} values. Send less at once.")
+            raise HttpError(413, f"The JSON of a request may have at most {MOST_VALUES:,} values. Send less at once.")
         return json.loads(body) if len(body) <= SMALL else await asyncio.to_thread(json.loads, body)
 
 
@@ -222,7 +222,7 @@ async def read_uploads(request: Request, most: int) -> list[Upload]:
 
     Raises
     ------
-    Refused
+    HttpError
         400, 415 or 422, if it has no pictures, or more than `most`.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -231,9 +231,9 @@ async def read_uploads(request: Request, most: int) -> list[Upload]:
     if kind.startswith("image/") or kind in ("application/octet-stream", ""):
         content = await request.body()
         if not content:
-            raise Refused(422, "The request has no picture: its body is empty.", field=FIELD)
+            raise HttpError(422, "The request has no picture: its body is empty.", field=FIELD)
         return [Upload(FIELD, content)]
-    raise Refused(
+    raise HttpError(
         415,
         f"Content-Type is {kind!r}; expected multipart/form-data with pictures in '{FIELD}', or a picture as the body "
         "(image/* or application/octet-stream).",
@@ -247,19 +247,19 @@ async def _read_form(request: Request, most: int) -> list[Upload]:
     try:
         form = await parser.parse()
     except MultiPartException as error:
-        raise Refused(400, f"The form can't be read: {error.message}") from error
+        raise HttpError(400, f"The form can't be read: {error.message}") from error
 
     try:
         parts = [part for name, part in form.multi_items() if name == FIELD]
         if len(parts) > most:
-            raise Refused(422, f"The form has {len(parts)} pictures; send at most {most} at once.", field=FIELD)
+            raise HttpError(422, f"The form has {len(parts)} pictures; send at most {most} at once.", field=FIELD)
         if not parts:
-            raise Refused(422, f"The form has no picture: send files in the field '{FIELD}'.", field=FIELD)
-        found = []
+            raise HttpError(422, f"The form has no picture: send files in the field '{FIELD}'.", field=FIELD)
+        uploads = []
         for part in parts:
             if not isinstance(part, UploadFile):
-                raise Refused(422, f"'{FIELD}' is text; expected a file.", field=FIELD)
-            found.append(Upload(part.filename or FIELD, await part.read()))
-        return found
+                raise HttpError(422, f"'{FIELD}' is text; expected a file.", field=FIELD)
+            uploads.append(Upload(part.filename or FIELD, await part.read()))
+        return uploads
     finally:
         await form.close()

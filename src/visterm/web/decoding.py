@@ -16,21 +16,8 @@ from numpy.typing import NDArray
 from visterm.core.errors import ImageError
 from visterm.core.remote import is_remote
 from visterm.data.images import fetch
-from visterm.web.decoding_process import (
-    ANSWER,
-    JPEG,
-    JPEG_OF_BYTES,
-    JPEG_OF_FILE,
-    PIXELS,
-    PIXELS_OF_BYTES,
-    PIXELS_OF_FILE,
-    READY,
-    REQUEST,
-    read_exactly,
-)
-from visterm.web.work import Figures, Number, Work
-
-_OF_BYTES = {PIXELS_OF_FILE: PIXELS_OF_BYTES, JPEG_OF_FILE: JPEG_OF_BYTES}
+from visterm.web.decoding_process import ANSWER, JPEG, PIXELS, READY, REQUEST, read_exactly
+from visterm.web.work import Figures, SharedCount, Work
 
 DIED = "its decoder crashed, or took too long"
 
@@ -71,17 +58,14 @@ class Decoders:
         """Return a picture as upright RGB, shape (height, width, 3), from a file's content, a path or an address.
 
         Raises ImageError if it can't be read, or its process died; StorageError if it is in an object store
-        that can't be reached; Refused (503) if too many requests wait.
+        that can't be reached; HttpError (503) if too many requests wait.
         """
-        kind, sent = PIXELS_OF_BYTES, picture
-        if isinstance(sent, str):
-            kind, sent = PIXELS_OF_FILE, os.fsencode(sent)
-        _, height, width, content = await self.work.run(self._decode, kind, side or 0, sent)
+        _, height, width, content = await self.work.run(self._decode, PIXELS, side or 0, picture)
         return np.frombuffer(content, np.uint8).reshape(height, width, 3)
 
     async def jpeg(self, path: str, side: int) -> bytes:
         """Return a picture at a path as a JPEG with this longest side; errors are those of `pixels`."""
-        return (await self.work.run(self._decode, JPEG_OF_FILE, side, os.fsencode(path)))[-1]
+        return (await self.work.run(self._decode, JPEG, side, path))[-1]
 
     def close(self) -> None:
         """Kill the processes, also while they decode."""
@@ -89,17 +73,20 @@ class Decoders:
             process.kill()
         self.work.close()
 
-    def _decode(self, kind: bytes, side: int, content: bytes) -> Answer:
+    def _decode(self, outcome: bytes, side: int, picture: bytes | str) -> Answer:
         """Let an idle process decode a picture; errors are those of `pixels`."""
-        if kind in _OF_BYTES and is_remote(address := os.fsdecode(content)):
-            kind, content = _OF_BYTES[kind], fetch(address)  # the process that decodes reaches no network
+        if isinstance(picture, str) and is_remote(picture):
+            picture = fetch(picture)  # the process that decodes reaches no network
+        is_path = isinstance(picture, str)
+        content = os.fsencode(picture)
+        header = REQUEST.pack(outcome, is_path, side, len(content))
         process = self._idle.get()
         try:
-            answer = process.ask(kind, side, content, self._seconds)
+            answer = process.ask(header, content, self._seconds)
         finally:
             self._idle.put(process)
         if answer is None:
-            self.died.own += 1
+            self.died.value += 1
             raise ImageError("image", DIED)
         if answer[0] not in (PIXELS, JPEG):
             raise ImageError("image", answer[-1].decode())
@@ -113,8 +100,8 @@ class _Process:
         self._command = command
         self._process: subprocess.Popen[bytes] | None = None
 
-    def ask(self, kind: bytes, side: int, content: bytes, seconds: float) -> Answer | None:
-        """Return the answer of the process; None if it died or was killed because its time was over.
+    def ask(self, header: bytes, content: bytes, seconds: float) -> Answer | None:
+        """Send a request and return the answer of the process; None if it died or was killed because its time was over.
 
         The time begins once the process has started: how long that takes says nothing about the picture.
         """
@@ -136,7 +123,7 @@ class _Process:
         killer = threading.Timer(seconds, process.kill)
         killer.start()
         try:
-            answer = _exchange(process, REQUEST.pack(kind, side, len(content)), content)
+            answer = _exchange(process, header, content)
             if answer is None:
                 process.kill()
                 process.wait()
@@ -173,8 +160,8 @@ def _exchange(process: subprocess.Popen[bytes], header: bytes, content: bytes) -
     if answer is None:
         return None
     outcome, height, width, n_bytes = ANSWER.unpack(answer)
-    made = read_exactly(process.stdout, n_bytes)
-    return None if made is None else (outcome, height, width, made)
+    picture = read_exactly(process.stdout, n_bytes)
+    return None if picture is None else (outcome, height, width, picture)
 
 
 class Thumbnails:
@@ -183,27 +170,27 @@ class Thumbnails:
     All that are kept have at most `most_bytes`, and now `n_bytes`.
     """
 
-    def __init__(self, decoders: Decoders, most_bytes: int, n_bytes: Number) -> None:
+    def __init__(self, decoders: Decoders, most_bytes: int, n_bytes: SharedCount) -> None:
         self._decoders = decoders
         self._most_bytes = most_bytes
-        self._kept: OrderedDict[str, bytes] = OrderedDict()
+        self._jpegs: OrderedDict[str, bytes] = OrderedDict()
         self.n_bytes = n_bytes
 
     async def get(self, path: str, name: str, side: int) -> bytes:
         """Return the thumbnail of the photo at a path; `name` stands for its content and side.
 
-        Raises ImageError if the photo can't be read (any more); Refused (503) if too many are being made.
+        Raises ImageError if the photo can't be read (any more); HttpError (503) if too many are being made.
         """
-        if name in self._kept:
-            self._kept.move_to_end(name)
-            return self._kept[name]
-        made = await self._decoders.jpeg(path, side)
-        if name not in self._kept and len(made) <= self._most_bytes:  # another request may have made it meanwhile
-            self._kept[name] = made
-            self.n_bytes.own += len(made)
-        while self.n_bytes.own > self._most_bytes:
-            self.n_bytes.own -= len(self._kept.popitem(last=False)[1])
-        return made
+        if name in self._jpegs:
+            self._jpegs.move_to_end(name)
+            return self._jpegs[name]
+        jpeg = await self._decoders.jpeg(path, side)
+        if name not in self._jpegs and len(jpeg) <= self._most_bytes:  # another request may have made it meanwhile
+            self._jpegs[name] = jpeg
+            self.n_bytes.value += len(jpeg)
+        while self.n_bytes.value > self._most_bytes:
+            self.n_bytes.value -= len(self._jpegs.popitem(last=False)[1])
+        return jpeg
 
 
 def name_of(sha256: str, side: int, at: float | None = None) -> str:

@@ -16,20 +16,19 @@ from typing import IO
 
 from visterm.core.system import limit_this_process
 
-REQUEST = struct.Struct(">cIQ")
-"""The kind of request, the longest side (0: unchanged), and the number of bytes that follow."""
+REQUEST = struct.Struct(">c?IQ")
+"""What is asked for, whether a path follows and not a picture, the longest side (0: unchanged), and the bytes of it."""
 
 READY = b"r"  # Sent once, before all answers: a busy machine may take long to start a process
 ANSWER = struct.Struct(">cIIQ")  # The outcome, height, width, and the number of bytes that follow
-PIXELS_OF_BYTES, PIXELS_OF_FILE, JPEG_OF_FILE, JPEG_OF_BYTES = b"b", b"f", b"j", b"k"
-PIXELS, JPEG, UNREADABLE = b"P", b"J", b"U"
+PIXELS, JPEG, UNREADABLE = b"P", b"J", b"U"  # Outcomes; the first two are what is asked for, too
 
 QUALITY = 82
 MOST_FILES = 64
 
 
-def answer(kind: bytes, side: int, content: bytes) -> tuple[bytes, int, int, bytes]:
-    """Return the answer to one request: outcome, height, width and bytes."""
+def answer(outcome: bytes, is_path: bool, side: int, content: bytes) -> tuple[bytes, int, int, bytes]:
+    """Return the answer to one request for an outcome: the outcome, height, width and bytes."""
     from PIL import Image
 
     from visterm.core.errors import ImageError
@@ -37,16 +36,16 @@ def answer(kind: bytes, side: int, content: bytes) -> tuple[bytes, int, int, byt
 
     max_side = side or None
     try:
-        if kind in (PIXELS_OF_BYTES, JPEG_OF_BYTES):
-            pixels = read_image_bytes(content, max_side=max_side)
-        else:
+        if is_path:
             pixels = read_image(os.fsdecode(content), max_side=max_side)
+        else:
+            pixels = read_image_bytes(content, max_side=max_side)
         height, width = pixels.shape[:2]
-        if kind not in (JPEG_OF_FILE, JPEG_OF_BYTES):
+        if outcome == PIXELS:
             return PIXELS, height, width, pixels.tobytes()
-        made = BytesIO()
-        Image.fromarray(pixels).save(made, "JPEG", quality=QUALITY, progressive=True, optimize=True)
-        return JPEG, height, width, made.getvalue()
+        jpeg = BytesIO()
+        Image.fromarray(pixels).save(jpeg, "JPEG", quality=QUALITY, progressive=True, optimize=True)
+        return JPEG, height, width, jpeg.getvalue()
     except ImageError as error:
         return UNREADABLE, 0, 0, error.reason.encode("utf-8", "replace")
     except MemoryError:
@@ -59,15 +58,15 @@ def read_exactly(stream: IO[bytes], n_bytes: int) -> bytes | None:
     return content if len(content) == n_bytes else None
 
 
-def _read(stream: IO[bytes], requests: SimpleQueue[tuple[bytes, int, bytes]]) -> None:
+def _read(stream: IO[bytes], requests: SimpleQueue[tuple[bytes, bool, int, bytes]]) -> None:
     """Read requests, and end the process when there are no more, or too little memory for one."""
     try:
         while (header := read_exactly(stream, REQUEST.size)) is not None:
-            kind, side, n_bytes = REQUEST.unpack(header)
+            outcome, is_path, side, n_bytes = REQUEST.unpack(header)
             content = read_exactly(stream, n_bytes)
             if content is None:
                 return
-            requests.put((kind, side, content))
+            requests.put((outcome, is_path, side, content))
     finally:
         os._exit(0)
 
@@ -83,15 +82,15 @@ def main() -> None:
     Image.MAX_IMAGE_PIXELS = max_pixels
     # no core files either, and no files of its own
     limit_this_process(RLIMIT_AS=memory_bytes, RLIMIT_CORE=0, RLIMIT_FSIZE=0, RLIMIT_NOFILE=MOST_FILES)
-    requests: SimpleQueue[tuple[bytes, int, bytes]] = SimpleQueue()
+    requests: SimpleQueue[tuple[bytes, bool, int, bytes]] = SimpleQueue()
     threading.Thread(target=_read, args=(sys.stdin.buffer, requests), daemon=True).start()
     answers = sys.stdout.buffer
     answers.write(READY)
     answers.flush()
     while True:
-        outcome, height, width, found = answer(*requests.get())
-        answers.write(ANSWER.pack(outcome, height, width, len(found)))
-        answers.write(found)
+        outcome, height, width, content = answer(*requests.get())
+        answers.write(ANSWER.pack(outcome, height, width, len(content)))
+        answers.write(content)
         answers.flush()
 
 

@@ -48,7 +48,7 @@ ANSWERS: tuple[tuple[type[VistermError], int, str], ...] = (
 _ENCODE = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode
 
 
-class Refused(HTTPException):
+class HttpError(HTTPException):
     """A request that is answered with an error.
 
     The message says what is wrong with the value, what is accepted, what to do. `code` is the name of the error for
@@ -76,10 +76,10 @@ class Refused(HTTPException):
         return json_answer({"error": error}, self.status_code, self.headers)
 
 
-def as_refused(error: Exception) -> Refused:
+def http_error_of(error: Exception) -> HttpError:
     """Return the answer to an error of visterm, of the disk, or of the web framework; log errors of the service."""
     error = storage_error(error) or error
-    if isinstance(error, Refused):
+    if isinstance(error, HttpError):
         return error
     if isinstance(error, HTTPException):
         message = str(error.detail) or HTTPStatus(error.status_code).phrase
@@ -88,39 +88,39 @@ def as_refused(error: Exception) -> Refused:
         elif error.status_code == 405:
             accepted = (error.headers or {}).get("Allow", "other methods")
             message = f"This address doesn't accept this method. It accepts {accepted}."
-        return Refused(error.status_code, message, headers=error.headers)
+        return HttpError(error.status_code, message, headers=error.headers)
     if isinstance(error, RequestValidationError):
         return _first_invalid(error)
     if isinstance(error, ImageError):
-        return Refused(422, f"The picture can't be read: {error.reason}.", code="unreadable_image")
+        return HttpError(422, f"The picture can't be read: {error.reason}.", code="unreadable_image")
     if isinstance(error, ClientDisconnect):  # nobody reads this answer
-        return Refused(400, "The connection was closed before the request was complete.")
+        return HttpError(400, "The connection was closed before the request was complete.")
     status, code = next(
         ((status, code) for kind, status, code in ANSWERS if isinstance(error, kind)), (500, "internal")
     )
     if code == "internal":
         LOG.error("A request failed.", exc_info=error)
-        return Refused(500, "The service failed to answer this request. Its log says why.")
+        return HttpError(500, "The service failed to answer this request. Its log says why.")
     if code in ("damaged", "disk_full", "disk_fails"):
         LOG.error("%s", error)  # one line without a traceback: the cause is known
-    return Refused(status, str(error), code=code, headers={"retry-after": "60"} if code == "disk_fails" else None)
+    return HttpError(status, str(error), code=code, headers={"retry-after": "60"} if code == "disk_fails" else None)
 
 
-def _first_invalid(error: RequestValidationError) -> Refused:
+def _first_invalid(error: RequestValidationError) -> HttpError:
     """Return the answer that names the first value that is wrong, and what is accepted."""
-    found: dict[str, Any] = next(iter(error.errors()), {"loc": (), "msg": "it can't be read", "type": ""})
-    if found["type"] == "json_invalid":  # its place is a letter of the body, not a field
-        why = found.get("ctx", {}).get("error", "it ends too early")
-        return Refused(422, f"The body isn't valid JSON: {why} (letter {found['loc'][-1]}).", field="body")
-    where = ".".join(str(part) for part in found["loc"] if part not in ("query", "path", "body", "header")) or "body"
-    if found["type"] == "missing":
-        return Refused(422, f"{where} is missing. Add it to the request.", field=where)
-    if found["type"] == "extra_forbidden":
-        return Refused(422, f"{where} is not a known name. Leave it out.", field=where)
-    value, message = found.get("input"), str(found["msg"])
-    shown = isinstance(value, str | int | float) and len(repr(value)) <= LONGEST_SHOWN
-    what = f"{where} is {value!r}" if shown else where
-    return Refused(422, f"{what}: {message[:1].lower()}{message[1:]}.", field=where)
+    problem: dict[str, Any] = next(iter(error.errors()), {"loc": (), "msg": "it can't be read", "type": ""})
+    if problem["type"] == "json_invalid":  # its place is a letter of the body, not a field
+        why = problem.get("ctx", {}).get("error", "it ends too early")
+        return HttpError(422, f"The body isn't valid JSON: {why} (letter {problem['loc'][-1]}).", field="body")
+    where = ".".join(str(part) for part in problem["loc"] if part not in ("query", "path", "body", "header")) or "body"
+    if problem["type"] == "missing":
+        return HttpError(422, f"{where} is missing. Add it to the request.", field=where)
+    if problem["type"] == "extra_forbidden":
+        return HttpError(422, f"{where} is not a known name. Leave it out.", field=where)
+    value, message = problem.get("input"), str(problem["msg"])
+    is_short = isinstance(value, str | int | float) and len(repr(value)) <= LONGEST_SHOWN
+    what = f"{where} is {value!r}" if is_short else where
+    return HttpError(422, f"{what}: {message[:1].lower()}{message[1:]}.", field=where)
 
 
 def json_answer(content: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

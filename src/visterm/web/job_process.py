@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from visterm.core.errors import StorageError, VistermError
@@ -17,7 +18,7 @@ from visterm.core.wording import count_of, printable
 from visterm.core.writing import storage_error
 from visterm.library.catalogue import Catalogue
 from visterm.library.duplicates import find_duplicates
-from visterm.library.earlier_runs import GO_BACK, USE_RUN, run_to_go_back_to
+from visterm.library.earlier_runs import FIT, GO_BACK, USE_RUN, run_to_go_back_to
 from visterm.library.photo_map import draw_map
 from visterm.store.catalogue import StoredCatalogue
 from visterm.store.history import CatalogueJob, Jobs
@@ -53,33 +54,30 @@ class NotedProgress(Progress):
 
 def main() -> int:
     """Run the job, and return the exit status."""
-    path, number, kind, *rest = sys.argv[1:]
+    path, number, kind, *options = sys.argv[1:]
     end_with_standard_input()
     if hasattr(os, "nice"):
         os.nice(NICE)
     job_id = int(number)
     try:
-        run = rest[0] if kind == USE_RUN else None
+        run = options[0] if kind == USE_RUN else None
         if kind == GO_BACK:
-            run = run_to_go_back_to(StoredCatalogue.open(path), *rest).fingerprint
+            run = run_to_go_back_to(StoredCatalogue.open(path), *options).fingerprint
         catalogue = Catalogue.load(path, run=run)
-        if kind == "index":
-            catalogue.index(rest[0], chunk_size=CHUNK, job_id=job_id)
-        elif kind == "fit":
-            catalogue.learn(
-                full="full" in rest, use_even_if_worse="use-even-if-worse" in rest, by_itself="by-itself" in rest,
-                job_id=job_id,
-            )  # fmt: skip
-        elif kind in (USE_RUN, GO_BACK):
-            catalogue.use(catalogue.tagger, kind=kind, job_id=job_id)
-        elif kind == "mistakes":
-            catalogue.look_for_mistakes(job_id=job_id, progress=NotedProgress(catalogue.stored.jobs, job_id))
-        elif kind == "map":
-            draw_map(
-                catalogue, anew="full" in rest, job_id=job_id, progress=NotedProgress(catalogue.stored.jobs, job_id)
-            )
-        else:
-            _look_for_duplicates(catalogue, job_id)
+        progress = NotedProgress(catalogue.stored.jobs, job_id)
+        work: dict[str, Callable[[], object]] = {
+            "index": lambda: catalogue.index(options[0], chunk_size=CHUNK, job_id=job_id),
+            FIT: lambda: catalogue.learn(
+                full="full" in options, use_even_if_worse="use-even-if-worse" in options,
+                by_itself="by-itself" in options, job_id=job_id,
+            ),
+            USE_RUN: lambda: catalogue.use(catalogue.tagger, kind=USE_RUN, job_id=job_id),
+            GO_BACK: lambda: catalogue.use(catalogue.tagger, kind=GO_BACK, job_id=job_id),
+            "duplicates": lambda: _look_for_duplicates(catalogue, job_id, progress),
+            "mistakes": lambda: catalogue.look_for_mistakes(job_id=job_id, progress=progress),
+            "map": lambda: draw_map(catalogue, anew="full" in options, job_id=job_id, progress=progress),
+        }  # fmt: skip
+        work[kind]()
     except Exception as error:
         why = error if isinstance(error, VistermError) else storage_error(error)
         if why is None:
@@ -93,10 +91,9 @@ def main() -> int:
     return 0
 
 
-def _look_for_duplicates(catalogue: Catalogue, job_id: int) -> None:
+def _look_for_duplicates(catalogue: Catalogue, job_id: int, progress: Progress) -> None:
     """Compare the photos that were not compared yet."""
     with CatalogueJob(catalogue.stored.jobs, "duplicates", job_id) as job:
-        progress = NotedProgress(catalogue.stored.jobs, job.id)
         groups, _, skipped = find_duplicates(catalogue.stored, progress=progress, stop=lambda: job.cancelled)
         if not job.cancelled:
             job.message = f"{count_of(len(groups), 'group')} of photos that look the same" + (

@@ -16,7 +16,7 @@ from visterm.library.catalogue import Catalogue
 from visterm.library.photos import check_not_connected, indexed_folders
 from visterm.store.database import now
 from visterm.store.history import Jobs, StoredJob
-from visterm.web.errors import LOG, Refused
+from visterm.web.errors import LOG, HttpError
 from visterm.web.job_process import NOT_NOTED
 from visterm.web.work import Figures, Tell, Work
 
@@ -47,23 +47,23 @@ class JobQueue:
 
         Raises
         ------
-        Refused
+        HttpError
             409, if too many wait, there is no folder to search, or the catalogue is connected to another program.
         """
         jobs = self._stored.jobs
         n_open = await self._work.run(jobs.n_open, self._pid)
         if n_open >= MOST_OPEN:
-            raise Refused(409, f"{n_open} jobs already run or wait. Wait for them, or cancel some.")
+            raise HttpError(409, f"{n_open} jobs already run or wait. Wait for them, or cancel some.")
         lists = [list(options)]
         if kind == "index":
             try:
                 await self._work.run(check_not_connected, self._stored)
             except UserError as error:
-                raise Refused(409, str(error)) from error
+                raise HttpError(409, str(error)) from error
             folders = await self._work.run(indexed_folders, self._stored)
             lists = [[folder] for folder in folders[: MOST_OPEN - n_open]]
             if not lists:
-                raise Refused(
+                raise HttpError(
                     409, "There is no folder to search for photos. Index one first: visterm index CATALOGUE FOLDER"
                 )
 
@@ -79,13 +79,13 @@ class JobQueue:
         self._tell("cancel", job_id)
 
     def get(self, job_id: int) -> StoredJob:
-        """Return a job as it is; see `shown`. Raises Refused (404) if there is none."""
+        """Return a job as it is; see `with_end`. Raises HttpError (404) if there is none."""
         job = self._stored.jobs.get(job_id)
         if job is None:
-            raise Refused(404, f"There is no job {job_id}.")
-        return self.shown(job)
+            raise HttpError(404, f"There is no job {job_id}.")
+        return self.with_end(job)
 
-    def shown(self, job: StoredJob) -> StoredJob:
+    def with_end(self, job: StoredJob) -> StoredJob:
         """Return a job as it is; one whose end can't be stored, as the disk is full, counts as failed."""
         if job.ended or self._unstored.total != job.id + 1:
             return job
@@ -112,16 +112,14 @@ class JobRunner:
 
     def tell(self, what: str, *arguments: Any) -> None:
         """Do what a queue says, in any process of the service."""
-        if what == "take":
-            self.take(*arguments)
-        else:
-            self.cancel(*arguments)
+        methods: dict[str, Callable[..., None]] = {"take": self.take, "cancel": self.cancel}
+        methods[what](*arguments)
 
     def take(self, job_id: int, kind: str, arguments: list[str]) -> None:
         """Run a stored job when its turn comes."""
         self._jobs.adopt(job_id)
         self._waiting.append((job_id, [kind, *arguments]))
-        self._n_open.own += 1
+        self._n_open.value += 1
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._run_waiting())
 
@@ -152,7 +150,7 @@ class JobRunner:
             job = await self._work.do(self._jobs.existing, job_id)
             if not job.ended:
                 await self._run(job_id, arguments)
-            self._n_open.own -= 1
+            self._n_open.value -= 1
 
     async def _run(self, job_id: int, arguments: list[str]) -> None:
         """Run one job in a process, and store its end."""
@@ -176,12 +174,12 @@ class JobRunner:
             except StorageError as error:
                 if failed is None:
                     LOG.error("The end of job %d can't be stored; trying again: %s", job_id, error)
-                failed, self._unstored.own = f"It could not write to the catalogue: {error}", job_id + 1
+                failed, self._unstored.value = f"It could not write to the catalogue: {error}", job_id + 1
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._closing.wait(), AGAIN_SECONDS)
                     return
             else:
-                self._unstored.own = 0
+                self._unstored.value = 0
                 return
 
     def _end(self, job_id: int, status: int, failed: str | None) -> None:

@@ -23,7 +23,7 @@ from visterm.core.vocabulary import tag_key
 from visterm.store.filters import PREDICTED_FROM
 from visterm.web.batching import TagLimits
 from visterm.web.bodies import MEDIUM, JsonRoute, data_content, takes, takes_pictures
-from visterm.web.errors import Refused, json_answer
+from visterm.web.errors import HttpError, json_answer
 from visterm.web.schemas import errors
 from visterm.web.service import VERSION, Service, Shared
 
@@ -134,51 +134,46 @@ async def health(service: Shared) -> Response:
 
 @router.post("/setup", response_model=VersionAnswer, responses=errors(408, 413))
 @takes(MEDIUM)
-async def setup(service: Shared, sent: SetupRequest) -> Response:
+async def setup(service: Shared, body: SetupRequest) -> Response:
     """Check a project's labelling configuration, and return the run that answers."""
-    read_config(sent.schema_)
-    return json_answer({"model_version": await _version(service)})
+    read_config(body.schema_)
+    return json_answer({"model_version": await service.run_version()})
 
 
 @router.post("/predict", response_model=PredictAnswer, responses=errors(408, 413))
 @takes_pictures
-async def predict(service: Shared, sent: PredictRequest) -> Response:
+async def predict(service: Shared, body: PredictRequest) -> Response:
     """Suggest tags for the pictures of tasks.
 
     A picture is a photo of the catalogue, named by its id, or a ``data:`` address. Other addresses are never fetched.
     """
-    config = read_config(sent.label_config)
-    version = await _version(service)
+    config = read_config(body.label_config)
+    version = await service.run_version()
     results: list[dict[str, Any]] = []
-    for start in range(0, len(sent.tasks), AT_ONCE):
-        some = sent.tasks[start : start + AT_ONCE]
-        results += await asyncio.gather(*(_predict(service, task, config, version) for task in some))
+    for start in range(0, len(body.tasks), AT_ONCE):
+        batch = body.tasks[start : start + AT_ONCE]
+        results += await asyncio.gather(*(_predict(service, task, config, version) for task in batch))
     return json_answer({"results": results, "model_version": version})
 
 
 @router.post("/webhook", status_code=201, response_model=WebhookAnswer, responses=errors(408, 409, 413))
 @takes(MEDIUM)
-async def webhook(service: Shared, sent: WebhookRequest) -> Response:
+async def webhook(service: Shared, body: WebhookRequest) -> Response:
     """Add the tags that an annotator chose to the photo; START_TRAINING starts the job "fit"."""
-    if sent.action == "START_TRAINING":
+    if body.action == "START_TRAINING":
         job = await service.jobs.start("fit")
         return json_answer({"status": "ok", "result": {"job": job.id}}, 201)
     image_id, tags = None, list[str]()
-    if sent.action in LEARNS_FROM and sent.annotation is not None and sent.task is not None:
-        data = sent.task.get("data")  # whichever field of it names the photo
+    if body.action in LEARNS_FROM and body.annotation is not None and body.task is not None:
+        data = body.task.get("data")  # whichever field of it names the photo
         named = [_id_of(value) for value in data.values()] if isinstance(data, dict) else []
         image_id = next((number for number in named if number is not None), None)
-        tags = _chosen(sent.annotation)
+        tags = _chosen(body.annotation)
     if image_id is None or not tags:
         return json_answer({"status": "ignored", "result": {}}, 201)
 
     await service.writing.run(service.catalogue.give, image_id, tags)
     return json_answer({"status": "ok", "result": {"image": image_id, "given": tags}}, 201)
-
-
-async def _version(service: Service) -> str:
-    """Return the fingerprint of the run in use."""
-    return await service.searching.run(lambda: service.catalogue.stored.origin.fingerprint)
 
 
 async def _predict(service: Service, task: Task, config: Choices, version: str) -> dict[str, Any]:
@@ -212,35 +207,35 @@ def _suggested(tags: Sequence[Tag], config: Choices) -> list[tuple[Tag, str]]:
     return likely[:1] if config.single else likely
 
 
-async def _picture(service: Service, sent: Any) -> bytes | str:
+async def _picture(service: Service, value: Any) -> bytes | str:
     """Return the content of a ``data:`` address, or the path of a photo of the catalogue."""
-    content = data_content(sent) if isinstance(sent, str) else None
+    content = data_content(value) if isinstance(value, str) else None
     if content is not None:
         return content
-    image_id = _id_of(sent)
+    image_id = _id_of(value)
     if image_id is None:
         raise DataError(NOT_OURS)
     try:
         return await service.searching.run(service.picture_of, image_id)
-    except Refused as error:
+    except HttpError as error:
         if error.status_code != 404:
             raise
         raise DataError(str(error.detail)) from error
 
 
-def _id_of(sent: Any) -> int | None:
+def _id_of(value: Any) -> int | None:
     """Return the id of a photo from a number, from "visterm:12", or from the address of its thumbnail."""
-    if isinstance(sent, int) and not isinstance(sent, bool) and 0 <= sent < 10**18:
-        return sent
-    if not isinstance(sent, str) or len(sent) > 2000:
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 10**18:
+        return value
+    if not isinstance(value, str) or len(value) > 2000:
         return None
-    found = _ID.fullmatch(sent)
-    if found is None:
+    match = _ID.fullmatch(value)
+    if match is None:
         try:
-            found = _ADDRESS.fullmatch(urlsplit(sent).path)
+            match = _ADDRESS.fullmatch(urlsplit(value).path)
         except ValueError:  # not an address, such as one with half a bracket
             return None
-    return int(found[1]) if found else None
+    return int(match[1]) if match else None
 
 
 def _chosen(annotation: dict[str, Any]) -> list[str]:
@@ -269,12 +264,12 @@ def read_config(text: str | None) -> Choices:
         raise DataError(f"label_config is not well-formed XML: {error}.") from error
 
     pictures = {image.get("name", ""): image.get("value", "").lstrip("$") for image in root.iter("Image")}
-    for found in root.iter("Choices"):
-        to_name = found.get("toName", "")
+    for choices in root.iter("Choices"):
+        to_name = choices.get("toName", "")
         if to_name in pictures:
-            names = {tag_key(name): name for name in (choice.get("value", "") for choice in found.iter("Choice"))}
-            single = found.get("choice", "single") != "multiple"
-            return Choices(found.get("name", ""), to_name, pictures[to_name], names, single)
+            names = {tag_key(name): name for name in (choice.get("value", "") for choice in choices.iter("Choice"))}
+            single = choices.get("choice", "single") != "multiple"
+            return Choices(choices.get("name", ""), to_name, pictures[to_name], names, single)
 
     raise DataError(
         'label_config has no <Choices> for an <Image>. Label with <Image name="image" value="$image"/> and '

@@ -64,10 +64,10 @@ def figure(name: str, what: str, values: Mapping[str, float] | float, label: str
     """
     kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
     if isinstance(values, Mapping):
-        found = kind(name, what, labels=[label])
+        family = kind(name, what, labels=[label])
         for value_of_label, value in values.items():
-            found.add_metric([value_of_label], value)
-        return found
+            family.add_metric([value_of_label], value)
+        return family
     return kind(name, what, value=values)
 
 

@@ -1,25 +1,20 @@
-"""Queries of addresses, read and described by a model in one step; and cursors of lists.
-
-FastAPI reads each parameter on its own; for the twenty of a search that takes longer than the search.
-"""
+"""Queries of addresses, of which unknown names are refused; and cursors of lists."""
 
 from __future__ import annotations
 
 import base64
 import binascii
 import re
-from functools import cache
-from typing import Annotated, Any, TypeVar, get_args, get_origin
+from collections.abc import Sequence
+from typing import Annotated, TypeVar
 
 from fastapi import Query, Request
-from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, ValidationError
 
 from visterm.core.registry import known_names
-from visterm.web.errors import LONGEST_SHOWN, Refused
+from visterm.web.errors import LONGEST_SHOWN, HttpError
 from visterm.web.schemas import TagName
 
-M = TypeVar("M", bound=BaseModel)
+T = TypeVar("T")
 
 Limit = Annotated[int, Query(ge=1, le=200, description="Entries of a page, at most.")]
 OneTag = Annotated[TagName, Query(description="A tag that the run has learned.")]
@@ -28,60 +23,36 @@ Cursor = Annotated[str | None, Query(max_length=80, description="`next` of the p
 _CURSOR = re.compile(r"([a-z]+):(\d{1,18})")
 
 
-def read_query(request: Request, model: type[M]) -> M:
-    """Read the query of an address; if a name is repeated, the last value counts.
-
-    Raises RequestValidationError if a value is not accepted.
-    """
-    query, lists = request.query_params, _lists(model)
-    known = [name for name in query if name in model.model_fields]
-    try:
-        return model.model_validate({name: query.getlist(name) if name in lists else query[name] for name in known})
-    except ValidationError as error:
-        raise RequestValidationError(error.errors()) from error
-
-
 async def refuse_unknown(request: Request) -> None:
     """Refuse a query with a name that is no parameter of its address: a misspelled filter would find too much.
 
-    Raises Refused (422), which names the known ones.
+    Raises HttpError (422), which names the known ones.
     """
     if not request.query_params:
         return
     route = request.scope["route"]
-    known = {parameter["name"] for parameter in (route.openapi_extra or {}).get("parameters", ())}
+    known: set[str] = set()
     parts = [route.dependant]
     for part in parts:  # and those that it depends on, which are added meanwhile
-        known.update(parameter.alias for parameter in part.query_params)
+        for parameter in part.query_params:
+            fields = getattr(parameter.field_info.annotation, "model_fields", None)  # of a model of several parameters
+            known.update([parameter.alias] if fields is None else fields)
         parts += part.dependencies
     for name in request.query_params:
         if name not in known:
-            shown = name[:LONGEST_SHOWN]
-            raise Refused(422, f"Unknown parameter {shown!r}. {known_names(sorted(known))}", field=shown)
+            short_name = name[:LONGEST_SHOWN]
+            raise HttpError(422, f"Unknown parameter {short_name!r}. {known_names(sorted(known))}", field=short_name)
 
 
-def described(model: type[BaseModel]) -> dict[str, Any]:
-    """Return OpenAPI's description of a query, for `openapi_extra`."""
-    schema = model.model_json_schema()
-    parameters = []
-    for name, found in schema["properties"].items():
-        kind = {key: value for key, value in found.items() if key not in ("title", "description")}
-        required = name in schema.get("required", ())
-        parameters.append(
-            {"name": name, "in": "query", "required": required, "schema": kind, "description": found["description"]}
-        )
-    return {"parameters": parameters}
+def cursor_at(kind: str, position: int) -> str:
+    """Return the cursor of a position in a list of some kind."""
+    return base64.urlsafe_b64encode(f"{kind}:{position}".encode()).decode().rstrip("=")
 
 
-def cursor_at(kind: str, place: int) -> str:
-    """Return the cursor of a place in a list of some kind."""
-    return base64.urlsafe_b64encode(f"{kind}:{place}".encode()).decode().rstrip("=")
+def position_of(kind: str, cursor: str | None, start: int = 0) -> int:
+    """Return the position of a cursor; without a cursor, the start.
 
-
-def place_of(kind: str, cursor: str | None, start: int = 0) -> int:
-    """Return the place of a cursor; without a cursor, the start.
-
-    Raises Refused (422) if it is not a cursor of such a list.
+    Raises HttpError (422) if it is not a cursor of such a list.
     """
     if cursor is None:
         return start
@@ -89,14 +60,13 @@ def place_of(kind: str, cursor: str | None, start: int = 0) -> int:
         text = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode("ascii")
     except (binascii.Error, ValueError):
         text = ""
-    found = _CURSOR.fullmatch(text)
-    if found is None or found[1] != kind:
-        raise Refused(422, f"{cursor!r} is not a cursor of this list. Use 'next' of the page before.", field="cursor")
-    return int(found[2])
+    match = _CURSOR.fullmatch(text)
+    if match is None or match[1] != kind:
+        raise HttpError(422, f"{cursor!r} is not a cursor of this list. Use 'next' of the page before.", field="cursor")
+    return int(match[2])
 
 
-@cache
-def _lists(model: type[BaseModel]) -> frozenset[str]:
-    """Return the names of the fields that are lists, optional ones too."""
-    types = ((name, field.annotation) for name, field in model.model_fields.items())
-    return frozenset(name for name, kind in types if any(get_origin(one) is list for one in (kind, *get_args(kind))))
+def page_from(kind: str, start: int, limit: int, entries: Sequence[T]) -> tuple[Sequence[T], str | None]:
+    """Return one page of a list of some kind, and the cursor of the next page; None on the last one."""
+    end = start + limit
+    return entries[start:end], cursor_at(kind, end) if end < len(entries) else None

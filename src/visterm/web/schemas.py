@@ -28,13 +28,13 @@ class RequestBody(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _first_unknown(cls, sent: Any) -> Any:
+    def _first_unknown(cls, values: Any) -> Any:
         """Keep one unknown name to be refused: writing errors about thousands would take longer than all else."""
-        if not isinstance(sent, dict):
-            return sent
-        known = {name: value for name, value in sent.items() if name in cls.model_fields}
-        unknown = next((name for name in sent if name not in known), None)
-        return known if unknown is None else known | {unknown: sent[unknown]}
+        if not isinstance(values, dict):
+            return values
+        known = {name: value for name, value in values.items() if name in cls.model_fields}
+        unknown = next((name for name in values if name not in known), None)
+        return known if unknown is None else known | {unknown: values[unknown]}
 
 
 class Error(BaseModel):

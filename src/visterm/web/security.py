@@ -18,7 +18,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from visterm.core.errors import UserError
-from visterm.web.errors import Refused, as_refused
+from visterm.web.errors import HttpError, http_error_of
 
 COOKIE = "visterm_session"
 OPEN_PATHS = ("/login", "/api/v1/health")
@@ -69,17 +69,17 @@ class Access:
         """The cookie that a browser keeps instead of the token, which it does not reveal."""
         return hmac.new(self.token.encode(), b"visterm session", hashlib.sha256).hexdigest()
 
-    def is_token(self, given: str) -> bool:
+    def is_token(self, token: str) -> bool:
         """Compare with the token, in a time that does not reveal how much of it is right."""
-        return hmac.compare_digest(given.encode("utf-8", "replace"), self.token.encode())
+        return hmac.compare_digest(token.encode("utf-8", "replace"), self.token.encode())
 
     def knows(self, headers: Headers) -> bool:
         """Return whether a request has the token, or a browser's cookie."""
         if not self.token:
             return True
-        given = _given_token(headers.get("authorization", ""))
-        if given is not None:
-            return self.is_token(given)
+        token = _given_token(headers.get("authorization", ""))
+        if token is not None:
+            return self.is_token(token)
         cookie = cookie_parser(headers.get("cookie", "")).get(COOKIE, "")
         return hmac.compare_digest(cookie.encode(), self.cookie.encode())
 
@@ -140,10 +140,10 @@ class Security:
             nonlocal started
             if message["type"] == "http.response.start":
                 started = True
-                there = {name.lower() for name, _ in message["headers"]}
+                names = {name.lower() for name, _ in message["headers"]}
                 message["headers"] = [
                     *message["headers"],
-                    *(header for header in self._headers if header[0] not in there),
+                    *(header for header in self._headers if header[0] not in names),
                 ]
             await send(message)
 
@@ -152,7 +152,7 @@ class Security:
         except Exception as error:
             if started:  # the client sees that the answer is cut off
                 raise
-            await as_refused(error).answer()(scope, receive, send_with_headers)
+            await http_error_of(error).answer()(scope, receive, send_with_headers)
 
     def _refusal(self, scope: Scope) -> Response | None:
         """Return the answer to a request that is not let through."""
@@ -160,11 +160,11 @@ class Security:
         host = headers.get("host", "")
         if not self._access.answers_to(host):
             message = f"This service is not called {host!r}. Start it with --name NAME for each host name that it has."
-            return Refused(421, message).answer()
+            return HttpError(421, message).answer()
         method, path = scope["method"], scope["path"]
         if method not in SAFE_METHODS and _from_another_site(headers, host):
             message = "Pages of other sites can't change anything here. Use this site's own pages."
-            return Refused(403, message, code="cross_site").answer()
+            return HttpError(403, message, code="cross_site").answer()
         if path in OPEN_PATHS or path.startswith(OPEN_FOLDER):
             return None
         return self._log_in(scope, method, path) or (None if self._access.knows(headers) else _ask(scope, headers))
@@ -175,8 +175,8 @@ class Security:
         if not self._access.token or method != "GET" or path.startswith("/api/") or b"token=" not in query:
             return None
         pairs = parse_qsl(query.decode("latin-1"), keep_blank_values=True)
-        given = dict(pairs).get("token")
-        if given is None or not self._access.is_token(given):
+        token = dict(pairs).get("token")
+        if token is None or not self._access.is_token(token):
             return None
         rest = urlencode([(name, value) for name, value in pairs if name != "token"])
         return logged_in(self._access, local_address(path + (f"?{rest}" if rest else "")))
@@ -198,11 +198,11 @@ def local_address(address: str) -> str:
 def _ask(scope: Scope, headers: Headers) -> Response:
     wants_page = scope["method"] in ("GET", "HEAD") and "text/html" in headers.get("accept", "")
     if wants_page and not scope["path"].startswith("/api/"):
-        here = quote(scope["path"])
+        address = quote(scope["path"])
         query = scope["query_string"].decode("latin-1")
-        return RedirectResponse(f"/login?{urlencode({'next': here + (f'?{query}' if query else '')})}", 303)
+        return RedirectResponse(f"/login?{urlencode({'next': address + (f'?{query}' if query else '')})}", 303)
     message = "Authentication required: send the token as 'Authorization: Bearer TOKEN', or log in at /login."
-    return Refused(401, message, headers={"www-authenticate": 'Bearer realm="visterm"'}).answer()
+    return HttpError(401, message, headers={"www-authenticate": 'Bearer realm="visterm"'}).answer()
 
 
 def _from_another_site(headers: Headers, host: str) -> bool:

@@ -20,7 +20,7 @@ from fastapi import FastAPI
 
 from visterm.core.errors import UserError
 from visterm.core.system import limit_of
-from visterm.web.work import Figures, Member, Number
+from visterm.web.work import Figures, Member, SharedCount
 
 HEADER_SECONDS = 10.0  # Seconds in which the headers of a request must arrive
 ANSWER_SECONDS = 30.0  # Seconds in which a client must read the next part of an answer
@@ -106,7 +106,7 @@ class Server(uvicorn.Server):
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def run_alone(self, sockets: list[socket.socket]) -> None:
-        """Serve until stopped, as what this process does."""
+        """Serve until stopped, as the only task of this process."""
         before = sys.getswitchinterval()
         sys.setswitchinterval(SWITCH_SECONDS)
         try:
@@ -119,8 +119,8 @@ class Server(uvicorn.Server):
         """Start to answer."""
         inner: Any = self.config.http_protocol_class
 
-        def protocol(**settings: Any) -> Connection:
-            return Connection(inner(**settings), self._connections)
+        def protocol(**settings: Any) -> HttpConnection:
+            return HttpConnection(inner(**settings), self._connections)
 
         self.config.http_protocol_class = protocol  # type: ignore[assignment]
         await super().startup(sockets)
@@ -143,7 +143,7 @@ class Server(uvicorn.Server):
         letter, descriptors, *_ = socket.recv_fds(channel, 1, 1)
         work: list[Coroutine[Any, Any, Any]] = []
         for descriptor in descriptors:
-            self._n_taken.own += 1
+            self._n_taken.value += 1
             client = socket.socket(fileno=descriptor)
             client.setblocking(False)
             client.set_inheritable(False)
@@ -208,13 +208,13 @@ class Connections:
     request must arrive in `header_seconds`.
     """
 
-    def __init__(self, most: int, *, header_seconds: float = HEADER_SECONDS, n_open: Number | None = None) -> None:
+    def __init__(self, most: int, *, header_seconds: float = HEADER_SECONDS, n_open: SharedCount | None = None) -> None:
         self.most = most
         self._n_open = n_open or Figures().now("connections")
         self.header_seconds = header_seconds
-        self.open: set[Connection] = set()
+        self.open: set[HttpConnection] = set()
 
-    def add(self, new: Connection) -> bool:
+    def add(self, new: HttpConnection) -> bool:
         """Add a connection; return False if there is no room for it."""
         same = [each for each in self.open if each.client == new.client]
         rivals = same if len(same) >= max(self.most // 2, 1) else self.open
@@ -226,13 +226,13 @@ class Connections:
             self.open.discard(first)
             first.cut()
         self.open.add(new)
-        self._n_open.own = len(self.open)
+        self._n_open.value = len(self.open)
         return True
 
-    def remove(self, old: Connection) -> None:
+    def remove(self, old: HttpConnection) -> None:
         """Remove a connection that is closed."""
         self.open.discard(old)
-        self._n_open.own = len(self.open)
+        self._n_open.value = len(self.open)
 
     def sweep(self) -> None:
         """Close the connections whose time is over; call it about once a second."""
@@ -241,7 +241,7 @@ class Connections:
             connection.check(now, self.header_seconds)
 
 
-class Connection(asyncio.Protocol):
+class HttpConnection(asyncio.Protocol):
     """One connection: the server's own protocol, with time limits.
 
     `inner` is one of uvicorn's protocols; its `cycle` is the request that it answers.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -36,7 +37,7 @@ from visterm.tagging.tagger import Tagger
 from visterm.web.batching import BATCH, Batcher, TagLimits, ToTag, annotate_together
 from visterm.web.bodies import Bodies
 from visterm.web.decoding import Decoders, Thumbnails
-from visterm.web.errors import LOG, Refused
+from visterm.web.errors import LOG, HttpError
 from visterm.web.jobs import JobQueue, JobRunner
 from visterm.web.metrics import Metrics, figure
 from visterm.web.security import Access
@@ -180,23 +181,23 @@ class Service:
             run = self._of_run = RunFacts(tagger)
         return run
 
-    def known(self, image_id: int) -> ImageRecord:
-        """Return an image's record. Raises Refused (404) if there is no such image."""
+    def record_of(self, image_id: int) -> ImageRecord:
+        """Return an image's record. Raises HttpError (404) if there is no such image."""
         record = self.catalogue.stored.images.get(image_id)
         if record is None:
-            raise Refused(404, f"There is no photo {image_id} in this catalogue. Searches return the ids of photos.")
+            raise HttpError(404, f"There is no photo {image_id} in this catalogue. Searches return the ids of photos.")
         return record
 
     def file_of(self, image_id: int) -> str:
         """Return the path of an image's file, or its address.
 
-        Raises Refused (404) if there is no such image or file, or if the file is now a link to another place.
+        Raises HttpError (404) if there is no such image or file, or if the file is now a link to another place.
         """
-        record = self.known(image_id)
+        record = self.record_of(image_id)
         if record.path is None or record.state == "gone":
-            raise Refused(404, f"The file of image {image_id} is gone.", code="gone")
+            raise HttpError(404, f"The file of image {image_id} is gone.", code="gone")
         if not stays_inside(self.catalogue.stored, record.path):
-            raise Refused(
+            raise HttpError(
                 404,
                 f"The file of image {image_id} is outside the indexed folders, or a link that leads out of them. "
                 "Index its folder.",
@@ -213,13 +214,13 @@ class Service:
         if not is_video(path):
             return path
         try:
-            return str(CatalogueVideos(self.catalogue.stored).picture_of(self.known(image_id), at))
+            return str(CatalogueVideos(self.catalogue.stored).picture_of(self.record_of(image_id), at))
         except ImageError as error:
-            raise Refused(404, f"Image {image_id} has no picture: {error.reason}.", code="gone") from error
+            raise HttpError(404, f"Image {image_id} has no picture: {error.reason}.", code="gone") from error
 
     def view(self, image_id: int) -> ImageView:
-        """Return an image with its tags; errors are those of `known`."""
-        self.known(image_id)
+        """Return an image with its tags; errors are those of `record_of`."""
+        self.record_of(image_id)
         return self.catalogue.image(image_id)
 
     def complete(self, typed: str, k: int) -> list[Completion]:
@@ -239,25 +240,40 @@ class Service:
         """Return the tags of a picture, encoded together with others that wait; errors are those of `pixels`."""
         return await self._annotating.ask(ToTag(await self.pixels(picture), k, limits))
 
+    async def annotate_all(
+        self, pictures: Sequence[bytes], k: int | None, limits: TagLimits
+    ) -> list[list[Tag] | ImageError]:
+        """Return the tags of each of one or more uploads, or why it can't be read. Raises ImageError if none can."""
+        answers: list[list[Tag] | ImageError] = []
+        tagging = [self.annotate(picture, k, limits) for picture in pictures]
+        for answer in await asyncio.gather(*tagging, return_exceptions=True):
+            if isinstance(answer, BaseException) and not isinstance(answer, ImageError):
+                raise answer
+            answers.append(answer)
+        unreadable = [answer for answer in answers if isinstance(answer, ImageError)]
+        if len(unreadable) == len(answers):
+            raise unreadable[0]
+        return answers
+
     async def explain(self, image_id: int, tag: str) -> Explanation:
         """Return what each place in a photo adds to a tag's score.
 
-        Raises Refused (404) if there is no such image, or its file is gone; UserError if the run can't explain its
+        Raises HttpError (404) if there is no such image, or its file is gone; UserError if the run can't explain its
         scores, or doesn't know the tag.
         """
         check_explains(self.catalogue.tagger)
-        picture: Any = self.known(image_id).name
+        picture: Any = self.record_of(image_id).name
         if self.catalogue.tagger.encoder.reads == "pixels":
             picture = await self.pixels(await self.searching.run(self.picture_of, image_id))
         return await self.encoding.run(explain, self.catalogue.tagger, picture, tag)
 
     async def heat(self, image_id: int, tag: str, side: int) -> bytes:
         """Return the heat map of a tag as a transparent PNG; errors are those of `explain`."""
-        found = await self.explain(image_id, tag)
+        explanation = await self.explain(image_id, tag)
 
         def draw() -> bytes:
             content = BytesIO()
-            heat_overlay(found, side).save(content, "PNG")
+            heat_overlay(explanation, side).save(content, "PNG")
             return content.getvalue()
 
         return await self.encoding.run(draw)
@@ -265,7 +281,7 @@ class Service:
     async def tag_map(self) -> list[PlacedTag]:
         """Return the map of the tags, which is drawn once per run.
 
-        Raises Refused (503) if drawing takes longer than a request should wait; UserError if the model has no vectors
+        Raises HttpError (503) if drawing takes longer than a request should wait; UserError if the model has no vectors
         of tags.
         """
         run = self.of_run()
@@ -275,7 +291,7 @@ class Service:
         try:
             return await asyncio.wait_for(asyncio.shield(run.map), MAP_SECONDS)
         except TimeoutError as error:
-            raise Refused(
+            raise HttpError(
                 503, "The map of the tags is still being drawn. Try again in 10 s.", headers={"retry-after": "10"}
             ) from error
 
@@ -286,7 +302,7 @@ class Service:
         ------
         StorageError
             If it was removed or replaced, can't be read, or its disk doesn't answer.
-        Refused
+        HttpError
             503, if too many health checks wait.
         """
         check = self.checking.run(self.catalogue.stored.database.check_readable)
@@ -310,6 +326,10 @@ class Service:
             "search": stored.how_it_searches(),
         }
 
+    async def run_version(self) -> str:
+        """Return the fingerprint of the run in use."""
+        return await self.searching.run(lambda: self.catalogue.stored.origin.fingerprint)
+
     def metrics_text(self, n_images: int) -> str:
         """Return all figures in Prometheus' text format."""
         decoders = (self.decoders, self.upload_decoders)
@@ -329,7 +349,7 @@ class Service:
                     {work.name: work.waiting.total for work in kinds},
                 ),
                 figure("visterm_refused_total", "Requests that were answered 503, by kind.", refused),
-                figure("visterm_body_bytes", "Bytes of request bodies in memory.", self.bodies.held.total),
+                figure("visterm_body_bytes", "Bytes of request bodies in memory.", self.bodies.n_bytes.total),
                 figure("visterm_decoders_died_total", "Processes that a picture crashed; each was replaced.", died),
                 figure("visterm_thumbnail_bytes", "Bytes of thumbnails in memory.", self.thumbnails.n_bytes.total),
                 figure("visterm_jobs_open", "Jobs of this service that run or wait.", self.jobs.n_open.total),

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, ParamSpec, TypeVar
 
 from visterm.core.threads import limit_this_thread
-from visterm.web.errors import Refused
+from visterm.web.errors import HttpError
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -27,16 +27,16 @@ Tell = Callable[..., None]
 """Sends a message to the process that runs jobs: the name of what it does, and arguments."""
 
 KNOWN = ("connections", "taken", "jobs", "unstored", "body", "thumbnails")
-"""Names with a place of their own; others get the next one, in the same order in all processes."""
+"""Names with a column of their own; others get the next one, in the same order in all processes."""
 
 ROOM = 32  # Numbers that count what is there now, and as many that only grow
 ROW = 2 * ROOM
 
 
-def busy(why: str) -> Refused:
+def busy(why: str) -> HttpError:
     """Return the error 503 for a request that is too much now."""
     message = f"The service is busy: {why}. Try again in {RETRY_SECONDS} s."
-    return Refused(503, message, headers={"retry-after": str(RETRY_SECONDS)})
+    return HttpError(503, message, headers={"retry-after": str(RETRY_SECONDS)})
 
 
 class Work:
@@ -62,7 +62,7 @@ class Work:
     async def run(self, do: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Call a function in one of the threads, and return its result.
 
-        Raises Refused (503) if the bound is reached, or the request has waited too long for a thread.
+        Raises HttpError (503) if the bound is reached, or the request has waited too long for a thread.
         """
         latest = time.monotonic() + self._patience
 
@@ -71,28 +71,28 @@ class Work:
                 raise self._busy()
             return do(*args, **kwargs)
 
-        with self.place():
+        with self.slot():
             return await self.do(do_in_time)
 
     async def do(self, do: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call a function in one of the threads, inside `place`."""
+        """Call a function in one of the threads, inside `slot`."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, lambda: do(*args, **kwargs))
 
     @contextmanager
-    def place(self) -> Iterator[None]:
-        """Hold one place of as many as the bound allows. Raises Refused (503) if no place is free."""
+    def slot(self) -> Iterator[None]:
+        """Count one more request that runs or waits. Raises HttpError (503) if the bound is reached."""
         if self.waiting.total >= self.bound:
             raise self._busy()
-        self.waiting.own += 1
+        self.waiting.value += 1
         try:
             yield
         finally:
-            self.waiting.own -= 1
+            self.waiting.value -= 1
 
-    def _busy(self) -> Refused:
+    def _busy(self) -> HttpError:
         """Count a refusal and return its error."""
-        self.refused.own += 1
+        self.refused.value += 1
         return busy(f"{self.waiting.total} requests for {self.name} are running or waiting")
 
     def close(self) -> None:
@@ -100,22 +100,22 @@ class Work:
         self._threads.shutdown(wait=True, cancel_futures=True)
 
 
-class Number:
+class SharedCount:
     """A number of this process, which is one of several that are added up."""
 
-    def __init__(self, numbers: memoryview, row: int, place: int) -> None:
+    def __init__(self, numbers: memoryview, row: int, column: int) -> None:
         self._numbers = numbers
-        self._own = row * ROW + place
-        self._all = slice(place, None, ROW)
+        self._index = row * ROW + column
+        self._all = slice(column, None, ROW)
 
     @property
-    def own(self) -> int:
+    def value(self) -> int:
         """What this process counts."""
-        return int(self._numbers[self._own])
+        return int(self._numbers[self._index])
 
-    @own.setter
-    def own(self, value: int) -> None:
-        self._numbers[self._own] = value
+    @value.setter
+    def value(self, value: int) -> None:
+        self._numbers[self._index] = value
 
     @property
     def total(self) -> int:
@@ -137,20 +137,20 @@ class Figures:
         self._row = row
         self._names = list(KNOWN)
 
-    def now(self, name: str, row: int | None = None) -> Number:
+    def now(self, name: str, row: int | None = None) -> SharedCount:
         """Return a number that counts what is there now, such as requests that wait."""
-        return Number(self._numbers, self._row if row is None else row, self._place(name))
+        return SharedCount(self._numbers, self._row if row is None else row, self._column(name))
 
-    def ever(self, name: str) -> Number:
+    def ever(self, name: str) -> SharedCount:
         """Return a number that only grows: it goes on where a process that died left it."""
-        return Number(self._numbers, self._row, ROOM + self._place(name))
+        return SharedCount(self._numbers, self._row, ROOM + self._column(name))
 
     def forget(self, row: int) -> None:
-        """Count nothing any more of what a process that died had."""
-        for place in range(row * ROW, row * ROW + ROOM):
-            self._numbers[place] = 0
+        """Set the numbers of a process that died to 0, but for those that only grow."""
+        for index in range(row * ROW, row * ROW + ROOM):
+            self._numbers[index] = 0
 
-    def _place(self, name: str) -> int:
+    def _column(self, name: str) -> int:
         if name not in self._names:
             self._names.append(name)
             assert len(self._names) <= ROOM

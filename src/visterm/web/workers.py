@@ -96,7 +96,7 @@ class _Supervisor:
         figures = Figures(n_workers + 1, n_workers, self._file.fileno())
         self._writing = Work("jobs", 1, 1)
         self._runner = JobRunner(Path(settings["catalogue"]), stored.jobs, self._writing, figures, self._send_news)
-        self._workers = [_Worker(number, figures) for number in range(n_workers)]
+        self._workers = [_WorkerProcess(number, figures) for number in range(n_workers)]
         self._ending = asyncio.Event()
         self._started = False
 
@@ -137,7 +137,7 @@ class _Supervisor:
         for worker in self._workers:
             await worker.ready.wait()
 
-    async def _keep(self, worker: _Worker) -> None:
+    async def _keep(self, worker: _WorkerProcess) -> None:
         """Keep a worker running. Raises UserError if it can't open the catalogue when the service starts."""
         pause = 0.0
         while not self._ending.is_set():
@@ -162,7 +162,7 @@ class _Supervisor:
             with suppress(StorageError):
                 await asyncio.to_thread(self._stored.jobs.mark_lost)  # what it had stored and could not hand over
 
-    def _hear(self, worker: _Worker, what: str, *arguments: Any) -> None:
+    def _hear(self, worker: _WorkerProcess, what: str, *arguments: Any) -> None:
         """Do what a worker says."""
         if what == "ready":
             worker.ready.set()
@@ -203,7 +203,7 @@ class _Supervisor:
                         break
 
 
-class _Worker:
+class _WorkerProcess:
     """One process that answers requests, started again and again."""
 
     def __init__(self, number: int, figures: Figures) -> None:
@@ -220,7 +220,7 @@ class _Worker:
     @property
     def load(self) -> int:
         """How many connections it has, or will have."""
-        return self._n_open.own + self._n_sent - self._n_taken.own
+        return self._n_open.value + self._n_sent - self._n_taken.value
 
     def send(self, descriptors: list[int]) -> bool:
         """Send a connection, or news; return whether there was room."""

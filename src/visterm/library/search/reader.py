@@ -393,3 +393,18 @@ def image_id_of(stored: StoredCatalogue, image: ImageLike) -> int | None:
     if not called:
         raise DataError(f"There is no file {name}, and no image of the catalogue is called so.")
     return called[0] if called[0] in ids else None
+
+
+def ids_of(stored: StoredCatalogue, images: Iterable[str]) -> list[int]:
+    """Return the ids of images of the catalogue, named by their files or as searches show them, each once.
+
+    Raises DataError if one is not there.
+    """
+    ids: dict[int, None] = {}
+    for image in images:
+        image_id = image_id_of(stored, image)
+        if image_id is None:
+            folder = stored.folder
+            raise DataError(f"{image} is not in {folder}. Put it there first: visterm index {folder} FOLDER")
+        ids[image_id] = None
+    return list(ids)

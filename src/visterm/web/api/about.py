@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 
 from visterm.core.errors import StorageError
-from visterm.web.errors import Refused, json_answer
+from visterm.web.errors import HttpError, json_answer
 from visterm.web.metrics import CONTENT_TYPE
 from visterm.web.pages.render import render
 from visterm.web.schemas import AboutAnswer, HealthAnswer, errors
@@ -26,9 +26,9 @@ async def health(request: Request, service: Shared) -> Response:
         await service.check_catalogue()
     except StorageError as error:
         # Without the token the answer does not say where the catalogue is.
-        known = service.access.knows(request.headers)
-        why = str(error) if known else "The catalogue was removed or replaced, or can't be read."
-        raise Refused(503, why, code="catalogue_unreadable") from error
+        is_authorised = service.access.knows(request.headers)
+        why = str(error) if is_authorised else "The catalogue was removed or replaced, or can't be read."
+        raise HttpError(503, why, code="catalogue_unreadable") from error
     return json_answer({"status": "ok", "version": VERSION})
 
 

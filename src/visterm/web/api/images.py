@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Annotated, Any, Literal
 from urllib.parse import urlencode
@@ -21,8 +23,8 @@ from visterm.store.filters import LARGEST
 from visterm.store.tags import Verdict
 from visterm.web.bodies import MEDIUM, JsonRoute, takes
 from visterm.web.decoding import name_of
-from visterm.web.errors import Refused, json_answer
-from visterm.web.query import Cursor, Limit, OneTag, cursor_at, place_of
+from visterm.web.errors import HttpError, json_answer
+from visterm.web.query import Cursor, Limit, OneTag, page_from, position_of
 from visterm.web.schemas import (
     DuplicatesAnswer,
     ExplanationAnswer,
@@ -78,9 +80,9 @@ Tags = Annotated[list[TagName], Field(max_length=MOST_TAGS)]
 
 def _view_answer(view: ImageView) -> Response:
     """Return a photo with its tags."""
-    found: dict[str, Any] = view.as_dict()
-    found["image"] = {name: found["image"][name] for name in ImageFacts.model_fields if name in found["image"]}
-    return json_answer(found)
+    content: dict[str, Any] = view.as_dict()
+    content["image"] = {name: content["image"][name] for name in ImageFacts.model_fields if name in content["image"]}
+    return json_answer(content)
 
 
 @router.get("/images/{image_id}", tags=["images"], response_model=ImageAnswer, responses=errors(404))
@@ -103,11 +105,11 @@ async def thumbnail(
     request: Request, service: Shared, image_id: ImageId, size: Side = 320, at: Moment = None
 ) -> Response:
     """Return a photo, or a moment of a video, as a small JPEG, without the metadata of its file."""
-    known = request.headers.get("if-none-match", "")
+    client_etags = request.headers.get("if-none-match", "")
 
     def find() -> tuple[str, str | None]:
-        name = name_of(service.known(image_id).sha256, size, at)
-        return name, None if name in known else service.picture_of(image_id, at)
+        name = name_of(service.record_of(image_id).sha256, size, at)
+        return name, None if name in client_etags else service.picture_of(image_id, at)
 
     name, path = await service.searching.run(find)
     headers = {"etag": name, "cache-control": LASTING}
@@ -153,7 +155,7 @@ async def video(service: Shared, image_id: ImageId) -> Response:
     """Return a video's file, or the part of it that a `Range` header asks for."""
     path = await service.searching.run(service.file_of, image_id)
     if not is_video(path) or is_remote(path):
-        raise Refused(404, f"Image {image_id} is a photo. Only videos can be played.")
+        raise HttpError(404, f"Image {image_id} is a photo. Only videos can be played.")
     media_type = VIDEO_TYPES.get(suffix_of(path), "application/octet-stream")
     return FileResponse(path, media_type=media_type, headers={"cache-control": LASTING})
 
@@ -161,30 +163,32 @@ async def video(service: Shared, image_id: ImageId) -> Response:
 @router.get("/images/{image_id}/explain", tags=["images"], response_model=ExplanationAnswer, responses=errors(404))
 async def explain(service: Shared, image_id: ImageId, tag: OneTag) -> Response:
     """Return which places in a photo speak for a tag, and which against it."""
-    found = await service.explain(image_id, tag)
-    width, height = found.size or (1, 1)
-    strongest = sorted(found.places, key=lambda place: -abs(place.share))[:STRONGEST]
+    explanation = await service.explain(image_id, tag)
+    width, height = explanation.size or (1, 1)
+    strongest = sorted(explanation.places, key=lambda cell: -abs(cell.share))[:STRONGEST]
     content = {
         "id": image_id,
-        "tag": found.tag,
-        "score": found.score,
-        "rank": found.rank,
-        "n_tags": found.n_tags,
-        "from_places": sum(place.share for place in found.places),
-        "elsewhere": found.elsewhere,
-        "from": found.explained_by,
+        "tag": explanation.tag,
+        "score": explanation.score,
+        "rank": explanation.rank,
+        "n_tags": explanation.n_tags,
+        "from_places": sum(cell.share for cell in explanation.places),
+        "elsewhere": explanation.elsewhere,
+        "from": explanation.explained_by,
         "strongest": [
             {
-                **asdict(place),
-                "left": place.left / width,
-                "right": place.right / width,
-                "top": place.top / height,
-                "bottom": place.bottom / height,
+                **asdict(cell),
+                "left": cell.left / width,
+                "right": cell.right / width,
+                "top": cell.top / height,
+                "bottom": cell.bottom / height,
             }
-            for place in strongest
+            for cell in strongest
         ],
-        "heat": None if found.no_heat else f"/api/v1/images/{image_id}/heat?{urlencode({'tag': found.tag})}",
-        "no_heat": found.no_heat or None,
+        "heat": None
+        if explanation.no_heat
+        else f"/api/v1/images/{image_id}/heat?{urlencode({'tag': explanation.tag})}",
+        "no_heat": explanation.no_heat or None,
     }
     return json_answer(content)
 
@@ -204,16 +208,16 @@ async def heat(service: Shared, image_id: ImageId, tag: OneTag, size: Side = 640
 @router.post(
     "/images/{image_id}/feedback", tags=["feedback"], response_model=VerdictAnswer, responses=errors(404, 408, 409, 413)
 )
-async def judge(service: Shared, image_id: ImageId, given: VerdictRequest) -> Response:
+async def judge(service: Shared, image_id: ImageId, change: VerdictRequest) -> Response:
     """Store a verdict: whether a tag is right for a photo.
 
     A rejected tag is never predicted again for that photo.
     """
 
     def write() -> tuple[Verdict, int]:
-        service.known(image_id)
+        service.record_of(image_id)
         stored = service.catalogue.stored
-        entry = verdict_of(stored, service.catalogue.judge(image_id, given.tag, given.verdict))
+        entry = verdict_of(stored, service.catalogue.judge(image_id, change.tag, change.verdict))
         return entry, verdict_before(stored, entry)
 
     entry, before = await service.writing.run(write)
@@ -223,18 +227,10 @@ async def judge(service: Shared, image_id: ImageId, given: VerdictRequest) -> Re
 @router.post("/feedback/{number}/undo", tags=["feedback"], response_model=VerdictAnswer, responses=errors(404, 409))
 async def undo_feedback(service: Shared, number: Number) -> Response:
     """Undo a verdict: the one before it counts again."""
-
-    def write() -> tuple[Verdict, Verdict]:
-        stored = service.catalogue.stored
-        try:
-            undone = verdict_of(stored, number)
-            return undo_verdict(stored, number), undone
-        except DataError as error:
-            raise Refused(404, str(error)) from error
-        except UserError as error:
-            raise Refused(409, str(error)) from error
-
-    entry, undone = await service.writing.run(write)
+    stored = service.catalogue.stored
+    with undoing():
+        undone = await service.searching.run(verdict_of, stored, number)
+        entry = await service.writing.run(undo_verdict, stored, number)
     return _verdict_answer(entry, undone.verdict)
 
 
@@ -246,7 +242,7 @@ async def change_tags(service: Shared, image_id: ImageId, change: TagsChange) ->
     """Add tags to a photo and remove tags from it, all or none of them."""
 
     def write() -> ImageView:
-        service.known(image_id)
+        service.record_of(image_id)
         with service.catalogue.stored.database.transaction():
             if change.give:
                 service.catalogue.give(image_id, change.give)
@@ -259,8 +255,8 @@ async def change_tags(service: Shared, image_id: ImageId, change: TagsChange) ->
 
 def _verdict_answer(entry: Verdict, before: int) -> Response:
     """Return a verdict and the one before it."""
-    kept = {name: getattr(entry, name) for name in ("id", "image_id", "tag", "verdict")}
-    return json_answer({**kept, "before": before})
+    content = {name: getattr(entry, name) for name in ("id", "image_id", "tag", "verdict")}
+    return json_answer({**content, "before": before})
 
 
 @router.get("/duplicates", tags=["duplicates"], response_model=DuplicatesAnswer, responses=errors())
@@ -274,16 +270,10 @@ async def duplicates(
 
     Only photos that the job "duplicates" has compared are grouped, and copies of the same file.
     """
-    start = place_of("groups", cursor)
-    found = await service.browsing.run(find_duplicates, service.catalogue.stored, distance, look=False)
-    groups = found.groups
-    end = start + limit
-    content = {
-        "groups": [group.as_dict() for group in groups[start:end]],
-        "n_groups": len(groups),
-        "next": cursor_at("groups", end) if end < len(groups) else None,
-    }
-    return json_answer(content)
+    start = position_of("groups", cursor)
+    groups = (await service.browsing.run(find_duplicates, service.catalogue.stored, distance, look=False)).groups
+    page, following = page_from("groups", start, limit, groups)
+    return json_answer({"groups": [group.as_dict() for group in page], "n_groups": len(groups), "next": following})
 
 
 class PhotosChange(RequestBody):
@@ -324,31 +314,33 @@ async def undo_tags(service: Shared, number: StepNumber) -> Response:
 
 
 async def stored_step(service: Service, images: list[int], **tags: list[str]) -> Step:
-    """Store a step; see `tag_photos`. Raises Refused (404) for a photo that there isn't."""
+    """Store a step; see `tag_photos`. Raises HttpError (404) for a photo that there isn't."""
 
     def write() -> Step:
         try:
             return tag_photos(service.catalogue, images, **tags)
         except DataError as error:
-            raise Refused(404, str(error)) from error
+            raise HttpError(404, str(error)) from error
 
     return await service.writing.run(write)
 
 
 async def undone_step(service: Service, number: int) -> Step:
-    """Undo a step. Raises Refused: 404 if there is no such step, 409 if it can't be undone (any more)."""
+    """Undo a step. Raises HttpError: 404 if there is no such step, 409 if it can't be undone (any more)."""
+    with undoing():
+        return await service.writing.run(undo_step, service.catalogue, number)
 
-    def write() -> Step:
-        try:
-            return undo_step(service.catalogue, number)
-        except DataError as error:
-            raise Refused(404, str(error)) from error
-        except UserError as error:
-            raise Refused(409, str(error)) from error
 
-    return await service.writing.run(write)
+@contextmanager
+def undoing() -> Iterator[None]:
+    """Answer 404 if there is nothing of that number, and 409 if it can't be undone (any more)."""
+    try:
+        yield
+    except DataError as error:
+        raise HttpError(404, str(error)) from error
+    except UserError as error:
+        raise HttpError(409, str(error)) from error
 
 
 def _step_answer(step: Step) -> Response:
-    content = {"step": step.number, "images": len(step.images), "changed": step.changed}
-    return json_answer(content)
+    return json_answer({"step": step.number, "images": len(step.images), "changed": step.changed})

@@ -14,7 +14,7 @@ from visterm.store.catalogue import StoredCatalogue
 from visterm.store.history import StoredJob, StoredRun
 from visterm.web.bodies import JsonRoute
 from visterm.web.errors import json_answer
-from visterm.web.query import Cursor, Limit, cursor_at, place_of
+from visterm.web.query import Cursor, Limit, cursor_at, position_of
 from visterm.web.schemas import JobAnswer, JobRequest, JobsAnswer, errors
 from visterm.web.service import Shared
 
@@ -65,25 +65,24 @@ class RunsAnswer(BaseModel):
 @router.get("/jobs", response_model=JobsAnswer, responses=errors())
 async def jobs(service: Shared, limit: Limit = 50, cursor: Cursor = None) -> Response:
     """List the jobs, newest first."""
-    before = None if cursor is None else place_of("jobs", cursor)
-    found = await service.searching.run(service.catalogue.stored.jobs.latest, limit + 1, before=before)
-    shown = found[:limit]
-    content = {
-        "jobs": [_as_dict(service.jobs.shown(job)) for job in shown],
-        "next": cursor_at("jobs", shown[-1].id) if len(found) > limit else None,
-    }
-    return json_answer(content)
+    before = None if cursor is None else position_of("jobs", cursor)
+    latest = await service.searching.run(service.catalogue.stored.jobs.latest, limit + 1, before=before)
+    page = latest[:limit]
+    return json_answer({
+        "jobs": [_as_dict(service.jobs.with_end(job)) for job in page],
+        "next": cursor_at("jobs", page[-1].id) if len(latest) > limit else None,
+    })  # fmt: skip
 
 
 @router.post("/jobs", status_code=202, response_model=JobAnswer, responses=errors(408, 409, 413))
-async def start(service: Shared, given: JobRequest) -> Response:
+async def start(service: Shared, body: JobRequest) -> Response:
     """Start a job.
 
     One job runs at a time; a few more may wait.
     """
-    of_a_run = given.kind in (USE_RUN, GO_BACK)
-    options = [given.run] if of_a_run else fit_options(given.full, given.use_even_if_worse)
-    job = await service.jobs.start(given.kind, *options)
+    of_a_run = body.kind in (USE_RUN, GO_BACK)
+    options = [body.run] if of_a_run else fit_options(body.full, body.use_even_if_worse)
+    job = await service.jobs.start(body.kind, *options)
     return json_answer(_as_dict(job), 202, {"location": f"/api/v1/jobs/{job.id}"})
 
 
@@ -110,8 +109,8 @@ async def runs(service: Shared) -> Response:
 
     def find() -> dict[str, Any]:
         back = way_back(stored)
-        found = shown_runs(stored, known_runs(stored)[::-1])
-        return {"runs": [run.as_dict() for run in found], "back": None if back is None else back.id}
+        entries = shown_runs(stored, known_runs(stored)[::-1])
+        return {"runs": [run.as_dict() for run in entries], "back": None if back is None else back.id}
 
     return json_answer(await service.searching.run(find))
 

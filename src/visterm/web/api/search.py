@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, Field
 
 from visterm.core.errors import ImageError
-from visterm.core.types import Hit, Tag
+from visterm.core.types import Hit
 from visterm.core.vocabulary import MOST_TAGS
 from visterm.library.search.result import Found
 from visterm.store.filters import Filter
 from visterm.web.batching import TagLimits
 from visterm.web.bodies import BODY, read_uploads, takes_pictures
-from visterm.web.errors import Refused, json_answer
-from visterm.web.query import cursor_at, described, place_of, read_query
+from visterm.web.errors import HttpError, json_answer
+from visterm.web.query import cursor_at, position_of
 from visterm.web.schemas import AnnotateAnswer, SearchAnswer, TagName, errors
 from visterm.web.service import Shared
 
@@ -75,28 +74,21 @@ class SearchQuery(FilterQuery):
     )
 
 
-@router.get(
-    "/search",
-    tags=["search"],
-    response_model=SearchAnswer,
-    responses=errors(404, 409),
-    openapi_extra=described(SearchQuery),
-)
-async def search(request: Request, service: Shared) -> Response:
+@router.get("/search", tags=["search"], response_model=SearchAnswer, responses=errors(404, 409))
+async def search(service: Shared, query: Annotated[SearchQuery, Query()]) -> Response:
     """Find photos by words (`q`) or similar to a photo (`like`).
 
     Filters narrow the search. Without words and a photo, all photos that match the filters are listed.
     """
-    query = read_query(request, SearchQuery)
     words = query.q.strip()
     if words and query.like is not None:
-        raise Refused(422, "'q' and 'like' can't be used together. Leave one of them out.", field="like")
+        raise HttpError(422, "'q' and 'like' can't be used together. Leave one of them out.", field="like")
     kind = "words" if words else "all" if query.like is None else "like"
     if query.sort is not None:
         kind += query.sort
-    start = place_of(kind, query.cursor, -1 if kind == "all" else 0)
+    start = position_of(kind, query.cursor, -1 if kind == "all" else 0)
     if not kind.startswith("all") and start > DEEPEST:
-        raise Refused(422, f"A search returns at most {DEEPEST:,} photos. Add a word or a filter.", field="cursor")
+        raise HttpError(422, f"A search returns at most {DEEPEST:,} photos. Add a word or a filter.", field="cursor")
 
     def find() -> Found:
         catalogue, among = service.catalogue, query.among()
@@ -104,7 +96,7 @@ async def search(request: Request, service: Shared) -> Response:
             limits: Any = {"combine": query.combine, "cutoff": query.cutoff, "min_confidence": query.min_confidence}
             return catalogue.search(words, start + query.limit + 1, among=among, sort=query.sort, **limits)
         if query.like is not None:
-            service.known(query.like)
+            service.record_of(query.like)
             return catalogue.like(query.like, start + query.limit + 1, among=among, sort=query.sort)
         return catalogue.browse(among, query.limit + 1, after=start, start=max(start, 0), sort=query.sort)
 
@@ -112,37 +104,32 @@ async def search(request: Request, service: Shared) -> Response:
 
 
 @router.post(
-    "/similar",
-    tags=["search"],
-    response_model=SearchAnswer,
-    responses=errors(408, 409, 413, 415),
-    openapi_extra={**BODY, **described(FilterQuery)},
+    "/similar", tags=["search"], response_model=SearchAnswer, responses=errors(408, 409, 413, 415), openapi_extra=BODY
 )
 @takes_pictures
-async def similar(request: Request, service: Shared) -> Response:
+async def similar(request: Request, service: Shared, query: Annotated[FilterQuery, Query()]) -> Response:
     """Find photos that are similar to an uploaded picture, which isn't stored."""
-    query = read_query(request, FilterQuery)
     (picture,) = await read_uploads(request, 1)
     pixels = await service.pixels(picture.content)
-    found = await service.encoding.run(service.catalogue.like, pixels, query.limit, among=query.among())
-    return _answer(found, "like", 0, query.limit)
+    result = await service.encoding.run(service.catalogue.like, pixels, query.limit, among=query.among())
+    return _answer(result, "like", 0, query.limit)
 
 
-def _answer(found: Found, kind: str, start: int, limit: int) -> Response:
+def _answer(result: Found, kind: str, start: int, limit: int) -> Response:
     """Return one page of a search, and the cursor of the next page."""
-    hits = [_as_dict(hit) for hit in found.hits]
+    hits = [_as_dict(hit) for hit in result.hits]
     if kind.startswith("all"):
-        shown = [hit | {"score": None} for hit in hits[:limit]]
-        following = (shown[-1]["id"] if kind == "all" else start + limit) if len(hits) > limit else None
+        page = [hit | {"score": None} for hit in hits[:limit]]
+        following = (page[-1]["id"] if kind == "all" else start + limit) if len(hits) > limit else None
     else:
-        shown = hits[start : start + limit]
+        page = hits[start : start + limit]
         following = start + limit if len(hits) > start + limit <= DEEPEST else None
     content = {
-        "hits": shown,
-        "unknown": found.unknown,
-        "untrained": list(found.untrained),
-        "n_likely": found.n_likely,
-        "n_found": found.n_found,
+        "hits": page,
+        "unknown": result.unknown,
+        "untrained": list(result.untrained),
+        "n_likely": result.n_likely,
+        "n_found": result.n_found,
         "next": None if following is None else cursor_at(kind, following),
     }
     return json_answer(content)
@@ -150,9 +137,9 @@ def _answer(found: Found, kind: str, start: int, limit: int) -> Response:
 
 def _as_dict(hit: Hit) -> dict[str, Any]:
     """Return a hit as JSON, with the address of its thumbnail in place of its path."""
-    known = {name: value for name, value in hit.as_dict().items() if name != "path"}
+    fields = {name: value for name, value in hit.as_dict().items() if name != "path"}
     at = "" if hit.at is None else f"?at={hit.at:.3f}"
-    return known | {"thumbnail": f"/api/v1/images/{hit.id}/thumbnail{at}"}
+    return fields | {"thumbnail": f"/api/v1/images/{hit.id}/thumbnail{at}"}
 
 
 @router.post(
@@ -178,17 +165,12 @@ async def annotate(
     """
     uploads = await read_uploads(request, service.bounds.pictures)
     limits = TagLimits(precision, best_f1, min_confidence)
-    tagging = [service.annotate(upload.content, k, limits) for upload in uploads]
-    found: list[list[Tag] | BaseException] = await asyncio.gather(*tagging, return_exceptions=True)
+    answers = await service.annotate_all([upload.content for upload in uploads], k, limits)
     images: list[dict[str, Any]] = []
     skipped: list[dict[str, Any]] = []
-    for upload, tags in zip(uploads, found, strict=True):
+    for upload, tags in zip(uploads, answers, strict=True):
         if isinstance(tags, ImageError):
             skipped.append({"image": upload.name, "reason": tags.reason})
-        elif isinstance(tags, BaseException):
-            raise tags
         else:
             images.append({"image": upload.name, "tags": [tag.as_dict() for tag in tags]})
-    if not images:
-        raise next(error for error in found if isinstance(error, Exception))
     return json_answer({"images": images, "skipped": skipped})

@@ -11,7 +11,7 @@ from visterm.core.vocabulary import MOST_LETTERS, MOST_TAGS
 from visterm.library.dictionary import tree_level
 from visterm.library.mistakes import KEPT
 from visterm.web.errors import json_answer
-from visterm.web.query import Cursor, Limit, OneTag, cursor_at, place_of
+from visterm.web.query import Cursor, Limit, OneTag, page_from, position_of
 from visterm.web.schemas import (
     CompletionsAnswer,
     Id,
@@ -62,19 +62,12 @@ async def tags(
     cursor: Cursor = None,
 ) -> Response:
     """List the tags of photos and of the run, with counts."""
-    start = place_of(sort, cursor)
+    start = position_of(sort, cursor)
     counts = await service.browsing.run(service.catalogue.tags)
-    if sort == "given":
-        counts.sort(key=lambda count: -count.given)
-    elif sort == "predicted":
-        counts.sort(key=lambda count: -count.predicted)
-    end = start + limit
-    content = {
-        "tags": [count.as_dict() for count in counts[start:end]],
-        "n_tags": len(counts),
-        "next": cursor_at(sort, end) if end < len(counts) else None,
-    }
-    return json_answer(content)
+    if sort != "name":
+        counts.sort(key=lambda count: -getattr(count, sort))
+    page, following = page_from(sort, start, limit, counts)
+    return json_answer({"tags": [count.as_dict() for count in page], "n_tags": len(counts), "next": following})
 
 
 @router.get("/tags/tree", response_model=TreeAnswer, responses=errors())
@@ -86,8 +79,8 @@ async def tree(
 
     If the tags have no tree, all are on top.
     """
-    found = await service.browsing.run(tree_level, service.catalogue, under)
-    return json_answer({"tags": [item._asdict() for item in found]})
+    level = await service.browsing.run(tree_level, service.catalogue, under)
+    return json_answer({"tags": [item._asdict() for item in level]})
 
 
 @router.get("/tags/complete", response_model=CompletionsAnswer, responses=errors())
@@ -97,25 +90,25 @@ async def complete(
     k: Count = 10,
 ) -> Response:
     """Complete a tag from its first letters."""
-    found = await service.searching.run(service.complete, prefix, k)
-    return json_answer({"tags": [completion._asdict() for completion in found]})
+    completions = await service.searching.run(service.complete, prefix, k)
+    return json_answer({"tags": [completion._asdict() for completion in completions]})
 
 
 @router.get("/tags/neighbours", response_model=NeighboursAnswer, responses=errors())
 async def neighbours(service: Shared, tag: OneTag, k: Count = 10) -> Response:
     """Find the tags that are most similar to one, by the cosine of the model's vectors."""
     tagger = service.catalogue.tagger
-    found = await service.browsing.run(tagger.neighbours, tag, k)
-    near = [neighbour._asdict() for neighbour in found]
+    similar = await service.browsing.run(tagger.neighbours, tag, k)
+    near = [neighbour._asdict() for neighbour in similar]
     return json_answer({"tag": tag, "neighbours": near, "from": tagger.tags_compared_by})
 
 
 @router.get("/tags/map", response_model=TagMapAnswer, responses=errors())
 async def tag_map(service: Shared) -> Response:
     """Return a map of the tags: two coordinates for each, close together for similar tags."""
-    found = await service.tag_map()
+    placed_tags = await service.tag_map()
     return json_answer(
-        {"tags": [placed._asdict() for placed in found], "from": service.catalogue.tagger.tags_compared_by}
+        {"tags": [placed._asdict() for placed in placed_tags], "from": service.catalogue.tagger.tags_compared_by}
     )
 
 
@@ -133,12 +126,10 @@ async def mistakes(
 
     The job "mistakes" looks for them; what people answered since isn't listed.
     """
-    start = place_of("mistakes", cursor)
-    found = await service.browsing.run(service.catalogue.mistakes, 2 * KEPT, kind=kind, tag=tag)
-    end = start + limit
-    content = {
-        "mistakes": [mistake.as_dict() for mistake in (found or [])[start:end]],
-        "n_mistakes": None if found is None else len(found),
-        "next": cursor_at("mistakes", end) if end < len(found or []) else None,
-    }
-    return json_answer(content)
+    start = position_of("mistakes", cursor)
+    probable = await service.browsing.run(service.catalogue.mistakes, 2 * KEPT, kind=kind, tag=tag)
+    page, following = page_from("mistakes", start, limit, probable or [])
+    n_mistakes = None if probable is None else len(probable)
+    return json_answer(
+        {"mistakes": [mistake.as_dict() for mistake in page], "n_mistakes": n_mistakes, "next": following}
+    )

@@ -6,7 +6,6 @@ Requests and answers are those of its ``RequestFormat: vision`` (``internal/ai/v
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -22,7 +21,7 @@ from visterm.tagging.annotating import cutoff_of
 from visterm.tagging.tagger import Tagger
 from visterm.web.batching import TagLimits
 from visterm.web.bodies import JsonRoute, data_content, hold, takes_pictures
-from visterm.web.errors import LOG, Refused, as_refused, json_answer
+from visterm.web.errors import LOG, HttpError, http_error_of, json_answer
 from visterm.web.schemas import STATUSES, errors
 from visterm.web.security import origin_of
 from visterm.web.service import Bounds, Shared
@@ -40,7 +39,7 @@ class VisionRoute(JsonRoute):
 
     def answer_error(self, request: Request, error: Exception) -> Response:
         """Return the answer to an error."""
-        refused = as_refused(error)
+        refused = http_error_of(error)
         content = {"code": refused.status_code, "error": refused.detail}
         return json_answer(content, refused.status_code, refused.headers)
 
@@ -111,7 +110,7 @@ class VisionErrorAnswer(BaseModel):
 async def labels(
     request: Request,
     service: Shared,
-    sent: VisionRequest,
+    body: VisionRequest,
     precision: Annotated[
         float, Query(gt=0, lt=1, description="Share of labels that should be right (0-1).")
     ] = PRECISION,
@@ -121,27 +120,23 @@ async def labels(
     Pictures come as `data:` addresses. Others are fetched only from hosts that were allowed
     (`--vision-host`). Several pictures are parts of one photo.
     """
-    images = [*sent.images, *([sent.url] if sent.url else [])]
+    images = [*body.images, *([body.url] if body.url else [])]
     if not images:
-        raise Refused(422, "The request has no picture: send data: addresses in 'images'.", field="images")
+        raise HttpError(422, "The request has no picture: send data: addresses in 'images'.", field="images")
     if len(images) > service.bounds.pictures:
         most = service.bounds.pictures
-        raise Refused(422, f"The request has {len(images)} pictures; send at most {most} at once.", field="images")
+        raise HttpError(422, f"The request has {len(images)} pictures; send at most {most} at once.", field="images")
     tagger = service.catalogue.tagger
     sure = tagger.calibration is not None
     k, limits = (len(tagger.vocabulary), TagLimits(precision)) if sure else (FEW, TagLimits())
     contents = await _contents(request, service, images)
-    found = await asyncio.gather(*(service.annotate(each, k, limits) for each in contents), return_exceptions=True)
-    failed = [one for one in found if isinstance(one, BaseException)]
-    unexpected = [error for error in failed if not isinstance(error, ImageError)]
-    if unexpected or len(failed) == len(found):
-        raise (unexpected or failed)[0]
-    listed = in_tree(tagger, together([one for one in found if not isinstance(one, BaseException)]))
-    if not listed:
+    answers = await service.annotate_all(contents, k, limits)
+    ranked = in_tree(tagger, together([tags for tags in answers if not isinstance(tags, ImageError)]))
+    if not ranked:
         LOG.warning(*await service.searching.run(why_none, tagger, precision))
-    version = await service.searching.run(lambda: service.catalogue.stored.origin.fingerprint)
+    version = await service.run_version()
     content = {
-        "id": sent.id,
+        "id": body.id,
         "code": 200,
         "model": {
             "type": "labels",
@@ -149,7 +144,7 @@ async def labels(
             "version": version,
             "resolution": getattr(tagger.encoder, "reading_side", None) or 0,
         },
-        "result": {"labels": listed},
+        "result": {"labels": ranked},
     }
     return json_answer(content)
 
@@ -166,10 +161,10 @@ def why_none(tagger: Tagger, precision: float) -> tuple[str | float, ...]:
     return f"{no}none of the %d tags that can have precision %g is sure enough in it. {fix}", n_given, precision
 
 
-def together(found: list[list[Tag]]) -> list[dict[str, Any]]:
+def together(tags_of_parts: list[list[Tag]]) -> list[dict[str, Any]]:
     """Return the labels of one photo from the tags of its parts, each once, by its highest confidence or score."""
     best: dict[str, Tag] = {}
-    for tag in (tag for tags in found for tag in tags if tag.trained):
+    for tag in (tag for tags in tags_of_parts for tag in tags if tag.trained):
         if tag.tag not in best or _rank(tag) > _rank(best[tag.tag]):
             best[tag.tag] = tag
     ranked = sorted(best.values(), key=_rank, reverse=True)
@@ -190,50 +185,46 @@ def _rank(tag: Tag) -> float:
 
 def _label(tag: Tag) -> dict[str, Any]:
     """Return a label as PhotoPrism reads it; without a confidence it assumes its own (80 %)."""
-    found = {"name": tag.tag, "source": "image", "priority": 0, "categories": []}
+    label = {"name": tag.tag, "source": "image", "priority": 0, "categories": []}
     if tag.confidence is None:
-        return found
+        return label
     confidence = min(round(tag.confidence, 4), MOST_SURE)
-    return found | {"confidence": confidence, "topicality": confidence}
+    return label | {"confidence": confidence, "topicality": confidence}
 
 
 async def _contents(request: Request, service: Shared, images: Sequence[str]) -> list[bytes]:
     """Return the contents of pictures, those that were not sent fetched; they count as a part of the request's body.
 
-    Raises Refused (422) if one may not be read, and (503) if too many requests or bytes are being worked on.
+    Raises HttpError (422) if one may not be read, and (503) if too many requests or bytes are being worked on.
     """
-    sent = [data_content(image) for image in images]
-    addresses = [image for image, content in zip(images, sent, strict=True) if content is None]
+    contents = [data_content(image) for image in images]
+    addresses = [image for image, content in zip(images, contents, strict=True) if content is None]
     for address in addresses:
-        _check_allowed(address, service.access.fetched_hosts)
+        origin = origin_of(address)
+        if origin is None:
+            raise HttpError(
+                422,
+                "A picture is neither a data: address with base64 nor one of a server. Set FileScheme: data in "
+                "vision.yml.",
+                field="images",
+            )
+        if origin not in service.access.fetched_hosts:
+            raise HttpError(
+                422,
+                f"A picture is to be fetched from {origin}, which nobody allowed. Set FileScheme: data in vision.yml, "
+                f"or start visterm serve with --vision-host {origin.partition('://')[2]}.",
+                field="images",
+            )
     fetched = await service.fetching.run(_fetch, addresses, service.bounds) if addresses else []
     hold(request, sum(map(len, fetched)))
     following = iter(fetched)
-    return [next(following) if content is None else content for content in sent]
-
-
-def _check_allowed(address: str, origins: frozenset[str]) -> None:
-    """Raise Refused (422) if a picture is not at one of these origins."""
-    origin = origin_of(address)
-    if origin is None:
-        raise Refused(
-            422,
-            "A picture is neither a data: address with base64 nor one of a server. Set FileScheme: data in vision.yml.",
-            field="images",
-        )
-    if origin not in origins:
-        raise Refused(
-            422,
-            f"A picture is to be fetched from {origin}, which nobody allowed. Set FileScheme: data in vision.yml, or "
-            f"start visterm serve with --vision-host {origin.partition('://')[2]}.",
-            field="images",
-        )
+    return [next(following) if content is None else content for content in contents]
 
 
 def _fetch(addresses: Sequence[str], bounds: Bounds) -> list[bytes]:
     """Fetch the pictures of one request, one after the other, so that it never has more than its bytes and seconds.
 
-    Raises Refused (422) if one isn't there; ServiceError if a server can't be reached, or beyond the bounds.
+    Raises HttpError (422) if one isn't there; ServiceError if a server can't be reached, or beyond the bounds.
     """
     until, room = time.monotonic() + bounds.fetch_seconds, bounds.fetch_bytes
     contents = []
@@ -241,7 +232,7 @@ def _fetch(addresses: Sequence[str], bounds: Bounds) -> list[bytes]:
         seconds = max(until - time.monotonic(), 0.001)  # 0 would not wait at all
         answer = ask(address, patience=Patience(timeout=seconds, retries=0), most=room)
         if answer.status != 200:
-            raise Refused(
+            raise HttpError(
                 422, f"{origin_of(address)} answers {answer.status} when a picture is fetched from it.", field="images"
             )
         contents.append(answer.content)

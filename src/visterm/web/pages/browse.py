@@ -14,10 +14,11 @@ from visterm.library.catalogue import Catalogue
 from visterm.library.photo_map import not_on_map, read_map
 from visterm.store.filters import name_key
 from visterm.store.images import AMONG, as_list
-from visterm.web.errors import Refused
-from visterm.web.pages.form import SearchForm, shown
-from visterm.web.pages.library import job_values
+from visterm.web.errors import HttpError
+from visterm.web.pages.form import GridPhoto, SearchForm, grid_photos
+from visterm.web.pages.library import latest_job
 from visterm.web.pages.render import HEADERS, MONTHS, PageRoute, render
+from visterm.web.pages.tags import tag_counts
 from visterm.web.service import Shared
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
@@ -30,7 +31,7 @@ MOST_LISTED = 60  # Photos in view that the list shows
 STEPS = 65_535  # Places from left to right, and from top to bottom
 
 
-class Entry(NamedTuple):
+class Facet(NamedTuple):
     """A folder, a date or a tag to go to."""
 
     label: str
@@ -46,19 +47,19 @@ async def browse_page(service: Shared) -> Response:
 
 def crumbs(form: SearchForm) -> list[tuple[str, str]]:
     """Return the way to a folder or a period: its name and those around it, each with its address."""
-    found = []
+    trail = []
     if form.folder:
         parts = form.folder.split("/")
         inside = ["/".join(parts[: i + 1]) for i in range(len(parts))]
-        found += [(part, form.address(folder=path)) for part, path in zip(parts, inside, strict=True) if part]
+        trail += [(part, form.address(folder=path)) for part, path in zip(parts, inside, strict=True) if part]
     for length in (4, 7, 10):
         period = form.period[:length]
         if len(period) == length:
-            found.append((_period_name(period), form.address(taken_from=period, taken_to=period)))
-    return found
+            trail.append((_period_name(period), form.address(taken_from=period, taken_to=period)))
+    return trail
 
 
-def narrower(catalogue: Catalogue, form: SearchForm) -> list[Entry]:
+def narrower(catalogue: Catalogue, form: SearchForm) -> list[Facet]:
     """Return the folders right in the one of a search, or the months or days of its period; those that have photos.
 
     Searches by words or a photo rank all photos, so for them there are none.
@@ -82,19 +83,19 @@ def folders_to_choose(catalogue: Catalogue) -> list[tuple[str, int]]:
 def _values(catalogue: Catalogue) -> dict[str, Any]:
     """Return the values of the template."""
     form = SearchForm()
-    tags = catalogue.stored.database.keep(("counts", catalogue.tagger.fingerprint), catalogue.tags)
-    held = sorted((count for count in tags if count.images), key=lambda count: (-count.images, count.tag))
+    used_tags = [count for count in tag_counts(catalogue) if count.images]
+    used_tags.sort(key=lambda count: (-count.images, count.tag))
     return {
         "folders": _folders_in(catalogue, form),
         "years": _periods_in(catalogue, form),
         "undated": _counts(catalogue, form, "taken").get(None, 0),
-        "tags": [Entry(count.tag, count.images, form.address(tag=count.tag)) for count in held[:TAGS]],
-        "n_tags": len(held),
+        "tags": [Facet(count.tag, count.images, form.address(tag=count.tag)) for count in used_tags[:TAGS]],
+        "n_tags": len(used_tags),
         "n_images": len(catalogue),
     }
 
 
-def _folders_in(catalogue: Catalogue, form: SearchForm) -> list[Entry]:
+def _folders_in(catalogue: Catalogue, form: SearchForm) -> list[Facet]:
     """Return the folders right in the one of a form; through a folder that holds but one other one goes on."""
     counts = _by_folder(catalogue, form)
     outer = inside = form.folder.rstrip("/")
@@ -104,7 +105,7 @@ def _folders_in(catalogue: Catalogue, form: SearchForm) -> list[Entry]:
             break
         inside, children = children[0], others
     return [
-        Entry(name[len(outer) :].removeprefix("/") if outer else name, counts[name], form.address(folder=name))
+        Facet(name[len(outer) :].removeprefix("/") if outer else name, counts[name], form.address(folder=name))
         for name in sorted(children, key=name_key)
     ]
 
@@ -124,12 +125,12 @@ def _by_folder(catalogue: Catalogue, form: SearchForm) -> dict[str, int]:
     return counts
 
 
-def _periods_in(catalogue: Catalogue, form: SearchForm) -> list[Entry]:
+def _periods_in(catalogue: Catalogue, form: SearchForm) -> list[Facet]:
     """Return the years, or the months of the year or days of the month of a form."""
     length = {0: 4, 4: 7, 7: 10}[len(form.period)]
     counts = _counts(catalogue, form, f"substr(taken, 1, {length})")
     return [
-        Entry(_period_name(period), counts[period], form.address(taken_from=period, taken_to=period))
+        Facet(_period_name(period), counts[period], form.address(taken_from=period, taken_to=period))
         for period in sorted(filter(None, counts), reverse=length == 4)
         if len(period) == length
     ]
@@ -159,15 +160,12 @@ async def photo_map_page(service: Shared) -> Response:
 
     def find() -> dict[str, Any]:
         stored = service.catalogue.stored
-        found = read_map(stored)
-        job = next((job for job in stored.jobs.latest() if job.kind == "map"), None)
-        shown_job = None if job is None or (job.ended and found is not None) else service.jobs.shown(job)
+        photo_map = read_map(stored)
         return {
-            "n_photos": None if found is None else len(found.ids),
-            "n_new": 0 if found is None else not_on_map(stored, found),
-            "job": shown_job,
+            "n_photos": None if photo_map is None else len(photo_map.ids),
+            "n_new": 0 if photo_map is None else not_on_map(stored, photo_map),
             "can_draw": find_spec("umap") is not None,
-            **job_values(stored, [job] if shown_job and job else []),
+            **latest_job(service, "map", ended=photo_map is None),
         }
 
     return render("photo_map.html", words=[], most=MOST_LISTED, **await service.browsing.run(find))
@@ -181,10 +179,10 @@ async def places(service: Shared) -> Response:
     """
 
     def read() -> bytes:
-        found = read_map(service.catalogue.stored)
-        if found is None:
-            raise Refused(404, "The map of the photos isn't drawn yet. Start it on the page /map.")
-        return found.ids.astype("<u4").tobytes() + np.rint(found.places * STEPS).astype("<u2").tobytes()
+        photo_map = read_map(service.catalogue.stored)
+        if photo_map is None:
+            raise HttpError(404, "The map of the photos isn't drawn yet. Start it on the page /map.")
+        return photo_map.ids.astype("<u4").tobytes() + np.rint(photo_map.places * STEPS).astype("<u2").tobytes()
 
     return Response(await service.browsing.run(read), headers=HEADERS, media_type="application/octet-stream")
 
@@ -195,10 +193,9 @@ async def photos_in_view(
 ) -> Response:
     """Return the list of some photos."""
     numbers = list(dict.fromkeys(map(int, ids.split(","))))[:MOST_LISTED]
-    items = await service.searching.run(_photos, service.catalogue, numbers)
-    return render("_map_photos.html", items=items)
 
+    def find() -> list[GridPhoto]:
+        records = service.catalogue.stored.images.get_many(numbers)
+        return grid_photos(service.catalogue, [Hit(record.name, 0.0, id=record.id) for record in records])
 
-def _photos(catalogue: Catalogue, numbers: list[int]) -> list[Any]:
-    hits = [Hit(record.name, 0.0, id=record.id) for record in catalogue.stored.images.get_many(numbers)]
-    return shown(catalogue, hits)
+    return render("_map_photos.html", items=await service.searching.run(find))

@@ -15,7 +15,7 @@ from visterm.store.filters import LARGEST
 from visterm.store.images import ImageRecord
 from visterm.web.api.images import undone_step
 from visterm.web.bodies import MEDIUM, takes
-from visterm.web.errors import Refused
+from visterm.web.errors import HttpError
 from visterm.web.pages.browse import folders_to_choose
 from visterm.web.pages.render import (
     HEADERS,
@@ -37,7 +37,7 @@ LARGEST_GROUP = 500  # Photos of one group that a form may name
 KINDS = {"": "", "series": "a series of shots", "screenshots": "screenshots"}
 
 
-class Photo(NamedTuple):
+class ComparedPhoto(NamedTuple):
     """A photo beside others that look the same."""
 
     record: ImageRecord
@@ -56,14 +56,14 @@ async def duplicates_page(service: Shared, start: int = 0, rule: str = "largest"
     catalogue = service.catalogue
 
     def find() -> dict[str, Any]:
-        found = _groups(catalogue)
+        groups = _groups(catalogue)
         end = max(start, 0) + GROUPS
-        shown = found[max(start, 0) : end]
-        more = local("/duplicates", start=end, rule=rule, folder=folder) if end < len(found) else None
-        n_copies = sum(not kind for _, kind in found)
+        page = groups[max(start, 0) : end]
+        more = local("/duplicates", start=end, rule=rule, folder=folder) if end < len(groups) else None
+        n_copies = sum(not kind for _, kind in groups)
         return {
-            "groups": [(_photos(catalogue, images, kind, rule, folder), kind) for images, kind in shown],
-            "n_groups": len(found), "n_copies": n_copies, "start": max(start, 0), "more": more,
+            "groups": [(_photos(catalogue, images, kind, rule, folder), kind) for images, kind in page],
+            "n_groups": len(groups), "n_copies": n_copies, "start": max(start, 0), "more": more,
             "n_hidden": len(catalogue.stored.images.hidden()),
             "folders": [name for name, _ in folders_to_choose(catalogue)],
         }  # fmt: skip
@@ -84,10 +84,16 @@ async def keep(
     """Keep one photo of a group, and hide the others."""
     others = [number for number in image if number != keep]
     step = await service.writing.run(keep_one_of_each, service.catalogue, [Choice(keep, others)], merge_tags=merge)
-    (kept,) = service.catalogue.stored.images.get_many([keep])
-    said = f"{kept.name.rpartition('/')[2]} kept, {count_of(len(others), 'photo')} hidden"
+    (record,) = service.catalogue.stored.images.get_many([keep])
+    message = f"{record.name.rpartition('/')[2]} kept, {count_of(len(others), 'photo')} hidden"
     return answer_form(
-        request, "_kept.html", "/duplicates", said=said, step=step, images=image, place=min(image, default=keep)
+        request,
+        "_kept.html",
+        "/duplicates",
+        message=message,
+        step=step,
+        images=image,
+        group_id=min(image, default=keep),
     )
 
 
@@ -105,18 +111,18 @@ async def keep_all(
     def do() -> Step:
         choices = []
         for images, kind in _groups(catalogue):
-            kept = (
+            record = (
                 None if kind else keeper_by(rule, images, catalogue.stored.tags.held(one.id for one in images), folder)
             )
-            if kept is not None:
-                choices.append(Choice(kept.id, [one.id for one in images if one.id != kept.id]))
+            if record is not None:
+                choices.append(Choice(record.id, [one.id for one in images if one.id != record.id]))
         if not choices:
-            raise Refused(422, "There is no group of copies with a photo to keep by this rule.", field="rule")
+            raise HttpError(422, "There is no group of copies with a photo to keep by this rule.", field="rule")
         return keep_one_of_each(catalogue, choices, merge_tags=merge)
 
     step = await service.writing.run(do)
-    said = f"One photo of each of {count_of(len(step.images), 'group')} kept, the others hidden"
-    return answer_form(request, "_kept.html", "/duplicates", said=said, step=step, images=[], place="all")
+    message = f"One photo of each of {count_of(len(step.images), 'group')} kept, the others hidden"
+    return answer_form(request, "_kept.html", "/duplicates", message=message, step=step, images=[], group_id="all")
 
 
 @router.post("/duplicates/undo")
@@ -132,18 +138,20 @@ async def undo(
     if not is_for_script(request):
         return send_on("/duplicates")
     if not image:
-        return render("_kept.html", said="Undone. Reload the page to see the groups again", step=None, place="all")
+        return render(
+            "_kept.html", message="Undone. Reload the page to see the groups again", step=None, group_id="all"
+        )
     images = service.catalogue.stored.images.get_many(image)
     photos = await service.browsing.run(_photos, service.catalogue, images, "", "largest", "")
-    said = "Undone: all photos of the group are back"
-    return render("_group.html", photos=photos, kind="", number=None, kinds=KINDS, said=said)
+    message = "Undone: all photos of the group are back"
+    return render("_group.html", photos=photos, kind="", number=None, kinds=KINDS, message=message)
 
 
 @router.get("/duplicates/files.txt")
 async def hidden_files(service: Shared) -> Response:
     """Return the paths of the photos that were hidden, one a line, to delete them with another program."""
-    found = await service.browsing.run(service.catalogue.stored.images.hidden)
-    text = "".join(f"{image.path}\n" for image in found if image.path is not None)
+    hidden = await service.browsing.run(service.catalogue.stored.images.hidden)
+    text = "".join(f"{image.path}\n" for image in hidden if image.path is not None)
     headers = HEADERS | {"content-disposition": 'attachment; filename="hidden photos.txt"'}
     return Response(text.encode("utf-8", "surrogateescape"), headers=headers, media_type="text/plain; charset=utf-8")
 
@@ -156,14 +164,16 @@ def _groups(catalogue: Catalogue) -> list[tuple[list[ImageRecord], str]]:
         groups = [([group.keeper, *(copy.image for copy in group.copies)], "") for group in copies]
         return groups + [(group.images, group.kind) for group in alike]
 
-    found: list[tuple[list[ImageRecord], str]] = catalogue.stored.database.keep("duplicates", find)
-    return found
+    groups: list[tuple[list[ImageRecord], str]] = catalogue.stored.database.keep("duplicates", find)
+    return groups
 
 
-def _photos(catalogue: Catalogue, images: Sequence[ImageRecord], kind: str, rule: str, folder: str) -> list[Photo]:
+def _photos(
+    catalogue: Catalogue, images: Sequence[ImageRecord], kind: str, rule: str, folder: str
+) -> list[ComparedPhoto]:
     """Return what the page shows of some photos beside each other."""
     tags = catalogue.stored.tags.held(one.id for one in images)
-    kept = None if kind else keeper_by(rule, images, tags, folder)
+    keeper = None if kind else keeper_by(rule, images, tags, folder)
     most = max(one.width * one.height for one in images)
     largest = max(one.n_bytes for one in images)
     dates = [one.taken for one in images if one.taken]
@@ -178,11 +188,11 @@ def _photos(catalogue: Catalogue, images: Sequence[ImageRecord], kind: str, rule
         ]
         for one in images
     ]
-    differ = [len({row[place][1] for row in rows}) > 1 for place in range(len(rows[0]))]
+    differ = [len({row[column][1] for row in rows}) > 1 for column in range(len(rows[0]))]
     return [
-        Photo(
+        ComparedPhoto(
             one,
-            kept is not None and one.id == kept.id,
+            keeper is not None and one.id == keeper.id,
             [(name, value, d, note if d else "") for (name, value, note), d in zip(row, differ, strict=True)],
             [(tag, tag not in shared) for tag in tags.get(one.id, ())],
         )

@@ -55,10 +55,10 @@ class SearchForm:
     @classmethod
     def read(cls, query: QueryParams) -> SearchForm:
         """Read a form from an address; other names in it are ignored."""
-        sent = {name: query[name][:LONGEST] for name in asdict(cls()) if name in query and name != "start"}
-        sent = {name: text if name == "folder" else text.strip() for name, text in sent.items()}
+        fields = {name: query[name][:LONGEST] for name in asdict(cls()) if name in query and name != "start"}
+        fields = {name: text if name == "folder" else text.strip() for name, text in fields.items()}
         start = query.get("start", "")
-        return cls(**sent, start=int(start) if re.fullmatch(r"\d{1,12}", start) else 0)
+        return cls(**fields, start=int(start) if re.fullmatch(r"\d{1,12}", start) else 0)
 
     @property
     def filters(self) -> dict[str, str]:
@@ -118,10 +118,10 @@ class SearchForm:
         """Return the address of this search with some fields changed; without `start`, that of its first page."""
         return local(page, **{**asdict(self), "start": None, **changed})
 
-    def photo(self, image_id: int, place: int, at: float | None = None) -> str:
-        """Return the address of a photo at a place of this search, or of a video at a moment."""
+    def photo(self, image_id: int, position: int, at: float | None = None) -> str:
+        """Return the address of a photo at a position of this search, or of a video at a moment."""
         page = f"/image/{image_id}"
-        return local(page, at=at) if self.like == UPLOAD else self.address(page, n=place, at=at)
+        return local(page, at=at) if self.like == UPLOAD else self.address(page, n=position, at=at)
 
     def with_tag(self, tag: str) -> str:
         """Return the address of this search among the photos that have one more tag."""
@@ -181,7 +181,7 @@ class FoundPhotos(NamedTuple):
         return self.hits[start : start + PAGE] or catalogue.hits(self.ids[start : start + PAGE])
 
 
-class Shown(NamedTuple):
+class GridPhoto(NamedTuple):
     """A photo in the grid."""
 
     record: ImageRecord
@@ -202,64 +202,64 @@ class Walk(NamedTuple):
     next_id: int | None  # Of the photo after it
 
 
-def found_by(catalogue: Catalogue, form: SearchForm, *, afresh: bool = False) -> FoundPhotos:
+def search_photos(catalogue: Catalogue, form: SearchForm, *, afresh: bool = False) -> FoundPhotos:
     """Search, or return what the same search found last, unless it is to be done afresh or another run is in use.
 
     What is wrong with the search becomes a note.
     """
-    kept = _SEARCHES.setdefault(catalogue, {})
+    results = _SEARCHES.setdefault(catalogue, {})
     key = (catalogue.tagger.fingerprint, replace(form, start=0))
-    found = None if afresh else kept.get(key)
-    if found is None:
+    result = None if afresh else results.get(key)
+    if result is None:
         try:
-            found = _find(catalogue, form)
+            result = _find(catalogue, form)
         except UserError as error:
             meant = _meant(catalogue, form.q, re.split(r"[\s,;]+", form.q))
-            found = FoundPhotos(np.empty(0, np.int64), [], [str(error)], 0, meant=meant)
+            result = FoundPhotos(np.empty(0, np.int64), [], [str(error)], 0, meant=meant)
         with _KEEPING:
-            kept.pop(key, None)
-            if len(kept) >= SEARCHES:
-                kept.pop(next(iter(kept)))
-            kept[key] = found
-    return found
+            results.pop(key, None)
+            if len(results) >= SEARCHES:
+                results.pop(next(iter(results)))
+            results[key] = result
+    return result
 
 
-def shown(catalogue: Catalogue, hits: Sequence[Hit], words: str = "") -> list[Shown]:
+def grid_photos(catalogue: Catalogue, hits: Sequence[Hit], words: str = "") -> list[GridPhoto]:
     """Return what the grid shows of each hit."""
     ids = [hit.id for hit in hits if hit.id is not None]
     records = {record.id: record for record in catalogue.stored.images.get_many(ids)}
     tags = catalogue.stored.tags.held(ids)
     shares: list[list[Share]] = catalogue.shares(words, ids) if words else [[] for _ in ids]
     return [
-        Shown(records[image_id], hit, tags.get(image_id, []), parts)
+        GridPhoto(records[image_id], hit, tags.get(image_id, []), parts)
         for image_id, hit, parts in zip(ids, hits, shares, strict=True)
         if image_id in records
     ]
 
 
-def differ(items: Sequence[Shown]) -> bool:
+def differ(items: Sequence[GridPhoto]) -> bool:
     """Return whether the photos of a page have different confidences: else these tell nothing."""
     return len({percent(item.hit.confidence) for item in items if item.hit.confidence is not None}) > 1
 
 
-def walk(catalogue: Catalogue, form: SearchForm, image_id: int, place: int) -> Walk | None:
-    """Return where in a search a photo is; one that it no longer finds counts as before the photo at its place.
+def walk(catalogue: Catalogue, form: SearchForm, image_id: int, position: int) -> Walk | None:
+    """Return where in a search a photo is; one that it no longer finds counts as before the photo at its position.
 
-    `place` is where it was when the search was done. None if the search finds nothing.
+    `position` is where it was when the search was done. None if the search finds nothing.
     """
-    ids = found_by(catalogue, form).ids
+    ids = search_photos(catalogue, form).ids
     if len(ids) == 0:
         return None
-    here = np.flatnonzero(ids == image_id)
-    at = int(here[0]) if len(here) else min(place, len(ids))
-    following = at + 1 if len(here) else at
+    positions = np.flatnonzero(ids == image_id)
+    index = int(positions[0]) if len(positions) else min(position, len(ids))
+    following = index + 1 if len(positions) else index
 
     def address(other: int) -> str | None:
         return form.photo(int(ids[other]), other) if 0 <= other < len(ids) else None
 
     return Walk(
-        at + 1 if len(here) else None, len(ids), address(at - 1), address(following),
-        form.address(start=at // PAGE * PAGE) + f"#photo-{image_id}",
+        index + 1 if len(positions) else None, len(ids), address(index - 1), address(following),
+        form.address(start=index // PAGE * PAGE) + f"#photo-{image_id}",
         int(ids[following]) if following < len(ids) else None,
     )  # fmt: skip
 
@@ -272,18 +272,18 @@ def _find(catalogue: Catalogue, form: SearchForm) -> FoundPhotos:
         return FoundPhotos(ids, [], [], len(ids))
     notes, meant = [], ""
     if form.image_id is not None:
-        found = catalogue.like(form.image_id, MOST, among=among, sort=form.sorted_by)
+        result = catalogue.like(form.image_id, MOST, among=among, sort=form.sorted_by)
     else:
-        found = catalogue.search(form.q, MOST, among=among, sort=form.sorted_by)
-        if found.unknown:
-            notes.append(f"Not a known tag, so ignored: {', '.join(found.unknown)}.")
-            meant = _meant(catalogue, form.q, found.unknown)
-        if found.untrained:
-            notes.append(f"No tagged photos to learn from, so found by meaning alone: {', '.join(found.untrained)}.")
-    confidences = [hit.confidence for hit in found.hits if hit.confidence is not None]
+        result = catalogue.search(form.q, MOST, among=among, sort=form.sorted_by)
+        if result.unknown:
+            notes.append(f"Not a known tag, so ignored: {', '.join(result.unknown)}.")
+            meant = _meant(catalogue, form.q, result.unknown)
+        if result.untrained:
+            notes.append(f"No tagged photos to learn from, so found by meaning alone: {', '.join(result.untrained)}.")
+    confidences = [hit.confidence for hit in result.hits if hit.confidence is not None]
     n_likely = sum(confidence >= PREDICTED_FROM for confidence in confidences) if confidences else None
-    ids = np.array([hit.id for hit in found.hits], np.int64)
-    return FoundPhotos(ids, found.hits, notes, found.n_found or 0, n_likely, meant)
+    ids = np.array([hit.id for hit in result.hits], np.int64)
+    return FoundPhotos(ids, result.hits, notes, result.n_found or 0, n_likely, meant)
 
 
 def _meant(catalogue: Catalogue, words: str, unknown: Iterable[str]) -> str:

@@ -19,7 +19,7 @@ from visterm.store.catalogue import RUNS, StoredCatalogue
 from visterm.store.history import StoredJob, StoredRun
 from visterm.tagging.plot import history_panels
 from visterm.web.api.jobs import JobId, fit_options, way_back
-from visterm.web.errors import Refused
+from visterm.web.errors import HttpError
 from visterm.web.pages.render import PageRoute, answer_form, date_and_time, is_for_script, render
 from visterm.web.service import Service, Shared
 
@@ -50,7 +50,7 @@ SHOWN = {
 """Facts of a run that the page shows, and their names there."""
 
 
-class Curve(NamedTuple):
+class Sparkline(NamedTuple):
     """A measure epoch by epoch, as the points of a line in a box of `CURVE_WIDTH` by `CURVE_HEIGHT`."""
 
     title: str
@@ -60,7 +60,7 @@ class Curve(NamedTuple):
     best: float | None
 
 
-class Outcome(NamedTuple):
+class FitOutcome(NamedTuple):
     """The run that a job learned."""
 
     run: StoredRun
@@ -88,7 +88,7 @@ async def start_job(
 ) -> Response:
     """Start a job, and show its progress."""
     if kind not in (*STARTED, GO_BACK) and not (kind == USE_RUN and run):
-        raise Refused(422, f"kind is {kind!r}; expected one of {', '.join(STARTED)}.", field="kind")
+        raise HttpError(422, f"kind is {kind!r}; expected one of {', '.join(STARTED)}.", field="kind")
     job = await service.jobs.start(kind, *([run] if run else fit_options(full, use_even_if_worse)))
     page = f"/library/jobs/{job.id}"
     return answer_form(request, "_job.html", page, job=job, outcomes={}, kinds=KINDS, run_names={})
@@ -126,7 +126,7 @@ def _values(service: Service) -> dict[str, Any]:
         "skipped": skipped[:SKIPPED],
         "n_skipped": len(skipped),
         "runs": [(run, *_facts_and_curves(stored, run)) for run in reversed(runs)],
-        "jobs": [service.jobs.shown(job) for job in jobs],
+        "jobs": [service.jobs.with_end(job) for job in jobs],
         **job_values(stored, jobs),
         "run_names": _named(stored, runs),
         "run_numbers": {run.fingerprint: run.id for run in runs},
@@ -156,17 +156,16 @@ def _counts(catalogue: Catalogue) -> dict[str, int]:
     }
 
 
-def _facts_and_curves(stored: StoredCatalogue, run: StoredRun) -> tuple[dict[str, Any], list[Curve]]:
+def _facts_and_curves(stored: StoredCatalogue, run: StoredRun) -> tuple[dict[str, Any], list[Sparkline]]:
     """Return the facts of a run that the page shows, and its curves."""
-    if stored.folder is None:
-        return {}, []
+    assert stored.folder is not None
     facts, curves = _read_run(stored.folder / RUNS / run.fingerprint)
-    known = facts | run.facts
-    return {SHOWN[name]: known[name] for name in SHOWN if known.get(name) is not None}, curves
+    facts = facts | run.facts
+    return {SHOWN[name]: facts[name] for name in SHOWN if facts.get(name) is not None}, curves
 
 
 @lru_cache(maxsize=64)
-def _read_run(folder: Path) -> tuple[dict[str, Any], list[Curve]]:
+def _read_run(folder: Path) -> tuple[dict[str, Any], list[Sparkline]]:
     """Read the facts and the history of a run; both are empty if its files were removed to save room."""
     try:
         facts = describe(folder)
@@ -184,7 +183,7 @@ def _read_run(folder: Path) -> tuple[dict[str, Any], list[Curve]]:
     return facts, curves
 
 
-def _curve(title: str, values: Sequence[float], best: float | None) -> Curve:
+def _curve(title: str, values: Sequence[float], best: float | None) -> Sparkline:
     """Return a line from 0, or from the least value if that is negative, up to the largest value."""
     low, high = min(0.0, *values), max(values)
     height = (high - low) or 1.0
@@ -192,7 +191,7 @@ def _curve(title: str, values: Sequence[float], best: float | None) -> Curve:
     points = " ".join(
         f"{step * i:.1f},{CURVE_HEIGHT * (1 - (value - low) / height):.1f}" for i, value in enumerate(values)
     )
-    return Curve(title, points, values[0], values[-1], best)
+    return Sparkline(title, points, values[0], values[-1], best)
 
 
 def job_values(stored: StoredCatalogue, jobs: Sequence[StoredJob]) -> dict[str, Any]:
@@ -206,20 +205,29 @@ def job_values(stored: StoredCatalogue, jobs: Sequence[StoredJob]) -> dict[str, 
         for event in events:
             if job.started <= event.at <= job.finished:
                 run = runs[event.details["run"]]
-                found = Comparison.of(run.facts)
-                old = runs.get(found.run_before) if found else None
-                why, said = (str(event.details.get(name, "")) for name in ("why", "learned"))
-                outcomes[job.id] = Outcome(run, found, old, why, said, event is events[-1])
+                comparison = Comparison.of(run.facts)
+                old = runs.get(comparison.run_before) if comparison else None
+                why, learned = (str(event.details.get(name, "")) for name in ("why", "learned"))
+                outcomes[job.id] = FitOutcome(run, comparison, old, why, learned, event is events[-1])
     back = way_back(stored)
-    shown = [back, *(run for outcome in outcomes.values() for run in (outcome.run, outcome.old))]
-    names = _named(stored, [run for run in shown if run is not None])
+    mentioned = [back, *(run for outcome in outcomes.values() for run in (outcome.run, outcome.old))]
+    names = _named(stored, [run for run in mentioned if run is not None])
     return {"outcomes": outcomes, "back": back, "kinds": KINDS, "run_names": names}
+
+
+def latest_job(service: Service, kind: str, *, ended: bool = True) -> dict[str, Any]:
+    """Return the newest job of a kind, and what its template shows beside it; without `ended` only one that goes on."""
+    stored = service.catalogue.stored
+    job = next((job for job in stored.jobs.latest() if job.kind == kind), None)
+    if job is None or (job.ended and not ended):
+        return {"job": None, **job_values(stored, [])}
+    return {"job": service.jobs.with_end(job), **job_values(stored, [job])}
 
 
 def _named(stored: StoredCatalogue, runs: Sequence[StoredRun]) -> dict[str, str]:
     """Return what people call runs, by fingerprint: "learned 24 November 2026, 14:05, from 3,120 photos"."""
     return {
-        found.run.fingerprint: f"learned {date_and_time(found.run.added)}"
-        + ("" if found.images is None else f", from {count_of(found.images, 'photo')}")
-        for found in shown_runs(stored, runs)
+        entry.run.fingerprint: f"learned {date_and_time(entry.run.added)}"
+        + ("" if entry.images is None else f", from {count_of(entry.images, 'photo')}")
+        for entry in shown_runs(stored, runs)
     }

@@ -15,7 +15,7 @@ from visterm.store.filters import PREDICTED_FROM
 from visterm.store.images import ImageRecord
 from visterm.tagging.explain import knows_places
 from visterm.web.api.images import ImageId, Moment
-from visterm.web.pages.form import SearchForm, shown, walk
+from visterm.web.pages.form import SearchForm, grid_photos, walk
 from visterm.web.pages.render import PageRoute, answer_form, is_for_script, local, percent, render, send_on
 from visterm.web.service import Service, Shared
 
@@ -45,7 +45,7 @@ async def picture_page(
     form = SearchForm.read(request.query_params)
     values = await service.searching.run(_values, service, image_id)
     beside = await service.searching.run(walk, service.catalogue, form, image_id, n)
-    return render("picture.html", query=form.q, form=form, walk=beside, said="", at=at, **values)
+    return render("picture.html", query=form.q, form=form, walk=beside, message="", at=at, **values)
 
 
 @router.post("/image/{image_id}/tags")
@@ -56,7 +56,7 @@ async def change_tag(
 
     def write() -> None:
         catalogue = service.catalogue
-        service.known(image_id)
+        service.record_of(image_id)
         if do == "give":
             catalogue.give(image_id, [tag])
         elif do == "take":
@@ -66,7 +66,7 @@ async def change_tag(
 
     await service.writing.run(write)
     values = await service.searching.run(_values, service, image_id)
-    return answer_form(request, "_picture_tags.html", f"/image/{image_id}", said=SAID[do].format(tag), **values)
+    return answer_form(request, "_picture_tags.html", f"/image/{image_id}", message=SAID[do].format(tag), **values)
 
 
 @router.get("/image/{image_id}/alike")
@@ -77,7 +77,7 @@ async def alike(image_id: ImageId, request: Request, service: Shared) -> Respons
 
     def find() -> list[Any]:
         try:
-            return shown(service.catalogue, service.catalogue.like(image_id, ALIKE).hits)
+            return grid_photos(service.catalogue, service.catalogue.like(image_id, ALIKE).hits)
         except DataError:  # a photo whose file is gone has no row to compare
             return []
 
@@ -93,17 +93,19 @@ def _values(service: Service, image_id: int) -> dict[str, Any]:
     """Return the values of the template; a tag counts as predicted from the confidence `PREDICTED_FROM` on."""
     catalogue, view = service.catalogue, service.view(image_id)
     sources = {tag.tag: tag.source for tag in view.given}
-    held = {tag_key(tag) for tag in view.tags}
-    others = [found for found in view.predicted if tag_key(found.tag) not in held]
-    others = sorted(others, key=lambda found: -(found.confidence or 0.0))[:MOST_PREDICTED]
-    likely = [found for found in others if found.confidence is None or found.confidence >= PREDICTED_FROM]
+    current_keys = {tag_key(tag) for tag in view.tags}
+    others = [prediction for prediction in view.predicted if tag_key(prediction.tag) not in current_keys]
+    others = sorted(others, key=lambda prediction: -(prediction.confidence or 0.0))[:MOST_PREDICTED]
+    likely = [
+        prediction for prediction in others if prediction.confidence is None or prediction.confidence >= PREDICTED_FROM
+    ]
     return {
         "view": view,
-        "held": [(tag, sources.get(tag, "accepted"), tag in catalogue.tagger.vocabulary) for tag in view.tags],
+        "current_tags": [(tag, sources.get(tag, "accepted"), tag in catalogue.tagger.vocabulary) for tag in view.tags],
         "likely": likely,
         "unlikely": others[len(likely) :],
         "least": PREDICTED_FROM,
-        "differ": len({percent(found.confidence) for found in others}) != 1 or len(others) == 1,
+        "differ": len({percent(prediction.confidence) for prediction in others}) != 1 or len(others) == 1,
         "rejected": [tag for tag, verdict in view.verdicts.items() if verdict < 0],
         "explains": view.record.state == "here" and explains(catalogue, view.record),
         "explained_by": explained_by(catalogue.tagger.model),

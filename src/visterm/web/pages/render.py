@@ -18,7 +18,7 @@ from visterm.data.file_kinds import is_video
 from visterm.store.images import ImageRecord
 from visterm.store.images import moment as clock
 from visterm.web.bodies import JsonRoute
-from visterm.web.errors import Refused, as_refused, json_answer
+from visterm.web.errors import HttpError, http_error_of, json_answer
 
 PART = "x-part"
 """Header with which the script requests a part of a page; without it a form is answered with the whole next page."""
@@ -87,7 +87,7 @@ class PageRoute(JsonRoute):
 
 def error_page(request: Request, error: Exception) -> Response:
     """Return the page of an error, with the status and the headers that the API answers with."""
-    refused = as_refused(error)
+    refused = http_error_of(error)
     if is_for_script(request):
         return json_answer({"message": refused.detail}, refused.status_code)
     headline = HEADLINES.get(refused.status_code, "Something went wrong")
@@ -98,8 +98,8 @@ def error_page(request: Request, error: Exception) -> Response:
 
 def local(path: str, **query: Any) -> str:
     """Return an address on this service with a query, without values that are None, empty or False."""
-    kept = {name: value for name, value in query.items() if value not in (None, "", False, (), [])}
-    return quote(path) + (f"?{urlencode(kept, doseq=True, errors='replace')}" if kept else "")
+    values = {name: value for name, value in query.items() if value not in (None, "", False, (), [])}
+    return quote(path) + (f"?{urlencode(values, doseq=True, errors='replace')}" if values else "")
 
 
 def address_of(name: str) -> str:
@@ -111,7 +111,7 @@ def address_of(name: str) -> str:
 async def static_file(name: str, request: Request) -> Response:
     """Return a file, or 304 if the browser has it."""
     if name not in TYPES:
-        raise Refused(404, f"There is no file {name} here.")
+        raise HttpError(404, f"There is no file {name} here.")
     lasting = "public, max-age=31536000, immutable" if "v" in request.query_params else "no-cache"
     headers = {"etag": _ETAGS[name], "cache-control": lasting}
     if _ETAGS[name] in request.headers.get("if-none-match", ""):
@@ -138,7 +138,7 @@ class _Exact(str):
     """Text that a form or the script sends back, and that must not change."""
 
 
-def _shown(value: Any) -> Any:
+def _printable(value: Any) -> Any:
     """Return a value as a page shows it, with U+FFFD for letters that are invisible or change the direction."""
     if not isinstance(value, str) or isinstance(value, Markup | _Exact):
         return value
@@ -185,8 +185,8 @@ def moment(at: str | None) -> str:
 
 def date_and_time(at: str) -> str:
     """Return a stored time by the clock of this machine as people write it: 24 November 2026, 14:05."""
-    here = datetime.fromisoformat(at).astimezone()
-    return f"{here.day} {MONTHS[here.month - 1]} {here.year}, {here:%H:%M}"
+    local_time = datetime.fromisoformat(at).astimezone()
+    return f"{local_time.day} {MONTHS[local_time.month - 1]} {local_time.year}, {local_time:%H:%M}"
 
 
 def place(record: ImageRecord) -> str:
@@ -201,7 +201,7 @@ def place(record: ImageRecord) -> str:
 _TEMPLATES = Environment(
     loader=PackageLoader("visterm.web.pages"),
     autoescape=True,
-    finalize=_shown,
+    finalize=_printable,
     undefined=StrictUndefined,
     trim_blocks=True,
     lstrip_blocks=True,

@@ -23,8 +23,8 @@ from visterm.store.catalogue import StoredCatalogue
 from visterm.store.filters import LARGEST
 from visterm.store.images import ImageRecord
 from visterm.web.bodies import MEDIUM, takes
-from visterm.web.errors import Refused
-from visterm.web.pages.library import job_values
+from visterm.web.errors import HttpError
+from visterm.web.pages.library import latest_job
 from visterm.web.pages.picture import explains
 from visterm.web.pages.render import PageRoute, is_for_script, render
 from visterm.web.service import Service, Shared
@@ -41,7 +41,7 @@ Queue = Literal["frequent", "questions", "mistakes"]
 """Where questions come from: doubts about frequent tags, those whose answers teach most, or probable mistakes."""
 
 
-class Answer(NamedTuple):
+class ReviewAnswer(NamedTuple):
     """A question and its answer: "right", "wrong" or "skip"."""
 
     image_id: Annotated[int, Field(ge=0, le=LARGEST)]
@@ -49,10 +49,12 @@ class Answer(NamedTuple):
     do: Annotated[str, Field(pattern="^(right|wrong|skip)$")]
 
 
-_TRAIL = TypeAdapter(Annotated[list[Answer], FailFast()])  # The answers of this sitting, which the page sends along
+_TRAIL = TypeAdapter(
+    Annotated[list[ReviewAnswer], FailFast()]
+)  # The answers of this sitting, which the page sends along
 
 
-class Pair(NamedTuple):
+class TagQuestion(NamedTuple):
     """A photo and a tag to ask about."""
 
     image_id: int
@@ -66,7 +68,7 @@ class Question(NamedTuple):
     """The question that is shown."""
 
     record: ImageRecord
-    pair: Pair
+    pair: TagQuestion
     tags: list[str]
     at: float | None  # Of a video: the moment that is most like the tag, in seconds
 
@@ -93,34 +95,34 @@ async def answer_question(
     try:
         answers = _TRAIL.validate_json(trail)[-MOST_BACK:]
     except ValidationError:
-        raise Refused(422, "Your earlier answers can't be read. Open /review again.", field="trail") from None
+        raise HttpError(422, "Your earlier answers can't be read. Open /review again.", field="trail") from None
 
-    again, said = None, "There is nothing to undo"
+    again, message = None, "There is nothing to undo"
     if do in VERDICTS:
-        answer = Answer(image, tag, do)
+        answer = ReviewAnswer(image, tag, do)
         await _write(service, answer, VERDICTS[do])
-        answers, said = [*answers, answer], SAID[do].format(tag)
+        answers, message = [*answers, answer], SAID[do].format(tag)
     elif do != "undo":
-        raise Refused(422, f"do is {do!r}; expected right, wrong, skip or undo.", field="do")
+        raise HttpError(422, f"do is {do!r}; expected right, wrong, skip or undo.", field="do")
     elif answers:
         *answers, again = answers
         await _write(service, again, 0)
-        said = f"{again.tag}: one more time"
+        message = f"{again.tag}: one more time"
 
-    values = await service.searching.run(_question, service, queue, answers, again=again, said=said)
+    values = await service.searching.run(_question, service, queue, answers, again=again, message=message)
     if do in ("right", "wrong") and values["learns_now"] and service.jobs.n_open.total == 0:
-        with suppress(Refused):  # too many jobs wait: the next answer tries again
+        with suppress(HttpError):  # too many jobs wait: the next answer tries again
             values["job"] = await service.jobs.start(FIT, "by-itself")
-            values["said"] = f"{said}. Learning from your last answers"
+            values["message"] = f"{message}. Learning from your last answers"
 
     return render("_question.html" if is_for_script(request) else "review.html", **values)
 
 
-async def _write(service: Service, answer: Answer, verdict: int) -> None:
+async def _write(service: Service, answer: ReviewAnswer, verdict: int) -> None:
     """Store a verdict on the tag of an answer; if it was skipped, only check that the photo exists."""
 
     def judge() -> None:
-        service.known(answer.image_id)
+        service.record_of(answer.image_id)
         if answer.do != "skip":
             service.catalogue.judge(answer.image_id, answer.tag, verdict)
 
@@ -128,17 +130,17 @@ async def _write(service: Service, answer: Answer, verdict: int) -> None:
 
 
 def _question(
-    service: Service, queue: Queue, answers: list[Answer], *, again: Answer | None = None, said: str = ""
+    service: Service, queue: Queue, answers: list[ReviewAnswer], *, again: ReviewAnswer | None = None, message: str = ""
 ) -> dict[str, Any]:
     """Return the next question, the photo after it to load ahead, and the progress of the review."""
     catalogue, stored = service.catalogue, service.catalogue.stored
     skipped = {(answer.image_id, answer.tag) for answer in answers if answer.do == "skip"}
     if queue == "mistakes":
-        found = _mistakes(catalogue, len(skipped) + 2)
-        pairs = [pair for pair in found if pair[:2] not in skipped][:2]
+        mistakes = _mistakes(catalogue, len(skipped) + 2)
+        pairs = [pair for pair in mistakes if pair[:2] not in skipped][:2]
     else:
-        asked = review_queue(stored, 2, skip=skipped, frequent=queue == "frequent", tree=catalogue.tree)
-        pairs = [Pair(each.image_id, each.tag, each.confidence, each.why) for each in asked]
+        items = review_queue(stored, 2, skip=skipped, frequent=queue == "frequent", tree=catalogue.tree)
+        pairs = [TagQuestion(each.image_id, each.tag, each.confidence, each.why) for each in items]
     if again is not None:
         pairs = [_one_more_time(service, queue, again), *(pair for pair in pairs if pair[:2] != again[:2])]
     question = None
@@ -146,13 +148,12 @@ def _question(
         pair = pairs[0]
         column = catalogue.tagger.vocabulary.get(pair.tag)
         row = None if column is None else catalogue.tagger.tag_rows(np.array([column], np.int32))
-        held = stored.tags.held([pair.image_id]).get(pair.image_id, [])
+        tags = stored.tags.held([pair.image_id]).get(pair.image_id, [])
         at = stored.where([pair.image_id], row)[0].at
-        question = Question(service.known(pair.image_id), pair, held, at)
+        question = Question(service.record_of(pair.image_id), pair, tags, at)
 
     by_itself = isinstance(catalogue.tagger.model, RelearnsTags)
     added = stored.runs.current().added
-    job = next((job for job in stored.jobs.latest() if job.kind == FIT), None)
     return {
         "queue": queue,
         "question": question,
@@ -167,23 +168,22 @@ def _question(
         "n_images": stored.images.count(),
         "explains": question is not None and explains(catalogue, question.record),
         "explained_by": explained_by(catalogue.tagger.model),
-        "said": said,
-        "job": job and service.jobs.shown(job),
-        **job_values(stored, [job] if job else []),
+        "message": message,
+        **latest_job(service, FIT),
     }
 
 
-def _mistakes(catalogue: Catalogue, limit: int) -> list[Pair]:
+def _mistakes(catalogue: Catalogue, limit: int) -> list[TagQuestion]:
     """Return the most probable mistakes that were found and not answered yet."""
-    found = catalogue.mistakes(limit) or []
+    mistakes = catalogue.mistakes(limit) or []
     return [
-        Pair(each.image_id, each.tag, each.chance, [f"so {tag}, too" for tag in each.follows], each.kind)
-        for each in found
+        TagQuestion(each.image_id, each.tag, each.chance, [f"so {tag}, too" for tag in each.follows], each.kind)
+        for each in mistakes
         if each.image_id is not None
     ]
 
 
-def _one_more_time(service: Service, queue: Queue, again: Answer) -> Pair:
+def _one_more_time(service: Service, queue: Queue, again: ReviewAnswer) -> TagQuestion:
     """Return a question whose answer was undone."""
     if queue == "mistakes":
         for pair in _mistakes(service.catalogue, MOST_MISTAKES):
@@ -191,7 +191,7 @@ def _one_more_time(service: Service, queue: Queue, again: Answer) -> Pair:
                 return pair._replace(why=["one more time", *pair.why])
     predicted = service.view(again.image_id).predicted
     confidence = next((item.confidence for item in predicted if item.tag == again.tag), None)
-    return Pair(again.image_id, again.tag, confidence, ["one more time"])
+    return TagQuestion(again.image_id, again.tag, confidence, ["one more time"])
 
 
 def _answers_since(stored: StoredCatalogue, added: str, state: str) -> int:

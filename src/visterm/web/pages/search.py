@@ -15,9 +15,19 @@ from visterm.library.steps import MOST_PHOTOS
 from visterm.store.filters import CHANCE, LARGEST, SORTS
 from visterm.web.api.images import StepNumber, stored_step, undone_step
 from visterm.web.bodies import MEDIUM, read_uploads, takes, takes_pictures
-from visterm.web.errors import Refused
+from visterm.web.errors import HttpError
 from visterm.web.pages.browse import crumbs, folders_to_choose, narrower
-from visterm.web.pages.form import PAGE, UPLOAD, FoundPhotos, SearchForm, Shown, differ, found_by, shown, tags_in
+from visterm.web.pages.form import (
+    PAGE,
+    UPLOAD,
+    FoundPhotos,
+    GridPhoto,
+    SearchForm,
+    differ,
+    grid_photos,
+    search_photos,
+    tags_in,
+)
 from visterm.web.pages.render import PageRoute, is_for_script, local, render
 from visterm.web.security import local_address
 from visterm.web.service import Shared
@@ -37,7 +47,7 @@ SAID = {
 class Results(NamedTuple):
     """A page of photos, and notes on the search."""
 
-    shown: list[Shown]
+    photos: list[GridPhoto]
     notes: list[str]
     more: str | None  # Address of the next page
     differ: bool = False  # Whether confidences tell the photos apart
@@ -77,8 +87,8 @@ async def by_picture(request: Request, service: Shared) -> Response:
     """Show photos that are similar to an uploaded one, which isn't stored."""
     (picture,) = await read_uploads(request, 1)
     pixels = await service.pixels(picture.content)
-    found = await service.encoding.run(service.catalogue.like, pixels, PAGE)
-    items = await service.searching.run(shown, service.catalogue, found.hits)
+    result = await service.encoding.run(service.catalogue.like, pixels, PAGE)
+    items = await service.searching.run(grid_photos, service.catalogue, result.hits)
     results = Results(items, ["Photos similar to yours, which isn't stored."], None)
     form = SearchForm(like=UPLOAD)
     facts = await service.searching.run(_facts, service.catalogue, form)
@@ -87,24 +97,27 @@ async def by_picture(request: Request, service: Shared) -> Response:
 
 def _results(catalogue: Catalogue, form: SearchForm, afresh: bool) -> Results:
     """Return one page of a search."""
-    found = found_by(catalogue, form, afresh=afresh)
-    items = shown(catalogue, found.page(catalogue, form.start), form.q)
-    notes = found.notes
-    if not items and len(found.ids):
-        notes = [*notes, f"This search shows {count_of(len(found.ids), 'photo')}, and this page is after the last one."]
+    result = search_photos(catalogue, form, afresh=afresh)
+    items = grid_photos(catalogue, result.page(catalogue, form.start), form.q)
+    notes = result.notes
+    if not items and len(result.ids):
+        notes = [
+            *notes,
+            f"This search shows {count_of(len(result.ids), 'photo')}, and this page is after the last one.",
+        ]
     end = form.start + PAGE
-    more = form.address(start=end) if end < len(found.ids) else None
+    more = form.address(start=end) if end < len(result.ids) else None
     earlier = form.address(start=max(form.start - PAGE, 0)) if form.start and items else None
-    return Results(items, notes, more, differ(items), earlier, _count(form, found), found.meant)
+    return Results(items, notes, more, differ(items), earlier, _count(form, result), result.meant)
 
 
-def _count(form: SearchForm, found: FoundPhotos) -> str:
+def _count(form: SearchForm, result: FoundPhotos) -> str:
     """Return how many photos a search found, and of one by words how many are likely to match."""
-    if form.q and form.sorted_by == CHANCE and found.n_likely is not None:
-        return f"{found.n_likely:,} likely to match, of {count_of(found.n_found, 'photo')}"
-    sure = found.n_likely is not None
+    if form.q and form.sorted_by == CHANCE and result.n_likely is not None:
+        return f"{result.n_likely:,} likely to match, of {count_of(result.n_found, 'photo')}"
+    sure = result.n_likely is not None
     of_search = f", {'those likely to match' if sure else 'the best matches'}" if form.q or form.like else ""
-    return count_of(found.n_found, "photo") + ("" if form.sorted_by == CHANCE else of_search)
+    return count_of(result.n_found, "photo") + ("" if form.sorted_by == CHANCE else of_search)
 
 
 def _facts(catalogue: Catalogue, form: SearchForm) -> dict[str, Any]:
@@ -126,20 +139,20 @@ def _facts(catalogue: Catalogue, form: SearchForm) -> dict[str, Any]:
 
 def _words(form: SearchForm, results: Results) -> list[str]:
     """Return the tags that a search is for: its words without a minus, and those of its filters."""
-    words = [share.word for item in results.shown[:1] for share in item.shares if share.wanted]
+    words = [share.word for item in results.photos[:1] for share in item.shares if share.wanted]
     return list(dict.fromkeys([*words, *tags_in(form.predicted), *tags_in(form.tag)]))
 
 
-def _related(catalogue: Catalogue, words: str) -> list[tuple[Group, list[Shown]]]:
+def _related(catalogue: Catalogue, words: str) -> list[tuple[Group, list[GridPhoto]]]:
     """Return photos of parts of what the words mean, and of similar things, if the run knows any."""
-    found: list[tuple[Group, list[Shown]]] = []
+    related_photos: list[tuple[Group, list[GridPhoto]]] = []
     for how in EXPANSIONS:
         try:
             groups = catalogue.expand(words, how, GROUPED)
         except VistermError:  # the run has no relations of this kind, or all words have a minus: nothing to show
             continue
-        found += [(group, shown(catalogue, group.hits)) for group in groups]
-    return found
+        related_photos += [(group, grid_photos(catalogue, group.hits)) for group in groups]
+    return related_photos
 
 
 @router.post("/chosen")
@@ -150,23 +163,23 @@ async def change_chosen(request: Request, service: Shared) -> Response:
         ids = [str(value) for value in form.getlist("image")]
         do, tag, word = (str(form.get(name, "")) for name in ("do", "tag", "word"))
     if do not in SAID:
-        raise Refused(422, f"do is {do!r}; expected one of {', '.join(SAID)}.", field="do")
+        raise HttpError(422, f"do is {do!r}; expected one of {', '.join(SAID)}.", field="do")
     if not all(number.isascii() and number.isdigit() and int(number) <= LARGEST for number in ids):
-        raise Refused(422, "image has a value that is no number of a photo.", field="image")
+        raise HttpError(422, "image has a value that is no number of a photo.", field="image")
     about = tag if do in ("give", "take") else word
     if not about.strip():
-        raise Refused(422, "Type a tag first.", field="tag")
+        raise HttpError(422, "Type a tag first.", field="tag")
     step = await stored_step(service, [int(number) for number in ids], **{do: [about]})
-    said = SAID[do].format(about, count_of(len(step.images), "photo"))
-    return _message(request, said=said, number=step.number, images=step.images, do=do)
+    message = SAID[do].format(about, count_of(len(step.images), "photo"))
+    return _message(request, message=message, number=step.number, images=step.images, do=do)
 
 
 @router.post("/steps/{number}/undo")
 async def undo_chosen(number: StepNumber, request: Request, service: Shared) -> Response:
     """Undo a step."""
     step = await undone_step(service, number)
-    said = f"Undone for {count_of(len(step.images), 'photo')}"
-    return _message(request, said=said, number=None, images=step.images, do="undo")
+    message = f"Undone for {count_of(len(step.images), 'photo')}"
+    return _message(request, message=message, number=None, images=step.images, do="undo")
 
 
 def _message(request: Request, **values: Any) -> Response:

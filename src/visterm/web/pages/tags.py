@@ -17,8 +17,8 @@ from visterm.library.feedback import TagCount
 from visterm.models.blend.kept import what_to_do
 from visterm.store.filters import PREDICTED_FROM, Filter
 from visterm.tagging.tag_map import PlacedTag
-from visterm.web.errors import Refused
-from visterm.web.pages.form import SearchForm, shown
+from visterm.web.errors import HttpError
+from visterm.web.pages.form import SearchForm, grid_photos
 from visterm.web.pages.render import PageRoute, answer_form, is_for_script, local, render
 from visterm.web.service import Service, Shared
 
@@ -56,7 +56,7 @@ async def tags_page(
 ) -> Response:
     """List the tags; those of a tree as one, unless something is to be found or the list is asked for."""
     if order not in ORDERS:
-        raise Refused(422, f"order is {order!r}; expected one of {', '.join(ORDERS)}.", field="order")
+        raise HttpError(422, f"order is {order!r}; expected one of {', '.join(ORDERS)}.", field="order")
     catalogue = service.catalogue
     has_tree = catalogue.tagger.tree is not None
     as_tree = has_tree and not find and not is_for_script(request) and view != "list"
@@ -64,7 +64,7 @@ async def tags_page(
 
     def list_tags() -> list[TagCount]:
         key = tag_key(find)
-        return sorted((count for count in _counts(catalogue) if key in tag_key(count.tag)), key=ORDERS[order])
+        return sorted((count for count in tag_counts(catalogue) if key in tag_key(count.tag)), key=ORDERS[order])
 
     counts = await service.browsing.run(list_tags)
     start = max(start, 0)
@@ -89,8 +89,8 @@ async def facets_page(request: Request, service: Shared, under: str = "") -> Res
     """List the tags of the photos that pass the filters, on top or right under a tag, each to filter by."""
     form = SearchForm.read(request.query_params)
     level = await service.browsing.run(tree_level, service.catalogue, under, form.among)
-    held = [item for item in level if item.images][:ROWS]
-    return render("_tree.html" if is_for_script(request) else "tree.html", level=held, under=under, form=form)
+    used_tags = [item for item in level if item.images][:ROWS]
+    return render("_tree.html" if is_for_script(request) else "tree.html", level=used_tags, under=under, form=form)
 
 
 @router.get("/tag")
@@ -106,7 +106,7 @@ async def alike_tags(request: Request, service: Shared) -> Response:
     tagger = catalogue.tagger
 
     def suggest() -> list[Alias]:
-        used = {count.tag for count in _counts(catalogue) if count.images}
+        used = {count.tag for count in tag_counts(catalogue) if count.images}
         return [alias for alias in service.of_run().aliases if alias.alias in used][:SUGGESTIONS]
 
     aliases = await service.browsing.run(suggest)
@@ -128,19 +128,19 @@ async def map_page(request: Request, service: Shared, drawn: bool = False) -> Re
     """Show the map of the tags: the page at once, and inside it the map, which takes seconds the first time."""
     if not service.of_run().has_tag_vectors:
         todo = what_to_do(service.catalogue.tagger.model)
-        raise Refused(404, f"The model of this run has no vectors of tags, so there is no map of them. {todo}")
+        raise HttpError(404, f"The model of this run has no vectors of tags, so there is no map of them. {todo}")
     tags = None
     if drawn:
         try:
             tags = draw_map(await service.tag_map())
-        except Refused as error:
+        except HttpError as error:
             if error.status_code != 503:
                 raise
     page = "_map.html" if drawn and is_for_script(request) else "map.html"
     return render(page, drawn=tags, compared_by=service.catalogue.tagger.tags_compared_by)
 
 
-def _counts(catalogue: Catalogue) -> list[TagCount]:
+def tag_counts(catalogue: Catalogue) -> list[TagCount]:
     """Count the tags, unless nothing has changed since that was done."""
     return catalogue.stored.database.keep(("counts", catalogue.tagger.fingerprint), catalogue.tags)
 
@@ -149,13 +149,13 @@ def _tag(service: Service, name: str) -> dict[str, Any]:
     """Return the values of the template of a tag's page."""
     catalogue = service.catalogue
     meant = set(map(tag_key, catalogue.tagger.vocabulary.spellings(name)))
-    count = next((count for count in _counts(catalogue) if tag_key(count.tag) in meant), None)
+    count = next((count for count in tag_counts(catalogue) if tag_key(count.tag) in meant), None)
     if count is None:
-        raise Refused(404, f"No photo has the tag '{name}', and it was not learned.")
+        raise HttpError(404, f"No photo has the tag '{name}', and it was not learned.")
     neighbours = []
     if count.learned and service.of_run().has_tag_vectors:
         neighbours = catalogue.tagger.neighbours(count.tag, NEIGHBOURS)
-    examples = shown(catalogue, catalogue.browse(Filter(tags=(count.tag,)), EXAMPLES).hits)
+    examples = grid_photos(catalogue, catalogue.browse(Filter(tags=(count.tag,)), EXAMPLES).hits)
     compared_by = catalogue.tagger.tags_compared_by if neighbours else []
     return {"count": count, "neighbours": neighbours, "compared_by": compared_by, "examples": examples}
 

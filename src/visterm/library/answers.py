@@ -1,0 +1,59 @@
+"""Answers to review questions in a file: which tags of which photos are right, and which are wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from visterm.core.errors import DataError, TagFileError
+from visterm.data.tag_formats.tables import TableForm, find_column, required_column, table_rows
+from visterm.library.catalogue import Catalogue
+from visterm.library.search.reader import ids_of
+
+VERDICTS = {
+    **dict.fromkeys(("right", "yes", "y", "true", "1"), 1),
+    **dict.fromkeys(("wrong", "no", "n", "false", "-1"), -1),
+}
+"""What stands in the column `verdict`; nothing there leaves a question open."""
+
+
+def store_answers(catalogue: Catalogue, text: str, path: Path) -> list[int]:
+    """Store the answers of a table, all or after an error none; return the verdicts, 0 for what is left open.
+
+    `text` is a CSV or JSON lines with the columns image, tag and verdict, and maybe id; `path` is what errors call it.
+    Raises TagFileError if a column is missing or a verdict is none; DataError if a photo is not in the catalogue.
+    """
+    columns = (("image", "file_name"), ("tag",), ("verdict",))
+    form = TableForm(columns, '{"image": "1.jpg", "tag": "sea", "verdict": "right"}')
+    rows = table_rows(path, text, form)
+    names = list(dict.fromkeys(name for row in rows for name in row.cells))
+    advice = f"Expected lines such as {form.example}, or a CSV with these columns."
+    image, tag, verdict = (required_column(some, names, str(path), "", advice) if rows else "" for some in columns)
+    number = find_column(("id",), names, str(path))
+    verdicts = []
+    with catalogue.stored.database.transaction():
+        for row in rows:
+            where, cell = f"{path}, line {row.line}", row.cells.get(verdict)
+            answer = str("" if cell is None else cell).strip().lower()
+            if answer and answer not in VERDICTS:
+                raise TagFileError(
+                    f"{where}: the verdict is {answer!r}; expected right or wrong, or nothing to leave it open."
+                )
+            verdicts.append(VERDICTS.get(answer, 0))
+            if answer:
+                image_id = _image_id(catalogue, where, row.cells.get(image), row.cells.get(number or ""))
+                catalogue.judge(image_id, str(row.cells.get(tag) or ""), verdicts[-1])
+
+    return verdicts
+
+
+def _image_id(catalogue: Catalogue, where: str, name: Any, number: Any) -> int:
+    """Return the id of the photo that an answer is about: by its column id, if it has one, whose name must agree."""
+    if number in (None, ""):
+        return ids_of(catalogue.stored, [str(name)])[0]
+    if not str(number).isdecimal():
+        raise DataError(f"{where}: the id is {number!r}; expected a whole number. Leave the column id out.")
+    stored_name = catalogue.image(int(number)).record.name
+    if stored_name != name:
+        raise DataError(f"{where}: the photo {number} is {stored_name}, and not {name}. Leave the column id out.")
+    return int(number)
