@@ -172,7 +172,7 @@ def encoders(
         from visterm.encoders.hub import fetch_network
 
         for row in [network_named(name) for name in names or []]:
-            places = fetch_network(row, text=True, say=say)
+            places = fetch_network(row, say=say)
             if json:
                 emit({"name": row.name, "licence": row.licence, "files": places})
         return

@@ -139,8 +139,7 @@ def _fit_tagger(
     if not images:
         raise DataError(
             f"{count_of(connected.count(), 'photo')} of {library.title} were read, and none has a tag to learn from. "
-            "Tag some there; or start from words that you would like to find: --words FILE; or use a run: --run RUN. "
-            "What was fetched is used again."
+            "Tag some there, or start from words (--words FILE) or a run (--run RUN). What was fetched is used again."
         )
     request = replace(request, images=images, tags=tags)
     if library.nested and request.tree is None and any("/" in tag for some in tags for tag in some):
@@ -149,7 +148,6 @@ def _fit_tagger(
 
 
 def _check_same(folder: Path, known: ProgramConnection | None, connection: ProgramConnection) -> None:
-    """Refuse a place that belongs to another library. Raises StorageError."""
     if known is None:
         raise StorageError(
             f"{folder} is a catalogue of files, and is not connected to {connection.address}. Name a new one: -o."

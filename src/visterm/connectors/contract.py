@@ -24,8 +24,7 @@ class Page(NamedTuple):
     """Some photos that were changed, and how far they bring a reader."""
 
     photos: list[RemotePhoto]
-    mark: str
-    """By which `changes` goes on after this page. It is by the server's clock, never by ours, and opaque to callers."""
+    mark: str  # By which `changes` goes on after this page: by the server's clock, and opaque to callers
 
 
 class PhotoTag(NamedTuple):

@@ -27,10 +27,8 @@ from visterm.core.web_client import Patience, ServerAnswer, server_address
 from visterm.store.connected import NOT_OURS, PROGRAMS, RemotePhoto
 
 NEEDED = ("asset.read", "asset.view", "asset.statistics", "tag.create", "tag.read", "tag.asset", "user.read")
-OLDEST, NESTED = (3, 0), (3, 2)
-"""The first version that is spoken with, and the first one whose searches are of the new shape."""
-YOUNG = timedelta(minutes=5)
-"""Immich may still read the metadata of photos that came this lately, and replaces their tags as it does so."""
+OLDEST, NESTED = (3, 0), (3, 2)  # The first version that is spoken with, and the first with searches of the new shape
+YOUNG = timedelta(minutes=5)  # In which Immich may still read the metadata of a photo, and replace its tags by these
 LOOK_AT_ALL = timedelta(days=1)  # How late changes are found that move no time of a photo
 SKEW = timedelta(minutes=1)  # By which the server's clock may go back without a reason to look at all photos
 AT_ONCE = 10  # Pages whose tags are asked for together
@@ -216,25 +214,20 @@ class ImmichLibrary:
             if pair.tag in ids:
                 photos[ids[pair.tag]][pair.photo] = pair
         refused: list[RefusedTag] = []
-        for tag, each in photos.items():
-            for batch in _batches(sorted(each)):
-                refused += self._take_out(tag, batch, each)
+        for tag, pairs_of_tag in photos.items():
+            path = f"/tags/{tag}/assets"
+            for batch in _batches(sorted(pairs_of_tag)):
+                answer = self._server.ask("DELETE", path, {"ids": batch}, needs="tag.asset", also=(400,))
+                if answer.status == 400:
+                    if tag not in {each.id for each in self._tags()[1]}:
+                        break  # it was deleted since, with all of its pairs
+                    raise self._server.refused("DELETE", path, answer)
+                for each in json_answers.checked(self._server.parsed(answer, f"DELETE {path}"), "answer", list):
+                    error = json_answers.optional(each, "error", str)
+                    photo = checked_id(json_answers.field(each, "id", str))
+                    if error not in (None, "not_found") and photo in pairs_of_tag:
+                        refused.append(RefusedTag(pairs_of_tag[photo], f"Immich keeps it: {error}"))
         return refused
-
-    def _take_out(self, tag: str, batch: Sequence[str], pairs: dict[str, PhotoTag]) -> list[RefusedTag]:
-        path = f"/tags/{checked_id(tag)}/assets"
-        answer = self._server.ask("DELETE", path, {"ids": batch}, needs="tag.asset", also=(400,))
-        if answer.status == 400:
-            if tag not in {each.id for each in self._tags()[1]}:
-                return []  # it was deleted since, with all of its pairs
-            raise self._server.refused("DELETE", path, answer)
-        kept: list[RefusedTag] = []
-        for each in json_answers.checked(self._server.parsed(answer, f"DELETE {path}"), "answer", list):
-            error = json_answers.optional(each, "error", str)
-            photo = checked_id(json_answers.field(each, "id", str))
-            if error not in (None, "not_found") and photo in pairs:
-                kept.append(RefusedTag(pairs[photo], f"Immich keeps it: {error}"))
-        return kept
 
     def _server_version(self) -> tuple[int, int, int]:
         """Return the server's version, asked for once."""
@@ -251,13 +244,12 @@ class ImmichLibrary:
         now = json_answers.clock(answer)
         if now is None:
             raise ServiceError(
-                f"{self.address} answers with the Date {answer.date[:60]!r}; expected the time of day. Check the clock "
-                "of Immich's computer, and proxies before it."
+                f"{self.address} answers with the Date {answer.date[:60]!r}; expected the time of day. Check its clock."
             )
         return now
 
     def _has_nested_search(self) -> bool:
-        return self._server_version() >= (*NESTED, 0)
+        return self._server_version()[:2] >= NESTED
 
     def _pages(self, search: Search, position: PagePosition = START) -> Iterator[ListedPage]:
         return pages(self._server, search, self._has_nested_search(), position)
@@ -328,7 +320,6 @@ class ImmichLibrary:
         return tags_of | {photo: values for photo, values in alone_tags.items() if values is not None}
 
     def _matching(self, search: Search, position: PagePosition, photos: set[str]) -> set[str]:
-        """Return those of some photos that a search finds."""
         return photos.intersection(item.id for items, _ in self._pages(search, position) for item in items)
 
     def _by_tags(

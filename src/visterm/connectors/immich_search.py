@@ -43,14 +43,10 @@ class Search:
     def flat(self, position: PagePosition) -> dict[str, Any]:
         """Return the body up to Immich 3.1."""
         body: dict[str, Any] = {"type": "IMAGE", "visibility": "timeline", "size": PAGE, "order": "asc"}
-        if self.updated:
-            body["updatedAfter"] = self.updated
-        if self.until:
-            body["takenBefore"] = self.until
+        times = {"updatedAfter": self.updated, "takenBefore": self.until, "takenAfter": position.taken}
+        body |= {name: time for name, time in times.items() if time}
         if self.tags or self.untagged:
             body["tagIds"] = list(self.tags) or None
-        if position.taken:
-            body["takenAfter"] = position.taken
         if re.fullmatch("[0-9]{1,9}", position.token):  # not the cursor of a server that was newer then
             body["page"] = int(position.token)
         return body
@@ -78,7 +74,7 @@ class Search:
             end = datetime.fromisoformat(taken) + timedelta(milliseconds=1)
         except (ValueError, OverflowError):
             return self
-        return replace(self, until=end.isoformat(timespec="milliseconds").replace("+00:00", "Z"))
+        return replace(self, until=as_text(end))
 
 
 @dataclass(frozen=True)
@@ -148,7 +144,7 @@ def pages(server: JsonServer, search: Search, nested: bool, position: PagePositi
             raise ServiceError(f"{server.program} answers with pages that have no end.")
         last = items[-1].taken if items else ""
         if not token:
-            position = PagePosition()
+            position = START
         elif last != position.taken and _PLAIN.fullmatch(last):
             position = PagePosition(last)
         else:

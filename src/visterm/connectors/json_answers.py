@@ -97,7 +97,7 @@ class JsonServer(NamedTuple):
             return _unescaped(value, secrets) if _ESCAPED.search(text) else value
         except (ValueError, RecursionError):
             raise ServiceError(
-                f"{self.program} answers {what} with what is no JSON, or half of it: {answer.shown!r}."
+                f"{self.program} answers {what} with no JSON, or half of it: {answer.shown!r}."
             ) from None
 
 
@@ -143,9 +143,8 @@ def optional(record: object, name: str, kind: type[Kind]) -> Kind | None:
 def checked(value: object, name: str, kind: type[Kind]) -> Kind:
     """Return a value of an answer, of the kind that it has to have. Raises ServiceError if it is of another."""
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-        raise ServiceError(
-            f"The server answers with {_named(value)} for {name!r}; expected {_NAMES.get(kind, kind.__name__)}."
-        )
+        expected = _NAMES.get(kind, kind.__name__)
+        raise ServiceError(f"The server answers with {_named(value)} for {name!r}; expected {expected}.")
     if isinstance(value, str) and len(value) > LONGEST_TEXT:
         raise ServiceError(f"The server answers with {len(value):,} letters for {name!r}; expected {LONGEST_TEXT:,}.")
     return value

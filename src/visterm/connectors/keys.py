@@ -9,16 +9,13 @@ import stat
 from pathlib import Path
 
 from visterm.core.errors import DataError, UserError
-from visterm.core.files import KB, open_regular, read_regular_text
+from visterm.core.files import KB, MB, open_regular, read_regular_text
 from visterm.core.system import user_file
 from visterm.core.wording import json_text
 from visterm.core.writing import write_whole
 
 LONGEST = 4096  # Letters of a key
-MOST_SECRET = 64 * KB  # Of a file with a key or a token
-VARIABLE = "VISTERM_CONNECTED"
-"""The environment variable that names the user's list of servers and key files that belong together."""
-MOST_ALLOWED = 2**20  # Bytes of that list
+VARIABLE = "VISTERM_CONNECTED"  # Names the user's list of servers and key files that belong together
 _KEY = re.compile("[!-~]+")  # What a header holds
 
 
@@ -47,7 +44,7 @@ def read_secret(what: str, file: Path) -> str:
     Raises UserError if it cannot be read, is no text, or can be used by others than its owner.
     """
     try:
-        with open_regular(file, MOST_SECRET) as opened:
+        with open_regular(file, 64 * KB) as opened:
             mode, text = os.fstat(opened.fileno()).st_mode, opened.read().decode().strip()
     except OSError as error:
         raise UserError(f"The {what} file {file} cannot be read: {error.strerror or error}.") from error
@@ -79,7 +76,7 @@ def check_allowed(address: str, key_file: str | None) -> None:
 
 def _allowed(file: Path) -> list[tuple[str, str | None]]:
     try:
-        entries = json.loads(read_regular_text(file, MOST_ALLOWED))
+        entries = json.loads(read_regular_text(file, MB))
         return [(str(address), None if key is None else str(key)) for address, key in entries]
     except FileNotFoundError:
         return []

@@ -58,9 +58,8 @@ def write(
     if work.run(lost, back):
         existing = library.existing(pairs)
     sent = {pair[:2] for pair in [*sent_add, *sent_take]} - work.unsent
-    return WriteResult(
-        existing, {pair[:2] for pair in pairs} - sent, work.unsettled & sent, work.refused, work.touched, work.stalled
-    )
+    unsent, unsettled = {pair[:2] for pair in pairs} - sent, work.unsettled & sent
+    return WriteResult(existing, unsent, unsettled, work.refused, work.touched, work.stalled)
 
 
 class _WritePasses:

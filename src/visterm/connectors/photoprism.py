@@ -6,7 +6,7 @@ import re
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 from urllib.parse import urlencode
 
 from visterm.connectors.contract import Page, PhotoTag, Recent, RefusedTag
@@ -39,14 +39,6 @@ SEES, CHANGES = f"to view photos (scope {SCOPES!r})", f"to edit photos (scope {S
 READS = f"to read the config (scope {SCOPES!r})"
 PICTURES = (b"\xff\xd8", b"\x89PNG\r\n\x1a\n", b"RIFF")
 _TOKEN = re.compile("[0-9A-Za-z_-]{1,128}")
-
-
-class _PhotoList(NamedTuple):
-    """A list of photos."""
-
-    photos: dict[str, int]  # By id: the time of the last change
-    first: list[int]  # Such times on the first page: none is later than when the list was begun
-    clock: int  # The server's, or a proxy's, at that time; 0: unknown
 
 
 class PhotoPrismLibrary:
@@ -88,7 +80,7 @@ class PhotoPrismLibrary:
 
     def check(self) -> str:
         """Ask for the version, for a photo, and to change one that is not there. Raises ServiceError if one fails."""
-        self._records(self._ask_photos(count=1), 1)
+        self._ask_photos(count=1)
         config = self._config()
         self._ask("PUT", f"/photos/{NOBODY}/label/0", {"Uncertainty": GONE}, needs=CHANGES)  # 404: the key was checked
         return f"PhotoPrism {field(config, 'version', str)}"
@@ -100,7 +92,7 @@ class PhotoPrismLibrary:
 
     def ids(self) -> Iterator[list[str]]:
         """Yield the ids of all photos that are there now, those in the archive left out."""
-        uids = list(self._list_photos().photos)
+        uids = list(self._list_photos()[0])
         yield from (uids[start : start + LISTED] for start in range(0, len(uids), LISTED))
 
     def changes(self, since: str = "") -> Iterator[Page]:
@@ -111,15 +103,14 @@ class PhotoPrismLibrary:
         read comes again. Once a day, reading begins with the oldest change again.
         """
         mark = PhotoPrismMark.read(since)
-        answer = self._ask_photos(count=1, order="updated")
-        newest, now = self._records(answer, 1), _seconds(answer)
+        newest, now = self._ask_photos(count=1, order="updated")
         if now and not -SETTLED <= now - mark.all < LOOK_AT_ALL:
             mark = PhotoPrismMark(all=now)
         query = {"updated": time_text(mark.time)} if mark.time else {}
-        listed = self._list_photos(**query)
-        begun = max((*map(updated_at, newest), *listed.first, mark.time), default=0)
-        settled = min(begun, listed.clock - SETTLED)
-        changed = sorted((time, uid) for uid, time in listed.photos.items() if (time, uid) > mark[:2])
+        times, first, now = self._list_photos(**query)
+        begun = max((*map(updated_at, newest), *first, mark.time), default=0)
+        settled = min(begun, now - SETTLED)
+        changed = sorted((time, uid) for uid, time in times.items() if (time, uid) > mark[:2])
         for start in range(0, len(changed), DETAILED):
             some = changed[start : start + DETAILED]
             photos = self._photos([uid for _, uid in some])
@@ -145,9 +136,7 @@ class PhotoPrismLibrary:
                     break
                 self._preview_token = ""
             else:
-                raise ServiceError(
-                    f"PhotoPrism answers 403 when previews are asked for. The key lacks a permission: {SEES}."
-                )
+                raise ServiceError(f"PhotoPrism answers 403 to previews. The key lacks a permission: {SEES}.")
             if answer.status == 200 and answer.content.startswith(PICTURES):  # else a drawing that stands for it
                 return answer.content
         raise DataError(f"PhotoPrism has no preview of the photo {photo[:40]!r}: it was deleted, or cannot be shown.")
@@ -251,40 +240,40 @@ class PhotoPrismLibrary:
             self._hashes.popitem(last=False)
         return photo
 
-    def _list_photos(self, **query: Any) -> _PhotoList:
-        """List photos, those added last first.
+    def _list_photos(self, **query: Any) -> tuple[dict[str, int], list[int], int]:
+        """List photos, those added last first: when each changed last, by its id.
 
-        Pages are counted by rows, so each begins with the last row of the page before: if that is another one by now,
-        a photo came or went meanwhile, and the list is read again.
+        Also returned are the times of the first page, of which none is later than when the list was begun, and the
+        server's time then (0: unknown). Pages are counted by rows, so each begins with the last row of the page before:
+        if that is another one by now, a photo came or went meanwhile, and the list is read again.
         """
         for _ in range(MOST_RESTARTS):
             photos: dict[str, int] = {}
             first: list[int] = []
             last, offset, now = "", 0, 0
             while True:
-                answer = self._ask_photos(count=LISTED, offset=offset, order="added", **query)
-                records = self._records(answer, LISTED)
+                records, seconds = self._ask_photos(count=LISTED, offset=offset, order="added", **query)
                 if offset and (not records or uid_of(records[0]) != last):
                     break
                 if not offset:
-                    first, now = [updated_at(record) for record in records], _seconds(answer)
+                    first, now = [updated_at(record) for record in records], seconds
                 photos.update((uid_of(record), updated_at(record)) for record in records if is_shown(record))
                 if len(records) < LISTED:
                     if not query and not photos and self.count():  # else all photos would be taken for deleted
                         raise ServiceError("PhotoPrism counts photos, but lists none.")
-                    return _PhotoList(photos, first, now)
+                    return photos, first, now
                 last, offset = uid_of(records[-1]), offset + LISTED - 1
         raise ServiceError(f"The photos of {self.address} change too fast to be listed. Try again later.")
 
-    def _ask_photos(self, **query: Any) -> ServerAnswer:
-        path = f"/photos?{urlencode({'primary': 'true', 'photo': 'true', **query})}"
-        return self._server.ask("GET", path, needs=SEES)
-
-    def _records(self, answer: ServerAnswer, most: int) -> list[Any]:
+    def _ask_photos(self, *, count: int, **query: Any) -> tuple[list[Any], int]:
+        """Return at most `count` photos of a search, and the server's time in seconds since 1970; 0: unknown."""
+        path = f"/photos?{urlencode({'primary': 'true', 'photo': 'true', 'count': count, **query})}"
+        answer = self._server.ask("GET", path, needs=SEES)
         records = checked(self._server.parsed(answer, "GET /photos"), "photos", list)
-        if len(records) > most:
-            raise ServiceError(f"PhotoPrism answers with {len(records):,} photos; {most:,} were asked for.")
-        return records
+        if len(records) > count:
+            raise ServiceError(f"PhotoPrism answers with {len(records):,} photos; {count:,} were asked for.")
+        now = clock(answer)
+        return records, 0 if now is None else int(now.timestamp())
 
     def _ask(
         self, method: str, path: str, body: object = None, *, needs: str, also: tuple[int, ...] = (404,)
@@ -303,7 +292,7 @@ class PhotoPrismLibrary:
         config = self._server.json("GET", "/config", needs=READS)
         if field(config, "mode", str) == "public":
             raise ServiceError(
-                f"PhotoPrism answers GET /config as if there was no key, which lacks a permission: {READS}."
+                f"PhotoPrism answers GET /config as if without a key, which lacks a permission: {READS}."
             )
         return config
 
@@ -311,9 +300,3 @@ class PhotoPrismLibrary:
 def uncertainty_of(confidence: float) -> int:
     """Return what PhotoPrism stores for a confidence (0-1): 0 is a person's, and 100 is not there."""
     return min(max(round(100 - 100 * confidence), 1), GONE - 1)
-
-
-def _seconds(answer: ServerAnswer) -> int:
-    """Return the server's time by an answer, in seconds since 1970; 0: unknown."""
-    now = clock(answer)
-    return 0 if now is None else int(now.timestamp())

@@ -13,8 +13,7 @@ from visterm.core.errors import DataError, ServiceError
 from visterm.core.vocabulary import tag_key
 from visterm.store.connected import RemotePhoto
 
-PEOPLE = ("manual", "batch")
-"""The sources of labels that a person gave, or that came by the API; the others are PhotoPrism's own guesses."""
+PEOPLE = ("manual", "batch")  # Sources of labels of a person or the API; the others are PhotoPrism's own guesses
 GONE = 100  # Uncertainty of a label that somebody removed: PhotoPrism keeps it, so that no model gives it again
 UID = re.compile("p[0-9a-z]{15}")
 ALL = "all="  # Begins the time of the last reading of all photos in a mark's text
@@ -110,9 +109,8 @@ class LabelledPhoto(NamedTuple):
         visible = [label for label in self.labels if label.uncertainty < GONE]
         guessed = [label.name for label in visible if label.written or not label.given]
         guessed += [label.slug.replace("-", " ") for label in visible if label.renamed]
-        return RemotePhoto(
-            self.id, self.name, self.hash, _once(tags), _once(removed), _once([*guessed, *sorted(self.keywords)])
-        )
+        guessed += sorted(self.keywords)
+        return RemotePhoto(self.id, self.name, self.hash, _once(tags), _once(removed), _once(guessed))
 
 
 def read_photo(record: Any) -> LabelledPhoto:

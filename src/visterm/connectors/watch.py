@@ -36,8 +36,7 @@ POLL = 30.0  # Seconds between two looks at a folder on the network
 SETTLE = 2.0  # Seconds without a change after which a file counts as copied
 AGAIN = 6 * 3600.0  # Seconds after which all folders are compared again, whatever was reported
 LOCKED = 2.0  # Seconds until a catalogue that is in use is tried again
-LEAST = 20
-"""Photos of a folder of which more than half may be missing at once without a doubt that the folder is there."""
+LEAST = 20  # Photos of a folder, from which on more than half missing at once make it doubtful that it is there
 
 TEXTS = frozenset({".txt", ".csv", ".tsv", ".jsonl"})  # Beside the photos, where tags are read from texts
 
@@ -68,9 +67,7 @@ def folders_to_watch(stored: StoredCatalogue, folders: Sequence[str | os.PathLik
             if not is_remote(folder) and (os.path.isdir(folder) or _n_inside(known, folder))
         ]
     if not chosen:
-        raise UserError(
-            "No folder was indexed into this catalogue. Name the folders: visterm watch CATALOGUE FOLDER..."
-        )
+        raise UserError("No folder was indexed into this catalogue. Name some: visterm watch CATALOGUE FOLDER...")
     return [folder for folder in chosen if not any(is_inside(folder, other) for other in chosen)]
 
 

@@ -112,9 +112,8 @@ class WordFinder:
 
     `codebook`, (n_words, n_features), has the words of all scales, one scale after the other, `scale_words` how many
     each scale has, and `spread` the mean squared distance of its blocks to their nearest word; these two have one
-    number for all scales of the `cutter` that share their words. A block gets
-    `neighbours` words; where a scale has fewer, it counts once for each of them. For `softness` and `nearest_groups`
-    see `Visterms`.
+    number for all scales of the `cutter` that share their words. A block gets `neighbours` words; where a scale has
+    fewer, it counts once for each of them. For `softness` and `nearest_groups` see `Visterms`.
     """
 
     def __init__(
@@ -192,9 +191,7 @@ class VistermPyramid:
 
     def __init__(self, n_words: int, weights: NDArray[np.float64]) -> None:
         self._n_words, self._weights = n_words, weights
-        self._starts = [
-            n_words * (4**level - 1) // 3 for level in range(len(weights) + 1)
-        ]  # after 1 + 4 + 16 ... cells
+        self._starts = [n_words * (4**n - 1) // 3 for n in range(len(weights) + 1)]  # after 1 + 4 + 16 ... cells
         self.n_columns = self._starts[-1]
         self.knows_places = len(weights) > 1
 
@@ -270,11 +267,11 @@ def weights_of_levels(levels: int, given: Sequence[float] | None) -> NDArray[np.
     `given` weights are in proportion. None: 1/2 for the finest, half as much for each coarser one, the coarsest as the
     one after it.
     """
-    if given is not None:
-        weights: NDArray[np.float64] = np.array(given, np.float64)
-        weights /= weights.sum()
-        return weights
-    return np.array([2.0 ** (max(level, 1) - levels) for level in range(levels)])
+    if given is None:
+        given = [2.0 ** (max(level, 1) - levels) for level in range(levels)]
+    weights: NDArray[np.float64] = np.array(given, np.float64)
+    weights /= weights.sum()
+    return weights
 
 
 def check_levels(levels: Any, given: Any) -> None:

@@ -25,9 +25,7 @@ from visterm.encoders.base import Encoder, Images, Pixels
 from visterm.encoders.contract import AnyEncoder, HasPlaces, Places, name_of, no_places, stacked_places
 from visterm.encoders.named import make_encoder, split_specs
 
-DENSE_FROM = 0.5
-"""Share of values that are not 0 from which on an array is smaller than CSR, whose values have an index beside them."""
-
+DENSE_FROM = 0.5  # Share of values that are not 0 from which on an array is smaller than CSR
 MOST_COLUMNS = 2**40
 
 
@@ -295,7 +293,6 @@ class Chain(NestedEncoder):
         self.dense_ = not any(sp.issparse(part) for part in rows) or filled > DENSE_FROM
 
     def _check_learned(self) -> None:
-        """Refuse widths that are not those of the encoders inside."""
         widths = [part.width for part in self.parts_]
         if None not in widths and sum(width or 0 for width in widths) != self.width:
             raise DataError(f"widths_ is {self.widths_.tolist()}; the encoders inside give rows of {widths}")

@@ -14,8 +14,7 @@ from visterm.core.threads import Team, one_blas_thread, resolve_jobs
 from visterm.kernels.colour import lab_from_rgb
 from visterm.kernels.nearest import TILE, add_by_word, nearest_words, prepare_codebook
 
-PART = 8 * TILE
-"""Points that a thread takes at a time: never by the number of threads, on which the last bits would then depend."""
+PART = 8 * TILE  # Points a thread takes at a time: by the number of threads, the last bits would depend on that
 
 SPACES = ("lab", "rgb")  # Where colours are compared
 PIXELS_AN_IMAGE = 100

@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-NOT_FINITE = "no finite features: the encoder gave NaN or infinity"
-"""Why an image is skipped whose row no model can take."""
+NOT_FINITE = "no finite features: the encoder gave NaN or infinity"  # Why an image is skipped
 
 
 class Encoded(NamedTuple):
@@ -50,21 +49,13 @@ class AnyEncoder(Estimator, ABC):
     reads: ClassVar[Literal["pixels", "names"]] = "pixels"
     """What it looks at. An encoder of names opens no image, and has rows only for the images that it knows."""
 
-    by_number: ClassVar[bool] = False
-    """Whether its rows are those of the identity: all that is known of an image is which one it is."""
+    by_number: ClassVar[bool] = False  # Whether all that is known of an image is which one it is: rows of the identity
 
-    speed_params: tuple[str, ...] = ("n_jobs", "batch_size")
-    """Constructor parameters that leave the output as it is: not part of the fingerprint."""
+    argument: str | None = None  # The parameter that ``--encoder name:argument`` fills
+    speed_params: tuple[str, ...] = ("n_jobs", "batch_size")  # Leave the output as it is: not part of the fingerprint
+    test_params: ClassVar[dict[str, Any]] = {}  # Of a small, quick instance: what the contract suite runs on
 
-    argument: str | None = None
-    """The constructor parameter that is filled by what stands after a colon in ``--encoder name:argument``."""
-
-    test_params: ClassVar[dict[str, Any]] = {}
-    """Constructor parameters of a small, quick instance: what the contract suite runs on."""
-
-    location_attributes: tuple[str, ...] = ()
-    """Learned attributes that say where something lies and not what it is: saved, but not part of the fingerprint."""
-
+    location_attributes: tuple[str, ...] = ()  # Learned, of where something lies: saved, not part of the fingerprint
     learned: ClassVar[dict[str, Kind]] = {"fitted_": Flag()}
     """What it learns, declared, so that files of a run can be checked; those of the base classes are added."""
 
@@ -284,9 +275,8 @@ def name_of(image: Any) -> str:
 class Places(NamedTuple):
     """A feature row taken apart: ``Σ rows + elsewhere``."""
 
+    # Shape (n_places, 4): left, top, right and bottom, as shares of the picture's sides. Places may overlap.
     boxes: NDArray[np.float64]
-    """shape (n_places, 4): left, top, right and bottom, as shares of the picture's width and
-    height. Places may overlap."""
     rows: Matrix  # array or CSR of float64, shape (n_places, n_features). What each place gave to the row.
     elsewhere: NDArray[np.float64]  # shape (n_features,): what comes from no place
     # What a place and a feature are called: "block" and "visterm"

@@ -44,23 +44,20 @@ _INSIDE: Final = re.compile(r"(?!\.{1,2}(/|$))[^/\\:\0]+(/(?!\.{1,2}(/|$))[^/\\:
 """Names of files in a repository: no step up, and nothing that is absolute on any system."""
 
 
-def fetch_network(network: Network, *, text: bool = True, say: Say = silent) -> list[str]:
+def fetch_network(network: Network, *, say: Say = silent) -> list[str]:
     """Fetch the files of a network that are not on this machine, and return where all of them are.
 
     What was killed goes on where it stopped. A file is put in its place when it is whole and its SHA-256 is that of the
     table, or of the first download; where neither is known, it is recorded now, with the commit of the repository.
     Proxies, mirrors, the place of the cache and the user's token are as huggingface_hub finds them (``HTTPS_PROXY``,
-    ``HF_ENDPOINT``, ``HF_HOME``, ``HF_TOKEN``); it also draws the progress on a terminal. With `text`, the text tower
-    comes, too. `say` takes lines for people.
+    ``HF_ENDPOINT``, ``HF_HOME``, ``HF_TOKEN``); it also draws the progress on a terminal. `say` takes lines for people.
 
     Raises MissingExtraError if huggingface_hub is not installed; UserError if the row names no repository;
     EncoderMismatchError if the hub has another file than before; StorageError if it cannot be reached or refuses, and
     DiskError if the disk does.
     """
     if network.repository is None:
-        raise UserError(
-            f"The files of '{network.name}' are on this machine: its row names no repository to fetch from."
-        )
+        raise UserError(f"The files of '{network.name}' are on this machine: its row names no repository.")
     try:
         from huggingface_hub.errors import EntryNotFoundError
     except ImportError as error:
@@ -68,13 +65,13 @@ def fetch_network(network: Network, *, text: bool = True, say: Say = silent) -> 
             "Fetching networks needs the package 'huggingface_hub'. Install it with: pip install 'visterm[onnx]'"
         ) from error
 
-    say(f"{network.name}: {network.size(text=text)} from {network.repository}. Licence: {network.licence}")
+    say(f"{network.name}: {network.size()} from {network.repository}. Licence: {network.licence}")
     paths = []
-    for file in network.files(text=text):
-        new = expected_hash(network, file) is None
+    for file in network.files():
+        expected = expected_hash(network, file)
         if local_path(network, file) is None:
             known = "in the table" if file.sha256 else f"in {lock_file()}"
-            expected, revision = expected_hash(network, file), revision_of(network)
+            revision = revision_of(network)
             page = f"https://huggingface.co/{network.repository}"
             changed = (
                 f"the repository has no revision {revision} any more. It was changed: look at {page}. If you trust the "
@@ -90,11 +87,11 @@ def fetch_network(network: Network, *, text: bool = True, say: Say = silent) -> 
                         raise
                     say(f"The repository has no {file.file}: photos are prepared as the table says.")
                     continue
-        elif new:
+        elif expected is None:
             _record(network, file, Path(required(network, file)).parts[-1 - len(Path(file.file).parts)])
         path = required(network, file)
-        trust = f". No SHA-256 of it was known: this file is trusted from now on, by {lock_file()}" if new else ""
-        say(f"{file.file} is in {path}{trust}")
+        trust = f". No SHA-256 of it was known: this file is trusted from now on, by {lock_file()}"
+        say(f"{file.file} is in {path}{'' if expected else trust}")
         paths.append(path)
     return paths
 
@@ -134,8 +131,7 @@ def fetch_file(
     if another or not (_ETAG.fullmatch(etag) and COMMIT.fullmatch(commit)):
         raise StorageError(
             f"{url} is not answered as a hub does: its ETag is {etag[:100]!r} and its commit {commit[:100]!r}; "
-            f"expected 40 or 64 hex digits, and {revision if another else '40'}. Nothing was written. "
-            "Check HF_ENDPOINT and proxies (HTTPS_PROXY)."
+            f"expected 40 or 64 hex digits, and {revision if another else '40'}. Check HF_ENDPOINT and HTTPS_PROXY."
         )
 
     file = f"{name} of {repository}"
@@ -157,14 +153,9 @@ def fetch_file(
                     stream.truncate(0)
                 if stated.size is not None:
                     check_space(blob.parent, most - stream.tell())
-                http_get(
-                    hf_hub_url(repository, name, revision=commit),
-                    stream,
-                    resume_size=stream.tell(),
-                    headers=headers,
-                    expected_size=stated.size,
-                    displayed_filename=name,
-                )
+                shown: dict[str, Any] = {"expected_size": stated.size, "displayed_filename": name}
+                pinned = hf_hub_url(repository, name, revision=commit)
+                http_get(pinned, stream, resume_size=stream.tell(), headers=headers, **shown)
         sha256 = file_hash(part)
         try:
             _check(file, sha256, expected, known, shared)
@@ -189,9 +180,7 @@ class _BoundedFile(BufferedWriter):
         """Write some bytes. Raises CorruptFileError, and empties the file, if they are too many."""
         if self.tell() + len(content) > self._most:
             self.truncate(0)
-            raise CorruptFileError(
-                f"{self._what} has more than the {self._most:,} bytes that were expected. It was not kept."
-            )
+            raise CorruptFileError(f"{self._what} has more than the expected {self._most:,} bytes. It was not kept.")
         return super().write(content)
 
 
@@ -211,11 +200,9 @@ def _check(file: str, sha256: str, expected: str | None, known: str, shared: Pat
     """Refuse a file of another hash than expected; `shared` is where it is in the cache, if it was there before."""
     if expected in (None, sha256):
         return
-    remains = (
-        f"It was left in {shared}, as other programs may use it. If it is damaged, remove it, and fetch again."
-        if shared
-        else "It was not kept."
-    )
+    remains = "It was not kept."
+    if shared:
+        remains = f"It was left in {shared}, as other programs may use it. If damaged, remove it and fetch again."
     message = f"{file} is not the file that is known: its SHA-256 is {sha256}, but {expected} {known}. {remains}"
     if known == HUB_SAYS:
         raise CorruptFileError(message)
@@ -223,7 +210,6 @@ def _check(file: str, sha256: str, expected: str | None, known: str, shared: Pat
 
 
 def _record(network: Network, file: NetworkFile, commit: str, sha256: str | None = None) -> None:
-    """Record the hash of a file and its commit in the user's lock file."""
     before = locked(network)
     sums = {**before.get("sha256", {}), file.file: sha256 or file_hash(required(network, file))}
     entry = {"revision": before.get("revision", commit), "sha256": sums}

@@ -44,7 +44,6 @@ class Ids(AnyEncoder):
         return len(self.names_)
 
     def _check_learned(self) -> None:
-        """Refuse a name that two images have."""
         if len(set(self.names_)) < len(self.names_):
             raise DataError("names_ has a name twice")
 

@@ -26,8 +26,7 @@ from visterm.core.web_client import Patience, ServerAnswer, ask, server_address
 from visterm.encoders.base import Encoder, Images, Pixels
 from visterm.encoders.word_rows import unit_rows
 
-SERVER = "VISTERM_IMMICH"
-"""The environment variable that names the server in place of `url`: for runs whose server has moved."""
+SERVER = "VISTERM_IMMICH"  # The environment variable that names the server in place of `url`
 MAX_SIDE = 1440  # Pixels of the longer side of the photos that are sent: Immich's own previews have as many
 QUALITY = 95  # Of the JPEG that is sent, colours in full resolution
 MOST_BYTES = 2**20  # Of an answer: 1,152 numbers of the widest model take 15 kB
@@ -193,12 +192,12 @@ class Immich(Encoder):
         answer = self._ask(f"{server}/predict", body, headers, patient=patient and photo)
 
         if answer.status != 200:
-            reply = answer.shown or "nothing said"
-            unknown = (
-                "It does so for names that it does not know, and where it cannot download a model: see its log, and "
-                "take a name from Immich's settings of smart search (--encoder-set model=NAME)."
-            )
-            advice = unknown if answer.status >= 500 else _WHICH
+            reply, advice = answer.shown or "nothing said", _WHICH
+            if answer.status >= 500:
+                advice = (
+                    "It does so for names that it does not know, and where it cannot download a model: see its log, "
+                    "and take a name from Immich's settings of smart search (--encoder-set model=NAME)."
+                )
             raise ServiceError(f"{server} refuses the model '{self.model}' (status {answer.status}: {reply}). {advice}")
 
         if patient and photo:

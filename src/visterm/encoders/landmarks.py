@@ -15,9 +15,7 @@ from visterm.core.types import Matrix
 from visterm.kernels.overlaps import Overlap, add_dense_overlaps, add_sparse_overlaps
 
 SPARSE_BELOW = 0.1
-"""Share of values that are not 0 below which landmarks are kept as CSR: a fifth of the memory or less.
-
-Below a twentieth that is also faster; at a tenth it takes longer."""
+"""Share of values that are not 0 below which landmarks are CSR: a fifth of the memory, and below 0.05 also faster."""
 
 PART = 32  # Rows that a thread takes at a time
 
@@ -28,8 +26,7 @@ class Kernel(NamedTuple):
     overlap: Overlap
     rooted: bool = False  # Square roots of the rows are compared
     signed: bool = False  # Features may be negative
-    common: float = 0
-    """0: the kernel is ``s``. Otherwise it is ``exp(-γ d)`` of the distance ``d = |x| + |y| - common · s``."""
+    common: float = 0  # 0: the kernel is ``s``; else ``exp(-γ d)`` of the distance ``d = |x| + |y| - common · s``
     power: int = 1  # In the distance, ``|x| = Σ x^power``
 
 
@@ -74,11 +71,9 @@ class Landmarks:
         return len(distances) * (len(distances) - 1) / others if others > 0 else 1.0
 
     def _prepared(self, rows: Matrix) -> sp.csr_array:
-        """Return rows as the kernel compares them; refuse rows of another width."""
-        if rows.shape[1] != self._columns.shape[0]:
-            raise ShapeError(
-                f"There are rows of {rows.shape[1]} features; the landmarks have {self._columns.shape[0]}."
-            )
+        n = self._columns.shape[0]
+        if rows.shape[1] != n:
+            raise ShapeError(f"There are rows of {rows.shape[1]} features; the landmarks have {n}.")
         return prepared_rows(self._name, rows)
 
     def _measure(self, rows: sp.csr_array) -> NDArray[np.float64]:
@@ -88,7 +83,6 @@ class Landmarks:
         return np.bincount(of_row, powers, minlength=rows.shape[0]).astype(np.float64)
 
     def _common(self, rows: sp.csr_array, n_jobs: int | None) -> NDArray[np.float32]:
-        """Return what rows have in common with each landmark: the sum of the overlaps."""
         sums = np.zeros((rows.shape[0], self._columns.shape[1]), np.float32)
         columns: Any = self._columns
         overlap = self._kernel.overlap

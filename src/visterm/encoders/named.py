@@ -153,13 +153,12 @@ class Network:
         towers = [self.text.model, self.text.tokenizer] if text and self.text else []
         return [each for each in (self.image, self.prepared_by, *towers) if each is not None]
 
-    def size(self, *, text: bool = True) -> str:
+    def size(self) -> str:
         """Return how large its files are, for people: ``351.6 MB``; those on this machine are measured."""
-        files = self.files(text=text)
         if self.repository is None:
-            known = [os.path.getsize(each.file) for each in files if os.path.isfile(each.file)]
+            known = [os.path.getsize(each.file) for each in self.files() if os.path.isfile(each.file)]
         else:
-            known = [each.bytes for each in files if each.bytes is not None]
+            known = [each.bytes for each in self.files() if each.bytes is not None]
         return in_bytes(sum(known)) if known else "size unknown"
 
 
@@ -207,12 +206,12 @@ def read_lock() -> dict[str, Any]:
     file = lock_file()
     try:
         lock = json.loads(read_regular_text(file, MB))
+        if not isinstance(lock, dict):
+            raise ValueError("it is no JSON object")
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
         raise DataError(f"{file}, the hashes of networks, cannot be read: {error}. Restore it or remove it.") from error
-    if not isinstance(lock, dict):
-        raise DataError(f"{file}, the hashes of networks, is no JSON object. Restore it or remove it.")
     return lock
 
 
@@ -260,11 +259,9 @@ def required(network: Network, file: NetworkFile) -> str:
 
     expected = expected_hash(network, file)
     if expected not in (None, network_hash(path)):
-        advice = (
-            f"Put the right file there, or change sha256 in the row of {users_table()}."
-            if network.repository is None
-            else f"Remove it, and fetch it again: visterm encoders get {network.name}"
-        )
+        advice = f"Remove it, and fetch it again: visterm encoders get {network.name}"
+        if network.repository is None:
+            advice = f"Put the right file there, or change sha256 in the row of {users_table()}."
         raise StorageError(
             f"{path} is not the file of the network '{network.name}': its SHA-256 is {network_hash(path)}, expected "
             f"{expected}. {advice}"

@@ -8,7 +8,7 @@ import os
 from abc import abstractmethod
 from collections.abc import Iterator
 from itertools import chain, islice
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -22,50 +22,26 @@ from visterm.core.progress import Progress, reported
 from visterm.core.threads import Team, resolve_jobs
 from visterm.encoders.base import Encoder, Pixels
 from visterm.encoders.onnx_graph import network_hash
-from visterm.encoders.preparation import Preparation, check_views, views_of
+from visterm.encoders.preparation import check_views, views_of
 
 MOST = 2000
-"""Photos whose outputs are kept: more than are learned from, and a few megabytes.
-
-To fit a chain, to measure its parts and then to encode the photos would show each to the network three times. A picture
-is hashed in about a hundredth of the time that a small network (MobileNetV2) takes. Outputs are only kept of networks
-that give a picture the same bytes in any company."""
+"""Photos whose outputs are kept: to fit a chain, to measure its parts and to encode would show each three times. They
+take a few megabytes, and a picture is hashed in a hundredth of the time that a small network (MobileNetV2) takes."""
 
 AT_ONCE = 4  # Photos that a thread shows to a network together: the weights are read once for all of them
 MAX_SIDE = 3  # Photos are reduced on reading to this many times the longer side of the network's pictures
 
 
-class OpenNetwork(Protocol):
-    """A network that is ready to run, with how it takes its pictures.
-
-    Many threads give it a few pictures each if `same_in_any_company`: then a picture's row has the same bytes whatever
-    is beside it. Else one thread gives all that there are. `runs_on` names the device.
-    """
-
-    @property
-    def preparation(self) -> Preparation: ...  # noqa: D102
-    @property
-    def same_in_any_company(self) -> bool: ...  # noqa: D102
-    @property
-    def runs_on(self) -> str: ...  # noqa: D102
-
-    def rows(self, pictures: NDArray[np.uint8]) -> NDArray[np.float32]:
-        """Return the rows of pictures, shape (n, height, width, 3): (n, n_features)."""
-
-
-_OPEN: WeakValueDictionary[tuple[type, str, str], OpenNetwork] = WeakValueDictionary()
+_OPEN: WeakValueDictionary[tuple[type, str, str], Any] = WeakValueDictionary()
 """The networks that are open, by the class of their encoder, their file and all that shapes their rows."""
 
 
 class NetworkEncoder(Encoder):
     """Feature rows from a network in a file. A new one writes `_place`, `_no_place` and `_open_file`.
 
-    A photo is shown to the network as one picture or more (`views`), and the outputs are averaged. The mean output
-    ``f`` becomes the row ``x = (√f - c) / |√f - c|``: the root evens out the few large values of features that are
-    never negative, ``c`` is the mean over training photos, and rows of length 1 make dot products cosines.
-
-    Constructors of subclasses take `views`, `root`, `centre`, `normalise`, `random_state`, `batch_size` and `n_jobs`
-    as `Onnx` does; learned attributes are those of `Onnx`, but `settings_`.
+    Rows are made of the network's outputs as `Onnx` says. Constructors of subclasses take `views`, `root`, `centre`,
+    `normalise`, `random_state`, `batch_size` and `n_jobs` as `Onnx` does; learned attributes are those of `Onnx`, but
+    `settings_`.
     """
 
     location_attributes = ("network_path_",)
@@ -101,7 +77,7 @@ class NetworkEncoder(Encoder):
     @property
     def runs_on(self) -> str:
         """The device that the network runs on: it is opened for that."""
-        return self._open().runs_on
+        return str(self._open().runs_on)
 
     @abstractmethod
     def _place(self) -> str | None:
@@ -112,11 +88,15 @@ class NetworkEncoder(Encoder):
         """Return the error for parameters that name no file, or none that is here, with what to do."""
 
     @abstractmethod
-    def _open_file(self, path: str) -> OpenNetwork:
-        """Open the network in a file."""
+    def _open_file(self, path: str) -> Any:
+        """Open the network in a file, with its `preparation` (`Preparation`) and the device that it `runs_on`.
+
+        ``rows(pictures)`` returns the rows, (n, n_features), of uint8 pictures, (n, height, width, 3). Many threads
+        give it a few pictures each if `same_in_any_company`: then a picture's row has the same bytes whatever is beside
+        it. Else one thread gives all that there are.
+        """
 
     def _hash(self, path: str) -> str:
-        """Return the hash that names the network's content."""
         return network_hash(path)
 
     def _keep(self, path: str) -> None:
@@ -157,9 +137,7 @@ class NetworkEncoder(Encoder):
     def _encode_batch(self, batch: list[Pixels]) -> NDArray[np.float32]:
         rows = self._outputs(batch)
         if rows.shape[1] != len(self.centre_):
-            raise ShapeError(
-                f"The network gives {rows.shape[1]} features, but this encoder was fitted to {len(self.centre_)}."
-            )
+            raise ShapeError(f"The network gives {rows.shape[1]} features, and was fitted with {len(self.centre_)}.")
         if self.rooted_:
             rows = np.sign(rows) * np.sqrt(np.abs(rows))
         rows -= self.centre_
@@ -198,9 +176,9 @@ class NetworkEncoder(Encoder):
 
     @property
     def _max_side(self) -> int:
-        return MAX_SIDE * max(self._open().preparation.size)
+        return MAX_SIDE * int(max(self._open().preparation.size))
 
-    def _open(self) -> OpenNetwork:
+    def _open(self) -> Any:
         """Open the network at first use, and again where a parameter or the file has changed.
 
         Encoders with the same settings share one that is open: a run that is opened twice needs no second one.
@@ -238,13 +216,11 @@ class NetworkEncoder(Encoder):
                 f"{self._hash(existing[0])}, expected {self.network_sha256_}. Put the old file back, or fit again."
             )
         raise StorageError(
-            f"The network that this encoder was fitted with is not at {' nor at '.join(paths)}. Put it back there (its "
-            f"SHA-256 is {self.network_sha256_}), or in Python name its new place: "
-            f"encoder.set_params({self.file_parameter}=...)."
+            f"The network that this encoder was fitted with, SHA-256 {self.network_sha256_}, is not at "
+            f"{' nor at '.join(paths)}. Put it back there, or use encoder.set_params({self.file_parameter}=...)."
         )
 
     def _file(self) -> str:
-        """Return the place of the network's file; raise where the parameters name none."""
         path = self._place()
         if path is None:
             raise self._no_place()
@@ -259,8 +235,7 @@ class NetworkEncoder(Encoder):
         return {key: value for key, value in vars(self).items() if not key.startswith(("_opened", "_kept"))}
 
 
-def _means(network: OpenNetwork, views_by_photo: list[NDArray[np.uint8]]) -> list[NDArray[np.float32]]:
-    """Return the mean output over the views of each photo."""
+def _means(network: Any, views_by_photo: list[NDArray[np.uint8]]) -> list[NDArray[np.float32]]:
     ends = np.cumsum([len(views) for views in views_by_photo])
     outputs = np.split(network.rows(np.concatenate(views_by_photo)), ends[:-1])
     return [np.mean(views, axis=0, dtype=np.float32) for views in outputs]

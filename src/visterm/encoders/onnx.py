@@ -189,9 +189,8 @@ class Onnx(NetworkEncoder):
         if self.rooted_:
             if cells.min() < 0:
                 raise UserError(
-                    f"The network's feature map has values below 0 (down to {cells.min() * len(cells):.3g}), and this "
-                    "run takes square roots of their averages, which have no parts then. Fit with --encoder-set "
-                    "root=False."
+                    f"The network's feature map has values below 0 (down to {cells.min() * len(cells):.3g}): square "
+                    "roots of their averages have no parts. Fit with --encoder-set root=False."
                 )
             row = np.sqrt(mean)
             cells *= np.divide(row, mean, out=np.zeros_like(mean), where=mean > 0)
@@ -242,7 +241,6 @@ class Onnx(NetworkEncoder):
         check_settings(self._explicit_settings())
 
     def _check_learned(self) -> None:
-        """Refuse settings that no file beside a network could have held."""
         check_settings(self.settings_)
 
     def _place(self) -> str | None:
@@ -299,7 +297,6 @@ class Onnx(NetworkEncoder):
         return opened[1]
 
     def _explicit_settings(self) -> dict[str, Any]:
-        """Return the settings of the network that were passed to the constructor."""
         return {name: getattr(self, name) for name in SETTINGS if getattr(self, name) is not None}
 
     def _hash(self, path: str) -> str:

@@ -20,8 +20,7 @@ from visterm.core.errors import MissingExtraError, StorageError, UserError
 from visterm.core.files import GB, read_regular
 
 MOST_GRAPH = 2 * GB  # Bytes of an ONNX file: protocol buffers end there, and larger weights lie in files beside it
-AVERAGES = frozenset({"GlobalAveragePool", "AveragePool", "ReduceMean"})
-"""Nodes that average, over all places of a map or over some."""
+AVERAGES = frozenset({"GlobalAveragePool", "AveragePool", "ReduceMean"})  # Nodes, over all places of a map or some
 RESHAPES = frozenset({"Flatten", "Reshape", "Squeeze", "Unsqueeze", "Transpose", "Identity", "Cast", "Dropout"})
 """Nodes that leave the numbers as they are."""
 LOCATION = "location"  # The key under which a weight names the file that it lies in
@@ -42,10 +41,9 @@ def network_hash(path: str | os.PathLike[str]) -> str:
     """
     try:
         status = os.stat(path)
-    except OSError as error:
-        raise missing(path) from error
-    try:
         return _hash_at(os.path.abspath(path), status.st_mtime_ns, status.st_size)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise missing(path) from error
     except OSError as error:
         raise _unreadable(path, error) from error
 
@@ -158,7 +156,6 @@ def weight_files(path: str | os.PathLike[str]) -> list[str]:
 
 @lru_cache(maxsize=64)
 def _weight_files(path: str, sha256: str) -> list[str]:
-    """Return the names, relative to a network of this content, of the files that hold weights of it, sorted."""
     content = read_network(path)
     if LOCATION.encode() not in content:  # then no weight lies elsewhere, and most networks need no parsing
         return []

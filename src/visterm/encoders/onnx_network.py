@@ -37,8 +37,7 @@ PROVIDERS: Final = {
     "directml": "DmlExecutionProvider",
 }
 """What onnxruntime calls the devices that it may be built for; "auto" is the first that is there."""
-TOGETHER: Final = 4
-"""Pictures that go through a network together on the processor, if that leaves their rows as they are."""
+TOGETHER: Final = 4  # Pictures that go through a network at once on the processor, if their rows stay the same
 CPU: Final = "CPUExecutionProvider"
 OPEN_ERRORS = (
     ort_errors.EPFail,
@@ -107,13 +106,12 @@ class OnnxNetwork:
 
         if n_bytes > MOST_PICTURES:
             takes = f"{self._batch:,} pictures of {self.preparation.size[0]} × {self.preparation.size[1]} pixels"
-            raise UserError(
-                f"{path} takes {takes} at a time: {in_bytes(n_bytes)}; expected {in_bytes(MOST_PICTURES)} or less."
-            )
+            most = in_bytes(MOST_PICTURES)
+            raise UserError(f"{path} takes {takes} at a time: {in_bytes(n_bytes)}; expected {most} or less.")
 
     @property
     def runs_on(self) -> str:
-        """Return the name of the device that it runs on, as in `PROVIDERS`, or "cpu"."""
+        """The name of the device that it runs on, as in `PROVIDERS`, or "cpu"."""
         first = self._session.get_providers()[0]
         return next((name for name, provider in PROVIDERS.items() if provider == first), "cpu")
 
@@ -188,10 +186,8 @@ class OnnxNetwork:
             feature_map = next((each for each in candidates if each is not None), None)
             if feature_map is None:
                 raise UserError(
-                    f"The output '{self.output}' of {self.path} is not the average over places of a feature map, so "
-                    "its numbers come from no place of the picture. Fit with an output that is (--encoder-set "
-                    "output=NAME: one of maps, or one whose last step is average pooling), or with the encoder "
-                    "'visterms'."
+                    f"The output '{self.output}' of {self.path} is not the average over places of a feature map. Fit "
+                    "with one that is (--encoder-set output=NAME), or with the encoder 'visterms'."
                 )
             maps.append(feature_map.astype(np.float64))
         return maps

@@ -26,14 +26,14 @@ def settings_beside(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Read what lies beside NETWORK.onnx: how the network takes pictures, where its own file does not say.
 
     That is NETWORK.json, and what it leaves out is read from the ``preprocess_cfg.json`` of open_clip or the
-    ``preprocessor_config.json`` of transformers. NETWORK.json is
-    one JSON object; each key may be left out: ``size`` (pixels, or [height, width]), ``mean`` and ``std`` (a number, or
-    [red, green, blue]), ``scale``, ``colours`` ("RGB" or "BGR"), ``layout`` ("channels_first" or "channels_last", or
-    both: that of the pictures that go in and that of the maps that come out), ``interpolation`` ("bilinear", "bicubic"
-    or "lanczos"), ``crop`` (the part of the middle that the network was evaluated on, or null for whole photos),
-    ``resize`` (one of `preparation.RESIZES`), ``fill`` (the grey of margins), ``output`` (the output to read) and
-    ``pooling`` (one of `preparation.POOLINGS`). Without a file the settings are empty. Raises DataError if a file is
-    not a JSON object, has an unknown key, or a value that cannot be.
+    ``preprocessor_config.json`` of transformers. NETWORK.json is one JSON object; each key may be left out: ``size``
+    (pixels, or [height, width]), ``mean`` and ``std`` (a number, or [red, green, blue]), ``scale``, ``colours`` ("RGB"
+    or "BGR"), ``layout`` ("channels_first" or "channels_last", or both: that of the pictures that go in and that of the
+    maps that come out), ``interpolation`` ("bilinear", "bicubic" or "lanczos"), ``crop`` (the part of the middle that
+    the network was evaluated on, or null for whole photos), ``resize`` (one of `preparation.RESIZES`), ``fill`` (the
+    grey of margins), ``output`` (the output to read) and ``pooling`` (one of `preparation.POOLINGS`). Without a file
+    the settings are empty. Raises DataError if a file is not a JSON object, has an unknown key, or a value that cannot
+    be.
     """
     file = Path(path).with_suffix(".json")
     settings = _read(file) if file.exists() else {}
@@ -55,17 +55,12 @@ def settings_beside(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def _read(file: Path) -> dict[str, Any]:
-    """Read a JSON object. Raises DataError if the file holds none."""
     try:
-        text = read_regular_text(file, MB)
-    except (OSError, UnicodeDecodeError) as error:
+        settings = json.loads(read_regular_text(file, MB))
+    except OSError as error:
         raise DataError(f"{file}, which should say how to prepare images, cannot be read: {error}.") from error
-    try:
-        settings = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise DataError(
-            f"{file} is not JSON: {error}. It should say how to prepare images, or not be there."
-        ) from error
+        raise DataError(f"{file} is not JSON: {error}. It should say how to prepare images.") from error
     if not isinstance(settings, dict):
         raise DataError(f"{file} holds a {type(settings).__name__}; expected a JSON object: {_EXAMPLE}.")
     return settings
@@ -100,7 +95,6 @@ def of_transformers(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _resizing(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``size``, ``resize`` and ``crop``."""
     short, sides = _edges(config.get("size"))
     _, cut = _edges(config.get("crop_size"), square=True)
     if not config.get("do_resize", True) or config.get("do_pad"):

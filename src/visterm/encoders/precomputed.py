@@ -105,7 +105,6 @@ class Precomputed(AnyEncoder):
         return dict.fromkeys(np.flatnonzero(table.rows_of(images) < 0).tolist(), reason)
 
     def _check_learned(self) -> None:
-        """Refuse an encoder that was fitted on no image."""
         if not self.names_:
             raise DataError("names_ is empty; expected at least 1 image")
 
@@ -131,20 +130,17 @@ class Precomputed(AnyEncoder):
         key = (self.path, self.names, self.column, self.name_column, getattr(self, "rows_sha256_", None))
         if getattr(self, "_opened_key", None) != key:
             path, names = self._find()
-            self._opened = _OpenFeatures(
-                read_features(path, names=names, column=self.column, name_column=self.name_column), path
-            )
+            table = read_features(path, names=names, column=self.column, name_column=self.name_column)
+            self._opened = _OpenFeatures(table, path)
             if hasattr(self, "rows_sha256_"):
-                self._refuse_other_rows()
+                self._refuse_other_rows(self._opened)
             self._opened_key = key
         return self._opened
 
     def _find(self) -> tuple[str, str | None]:
         """Return where the features and their names are, now or when the encoder was fitted."""
         if self.path is None:
-            raise UserError(
-                "The precomputed encoder needs a file of features: --encoder precomputed:FEATURES.npy, or path=..."
-            )
+            raise UserError("precomputed needs a file of features: --encoder precomputed:FEATURES.npy, or path=...")
         paths = (os.fspath(self.path), None if self.names is None else os.fspath(self.names))
         if not hasattr(self, "features_path_") or os.path.exists(paths[0]):
             return paths
@@ -156,15 +152,13 @@ class Precomputed(AnyEncoder):
             "there, or in Python name their new place: encoder.set_params(path=...)."
         )
 
-    def _refuse_other_rows(self) -> None:
-        """Refuse a file that has lost or changed rows that the encoder was fitted on."""
-        table = self._opened
+    def _refuse_other_rows(self, table: _OpenFeatures) -> None:
         rows = table.rows_of(self.names_)
         if (rows < 0).any():
             gone = self.names_[int(np.argmin(rows))]
             raise EncoderMismatchError(
-                f"{table.file} has no row of '{gone}' any more, which this encoder was fitted on. New rows may be "
-                "added to the file, but those that were learned from must stay. Put them back, or fit again."
+                f"{table.file} has no row of '{gone}' any more, which this encoder was fitted on. Rows may be added, "
+                "but those that were learned from must stay. Put them back, or fit again."
             )
         if table.digest(rows) != self.rows_sha256_:
             raise EncoderMismatchError(

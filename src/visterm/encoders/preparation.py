@@ -50,9 +50,7 @@ class Preparation:
     scale: float = 1 / 255  # What pixels of 0 to 255 are multiplied with before
     colours: str = "RGB"  # {"RGB", "BGR"}. The order in which it takes them.
     interpolation: str = "bilinear"  # {"bilinear", "bicubic", "lanczos"}. The filter that resizes photos.
-    crop: float | None = 1.0
-    """The part of the middle that it was evaluated on, up to 1; None: whole photos, squeezed. For the view
-    "trained"."""
+    crop: float | None = 1.0  # The part of the middle that it was evaluated on; None: whole photos, squeezed
     resize: str | None = None  # One of `RESIZES`; None: the middle is cut out between pixels, in one step
     fill: float = 0  # The grey of margins, 0 to 255
 
@@ -76,9 +74,7 @@ def as_size(value: Any) -> tuple[int, int]:
     if len(sides) != 2 or not all(
         isinstance(side, int | np.integer) and not isinstance(side, bool) and 0 < side <= MOST_SIDE for side in sides
     ):
-        raise UserError(
-            f"size is {value!r}; expected a whole number of pixels, 1 to {MOST_SIDE}, or two: height and width."
-        )
+        raise UserError(f"size is {value!r}; expected a whole number, 1 to {MOST_SIDE}, or two: height and width.")
     return int(sides[0]), int(sides[1])
 
 
@@ -200,10 +196,7 @@ def _resized_and_offset(size: tuple[int, int], preparation: Preparation) -> tupl
     return fitted, whole((fitted[0] - width) / 2), whole((fitted[1] - height) / 2)
 
 
-SAME = 1e-3
-"""Averages are the same up to this share of the mean size of what is averaged: networks compute in 16 bits, too."""
-
-
+SAME = 1e-3  # Share of the mean size of what is averaged, by which averages may differ: of networks of 16 bits, too
 POOLINGS = ("mean", "class", "both", "before_classes")
 """How an output becomes a row: the mean of its tokens, the first of them (the class token), that beside the mean of the
 others; or what goes into the layer of classes, of which the output is the last."""

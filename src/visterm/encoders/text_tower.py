@@ -50,8 +50,7 @@ class OnnxTextTower:
     @property
     def fingerprint(self) -> str:
         """Return a SHA-256 of all that shapes its vectors: both files, and how texts are prepared."""
-        text = self.text
-        shape = [text.length, text.pad_id, text.canonicalise, self._output]
+        shape = [self.text.length, self.text.pad_id, self.text.canonicalise, self._output]
         parts = [onnx_hash(self.path), network_hash(self._tokenizer_path), *map(str, shape)]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 

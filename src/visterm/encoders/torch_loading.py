@@ -35,7 +35,6 @@ def torch_library(name: str) -> Any:
 
 
 def _declare_operators() -> None:
-    """Declare the operators that the compiled part of torchvision would declare."""
     library = torch.library.Library("torchvision", "FRAGMENT")
     for operator in _OPERATORS:
         library.define(operator + _SCHEMA)

@@ -202,12 +202,11 @@ class Visterms(Encoder):
     def _fit_sample(self, sample: Iterator[Pixels], rng: np.random.Generator, progress: Progress) -> None:
         self._check_params()
         first = list(islice(sample, COLOUR_IMAGES))
-        self.colours_ = learn_palette(
-            first, self.colours, self.colour_space, rng, n_jobs=self.n_jobs, progress=progress
-        )
-        table = self._table()
+        shared: dict[str, Any] = {"n_jobs": self.n_jobs, "progress": progress}
+        self.colours_ = learn_palette(first, self.colours, self.colour_space, rng, **shared)
         # the codes of all images are kept: their blocks are counted for the words, and again for the idf
-        codes = self._describe_all(chain(first, sample), partial(pixel_codes, table=table), self.n_jobs, progress)
+        code = partial(pixel_codes, table=self._table())
+        codes = self._describe_all(chain(first, sample), code, **shared)
         self._learn_words(codes, rng, progress)
         self.idf_ = self._learn_idf(codes, progress)
 
@@ -300,37 +299,29 @@ class Visterms(Encoder):
         return BlockCutter(sides, len(self.colours_), self.root, self.texture_weight, cells)
 
     def _pyramid(self) -> VistermPyramid:
-        """Return how rows are laid out."""
         return VistermPyramid(len(self.codebook_), weights_of_levels(self.levels, self.level_weights))
 
     def _table(self) -> NDArray[np.uint8]:
-        """Return the number of the nearest learned colour of each colour."""
         return self._made_of(colour_table, self.colours_, self.colour_space == "lab")
 
     def _finder(self) -> WordFinder:
-        """Return what finds the words of blocks."""
         learned = (self.codebook_, self.scale_words_, self.spread_)
         return self._made_of(WordFinder, *learned, self._cutter(), self.neighbours, self.softness, self.nearest_groups)
 
     def _check_learned(self) -> None:
-        """Refuse words that are not those of the scales, or weights that are not one a word and cell."""
         check_palette(self.colours_)
         n = 1 if self.shared_words else len(self.scales)
         if len(self.scale_words_) != n or self.scale_words_.sum() != len(self.codebook_):
-            raise DataError(
-                f"scale_words_ is {self.scale_words_.tolist()}; expected the words of {n} codebooks, "
-                f"{len(self.codebook_)} in all"
-            )
+            expected = f"the words of {n} codebooks, {len(self.codebook_)} in all"
+            raise DataError(f"scale_words_ is {self.scale_words_.tolist()}; expected {expected}")
         if len(self.idf_) != self._pyramid().n_columns:
             raise DataError(f"idf_ has {len(self.idf_)} numbers; expected {self._pyramid().n_columns}, one a column")
 
     def _check_params(self) -> None:
-        """Refuse parameters that no blocks or words can be made with."""
         check_whole(self.colours, "colours", 1, MOST_COLOURS)
-        for name in ("codebook", "neighbours", "max_side", "sample_blocks", "batch_size"):
+        optional = () if self.nearest_groups is None else ("nearest_groups",)
+        for name in ("codebook", "neighbours", "max_side", "sample_blocks", "batch_size", *optional):
             check_count(getattr(self, name), name)
-        if self.nearest_groups is not None:
-            check_count(self.nearest_groups, "nearest_groups")
         for name in ("block", "texture_weight", "softness"):
             check_number(getattr(self, name), name, above=0, most=LARGEST)
         check_numbers(self.scales, "scales", f"1 to {MOST_SCALES} numbers above 0, such as (0.5, 1, 2)")

@@ -28,7 +28,6 @@ LANGUAGE = "english"
 OURS = Path(__file__).with_name("prompts.toml")
 AT_ONCE = 256  # Words whose texts are given to the tower together, and then kept: a kill loses no more
 MOST_KEPT = 200_000  # Words on disk: 600 MB of 768 numbers
-_TABLE = "CREATE TABLE IF NOT EXISTS rows (key BLOB PRIMARY KEY, row BLOB NOT NULL)"
 
 
 def prompts_of(language: str) -> list[str]:
@@ -47,7 +46,7 @@ def prompts_of(language: str) -> list[str]:
             known |= {name: check_prompts(row["prompts"]) for name, row in table.items()}
         except (KeyError, TypeError, UserError) as error:
             raise DataError(
-                f'{path}: expected languages such as [english] with prompts = ["a photo of {{}}."].'
+                f'{path}: expected tables such as [english] with prompts = ["a photo of {{}}."].'
             ) from error
 
     if language not in known:
@@ -88,7 +87,6 @@ def kept_words() -> Path:
 
 
 def _load(keys: Sequence[bytes]) -> dict[bytes, NDArray[np.float32]]:
-    """Read what is kept of some words."""
     if not kept_words().is_file():
         return {}
     rows = {}
@@ -108,7 +106,7 @@ def _keep(rows: dict[bytes, NDArray[np.float32]]) -> None:
     try:
         kept_words().parent.mkdir(parents=True, exist_ok=True)
         with closing(sqlite3.connect(kept_words(), timeout=10)) as database, database:
-            database.execute(_TABLE)
+            database.execute("CREATE TABLE IF NOT EXISTS rows (key BLOB PRIMARY KEY, row BLOB NOT NULL)")
             pairs = [(key, row.astype("<f4").tobytes()) for key, row in rows.items()]
             database.executemany("INSERT OR REPLACE INTO rows VALUES (?, ?)", pairs)
             newest = database.execute("SELECT max(rowid) FROM rows").fetchone()[0]

@@ -16,7 +16,7 @@ from visterm.core.remote import as_path, is_remote
 FEATURES = "features folder"  # The kind in the manifest
 UNFINISHED = ".unfinished"  # What a job keeps its shards in until all are done
 ENTRY = Record({"file": Text(pattern=r"[^/\x00.][^/\x00]*"), "rows": Whole(), "sha256": Text(pattern=HASH)})
-NOTE = Record(
+NOTE = Record(  # Of a shard or a part that is done
     {
         "entry": Record(ENTRY.fields, or_none=True),
         "width": Whole(required=False),
@@ -24,7 +24,6 @@ NOTE = Record(
         "skipped": Listed(Record({"image": Text(), "reason": Text()})),
     }
 )
-"""What a job notes of a shard or a part that is done."""
 ASKED_KIND = Record({"fingerprint": Text(), "shard_size": Whole(least=1)})
 """What the JSON files of a folder can hold, whoever wrote them: a shard's file lies in the folder."""
 

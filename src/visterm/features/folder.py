@@ -196,10 +196,10 @@ class FeatureFolder:
     def damaged(self, entry: ShardEntry) -> CorruptFileError:
         """Return the error of a shard that is not as it was written."""
         file = self.shard(entry)
-        state = "was changed since it was written" if file.is_file() else "is missing"
+        state = "was changed since it was written. Remove it, and run" if file.is_file() else "is missing. Run"
         return CorruptFileError(
-            f"{file} {state}. Run the command of visterm encode that made {self.path} again: it encodes the photos of "
-            "this shard anew."
+            f"{file} {state} the command of visterm encode that made {self.path} again: it encodes the photos of this "
+            "shard anew."
         )
 
     def notes(self) -> list[dict[str, Any]]:
@@ -258,7 +258,6 @@ class FeatureFolder:
             self._sweep()
 
     def _sweep(self) -> None:
-        """Remove the shards that the manifest does not name."""
         named = {entry["file"] for entry in read_checked(self.path / persist.MANIFEST, self.manifest_kind)["shards"]}
         for file in self._files_of(DATA):
             if file.name not in named:
@@ -280,5 +279,5 @@ def naming_a_full_disk(path: Path) -> Iterator[None]:
             yield
     except OutOfSpaceError as error:
         raise OutOfSpaceError(
-            f"{error} What was finished so far is whole: run the same command again, and it goes on from there."
+            f"{error} What was finished is whole: run the same command again, and it goes on."
         ) from error

@@ -105,10 +105,9 @@ def encode_folder(
     with naming_a_full_disk(folder.path), folder.locked():
         folder.begin()
         if not folder.has_encoder():
-            default = {"random_state": 0, "n_jobs": n_jobs}
             if requested is None:
                 say(default_line())
-            new = make_encoder(None, {}, default) if requested is None else requested
+            new = make_encoder(None, {}, {"random_state": 0, "n_jobs": n_jobs}) if requested is None else requested
             first_job = FirstJob(new.fingerprint, shard_size or SHARD_SIZE)
             if run is None:
                 new.fit(ListedImages(root, names), skip_unreadable=True, progress=progress)

@@ -23,7 +23,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, cast
 
-from visterm.core.errors import CorruptFileError, StorageError
+from visterm.core.errors import StorageError
 from visterm.core.persist import MANIFEST, folder_kind, open_folder
 from visterm.core.remote import RemotePath, is_remote
 from visterm.core.system import is_alive
@@ -39,11 +39,8 @@ SHARE = 0.5  # Of what is free on the disk of temporary files (TMPDIR), taken at
 LEAST = 8  # Shards that are kept whatever their size: they are being read
 
 RENEWED = 30.0  # Seconds after which the object is written anew
-ABANDONED = 180.0
-"""Seconds without that after which another process may take over: clocks of machines may differ by a minute."""
-
-SETTLED = 1.0
-"""Seconds after which one of two processes that took over at the same moment sees that the other did so later."""
+ABANDONED = 180.0  # Seconds without that, after which another process may take over: clocks may differ by a minute
+SETTLED = 1.0  # Seconds after which one of two processes that took over at once sees that the other did so later
 
 _OWN: set[str] = set()
 
@@ -177,16 +174,6 @@ class RemoteFeatureFolder(FeatureFolder):
     def check(self, entry: ShardEntry) -> None:
         """Refuse a shard that is missing, or was changed since it was written, by fetching it."""
         self.local(entry)
-
-    def damaged(self, entry: ShardEntry) -> CorruptFileError:
-        """Return the error of a shard that is not as it was written."""
-        file = self.shard(entry)
-        if not file.is_file():
-            return super().damaged(entry)
-        return CorruptFileError(
-            f"{file} was changed since it was written. Remove it, and run the command of visterm encode that made "
-            f"{self.path} again: it encodes the photos of this shard anew."
-        )
 
     def _files_of(self, name: str) -> list[Path]:
         return [self.path / name / each for each in _remote(self.path / name).children()]

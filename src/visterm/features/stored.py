@@ -112,8 +112,6 @@ class Features:
     ----------
     path : path-like
         What `visterm encode` wrote.
-    n_jobs : int, optional
-        Threads of the encoder, for photos to come; None is all cores.
 
     Attributes
     ----------
@@ -127,9 +125,8 @@ class Features:
         That of the encoder that was requested, before it learned.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
+    def __init__(self, path: str | os.PathLike[str]) -> None:
         self._folder = folder = feature_folder(path)
-        self._n_jobs = n_jobs
         self.contents = contents = finished_contents(folder)
         self.path, self.images = folder.path, as_path(contents.images)
         self.fingerprint, self.requested = contents.fingerprint, contents.asked
@@ -142,8 +139,8 @@ class Features:
 
     @cached_property
     def encoder(self) -> AnyEncoder:
-        """The encoder that made the rows, fitted; read when it is first used."""
-        return self._folder.load_encoder(self._n_jobs)[0]
+        """The encoder that made the rows, fitted, to be used with all cores; read when it is first used."""
+        return self._folder.load_encoder(None)[0]
 
     def encode(self, images: Sequence[Any], *, progress: Progress = SILENT) -> Encoded:
         """Return the rows of images, named by paths of the image folder as in the corpus, without opening them.

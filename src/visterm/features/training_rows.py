@@ -54,8 +54,7 @@ class TrainingRows(NamedTuple):
     Y: sp.csr_array
     valid: tuple[Matrix, sp.csr_array] | None  # Rows of the split "valid"; None where none of them has a known tag
     skipped: list[Skipped]  # Images that could not be read, or that the encoder does not know
-    by_number: bool = False
-    """Whether images are known only by number: `X` is the identity, and those of `valid` are among them."""
+    by_number: bool = False  # Whether images are known only by number: `X` is the identity, `valid` among it
     names: Sequence[str] = ()  # Of the images that are learned from, and of those held out
     side: SideKnowledge | None = None  # What is known besides; of the columns of `Y` and `X`
 
@@ -193,9 +192,8 @@ def read_corpus(encoder: AnyEncoder, images: Photos | None, tags: Any, **columns
     """Read images and their tags, or the tags alone where the encoder looks only at names.
 
     `images` is a folder of images, a features folder in its place, or as `as_corpus` takes them; the rest is as
-    `Corpus.read` takes it. Raises
-    UserError if the encoder needs an image folder and there is none, or the other way round; DataError as `Corpus.read`
-    and `Corpus.read_names` do.
+    `Corpus.read` takes it. Raises UserError if the encoder needs an image folder and there is none, or the other way
+    round; DataError as `Corpus.read` and `Corpus.read_names` do.
     """
     name = ENCODERS.name_of(encoder)
     if is_features(images):
@@ -319,9 +317,8 @@ def _lists_of_matrix(matrix: Any, table: FrameTable | None) -> list[list[str]]:
         columns = [table.cells(name) for name in table.names]
         if any(not isinstance(cell, bool | int | float | np.number) for cells in columns for cell in cells):
             raise TagFileError(
-                f"The table has no column of tags named {' or '.join(map(repr, TAGS_COLUMNS))}, and not all of its "
-                f"columns are numbers, one a tag; its columns are: {', '.join(names)}. Say which holds the tags: "
-                'tag_rules={"tags_column": NAME}.'
+                f"The table has no column of tags named {' or '.join(map(repr, TAGS_COLUMNS))}, and not all columns "
+                f'are numbers: {", ".join(names)}. Say which holds the tags: tag_rules={{"tags_column": NAME}}.'
             )
         matrix = np.array(columns, np.float64).T
     Y = check_tags(matrix, matrix.shape[0])

@@ -6,7 +6,7 @@ import os
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -24,19 +24,15 @@ AT_ONCE = 16  # Videos whose frames are encoded together
 NO_FRAME = "damaged: no frame of it can be read"
 
 
-class FrameRows(NamedTuple):
-    """Rows of the frames of some videos."""
+def encode_frames(encoder: AnyEncoder, videos: Sequence[Sequence[Path]]) -> tuple[Matrix, list[tuple[int, int]]]:
+    """Encode the frames of videos, each a file; return the rows, and which video and frame each is of, in order.
 
-    rows: Matrix
-    frames: list[tuple[int, int]]  # Of each row: which video, and which of its frames; in order
-
-
-def encode_frames(encoder: AnyEncoder, videos: Sequence[Sequence[Path]]) -> FrameRows:
-    """Encode the frames of videos, each a file; those that cannot be read, or whose row is not finite, are left out."""
+    Frames that cannot be read, or whose row is not finite, are left out.
+    """
     every = [(video, frame) for video, files in enumerate(videos) for frame in range(len(files))]
     X, kept, _ = encoder.encode([str(videos[video][frame]) for video, frame in every])
     good = np.flatnonzero(finite_rows(X)) if len(kept) else np.empty(0, np.int64)
-    return FrameRows(X[good], [every[kept[row]] for row in good])
+    return X[good], [every[kept[row]] for row in good]
 
 
 def encode_all(encoder: AnyEncoder, items: Sequence[Any], progress: Progress) -> Encoded:
@@ -52,15 +48,15 @@ def encode_all(encoder: AnyEncoder, items: Sequence[Any], progress: Progress) ->
         some = videos[start : start + AT_ONCE]
         with tempfile.TemporaryDirectory(prefix="visterm-") as folder:
             read = _read_frames(VideoFrames(Path(folder)), [items[position] for position in some], encoder)
-            frames = encode_frames(encoder, [() if isinstance(video, Skipped) else video for video in read])
-        with_frames = {video for video, _ in frames.frames}
+            rows, frames = encode_frames(encoder, [() if isinstance(video, Skipped) else video for video in read])
+        with_frames = {video for video, _ in frames}
         for number, video in enumerate(read):
             if number not in with_frames:
                 lost = Skipped(os.fspath(items[some[number]]), NO_FRAME)
                 skipped.append(video if isinstance(video, Skipped) else lost)
-        if frames.frames:
-            parts.append(frames.rows)
-            positions += [some[video] for video, _ in frames.frames]
+        if frames:
+            parts.append(rows)
+            positions += [some[video] for video, _ in frames]
         progress.advance(len(some))
 
     order = np.argsort(positions, kind="stable")
@@ -68,8 +64,6 @@ def encode_all(encoder: AnyEncoder, items: Sequence[Any], progress: Progress) ->
 
 
 def _read_frames(frames: VideoFrames, paths: Sequence[str], encoder: AnyEncoder) -> list[list[Path] | Skipped]:
-    """Extract the frames of some videos, several at a time."""
-
     def read(number: int) -> list[Path] | Skipped:
         path, name = paths[number], str(number)
         try:

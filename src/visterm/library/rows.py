@@ -81,19 +81,19 @@ class RowWriter:
         read = self.videos.read(paths, names, tags)
         skipped = [video for video in read if isinstance(video, Skipped)]
         films = [(at, video) for at, video in zip(positions, read, strict=True) if isinstance(video, ReadVideo)]
-        encoded = encode_frames(self._tagger.encoder, [video.files for _, video in films])
+        X, frames = encode_frames(self._tagger.encoder, [video.files for _, video in films])
         rows, taken, records, moments = [], [], [], []
         for number, (position, video) in enumerate(films):
-            of_video = [row for row, (video_number, _) in enumerate(encoded.frames) if video_number == number]
+            of_video = [row for row, (video_number, _) in enumerate(frames) if video_number == number]
             state = video.record.n_bytes, video.record.mtime_ns
             if not of_video or file_state(str(video.record.path)) != state:
                 skipped.append(Skipped(str(video.record.path), CHANGED if of_video else NO_FRAME))
                 continue
             taken.append(position)
             records.append(video.record)
-            moments.append([video.moments[encoded.frames[row][1]] for row in of_video])
+            moments.append([video.moments[frames[row][1]] for row in of_video])
             rows += of_video
-        self._commit(photos, encoded.rows[np.array(rows, np.int64)], taken, records, changed, skipped, moments)
+        self._commit(photos, X[np.array(rows, np.int64)], taken, records, changed, skipped, moments)
         steps.advance(len(positions))
         return taken, skipped
 

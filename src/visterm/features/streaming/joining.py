@@ -88,7 +88,10 @@ class JoinedTable:
         candidates, images = self._pairs.at(positions)
         columns = self._column_of[candidates]
         is_known = columns >= 0
-        return ones_at(images[is_known], columns[is_known], (positions.size, self.n_tags))
+        each = np.unique(images[is_known] * self.n_tags + columns[is_known])  # a table may give a tag twice
+        starts = np.searchsorted(each, np.arange(positions.size + 1) * self.n_tags).astype(np.int32)
+        ones = np.ones(each.size, np.float32)
+        return sp.csr_array((ones, (each % self.n_tags).astype(np.int32), starts), (positions.size, self.n_tags))
 
 
 class JoinedTags(JoinedTable):
@@ -96,9 +99,8 @@ class JoinedTags(JoinedTable):
 
     Only rows of one split are learned from, of "all" with that name; None is "train", if there are splits. At most
     `most_words` words are counted at the same time. `min_count` and `aliases` are as `Vocabulary.from_lists` takes
-    them, `columns` as `stream_table` does. `bits`, uint8 (n_images,), say what is known of the splits of each image, a
-    memory map; `learned` is the bit of the images to learn from; `remarks` are lines for people: what did not meet, and
-    what was understood of the tags.
+    them, `columns` as `stream_table` does. `bits` say what is known of the splits of each image; `learned` is the bit
+    of the images to learn from; `remarks` say what did not meet, and what was understood of the tags.
 
     Raises TagFileError if the table cannot be understood, none of its rows is of an image, or an image is in two
     splits; UnknownNameError if no row is of the requested split; DataError if no tag is left.
@@ -294,14 +296,6 @@ class TagPairs:
 def tag_hash(key: str) -> int:
     """Return 8 bytes of a tag's key, that tell it apart."""
     return int.from_bytes(hashlib.blake2b(key.encode("utf-8", "surrogateescape"), digest_size=8).digest(), "little")
-
-
-def ones_at(rows: NDArray[np.int64], columns: NDArray[np.int64], shape: tuple[int, int]) -> sp.csr_array:
-    """Return ones at some places, some of which may be there twice."""
-    each = np.unique(rows * shape[1] + columns)
-    starts = np.searchsorted(each, np.arange(shape[0] + 1) * shape[1])
-    data = np.ones(each.size, np.float32)
-    return sp.csr_array((data, (each % shape[1]).astype(np.int32), starts.astype(np.int32)), shape=shape)
 
 
 class BoundedCounts:

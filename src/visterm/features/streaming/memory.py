@@ -10,9 +10,7 @@ from visterm.core.errors import UserError
 from visterm.core.system import memory_bytes
 
 SHARE = 0.5  # Of the machine's memory, taken where nothing is said
-COPIES = 3
-"""Times that features are held at most by a fit in memory: all, those not held out, and as the model scales them."""
-
+COPIES = 3  # Times that a fit in memory holds features: all, those not held out, and as the model scales them
 BYTES_AN_IMAGE = 2048  # What names and tags of one image take in memory, about
 WINDOWS = 8  # A window is this part of the memory: two are held, some models copy one, and the rest is for all else
 _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}

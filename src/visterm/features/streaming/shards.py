@@ -53,8 +53,7 @@ class Shards:
                 raise EncoderMismatchError(
                     f"{self._folders[0].path} has features of '{each[0].encoder}' with the fingerprint "
                     f"{each[0].fingerprint}, and {folder.path} of '{contents.encoder}' with {contents.fingerprint}: "
-                    "their rows do not go together. Encode all with one encoder: visterm encode IMAGES --encoder RUN "
-                    "-o FEATURES takes that of a run."
+                    "their rows do not go together. Encode all with one encoder: visterm encode IMAGES --encoder RUN"
                 )
         self._of = [folder for folder, contents in zip(self._folders, each, strict=True) for _ in contents.shards]
         known = next((contents for contents in each if contents.n_rows), each[0])
