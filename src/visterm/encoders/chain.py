@@ -82,8 +82,7 @@ class NestedEncoder(Encoder):
                 )
             if parts[-1].by_number:
                 raise UserError(
-                    f"The encoder {listed!r} knows images by number only, so that its rows say nothing about other "
-                    "images. Use it alone."
+                    f"The encoder {listed!r} knows images by number only: its rows say nothing of others. Use it alone."
                 )
         return parts
 

@@ -224,8 +224,7 @@ class Immich(Encoder):
         url = getattr(self, "server_", None) if self.url is None else self.url
         if url is None:
             raise UserError(
-                "The immich encoder needs the address of a server: --encoder immich:http://host:3003, or "
-                f"{SERVER}=http://host:3003"
+                f"immich needs the address of a server: --encoder immich:http://host:3003, or {SERVER}=http://host:3003"
             )
         server = server_address(url, "url")
         if not is_named(server):

@@ -257,9 +257,8 @@ class Onnx(NetworkEncoder):
     def _no_place(self) -> UserError | StorageError:
         if self.network is not None and self.network not in networks() and hasattr(self, "network_path_"):
             return StorageError(
-                f"This encoder was fitted with the network '{self.network}', which has no row in {users_table()} here, "
-                f"and its file is not at {self.network_path_}. Add the row, or put the file there (its SHA-256 is "
-                f"{self.network_sha256_})."
+                f"This encoder was fitted with the network '{self.network}', which has no row in {users_table()}. Its "
+                f"file, whose SHA-256 is {self.network_sha256_}, is not at {self.network_path_}. Add either."
             )
         if self.network is not None:
             row = network_named(self.network)

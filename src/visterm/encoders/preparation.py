@@ -231,8 +231,7 @@ def pooled(
         rows = rows.mean(axis=1)
     if not np.isfinite(rows).all():
         raise DataError(
-            f"{what} holds NaN or infinity. Check that mean, std and scale are those that the network was trained "
-            "with, or choose another output."
+            f"{what} holds NaN or infinity. Check mean, std and scale of the network, or choose another output."
         )
     return rows
 
@@ -271,9 +270,8 @@ def channels_last(
         return fixed[2]
     if pictures_last:
         raise UserError(
-            f"{what} is maps of the axes {axes}, and nothing says which of these are the channels. Say where they are "
-            'in the pictures and in the maps: --encoder-set \'layout=("channels_last", "channels_first")\', or '
-            '"channels_last" twice.'
+            f"{what} is maps of the axes {axes}, and nothing says which of these are the channels. Say it of pictures "
+            'and of maps: --encoder-set \'layout=("channels_last", "channels_first")\', or "channels_last" twice.'
         )
     return False
 

@@ -330,8 +330,7 @@ class Visterms(Encoder):
 
         if self.block * max(self.scales) > 1:
             raise UserError(
-                f"The largest block would be {self.block * max(self.scales):g} of the image's long side (block × "
-                "scales); expected 1 at most."
+                f"The largest block would be {self.block * max(self.scales):g} of the long side; expected 1 at most."
             )
         cells_of_overlap(self.overlap)
         check_levels(self.levels, self.level_weights)

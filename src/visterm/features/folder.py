@@ -101,8 +101,7 @@ class FeatureFolder:
 
         def refusal(holder: str) -> StorageError:
             return StorageError(
-                f"Another process is writing into {self.path} ({holder}). Wait until it is done, or choose another "
-                "folder."
+                f"Another process is writing into {self.path} ({holder}). Wait until it is done, or use another folder."
             )
 
         with locked(self.path / LOCK, refusal):
@@ -198,8 +197,7 @@ class FeatureFolder:
         file = self.shard(entry)
         state = "was changed since it was written. Remove it, and run" if file.is_file() else "is missing. Run"
         return CorruptFileError(
-            f"{file} {state} the command of visterm encode that made {self.path} again: it encodes the photos of this "
-            "shard anew."
+            f"{file} {state} the command of visterm encode that made {self.path} again: it encodes its photos anew."
         )
 
     def notes(self) -> list[dict[str, Any]]:

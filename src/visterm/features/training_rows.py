@@ -317,8 +317,8 @@ def _lists_of_matrix(matrix: Any, table: FrameTable | None) -> list[list[str]]:
         columns = [table.cells(name) for name in table.names]
         if any(not isinstance(cell, bool | int | float | np.number) for cells in columns for cell in cells):
             raise TagFileError(
-                f"The table has no column of tags named {' or '.join(map(repr, TAGS_COLUMNS))}, and not all columns "
-                f'are numbers: {", ".join(names)}. Say which holds the tags: tag_rules={{"tags_column": NAME}}.'
+                f"The table has no column of tags named {' or '.join(map(repr, TAGS_COLUMNS))}, and not all are "
+                f'numbers; its columns are: {", ".join(names)}. Say which has tags: tag_rules={{"tags_column": NAME}}.'
             )
         matrix = np.array(columns, np.float64).T
     Y = check_tags(matrix, matrix.shape[0])
