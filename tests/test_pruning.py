@@ -5,15 +5,19 @@ from __future__ import annotations
 import pytest
 
 from visterm.core.errors import DataError
+from visterm.data import tag_rules
 from visterm.data.corpus import Corpus
 from visterm.data.tag_formats.tables import read_table
-from visterm.data.tag_rules import prune
 
 
 def corpus_of(*rows):
     """Make a corpus of (name, tags, split, user)."""
     names, tags, splits, users = zip(*rows, strict=True)
     return Corpus.of(list(names), names, [text.split() for text in tags], splits, users)
+
+
+def prune(corpus, *, aliases=(), **rules):
+    return tag_rules.prune(corpus, tag_rules.TagRules(**rules), dict(aliases))
 
 
 def library(**tags):

@@ -20,8 +20,6 @@ T = TypeVar("T")
 
 READERS = 16  # Objects of a store that are requested at the same time
 LONGEST_NAME = 100  # Letters of a camera's name
-LONGEST_DATE = 30  # Letters that are shown of a date that cannot be read
-FIRST_RAW = "1990"  # The year, before which no camera wrote RAW files
 
 _MOMENT = re.compile(  # 2024:05:31 10:20:30, 2024/5/1 9:5, 2024-05-31T10:20:30.5+02:00, 20240531 102030
     r"(?:(?P<year>\d{4})(?P<between>[:/.-])\s?(?P<month>\d\d?)(?P=between)\s?(?P<day>\d\d?)(?!\d)"
@@ -34,12 +32,8 @@ _UNSET = re.compile(r"[0:/.\s-]*")  # What cameras write whose clock is not set,
 
 
 def content_hash(path: str | os.PathLike[str]) -> str | None:
-    """Return the SHA-256 of an image file, of an object that of its stamp (`stamp_hash`); None if it cannot be read.
-
-    The encoder then says why.
-    """
-    remote = as_remote(path)
-    if remote is not None:
+    """Return the SHA-256 of an image file, of an object that of its stamp (`stamp_hash`); None if it cannot be read."""
+    if (remote := as_remote(path)) is not None:
         return stamp_hash(remote.stamp())
     try:
         return file_hash(path)
@@ -68,8 +62,7 @@ def file_states(paths: Sequence[str | None]) -> list[tuple[int, int] | None]:
 
 def file_state(path: str) -> tuple[int, int] | None:
     """Return the size of a file in bytes, and when it was last changed in nanoseconds; None if it is not there."""
-    remote = as_remote(path)
-    if remote is not None:
+    if (remote := as_remote(path)) is not None:
         return remote.state()
     try:
         status = os.stat(path)
@@ -126,12 +119,11 @@ def exif_of(path: str | os.PathLike[str], *, unread: list[str] | None = None) ->
         exif = _read_exif(path, raw_preview(path), unread=unread)
     except (ImageError, OSError):  # that a file cannot be read is told where it is decoded
         return exif
-    undated = exif.taken is None or exif.taken < FIRST_RAW  # LibRaw writes 1970 where it knows no date
+    undated = exif.taken is None or exif.taken < "1990"  # LibRaw writes 1970, when no camera wrote RAW files
     return exif._replace(taken=None) if undated else exif
 
 
 def _read_exif(path: str | os.PathLike[str], content: bytes | None = None, *, unread: list[str] | None = None) -> Exif:
-    """Read the EXIF data of an image file, or of the content of one."""
     from PIL import ExifTags
 
     from visterm.data.pillow import opened_image
@@ -145,13 +137,10 @@ def _read_exif(path: str | os.PathLike[str], content: bytes | None = None, *, un
             longitude = _degrees(gps.get(tags.GPSLongitude), gps.get(tags.GPSLongitudeRef), "W", 180.0)
     except Exception:  # whatever hostile bytes lead Pillow to: that a file cannot be read is told where it is decoded
         return Exif()
-    times = (
-        shot.get(ExifTags.Base.DateTimeOriginal),
-        shot.get(ExifTags.Base.DateTimeDigitized),
-        exif.get(ExifTags.Base.DateTime),
-    )
+    base = ExifTags.Base
+    times = shot.get(base.DateTimeOriginal), shot.get(base.DateTimeDigitized), exif.get(base.DateTime)
     taken = _moment_of(times, os.fspath(path), unread)
-    camera = camera_name(exif.get(ExifTags.Base.Make), exif.get(ExifTags.Base.Model))
+    camera = camera_name(exif.get(base.Make), exif.get(base.Model))
     if latitude is None or longitude is None or latitude == longitude == 0:  # cameras without a fix write zeros
         return Exif(taken, camera)
     return Exif(taken, camera, latitude, longitude)
@@ -159,10 +148,8 @@ def _read_exif(path: str | os.PathLike[str], content: bytes | None = None, *, un
 
 def camera_name(make: object, model: object) -> str | None:
     """Return a camera's name: its model, after its maker where the model does not name it; None if not known."""
-    maker, name = (
-        " ".join(text.replace("\0", " ").split())[:LONGEST_NAME] if isinstance(text, str) else ""
-        for text in (make, model)
-    )
+    texts = (text.replace("\0", " ") if isinstance(text, str) else "" for text in (make, model))
+    maker, name = (" ".join(text.split())[:LONGEST_NAME] for text in texts)
     if maker and not name.casefold().startswith(maker.split()[0].casefold()):
         name = f"{maker} {name}"
     return name.strip() or None
@@ -187,14 +174,13 @@ def _moment_of(dates: Iterable[object], path: str, unread: list[str] | None) -> 
     text = next((text for each in texts if not _UNSET.fullmatch(text := each.replace("\0", " ").strip())), None)
     moment = None if text is None else _as_iso(text)
     if text is not None and moment is None and unread is not None:
-        unread.append(f"{path} ({text[:LONGEST_DATE]!r})")
+        unread.append(f"{path} ({text[:30]!r})")
     return moment
 
 
 def _as_iso(text: str) -> str | None:
     """Return a date in any spelling that has one meaning; without the clock, if that cannot be right."""
-    match = _MOMENT.match(text)
-    if match is None:
+    if (match := _MOMENT.match(text)) is None:
         return None
     digits, clock = match["date"], match["clock"] or ""
     parts = (digits[:4], digits[4:6], digits[6:]) if digits else match.group("year", "month", "day")
@@ -217,8 +203,7 @@ def _of_all(look: Callable[[Any], T], paths: Sequence[Any]) -> list[T]:
 
 
 def _stamp(path: Path) -> object:
-    remote = as_remote(path)
-    if remote is not None:
+    if (remote := as_remote(path)) is not None:
         return remote.stamp()
     try:
         status = os.stat(path)

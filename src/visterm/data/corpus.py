@@ -95,10 +95,8 @@ class Corpus:
         untagged = [path.relative_to(folder).as_posix() for path in paths if path not in rows]
         remarks = [*read.remarks, *_remarks_on_differences(matched, folder)]
         if missing:
-            remarks.append(
-                f"Tags name {count_of(len(missing), 'image')} (such as '{missing[0]}') not in the image folder; "
-                "left out."
-            )
+            n_missing = count_of(len(missing), "image")
+            remarks.append(f"Tags name {n_missing} (such as '{missing[0]}') not in the image folder; left out.")
         without_tags = ""
         if untagged:
             n_images = count_of(len(paths), "photo")
@@ -137,7 +135,6 @@ class Corpus:
 
     @classmethod
     def _of_records(cls, images: Iterable[ImageLike], rows: Sequence[TagRecord], **more: Any) -> Self:
-        """Make a corpus of images and a record of each, and of what else it has."""
         contradictions = Contradictions()
         rows = [contradictions.left_out(row) for row in rows]
         more["remarks"] = [*more.get("remarks", ()), *contradictions.remarks()]
@@ -193,25 +190,21 @@ class Corpus:
             return self
         chosen = [i for i, name in enumerate(self.splits) if name is not None and name == requested]
         if not chosen:
-            counts = Counter(name for name in self.splits if name is not None)
+            counts = Counter(filter(None, self.splits))
             available = ", ".join(f"'{name}' ({count_of(count, 'image')})" for name, count in sorted(counts.items()))
-            raise UnknownNameError(
-                f"No image is in the split '{split}'. The tags name these: {available}; or 'all'."
-                if available
-                else "The tags have no column 'split'. Leave split out, or add the column."
-            )
+            if not available:
+                raise UnknownNameError("The tags have no column 'split'. Leave split out, or add the column.")
+            raise UnknownNameError(f"No image is in the split '{split}'. The tags name these: {available}; or 'all'.")
         return self.subset(chosen)
 
 
 def _remarks_on_differences(matched: Sequence[tuple[Match, TagRecord]], folder: Path) -> list[str]:
-    """Count the names that are not quite those of their files, with an example of both."""
     remarks = []
     for differ in (CAPITALS, ENDING):
         differing = [(row.image, match.path) for match, row in matched if match.differ == differ]
         if differing:
             name, path = differing[0]
-            remarks.append(
-                f"Only {differ} set {count_of(len(differing), 'name')} apart from the images (such as '{name}' and "
-                f"'{path.relative_to(folder).as_posix()}'); taken as the same."
-            )
+            example = f"such as '{name}' and '{path.relative_to(folder).as_posix()}'"
+            n_names = count_of(len(differing), "name")
+            remarks.append(f"Only {differ} set {n_names} apart from the images ({example}); taken as the same.")
     return remarks

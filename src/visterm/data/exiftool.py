@@ -13,8 +13,6 @@ from pathlib import Path
 from visterm.core.errors import DataError, MissingExtraError, StorageError
 from visterm.core.writing import why_refused
 
-_READY = b"{ready%d}"
-
 
 class ExifTool:
     """A running exiftool, which its user closes.
@@ -35,8 +33,7 @@ class ExifTool:
     def read_packet(self, image: Path) -> bytes | None:
         """Return the XMP of an image as it is; None where it has none.
 
-        Raises DataError if the file has a name that exiftool cannot take; StorageError if exiftool cannot read the
-        file.
+        Raises DataError if exiftool cannot take the file's name; StorageError if it cannot read the file.
         """
         packet = self._execute([b"-b", b"-XMP", _argument(image)], image)
         complaint = self._complaint()
@@ -48,8 +45,8 @@ class ExifTool:
         """Put XMP into an image in place of what it has (None: take it out); pixels and all else stay.
 
         `more` are arguments for other fields (``-IPTC:Keywords+=sea``), each of one line. With `keep_original`, the
-        image stays as it was beside it (``photo.jpg_original``), unless one is there from
-        before. Raises DataError or StorageError as `read_packet` does; the image is then as it was.
+        image stays as it was beside it (``photo.jpg_original``), unless one is there from before. Raises DataError or
+        StorageError as `read_packet` does; the image is then as it was.
         """
         options = [] if keep_original else [b"-overwrite_original"]
         file = Path(self._folder.name, "packet.xmp")
@@ -58,10 +55,8 @@ class ExifTool:
         assignment = b"-XMP<=" + source if packet else b"-XMP="
         output = self._execute([*options, assignment, *map(str.encode, more), _argument(image)], image)
         if b"1 image files updated" not in output and b"1 image files unchanged" not in output:
-            complaint = self._complaint() or "no reason given"
-            raise why_refused(image, image.stat().st_size) or StorageError(
-                f"exiftool did not write {image}: {complaint}."
-            )
+            complaint = f"exiftool did not write {image}: {self._complaint() or 'no reason given'}."
+            raise why_refused(image, image.stat().st_size) or StorageError(complaint)
 
     def close(self) -> None:
         """End the process, and remove what it left."""
@@ -89,7 +84,7 @@ class ExifTool:
         assert process.stdout is not None
         self._complaints.seek(0, os.SEEK_END)  # past what it said of others
         self._number += 1
-        end = _READY % self._number
+        end = b"{ready%d}" % self._number
         lines = [*arguments, b"-execute%d" % self._number, b""]
         with suppress(BrokenPipeError):  # where it has ended, what it said of that is read below
             process.stdin.write(b"\n".join(lines))
@@ -113,8 +108,7 @@ class ExifTool:
 
 def find_exiftool() -> str:
     """Return the path of the program. Raises MissingExtraError if it is not installed."""
-    program = shutil.which("exiftool")
-    if program is None:
+    if (program := shutil.which("exiftool")) is None:
         raise MissingExtraError(
             "Writing into images takes the program exiftool, which is not installed. Install it (Debian: "
             "libimage-exiftool-perl; others: https://exiftool.org), or write XMP files beside the images: --to xmp."

@@ -226,10 +226,8 @@ def _checked(file: Path, names: list[str], rows: Any) -> FeatureTable:
             f"{file} holds {rows.dtype} of shape {rows.shape}; expected a matrix of numbers, a row for each image."
         )
     if rows.shape[0] != len(names):
-        raise ShapeError(
-            f"{file} has {count_of(rows.shape[0], 'row')}, and there are {count_of(len(names), 'name')}; expected "
-            "a name a row."
-        )
+        n_rows, n_names = count_of(rows.shape[0], "row"), count_of(len(names), "name")
+        raise ShapeError(f"{file} has {n_rows}, and there are {n_names}; expected a name a row.")
     if 0 in rows.shape:
         raise ShapeError(f"{file} has {rows.shape[0]} rows of {rows.shape[1]} numbers; expected 1 or more of both.")
     _refuse_too_wide(file, rows)
@@ -263,12 +261,10 @@ def _refuse_too_wide(file: Path, rows: Any) -> None:
 
 
 class _Header(NamedTuple):
-    """The type and shape of an array, and the byte at which its numbers begin."""
-
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
     fortran: bool
-    start: int
+    start: int  # The byte at which its numbers begin
 
     @property
     def size(self) -> int:
@@ -285,7 +281,7 @@ def map_npy(path: Path) -> NDArray[Any]:
         if 0 in header.shape:
             return np.empty(header.shape, header.dtype)
         order: Any = "F" if header.fortran else "C"
-        return np.memmap(file, header.dtype, mode="r", offset=header.start, shape=header.shape, order=order)
+        return np.memmap(file, header.dtype, "r", header.start, header.shape, order)
 
 
 def read_npz(path: Path) -> sp.csr_array:
@@ -302,9 +298,7 @@ def read_npz(path: Path) -> sp.csr_array:
         shape = _member(archive, "shape", path, "iu").ravel().tolist()
         refuse_bomb(path, packed, 8 * max(shape[:1], default=0))  # where each row begins, whatever form it is in
         if kind not in _PLACES:
-            raise DataError(
-                f"{path} holds a matrix in the form '{kind}'; expected csr, csc or coo. Save matrix.tocsr()."
-            )
+            raise DataError(f"{path} holds a matrix in the form '{kind}'; expected csr, csc or coo: matrix.tocsr().")
         data, first, second = (_member(archive, name, path) for name in ("data", *_PLACES[kind]))
     if kind == "coo":  # of each value the row and the column
         if data.ndim != 1 or not data.shape == first.shape == second.shape:
@@ -419,7 +413,6 @@ def read_svmlight(path: Path) -> sp.csr_array:
 
 
 def _refuse_first_wrong_line(path: Path) -> None:
-    """Name the first line of a svmlight file that is wrong, if any is."""
     with open_unpacked(path) as file:
         for number, line in enumerate(file, start=1):
             cells = line.partition(b"#")[0].split()
@@ -428,8 +421,7 @@ def _refuse_first_wrong_line(path: Path) -> None:
                 index, _, value = pair.partition(b":")
                 if index == b"qid":
                     continue
-                wrong = _wrong(index, value, last)
-                if wrong:
+                if wrong := _wrong(index, value, last):
                     text = pair[:40].decode("utf-8", "replace")
                     raise DataError(f"{path}, line {number}: '{text}' {wrong}. Correct the line, or leave it out.")
                 last = int(index)

@@ -101,9 +101,7 @@ def shard_width(schema: pa.Schema) -> int | None:
     if width is None:
         return None
     if not (width.isdigit() and len(width) <= len(str(MOST_COLUMNS))):
-        raise CorruptFileError(
-            f"A shard of features says that its rows have {width[:20]!r} numbers; expected a number."
-        )
+        raise CorruptFileError(f"A shard of features says that its rows are {width[:20]!r} wide; expected a number.")
     return int(width)
 
 
@@ -223,13 +221,11 @@ def _opened(path: str | os.PathLike[str]) -> Iterator[Any]:
 
 
 def _read(path: str | os.PathLike[str], *texts: str, rows: bool = True, threads: bool = False) -> Any:
-    """Read some columns of texts of a shard, and those of its rows."""
     with _opened(path) as file:
         names = pq.read_schema(file).names
         of_rows = [FEATURES] if FEATURES in names else [INDICES, VALUES]
         columns = [*texts, *(of_rows if rows else [])]
-        missing = sorted(set(columns) - set(names))
-        if missing:
+        if missing := sorted(set(columns) - set(names)):
             raise CorruptFileError(
                 f"{os.fspath(path)} is no shard of features: it has no column '{missing[0]}', but {', '.join(names)}."
             )

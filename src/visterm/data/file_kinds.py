@@ -32,16 +32,11 @@ IMAGES = PHOTO | HEIC | RAW
 # Those that can hold keywords which are not read, unlike those of RAW files that are TIFF inside
 UNREAD_INSIDE = VIDEO | {".cr3", ".crw", ".mrw", ".orf", ".raf", ".raw", ".rw2", ".rwl", ".x3f"}
 
-BESIDE_PHOTOS = frozenset({".xmp"})  # Read with their photos, and never counted
 OTHER, VIDEOS = "other", "video"
 
 HEIF_PACKAGES = ("pi_heif", "pillow_heif")  # In the order in which they are looked for
 HEIC_ADVICE = "pip install 'visterm[heif]'"
-VIDEO_ADVICE = "the program ffmpeg"
-READ_VIDEOS = "index and annotate read them"  # For commands that learn from photos
 RAW_ADVICE = "pip install 'visterm[raw]', or the program exiftool"
-
-_SHOWN = 3  # Suffixes that are named of a kind
 
 
 class FileKind(NamedTuple):
@@ -73,7 +68,7 @@ KINDS = (
     FileKind("photo", "photo", PHOTO, lambda: True),
     FileKind("heic", "HEIC file", HEIC, reads_heic, HEIC_ADVICE),
     FileKind("raw", "RAW file", RAW, reads_raw, RAW_ADVICE),
-    FileKind(VIDEOS, "video", VIDEO, reads_videos, VIDEO_ADVICE),
+    FileKind(VIDEOS, "video", VIDEO, reads_videos, "the program ffmpeg"),
 )
 
 
@@ -111,7 +106,7 @@ def count_by_kind(names: Iterable[str], *, videos: bool = False) -> NotRead:
     """Count those of some files that are not read here; without `videos`, no video is."""
     unread = [kind for kind in KINDS if not kind.is_readable() or (kind.name == VIDEOS and not videos)]
     kinds = {suffix: kind.name for kind in unread for suffix in kind.suffixes}
-    read = frozenset().union(*(kind.suffixes for kind in KINDS)) - set(kinds) | BESIDE_PHOTOS
+    read = frozenset().union(*(kind.suffixes for kind in KINDS)) - set(kinds) | {".xmp"}  # read with their photos
     files: defaultdict[str, Counter[str]] = defaultdict(Counter)  # Of each kind, by suffix
     for suffix in map(suffix_of, names):
         if suffix not in read:
@@ -122,8 +117,9 @@ def count_by_kind(names: Iterable[str], *, videos: bool = False) -> NotRead:
         counts[name] = files[name].total()
         if counts[name]:
             first = [suffix for suffix, _ in sorted(files[name].items(), key=lambda item: (-item[1], item[0]))]
-            suffixes = ", ".join([suffix or "without ending" for suffix in first[:_SHOWN]])
-            advice_text = READ_VIDEOS if name == VIDEOS and not videos else advice and f"read with: {advice}"
-            more = f"{', ...' if len(first) > _SHOWN else ''}{f'; {advice_text}' if advice_text else ''}"
+            suffixes = ", ".join([suffix or "without ending" for suffix in first[:3]])
+            by_others = name == VIDEOS and not videos  # for commands that learn from photos
+            advice_text = "index and annotate read them" if by_others else advice and f"read with: {advice}"
+            more = f"{', ...' if len(first) > 3 else ''}{f'; {advice_text}' if advice_text else ''}"
             texts.append(f"{count_of(counts[name], noun)} ({suffixes}{more})")
     return NotRead(counts, ", ".join(texts))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, is_dataclass
 from html import escape
 from typing import Any, NamedTuple
 
@@ -27,7 +28,11 @@ class FrameTable(NamedTuple):
 
     def cells(self, name: Any) -> list[Any]:
         """Return the cells of a column, with None for what pandas calls missing."""
-        return [None if _is_missing(cell) else cell for cell in self.column(name)]
+
+        def is_missing(cell: Any) -> bool:
+            return (isinstance(cell, float) and cell != cell) or type(cell).__name__ in ("NAType", "NaTType")
+
+        return [None if is_missing(cell) else cell for cell in self.column(name)]
 
 
 def as_table(value: Any) -> FrameTable | None:
@@ -57,13 +62,9 @@ def as_table(value: Any) -> FrameTable | None:
 
 def _columns(columns_given: Mapping[Any, Any]) -> FrameTable:
     columns = {name: listed(cells) for name, cells in columns_given.items()}
-    lengths = {
-        name: len(cells) if isinstance(cells, list | tuple | np.ndarray) else None for name, cells in columns.items()
-    }
-    if None in lengths.values() or len(set(lengths.values())) != 1:
-        kinds = ", ".join(
-            f"{name!r} ({'no list' if length is None else length})" for name, length in list(lengths.items())[:5]
-        )
+    lengths = [len(one) if isinstance(one, list | tuple | np.ndarray) else "no list" for one in columns.values()]
+    if "no list" in lengths or len(set(lengths)) != 1:
+        kinds = ", ".join([f"{name!r} ({length})" for name, length in zip(columns, lengths, strict=True)][:5])
         raise DataError(
             f"The dict has {kinds or 'nothing'}; expected a list for each column, all of one length, such as "
             '{"path": ["1.jpg"], "tags": [["sea"]]}. For one photo, pass a list with its dict.'
@@ -83,8 +84,7 @@ def unique_names(names: Sequence[Any]) -> list[Any]:
 
 def listed(values: Any) -> Any:
     """Return the entries of a Series, or of a frame's only column, as a list; anything else as it is."""
-    frame = _narwhal(values)
-    if frame is None:
+    if (frame := _narwhal(values)) is None:
         return values
     if not hasattr(frame, "columns"):
         return frame.to_list()
@@ -103,26 +103,17 @@ def lists_of_tags(y: Any) -> list[Any] | None:
 
 
 def to_frame(results: Any, library: str = "pandas") -> Any:
-    """Return results as a DataFrame: tagged photos, hits, figures, or a list of tags, photos or mistakes.
+    """Return results as a DataFrame of a library: "pandas", "polars" or "pyarrow", which is imported only now.
 
-    Parameters
-    ----------
-    results
-        What `Tagger.annotate`, `Catalogue.search` or `visterm.evaluate` returned, or a list of results or of dicts.
-    library : {"pandas", "polars", "pyarrow"}
-        Imported only now.
-
-    Raises
-    ------
-    UserError
-        If the library is another one, or not installed.
+    `results` are what `Tagger.annotate`, `Catalogue.search` or `visterm.evaluate` returned, or a list of results (tags,
+    photos, mistakes) or of dicts. Raises UserError if the library is another one, or not installed.
     """
     check_choice(library, "library", LIBRARIES)
     rows = results.rows() if isinstance(results, Framed) else [_as_dict(one) for one in results]
-    names = dict.fromkeys(name for row in rows for name in row)
     import narwhals
 
-    columns: Any = {name: [row.get(name) for row in rows] for name in names}
+    names = dict.fromkeys(name for row in rows for name in row)
+    columns: dict[str, Any] = {name: [row.get(name) for row in rows] for name in names}
     backend: Any = library
     try:
         return narwhals.from_dict(columns, backend=backend).to_native()
@@ -174,10 +165,10 @@ def pictures(photos: Iterable[tuple[Any, str, str]], n: int) -> str:
     return f'<div style="display:flex;flex-wrap:wrap;gap:8px">{"".join(figures)}</div>{more}'
 
 
-def first_of(results: Sequence[Any], n: int = 5) -> str:
-    """Return the first of some results for people at a prompt, and how many more there are."""
-    more = f", … {len(results) - n:,} more" if len(results) > n else ""
-    return f"[{', '.join(map(repr, results[:n]))}{more}]"
+def first_of(results: Sequence[Any]) -> str:
+    """Return the first five of some results for people at a prompt, and how many more there are."""
+    more = f", … {len(results) - 5:,} more" if len(results) > 5 else ""
+    return f"[{', '.join(map(repr, results[:5]))}{more}]"
 
 
 def _narwhal(value: Any) -> Any:
@@ -199,20 +190,12 @@ def _narwhal(value: Any) -> Any:
     return frame if isinstance(frame, narwhals.DataFrame | narwhals.Series) else None
 
 
-def _is_missing(cell: Any) -> bool:
-    """Return whether a cell is what pandas has where nothing is said."""
-    return (isinstance(cell, float) and cell != cell) or type(cell).__name__ in ("NAType", "NaTType")
-
-
 def _as_dict(result: Any) -> dict[str, Any]:
-    """Return one result of a list by column."""
     if isinstance(result, Mapping):
         return dict(result)
     as_dict = getattr(result, "as_dict", None) or getattr(result, "_asdict", None)
     if as_dict is not None:
         return dict(as_dict())
-    from dataclasses import asdict, is_dataclass
-
     if not is_dataclass(result) or isinstance(result, type):
         raise UserError(f"A {type(result).__name__} is no result that can be a row of a frame.")
     return asdict(result)

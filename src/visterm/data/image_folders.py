@@ -76,11 +76,7 @@ def find_images(
 
 
 def images_in(folder: str | os.PathLike[str], *, unsearched: Unsearched | None = None) -> list[Path]:
-    """List the images of a folder that must be there and have some, as `find_images` does.
-
-    Raises DataError if it is not there, is a file, cannot be listed, or has no images: the message says what was looked
-    for.
-    """
+    """List the images of a folder as `find_images` does. Raises DataError if it is none, or has no images."""
     path = as_path(folder)
     return [path / name for name in image_names(path, unsearched=unsearched)]
 

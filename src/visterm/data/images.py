@@ -7,11 +7,11 @@ import errno
 import os
 import re
 import sys
-from collections import deque
 from collections.abc import Generator, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
+from functools import partial
 from io import BytesIO
+from itertools import groupby
 from typing import Any, BinaryIO, NamedTuple, TypeAlias
 
 import numpy as np
@@ -47,9 +47,7 @@ ImageLike: TypeAlias = "str | os.PathLike[str] | NDArray[np.uint8] | Image.Image
 
 IN_FLIGHT = 3  # Images being decoded or waiting to be taken, for each thread, unless more are requested
 START_OF_SCAN = b"\xff\xda"
-QUALITY = 82  # Of thumbnails within a page
 MOST_SCANS = 100  # Scans of a progressive JPEG: cameras and programs write about ten
-_REASON_LENGTH = 160
 _REASONS = (
     (Image.DecompressionBombError, "decompression bomb: far more pixels than allowed"),
     (UnidentifiedImageError, "not an image: in no format that visterm reads"),
@@ -73,10 +71,10 @@ def read_image(image: ImageLike, *, max_side: int | None = None) -> NDArray[np.u
     """Read one image as upright RGB, uint8 of shape (height, width, 3).
 
     A path may be an address in an object store; such an array is checked and returned, and a Pillow image is left as
-    it is. The longest side is reduced to
-    `max_side` pixels; images are never enlarged. The content decides the format, whatever the file's suffix; but of a
-    RAW file, known by its suffix, the preview inside is read. EXIF orientation is applied, transparent parts come out
-    on white, deep images are scaled to 8 bits, and of an animation the first frame is read.
+    it is. The longest side is reduced to `max_side` pixels; images are never enlarged. The content decides the format,
+    whatever the file's suffix; but of a RAW file, known by its suffix, the preview inside is read. EXIF orientation is
+    applied, transparent parts come out on white, deep images are scaled to 8 bits, and of an animation the first frame
+    is read.
 
     Raises ImageError if the file is missing, unreadable, truncated, not an image, or larger than
     `PIL.Image.MAX_IMAGE_PIXELS` (a decompression bomb); DataError if an array is not of uint8 or not of that shape, or
@@ -125,7 +123,7 @@ def data_uri(image: ImageLike, max_side: int) -> str | None:
     except ImageError:
         return None
     buffer = BytesIO()
-    pixels.save(buffer, "JPEG", quality=QUALITY)
+    pixels.save(buffer, "JPEG", quality=82)
     return f"data:image/jpeg;base64,{base64.b64encode(buffer.getvalue()).decode()}"
 
 
@@ -149,17 +147,12 @@ def decode_images(
 def _decode_all(
     images: Iterable[ImageLike], max_side: int | None, n_jobs: int, ahead: int
 ) -> Iterator[Decoded | Skipped]:
-    """Yield the images as they are decoded, in order: by the caller's thread, or by others, some ahead of it."""
+    decode = partial(_decoded_or_skipped, max_side=max_side)
     with closing(fetch_ahead(enumerate(images))) as ready:
         if n_jobs == 1:
-            for index, image in ready:
-                yield _decoded_or_skipped(index, image, max_side)
-            return
-
-        def decode(entry: tuple[int, Any]) -> Decoded | Skipped:
-            return _decoded_or_skipped(*entry, max_side)
-
-        yield from map_ahead(decode, ready, n_jobs, max(ahead, IN_FLIGHT * n_jobs), "visterm-decode")
+            yield from map(decode, ready)
+        else:
+            yield from map_ahead(decode, ready, n_jobs, max(ahead, IN_FLIGHT * n_jobs), "visterm-decode")
 
 
 def image_size(path: str | os.PathLike[str]) -> tuple[int, int]:
@@ -179,8 +172,8 @@ def image_size(path: str | os.PathLike[str]) -> tuple[int, int]:
         raise ImageError(os.fspath(path), _reason(error)) from error
 
 
-def _decoded_or_skipped(index: int, image: ImageLike | FetchedImage, max_side: int | None) -> Decoded | Skipped:
-    """Return the pixels of an image, or why there are none."""
+def _decoded_or_skipped(entry: tuple[int, ImageLike | FetchedImage], max_side: int | None) -> Decoded | Skipped:
+    index, image = entry
     try:
         if not isinstance(image, FetchedImage):
             return Decoded(index, read_image(image, max_side=max_side))
@@ -192,7 +185,6 @@ def _decoded_or_skipped(index: int, image: ImageLike | FetchedImage, max_side: i
 
 
 def _pixels(path: str, content: bytes | None, max_side: int | None) -> NDArray[np.uint8]:
-    """Decode an image of this machine, or the content of one."""
     try:
         content = raw_preview(path, content) if is_raw(path) else content
         with (
@@ -219,7 +211,6 @@ def _pixels(path: str, content: bytes | None, max_side: int | None) -> NDArray[n
 
 
 def _opened(path: str, file: BinaryIO) -> Image.Image:
-    """Open an image by its content, whatever its name ends in."""
     head = file.read(64)
     file.seek(0)
     if not head:
@@ -255,12 +246,11 @@ def _reason(error: Exception) -> str:
     if isinstance(error, OSError) and error.errno is not None and error.errno != errno.EINVAL:
         return f"cannot be opened: {error.strerror}" if error.filename else f"cannot be read: {error.strerror}"
     text = " ".join(str(getattr(error, "strerror", None) or error).split()) or type(error).__name__
-    truncated = _TRUNCATED.fullmatch(text)
-    if truncated:
+    if truncated := _TRUNCATED.fullmatch(text):
         return f"truncated: {truncated[1]}"
     unsupported = isinstance(error, NotImplementedError) or "support" in text.lower()
     category = "truncated" if "truncated" in text.lower() else "not supported" if unsupported else "damaged"
-    return f"{category}: {text}"[:_REASON_LENGTH]
+    return f"{category}: {text}"[:160]
 
 
 class FetchedImage(NamedTuple):
@@ -275,24 +265,11 @@ def fetch_ahead(images: Iterator[tuple[int, Any]]) -> Generator[tuple[int, Any]]
 
     Raises StorageError if a store cannot be reached, or does not allow reading: no image is skipped for that.
     """
-    pool: ThreadPoolExecutor | None = None
-    waiting: deque[tuple[int, Future[Any]]] = deque()
-    try:
-        for index, image in images:
-            if not waiting and not is_remote(image):
-                yield index, image
-                continue
-            pool = pool or ThreadPoolExecutor(READERS, thread_name_prefix="visterm-fetch")
-            waiting.append((index, pool.submit(_fetched, image)))
-            if len(waiting) == AHEAD:
-                index, ready = waiting.popleft()
-                yield index, ready.result()
-        while waiting:
-            index, ready = waiting.popleft()
-            yield index, ready.result()
-    finally:
-        if pool is not None:
-            pool.shutdown(wait=True, cancel_futures=True)
+    for in_store, group in groupby(images, lambda entry: is_remote(entry[1])):
+        if in_store:
+            yield from map_ahead(_fetched, group, READERS, AHEAD, "visterm-fetch")
+        else:
+            yield from group
 
 
 def fetch(address: str) -> bytes:
@@ -303,17 +280,14 @@ def fetch(address: str) -> bytes:
     state = RemotePath(address).state()
     if state is not None and state[0] > MOST_BYTES:
         raise ImageError(address, f"too large: {state[0]:,} bytes, and at most {MOST_BYTES:,} are fetched")
-    content: bytes | None = _fetched(address).content
-    if content is None:
+    if (content := _fetched((0, address))[1].content) is None:
         raise ImageError(address, GONE)
     return content
 
 
-def _fetched(image: Any) -> Any:
-    """Return an object of a store, or that there is none, as a `FetchedImage`; any other image as it is."""
-    if not is_remote(image):
-        return image
+def _fetched(entry: tuple[int, Any]) -> tuple[int, FetchedImage]:
+    index, image = entry
     try:
-        return FetchedImage(os.fspath(image), as_path(image).read_bytes())
+        return index, FetchedImage(os.fspath(image), as_path(image).read_bytes())
     except FileNotFoundError:
-        return FetchedImage(os.fspath(image), None)
+        return index, FetchedImage(os.fspath(image), None)

@@ -58,8 +58,7 @@ def learn_word_vectors(
 def ppmi(Y: sp.csr_array) -> sp.csr_array:
     """Return the positive pointwise mutual information of tags that share rows, contexts smoothed.
 
-    `Y`, (n_lists, n_tags), has ones; the result is float64 of shape (n_tags, n_tags). Of a tag with itself nothing is
-    counted.
+    `Y`, (n_lists, n_tags), has ones; the result is float64 of shape (n_tags, n_tags), with an empty diagonal.
     """
     together = sp.csr_array(Y.T.astype(np.float64) @ Y)
     together.setdiag(0)
@@ -74,7 +73,6 @@ def ppmi(Y: sp.csr_array) -> sp.csr_array:
 
 
 def _ppmi_rows(Y: sp.csr_array, dim: int, rng: np.random.Generator) -> NDArray[np.float32]:
-    """Return vectors by singular values of the mutual information."""
     information = ppmi(Y)
     n = information.shape[0]
     if dim < n // 2:

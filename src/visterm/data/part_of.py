@@ -46,19 +46,10 @@ def read_part_relations(
 ) -> PartRelations:
     """Read which tags are parts of which: from a part-of CSV, or from WordNet.
 
-    Raises DataError if a file or the folder cannot be used, or has no relation between two tags; UserError if `inherit`
-    cannot be used.
-
-    Parameters
-    ----------
-    source : path-like, optional
-        A file for `read_part_of`, or a folder of WordNet's files. None: WordNet, at its usual places.
-    vocabulary : Vocabulary
-        The tags.
-    mapping : path-like, optional
-        A file that says which synsets tags mean (`visterm.data.tag_senses`); for WordNet only.
-    inherit : int or None
-        How far parts are inherited (`wordnet_part_of`); of WordNet only, a file says all itself.
+    `source` is a file for `read_part_of`, or a folder of WordNet's files; None: WordNet, at its usual places. For
+    WordNet only, `mapping` is a file for `read_mapping`, and `inherit` says how far parts are inherited
+    (`wordnet_part_of`); a file says all itself. Raises DataError if a file or the folder cannot be used, or has no
+    relation between two tags; UserError if `inherit` cannot be used.
     """
     if source is not None and not Path(source).is_dir():
         relations = read_part_of(source)
@@ -84,9 +75,8 @@ def read_part_relations(
 def read_part_of(path: str | os.PathLike[str]) -> list[PartOf]:
     """Read a CSV (or, by its suffix .tsv, tab-separated file) of relations.
 
-    Two columns, the part and its whole, as "part of" reads. A first line that names the columns ``part`` and ``whole``
-    is a header; there may then be other columns too, in any order. Raises DataError if it cannot be read, has no
-    relation, or a line is not two words; the message names file and line.
+    Two columns, the part and its whole, as "part of" reads, with or without a header ``part,whole``. Raises DataError
+    as `read_pairs` does.
     """
     return [PartOf(pair.first, pair.second) for pair in read_pairs(path, PART_OF_FILE)]
 

@@ -35,7 +35,6 @@ from visterm.data.file_kinds import HEIF_PACKAGES, RAW, RAW_ADVICE, suffix_of
 FORMATS = ("JPEG", "MPO", "PNG", "GIF", "WEBP", "BMP", "DIB", "TIFF", "PPM", "JPEG2000", "AVIF", "HEIF", "QOI")
 
 _BRANDS = frozenset({b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"hevm", b"hevs"})
-_HEAD = 64
 _PILLOW = r"PIL\."
 _TRANSPOSE = {
     2: Image.Transpose.FLIP_LEFT_RIGHT, 3: Image.Transpose.ROTATE_180, 4: Image.Transpose.FLIP_TOP_BOTTOM,
@@ -79,8 +78,7 @@ def readable_formats() -> tuple[str, ...]:
 @cache
 def register_heif() -> None:
     """Let Pillow open HEIC files, at the first call, if a reader is installed; it is looked for only once."""
-    package = next(filter(find_spec, HEIF_PACKAGES), None)
-    if package is not None:
+    if (package := next(filter(find_spec, HEIF_PACKAGES), None)) is not None:
         import_module(package).register_heif_opener(thumbnails=False)
 
 
@@ -92,7 +90,7 @@ def is_heic(head: bytes) -> bool:
     """
     if head[4:8] != b"ftyp":
         return False
-    box = head[: min(int.from_bytes(head[:4], "big"), _HEAD)]
+    box = head[: min(int.from_bytes(head[:4], "big"), 64)]
     return any(box[at : at + 4] in _BRANDS for at in (8, *range(16, len(box) - 3, 4)))
 
 
@@ -122,10 +120,8 @@ def pillow_silenced() -> Iterator[None]:
 
 def _filter_entry() -> Any:
     """Return our filter among those in force: ``(action, message, category, module, line)``."""
-    for entry in warnings.filters:
-        if entry[0] == "ignore" and entry[1] is None and getattr(entry[3], "pattern", None) == _PILLOW:
-            return entry
-    return None
+    ignored = (entry for entry in warnings.filters if entry[0] == "ignore" and entry[1] is None)
+    return next((entry for entry in ignored if getattr(entry[3], "pattern", None) == _PILLOW), None)
 
 
 def upright_rgb(image: Image.Image, max_side: int | None) -> NDArray[np.uint8]:
@@ -222,7 +218,7 @@ def raw_preview(path: str | os.PathLike[str], content: bytes | None = None) -> b
 
 
 def _by_rawpy(path: str, content: bytes) -> tuple[bytes, int]:
-    """Return the preview, and the orientation of the RAW file as EXIF numbers it."""
+    """Return the preview, and the orientation of the RAW file as EXIF numbers it; so does `_by_exiftool`."""
     rawpy: Any = import_module("rawpy")
     try:
         with rawpy.imread(BytesIO(content)) as raw:
@@ -240,7 +236,6 @@ def _by_rawpy(path: str, content: bytes) -> tuple[bytes, int]:
 
 
 def _by_exiftool(program: str, path: str, content: bytes) -> tuple[bytes, int]:
-    """Return the same as `_by_rawpy`."""
     command = [program, "-config", "", "-j", "-b", "-n", "-Orientation", *(f"-{name}" for name in _PREVIEWS), "-"]
     try:
         done = subprocess.run(command, input=content, capture_output=True, check=False, timeout=SECONDS)

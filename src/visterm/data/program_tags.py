@@ -13,36 +13,21 @@ from collections.abc import Iterable
 from visterm.core.vocabulary import tag_key
 
 # Names under which all is a program's own, as in ``darktable|format|jpg``; alone, the first may be a person's tag
-ROOTS = {
-    "darktable": "darktable (exported, changed, format, style, printed, problem, mode, locations, ...)",
-    "_Digikam_Internal_Tags_": "digiKam (labels, versions, faces that were looked for)",
-}
+ROOTS = ("darktable", "_Digikam_Internal_Tags_")
 
-# Whole paths that are a program's own, though others beside them are not
-PATHS = {("People", name): "digiKam (faces without a name)" for name in ("Unknown", "Unconfirmed", "Ignored")}
+# Whole paths that are a program's own, though others beside them are not: digiKam's of faces without a name
+PATHS = tuple(("People", name) for name in ("Unknown", "Unconfirmed", "Ignored"))
 
-# Tags that are a program's own wherever they stand; no others are so by their name alone
-NAMES = {
-    "_Digikam_Internal_Tags_": "digiKam",
-    "_Digikam_root_tag_": "digiKam",
-    "Scanned for Faces": "digiKam",
-    "Need Resolving History": "digiKam",
-    "Need Tagging History Graph": "digiKam",
-    "Version Always Visible": "digiKam",
-    **{
-        f"Color Label {colour}": "digiKam"
-        for colour in ("None", "Red", "Orange", "Yellow", "Green", "Blue", "Magenta", "Gray", "Black", "White")
-    },
-    **{f"Pick Label {label}": "digiKam" for label in ("None", "Rejected", "Pending", "Accepted")},
-}
+# Tags of digiKam that are its own wherever they stand; no others are so by their name alone
+COLOURS = ("None", "Red", "Orange", "Yellow", "Green", "Blue", "Magenta", "Gray", "Black", "White")
+NAMES = (
+    "_Digikam_Internal_Tags_", "_Digikam_root_tag_", "Scanned for Faces", "Need Resolving History",
+    "Need Tagging History Graph", "Version Always Visible", *(f"Color Label {colour}" for colour in COLOURS),
+    *(f"Pick Label {label}" for label in ("None", "Rejected", "Pending", "Accepted")),
+)  # fmt: skip
 
-# Beginnings of tags that only programs write
-BEGINNINGS = {
-    "geo:lat=": "programs that note a place as tags",
-    "geo:lon=": "programs that note a place as tags",
-    "uploaded:by=": "Flickr's programs",
-    "flickriosapp:filter=": "Flickr's programs",
-}
+# Beginnings of tags that only programs write: those that note a place as tags, and Flickr's
+BEGINNINGS = ("geo:lat=", "geo:lon=", "uploaded:by=", "flickriosapp:filter=")
 
 _BETWEEN = re.compile(r"[|/]")  # Parents and children, in one program or another
 _MAY_BE = re.compile("|".join(map(re.escape, [*ROOTS, *NAMES, *BEGINNINGS, *{path[0] for path in PATHS}])))
@@ -54,7 +39,7 @@ def program_path(tag: str) -> tuple[str, ...]:
         return ()
     parts = tuple(part.strip() for part in _BETWEEN.split(tag))
     is_program = (len(parts) > 1 and parts[0] in ROOTS) or parts in PATHS or parts[-1] in NAMES
-    return parts if is_program else (tag,) if tag.strip().startswith(tuple(BEGINNINGS)) else ()
+    return parts if is_program else (tag,) if tag.strip().startswith(BEGINNINGS) else ()
 
 
 def program_names(tags: Iterable[str]) -> set[str]:

@@ -22,7 +22,6 @@ RELEVANCE_COLUMNS = ("relevance", "clicks")
 FORM = TableForm(
     (QUERY_COLUMNS, IMAGE_COLUMNS, RELEVANCE_COLUMNS), '{"query": "sea sky", "image": "1.jpg", "relevance": 1}'
 )
-ADVICE = "Expected the columns query, image and, if not every line is relevant, relevance."
 
 
 class QueryRow(NamedTuple):
@@ -53,8 +52,9 @@ def read_query_file(path: str | os.PathLike[str]) -> list[QueryRow]:
     if not rows:
         raise TagFileError(f"The query file (--queries) {file} has no rows.")
     names = list(dict.fromkeys(name for row in rows for name in row.cells))
+    advice = "Expected the columns query, image and, if not every line is relevant, relevance."
     query, image = (
-        required_column(column_names, names, f"The query file {file}", "", ADVICE)
+        required_column(column_names, names, f"The query file {file}", "", advice)
         for column_names in (QUERY_COLUMNS, IMAGE_COLUMNS)
     )
     relevance = find_column(RELEVANCE_COLUMNS, names, f"The query file {file}")
@@ -94,7 +94,6 @@ def judge_images(rows: Sequence[QueryRow], images: Sequence[str]) -> JudgedTexts
 
 
 def _text(path: Path, row: Row, name: str) -> str:
-    """Return the text in a cell, which must not be empty."""
     value = row.cells.get(name)
     text = value.strip() if isinstance(value, str) else ""
     if not text:
@@ -109,8 +108,6 @@ def _number(path: Path, row: Row, name: str) -> float:
     except ValueError:
         number = math.nan
     if not math.isfinite(number):
-        raise TagFileError(
-            f"{path}, line {row.line}: '{name}' is {value!r:.60}; expected a number, above 0 where the image is "
-            "relevant."
-        )
+        expected = "expected a number, above 0 where the image is relevant"
+        raise TagFileError(f"{path}, line {row.line}: '{name}' is {value!r:.60}; {expected}.")
     return number

@@ -72,8 +72,7 @@ def read_pairs(path: str | os.PathLike[str], form: PairFormat) -> Iterator[WordP
             if not any(cells):
                 continue
             if columns is None:
-                columns = _header(cells, form)
-                if columns is not None:
+                if (columns := _header(cells, form)) is not None:
                     n_columns = len(cells)
                     continue
                 columns = 0, 1
@@ -109,9 +108,8 @@ def write_pairs(path: str | os.PathLike[str], header: Iterable[str], rows: Itera
 def read_is_a(path: str | os.PathLike[str]) -> list[tuple[str, str]]:
     """Read a CSV (or, by its suffix .tsv, tab-separated file) of relations.
 
-    Two columns, the child and its parent. A first line that names the columns ``child`` and ``parent`` is a header;
-    there may then be other columns too, in any order. Raises DataError if it cannot be read, has no relation, or a line
-    is not two words; the message names file and line.
+    Two columns, the child and its parent, with or without a header ``child,parent``. Raises DataError as `read_pairs`
+    does.
     """
     return [(pair.first, pair.second) for pair in read_pairs(path, IS_A_FILE)]
 
@@ -128,8 +126,7 @@ def sibling_sets(relations: Iterable[tuple[str, str]], vocabulary: Vocabulary) -
     pairs: set[tuple[int, int]] = set()
     examples: list[str] = []
     for child, parent in relations:
-        column = vocabulary.get(child)
-        if column is None:
+        if (column := vocabulary.get(child)) is None:
             examples = [*examples, child][:3]
         else:
             pairs.add((column, parents.setdefault(tag_key(parent), len(parents))))
@@ -141,13 +138,9 @@ def sibling_sets(relations: Iterable[tuple[str, str]], vocabulary: Vocabulary) -
 
     rows, columns = np.array(sorted(pairs), np.int64).T
     n_children = np.bincount(columns)
-    check_size(
-        8 * int((n_children**2).sum()),
-        MAX_BYTES,
-        f"The siblings of {len(vocabulary)} tags, up to {n_children.max()} of one parent,",
-        "Leave out parents that are too general.",
-    )
-    n_tags = len(vocabulary)
+    n_tags, n_bytes = len(vocabulary), 8 * int((n_children**2).sum())
+    what = f"The siblings of {n_tags} tags, up to {n_children.max()} of one parent,"
+    check_size(n_bytes, MAX_BYTES, what, "Leave out parents that are too general.")
     of_parent = sp.csr_array((np.ones(rows.size, np.float32), (rows, columns)), shape=(n_tags, len(parents)))
     return as_csr(((of_parent @ of_parent.T + sp.eye_array(n_tags, format="csr")) != 0).astype(np.float32))
 
@@ -157,7 +150,6 @@ def _delimiter(path: Path) -> str:
 
 
 def _header(cells: list[str], form: PairFormat) -> tuple[int, int] | None:
-    """Return the two columns that a first line names; None if it is no header."""
     names = [cell.casefold() for cell in cells]
     for columns in (form.columns, form.other_columns):
         if columns is not None and all(column.casefold() in names for column in columns):
@@ -174,9 +166,8 @@ def _pair(cells: list[str], columns: tuple[int, int], n_columns: int, place: str
         )
     first, second = (cells[column] for column in columns)
     if not first or not (second or form.may_be_empty):
-        raise DataError(
-            f"{place}: the {form.columns[1 if first else 0]} is empty; expected two words, such as '{form.example}'."
-        )
+        empty = form.columns[1 if first else 0]
+        raise DataError(f"{place}: the {empty} is empty; expected two words, such as '{form.example}'.")
     if form.relation is not None and tag_key(first) == tag_key(second):
         raise DataError(f"{place}: '{first}' is said to be {form.relation} itself. Leave the line out.")
     return WordPair(first, second, place)

@@ -77,9 +77,8 @@ class Sidecars:
             return image.with_name(names.get(image.name, f"{image.name}{SUFFIX}"))
         if naming == STEM:
             if len({suffix.lower() for suffix in stems.get(image.stem, ())} & (RAW - {DNG})) > 1:
-                raise DataError(
-                    f"{image.stem}{SUFFIX} would be of several RAW files, such as {image.name}. Rename one."
-                )
+                sidecar = f"{image.stem}{SUFFIX}"
+                raise DataError(f"{sidecar} would be of several RAW files, such as {image.name}. Rename one.")
             return image.with_name(names.get(image.stem, f"{image.stem}{SUFFIX}"))
         shared = self.shares_stem(image)
         existing = [path for path in self.of(image) if not shared or path.stem == image.name]
@@ -166,15 +165,11 @@ def replace_file(path: Path, old: bytes | None, new: bytes | None, *, follow_lin
 
 
 def check_stays_inside(path: Path) -> None:
-    """Refuse a file that is a link out of its folder: what is written there would be made or changed elsewhere.
-
-    Raises StorageError if so.
-    """
-    if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(path.parent)):
-        raise StorageError(
-            f"{path} is a link out of its folder, and is not followed (to {os.path.realpath(path)}). Put a file in its "
-            "place, or use --follow-links."
-        )
+    """Refuse a file that is a link out of its folder, and so would be written elsewhere. Raises StorageError if so."""
+    target = Path(os.path.realpath(path))
+    if path.is_symlink() and not target.is_relative_to(os.path.realpath(path.parent)):
+        advice = "Put a file in its place, or use --follow-links"
+        raise StorageError(f"{path} is a link out of its folder, and is not followed (to {target}). {advice}.")
 
 
 def sweep_temporaries(folder: Path) -> None:
@@ -187,8 +182,7 @@ def sweep_temporaries(folder: Path) -> None:
     except OSError:  # its images say that it cannot be read
         return
     for name in names:
-        match = _TEMPORARY.fullmatch(name)
-        if match is not None and not is_alive(int(match[1])):
+        if (match := _TEMPORARY.fullmatch(name)) and not is_alive(int(match[1])):
             with suppress(OSError):  # as above
                 (folder / name).unlink()
 

@@ -17,6 +17,9 @@ SAME_LETTERS, PLURAL, DOUBLED, LEFT_OUT, EXCHANGED, TWO_SLIPS = HOW
 # Letters of the shorter word from which on such slips are looked for: most words of four are two from many
 SHORTEST = {DOUBLED: 3, LEFT_OUT: 3, EXCHANGED: 4, TWO_SLIPS: 6}
 
+# Endings of plurals, and what stands there in the singular
+_PLURALS = (("s", ""), ("es", ""), ("ies", "y"), ("ves", "f"), ("ves", "fe"), ("men", "man"))
+
 # Letters that have no accent by Unicode, and what they are written as where keyboards lack them
 _LETTERS = {"ß": "ss", "æ": "ae", "œ": "oe", "ø": "o", "ł": "l"}
 
@@ -44,7 +47,7 @@ def alike_spellings(tags: Sequence[str]) -> list[tuple[int, int, str]]:
     for i in worded:
         beginning[words[i][0]].append(i)
     for same in beginning.values():  # one letter after the other, because the remainders are many
-        for i, j in _sharing((remainder, n) for n in same for remainder in _shortened(words[n], 2)):
+        for i, j in _sharing((remainder, n) for n in same for remainder in _shortened(words[n])):
             how = kind_of_slip(words[i], words[j])
             if how is not None and min(len(words[i]), len(words[j])) >= SHORTEST[how]:
                 differences.setdefault((i, j), how)
@@ -59,17 +62,8 @@ def folded(tag: str) -> str:
 
 def singulars(word: str) -> set[str]:
     """Return what a word may be the plural of, in English and in languages with plurals in -s."""
-    forms = set()
-    if word.endswith("s") and not word.endswith("ss"):
-        forms.add(word[:-1])
-    if word.endswith("es"):
-        forms.add(word[:-2])
-    if word.endswith("ies"):
-        forms.add(word[:-3] + "y")
-    if word.endswith("ves"):
-        forms |= {word[:-3] + "f", word[:-3] + "fe"}
-    if word.endswith("men"):
-        forms.add(word[:-3] + "man")
+    endings = [each for each in _PLURALS if word.endswith(each[0]) and not (each == ("s", "") and word.endswith("ss"))]
+    forms = {word.removesuffix(plural) + singular for plural, singular in endings}
     return {form for form in forms if len(form) >= 3}
 
 
@@ -105,11 +99,11 @@ def _without_doubles(word: str) -> str:
     return "".join(letter for letter, _ in groupby(word))
 
 
-def _shortened(word: str, most: int) -> set[str]:
-    """Return a word with up to `most` of its letters left out."""
+def _shortened(word: str) -> set[str]:
+    """Return a word with up to two of its letters left out."""
     return {
         "".join(word[start + 1 : stop] for start, stop in pairwise((-1, *out, len(word))))
-        for n in range(most + 1)
+        for n in range(3)
         for out in combinations(range(len(word)), n)
     }
 

@@ -37,12 +37,11 @@ METADATA = ("metadata.jsonl", "metadata.csv")
 
 # What "auto" looks for beside tables, for people
 WITHOUT_COLUMNS = (
-    "a .txt beside each image (1.txt for 1.jpg)", "an .xmp beside an image (1.jpg.xmp or 1.xmp)",
-    "one folder per tag (beach/1.jpg)", "keywords in the images",
-)  # fmt: skip
+    "; a .txt beside each image (1.txt for 1.jpg); an .xmp beside an image (1.jpg.xmp or 1.xmp); one folder per tag "
+    "(beach/1.jpg); keywords in the images"
+)
 
 KEYWORDS = "xmp"  # What stands for the keywords in XMP files beside the images and in the images themselves
-OTHER_SOURCES = f", a folder of .txt files, '{KEYWORDS}' or 'auto'"
 
 
 TagSource: TypeAlias = Any  # A path, a DataFrame, or a list of dicts
@@ -77,16 +76,12 @@ def find_tags(
     Returns a record for each image named, in the order of the file. A tag written ``-beach`` is a negative: no beach.
     Raises TagFileError if nothing of the kind is there, or it cannot be understood.
     """
-    separator = options.get("separator")
-    if separator is not None:
+    if (separator := options.get("separator")) is not None:
         separator_pattern(separator)  # refuses one that can't be used
     is_name = isinstance(source, str | os.PathLike)
     folder = as_path(images)
-    if is_name and is_remote(folder) and not as_path(source).is_file():
-        raise TagFileError(
-            f"The tags of images in an object store ({folder}) are read from a table, and '{source}' is none. "
-            "Name a .csv, .tsv or .jsonl file: --tags FILE."
-        )
+    if is_name and is_remote(folder):
+        check_in_file(source, f"images in an object store ({folder})")
     is_folder = is_name and source not in (KEYWORDS, "auto") and not is_remote(source) and Path(source).is_dir()
     if not is_name or not (is_folder or source in (KEYWORDS, "auto")):
         return TagsFound(merged_by_image(read_tag_table(source, **options)), [])
@@ -100,10 +95,10 @@ def find_tags(
     if source == KEYWORDS:
         keywords = read_keyword_tags(folder, files)
         if not keywords.records:
+            remarks = "".join(f" {remark}" for remark in keywords.remarks[1:])
             raise NoTagsError(
-                f"No image in {folder} has keywords of a person, in an XMP file beside it or in itself."
-                f"{''.join(f' {remark}' for remark in keywords.remarks[1:])} If the tags are elsewhere, name the file "
-                "(--tags FILE)."
+                f"No image in {folder} has keywords of a person, in an XMP file beside it or in itself.{remarks} If "
+                "the tags are elsewhere, name the file (--tags FILE)."
             )
         return keywords
     tags = _metadata_tags(folder, options)
@@ -111,10 +106,10 @@ def find_tags(
         tags = _tags_of_images(folder, files, separator)
     if tags is not None:
         return tags
-    looked_for = [f"a table ({' or '.join(METADATA)})", *(() if columns_named else WITHOUT_COLUMNS)]
+    others = "" if columns_named else WITHOUT_COLUMNS
     raise NoTagsError(
-        f"No tags were found in {folder}. Looked for: {'; '.join(looked_for)}. "
-        "If the tags are in another file, name it (--tags FILE)."
+        f"No tags were found in {folder}. Looked for: a table ({' or '.join(METADATA)}){others}. If the tags are in "
+        "another file, name it (--tags FILE)."
     )
 
 
@@ -127,19 +122,18 @@ def read_tag_table(source: TagSource, **options: Unpack[TableOptions]) -> list[T
         return table_records(table, **options)[1]
     path = as_path(source)
     if not path.is_file():
-        raise TagFileError(
-            f"The tag file {path} {why_no_file(path)}; expected a .csv, .tsv or .jsonl file"
-            f"{', which images without a folder need: --tags FILE' if source == 'auto' else OTHER_SOURCES}."
-        )
+        others = f", a folder of .txt files, '{KEYWORDS}' or 'auto'"
+        needed = ", which images without a folder need: --tags FILE" if source == "auto" else others
+        raise TagFileError(f"The tag file {path} {why_no_file(path)}; expected a .csv, .tsv or .jsonl file{needed}.")
     return read_table(path, **options)
 
 
-def check_in_file(tags: TagSource) -> None:
-    """Refuse tags of features that are streamed unless they are in a table on disk. Raises TagFileError."""
+def check_in_file(tags: TagSource, of: str = "streamed features") -> None:
+    """Refuse tags `of` what is too much for other forms unless they are in a table on disk. Raises TagFileError."""
     if not isinstance(tags, str | os.PathLike) or not as_path(tags).is_file():
         what = f"'{tags}'" if isinstance(tags, str | os.PathLike) else f"a {type(tags).__name__}"
         raise TagFileError(
-            f"The tags of streamed features are read from a table, and {what} is none. Name a .csv, .tsv or .jsonl "
+            f"The tags of {of} are read from a table, and {what} is none. Name a .csv, .tsv or .jsonl "
             "file: --tags FILE."
         )
 
@@ -224,7 +218,10 @@ def _called(keywords: Keywords, names: Mapping[tuple[str, ...], str]) -> Iterato
 
 
 def _metadata_tags(folder: Path, options: TableOptions) -> TagsFound | None:
-    """Read the table of the folder itself, or else those of its sub-folders; None where there is none."""
+    """Read the table of the folder itself, or else those of its sub-folders; None where there is none.
+
+    Rows of a sub-folder get its path before their names, and its split.
+    """
     tables = [path for name in METADATA if (path := folder / name).is_file()][:1]
     if not tables:
         below = (path for name in METADATA for path in sorted(folder.rglob(name)))
@@ -234,22 +231,20 @@ def _metadata_tags(folder: Path, options: TableOptions) -> TagsFound | None:
     if not tables:
         return None
 
-    rows = (_below(path.parent, folder, row) for path in tables for row in read_table(path, **options))
+    rows = []
+    for path in tables:
+        parent = path.parent.relative_to(folder)
+        top = split_name(parent.parts[0]) if parent.parts else None
+        for row in read_table(path, **options):
+            name = row.image if os.path.lexists(path.parent / row.image) else plain_name(row.image)
+            split = row.split or (top if top in STANDARD else None)
+            rows.append(row._replace(image=(parent / name).as_posix(), split=split))
     names = {path.name for path in tables}
     where = "" if tables[0].parent == folder else f" in {count_of(len(tables), 'sub-folder')}"
     beside = {path.with_name(name) for path in tables for name in METADATA if name != path.name}
     unread = sorted({path.name for path in beside if path.is_file()})
     notes = "".join(f" ({name} lies there too and is not read)" for name in unread)
     return TagsFound(merged_by_image(rows), [f"Tags: {' and '.join(sorted(names))}{where}{notes}."])
-
-
-def _below(parent: Path, folder: Path, row: TagRecord) -> TagRecord:
-    """Return a row of a sub-folder's table with its path inside the image folder and the sub-folder's split."""
-    name = row.image if os.path.lexists(parent / row.image) else plain_name(row.image)
-    parent = parent.relative_to(folder)
-    top = split_name(parent.parts[0]) if parent.parts else None
-    split = row.split or (top if top in STANDARD else None)
-    return row._replace(image=(parent / name).as_posix(), split=split)
 
 
 def _tags_of_images(folder: Path, images: Sequence[Path], separator: str | None) -> TagsFound | None:

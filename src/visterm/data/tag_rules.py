@@ -26,7 +26,6 @@ from visterm.data.text_files import read_text
 WORDNET = "wordnet"  # In place of a file of relations: WordNet, at one of its usual places
 LEARNED = "train"  # The split that is learned from, and so may lose images; without splits, all rows are
 _PATHS = ("part_of", "isa", "tag_synsets")
-_N_SHOWN = 5
 
 # A TOML file, its keys and values, or none
 Rules: TypeAlias = "str | os.PathLike[str] | Mapping[str, Any] | TagRules | None"
@@ -98,7 +97,6 @@ class TagRules:
 
     @classmethod
     def _checked(cls, values: dict[str, Any], source: str) -> Self:
-        """Check each value, and return the rules; `source` begins the messages."""
         for name, value in values.items():
             if name not in _EXPECTED:
                 similar = get_close_matches(name, _EXPECTED, 1)
@@ -214,49 +212,29 @@ class Pruned(NamedTuple):
     facts: dict[str, int]  # Counts of the same, to be kept with a run
 
 
-def prune(
-    corpus: Corpus,
-    *,
-    stop_tags: Collection[str] = (),
-    max_share: float | None = None,
-    per_user: int | None = None,
-    aliases: Mapping[str, str] | None = None,
-) -> Pruned:
+def prune(corpus: Corpus, rules: TagRules, aliases: Mapping[str, str]) -> Pruned:
     """Leave out tags and repeated images of a corpus that a model would learn too much from.
 
-    In this order: stop tags; images of one user above `per_user`; tags that are too frequent among the images left. The
-    tags go from all images, so that they are in no vocabulary. Images go only from those that are learned from (of the
-    split "train", or all, where there are no splits): those of other splits are all kept. No language is preferred.
-    Raises UserError if a number cannot be used; DataError if a cap for each user is asked for and no user is known, or
-    if no tag is left.
-
-    Parameters
-    ----------
-    corpus : Corpus
-    stop_tags : collection of str
-        Not learned, in any case. One that is an alias is left out alone, one that has aliases with them.
-    max_share : float, optional
-        Tags of more than this share of the images that are learned from are left out.
-    per_user : int, optional
-        Of the images of one user (`Corpus.users`) with the same tags, learn from at most this many, so that 500
-        photos that were uploaded and tagged as one do not outweigh the rest. They are taken evenly from all of them in
-        the order of their names. Images whose user is not known are all kept.
-    aliases : mapping of str to str, optional
-        Spellings and the tags that they mean (`visterm.data.tag_rules`): tags that mean the same are counted
-        together.
+    In this order: stop tags (one that is an alias alone, one that has aliases with them); images of one user above
+    `per_user`, so that 500 photos that were uploaded and tagged as one do not outweigh the rest: they are taken evenly
+    from all of them in the order of their names, and images whose user is not known are all kept; tags that are too
+    frequent among the images left. The tags go from all images, so that they are in no vocabulary. Images go only from
+    those that are learned from (of the split "train", or all, where there are no splits). `aliases` are spellings and
+    the tags that they mean, which are counted together. Raises DataError if a cap for each user is asked for and no
+    user is known, or if no tag is left.
     """
-    meant = {tag_key(alias): tag_key(tag) for alias, tag in (aliases or {}).items()}
+    meant = {tag_key(alias): tag_key(tag) for alias, tag in aliases.items()}
     remaining = corpus
     remarks: list[str] = []
     facts: dict[str, int] = {}
-    if stop_tags:
-        remaining, remark, facts["stop tags"] = _without_stop_tags(remaining, stop_tags, meant)
+    if rules.stop_tags:
+        remaining, remark, facts["stop tags"] = _without_stop_tags(remaining, rules.stop_tags, meant)
         remarks.append(remark)
-    if per_user is not None:
-        remaining, remark, facts["images left out per user"] = _capped(remaining, per_user, meant)
+    if rules.per_user is not None:
+        remaining, remark, facts["images left out per user"] = _capped(remaining, rules.per_user, meant)
         remarks.append(remark)
-    if max_share is not None:
-        remaining, remark, facts["too frequent tags"] = _without_frequent(remaining, max_share, meant)
+    if rules.max_share is not None:
+        remaining, remark, facts["too frequent tags"] = _without_frequent(remaining, rules.max_share, meant)
         remarks.append(remark)
     if remarks and not any(remaining.tags[i] for i in _learned(remaining)) and any(corpus.tags):
         raise DataError(f"No tag is left to learn. {' '.join(remarks)}")
@@ -285,12 +263,10 @@ def _without_stop_tags(corpus: Corpus, stop_tags: Collection[str], meant: Mappin
 
 
 def _capped(corpus: Corpus, per_user: int, meant: Mapping[str, str]) -> tuple[Corpus, str, int]:
-    """Leave out images above the cap for each user; return what is left, a remark, and the number of images."""
     learned = _learned(corpus)
     alike: defaultdict[tuple[str, frozenset[str]], list[int]] = defaultdict(list)
     for i in learned:
-        user = corpus.users[i]
-        if user is not None:
+        if (user := corpus.users[i]) is not None:
             alike[user, frozenset(_keys(corpus.tags[i], meant))].append(i)
     n_unknown = len(learned) - sum(map(len, alike.values()))
     if not alike:
@@ -321,13 +297,12 @@ def _capped(corpus: Corpus, per_user: int, meant: Mapping[str, str]) -> tuple[Co
 
 
 def _without_frequent(corpus: Corpus, max_share: float, meant: Mapping[str, str]) -> tuple[Corpus, str, int]:
-    """Leave out tags that are on too many images; return what is left, a remark, and the number of tags."""
     learned = _learned(corpus)
     counts = Counter(key for i in learned for key in _keys(corpus.tags[i], meant))
     by_count = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     frequent = {key: count for key, count in by_count if count / len(learned) > max_share}
     remaining = _without(corpus, frequent.keys() | {alias for alias, tag in meant.items() if tag in frequent})
-    examples = [f"'{key}' ({count:,})" for key, count in frequent.items()][:_N_SHOWN]
+    examples = [f"'{key}' ({count:,})" for key, count in frequent.items()][:5]
     remark = (
         f"Too frequent: {count_of(len(frequent), 'tag')} on more than {max_share:.4g} of "
         f"{count_of(len(learned), 'image')} {'is' if len(frequent) == 1 else 'are'} not learned"

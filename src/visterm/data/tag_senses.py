@@ -10,7 +10,6 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -72,7 +71,15 @@ class WordNet:
     def __init__(self, folder: str | os.PathLike[str] | None = None) -> None:
         self.folder = find_wordnet(folder)
         self._senses = dict(read_index(self.folder))
-        self._exceptions = dict(read_exceptions(self.folder))
+        self._exceptions: dict[str, list[str]] = {}  # Of irregular plurals the singulars
+        lines = read_database(self.folder, "noun.exc").decode(errors="replace").split("\n")
+        for number, fields in enumerate(map(str.split, lines), start=1):
+            if len(fields) == 1:
+                raise DataError(
+                    f"{self.folder / 'noun.exc'}, line {number}: one word; expected a plural and singulars."
+                )
+            if fields:
+                self._exceptions[fields[0]] = fields[1:]
         self._data = read_database(self.folder, "data.noun")
 
     def senses(self, word: str) -> list[int]:
@@ -80,8 +87,7 @@ class WordNet:
 
         Case and spaces (or ``_``) do not matter; of a plural that is not listed itself the singular is looked up.
         """
-        lemma = self.lemma(word)
-        return [] if lemma is None else list(self._senses[lemma])
+        return list(self._senses.get(self.lemma(word) or "", ()))
 
     def lemma(self, word: str) -> str | None:
         """Return the entry under which a word is listed (``polar_bear`` for "Polar bears"), or None."""
@@ -93,11 +99,8 @@ class WordNet:
 
     def has(self, offset: int) -> bool:
         """Return whether a meaning has this number."""
-        return (
-            offset >= 0
-            and self._data.startswith(b"%08d " % offset, offset)
-            and (offset == 0 or self._data[offset - 1 : offset] == b"\n")
-        )
+        begins_line = offset == 0 or self._data[offset - 1 : offset] == b"\n"
+        return offset >= 0 and begins_line and self._data.startswith(b"%08d " % offset, offset)
 
     def synset(self, offset: int) -> Synset:
         """Read one meaning. Raises DataError if there is none at that place."""
@@ -133,9 +136,9 @@ def find_wordnet(folder: str | os.PathLike[str] | None = None) -> Path:
     if folder is not None:
         inner = Path(folder) / "dict"
         return inner if (inner / "index.noun").is_file() else Path(folder)
-    for candidate in PLACES:
-        if (Path(candidate) / "index.noun").is_file():
-            return Path(candidate)
+    for usual in map(Path, PLACES):
+        if (usual / "index.noun").is_file():
+            return usual
     raise DataError(
         f"WordNet is at none of its usual places ({', '.join(PLACES)}). Install it (Debian's package wordnet-base), or "
         "give the folder of its database files."
@@ -147,8 +150,7 @@ def synset_offset(text: str, *, bare: bool = False) -> int | None:
 
     If `bare`, it may be the number alone, also without its leading zeros.
     """
-    match = _ID.fullmatch(text)
-    if match is not None:
+    if match := _ID.fullmatch(text):
         return int(match[1] or match[2])
     return int(text) if bare and _NUMBER.fullmatch(text) else None
 
@@ -171,20 +173,6 @@ def read_index(folder: Path) -> Iterator[tuple[str, tuple[int, ...]]]:
         except (ValueError, IndexError) as error:
             raise DataError(f"{folder / 'index.noun'}, line {number}: not in WordNet's format ({error}).") from error
         yield fields[0], offsets
-
-
-def read_exceptions(folder: Path) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield the entries of ``noun.exc``: an irregular plural and its singulars.
-
-    Raises DataError if it is missing, or a line has no singular.
-    """
-    lines = read_database(folder, "noun.exc").decode(errors="replace").split("\n")
-    for number, line in enumerate(lines, start=1):
-        fields = line.split()
-        if len(fields) == 1:
-            raise DataError(f"{folder / 'noun.exc'}, line {number}: one word; expected a plural and singulars.")
-        if fields:
-            yield fields[0], tuple(fields[1:])
 
 
 def parse_synset(line: str, offset: int) -> Synset:
@@ -222,47 +210,38 @@ def read_database(folder: Path, name: str) -> bytes:
 class TagSense(NamedTuple):
     """What one tag means."""
 
-    tag: str  # The tag
-    synset: Synset | None  # Its meaning; None where it has none
+    tag: str
+    synset: Synset | None
     # How it was found. "mapping": as the mapping file says; "id": the tag is a synset's id; "lemma": it is a noun of
     # WordNet, and the most frequent sense was taken; "none": none of these
     how: Literal["mapping", "id", "lemma", "none"]
     others: tuple[Synset, ...] = ()  # The senses that were not taken; of lemmas only
 
 
-@dataclass(frozen=True)
-class TagSenses:
-    """What tags mean, tag by tag, and which of them a person should look at."""
-
-    senses: tuple[TagSense, ...]  # In the order of the tags
-
-    def __len__(self) -> int:
-        return len(self.senses)
-
-    def __iter__(self) -> Iterator[TagSense]:
-        return iter(self.senses)
+class TagSenses(tuple[TagSense, ...]):
+    """What tags mean, in the order of the tags, and which of them a person should look at."""
 
     @property
     def ambiguous(self) -> list[TagSense]:
         """Those with several senses, of which the first was taken."""
-        return [sense for sense in self.senses if sense.others]
+        return [sense for sense in self if sense.others]
 
     @property
     def unmatched(self) -> list[str]:
         """The tags without a meaning."""
-        return [sense.tag for sense in self.senses if sense.synset is None]
+        return [sense.tag for sense in self if sense.synset is None]
 
     def tags_by_synset(self) -> dict[int, list[str]]:
         """Return the tags of each synset, by its offset: synonyms ("stairs", "steps") share one."""
         tags: dict[int, list[str]] = {}
-        for sense in self.senses:
+        for sense in self:
             if sense.synset is not None:
                 tags.setdefault(sense.synset.offset, []).append(sense.tag)
         return tags
 
     def summary(self) -> str:
         """Return a sentence: how many tags were matched in which way."""
-        ways = Counter(sense.how for sense in self.senses if sense.synset is not None)
+        ways = Counter(sense.how for sense in self if sense.synset is not None)
         counted = ", ".join(f"{ways[how]} by {how}" for how in ("mapping", "id", "lemma") if ways[how])
         return (
             f"{ways.total()} of {len(self)} tags have a meaning in WordNet ({counted or 'none'}); "
@@ -271,10 +250,10 @@ class TagSenses:
 
 
 class MappedTag(NamedTuple):
-    """One line of a mapping: the offset of a tag's synset, None if the tag has none, and where it stands."""
+    """One line of a mapping."""
 
     tag: str
-    offset: int | None
+    offset: int | None  # Of its synset; None if the tag has none
     place: str
 
 
@@ -300,7 +279,7 @@ def match_tags(wordnet: WordNet, tags: Iterable[str], *, mapping: str | os.PathL
             f"{wordnet.folder} ({examples}). Their numbers differ from version to version: pass the folder of the "
             "version that the mapping was made for, or correct these lines (an empty synset: none)."
         )
-    return TagSenses(tuple(_match(wordnet, tag, mapped) for tag in tags))
+    return TagSenses(_match(wordnet, tag, mapped) for tag in tags)
 
 
 def read_mapping(path: str | os.PathLike[str]) -> dict[str, MappedTag]:
@@ -316,10 +295,8 @@ def read_mapping(path: str | os.PathLike[str]) -> dict[str, MappedTag]:
     for tag, synset, where in read_pairs(path, MAPPING_FILE):
         offset = synset_offset(synset, bare=True)
         if synset and offset is None:
-            raise DataError(
-                f"{where}: '{synset}' is no noun's synset; expected its id or number, such as n03358726; or nothing, "
-                f"for '{tag}' to have no meaning."
-            )
+            expected = f"expected its id or number, such as n03358726; or nothing, for '{tag}' to have no meaning"
+            raise DataError(f"{where}: '{synset}' is no noun's synset; {expected}.")
         first = mapped.setdefault(_key(tag), MappedTag(tag, offset, where))
         if first.offset != offset:
             raise DataError(
@@ -344,10 +321,7 @@ def write_mapping(path: str | os.PathLike[str], senses: Iterable[TagSense]) -> N
 
 
 def read_relations(path: str | os.PathLike[str], tags: Iterable[str]) -> list[tuple[str, str]]:
-    """Read what tags are kinds of: from an is-a CSV, or from a folder of WordNet's files, where each tag is looked up.
-
-    Raises DataError if the file or the folder cannot be used.
-    """
+    """Read what tags are kinds of: from an is-a CSV, or WordNet's folder. Raises DataError if it cannot be used."""
     return is_a_relations(WordNet(path), tags) if Path(path).is_dir() else read_is_a(path)
 
 
@@ -367,8 +341,7 @@ def is_a_of_synset(wordnet: WordNet, tag: str, synset: Synset) -> list[tuple[str
 
 
 def _match(wordnet: WordNet, tag: str, mapped: dict[str, MappedTag]) -> TagSense:
-    line = mapped.get(_key(tag))
-    if line is not None:
+    if (line := mapped.get(_key(tag))) is not None:
         return TagSense(tag, None if line.offset is None else wordnet.synset(line.offset), "mapping")
     offset = synset_offset(tag)
     if offset is not None and wordnet.has(offset):

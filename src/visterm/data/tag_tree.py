@@ -126,7 +126,6 @@ class TagTree:
         return key not in self._parents and key not in self._children
 
     def _over(self, key: str) -> Sequence[str]:
-        """Return the keys of the tags right above one."""
         if self._grows and 0 < key.count(SLASH) < MOST_LEVELS and self._is_new(key):
             over = self._key(self._shown[key].rpartition(SLASH)[0])
             return [over] if 0 < self._level(over) < MOST_LEVELS else ()
@@ -382,10 +381,8 @@ def tree_summary(tree: TagTree) -> str:
     summary = f"Tree: {count_of(len(children), 'tag')} under {n_parents:,} others"
     if several:
         both = " and ".join(f"'{parent}'" for parent in tree.parents(several[0]))
-        summary += (
-            f"; {len(several):,} of them under more than one (such as '{several[0]}' under {both}), whose photos have "
-            "all of these"
-        )
+        example = f"such as '{several[0]}' under {both}"
+        summary += f"; {len(several):,} of them under more than one ({example}), whose photos have all of these"
     return f"{summary}."
 
 

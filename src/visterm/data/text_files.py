@@ -46,11 +46,9 @@ def read_text(path: Path, what: str = "tag file", limit: int = MOST_TEXT, *, or_
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         encodings = "'UTF-8'" if path.suffix == ".txt" else "'UTF-8' or 'CSV UTF-8'"
+        wrong = f"line {line} has the byte 0x{content[error.start]:02x}"
         encoding = "UTF-16" if content.startswith(UTF16) else "UTF-8"
-        raise TagFileError(
-            f"The {what} {path} is not {encoding}: line {line} has the byte 0x{content[error.start]:02x}. Save it as "
-            f"{encodings}."
-        ) from error
+        raise TagFileError(f"The {what} {path} is not {encoding}: {wrong}. Save it as {encodings}.") from error
 
 
 def read_words(path: str | os.PathLike[str], option: str = "--add") -> list[str]:
@@ -61,10 +59,8 @@ def read_words(path: str | os.PathLike[str], option: str = "--add") -> list[str]
     words = [clean_tag(line) for line in read_text(Path(path), f"list of words ({option})").splitlines()]
     for number, word in enumerate(words, start=1):
         if len(word) > LONGEST:
-            raise DataError(
-                f"{path}, line {number}: '{word[:40]} …' has {len(word):,} characters; expected a word or a phrase of "
-                f"at most {LONGEST:,}."
-            )
+            expected = f"expected a word or a phrase of at most {LONGEST:,}"
+            raise DataError(f"{path}, line {number}: '{word[:40]} …' has {len(word):,} characters; {expected}.")
     if not any(words):
         raise DataError(f"The list of words ({option}) {path} is empty; expected a word or a phrase on each line.")
     return list(filter(None, words))

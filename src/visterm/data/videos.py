@@ -22,8 +22,6 @@ from visterm.core.writing import write_whole
 from visterm.data.contents import Exif, camera_name
 from visterm.data.file_kinds import reads_videos
 
-NO_FFMPEG = "a video: install ffmpeg to read it"
-
 APART = 5.0  # Seconds between two frames, at least
 STILL = 30.0  # Seconds after which there is a frame though the scene is the same: people often film without cuts
 MOST_FRAMES = 60  # Of one video: those of a longer one are further apart
@@ -34,12 +32,13 @@ SIDE = 1280  # Longest side of a frame in pixels
 # What ffmpeg may take a file for: none of the formats that name other files (concat, hls, image2)
 FORMATS = "asf,avi,dv,flv,m4v,matroska,mov,mp4,mpeg,mpegts,mpegvideo,mxf,ogg,webm"
 
-NOT_OPENED = "not supported: a list of other files, or another format that is not opened"
-
 MOST_PIXELS = 2**27
 PROBE_SECONDS, SCAN_SECONDS, FRAME_SECONDS = 30.0, 900.0, 60.0  # After which a program is ended
 MOST_BYTES = 2**24  # Of a program's output
 
+# Arguments before a file that is read, and nothing else with it
+_READING = ("-protocol_whitelist", "file", "-format_whitelist", FORMATS, "-max_pixels", str(MOST_PIXELS), "-i")
+_FFMPEG = ("-v", "quiet", "-nostdin", "-threads", "1")
 _MOMENT = re.compile(rb"pts_time:(\d+(?:\.\d+)?)")
 _PLACE = re.compile(r"([+-]\d{1,2}(?:\.\d+)?)([+-]\d{1,3}(?:\.\d+)?)")  # ISO 6709: +48.1372+011.5755+519/
 _DATE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
@@ -60,7 +59,7 @@ def video_facts(path: str | os.PathLike[str]) -> VideoFacts:
     file = _checked(path)
     entries = "stream=width,height,duration:stream_tags:stream_side_data=rotation:format=duration:format_tags"
     how = ["-v", "quiet", "-show_error", "-of", "json", "-select_streams", "V:0", "-show_entries", entries]
-    answer = _run("ffprobe", [*how, *_reading(file)], PROBE_SECONDS, file)
+    answer = _run("ffprobe", [*how, *_READING, file], PROBE_SECONDS, file)
     try:
         report: dict[str, Any] = json.loads(answer or b"{}")
         stream, whole = (report.get("streams") or [{}])[0], report.get("format", {})
@@ -73,7 +72,8 @@ def video_facts(path: str | os.PathLike[str]) -> VideoFacts:
         raise ImageError(file, "damaged: ffprobe does not understand it") from error
     if "error" in report:
         reason = str(report["error"].get("string", "no reason given"))[:120]
-        raise ImageError(file, NOT_OPENED if reason == "Invalid argument" else f"damaged: {reason}")
+        not_opened = "not supported: a list of other files, or another format that is not opened"
+        raise ImageError(file, not_opened if reason == "Invalid argument" else f"damaged: {reason}")
     if width < 1 or height < 1:
         raise ImageError(file, "not a video: it has no pictures")
     when = _DATE.match(str(tags.get("com.apple.quicktime.creationdate") or tags.get("creation_time") or ""))
@@ -134,8 +134,7 @@ class VideoFrames:
             frames = Path(new) / folder.name
             frames.mkdir()
             for at in _scenes(file, video_facts(file).seconds):
-                content = _frame(file, at)
-                if content:
+                if content := _frame(file, at):
                     (frames / _name(at)).write_bytes(content)
             if not any(frames.iterdir()):
                 raise ImageError(file, "damaged: ffmpeg finds no picture in it")
@@ -156,20 +155,8 @@ def _scenes(path: str, seconds: float) -> list[float]:
     expression = f"if(isnan(prev_selected_t),1,if({due},st(0,0)+1,0))"
     filters = f"scale=320:-2:flags=fast_bilinear,format=rgb24,select='{expression}',metadata=print:file=-"
     keyframes = ["-skip_frame", "nokey"] if seconds > WHOLE else []
-    command = [
-        *keyframes,
-        *_reading(path),
-        "-map",
-        "0:V:0",
-        "-vf",
-        filters,
-        "-frames:v",
-        str(MOST_FRAMES),
-        "-f",
-        "null",
-        "-",
-    ]
-    output = _run("ffmpeg", ["-v", "quiet", "-nostdin", "-threads", "1", *command], SCAN_SECONDS, path)
+    frames = ["-map", "0:V:0", "-vf", filters, "-frames:v", str(MOST_FRAMES), "-f", "null", "-"]
+    output = _run("ffmpeg", [*_FFMPEG, *keyframes, *_READING, path, *frames], SCAN_SECONDS, path)
     moments = {math.floor(float(time) * 1000) / 1000 for time in _MOMENT.findall(output)}
     return sorted(moments or {0.0})
 
@@ -178,19 +165,11 @@ def _frame(path: str, at: float) -> bytes:
     """Return the picture at a moment as JPEG, upright, or the one before the end of the video; empty if none is."""
     size = f"scale=w='min({SIDE},iw*max(sar,0.01))':h='min({SIDE},ih)':force_original_aspect_ratio=decrease"
     for start in (at, max(0.0, at - 1)):
-        command = ["-ss", f"{start:.3f}", *_reading(path), "-map", "0:V:0", "-frames:v", "1", "-vf", size]
+        command = ["-ss", f"{start:.3f}", *_READING, path, "-map", "0:V:0", "-frames:v", "1", "-vf", size]
         as_jpeg = ["-c:v", "mjpeg", "-q:v", "3", "-f", "image2pipe", "pipe:1"]
-        picture = _run("ffmpeg", ["-v", "quiet", "-nostdin", "-threads", "1", *command, *as_jpeg], FRAME_SECONDS, path)
-        if picture:
+        if picture := _run("ffmpeg", [*_FFMPEG, *command, *as_jpeg], FRAME_SECONDS, path):
             return picture
     return b""
-
-
-def _reading(path: str) -> list[str]:
-    """Return the arguments for a file that is read, and nothing else with it."""
-    return [
-        "-protocol_whitelist", "file", "-format_whitelist", FORMATS, "-max_pixels", str(MOST_PIXELS), "-i", path,
-    ]  # fmt: skip
 
 
 def _checked(path: str | os.PathLike[str]) -> str:
@@ -198,7 +177,7 @@ def _checked(path: str | os.PathLike[str]) -> str:
     if is_remote(path):
         raise ImageError(os.fspath(path), "a video in an object store: copy it to a folder")
     if not reads_videos():
-        raise ImageError(os.fspath(path), NO_FFMPEG)
+        raise ImageError(os.fspath(path), "a video: install ffmpeg to read it")
     file = os.path.abspath(path)
     if not os.path.isfile(file):
         raise ImageError(file, "not a regular file" if os.path.exists(file) else "no such file")

@@ -52,9 +52,7 @@ class WordVectors:
 
     def __init__(self, words: Sequence[str], matrix: NDArray[np.float32]) -> None:
         if matrix.ndim != 2 or len(matrix) != len(words):
-            raise ShapeError(
-                f"There are {len(words)} words, but vectors of shape {matrix.shape}; expected a row a word."
-            )
+            raise ShapeError(f"There are {len(words)} words, but vectors of shape {matrix.shape}; expected a row each.")
         self.words = list(words)
         self.matrix = matrix
         self._rows = _first_rows(self.words)
@@ -172,9 +170,7 @@ def _reader_of(path: Path) -> Callable[[Path, Wants], WordRows]:
         if start.startswith(packed):
             raise DataError(f"{path} is {what}. Unpack it, and pass the file that was in it.")
     if start.startswith(FASTTEXT_BINARY):
-        raise DataError(
-            f"{path} is a model of fastText; expected its vectors as text, in the file that ends with .vec."
-        )
+        raise DataError(f"{path} is a model of fastText; expected its vectors as text: what ends with .vec.")
     if counts is None:
         return read_text_vectors
     line, end, _ = second.partition(b"\n")
@@ -229,9 +225,7 @@ def read_binary_vectors(path: Path, wants: Wants) -> WordRows:
         end = content.find(b"\n", 0, LONGEST_WORD)
         n_words, width = two_counts(content[: max(end, 0)].split()) or (0, 0)
         if width < 1:
-            raise DataError(
-                f"{path}: the first line is not the numbers of words and of columns, such as '3000000 300'."
-            )
+            raise DataError(f"{path}: the first line is not two numbers, of words and columns, such as '3000000 300'.")
         after = end + 1
         for number in range(n_words):
             space = content.find(b" ", after, after + LONGEST_WORD)

@@ -68,12 +68,9 @@ class Cleaning(NamedTuple):
 
     def prune(self, corpus: Corpus, say: Say) -> tuple[Corpus, dict[str, int]]:
         """Return the corpus without what is left out, and the counts to keep with the run."""
-        rules = self.rules
-        if not rules.prunes:
+        if not self.rules.prunes:
             return corpus, {}
-        pruned = prune(
-            corpus, stop_tags=rules.stop_tags, max_share=rules.max_share, per_user=rules.per_user, aliases=self.aliases
-        )
+        pruned = prune(corpus, self.rules, self.aliases)
         for remark in pruned.remarks:
             say(remark)
         return pruned.corpus, pruned.facts

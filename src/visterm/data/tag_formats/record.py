@@ -26,8 +26,6 @@ USUAL = ";,|/、，；"  # What separates tags in the files of other programs
 _NEVER_IN_TAGS = frozenset(";、，；")  # Unlike the separators of places (Paris, France) and of kinds (animal|dog)
 # How much more frequent commas are in cells without ``;`` than in tags of other cells before they are separators
 _RATIO = 3
-
-_SHOWN = 3
 _USUAL = frozenset(USUAL)
 
 
@@ -63,8 +61,7 @@ def record(
     positive_tags = of_people(tag for tag in cleaned if not tag.startswith("-"))
     negatives = list(dict.fromkeys(filter(None, (without_minus(tag) for tag in cleaned if tag.startswith("-")))))
     for tag in (*positive_tags, *negatives):
-        fault = tag_fault(tag)
-        if fault is not None:
+        if (fault := tag_fault(tag)) is not None:
             raise TagFileError(_why_no_tag(tag, fault, place or image))
     return TagRecord(image, positive_tags, negatives, split, user)
 
@@ -73,8 +70,7 @@ def usable_keywords(keywords: Iterable[str], place: str, refused: list[str]) -> 
     """Return those keywords of a photo that can be tags, and append to `refused` what is wrong with each other one."""
     usable = []
     for keyword in map(clean_tag, keywords):
-        fault = tag_fault(without_minus(keyword))
-        if fault is None:
+        if (fault := tag_fault(without_minus(keyword))) is None:
             usable.append(keyword)
         elif without_minus(keyword):
             refused.append(_why_no_tag(keyword, fault, place))
@@ -120,7 +116,7 @@ def without_minus(tag: str) -> str:
 
 
 def merged_by_image(records: Iterable[TagRecord], *, split_by_split: bool = False) -> list[TagRecord]:
-    """Join the records of one image, in the order of the first of each.
+    """Join the records of one image, in the order of the first of each; of several users none is kept.
 
     With `split_by_split`, those of one split: for images whose tags, not they themselves, are in the splits. Raises
     TagFileError if an image is in two splits otherwise.
@@ -128,23 +124,20 @@ def merged_by_image(records: Iterable[TagRecord], *, split_by_split: bool = Fals
     groups: dict[tuple[str, str | None], list[TagRecord]] = {}
     for new in records:
         groups.setdefault((new.image, new.split if split_by_split else None), []).append(new)
-    return [_joined(group) for group in groups.values()]
 
-
-def _joined(group: list[TagRecord]) -> TagRecord:
-    """Join records of one image; of several users none is kept."""
-    image = group[0].image
-    splits = list(dict.fromkeys(row.split for row in group if row.split))
-    if len(splits) > 1:
-        raise TagFileError(
-            f"The image {image} is in two splits, '{splits[0]}' and '{splits[1]}'; expected one. "
-            "Leave one of its rows out."
-        )
-    tags = dict.fromkeys(tag for row in group for tag in row.tags)
-    negatives = dict.fromkeys(tag for row in group for tag in row.negatives)
-    users = {row.user for row in group if row.user}
-    user = users.pop() if len(users) == 1 else None
-    return TagRecord(image, list(tags), list(negatives), splits[0] if splits else None, user)
+    joined = []
+    for (image, _), group in groups.items():
+        splits = [*dict.fromkeys(row.split for row in group if row.split), None]
+        if len(splits) > 2:
+            raise TagFileError(
+                f"The image {image} is in two splits, '{splits[0]}' and '{splits[1]}'; expected one. "
+                "Leave one of its rows out."
+            )
+        tags = dict.fromkeys(tag for row in group for tag in row.tags)
+        negatives = dict.fromkeys(tag for row in group for tag in row.negatives)
+        users = {row.user for row in group if row.user}
+        joined.append(TagRecord(image, [*tags], [*negatives], splits[0], users.pop() if len(users) == 1 else None))
+    return joined
 
 
 def listed(text: str) -> list[Any] | None:
@@ -293,7 +286,7 @@ class TagsRead(NamedTuple):
             and (not _NEVER_IN_TAGS.isdisjoint(key) or sum(part in known for part in several) > len(several) / 2)
         ]
         once = sum(count == 1 for count in uses.values())
-        return cls(len(uses), len(parts), once, len(lists), tuple(lists[:_SHOWN]))
+        return cls(len(uses), len(parts), once, len(lists), tuple(lists[:3]))
 
     @classmethod
     def in_lists(cls, tag_lists: Iterable[Iterable[str]], *, paths: bool = False) -> TagsRead:

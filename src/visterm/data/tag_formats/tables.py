@@ -147,8 +147,7 @@ def stream_table(
     cells that have ``;`` and others that have commas.
     """
     form = _tag_form(image_column, tags_column)
-    first = next(_streamed_rows(path, form), None)
-    if first is None:
+    if (first := next(_streamed_rows(path, form), None)) is None:
         raise TagFileError(f"The tag file {path} has no rows.")
     columns = _columns_of(form, list(first.cells), f"The tag file {path}")
     splitter = Splitter(lambda: _texts_of(path, _streamed_rows(path, form), columns), separator)
@@ -187,10 +186,8 @@ def find_column(wanted: Iterable[str], names: Iterable[str], table: str = "The t
     """
     columns = columns_named(tuple(wanted), tuple(names))
     if len(columns) > 1:
-        raise TagFileError(
-            f"{table} has {len(columns)} columns named '{columns[0].strip()}'; expected one. Rename the others, or "
-            "leave them out."
-        )
+        name = columns[0].strip()
+        raise TagFileError(f"{table} has {len(columns)} columns named '{name}'; expected one. Rename the others.")
     return columns[0] if columns else None
 
 
@@ -200,8 +197,7 @@ def required_column(wanted: Sequence[str], names: Sequence[str], table: str, of:
     Raises TagFileError if there is none: `table` ("The tag file a.csv") and what the column is `of` (" of tags") begin
     the message, `advice` ends it.
     """
-    column = find_column(wanted, names, table)
-    if column is None:
+    if (column := find_column(wanted, names, table)) is None:
         raise TagFileError(
             f"{table} has no column{of} named {' or '.join(map(repr, wanted))}; its columns are: "
             f"{', '.join(names) or 'none'}. {advice}"
@@ -216,7 +212,6 @@ def _tag_form(image_column: str | None, tags_column: str | None) -> TableForm:
 
 
 def _columns_of(form: TableForm, names: Sequence[str], table: str) -> TableColumns:
-    """Find the columns of a table, which errors call `table`. Raises TagFileError if one is missing."""
     image = required_column(form.columns[0], names, table, " of file names", _SAY_IMAGES)
     several = columns_named(tuple(form.columns[1]), tuple(names))  # which are joined
     tags = several[0] if several else required_column(form.columns[1], names, table, " of tags", _SAY_TAGS)
@@ -224,7 +219,6 @@ def _columns_of(form: TableForm, names: Sequence[str], table: str) -> TableColum
 
 
 def _records(path: Path | str, rows: Sequence[Row], columns: TableColumns, separator: str | None) -> list[TagRecord]:
-    """Make a record of each row."""
     splitter = Splitter(lambda: _texts_of(path, rows, columns), separator)
     return [_record(path, row, splitter, columns) for row in rows]
 
@@ -262,9 +256,8 @@ def _json_rows(path: Path, lines: Iterable[str], example: str) -> Iterator[Row]:
         except (ValueError, RecursionError) as error:
             raise TagFileError(f"{path}, line {number}: not JSON ({error}); expected one object a line.") from error
         if not isinstance(cells, dict):
-            raise TagFileError(
-                f"{path}, line {number}: {type(cells).__name__}; expected a JSON object such as {example}."
-            )
+            kind = type(cells).__name__
+            raise TagFileError(f"{path}, line {number}: {kind}; expected a JSON object such as {example}.")
         yield Row(number, cells)
 
 

@@ -78,9 +78,8 @@ def read_text_folder(texts: Path, folder: Path, images: Sequence[Path], separato
         )
     used = set(text_of.values())
     unused = sorted(key for key, path in by_key.items() if path not in used)
-    left_out = [
-        f"Left out: {count_of(len(unused), 'text')} of no image, such as '{key}{SUFFIX}'." for key in unused[:1]
-    ]
+    n_unused = count_of(len(unused), "text")
+    left_out = [f"Left out: {n_unused} of no image, such as '{key}{SUFFIX}'." for key in unused[:1]]
     records, skipped = _read(folder, [(image, text_of[image]) for image in images if image in text_of], separator)
     skipped += map(closed_folder, closed)
     return TagsFound(records, left_out, f"without a {SUFFIX} in {texts}", skipped=skipped)

@@ -209,8 +209,7 @@ def path_in(mark: Mark, name: str) -> str:
 
     What parts the tags of a path cannot stand in a tag: ``AC/DC`` is ``AC|DC`` among paths with ``/``, as in Immich.
     """
-    separator = FIELDS[name]
-    if separator is None:
+    if (separator := FIELDS[name]) is None:
         return mark.tag
     parts = mark.path or (mark.tag,)
     return separator.join(part.replace(separator, "|" if separator == "/" else "/") for part in parts)

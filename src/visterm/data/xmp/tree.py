@@ -114,7 +114,6 @@ def qname(namespace: str, local: str) -> str:
 
 
 def _parse(text: bytes, where: str) -> Element:
-    """Return the outermost element of a text in UTF-8."""
     parser = expat.ParserCreate("utf-8", _SEPARATOR)
     parser.buffer_text = True
     outermost: list[Element] = []

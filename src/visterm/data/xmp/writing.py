@@ -100,8 +100,7 @@ def add_tags(content: bytes, marks: Sequence[Mark], where: str, *, iptc: Collect
     renewed = [mark for mark in renewed if mark != noted[tag_key(mark.tag)]]
     if not (new or renewed or any(tag_key(mark.tag) in {*wanted, *in_iptc} for mark in copies)):
         return content
-    again = {tag_key(mark.tag) for mark in (*renewed, *copies)} & {*noted, *old_copies}
-    if again:
+    if again := {tag_key(mark.tag) for mark in (*renewed, *copies)} & {*noted, *old_copies}:
         document = Document(_removed(document, again, only_notes=True), where)
     entries: dict[str, list[Mark]] = {}
     for name in OWN_FIELDS.values():
@@ -141,8 +140,7 @@ def check_writable(mark: Mark) -> None:
     Raises DataError if it, or one above it, has a control character, or half of a character of two parts.
     """
     for tag in (mark.tag, *mark.path):
-        match = _NOT_IN_XML.search(tag)
-        if match:
+        if match := _NOT_IN_XML.search(tag):
             raise DataError(
                 f"The tag {tag!r} has the character U+{ord(match[0]):04X}, which XMP cannot hold. Rename the tag."
             )
@@ -222,7 +220,6 @@ def _additions(document: Document, marks: dict[str, list[Mark]], where: str) -> 
 
 
 def _into(document: Document, element: Element, name: str, marks: Sequence[Mark]) -> Edit:
-    """Append entries to the list of a property."""
     bag = container(element)
     entries = [_entry(mark, name, bag or element) for mark in marks]
     if bag is None:
@@ -236,7 +233,6 @@ def _into(document: Document, element: Element, name: str, marks: Sequence[Mark]
 
 
 def _new_description(document: Document, marks: dict[str, list[Mark]], where: str) -> Edit:
-    """Return what inserts a description with new lists."""
     rdf_node = next((node for node in document.root.every() if node.name == qname(RDF, "RDF")), None)
     if rdf_node is None and document.root.name != qname(XMP_META, "xmpmeta"):
         raise DataError(f"{where} is no XMP: it has no rdf:RDF. It is left as it is; move it away, or choose another.")
@@ -269,7 +265,6 @@ def _inside(document: Document, element: Element, text: str) -> Edit:
 
 
 def _entry(mark: Mark, name: str, around: Element) -> str:
-    """Return a tag, or a note of one, as an entry of a list."""
     rdf, declared = _prefix(around, "rdf", RDF)
     if name != WRITTEN:
         return f"<{rdf}li{declared}>{escape(path_in(mark, name))}</{rdf}li>"
