@@ -18,12 +18,6 @@ def test_the_interval_of_a_mean_is_that_of_scipy():
     np.testing.assert_allclose([ours.low, ours.high], theirs, atol=0.002)
 
 
-def test_a_wider_level_gives_a_wider_interval():
-    values = np.random.default_rng(0).random(50)
-    narrow, wide = bootstrap_mean(values, level=0.5), bootstrap_mean(values, level=0.99)
-    assert wide.low < narrow.low < narrow.high < wide.high
-
-
 def test_a_clear_difference_is_sure_and_its_sign_turns_with_the_order():
     rng = np.random.default_rng(0)
     second = rng.random(300)
@@ -53,10 +47,9 @@ def test_images_without_a_value_are_left_out():
     assert bootstrap_mean([1, np.nan, 3]) == bootstrap_mean([1, 3])
 
 
-def test_the_same_seed_gives_the_same_interval_and_another_seed_another():
+def test_the_same_values_give_the_same_interval():
     values = np.random.default_rng(0).random(30)
-    assert bootstrap_mean(values, random_state=3) == bootstrap_mean(values, random_state=3)
-    assert bootstrap_mean(values, random_state=3) != bootstrap_mean(values, random_state=4)
+    assert bootstrap_mean(values) == bootstrap_mean(values)
 
 
 def test_resampling_in_small_parts_gives_as_many_resamples(monkeypatch):
@@ -80,10 +73,10 @@ def test_values_that_cannot_be_compared_are_refused(first, second, error, messag
         paired_bootstrap(first, second)
 
 
-@pytest.mark.parametrize(("setting", "value"), [("level", 0), ("level", 95), ("n_resamples", 0), ("n_resamples", 2.5)])
-def test_settings_without_sense_are_refused(setting, value):
-    with pytest.raises(UserError, match=f"{setting} is {value}"):
-        bootstrap_mean([1, 2, 3], **{setting: value})
+@pytest.mark.parametrize("value", [0, 2.5])
+def test_a_number_of_resamples_without_sense_is_refused(value):
+    with pytest.raises(UserError, match=f"n_resamples is {value}"):
+        bootstrap_mean([1, 2, 3], n_resamples=value)
 
 
 def test_few_differences_with_ties_are_judged_as_scipy_does() -> None:

@@ -111,7 +111,8 @@ def checked_csr(
             expected = "numbers" if name == "data" else "whole numbers"
             raise error(f"{what}: '{name}' is {part.dtype} of shape {part.shape}; expected one row of {expected}.")
     if len(indptr) != n_rows + 1 or indptr[0] != 0:
-        raise error(f"{what}: 'indptr' is {_first_numbers(indptr)}; expected {n_rows + 1:,} numbers that begin with 0.")
+        n, start = len(indptr), ", ".join(map(str, indptr[:3]))
+        raise error(f"{what}: 'indptr' has {n:,} numbers from {start} on; expected {n_rows + 1:,} that begin with 0.")
     falls = np.flatnonzero(indptr[1:] < indptr[:-1])
     if falls.size:
         raise error(f"{what}, row {falls[0] + 1}: it ends before it begins; expected 'indptr' to rise.")
@@ -142,12 +143,6 @@ def _refuse_repeated(csr: sp.csr_array, what: str, error: type[VistermError]) ->
     if repeats.size:
         row = int(np.searchsorted(ordered.indptr, repeats[0], side="right"))
         raise error(f"{what}, row {row}: it has the index {int(ordered.indices[repeats[0]])} twice; expected it once.")
-
-
-def _first_numbers(numbers: NDArray[Any]) -> str:
-    """Return the first of some numbers for messages."""
-    first_three = ", ".join(map(str, numbers[:3].tolist()))
-    return f"{first_three}{', …' if len(numbers) > 3 else ''} ({len(numbers):,} numbers)"
 
 
 def check_tags(Y: Any, n_images: int) -> sp.csr_array:

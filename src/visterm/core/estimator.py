@@ -16,12 +16,6 @@ if TYPE_CHECKING:
 E = TypeVar("E")
 
 
-@cache
-def _parameters(cls: Callable[..., Any]) -> list[str]:
-    """Return the names of a constructor's parameters; settings are asked for several times in each fit."""
-    return sorted(inspect.signature(cls).parameters)
-
-
 class _SetRequest:
     """``set_METHOD_request`` of scikit-learn's metadata routing, where the method takes such data; made at use."""
 
@@ -51,9 +45,10 @@ class Estimator:
         def __setattr__(self, name: str, value: Any) -> None: ...
 
     @classmethod
+    @cache  # settings are asked for several times in each fit
     def _get_param_names(cls) -> list[str]:
         """Return the names of the settings in alphabetical order; scikit-learn calls this too."""
-        return [] if cls.__init__ is object.__init__ else list(_parameters(cls))  # type: ignore[arg-type]  # classes are hashable
+        return [] if cls.__init__ is object.__init__ else sorted(inspect.signature(cls).parameters)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the settings by name, with `deep` also those of estimators among them, as ``estimator__setting``."""

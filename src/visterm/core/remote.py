@@ -324,15 +324,9 @@ def _store_of(address: str) -> tuple[Any, str]:
 
         store, name = url_to_fs(address, use_listings_cache=False)
     except ImportError as error:
-        if address.startswith(("s3://", "s3a://")):
-            raise MissingExtraError(
-                f"{address} is in an object store, which needs the package 's3fs'. Install it with: "
-                "pip install 'visterm[s3]'"
-            ) from error
-        raise MissingExtraError(f"{address} cannot be reached: {error}. For S3: pip install 'visterm[s3]'") from error
-    except ValueError as error:
-        raise UserError(
-            f"The address {address} is not understood: {error}. Expected a path of this machine, or an address such "
-            "as s3://bucket/photos."
+        raise MissingExtraError(
+            f"{address} needs a package that is not installed: {error}. For S3: pip install 'visterm[s3]'"
         ) from error
+    except ValueError as error:
+        raise UserError(f"The address {address} is not understood: {error}. Write s3://bucket/photos.") from error
     return store, str(name)

@@ -191,20 +191,17 @@ class PartMeasures:
                 self._words.count(first + rows.start, block)
             first += Y.shape[0]
 
-    def of_tags(self, name: str) -> NDArray[np.float64]:
-        """Return the values of the tags (shape (1,) where a metric is no mean), of a metric that is not of images."""
-        metric, k = self._wanted[name]
-        return metric.values(self._given if metric.of == "tag" else self._words, k)
-
     def interval(self, name: str) -> Interval:
         """Return the value of a metric and its 95 % interval: bootstrapped over tags, over images as in `Moments`.
 
         Raises DataError if there is nothing to average.
         """
-        moments = self._of_images.get(name)
-        if moments is not None and moments.n:
-            return moments.interval()
-        values = self.of_tags(name) if moments is None else np.empty(0)
+        values = np.empty(0)
+        if name not in self._of_images:
+            metric, k = self._wanted[name]
+            values = metric.values(self._given if metric.of == "tag" else self._words, k)
+        elif self._of_images[name].n:
+            return self._of_images[name].interval()
         if np.isnan(values).all():
             raise _nothing_to_average(name, self._shape, int(self._n_relevant.sum()))
         return interval_of(values)

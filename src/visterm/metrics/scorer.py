@@ -34,18 +34,9 @@ class scorer:  # noqa: N801, called as a function
     def __call__(self, estimator: Any, X: Any, y: Any = None, **_: Any) -> float:
         """Return the metric of an estimator on images whose tags are known, as scikit-learn calls it.
 
-        Parameters
-        ----------
-        estimator : Tagger, Annotator, or what scikit-learn makes of one: a Pipeline, a GridSearchCV
-        X, y
-            As its `score` takes them; `y` is a matrix (n_images, n_tags) or lists of tags.
-
-        Raises
-        ------
-        UserError
-            If the estimator has no scores of tags, or `y` has words and it was fitted on a matrix.
-        DataError
-            If there is nothing to measure on.
+        `X` and `y` are as its `score` takes them; `y` is a matrix (n_images, n_tags) or lists of tags. Raises UserError
+        if the estimator has no scores of tags, or `y` has words and it was fitted on a matrix; DataError if there is
+        nothing to measure on.
         """
         judged = getattr(estimator, "judged", None)
         if judged is not None:

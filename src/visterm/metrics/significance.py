@@ -10,15 +10,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from visterm.core.checks import as_generator
-from visterm.core.errors import DataError, ShapeError, UserError
-from visterm.core.types import RandomState
+from visterm.core.checks import check_count
+from visterm.core.errors import DataError, ShapeError
 
 DRAWS_AT_ONCE = 2**22
 
 NOISE = 1e-10
 """Of the largest value: differences nearer than this are equal, as the same fractions reached by other sums are."""
 
+LEVEL = 0.95  # Share of the resamples that an interval holds
 MOST_TIED = 13  # Differences with ties of which all signs are gone through, as SciPy does
 Z = 1.959964  # Standard deviations that hold 95 %, of an interval of a share
 NORMAL_95 = 1.959963984540054  # Standard deviations on both sides of the mean that hold 95 % of a normal distribution
@@ -72,15 +72,13 @@ class Compared(NamedTuple):
     ranks: SignedRanks  # Wilcoxon's test of the two alone
     holm_p: float  # Its p-value, corrected for the number of pairs
 
-    def better(self, level: float = 0.95) -> int:
-        """Return 1 if the first is better at this level of confidence over all pairs, -1 if the second is, else 0."""
-        return self.ranks._replace(p_value=self.holm_p).better(level)
+    def better(self) -> int:
+        """Return 1 if the first is better at 95 % confidence over all pairs, -1 if the second is, else 0."""
+        return self.ranks._replace(p_value=self.holm_p).better()
 
 
-def bootstrap_mean(
-    values: Any, *, level: float = 0.95, n_resamples: int = 10_000, random_state: RandomState = 0
-) -> Interval:
-    """Return the mean of values and its percentile bootstrap interval; that of a single value has no width.
+def bootstrap_mean(values: Any, *, n_resamples: int = 10_000) -> Interval:
+    """Return the mean of values and its 95 % percentile bootstrap interval; that of a single value has no width.
 
     Raises DataError if no value is defined.
 
@@ -88,22 +86,16 @@ def bootstrap_mean(
     ----------
     values : array-like, shape (n,)
         One value an image; NaN where the metric is not defined, which is left out.
-    level : float
-        How much of the resamples the interval holds, between 0 and 1.
     n_resamples : int
-        Times that n values are drawn anew with replacement.
-    random_state : int, RandomState, Generator or None
-        Of the draws.
+        Times that n values are drawn anew with replacement, from the seed 0.
     """
     array = _vector(values, "values")
     array = array[~np.isnan(array)]
-    _, low, high = _resampled_means(array, level, n_resamples, random_state)
+    _, low, high = _resampled_means(array, n_resamples)
     return Interval(float(array.mean()), low, high)
 
 
-def paired_bootstrap(
-    first: Any, second: Any, *, level: float = 0.95, n_resamples: int = 10_000, random_state: RandomState = 0
-) -> Difference:
+def paired_bootstrap(first: Any, second: Any, *, n_resamples: int = 10_000) -> Difference:
     """Compare two models by their values on the same images; the interval of a single image has no width.
 
     Raises ShapeError if the two have different lengths; DataError if a value is defined for one model only, or no image
@@ -113,7 +105,7 @@ def paired_bootstrap(
     ----------
     first, second : array-like, shape (n,)
         Values of one metric, image by image; NaN in both where it is not defined.
-    level, n_resamples, random_state
+    n_resamples : int
         As in `bootstrap_mean`.
 
     Examples
@@ -122,7 +114,7 @@ def paired_bootstrap(
     True
     """
     differences = np.subtract(*_pairs(first, second))
-    means, low, high = _resampled_means(differences, level, n_resamples, random_state)
+    means, low, high = _resampled_means(differences, n_resamples)
     across = min(np.count_nonzero(means <= 0), np.count_nonzero(means >= 0))
     p_value = min(1.0, 2 * (across + 1) / (n_resamples + 1)) if differences.size > 1 else 1.0
     return Difference(float(differences.mean()), low, high, p_value, differences.size)
@@ -235,23 +227,18 @@ def _vector(values: Any, name: str) -> NDArray[np.float64]:
     return array
 
 
-def _resampled_means(
-    values: NDArray[np.float64], level: float, n_resamples: int, random_state: RandomState
-) -> tuple[NDArray[np.float64], float, float]:
-    """Return the means of resamples, and the ends of the interval that holds `level` of them."""
-    if not 0 < level < 1:
-        raise UserError(f"level is {level!r}; expected a number between 0 and 1, such as 0.95.")
-    if isinstance(n_resamples, bool) or not isinstance(n_resamples, int | np.integer) or n_resamples < 1:
-        raise UserError(f"n_resamples is {n_resamples!r}; expected a whole number of 1 or more.")
+def _resampled_means(values: NDArray[np.float64], n_resamples: int) -> tuple[NDArray[np.float64], float, float]:
+    """Return the means of resamples, and the ends of the interval that holds 95 % of them."""
+    check_count(n_resamples, "n_resamples")
     if values.size == 0:
         raise DataError("No image has a value; at least 1 is needed to resample. Evaluate more images.")
-    rng = as_generator(random_state)
+    rng = np.random.default_rng(0)
     step = max(1, DRAWS_AT_ONCE // values.size)
     means = np.empty(n_resamples)
     for start in range(0, n_resamples, step):
         part = means[start : start + step]
         part[:] = values[rng.integers(values.size, size=(part.size, values.size))].mean(axis=1)
-    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
+    low, high = np.quantile(means, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return means, float(low), float(high)
 
 
