@@ -163,7 +163,7 @@ def test_what_needs_all_images_at_once_is_refused(tmp_path, drawn, more, monkeyp
         ["evaluate", drawn / "run", drawn / "features", "--tags", drawn / "split.jsonl", *more], tmp_path
     )
     assert done.returncode == 2
-    assert f"{more[0]} needs the features of all photos in memory" in " ".join(done.stderr.split())
+    assert f"{more[0]} needs all features in memory" in " ".join(done.stderr.split())
 
 
 def test_a_run_with_a_tree_is_measured_by_it_and_only_in_memory(tmp_path, drawn):
@@ -177,7 +177,7 @@ def test_a_run_with_a_tree_is_measured_by_it_and_only_in_memory(tmp_path, drawn)
     measured = evaluate_run(asked).values
     assert {"hp@5", "hr@5", "hf1@5"} <= measured.keys()
     assert measured["p@5"] < measured["hp@5"] < 1
-    with pytest.raises(UserError, match="have a tree, so the features of all photos are needed in memory"):
+    with pytest.raises(UserError, match="have a tree: all features are needed in memory"):
         evaluate_run(replace(asked, runs=asked.runs[:1], memory=2**20))
     with pytest.raises(UserError, match="hr@3 needs a run whose tags have a tree"):
         evaluate_run(replace(asked, runs=asked.runs[1:], metrics=["hr@3"]))

@@ -154,7 +154,7 @@ def test_words_are_kept_with_a_model_and_asked_for_where_it_has_none(frame, feat
     assert model.score(features, lists) == model.score(features, matrix)
     again = Ridge().fit(features, matrix)
     assert not hasattr(again, "classes_")
-    with pytest.raises(UserError, match="fitted on a matrix, whose columns have none"):
+    with pytest.raises(UserError, match="fitted on a matrix: pass a matrix"):
         again.score(features, lists)
     assert not hasattr(model.fit(features, matrix), "classes_")
 

@@ -26,9 +26,7 @@ def as_csr(matrix: Any) -> sp.csr_array:
         try:
             matrix.check_format(full_check=True)
         except ValueError as error:
-            raise DataError(
-                f"A sparse matrix of shape {matrix.shape} is damaged: {error}. Make it anew from its values."
-            ) from error
+            raise DataError(f"A sparse matrix of shape {matrix.shape} is damaged: {error}. Make it anew.") from error
     csr = sp.csr_array(matrix, dtype=np.float32)
     canonical = csr.has_canonical_format and (csr.nnz == 0 or bool(csr.data.all()))
     if not canonical:
@@ -50,9 +48,7 @@ def as_rows(matrix: Any, name: str, width: int | None = None, *, or_one: bool = 
         try:
             rows = np.ascontiguousarray(matrix, dtype=np.float32)
         except (TypeError, ValueError) as error:
-            raise DataError(
-                f"{name} must be numbers, (n, width), not {type(matrix).__name__} of other things."
-            ) from error
+            raise DataError(f"{name} is {type(matrix).__name__} of other things than numbers, (n, width).") from error
     if or_one and rows.ndim == 1:
         rows = rows[None, :]
     if rows.ndim != 2:
@@ -102,9 +98,7 @@ def checked_csr(
     data, indices, indptr = np.asarray(data), np.asarray(indices), np.asarray(indptr)
     whole = all(isinstance(number, int | np.integer) and not isinstance(number, bool) for number in shape)
     if len(shape) != 2 or not whole or min(shape) < 0 or shape[1] > MOST_COLUMNS:
-        raise error(
-            f"{what}: the shape is {tuple(shape)}; expected rows and columns, at most {MOST_COLUMNS:,} columns."
-        )
+        raise error(f"{what}: the shape is {tuple(shape)}; expected rows and at most {MOST_COLUMNS:,} columns.")
     n_rows, n_columns = int(shape[0]), int(shape[1])
     for name, part, kinds in (("data", data, "fiub"), ("indices", indices, "iu"), ("indptr", indptr, "iu")):
         if part.ndim != 1 or part.dtype.kind not in kinds:
@@ -117,10 +111,8 @@ def checked_csr(
     if falls.size:
         raise error(f"{what}, row {falls[0] + 1}: it ends before it begins; expected 'indptr' to rise.")
     if len(indices) != len(data) or indptr[-1] > len(data):
-        raise error(
-            f"{what}: there are {len(data):,} values, {len(indices):,} indices, and rows of {int(indptr[-1]):,} "
-            "together; expected as many of each."
-        )
+        n, n_indices, total = len(data), len(indices), int(indptr[-1])
+        raise error(f"{what}: {n:,} values, {n_indices:,} indices and rows of {total:,} in all; expected as many.")
     data, indices = data[: int(indptr[-1])], indices[: int(indptr[-1])]
     outside = np.flatnonzero((indices < 0) | (indices >= n_columns))
     if outside.size:
@@ -255,9 +247,8 @@ def check_magnitude(values: NDArray[Any], limit: float, what: str) -> None:
 def check_size(n_bytes: int, limit: int, what: str, advice: str) -> None:
     """Refuse to build something larger than `limit` bytes."""
     if n_bytes > limit:
-        raise TooLargeError(
-            f"{what} would take {n_bytes / 2**30:.1f} GiB; the limit is {limit / 2**30:.1f} GiB. {advice}"
-        )
+        size, most = f"{n_bytes / 2**30:.1f} GiB", f"{limit / 2**30:.1f} GiB"
+        raise TooLargeError(f"{what} would take {size}; the limit is {most}. {advice}")
 
 
 def as_generator(random_state: Any) -> np.random.Generator:
@@ -274,8 +265,7 @@ def as_generator(random_state: Any) -> np.random.Generator:
     ):
         return np.random.default_rng(random_state)
     raise UserError(
-        f"random_state is {random_state!r}; expected None, a whole number of 0 or more, "
-        "a numpy.random.RandomState or a numpy.random.Generator."
+        f"random_state is {random_state!r}; expected None, a whole number of 0 or more or a NumPy generator."
     )
 
 

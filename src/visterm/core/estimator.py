@@ -121,13 +121,7 @@ def clone(estimator: E) -> E:
 
 
 def check_fitted(estimator: Any) -> None:
-    """Refuse an estimator without a learned attribute, one that ends in ``_``.
-
-    Raises
-    ------
-    NotFittedError
-        scikit-learn's.
-    """
+    """Raise scikit-learn's NotFittedError for an estimator without a learned attribute, one that ends in ``_``."""
     if not any(name.endswith("_") and not name.startswith("__") for name in vars(estimator)):
         from sklearn.exceptions import NotFittedError
 

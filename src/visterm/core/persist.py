@@ -124,18 +124,14 @@ def check_target(path: str | os.PathLike[str], kind: str) -> None:
     """Refuse, before any long work, a place where a folder of this kind may not be written."""
     target = Path(path)
     if _ADDRESS.match(os.fspath(path)):  # which Path has taken a slash from
-        raise StorageError(
-            f"{os.fspath(path)} is an address in an object store, and a {kind} is kept on this machine. Name a folder."
-        )
+        raise StorageError(f"{os.fspath(path)} is an address, and a {kind} is kept on this machine. Name a folder.")
     parent = next(folder for folder in target.absolute().parents if folder.exists())
     if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
         raise StorageError(f"{target} cannot be written: {parent} is no folder that you may write to. Choose another.")
     if not target.exists() or (target.is_dir() and not any(target.iterdir())):
         return
     if not target.is_dir() or folder_kind(target) != kind:
-        raise StorageError(
-            f"{target} exists and is not a {kind} of visterm, so it is not replaced. Choose another name."
-        )
+        raise StorageError(f"{target} exists and is not a {kind} of visterm, so it stays. Choose another name.")
 
 
 def check_replaceable(path: str | os.PathLike[str], kind: str, *, overwrite: bool) -> None:
@@ -184,9 +180,8 @@ def open_folder(path: str | os.PathLike[str], kind: str) -> Path:
     if not isinstance(manifest.get(FORMAT_KEY), int) or not isinstance(manifest.get("sha256"), dict):
         raise CorruptFileError(f"{target / MANIFEST} lacks the format or the checksums. {HOW_TO_MEND}")
     if manifest[FORMAT_KEY] > FORMAT:
-        raise StorageError(
-            f"{target} has format {manifest[FORMAT_KEY]}; this visterm reads up to {FORMAT}. Install a newer visterm."
-        )
+        newer = manifest[FORMAT_KEY]
+        raise StorageError(f"{target} has format {newer}; this visterm reads up to {FORMAT}. Install a newer visterm.")
     for name, expected in manifest["sha256"].items():
         file = target / name
         if not file.is_file() or file_hash(file) != expected:
@@ -221,9 +216,8 @@ def read_description(folder: Path, name: str) -> Any:
         try:
             put_times(description, read_json(file))
         except (StorageError, DataError) as error:
-            LOG.warning(
-                "%s cannot be used: %s. It only holds training times and can be removed.", file, str(error).rstrip(".")
-            )
+            reason = str(error).rstrip(".")
+            LOG.warning("%s cannot be used: %s. It only holds training times and can be removed.", file, reason)
     return description
 
 
@@ -282,9 +276,8 @@ def load_arrays(path: Path, only: str | None = None) -> dict[str, NDArray[Any]]:
             names = [name for name in file.keys() if only is None or name.partition(":")[0] == only]  # noqa: SIM118
             return {name: file.get_tensor(name) for name in names}
     except (OSError, SafetensorError, KeyError, ValueError, TypeError, OverflowError) as error:
-        raise CorruptFileError(
-            f"{path} cannot be read as safetensors: {str(error) or type(error).__name__}. {HOW_TO_MEND}"
-        ) from error
+        reason = str(error) or type(error).__name__
+        raise CorruptFileError(f"{path} cannot be read as safetensors: {reason}. {HOW_TO_MEND}") from error
 
 
 def file_hash(path: str | os.PathLike[str]) -> str:
@@ -306,18 +299,17 @@ def read_json(path: Path) -> Any:
     try:
         return json.loads(read_regular(path, MOST_JSON).decode("utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise storage_error(error, path) or CorruptFileError(
-            f"{path} cannot be read as JSON: {str(error).rstrip('.')}. {HOW_TO_MEND}"
-        ) from error
+        damaged = CorruptFileError(f"{path} cannot be read as JSON: {str(error).rstrip('.')}. {HOW_TO_MEND}")
+        raise storage_error(error, path) or damaged from error
 
 
 def write_skipped(path: Path, skipped: Iterable[Skipped]) -> None:
     """Write one JSON object a line for each image that could not be read; a list that does not fit the disk stays."""
     if path.exists() and not path.is_file():  # a pipe, or /dev/null
         path.write_bytes(skipped_bytes(skipped))
-        return
-    with whole_file(path) as temporary:
-        temporary.write_bytes(skipped_bytes(skipped))
+    else:
+        with whole_file(path) as temporary:
+            temporary.write_bytes(skipped_bytes(skipped))
 
 
 def skipped_bytes(skipped: Iterable[Skipped]) -> bytes:

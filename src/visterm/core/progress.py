@@ -14,10 +14,7 @@ def silent(line: str) -> None:
 
 
 class Progress:
-    """What long work calls as it goes; the command line draws it with rich.
-
-    All goes to the progress that it was made with, if any: kinds of progress differ from this one in a method or two.
-    """
+    """What long work calls as it goes; it passes all on to `onto`, and the command line draws that with rich."""
 
     _onto: Progress | None = None
 
@@ -64,10 +61,7 @@ class StepProgress(Progress):
 
 
 class Titled(Progress):
-    """Shows all tasks under one name: for the fit of one model among many.
-
-    `total` steps are shown in place of those that the work announces, for a fit that will be ended sooner.
-    """
+    """Shows all tasks under one name, with `total` steps if it is given: of a fit that will be ended sooner."""
 
     def __init__(self, progress: Progress, title: str, total: int | None = None) -> None:
         super().__init__(progress)

@@ -37,8 +37,7 @@ class Word(NamedTuple):
     """One word of a search, or one phrase in quotes."""
 
     text: str
-    sign: int
-    quoted: bool
+    sign: int  # -1 after a ``-``, else 1
 
 
 class OutsideWords(NamedTuple):
@@ -84,11 +83,11 @@ def split_query(text: str) -> list[list[Word]]:
                 '"sea""x" finds the tag sea"x.'
             )
         if piece["quoted"] is not None:
-            runs += [[Word(piece["quoted"].replace('""', '"'), sign, quoted=True)], []]
+            runs += [[Word(piece["quoted"].replace('""', '"'), sign)], []]
         elif piece["word"] is not None:
             if sign < 0:
                 runs.append([])
-            runs[-1].append(Word(piece["word"], sign, quoted=False))
+            runs[-1].append(Word(piece["word"], sign))
         else:
             runs.append([])
 

@@ -60,9 +60,9 @@ class Registry:
         yield from self._own.values()
         yield from self._offered().values()
 
-    def names(self, *, learns: bool | None = None) -> list[str]:
-        """List the names, all or only those that learn (or do not) from images."""
-        return [entry.name for entry in self if learns is None or entry.learns == learns]
+    def names(self) -> list[str]:
+        """List the names."""
+        return [entry.name for entry in self]
 
     def not_installed(self) -> list[TableEntry]:
         """List what packages that are not installed would bring."""
@@ -99,9 +99,8 @@ class Registry:
         known = {key: p.default for key, p in inspect.signature(cls).parameters.items() if key != "self"}
         for param, value in params.items():
             if param not in known:
-                raise UnknownNameError(
-                    f"The {self.kind} {name} has no setting '{param}'. {_advice(param, list(known), 'It has')}"
-                )
+                advice = _advice(param, list(known), "It has")
+                raise UnknownNameError(f"The {self.kind} {name} has no setting '{param}'. {advice}")
             if isinstance(known[param], bool) and isinstance(value, str):
                 raise UserError(f"{param} is {value!r}; expected True or False.")
         return cls(**params)

@@ -324,9 +324,7 @@ def _store_of(address: str) -> tuple[Any, str]:
 
         store, name = url_to_fs(address, use_listings_cache=False)
     except ImportError as error:
-        raise MissingExtraError(
-            f"{address} needs a package that is not installed: {error}. For S3: pip install 'visterm[s3]'"
-        ) from error
+        raise MissingExtraError(f"{address} needs a package: {error}. For S3: pip install 'visterm[s3]'") from error
     except ValueError as error:
         raise UserError(f"The address {address} is not understood: {error}. Write s3://bucket/photos.") from error
     return store, str(name)

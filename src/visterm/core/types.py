@@ -14,18 +14,10 @@ RandomState: TypeAlias = "int | np.random.RandomState | np.random.Generator | No
 
 
 class Ranking(NamedTuple):
-    """Ids with scores, best first; ties are broken by the smaller id.
+    """Ids with scores, best first; ties are broken by the smaller id."""
 
-    Attributes
-    ----------
-    ids : ndarray of int64, shape (n, k)
-        Tag or image indices.
-    scores : ndarray of float32, shape (n, k)
-        Higher is better; never increases along a row.
-    """
-
-    ids: NDArray[np.int64]
-    scores: NDArray[np.float32]
+    ids: NDArray[np.int64]  # shape (n, k): tag or image indices
+    scores: NDArray[np.float32]  # shape (n, k): higher is better; never increases along a row
 
 
 class PairRanking(NamedTuple):

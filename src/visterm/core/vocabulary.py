@@ -29,25 +29,16 @@ class Vocabulary:
     """Tags and their column numbers; Unicode, and compared without regard to case.
 
     Two spellings are one tag if they are equal after normalising (NFC), trimming, folding white space, leaving out what
-    nobody sees, and case-folding.
+    nobody sees, and case-folding. The parameters are attributes, too.
 
     Parameters
     ----------
     tags : sequence of str
-        In the order of their columns.
+        In the order of their columns, as they are shown.
     counts : sequence of int, optional
-        How many images have each tag.
+        How many images have each tag: an array of int64, shape (n_tags,), of zeros where it was not said.
     aliases : mapping of str to str, optional
         Other spellings and the tags that they mean; wherever a tag is looked for, they find it.
-
-    Attributes
-    ----------
-    tags : list of str
-        As they are shown.
-    counts : ndarray of int64, shape (n_tags,)
-        How many images have each tag; zeros where it was not said.
-    aliases : dict of str to str
-        Other spellings and the tags that they mean.
 
     Raises
     ------
@@ -274,7 +265,7 @@ class Vocabulary:
                     if key in self._columns:
                         signed_columns.append((self._columns[key], run[start].sign))
                     elif key in others:
-                        missing.append(Word(others[key], run[start].sign, quoted=True))
+                        missing.append(Word(others[key], run[start].sign))
                     else:
                         continue
                     start = stop
@@ -413,4 +404,4 @@ def _runs_of(search: str | Sequence[str]) -> list[list[Word]]:
         if not isinstance(entry, str):
             raise UserError(f"A word of the search is {entry!r}; expected a text, such as 'snow'.")
     tags = map(clean_tag, search)
-    return [[Word(tag.removeprefix("-"), -1 if tag.startswith("-") else 1, quoted=True)] for tag in tags]
+    return [[Word(tag.removeprefix("-"), -1 if tag.startswith("-") else 1)] for tag in tags]

@@ -92,10 +92,8 @@ class Waiting:
             self._said = True
         parts = urlsplit(url)
         tries = "one more try" if remaining == 1 else f"{remaining} more tries"
-        self._say(
-            f"Waiting for {parts.scheme}://{parts.netloc} ({reason.rstrip('.')}): "
-            f"{tries}, the next one in {wait:.0f} s."
-        )
+        server, reason = f"{parts.scheme}://{parts.netloc}", reason.rstrip(".")
+        self._say(f"Waiting for {server} ({reason}): {tries}, the next one in {wait:.0f} s.")
 
     def answered(self) -> None:
         """Take note of a good answer."""
@@ -154,21 +152,15 @@ def ask(
         try:
             answer = _try_once(url, method, body, headers or {}, patience.timeout, most)._replace(secrets=secrets)
         except _TooManyBytesError:
-            raise ServiceError(
-                f"{address} answers with more than {most:,} bytes, which is no answer of its kind."
-            ) from None
+            raise ServiceError(f"{address} answers with more than {most:,} bytes; expected fewer.") from None
         except ssl.SSLCertVerificationError as error:
-            raise ServiceError(
-                f"{address} has a certificate that cannot be trusted: {error.verify_message}."
-            ) from error
+            raise ServiceError(f"The certificate of {address} is not trusted: {error.verify_message}.") from error
         except (OSError, http.client.HTTPException, UnicodeError) as error:
             reason = in_short(str(error) or type(error).__name__, secrets)
             if last or (isinstance(error, ConnectionRefusedError) and not patience.refused):
                 tries = f" ({attempt + 1} tries)" if attempt else ""
-                raise ServiceError(
-                    f"{address} gives no answer: {reason.rstrip('.')}{tries}. Check the address, and that the server "
-                    "runs."
-                ) from (None if secrets else error)
+                text = f"{address} gives no answer: {reason.rstrip('.')}{tries}. Check the address, and that it runs."
+                raise ServiceError(text) from (None if secrets else error)
         else:
             if last or answer.status not in PASSING:
                 if patience.waiting is not None and answer.status not in PASSING:

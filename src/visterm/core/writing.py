@@ -70,9 +70,7 @@ def disk_error(code: int | None, path: Place | None = None) -> DiskError | None:
         remaining = "" if free is None else f" ({in_bytes(free)} free)"
         return OutOfSpaceError(f"{disk} is full{remaining}. Make space there and try again.")
     if code == errno.EDQUOT:
-        return OutOfSpaceError(
-            f"The quota of {disk.lower()} is used up. Make space there or get a larger quota, and try again."
-        )
+        return OutOfSpaceError(f"The quota of {disk.lower()} is used up. Make space there or get a larger quota.")
     if code == errno.EFBIG:
         return OutOfSpaceError(
             f"A file {f'of {where} ' if where else ''}grew beyond the largest size that is allowed"

@@ -69,10 +69,9 @@ class AnnotationEvaluation:
         """Compare every two taggers image by image, or tag by tag; nothing where the metric is no mean."""
         return compare_pairs([values[metric] for values in self.values]) if is_mean(metric) else []
 
-    def best_tags(self, images: Sequence[int], k: int, tagger: int = 0) -> list[Ranking]:
-        """Return the best tags of a few images, in columns of `vocabulary` without tags that were left out."""
-        rows = np.asarray(images, np.int64)
-        ranker = self.rankers[tagger]
+    def best_tags(self, images: Sequence[int], k: int) -> list[Ranking]:
+        """Return the first tagger's best tags of a few images, as columns of `vocabulary`, but none left out."""
+        rows, ranker = np.asarray(images, np.int64), self.rankers[0]
         scores = np.vstack([block for _, block in ranker._replace(X=ranker.X[rows]).blocks()])
         if self.hidden is not None:
             scores = np.where(self.hidden[rows].toarray() != 0, np.float32(-np.inf), scores)
@@ -127,10 +126,7 @@ def evaluate_taggers(
     tree = None if words is None else TreeColumns(words, vocabulary)
     check_metrics(metrics, siblings=isa is not None, tree=tree is not None)
     if len(vocabulary) == 0:
-        raise DataError(
-            f"The runs have no tag in common{'' if only is None else ' that these photos have, too'}, so they can't "
-            "be compared. Measure each on its own."
-        )
+        raise DataError("The runs, or they and these photos, have no tag in common. Measure each on its own.")
     siblings = None if isa is None else sibling_sets(read_relations(isa, vocabulary.tags), vocabulary)
     above = None if tree is None else tree.above
     rows, read, skipped = encode_for_all(taggers, corpus, progress)
@@ -212,11 +208,7 @@ def shared_vocabulary(taggers: Sequence[Run]) -> Vocabulary:
 
 
 def _learned_tags(taggers: Sequence[Run], rows: Sequence[Matrix], vocabulary: Vocabulary) -> sp.csr_array | None:
-    """Return the tags that any tagger learned of images known by number, in the columns of a vocabulary of all.
-
-    The matrix, (n_images, n_tags), is not 0 where a tagger learned the tag of the image; None where none of them knows
-    images by number.
-    """
+    """Return (n_images, n_tags), not 0 where a tagger learned a tag of an image known by number; None if none did."""
     learned = [
         sp.csr_array(abs(known_tags)[:, [tagger.vocabulary.index(tag) for tag in vocabulary]])
         for tagger, X in zip(taggers, rows, strict=True)

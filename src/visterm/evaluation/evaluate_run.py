@@ -105,10 +105,7 @@ class EvaluateRequest:
             if self.queries is not None and value:
                 raise UserError(f"{option} and --queries do not go together: {why}.")
         if self.map is not None and self.queries not in (None, OF_TAGS):
-            raise UserError(
-                "--map and --queries FILE do not go together: a file's queries are in the words of the run. Use "
-                "--queries tags, which makes them from the photos' tags."
-            )
+            raise UserError("--map and --queries FILE do not go together. Use --queries tags, of the photos' own tags.")
         if self.isa is not None and not self.isa.exists():
             raise UserError(f"There is no file or folder {self.isa} of what tags are kinds of (the tag rule isa).")
         if self.report is not None:
@@ -122,10 +119,7 @@ class EvaluateRequest:
         }  # fmt: skip
         for option, value in unusable.items():
             if value:
-                raise UserError(
-                    f"{option} needs the features of all photos in memory, and these are streamed. Leave it out, or "
-                    "allow more memory (memory=)."
-                )
+                raise UserError(f"{option} needs all features in memory. Leave it out, or allow more (memory=).")
 
     @cached_property
     def rules(self) -> TagRules:
@@ -323,10 +317,7 @@ def _measure_queries(
     learned = [0 if tagger.encoder.by_number else tagger.learned_images.count(image_names) for tagger in taggers]
     _warn_of_learned(names, learned, len(image_names), say)
     if evaluation.left_out:
-        say(
-            f"Queries left out: {evaluation.left_out:,}, with no word that is a tag of the run, or no relevant photo "
-            "among those measured."
-        )
+        say(f"Queries left out: {evaluation.left_out:,}, without a tag of the run or without a relevant photo here.")
     summary = query_summary(evaluation, names) | ({} if other is None else {"map_counts": other.counts})
     if report is not None:
         results = query_results(evaluation, summary)
@@ -339,10 +330,7 @@ def _measure_streamed(tagger: Tagger, request: EvaluateRequest, say: Say, progre
     from visterm.evaluation.streamed import evaluate_streamed
 
     if tagger.tree is not None:
-        raise UserError(
-            "The tags of this run have a tree, so the features of all photos are needed in memory, and these are "
-            "streamed. Allow more memory (memory=)."
-        )
+        raise UserError("The run's tags have a tree: all features are needed in memory. Allow more memory (memory=).")
     [run] = _names([tagger], request)
     metrics = _metrics(request)
     beside = Path(tagger.path or run).absolute().parent

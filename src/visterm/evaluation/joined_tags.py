@@ -28,18 +28,11 @@ TagMap = str | os.PathLike[str] | Mapping[str, str]
 
 @dataclass(frozen=True)
 class JoinedTags:
-    """Which tag of a run stands for which tag of another library.
+    """Which tag of a run stands for which tag of another library, each of shape (n_theirs,)."""
 
-    Attributes
-    ----------
-    ours : ndarray of int64, shape (n_theirs,)
-        The number of the run's tag, or -1. One tag of the run may stand for several of theirs.
-    by_name : ndarray of bool, shape (n_theirs,)
-        Whether they have the same name; the others that are joined are so by a map, or by their vectors.
-    """
-
-    ours: NDArray[np.int64]
+    ours: NDArray[np.int64]  # The number of the run's tag, or -1. One tag of the run may stand for several of theirs.
     by_name: NDArray[np.bool_]
+    """Whether they have the same name; the others that are joined are so by a map, or by their vectors."""
 
 
 def join_tags(ours: Vocabulary, theirs: Sequence[str], translation: Mapping[str, str] | None = None) -> JoinedTags:
@@ -138,9 +131,7 @@ def _read(tag_map: TagMap, vocabulary: Vocabulary) -> dict[str, str]:
             raise UserError(f"{source}: {vocabulary.unknown_words([ours])} The map goes from their_tag to run_tag.")
         before = first.setdefault(tag_key(theirs), ours)
         if vocabulary.index(before) != vocabulary.index(ours):
-            raise DataError(
-                f"{source}: '{theirs}' means '{ours}' here and '{before}' above. Leave one of the lines out."
-            )
+            raise DataError(f"{source}: '{theirs}' means '{ours}' here and '{before}' above. Leave one line out.")
         translation[theirs] = ours
     return translation
 

@@ -46,9 +46,7 @@ VERDICTS = {1: ("better", "good"), -1: ("worse", "poor"), 0: ("no sure differenc
 
 def annotation_page(evaluation: AnnotationEvaluation, names: Sequence[str], results: dict[str, Any]) -> Report:
     """Make the page of runs of which the `PAGE_METRICS` were measured; `results` are those of `annotation_results`."""
-    left_out = (
-        f", of which {evaluation.unknown:,} are not in the vocabulary and not counted" if evaluation.unknown else ""
-    )
+    left_out = f", of which {evaluation.unknown:,} are not in the vocabulary" if evaluation.unknown else ""
     report = Report(
         f"How well {' and '.join(names) if len(names) < 3 else f'{len(names)} runs'} put tags on images",
         f"Measured on {count_of(len(evaluation.corpus), 'image')} and {count_of(len(evaluation.vocabulary), 'tag')}, "
@@ -65,9 +63,8 @@ def annotation_page(evaluation: AnnotationEvaluation, names: Sequence[str], resu
     compared = [metric for metric in MAIN if metric in metrics] or metrics[: len(MAIN)]
     _add_differences(report, results, compared, "images (for measures of tags and words: tags)")
     if len(names) > 1 and len(compared) < len(metrics):
-        report.note(
-            f"Of {', '.join(metric for metric in metrics if metric not in compared)} the same is in results.json."
-        )
+        others = [metric for metric in metrics if metric not in compared]
+        report.note(f"Of {', '.join(others)} the same is in results.json.")
     _add_pictures(report, evaluation, names)
     return report
 

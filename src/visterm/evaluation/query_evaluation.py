@@ -60,7 +60,7 @@ class QueryEvaluation:
 
     def mean(self, measure: str, kind: str = "all", tagger: int = 0) -> float:
         """Return the mean of a measure over the queries of a kind; NaN where there are none."""
-        values = self._of_kind(measure, kind, tagger)
+        values = self.values[tagger][measure][self.kinds[kind]]
         return float(np.nanmean(values)) if (~np.isnan(values)).any() else math.nan
 
     def interval(self, measure: str, kind: str = "all", tagger: int = 0) -> Interval:
@@ -68,7 +68,7 @@ class QueryEvaluation:
 
         A single query has an interval of no width; no query at all is a `DataError`.
         """
-        return interval_of(self._of_kind(measure, kind, tagger))
+        return interval_of(self.values[tagger][measure][self.kinds[kind]])
 
     def compare(self, measure: str) -> list[Compared]:
         """Compare every two taggers over all queries, with p-values corrected for the number of pairs."""
@@ -79,9 +79,6 @@ class QueryEvaluation:
         scores, weights, hidden, combine = self.searches[tagger]
         rows = np.asarray(queries, np.int64)
         return best_images(scores, weights[rows], k, exclude=None if hidden is None else hidden[rows], combine=combine)
-
-    def _of_kind(self, measure: str, kind: str, tagger: int) -> NDArray[np.float64]:
-        return self.values[tagger][measure][self.kinds[kind]]
 
 
 class Searches(NamedTuple):
@@ -148,9 +145,7 @@ def evaluate_queries(
         scores = partial(_scores, tagger, X, combine)
         ranks = rank_queries(scores, weights, relevant, exclude=hidden, combine=way)
         if ranks.ranks.size == 0:
-            raise DataError(
-                "Nothing is left to find: the run learned the tags of every relevant photo. Measure on held-out tags."
-            )
+            raise DataError("Nothing is left to find: the run learned all these tags. Measure on held-out tags.")
         values.append(measure_queries(ranks, relevant))
         at_recall.append(np.nanmean(ranks.interpolated_precision(RECALLS), axis=0))
         at_rank.append(np.array([np.nanmean(ranks.precision(k)) for k in range(1, CURVE_RANKS + 1)]))

@@ -151,9 +151,9 @@ def _parts(
 class MeasuredTags(JoinedTable):
     """Tags of the images of a features folder in the columns of a vocabulary.
 
-    Only the rows of `split` are measured on, "all" is all; None: those of "test", if there are splits. `columns` are
-    those of `stream_table`; `folder` is for its files. Raises TagFileError if the table cannot be understood, none of
-    its rows is of an image, or an image is in two splits; UnknownNameError if no image is of the requested split.
+    `split` and `columns` are those of `evaluate_streamed`; `folder` is for its files. Raises TagFileError if the table
+    cannot be understood, none of its rows is of an image, or an image is in two splits; UnknownNameError if no image is
+    of the requested split.
 
     It counts the images to measure on (`n_images`), the tags that people gave them (`n_given`), and how many of these
     are not in the vocabulary (`n_unknown`); lists the images to measure on that have no row (`skipped`), and what did

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
-
 import numpy as np
 from numba import njit
 
@@ -54,7 +52,10 @@ def colour_table(colours, lab):
     `colours`, at most 256, are in CIELAB with `lab`, where distances are then measured, or in RGB from 0 to 255. A box
     takes the colour nearest to its middle, the first of equals. A pixel is at most 7 levels from its box's middle.
     """
-    first, second, third = _box_middles(bool(lab))
+    step = 256 // LEVELS
+    middle = np.arange(LEVELS) * step + (step - 1) / 2
+    boxes = np.stack(np.meshgrid(middle, middle, middle, indexing="ij"), axis=-1).reshape(-1, 3)
+    first, second, third = np.ascontiguousarray((lab_from_rgb(boxes) if lab else boxes).T)
     best = np.full(first.size, np.inf)
     table = np.zeros(first.size, np.uint8)
     for index, (x, y, z) in enumerate(np.asarray(colours, np.float64)):
@@ -63,15 +64,6 @@ def colour_table(colours, lab):
         best[closer] = distance[closer]
         table[closer] = index
     return table
-
-
-@cache
-def _box_middles(lab):
-    """Return the middles of the boxes of `colour_table`, float64 (3, 32768): the same for all encoders."""
-    step = 256 // LEVELS
-    middle = np.arange(LEVELS) * step + (step - 1) / 2
-    boxes = np.stack(np.meshgrid(middle, middle, middle, indexing="ij"), axis=-1).reshape(-1, 3)
-    return np.ascontiguousarray((lab_from_rgb(boxes) if lab else boxes).T)
 
 
 @njit(cache=True, nogil=True)

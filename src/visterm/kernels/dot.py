@@ -48,7 +48,19 @@ def _vector_add(typing_context, target, i, source, j, n, factor):
         return None
 
     def write(context, builder, signature, values):
-        _write_sums(builder, _pointers(context, builder, signature, values), *values[4:])
+        pointers = _pointers(context, builder, signature, values)
+        n, factor = values[4:]
+        vector = ir.VectorType(FLOAT, LANES)
+        nothing = ir.Constant(vector, ir.Undefined)
+        factors = builder.insert_element(nothing, factor, ir.Constant(INT, 0))
+        factors = builder.shuffle_vector(factors, nothing, ir.Constant(ir.VectorType(INT, LANES), [0] * LANES))
+        end = builder.sub(n, builder.srem(n, ir.Constant(n.type, LANES)))
+        zero = ir.Constant(n.type, 0)
+        for first, last, width, kind, times in ((zero, end, LANES, vector, factors), (end, n, 1, FLOAT, factor)):
+            with cgutils.for_range_slice(builder, first, last, ir.Constant(n.type, width), intp=n.type) as (c, _):
+                target_at, source_at = (builder.bitcast(builder.gep(p, [c]), kind.as_pointer()) for p in pointers)
+                product = builder.fmul(times, builder.load(source_at, align=4))
+                builder.store(builder.fadd(builder.load(target_at, align=4), product), target_at, align=4)
         return context.get_dummy_value()
 
     return types.void(target, types.intp, source, types.intp, types.intp, types.float32), write
@@ -94,20 +106,6 @@ def _write_loops(builder, pointers, n):
     s0, s1, s2, s3 = (builder.load(total) for total in sums)
     lanes = builder.fadd(builder.fadd(s0, s1), builder.fadd(s2, s3))
     return builder.fadd(_sum_halves(builder, lanes), builder.load(rest))
-
-
-def _write_sums(builder, pointers, n, factor):
-    vector = ir.VectorType(FLOAT, LANES)
-    nothing = ir.Constant(vector, ir.Undefined)
-    factors = builder.insert_element(nothing, factor, ir.Constant(INT, 0))
-    factors = builder.shuffle_vector(factors, nothing, ir.Constant(ir.VectorType(INT, LANES), [0] * LANES))
-    end = builder.sub(n, builder.srem(n, ir.Constant(n.type, LANES)))
-    zero = ir.Constant(n.type, 0)
-    for first, last, width, kind, times in ((zero, end, LANES, vector, factors), (end, n, 1, FLOAT, factor)):
-        with cgutils.for_range_slice(builder, first, last, ir.Constant(n.type, width), intp=n.type) as (c, _):
-            target, source = (builder.bitcast(builder.gep(each, [c]), kind.as_pointer()) for each in pointers)
-            product = builder.fmul(times, builder.load(source, align=4))
-            builder.store(builder.fadd(builder.load(target, align=4), product), target, align=4)
 
 
 def _sum_halves(builder, lanes):

@@ -77,19 +77,14 @@ def block_extremes(values, most, least):
             key = _key(columns[c])
             largest = key if key > largest else largest
             smallest = key if key < smallest else smallest
-        most[block] = _float(largest)
-        least[block] = _float(smallest)
+        most[block] = np.int32(_key(largest)).view(np.float32)
+        least[block] = np.int32(_key(smallest)).view(np.float32)
 
 
 @njit(cache=True)
 def _key(bits):
     """Return a whole number that is ordered as floats are, for the bits of one; or the bits back."""
     return np.int32(bits ^ (np.int32(bits >> _SHIFT) & _HIGHEST))
-
-
-@njit(cache=True)
-def _float(key):
-    return np.int32(_key(key)).view(np.float32)
 
 
 @njit(cache=True, nogil=True)

@@ -115,9 +115,7 @@ class TreeTags:
     def __init__(self, judgements: Judgements, above: Any, ks: Iterable[int]) -> None:
         self._above = _ones(above)
         if self._above.shape[0] != judgements.n_tags:
-            raise ShapeError(
-                f"tree has {self._above.shape[0]} rows; expected one for each of {judgements.n_tags} tags."
-            )
+            raise ShapeError(f"tree has {self._above.shape[0]} rows; expected {judgements.n_tags}, one for each tag.")
         self._judgements = judgements
         # Of each image, how many nodes are in P, and in P and T
         self._counts = {k: np.zeros((2, judgements.n_images), np.int64) for k in ks}
@@ -163,10 +161,7 @@ def f1_of_means(precisions: NDArray[np.float64], recalls: NDArray[np.float64]) -
 
 
 def _best_tags(block: NDArray[Any], ks: Iterable[int]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Return the best tags of each image, as many as the largest k asks for, and whether each is given.
-
-    An excluded tag, whose score is minus infinity, comes last and is not given.
-    """
+    """Return the best tags of each image, up to the largest k, and whether each is given: excluded ones are not."""
     ids, values = top_k(block, min(max(ks), block.shape[1]))
     return ids, np.isfinite(values)
 

@@ -133,11 +133,10 @@ class ScoreBlocks:
             if not (isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], slice)):
                 raise UserError(_WRONG_KIND.format(what=f"scores gives a {type(item).__name__}, not blocks"))
             (start, stop, _), block = item[0].indices(seen.size), np.asarray(item[1])
-            if block.ndim != 2 or block.shape != (stop - start, n_tags):
-                raise ShapeError(
-                    f"The score block of images {start} to {stop} has the shape {block.shape}; "
-                    f"expected {(stop - start, n_tags)} (images, tags)."
-                )
+            expected = stop - start, n_tags
+            if block.shape != expected:
+                what = f"The score block of images {start} to {stop}"
+                raise ShapeError(f"{what} has the shape {block.shape}; expected {expected} (images, tags).")
             if seen[start:stop].any():
                 raise ShapeError(f"Image {start + seen[start:stop].argmax()} is in two score blocks; expected once.")
             seen[start:stop] = True

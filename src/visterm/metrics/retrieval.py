@@ -209,8 +209,7 @@ class StoredImageRanker:
     def __init__(self, folder: Path, n_relevant: NDArray[np.int64], n_images: int) -> None:
         if n_images > MOST_IMAGES:
             raise TooLargeError(
-                f"Words are measured on at most {MOST_IMAGES:,} images, and there are {n_images:,}. Leave word_map and "
-                "word_p out."
+                f"word_map and word_p take at most {MOST_IMAGES:,} images, not {n_images:,}. Omit them."
             )
         self._indptr = np.concatenate(([0], np.cumsum(n_relevant))).astype(np.int64)
         self._next = self._indptr[:-1].copy()

@@ -64,7 +64,6 @@ def as_matrix(y: Any, estimator: Any) -> Any:
     words = getattr(estimator, "classes_", None)
     if words is None:
         raise UserError(
-            "The tags are lists of words, but this model was fitted on a matrix, whose columns have none. Pass a "
-            "matrix with the same columns, or fit on lists of tags."
+            "Tags are words, but this model was fitted on a matrix: pass a matrix, or fit on lists of tags."
         )
     return Vocabulary(words).encode(lists)

@@ -142,7 +142,5 @@ def _parse(name: str) -> RequestedMetric:
             raise UserError(f"The metric '{name}' has a k, but {base} looks at whole rankings. Write '{base}'.")
         return RequestedMetric(metric, 0)
     if not re.fullmatch(r"[0-9]{1,9}", text) or int(text) < 1:
-        raise UserError(
-            f"The metric '{name}' needs a k, a whole number of 1 or more after the @. Write '{metric.example}', say."
-        )
+        raise UserError(f"The metric '{name}' needs a k, a whole number of 1 or more. Write '{metric.example}', say.")
     return RequestedMetric(metric, int(text))
