@@ -9,20 +9,15 @@ from numba import njit
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 MIX_A = np.uint64(0xBF58476D1CE4E5B9)
 MIX_B = np.uint64(0x94D049BB133111EB)
-S11 = np.uint64(11)
-S27 = np.uint64(27)
-S30 = np.uint64(30)
-S31 = np.uint64(31)
-S32 = np.uint64(32)
 TWO_TO_MINUS_53 = 2.0**-53
 
 
 @njit(cache=True, nogil=True)
 def mix(word):
     """Hash 64 bits into 64 bits, one to one, each bit of the result depending on all (splitmix64's finaliser)."""
-    word = (word ^ (word >> S30)) * MIX_A
-    word = (word ^ (word >> S27)) * MIX_B
-    return word ^ (word >> S31)
+    word = (word ^ (word >> np.uint64(30))) * MIX_A
+    word = (word ^ (word >> np.uint64(27))) * MIX_B
+    return word ^ (word >> np.uint64(31))
 
 
 @njit(cache=True, nogil=True)
@@ -40,14 +35,14 @@ def draw_below(stream, draw, n):
     Uniform to within n / 2^32 (the upper 32 bits of a hash, multiplied and shifted).
     """
     word = mix(stream + (np.uint64(draw) + np.uint64(1)) * GOLDEN)
-    return np.int64(((word >> S32) * np.uint64(n)) >> S32)
+    return np.int64(((word >> np.uint64(32)) * np.uint64(n)) >> np.uint64(32))
 
 
 @njit(cache=True, nogil=True)
 def draw_unit(stream, draw):
     """Return draw number `draw` of a stream as a float64 from 0 up to, not including, 1."""
     word = mix(stream + (np.uint64(draw) + np.uint64(1)) * GOLDEN)
-    return np.float64(word >> S11) * TWO_TO_MINUS_53
+    return np.float64(word >> np.uint64(11)) * TWO_TO_MINUS_53
 
 
 @njit(cache=True, nogil=True)
