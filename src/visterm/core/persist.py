@@ -131,7 +131,9 @@ def check_target(path: str | os.PathLike[str], kind: str) -> None:
     if not target.exists() or (target.is_dir() and not any(target.iterdir())):
         return
     if not target.is_dir() or folder_kind(target) != kind:
-        raise StorageError(f"{target} exists and is not a {kind} of visterm, so it stays. Choose another name.")
+        raise StorageError(
+            f"{target} exists and is not a {kind} of visterm, so it is not replaced. Choose another name."
+        )
 
 
 def check_replaceable(path: str | os.PathLike[str], kind: str, *, overwrite: bool) -> None:
