@@ -10,7 +10,7 @@ from visterm import Tagger
 from visterm.cli.command_line import app
 from visterm.core.errors import TagFileError, UserError
 from visterm.data.tag_rules import TagRules
-from visterm.learning.part_settings import with_device
+from visterm.learning.fit_request import FitRequest
 
 ROWS = [
     *(f"{i},sea;photo,bob" for i in range(6)),
@@ -123,14 +123,13 @@ def test_a_device_is_refused_where_nothing_runs_on_one(folder):
 
 def test_a_device_goes_to_the_model_and_to_the_encoder_that_have_one():
     pytest.importorskip("torch")
-    none = {"model_params": {}, "encoder_params": {}}
-    model, encoder = with_device("cpu", model="sampled_tagger", encoder="visterms", **none)
-    assert (model, encoder) == ({"device": "cpu"}, {})
+    request = FitRequest(device="cpu", model="sampled_tagger", encoder="visterms")
+    assert request.part_settings() == ({}, {"device": "cpu"})
     with pytest.raises(UserError, match="given twice: by device and by --set device"):
-        with_device("cpu", model="sampled_tagger", encoder=None, model_params={"device": "cuda"}, encoder_params={})
+        FitRequest(device="cpu", model="sampled_tagger", model_params={"device": "cuda"}).part_settings()
 
 
 def test_a_device_that_is_not_there_is_refused_before_anything_is_read():
     pytest.importorskip("torch")
     with pytest.raises(UserError, match="device is 'gpu'; expected cpu, cuda or auto"):
-        with_device("gpu", model="sampled_tagger", encoder=None, model_params={}, encoder_params={})
+        FitRequest(device="gpu", model="sampled_tagger").part_settings()

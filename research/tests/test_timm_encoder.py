@@ -22,7 +22,8 @@ from safetensors.torch import load_file, save_file
 from tiny_towers import timm, timm_weights
 from visterm.core.errors import EncoderMismatchError, StorageError, UnknownNameError, UserError
 from visterm.core.tables import ENCODERS
-from visterm.learning.part_settings import move_encoder, with_device
+from visterm.learning.fit_request import FitRequest
+from visterm.learning.part_settings import move_encoder
 from visterm_research.encoders import torch_weights
 from visterm_research.encoders.timm import Timm, timm_config, timm_preparation
 from visterm_research.encoders.torch_network import TorchNetwork
@@ -261,9 +262,8 @@ def test_other_weights_under_the_same_name_are_another_encoder(tmp_path, weights
 
 
 def test_a_device_goes_to_the_encoder_that_has_one():
-    none = {"model_params": {}, "encoder_params": {}}
-    model, encoder = with_device("cpu", model=None, encoder="timm:resnet18", **none)
-    assert (model, encoder) == ({}, {"device": "cpu"})
+    request = FitRequest(device="cpu", encoder="timm:resnet18")
+    assert request.part_settings() == ({"device": "cpu"}, {})
 
 
 def test_a_fitted_encoder_and_those_inside_another_move():

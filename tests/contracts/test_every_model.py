@@ -21,9 +21,9 @@ from visterm.core.tables import MODELS
 from visterm.data.tag_queries import queries_of_tags
 from visterm.models.abilities import AddsTags, FitsStreams, LearnsOn, LearnsQueries
 from visterm.models.base import Annotator, SideKnowledge
-from visterm.models.epochs import OPEN
 from visterm.models.ranking.schedules import FINISH
 from visterm.models.ranking.sources import Checkpoint
+from visterm.models.stopping import OPEN
 
 BRIEF = {"epochs": 3}
 """Settings where only bytes are compared, and nothing must be learned well."""

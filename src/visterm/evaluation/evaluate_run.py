@@ -36,7 +36,7 @@ from visterm.evaluation.summaries import (
 )
 from visterm.features.training_rows import Photos, read_corpus
 from visterm.learning.fit_input import plan_streaming
-from visterm.learning.query_rows import query_corpus
+from visterm.learning.query_rows import query_corpus, query_lines
 from visterm.metrics import check_metrics
 from visterm.tagging.annotating import cutoff_of
 from visterm.tagging.tagger import Tagger
@@ -257,7 +257,7 @@ def _read_photos(tagger: Tagger, request: EvaluateRequest, queries: list[QueryRo
     except NoTagsError:
         if queries is None:
             raise
-        corpus, queries = query_corpus(tagger.encoder, request.images, queries)
+        corpus, queries = query_corpus(tagger.encoder, request.images, query_lines(tagger.encoder, queries))
     for remark in corpus.remarks:
         say(remark)
 

@@ -137,6 +137,5 @@ def search_scores(model: Annotator, X: Matrix) -> NDArray[np.float32]:
 
 
 def _some(n_images: int, n_tags: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Choose as many images as their scores may take room."""
     most = min(MOST_IMAGES, max(1, MOST_SCORES // max(n_tags, 1)))
     return np.arange(n_images) if n_images <= most else np.sort(rng.permutation(n_images)[:most])

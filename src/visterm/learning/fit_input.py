@@ -19,7 +19,7 @@ from visterm.data.query_files import QueryRow
 from visterm.data.tag_formats.record import TagsRead
 from visterm.data.tag_rules import TagRules, prune
 from visterm.data.tag_tree import PATHS, TagTree, likely_paths, read_tree, tree_of_paths, tree_summary
-from visterm.data.text_files import read_words
+from visterm.data.text_files import Reference, count_texts, read_words
 from visterm.encoders.contract import AnyEncoder
 from visterm.encoders.named import default_line, registered_name
 from visterm.features.contents import is_features
@@ -27,12 +27,11 @@ from visterm.features.training_rows import as_corpus, as_images, is_tag_source, 
 from visterm.learning.fit_request import FitRequest
 from visterm.learning.learned import Learned
 from visterm.learning.query_rows import check_learns_queries, query_corpus, query_lines
-from visterm.learning.relations import RelationSources, WordRelations, check_word_relations, tags_to_learn
+from visterm.learning.relations import RelationSources, WordRelations, tags_to_learn
 from visterm.models.abilities import FitsStreams
 from visterm.models.base import Annotator
 
 if TYPE_CHECKING:
-    from visterm.data.text_files import Reference
     from visterm.features.streaming.memory import Plan
 
 
@@ -322,8 +321,12 @@ def relations_to_learn(
     say: Say,
 ) -> WordRelations | None:
     """Return the relations among the tags to learn, and say how many there are and whether the model uses them."""
-    check_word_relations(request.relations)
     relations, takes_parts = request.relations, "part_of" in model.takes
+    if relations is not None and not isinstance(relations, WordRelations):
+        raise UserError(
+            f"relations is of type {type(relations).__name__}; expected WordRelations, such as "
+            "WordRelations.read(vocabulary, part_of=FILE) or WordRelations([(part, whole), ...])."
+        )
     if takes_parts and model.part_of is not None and (sources.part_of is not None or (relations and relations.part_of)):
         raise UserError(
             "The part-of relations are given twice: by the tag rule part_of and by --set part_of. Leave one out."
@@ -338,8 +341,7 @@ def relations_to_learn(
     if not sources.any:
         return None
     vocabulary = tags_to_learn(corpus, request.min_count, aliases)
-    relations = sources.read(vocabulary)
-    if relations is not None:
+    if (relations := sources.read(vocabulary)) is not None:
         say(f"Relations: {relations.summary(vocabulary)}")
     if sources.part_of is not None and not takes_parts:
         say(
@@ -373,6 +375,4 @@ def reference_of(texts: str | os.PathLike[str] | None, encoder: AnyEncoder, voca
             f"Images known by number (--encoder {ENCODERS.name_of(encoder)}) are not searched by words, so "
             "no words are weighed. Leave the reference corpus out."
         )
-    from visterm.data.text_files import count_texts
-
     return count_texts(texts, vocabulary)

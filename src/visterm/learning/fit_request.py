@@ -6,15 +6,18 @@ import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from inspect import signature
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from visterm.core.errors import UserError
+from visterm.core.tables import ENCODERS, MODELS
 from visterm.data.query_files import QueryRow
 from visterm.data.tag_rules import Rules, TagRules
 from visterm.data.word_vectors import WordVectors
+from visterm.encoders.named import registered_name
 from visterm.features.training_rows import Photos
-from visterm.learning.part_settings import with_device
+from visterm.learning.part_settings import DEFAULT_MODEL, SETTING, check_device
 from visterm.learning.relations import RelationSources, WordRelations
 
 Place: TypeAlias = "str | os.PathLike[str]"
@@ -112,19 +115,27 @@ class FitRequest:
         return sources
 
     def part_settings(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the settings of the encoder and of the model, with the device.
+        """Return the settings of the encoder and of the model, with the device as far as they have such a setting.
 
-        Raises UserError if a setting is given twice, or neither part has it.
+        Raises UserError if neither has, it is given already, or there is no such device here.
         """
         encoder_params, model_params = dict(self.encoder_params), dict(self.model_params)
-        if self.device is not None:
-            model_params, encoder_params = with_device(
-                self.device,
-                model=self.model,
-                encoder=self.encoder,
-                model_params=model_params,
-                encoder_params=encoder_params,
+        if self.device is None:
+            return encoder_params, model_params
+        model, encoder = self.model or DEFAULT_MODEL, registered_name(self.encoder)
+        parts = (("--set", MODELS.load(model), model_params), ("--encoder-set", ENCODERS.load(encoder), encoder_params))
+        able = [part for part in parts if SETTING in signature(part[1]).parameters]
+        if not able:
+            raise UserError(
+                f"Neither the model '{model}' nor the encoder '{encoder}' runs a network of torch or ONNX, so there is "
+                "no device to choose. Leave device out."
             )
+        for option, _, params in able:
+            if SETTING in params:
+                raise UserError(f"The device is given twice: by device and by {option} device. Leave one out.")
+            params[SETTING] = self.device
+        for _, kind, _ in able:
+            check_device(self.device, kind)
         return encoder_params, model_params
 
     def work_folder(self, name: str) -> Path:

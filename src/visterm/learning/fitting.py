@@ -50,11 +50,6 @@ def fit_run(run: Run, request: FitRequest, *, say: Say = silent, progress: Progr
         Takes lines for people: what was found, left out, and how the fit was done.
     progress : Progress
 
-    Returns
-    -------
-    Run
-        What was learned.
-
     Raises
     ------
     DataError

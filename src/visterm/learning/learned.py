@@ -41,8 +41,6 @@ class Learned:
 
     Attributes
     ----------
-    encoder : AnyEncoder
-    model : Annotator
     vocabulary : Vocabulary
         The tags that it learned; none where nothing was learned yet.
     facts : dict

@@ -11,7 +11,7 @@ from visterm.core.queries import COMBINATIONS
 from visterm.core.registry import Registry
 from visterm.core.tables import ENCODERS, MODELS
 from visterm.encoders.contract import AnyEncoder
-from visterm.encoders.named import make_encoder, registered_name
+from visterm.encoders.named import make_encoder
 from visterm.learning.learned import Learned
 from visterm.models.abilities import GivesProbabilities
 from visterm.models.base import Annotator
@@ -81,40 +81,6 @@ def check_combination(combine: str, model: Annotator) -> None:
         )
 
 
-def with_device(
-    device: str,
-    *,
-    model: str | None,
-    encoder: str | None,
-    model_params: Mapping[str, Any],
-    encoder_params: Mapping[str, Any],
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the settings of the model and of the encoder with a device, as far as they have such a setting.
-
-    The device is "auto", or named as torch does, "cpu", "cuda" or "cuda:1", or for networks of ONNX as
-    `visterm.encoders.onnx_network.PROVIDERS` does; a model or encoder of None is the default.
-    Raises UserError if neither has such a setting, it is given already, or there is no such device here.
-    """
-    _check_kind(device)
-    model, encoder = model or DEFAULT_MODEL, registered_name(encoder)
-    parts = {"--set": MODELS.load(model), "--encoder-set": ENCODERS.load(encoder)}
-    has_device = {option: SETTING in signature(part).parameters for option, part in parts.items()}
-    if not any(has_device.values()):
-        raise UserError(
-            f"Neither the model '{model}' nor the encoder '{encoder}' runs a network of torch or ONNX, so there is no "
-            "device to choose. Leave device out."
-        )
-    settings = []
-    for option, params in (("--set", model_params), ("--encoder-set", encoder_params)):
-        if has_device[option] and SETTING in params:
-            raise UserError(f"The device is given twice: by device and by {option} device. Leave one out.")
-        settings.append({**params, SETTING: device} if has_device[option] else dict(params))
-    for option, part in parts.items():
-        if has_device[option]:
-            check_device(device, part)
-    return settings[0], settings[1]
-
-
 def move_encoder(encoder: AnyEncoder, device: str) -> None:
     """Let the networks of a fitted encoder, or of those inside it, run on another device from now on.
 
@@ -141,21 +107,16 @@ def device_lines(encoder: AnyEncoder) -> list[str]:
 
 def check_device(device: str, part: Any) -> None:
     """Refuse a device that the libraries of a class cannot use here, before anything is read: UserError if so."""
-    _check_kind(device)
+    if device.partition(":")[0] not in _DEVICES:
+        raise UserError(
+            f"device is '{device}'; expected cpu, cuda or auto, or for networks of ONNX coreml, openvino or directml."
+        )
     if hasattr(part, "check_device"):
         part.check_device(device)
     elif device not in ("auto", "cpu"):  # which need not load torch
         from visterm.encoders.torch_loading import torch_device
 
         torch_device(device)
-
-
-def _check_kind(device: str) -> None:
-    """Refuse what is called a device nowhere."""
-    if device.partition(":")[0] not in _DEVICES:
-        raise UserError(
-            f"device is '{device}'; expected cpu, cuda or auto, or for networks of ONNX coreml, openvino or directml."
-        )
 
 
 def _with_device(encoder: AnyEncoder) -> list[Any]:

@@ -53,16 +53,13 @@ def query_lines(encoder: AnyEncoder, queries: str | os.PathLike[str] | Sequence[
     return read_query_file(queries) if isinstance(queries, str | os.PathLike) else [QueryRow(*row) for row in queries]
 
 
-def query_corpus(
-    encoder: AnyEncoder, images: Photos | None, queries: str | os.PathLike[str] | Sequence[QueryRow]
-) -> tuple[Corpus, list[QueryRow]]:
-    """Read the images that queries are about, without tags, and the queries, which then name images as the corpus does.
+def query_corpus(encoder: AnyEncoder, images: Photos | None, lines: list[QueryRow]) -> tuple[Corpus, list[QueryRow]]:
+    """Read the images that queries are about, without tags, and return the queries as naming images as the corpus does.
 
-    `images` are as `Tagger.fit` takes them, all images of a folder; None means those that the queries name. `queries`
-    is a query file, or its lines; they may name images as a tag file may. Raises UserError if the encoder knows images
-    by number, or needs a folder and there is none; DataError as `Corpus.read` and `read_query_file` do.
+    `images` are as `Tagger.fit` takes them, all images of a folder; None means those that the queries name, which may
+    name them as a tag file may. Raises UserError if the encoder needs a folder and there is none; DataError as
+    `Corpus.read` does.
     """
-    lines = query_lines(encoder, queries)
     if isinstance(images, Corpus):
         return images, lines
     if images is None:
@@ -112,8 +109,7 @@ class QueryRows(NamedTuple):
     rows: TrainingRows  # The images; as their tags, the words of the queries that they are relevant to
     learned: QueryImages
     valid: QueryImages | None
-    facts: dict[str, int]
-    """Counts of queries learned from and left out, and of images that queries name and that are not there."""
+    facts: dict[str, int]  # Counts of queries learned from and left out, and of images named that are not there
 
     def fit(self, model: Annotator, idf: NDArray[np.float32], progress: Progress) -> None:
         """Fit a model on the queries, their words weighed."""

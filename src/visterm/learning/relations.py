@@ -32,8 +32,6 @@ from visterm.data.tag_tree import TREE, TagTree, TreeColumns
 from visterm.features.training_rows import LEARNED
 from visterm.models.base import SideKnowledge
 
-N_EXAMPLES = 3
-
 PART_OF, IS_A, SENSES = "part_of.csv", "isa.csv", "tag_synsets.csv"  # Files in the folder of a run
 Source = str | os.PathLike[str]
 
@@ -48,10 +46,8 @@ class WordRelations(NamedTuple):
 
     part_of: Sequence[tuple[str, str]] = ()  # Part and whole
     is_a: Sequence[tuple[str, str]] = ()  # Child and parent
-    senses: TagSenses | None = None
-    """How tags were matched with WordNet; None where the relations are from files, or of a run that was opened."""
-    tree: Sequence[tuple[str, str]] = ()
-    """Child and parent of the tags' own tree: a photo of a child has its parents (`visterm.data.tag_tree`)."""
+    senses: TagSenses | None = None  # How tags were matched with WordNet; None: not, or in a run that was opened
+    tree: Sequence[tuple[str, str]] = ()  # Child and parent of the tags' own tree (`visterm.data.tag_tree`)
 
     @classmethod
     def read(
@@ -162,10 +158,8 @@ class WordRelations(NamedTuple):
             )
             others = sorted({f"'{word}'" for pair in self.part_of for word in pair if word not in vocabulary})
             if others and self.senses is None:
-                more = ", ..." if len(others) > N_EXAMPLES else ""
-                parts.append(
-                    f"{len(others):,} words of the relations are no tags ({', '.join(others[:N_EXAMPLES])}{more})"
-                )
+                more = ", ..." if len(others) > 3 else ""
+                parts.append(f"{len(others):,} words of the relations are no tags ({', '.join(others[:3])}{more})")
         if self.is_a:
             n_siblings = int((np.diff(sibling_sets(self.is_a, vocabulary).indptr) > 1).sum())
             parts.append(f"{count_of(n_siblings, 'tag')} with siblings")
@@ -196,15 +190,6 @@ class WordRelations(NamedTuple):
             read_part_of(part_of) if part_of.exists() else (),
             read_is_a(is_a) if is_a.exists() else (),
             tree=TagTree(read_is_a(tree)).pairs if tree.exists() else (),  # which refuses circles
-        )
-
-
-def check_word_relations(relations: Any) -> None:
-    """Refuse what are no word relations; None are none."""
-    if relations is not None and not isinstance(relations, WordRelations):
-        raise UserError(
-            f"relations is of type {type(relations).__name__}; expected WordRelations, such as "
-            "WordRelations.read(vocabulary, part_of=FILE) or WordRelations([(part, whole), ...])."
         )
 
 

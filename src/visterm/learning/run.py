@@ -53,8 +53,7 @@ class Run:
 
     parts: Learned
     path: str
-    any_encoder = False
-    """Whether the encoder is the default that features on disk may replace by their own."""
+    any_encoder = False  # Whether the encoder is the default, which features on disk may replace by their own
 
     encoder: AnyEncoder = _part("encoder")
     model: Annotator = _part("model")
@@ -161,11 +160,8 @@ class Run:
         example : path, uint8 array or name, optional
             The image to annotate. None, or one that can't be read: a row of features that is made up.
 
-        Raises
-        ------
-        StorageError
-            If there is a run at `path` already and `overwrite` is False, or anything else; or if the run cannot be
-            opened again. What lies at `path` then stays as it was.
+        Raises StorageError if there is a run at `path` already and `overwrite` is False, or anything else; or if the
+        run cannot be opened again. What lies at `path` then stays as it was.
         """
         self._refuse_unfitted()
         check_replaceable(path, "run", overwrite=True)

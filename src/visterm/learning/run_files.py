@@ -23,7 +23,7 @@ from visterm.data.text_files import Reference
 from visterm.encoders.contract import AnyEncoder
 from visterm.features.learned_images import LearnedImages
 from visterm.learning.learned import Learned
-from visterm.learning.word_places import WORDS, WordPlaces
+from visterm.learning.word_places import WordPlaces
 from visterm.models.base import Annotator
 from visterm.models.confidence.calibration import Calibration
 
@@ -35,8 +35,7 @@ T = TypeVar("T")
 FINGERPRINT = "fingerprint"  # The key of the manifest for what `Run.fingerprint` was when the run was saved
 GIVEN = "given.safetensors"  # In a run of images known by number: the tags that it learned from
 LEARNED_IMAGES, SKIPPED = "learned_images.safetensors", "skipped.jsonl"
-REFERENCE = "reference.json"
-CALIBRATION = "calibration.safetensors"
+REFERENCE, CALIBRATION = "reference.json", "calibration.safetensors"
 
 FACTS_KIND = Record({"images": Whole(required=False)})
 REFERENCE_KIND = Record({"counts": Listed(Whole(), "n_tags_"), "texts": Whole(least=1)})
@@ -63,11 +62,7 @@ def _part(name: str, read: Callable[[RunFiles, Any], Any], kind: Kind | None = N
 class RunFiles(Learned):
     """A run on disk: each part is read, and checked, when it is first used; no search by words needs the model.
 
-    Parameters
-    ----------
-    folder : Path
-    n_jobs : int or None
-        The threads of the model and the encoder.
+    `n_jobs` are the threads of the model and the encoder.
     """
 
     def __init__(self, folder: Path, n_jobs: int | None) -> None:
@@ -120,8 +115,6 @@ class RunFiles(Learned):
     @cached_property
     def words(self) -> WordPlaces:
         """What it knows of words that are no tags."""
-        if not (self.folder / WORDS).exists():
-            return WordPlaces()
         with persist.refusing(self.folder):
             words = WordPlaces.load(self.folder, lambda: self.encoder)
             if words.added:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -43,7 +44,7 @@ class StartWords(NamedTuple):
         does not start from word vectors, was given some already, or has another width; DataError if there is no such
         file, or it has no vector of any tag; MissingExtraError if they need an extra that is not installed.
         """
-        source = check_start_words(model, given).of_encoder(lambda: encoder)
+        source = replace(check_start_words(model, given), encoder=lambda: encoder)
         if source.kind == LEARNED:
             return cls(source, None)
         vectors = source.read(vocabulary)

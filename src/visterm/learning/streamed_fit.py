@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from safetensors import safe_open
 
 from visterm.core.errors import UserError, VistermError
@@ -40,7 +39,6 @@ MOST_COUNTED = 20_000  # Images in whose tags the calibration counts how frequen
 VALID_SHARE = 0.1
 EVERY = 20.0  # Seconds between checkpoints, at least, and 20 times as long as one takes
 CHECKPOINT = "checkpoint.safetensors"
-OF, FACTS = "of", "facts"
 
 
 def check_streamed(request: FitRequest, cleaning: Cleaning) -> None:
@@ -150,10 +148,10 @@ class FileCheckpoints:
             return None
         with safe_open(self._file, framework="numpy") as file:
             metadata = file.metadata() or {}
-            if metadata.get(OF) != self._of:
+            if metadata.get("of") != self._of:
                 return None
             self.went_on = True
-            return Checkpoint(json.loads(metadata[FACTS]), {name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118
+            return Checkpoint(json.loads(metadata["facts"]), {name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118
 
     def offer(self, make: Callable[[], Checkpoint]) -> None:
         """Write a checkpoint if enough time has passed; after a kill the one before is still whole."""
@@ -162,7 +160,7 @@ class FileCheckpoints:
             return
         made = make()
         with whole_file(self._file) as temporary:
-            save_arrays(temporary, made.arrays, {OF: self._of, FACTS: json.dumps(made.facts)})
+            save_arrays(temporary, made.arrays, {"of": self._of, "facts": json.dumps(made.facts)})
         done = time.monotonic()
         self._next = done + max(self._every, 20 * (done - began) if self._every else 0.0)
 
@@ -189,22 +187,17 @@ def _training_key(model: Annotator, shards: Shards, tags: Any, settings: list[An
 
 
 def _learned(start: Learned, shards: Shards, tags: JoinedTags, surveyed: Survey, plan: Plan) -> Learned:
-    """Return what was learned: vocabulary, counts, images."""
+    """Return what was learned: vocabulary, counts, and the names' hashes, sorted: the one array of all images."""
+    wanted = tags.learned if tags.learned == NO_SPLIT else tags.learned | VALID
+    hashes = [np.empty(0, np.uint64)]
+    for first in range(0, len(tags.index.hashes), PAIRS):
+        some = slice(first, first + PAIRS)
+        hashes.append(tags.index.hashes[some][(tags.bits[tags.index.positions[some]] & wanted) > 0])
     learned = start.changed(
-        vocabulary=tags.vocabulary, skipped=shards.skipped(), learned_images=LearnedImages(_name_hashes(tags))
+        vocabulary=tags.vocabulary, skipped=shards.skipped(), learned_images=LearnedImages(np.concatenate(hashes))
     )
     facts = learned.counts(
         surveyed.n_learned - surveyed.held_out.size, shards.contents.width, tags_given=surveyed.n_pairs,
         held_out=0 if surveyed.valid is None else surveyed.valid[0].shape[0],
     )  # fmt: skip
     return learned.changed(facts=facts | {"streamed in windows of bytes": plan.window, **tags.understood.facts()})
-
-
-def _name_hashes(tags: JoinedTags) -> NDArray[np.uint64]:
-    """Return the hashes of the names that were learned from or held out, sorted: the one array of all images."""
-    wanted = tags.learned if tags.learned == NO_SPLIT else tags.learned | VALID
-    parts = [np.empty(0, np.uint64)]
-    for start in range(0, len(tags.index.hashes), PAIRS):
-        some = slice(start, start + PAIRS)
-        parts.append(tags.index.hashes[some][(tags.bits[tags.index.positions[some]] & wanted) > 0])
-    return np.concatenate(parts)

@@ -45,7 +45,7 @@ class Range(NamedTuple):
 
 
 def settings_to_try(space: Mapping[str, Choices], n_random: int | None, seed: int) -> list[dict[str, Any]]:
-    """Return all combinations, or `n_random` different ones drawn at random.
+    """Return all combinations, or `n_random` different ones drawn at random, fewer where there are no more.
 
     Raises UserError if there is nothing to choose from, or a range without a number of draws.
     """
@@ -63,11 +63,7 @@ def settings_to_try(space: Mapping[str, Choices], n_random: int | None, seed: in
         return [dict(zip(space, values, strict=True)) for values in itertools.product(*space.values())]
     if n_random < 1:
         raise UserError(f"random is {n_random}; expected a whole number of 1 or more.")
-    return _draw(space, n_random, np.random.default_rng(seed))
-
-
-def _draw(space: Mapping[str, Choices], n_random: int, rng: np.random.Generator) -> list[dict[str, Any]]:
-    """Draw settings that differ; fewer where there are no more."""
+    rng = np.random.default_rng(seed)
     drawn: list[dict[str, Any]] = []
     repeated = 0
     while len(drawn) < n_random and repeated < MAX_REDRAWS:
@@ -122,16 +118,12 @@ class TrialLog(dict[str, Trial]):
                     file.flush()
                     os.fsync(file.fileno())
             except OSError:
-                self._cut(size)
+                if size:  # takes out the half line that a full disk left
+                    os.truncate(self.path, size)
+                else:
+                    self.path.unlink(missing_ok=True)
                 raise
         self[key] = trial
-
-    def _cut(self, size: int) -> None:
-        """Take out the half line that a full disk left, and the file with it if it holds nothing else."""
-        if size:
-            os.truncate(self.path, size)
-        else:
-            self.path.unlink(missing_ok=True)
 
     def _read(self) -> None:
         try:

@@ -19,7 +19,7 @@ from visterm.core.persist import check_replaceable
 from visterm.core.progress import SILENT, OneTask, Progress, Say, Titled, silent
 from visterm.core.wording import count_of
 from visterm.encoders.contract import AnyEncoder
-from visterm.features.training_rows import TrainingRows, training_rows
+from visterm.features.training_rows import training_rows
 from visterm.learning.calibrating import with_confidences
 from visterm.learning.fit_input import Cleaning, check_encoder_of_features, read_to_learn
 from visterm.learning.fit_request import FitRequest
@@ -83,11 +83,6 @@ def tune(
         Takes lines for people.
     progress : Progress
         Takes each step; each trial is a task, and on several machines a step of one.
-
-    Returns
-    -------
-    Tuned
-        The saved run and the trials.
     """
     search = _Search(request, grid, n_random, metric, executor)
     start = search.start
@@ -111,7 +106,15 @@ def tune(
     model = fit_on_all(model, whole, best.epochs, best.history, Titled(progress, "best, all rows"))
     learned = learned_of(start.changed(encoder=encoder, model=model, relations=relations), whole)
     learned = with_confidences(learned, whole, Titled(progress, "confidences"))
-    summary = _summary(metric, rows, parts, trials)
+    judged_by = "held-out tags" if rows.by_number else "held-out images"
+    summary = {
+        "metric": metric,
+        "best value": best.value,
+        "best settings": best.settings,
+        "settings tried": len(trials),
+        "validation rows": parts.X_valid.shape[0],
+        "validation by": judged_by if rows.valid is None else "split valid",
+    }
     tuning = {**images.facts, "tuning": summary, "trials": [trial.as_dict() for trial in trials]}
     run = Run.of_parts(learned.changed(facts={**learned.facts, **tuning}))
     run.save(search.out, overwrite=request.overwrite)
@@ -211,18 +214,3 @@ def trials_file(out: str | os.PathLike[str]) -> Path:
 
 def _settings(model: Annotator) -> dict[str, Any]:
     return {name: value for name, value in model.get_params(deep=False).items() if name != "n_jobs"}
-
-
-def _summary(metric: str, rows: TrainingRows, parts: Parts, trials: Sequence[Trial]) -> dict[str, Any]:
-    return {
-        "metric": metric,
-        "best value": trials[0].value,
-        "best settings": trials[0].settings,
-        "settings tried": len(trials),
-        "validation rows": parts.X_valid.shape[0],
-        "validation by": "split valid"
-        if rows.valid is not None
-        else "held-out tags"
-        if rows.by_number
-        else "held-out images",
-    }

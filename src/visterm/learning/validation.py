@@ -20,8 +20,7 @@ from visterm.data.tag_queries import hold_one_out
 from visterm.features.training_rows import TrainingRows
 from visterm.metrics import evaluate
 from visterm.models.base import Annotator, SideKnowledge
-from visterm.models.epochs import OPEN
-from visterm.models.stopping import MIN_HELD_OUT, learns_from_kernel, visible_columns
+from visterm.models.stopping import MIN_HELD_OUT, finds_length, learns_from_kernel, visible_columns
 
 
 class Parts(NamedTuple):
@@ -33,13 +32,9 @@ class Parts(NamedTuple):
     # To judge by
     X_valid: Matrix
     Y_valid: sp.csr_array
-    known: sp.csr_array | None
-    """For images known by number: the tags that the model knows of the images of `X_valid`, left out of their
-    rankings."""
+    known: sp.csr_array | None  # Of images known by number: tags that the model knows of `X_valid`, which don't rank
     side: SideKnowledge | None = None
-    learned: NDArray[np.int64] | None = None
-    """Places of the rows to learn from among the training images, where only some of these are learned from: what
-    models over kernel values need of the columns."""
+    learned: NDArray[np.int64] | None = None  # Rows of the training images in `X`, for kernel values; None: all
 
 
 class JudgedFit(NamedTuple):
@@ -142,11 +137,6 @@ def fit_on_all(
 def can_stop(model: Annotator) -> bool:
     """Return whether a model goes through the data in epochs, as many as are best on held-out rows."""
     return hasattr(model, "epochs") and hasattr(model, "patience")
-
-
-def finds_length(model: Any) -> bool:
-    """Return whether a model holds tags out of images known by number, too, and gives them back (`OpenSchedule`)."""
-    return getattr(model, "schedule", None) == OPEN
 
 
 class EarlyStopping:

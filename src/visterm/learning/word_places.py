@@ -35,6 +35,7 @@ HOW_TO_NAME = (
 )
 WORDS, ADDED_ROWS = "words.json", "added_words.safetensors"  # Files in the folder of a run
 MOST_LOOKED_UP = 10_000  # Words of searches whose rows are kept in memory: to place one takes longer than to search
+# What the file of a run holds
 FORM = Record(
     {
         "source": Record(
@@ -50,7 +51,6 @@ FORM = Record(
         "added": Listed(Text()),
     }
 )
-"""What the file of a run holds."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,14 @@ class WordSource:
             return self.vectors
         if self.kind == ENCODER:
             return self._from_tower(words)
-        self._check_file()
+        fix = "Put it back; or say in Python where it is: Tagger.load(RUN).add_words(WORDS, file=FILE)."
+        if not os.path.isfile(self.path):
+            raise StorageError(f"The file of word vectors {self.path} of this run is gone. {fix}")
+        if self.sha256 and _hash_now(self.path) != self.sha256:
+            raise StorageError(
+                f"The file of word vectors {self.path} has changed since this run was fitted: words and tags would not "
+                f"go together. {fix}"
+            )
         return read_word_vectors(self.path, words)
 
     def marked(self) -> Self:
@@ -139,10 +146,6 @@ class WordSource:
         if self.kind == ENCODER and self.encoder is not None:
             return replace(self, sha256=self.encoder().text_fingerprint)
         return replace(self, sha256=_hash_now(self.path)) if self.kind == FILE else self
-
-    def of_encoder(self, encoder: Callable[[], AnyEncoder]) -> Self:
-        """Return the source with the encoder whose text tower it may be, opened when it is needed."""
-        return replace(self, encoder=encoder)
 
     def moved(self, path: str | os.PathLike[str]) -> Self:
         """Return the source with its file at another place.
@@ -206,17 +209,6 @@ class WordSource:
                 "the table of networks, have changed, so words and tags would not go together. Fit anew."
             )
         return word_rows(encoder, list(words), self.prompts)
-
-    def _check_file(self) -> None:
-        """Refuse a file that is not what it was."""
-        fix = "Put it back; or say in Python where it is: Tagger.load(RUN).add_words(WORDS, file=FILE)."
-        if not os.path.isfile(self.path):
-            raise StorageError(f"The file of word vectors {self.path} of this run is gone. {fix}")
-        if self.sha256 and _hash_now(self.path) != self.sha256:
-            raise StorageError(
-                f"The file of word vectors {self.path} has changed since this run was fitted: words and tags would not "
-                f"go together. {fix}"
-            )
 
 
 class Added(NamedTuple):
@@ -324,7 +316,7 @@ class WordPlaces:
             return cls()
         saved = read_json(folder / WORDS)
         FORM.check(saved, Sizes())
-        source = WordSource.load(folder, saved["source"]).of_encoder(encoder)
+        source = replace(WordSource.load(folder, saved["source"]), encoder=encoder)
         places = cls(source, width=saved["width"], added=saved["added"])
         if saved["added"]:
             places.rows = load_arrays(folder / ADDED_ROWS)["rows"]

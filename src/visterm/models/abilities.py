@@ -10,9 +10,7 @@ from numpy.typing import NDArray
 from visterm.core.errors import ShapeError, UserError
 from visterm.core.estimator import check_fitted
 from visterm.core.products import dense
-from visterm.core.progress import Progress
 from visterm.core.types import PairRanking
-from visterm.models.stopping import OnEpoch
 
 
 @runtime_checkable
@@ -44,8 +42,7 @@ class FeatureShares(NamedTuple):
     shares: NDArray[np.float64]  # shape (n_features,): the image's features times `weights`
     weights: NDArray[np.float64]  # shape (n_features,): what the tag's score gains with each feature
     constant: float  # What the tag scores on an image without any feature: its bias
-    elsewhere: float = 0.0
-    """From members of a blend whose scores are no sums over features, because they compare whole images."""
+    elsewhere: float = 0.0  # From members of a blend that compare whole images, so that no feature has a share
 
 
 @runtime_checkable
@@ -60,19 +57,10 @@ class Explains(Protocol):
 class LearnsQueries(Protocol):
     """Learns from queries and the images judged relevant to each, not only from tags."""
 
-    def fit_queries(
-        self,
-        X: Any,
-        Q: Any,
-        R: Any,
-        *,
-        valid: Any = None,
-        monitor: Progress | None = None,
-        on_epoch: OnEpoch | None = None,
-    ) -> Self:
+    def fit_queries(self, X: Any, Q: Any, R: Any, *, valid: Any = None, **options: Any) -> Self:
         """Learn from weights of words (n_queries, n_tags) and relevant images (n_queries, n_images).
 
-        `valid` is such a triple of validation images, to stop by.
+        `valid` is such a triple of validation images, to stop by; options are `monitor` and `on_epoch`, as for `fit`.
         """
 
 
@@ -103,16 +91,8 @@ class PlacesWords(Protocol):
 class FitsStreams(Protocol):
     """Learns from rows that do not fit in memory, window by window, and resumes after a kill."""
 
-    def fit_stream(
-        self,
-        windows: Any,
-        *,
-        valid: Any = None,
-        checkpoints: Any = None,
-        monitor: Any = None,
-        on_epoch: OnEpoch | None = None,
-    ) -> Self:
-        """Learn from `Windows` (see `visterm.models.ranking.sources`) as `fit` does from all rows at once."""
+    def fit_stream(self, windows: Any, **options: Any) -> Self:
+        """Learn from windows, with the options of `visterm.models.ranking.ranker.PairRanker.fit_stream`."""
 
 
 @runtime_checkable

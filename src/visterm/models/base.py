@@ -37,13 +37,12 @@ from visterm.kernels.topk import top_k
 from visterm.metrics.blocks import Scores
 from visterm.metrics.ranking import average_precisions
 from visterm.metrics.scorer import as_matrix
-from visterm.models.stopping import HeldOutFit, OnEpoch
+from visterm.models.stopping import HeldOutFit, OnEpoch, finds_length
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
 
-Limit: TypeAlias = Callable[[Any, str], None]
-"""Raises `UserError` for a value of a setting, of which it takes the name too."""
+Limit: TypeAlias = Callable[[Any, str], None]  # Raises `UserError` for a value of a setting, and takes its name too
 
 MAX_SCORE_BYTES = 2**31
 BLOCK_BYTES = 2**25
@@ -146,11 +145,6 @@ class Annotator(Estimator, ABC):
             way. When it is called, the weights are those of the epochs so far. Models whose `history_` lists no epochs
             ignore it.
 
-        Returns
-        -------
-        Annotator
-            The model itself.
-
         Raises
         ------
         DataError
@@ -170,10 +164,7 @@ class Annotator(Estimator, ABC):
     def query_rows(self, Q: Any) -> Matrix:
         """Return the query rows of `Q` (n_queries, n_tags), weights of tags: Q · V, of the same width as image rows.
 
-        Raises
-        ------
-        ShapeError
-            If `Q` has another number of columns than the model has tags.
+        Raises ShapeError if `Q` has another number of columns than the model has tags.
         """
         check_fitted(self)
         Q = as_csr(np.atleast_2d(Q) if not sp.issparse(Q) else Q)
@@ -185,10 +176,7 @@ class Annotator(Estimator, ABC):
     def decision_function(self, X: Any) -> NDArray[np.float32]:
         """Return all scores, shape (n_images, n_tags), float32: U · Vᵀ.
 
-        Raises
-        ------
-        TooLargeError
-            If they would take more than 2 GiB; `annotate` holds only blocks of them.
+        Raises TooLargeError if they would take more than 2 GiB; `annotate` holds only blocks of them.
         """
         check_fitted(self)
         X = self._check_features(X)
@@ -245,10 +233,7 @@ class Annotator(Estimator, ABC):
         sample_weight : array-like, shape (n_images,), optional
             What each image counts; None: all the same.
 
-        Raises
-        ------
-        DataError, ShapeError
-            If `y` cannot be used, or no image has a right tag and a weight.
+        Raises DataError or ShapeError if `y` cannot be used, or no image has a right tag and a weight.
         """
         precisions = average_precisions(*self.judged(X, y)[:2])
         weights = np.ones(precisions.size) if sample_weight is None else np.asarray(sample_weight, np.float64)
@@ -350,7 +335,7 @@ class Annotator(Estimator, ABC):
         self.n_tags_ = Y.shape[1]
         rng = as_generator(getattr(self, "random_state", None))
         self._side = side or SideKnowledge()
-        self._may_hold_out = hold_out and (self._holds_out_tags or not is_identity(X))  # else nothing would be known
+        self._may_hold_out = hold_out and (finds_length(self) or not is_identity(X))  # else nothing would be known
         yield X, Y, rng, valid
         self._refuse_non_finite()
 
@@ -358,11 +343,6 @@ class Annotator(Estimator, ABC):
     def share_to_hold_out(self) -> float:
         """The share of the images that the fit under way may hold out by itself."""
         return float(self.valid_share) if self._may_hold_out else 0.0
-
-    @property
-    def _holds_out_tags(self) -> bool:
-        """Whether a fit holds tags out by itself where images are known only by number."""
-        return False
 
     def _tag_rows(self) -> Matrix | None:
         """Return V, or None where it is the identity."""
@@ -378,7 +358,6 @@ class Annotator(Estimator, ABC):
         return Ranking(np.concatenate([ids for ids, _ in blocks]), np.concatenate([values for _, values in blocks]))
 
     def _scores(self, U: Matrix) -> NDArray[np.float32]:
-        """Return U · Vᵀ as an array."""
         V = self._tag_rows()
         return np.ascontiguousarray(dense(U if V is None else product(U, V.T)), np.float32)
 

@@ -20,7 +20,7 @@ from visterm.core.progress import Progress, reported
 from visterm.core.types import Matrix, RandomState
 from visterm.metrics.ranking import rank_tags
 from visterm.models.base import Annotator, Limit
-from visterm.models.stopping import BestWeights, OnEpoch, says_stop
+from visterm.models.stopping import OPEN, BestWeights, OnEpoch, says_stop
 
 Floats: TypeAlias = NDArray[np.float32]
 Validation: TypeAlias = tuple[Matrix, sp.csr_array]
@@ -28,7 +28,6 @@ Weights: TypeAlias = tuple[Floats, ...]
 Measure: TypeAlias = Callable[[], float]
 
 SCHEDULES = ("constant", "inverse", "cosine")
-OPEN = "open"  # The schedule of `visterm.models.ranking.schedules.OpenSchedule`
 
 HISTORY = Listed(
     Record(

@@ -13,6 +13,7 @@ from visterm.core.estimator import Estimator
 from visterm.core.products import dense
 from visterm.core.types import Matrix
 
+OPEN = "open"  # The schedule of `visterm.models.ranking.schedules.OpenSchedule`
 MIN_HELD_OUT = 50  # Fewer held-out images say more about chance than about the model: then none are held out
 OnEpoch: TypeAlias = Callable[[dict[str, Any]], str | None]
 """Sees the record of each epoch, as `history_` has it; what returns "stop" ends the training there."""
@@ -77,6 +78,11 @@ class HeldOutFit(NamedTuple):
     def scores(self, places: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return the scores of some of these images, shape (len(places), n_tags)."""
         return np.ascontiguousarray(dense(self.image_rows[places] @ self.tag_rows.T), np.float32)
+
+
+def finds_length(model: Any) -> bool:
+    """Return whether a model holds tags out of images known by number, too, and gives them back (`OpenSchedule`)."""
+    return getattr(model, "schedule", None) == OPEN
 
 
 def learns_from_kernel(model: Estimator) -> bool:

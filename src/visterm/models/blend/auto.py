@@ -52,8 +52,8 @@ if TYPE_CHECKING:
     from sklearn.utils import Tags
 
 ALONE = "alone: there are no images to judge by"
+# By whether a model has weight, and whether it is kept
 REASONS = {(True, True): "in the blend", (False, True): KEPT, (False, False): "adds nothing to the others"}
-"""By whether a model has weight, and whether it is kept."""
 
 
 class BlendWeights(NamedTuple):
@@ -274,7 +274,20 @@ class Auto(Blend):
         used = [*weights.used, *kept]
         self._fit_again(used, TaggedRows(X, Y), budget, monitor)
         self._keep(used, weights, judged, held_out)
-        self.report_ = self._report(trials, used)
+        weight_of = {id(trial): float(weight) for trial, weight in zip(used, self.weights_, strict=True)}
+        self.report_ = [
+            {
+                "model": trial.name,
+                "settings": trial.settings,
+                "block": trial.columns.block or None,
+                "seconds": trial.seconds,
+                "map": trial.map,
+                "word_map": trial.word_map,
+                "weight": weight_of.get(id(trial), 0.0),
+                "reason": trial.reason or REASONS[weight_of.get(id(trial), -1.0) > 0, id(trial) in weight_of],
+            }
+            for trial in trials
+        ]
 
     def _image_rows(self, X: Matrix) -> Matrix:
         members, read = self._ranking()
@@ -295,7 +308,6 @@ class Auto(Blend):
         return tags
 
     def _candidates(self, X: Matrix, rng: np.random.Generator) -> list[MemberTrial]:
-        """List the candidates on each set of columns."""
         by_number = getattr(self, "by_number_", False)
         blocks, word_vectors, tree = (self.known(name) for name in self.takes)
         candidates = []
@@ -388,20 +400,3 @@ class Auto(Blend):
         V: Any = stacked_tag_rows(self._ranking()[0], shares[self.weights_ > 0], constants)
         factors = self.tag_factors_.astype(np.float32)
         self.tag_rows_ = sp.csr_array(sp.diags_array(factors) @ V) if sp.issparse(V) else V * factors[:, None]
-
-    def _report(self, trials: list[MemberTrial], used: list[MemberTrial]) -> list[dict[str, Any]]:
-        """Return an entry for each trial."""
-        weights = {id(trial): float(weight) for trial, weight in zip(used, self.weights_, strict=True)}
-        return [
-            {
-                "model": trial.name,
-                "settings": trial.settings,
-                "block": trial.columns.block or None,
-                "seconds": trial.seconds,
-                "map": trial.map,
-                "word_map": trial.word_map,
-                "weight": weights.get(id(trial), 0.0),
-                "reason": trial.reason or REASONS[weights.get(id(trial), -1.0) > 0, id(trial) in weights],
-            }
-            for trial in trials
-        ]

@@ -42,10 +42,7 @@ GROWTHS = {
 features. With many more images they grow less: all of these look at a part of them only to choose their settings."""
 
 PAIRWISE = 2  # The power for all other models: each image is compared with each
-FILLED = 0.1
-"""Share of values that are not 0 from which on a block is taken as an array: bags of visterms are far below it, and
-outputs of networks mostly above."""
-
+FILLED = 0.1  # Share of values that are not 0 from which on a block is an array: visterms are far below, networks above
 MOST_BYTES = 2**30
 """Of all columns as an array, where some blocks are well filled and others are not: as CSR, neighbours among 4,000 rows
 of visterms and a network took 25 times as long."""

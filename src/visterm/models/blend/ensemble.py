@@ -163,8 +163,7 @@ class Ensemble(Blend):
                 f"weights is {self.weights!r}; expected {n} numbers, one a member, none below 0 and one above; "
                 "or None to have them chosen."
             )
-        shares: NDArray[np.float64] = weights / weights.sum()
-        return shares
+        return np.asarray(weights / weights.sum())
 
     def _fit_members(
         self,

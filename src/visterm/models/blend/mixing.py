@@ -20,15 +20,12 @@ MAX_PASSES = 10
 SAMPLE_ROWS = 2000  # The most images that choose weights
 SAMPLE_BYTES = 2**28  # Scores of all members held at a time: where there are very many tags, fewer images are looked at
 LEAST_GAIN = 1e-9  # Gains in MAP below this are roundings
-LEAST_WORTH = 0.002
-"""What a model must add to the two MAPs together to be kept: less is chance, and each costs time for every image."""
-
+LEAST_WORTH = 0.002  # What a model must add to the two MAPs together to be kept: less is chance
 SHAPES = ((0.0, 0.0), *((step / 10, centre) for step in range(1, 9) for centre in (0.0, 0.25, 0.5)))
 """Lifts, and how near a tag's own mean they leave its scores as they are: 0 not at all, 1 at its mean."""
 
 SAME_MAP = 0.003  # Within this of the best MAP over images, F1 of five tags an image decides
-LEAST_SPREAD = 0.02
-"""Tags whose scores hardly differ from image to image are taken to have this share of the mean spread."""
+LEAST_SPREAD = 0.02  # Share of the mean spread that tags are taken to have whose scores hardly differ
 
 
 def image_map(scores: Floats, Y: sp.csr_array) -> float:
@@ -127,8 +124,7 @@ def rare_tag_boost(scores: NDArray[np.float32], lift: float) -> NDArray[np.float
     spread = scores.std(axis=0, dtype=np.float64)
     spread = np.maximum(spread, LEAST_SPREAD * spread.mean()) if spread.any() else np.ones(spread.size)
     factors = spread**-lift
-    scaled: NDArray[np.float64] = factors / factors.mean()
-    return scaled
+    return np.asarray(factors / factors.mean())
 
 
 def best_shape(scores: NDArray[np.float32], Y: sp.csr_array) -> tuple[float, float]:
@@ -146,11 +142,9 @@ def best_shape(scores: NDArray[np.float32], Y: sp.csr_array) -> tuple[float, flo
 def shaped(scores: NDArray[np.float32], lift: float, centre: float) -> NDArray[np.float32]:
     """Return scores times the factors of tags, and plus their offsets."""
     factors = rare_tag_boost(scores, lift)
-    scaled: NDArray[np.float32] = scores * factors.astype(np.float32)
-    return scaled + tag_offsets(scores, factors, centre).astype(np.float32)
+    return scores * factors.astype(np.float32) + tag_offsets(scores, factors, centre).astype(np.float32)
 
 
 def tag_offsets(scores: NDArray[np.float32], factors: NDArray[np.float64], centre: float) -> NDArray[np.float64]:
     """Return what keeps a score of `centre` times the tag's mean score as it is where scores are times `factors`."""
-    offsets: NDArray[np.float64] = (1 - factors) * centre * scores.mean(axis=0, dtype=np.float64)
-    return offsets
+    return np.asarray((1 - factors) * centre * scores.mean(axis=0, dtype=np.float64))

@@ -105,7 +105,6 @@ def stacked_tag_rows(members: Sequence[Annotator], factors: NDArray[np.float64],
 
 
 def _stacked(rows: list[Any]) -> Matrix:
-    """Put rows side by side, as CSR if some are sparse."""
     if any(sp.issparse(part) for part in rows):
         return sp.csr_array(sp.hstack(rows, format="csr"), dtype=np.float32)
     return np.ascontiguousarray(np.hstack(rows))

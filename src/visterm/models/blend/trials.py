@@ -37,21 +37,15 @@ KEPT = "ranks nothing: kept to explain scores and compare tags"
 SPARE = "no candidate: kept to explain scores and compare tags"
 
 NEARLY = 0.8  # Share of the best sum of MAPs from which on a model that is stored smaller is kept in its place
-SPARE_ROWS = 1_000
-"""Images of the first fit of a model that is no candidate: it is soon over, whatever the budget. Where there is time,
-it is fitted on all images after that."""
+SPARE_ROWS = 1_000  # Images of the first fit of a model that is no candidate: it is soon over, whatever the budget
 
 
 class Budget:
     """Seconds from now on; None: no limit."""
 
     def __init__(self, seconds: float | None) -> None:
+        self.limited = seconds is not None
         self._end = math.inf if seconds is None else now() + seconds
-
-    @property
-    def limited(self) -> bool:
-        """Whether there is an end."""
-        return self._end < math.inf
 
     def extend(self, seconds: float) -> None:
         """Put the end off."""
@@ -78,8 +72,7 @@ class MemberTrial:
     settings: dict[str, Any]  # Those that are not its defaults
     kind: int  # Its place among the candidates
     columns: ColumnSet  # What it reads of the features
-    scores: NDArray[np.float32] | None = None
-    """shape (n_judged, n_tags): of the judged images, with mean 0 and variance 1; None where it was not fitted."""
+    scores: NDArray[np.float32] | None = None  # shape (n_judged, n_tags), with mean 0 and variance 1; None: not fitted
     # Mean and standard deviation of the scores before
     mean: float = 0.0
     scale: float = 1.0
@@ -195,7 +188,6 @@ def _too_long(
 
 
 def _probe(trial: MemberTrial, learned: TaggedRows, judged: TaggedRows, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-    """Return scaled scores of the judged images by a fit of some rows."""
     model = clone(trial.model)
     some, others = (visible_columns(model, trial.columns.of(X), rows) for X in (learned.X[rows], judged.X))
     return _scaled(model.fit(some, learned.Y[rows]).decision_function(others))[0]

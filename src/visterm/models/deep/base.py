@@ -27,13 +27,10 @@ from visterm.models.deep.moved_words import move_words
 from visterm.models.epochs import EpochAnnotator, Floats, Validation, mean_length
 from visterm.models.stopping import OnEpoch
 
-Layer: TypeAlias = tuple[Floats, Floats]
-"""Weights, (n_inputs, n_outputs), and offsets, (n_outputs,)."""
+Layer: TypeAlias = tuple[Floats, Floats]  # Weights, (n_inputs, n_outputs), and offsets, (n_outputs,)
 
 HIDDEN = (4096, 8192, 2048)  # Hidden layers of the paper (section 2)
-BLOCK_ROWS = 1024
-"""Images that go through the layers together, so that the hidden numbers of all of them are never held."""
-
+BLOCK_ROWS = 1024  # Images that go through the layers together: the hidden numbers of all are never held
 PENALTY = 1.0  # Of words that follow the tags (`move_words`)
 MAX_LAYERS = 1000
 
@@ -203,8 +200,6 @@ class DeepTagger(EpochAnnotator):
         new_tags = self.tag_rows_[placed]
         return move_words(words * factor, old_tags, new_tags, about_means=True, penalty=PENALTY)
 
-    # -- what a model writes ------------------------------------------------------------------------------------------
-
     @abstractmethod
     def _objective(self, Y: sp.csr_array) -> Any:
         """Return the `Objective` of training on these tags (n_images, n_tags)."""
@@ -220,8 +215,6 @@ class DeepTagger(EpochAnnotator):
     def _work_a_tag(self, n_tags: int) -> int:
         """Return how many vectors of tags an image is multiplied with in training."""
         return n_tags
-
-    # -- inside -------------------------------------------------------------------------------------------------------
 
     def _image_rows(self, X: Matrix) -> Matrix:
         return through_layers(X, self.scale_, self._layers())

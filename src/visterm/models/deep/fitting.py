@@ -26,9 +26,7 @@ from visterm.models.epochs import TrainingState, Validation, Weights
 from visterm.models.stopping import HeldOutFit, OnEpoch, hold_out
 
 KIND = "checkpoint"
-SAMPLED_ROWS = 1000
-"""Rows of a dense matrix that its fingerprint looks at: all rows of a large library would take minutes."""
-
+SAMPLED_ROWS = 1000  # Rows of a dense matrix that its fingerprint looks at: all of a large library would take minutes
 HOLDING_OUT, FIRST, SECOND = 0, 1, 2  # What random draws of the fit are keyed by, beside its seed
 
 
@@ -239,7 +237,6 @@ class DeepFit:
         return state
 
     def _keep(self, phase: int, training: DeepTraining, state: DeepState) -> None:
-        """Write a checkpoint."""
         best = state.best
         numbers = {
             "seed": self._seed,

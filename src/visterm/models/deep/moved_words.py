@@ -14,9 +14,7 @@ from visterm.core.errors import DataError, ShapeError
 from visterm.core.threads import one_blas_thread
 
 BLOCK_FLOATS = 2**21  # Relations that are held at a time: 8 MB of each of the few matrices that they are made from
-RIDGE = 1e-6
-"""Of the mean square of the partners' coordinates, added to all: directions in which no partner lies stay unmoved."""
-
+RIDGE = 1e-6  # Of the mean square of the partners' coordinates: directions without any partner stay unmoved
 HALVINGS = 20
 MAX_PARTNERS = 4096  # Tags, and words, that relations are kept to
 MAX_SWEEPS = 100  # Over the words, in each of the steps
@@ -49,8 +47,8 @@ def move_words(
     no learning rate. Words are first moved for their relations to tags alone, which has one best place for each; in the
     old places the relations among the words hold already, and would hold them there. Then relations among words count
     too. Where tags and words are more than `MAX_PARTNERS`, as many of both are drawn, each standing for several: the
-    drawn words are moved together, the others each by itself for its relations to the drawn. Raises ShapeError if the
-    matrices do not fit together; DataError if a number is not finite.
+    drawn words are moved together, the others each by itself for its relations to the drawn. Returns float32, (n_words,
+    width). Raises ShapeError if the matrices do not fit together; DataError if a number is not finite.
 
     Parameters
     ----------
@@ -69,10 +67,6 @@ def move_words(
         Where tags are few for the numbers of a vector, relations can be kept exactly by going far in directions in
         which tags hardly differ, and images do. Moved by the sum alone, vectors of a sentence network ranked the images
         of held-out words worse than those that had not moved; with penalty 1 about the means they ranked them better.
-
-    Returns
-    -------
-    ndarray of float32, shape (n_words, width)
     """
     old_words, old_tags, new_tags = _checked(old_words, old_tags, new_tags)
     check_number(penalty, "penalty", least=0)
@@ -184,7 +178,6 @@ def _curvature(partners: Partners) -> NDArray[np.float64]:
 def _joined(
     seen: Partners, old: NDArray[np.float32], moved: NDArray[np.float32], words: NDArray[np.int64], weight: float
 ) -> Partners:
-    """Put words beside the tags, as they are now."""
     return Partners(
         np.concatenate([seen.old, old[words]]),
         np.concatenate([seen.new, moved[words]]),

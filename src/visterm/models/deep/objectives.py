@@ -21,8 +21,7 @@ MOST_DISTINCT = 12
 image's own: many more multiplications, and far fewer bytes (measured by
 research/experiments/sampled.py, at 300 numbers a word)."""
 
-MOST_TAGS = 8
-"""Tags, for each draw of a batch, above which few are drawn twice, and going over all of them is not worth its time."""
+MOST_TAGS = 8  # For each draw of a batch: with more, few tags are drawn twice, and going over all does not pay
 
 
 class SampledObjective:

@@ -27,22 +27,16 @@ DRAW_LIMITS: Final[dict[str, Limit]] = {
 """Settings of the draws, and of the sampled tagger's pairs of tags."""
 
 MAX_STEP_BYTES: Final = 2**33
-FEW_TAGS: Final = 8
-"""For each draw of an image: a table of which images have which of them is quicker than a search, and not much larger
-than the draws."""
+FEW_TAGS: Final = 8  # For each draw: a table of which images have which of them is then quicker than a search
 
 
 class DrawnTags(NamedTuple):
     """What was drawn for a batch of images."""
 
     positives: Ints  # shape (n_images, P): tags that the image has
-    has: Flags
-    """bool, shape (n_images, P). False in rows of images that have none: whatever stands there does not
-    count."""
+    has: Flags  # shape (n_images, P): False in rows of images that have none
     negatives: Ints  # shape (n_images, N)
-    counts: Flags
-    """bool, shape (n_images, N). False where the tag is one that the image has, or where there was none to
-    draw."""
+    counts: Flags  # shape (n_images, N): False where the image has the tag, or there was none to draw
 
 
 class TagDraws:
@@ -139,13 +133,11 @@ def _draw_stored(stored: sp.csr_array, images: Ints, n: int, rng: np.random.Gene
 def _has_tags(given: sp.csr_array, images: Ints, tags: Ints) -> Flags:
     rows = given[images]
     if rows.shape[1] <= FEW_TAGS * tags.shape[1]:
-        known: Flags = (rows.toarray() > 0)[np.arange(images.size)[:, None], tags]
-        return known
+        return np.asarray((rows.toarray() > 0)[np.arange(images.size)[:, None], tags])
     n_tags = np.int64(given.shape[1])
     keys = np.repeat(np.arange(images.size), np.diff(rows.indptr)) * n_tags + rows.indices
     drawn = np.arange(images.size)[:, None] * n_tags + tags
     if keys.size == 0:
         return np.zeros(tags.shape, np.bool_)
     places = np.minimum(np.searchsorted(keys, drawn), keys.size - 1)
-    is_known: Flags = keys[places] == drawn
-    return is_known
+    return np.asarray(keys[places] == drawn)

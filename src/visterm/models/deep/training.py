@@ -21,9 +21,7 @@ from visterm.models.deep.word_table import WordTable
 Ints = NDArray[np.int64]
 Arrays = dict[str, NDArray[Any]]
 
-WORK_A_THREAD = 2**25
-"""Multiplications a batch from which on a further thread is used: below, calling it takes longer than it helps."""
-
+WORK_A_THREAD = 2**25  # Multiplications a batch that are worth a further thread: with less, calling it takes longer
 _TURN = RLock()
 
 
@@ -186,5 +184,4 @@ def torch_settings(n_jobs: int, work: int, *, half: bool) -> Iterator[None]:
 
 
 def _array(value: Tensor) -> NDArray[Any]:
-    array: NDArray[Any] = value.detach().cpu().numpy()
-    return array
+    return np.asarray(value.detach().cpu().numpy())

@@ -104,8 +104,7 @@ def offset_for(rows: Floats, score: float) -> Floats:
     Of more than 16,384 rows the first ones count.
     """
     some = rows[:BLOCK_ROWS].astype(np.float64)
-    offset: Floats = np.linalg.lstsq(some, np.full(len(some), score), rcond=1e-3)[0].astype(np.float32)
-    return offset
+    return np.asarray(np.linalg.lstsq(some, np.full(len(some), score), rcond=1e-3)[0], np.float32)
 
 
 def check_vectors(given: Any, n_tags: int, dim: int | None) -> None:

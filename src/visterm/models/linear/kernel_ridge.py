@@ -24,7 +24,7 @@ Doubles = NDArray[np.float64]
 
 GAMMAS = (1.0, 3.0)
 ALPHAS = (3.0, 1.0, 0.3, 0.1, 0.03)  # Settings tried, penalties from strong to weak
-DEFAULT_GAMMA, DEFAULT_ALPHA = 1.0, 0.3
+DEFAULT_ALPHA = 0.3  # Where there is nothing to choose by
 
 CHOICE_ROWS = 2000  # The most images that choose the settings: the time grows with their cube
 BLOCK_BYTES = 2**25
@@ -130,7 +130,6 @@ class KernelRidge(Annotator):
         return str(steps.affine(kernel, self.dual_, self.frequencies_))
 
     def _kernel(self, A: Matrix, B: Matrix) -> Doubles:
-        """Return the kernel of rows of unit length."""
         return np.asarray(np.exp(squared_distances(A, B) * (-self.gamma_ / self.width_)))
 
     def _choose(self, rows: Matrix, given: sp.csr_array, some: NDArray[np.int64]) -> tuple[float, float, float]:

@@ -15,9 +15,7 @@ from visterm.core.types import Matrix
 
 Doubles = NDArray[np.float64]
 
-DIRECT_SIZE = 6000
-"""Largest square system (in rows) that is factorised: 275 MiB; larger ones are left to conjugate gradients."""
-
+DIRECT_SIZE = 6000  # Rows of the largest square system that is factorised (275 MiB), not left to conjugate gradients
 CG_TOLERANCE = 1e-5
 CG_ITERATIONS = 500
 CG_COLUMNS = 256  # Targets solved together by conjugate gradients, to bound the memory
@@ -135,7 +133,7 @@ def conjugate_gradients(X: Matrix, T: Matrix, mean_x: Doubles, mean_t: Doubles, 
 
 
 def centred_kernel(X: Any) -> Doubles:
-    """Return the products of centred rows."""
+    """Return the products of centred rows, shape (n, n)."""
     kernel = dense(X @ X.T).astype(np.float64)
     rows = kernel.mean(axis=0)
     kernel += rows.mean() - rows - rows[:, None]

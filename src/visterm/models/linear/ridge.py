@@ -18,11 +18,8 @@ from visterm.metrics.ranking import average_precisions
 from visterm.models.linear.base import LinearAnnotator, check_weight_size
 from visterm.models.linear.normal_equations import fit_ridge, leave_one_out, mean_square_norm
 
-ALPHAS = tuple(10.0 ** (step / 2) for step in range(4, -7, -1))
-"""Penalties tried, from strong to weak, in units of the features' mean squared length."""
-
-CHOICE_ROWS = 2000
-"""The most images that choose the penalty: the time grows with their cube, and the best penalty hardly changes."""
+ALPHAS = tuple(10.0 ** (step / 2) for step in range(4, -7, -1))  # Tried, in units of the features' mean squared length
+CHOICE_ROWS = 2000  # The most images that choose the penalty: time grows with their cube, and the best hardly changes
 
 
 class PenaltyChoice(NamedTuple):

@@ -14,6 +14,7 @@ from visterm.core.checks import check_number, check_size, check_tags
 from visterm.core.errors import DataError, ShapeError
 from visterm.core.estimator import check_fitted
 from visterm.core.learned import Array, Kind, Number
+from visterm.core.products import dense
 from visterm.core.threads import one_blas_thread
 from visterm.core.types import Matrix, RandomState
 from visterm.metrics.ranking import average_precisions
@@ -37,9 +38,7 @@ REJECTED = -0.02
 """y of a rejected tag, little because what people reject was proposed for its text. On validation rows (Corel5k)
 answers of which most were no lowered MAP with -1, and raised it with 0, -0.02 and -0.05."""
 
-STRONGEST = 1.0
-"""Of the penalties that `Ridge` tries: beside the text, stronger ones were worse for tags of 1 or 2 photos."""
-
+STRONGEST = 1.0  # Of the penalties of `Ridge`: beside the text, stronger ones were worse for tags of 1 or 2 photos
 NEARLY_ALONE = 10.0  # Weight of the text with which the first answers change next to nothing
 FEW = 20  # Pairs of a photo and a tag after which it is half of that
 
@@ -137,7 +136,7 @@ class TextRidge(LinearAnnotator):
             )
         with one_blas_thread():
             rows = with_ones(_unit(X).astype(np.float64))
-            self.gram_ = self.gram_ + _dense(rows.T @ rows)
+            self.gram_ = self.gram_ + dense(rows.T @ rows)
             self.moment_rows_ = self.moment_rows_ + _moments(Y, rows)
             self.tag_rows_ = self._solved(self.moment_rows_, self.text_rows_)
         self._refuse_non_finite()
@@ -188,7 +187,7 @@ class TextRidge(LinearAnnotator):
         given = sp.csr_array(Y > 0, dtype=np.float32)
         with one_blas_thread():
             rows: Any = with_ones(X.astype(np.float64))
-            self.gram_, self.moment_rows_ = _dense(rows.T @ rows), _moments(Y, rows)
+            self.gram_, self.moment_rows_ = dense(rows.T @ rows), _moments(Y, rows)
             alphas = [a for a in ALPHAS if a <= STRONGEST] if self.alpha is None else [float(self.alpha)]
             chosen = choose_penalty(X, given, self._centred()[1], rng, alphas)
             self.alpha_ = chosen.alpha
@@ -211,7 +210,7 @@ class TextRidge(LinearAnnotator):
         wanted = sp.csr_array(some @ sp.diags_array((some.sum(axis=0) > 1).astype(np.float32)))
         best = USUAL_WEIGHT
         if wanted.nnz and self.text_rows_.any():
-            text = unit * (_dense(X[chosen.rows]) - self._centred()[0]) @ self.text_rows_.T
+            text = unit * (dense(X[chosen.rows]) - self._centred()[0]) @ self.text_rows_.T
             n_photos, n_pairs = np.asarray(some.sum(axis=0)), self._n_pairs()
             n_others = np.where(n_photos > 1, n_photos - 1, n_photos)  # of other tags' single photos none is left out
             precisions = {
@@ -245,8 +244,7 @@ class TextRidge(LinearAnnotator):
 
     def _covariance(self) -> Doubles:
         mean = self._centred()[0]
-        covariance: Doubles = self.gram_[:-1, :-1] / self.gram_[-1, -1] - np.outer(mean, mean)
-        return covariance
+        return np.asarray(self.gram_[:-1, :-1] / self.gram_[-1, -1] - np.outer(mean, mean))
 
     def _n_pairs(self) -> float:
         """Return how many pairs of an image and a tag were learned from, about: rejected ones take little off."""
@@ -309,9 +307,4 @@ def _text_shares(weight: float, n_photos: Any, n_pairs: float) -> Any:
 
 
 def _moments(Y: sp.csr_array, rows: Any) -> Doubles:
-    """Return for each tag the sum of rows by y."""
-    return _dense((sp.csr_array(Y > 0, dtype=np.float64) + REJECTED * sp.csr_array(Y < 0, dtype=np.float64)).T @ rows)
-
-
-def _dense(matrix: Any) -> Doubles:
-    return np.asarray(matrix.toarray() if sp.issparse(matrix) else matrix, np.float64)
+    return dense((sp.csr_array(Y > 0, dtype=np.float64) + REJECTED * sp.csr_array(Y < 0, dtype=np.float64)).T @ rows)

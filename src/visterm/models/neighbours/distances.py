@@ -45,7 +45,11 @@ def check_blocks(blocks: Any) -> None:
         return
     entries = list(blocks) if isinstance(blocks, Iterable) and not isinstance(blocks, str) else []
     widths = all(_is_whole(entry) and entry > 0 for entry in entries)
-    if not entries or not (widths or all(_is_pair(entry) for entry in entries)):
+    pairs = all(
+        isinstance(entry, list | tuple) and len(entry) == 2 and all(map(_is_whole, entry)) and 0 <= entry[0] < entry[1]
+        for entry in entries
+    )
+    if not entries or not (widths or pairs):
         raise UserError(
             f"blocks is {blocks!r}; expected the widths of the blocks, such as (4096, 512), or pairs of first column "
             "and the one after the last."
@@ -54,11 +58,6 @@ def check_blocks(blocks: Any) -> None:
 
 def _is_whole(value: Any) -> bool:
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
-
-
-def _is_pair(value: Any) -> bool:
-    pair = list(value) if isinstance(value, list | tuple) else []
-    return len(pair) == 2 and all(map(_is_whole, pair)) and 0 <= pair[0] < pair[1]
 
 
 def row_squares(X: Any) -> NDArray[np.float64]:

@@ -27,16 +27,13 @@ Cosines: TypeAlias = NDArray[np.float32]
 NEIGHBORS = (10, 20, 40, 80, 160)
 POWERS = (1.0, 2.0, 4.0, 8.0, 16.0)
 
-LONGEST = 1.001
-
 CHOICE_ROWS = 1000  # The most training images, each left out in turn, that choose the settings
 BLOCK_BYTES = 2**25
 MAX_GIVEN_BYTES = 2**29  # Of the tags of training images in a graph, a byte for each image and tag
 TINY = float(np.finfo(np.float32).tiny)
 
-UNIT_ROWS = DenseOrCsr("float32", ("n_images", "n_features_in_"), least=-LONGEST, most=LONGEST, canonical=False)
-"""Training features of unit length, up to rounding."""
-
+# Training features of unit length, up to rounding
+UNIT_ROWS = DenseOrCsr("float32", ("n_images", "n_features_in_"), least=-1.001, most=1.001, canonical=False)
 TAGS_OF_IMAGES = Csr("float32", ("n_images", "n_tags_"), least=0, most=1)  # 1 for each tag that a training image has
 
 

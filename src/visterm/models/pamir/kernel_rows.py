@@ -23,9 +23,7 @@ from visterm.encoders.landmarks import KERNELS, Landmarks, landmark_columns
 KEPT_KERNELS = tuple(name for name in KERNELS if name != "linear")  # Kernels for which the model keeps training images
 MAX_KERNEL_BYTES = 2**33
 
-UNEVEN = 1e-3
-"""How far a kernel and its transpose may differ, as a share of the largest value: the rounding of other programs."""
-
+UNEVEN = 1e-3  # How far a kernel and its transpose may differ, as a share of the largest value: by rounding
 KERNEL_LEARNED: dict[str, Kind] = {
     "gamma_": Number(least=0, required=False),
     "landmarks_": DenseOrCsr("float32", ("n_features_in_", "n_inputs"), empty=True, required=False),
@@ -41,7 +39,17 @@ def kernel_with(model: Any, X: Matrix) -> Callable[[Matrix], Matrix]:
         return lambda rows: rows
     check_size(24 * n * n, MAX_KERNEL_BYTES, f"The kernel of {n} training images", 'Use kernel="linear".')
     if model.kernel == "precomputed":
-        _check_square(X)
+        if n != X.shape[1]:
+            raise ShapeError(
+                f'X is {n} × {X.shape[1]}; with kernel="precomputed" expected the square kernel of the training images '
+                "with each other."
+            )
+        uneven, largest = float(abs(X - X.T).max()), float(abs(X).max())
+        if uneven > UNEVEN * largest:
+            raise DataError(
+                f"X and its transpose differ by {uneven:.3g}, and the largest value is {largest:.3g}; with "
+                'kernel="precomputed" expected the kernel of the training images with each other, both in one order.'
+            )
         return dense
     landmarks = Landmarks(model.kernel, landmark_columns(model.kernel, X))
     if KERNELS[model.kernel].common:
@@ -52,6 +60,7 @@ def kernel_with(model: Any, X: Matrix) -> Callable[[Matrix], Matrix]:
 def keep_support(model: Any, X: Matrix) -> None:
     """Keep the features of the training images that a model compares others with."""
     model.landmarks_ = landmark_columns(model.kernel, X)
+    model._opened, model._opened_columns = Landmarks(model.kernel, model.landmarks_), model.landmarks_
 
 
 def kernel_values(model: Any, X: Matrix) -> NDArray[np.float32]:
@@ -82,18 +91,3 @@ def refuse_kernel(model: Any, *but: str) -> None:
     """Refuse to take scores apart by features where the kernel is none of `but`."""
     if model.kernel not in but:
         raise UserError(f"With kernel='{model.kernel}' scores are no sum over features. Use kernel='linear'.")
-
-
-def _check_square(K: Matrix) -> None:
-    """Refuse what cannot be the kernel of the training images with each other."""
-    if K.shape[0] != K.shape[1]:
-        raise ShapeError(
-            f'X is {K.shape[0]} × {K.shape[1]}; with kernel="precomputed" expected the square kernel of the '
-            "training images with each other."
-        )
-    uneven, largest = float(abs(K - K.T).max()), float(abs(K).max())
-    if uneven > UNEVEN * largest:
-        raise DataError(
-            f"X and its transpose differ by {uneven:.3g}, and the largest value is {largest:.3g}; with "
-            'kernel="precomputed" expected the kernel of the training images with each other, both in one order.'
-        )

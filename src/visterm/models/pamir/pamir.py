@@ -44,9 +44,7 @@ from visterm.models.stopping import HeldOutFit, OnEpoch
 
 LOSSES = ("triplet", *TOP_LOSSES)
 
-INTERCEPT_IMAGES = 1024
-"""Training images by which intercepts are set, at even distances; more change them by less than the tags' noise."""
-
+INTERCEPT_IMAGES = 1024  # Training images that set intercepts; more change them by less than the tags' noise
 HALVINGS = 32  # Of the bracket around each intercept: ten digits
 BLOCK_TAGS = 2048  # Tags handled together, so that memory does not grow with them
 
@@ -59,7 +57,6 @@ class JudgedImages(NamedTuple):
 
 
 def _learns_on(model: Pamir) -> None:
-    """Refuse `partial_fit` with kernels."""
     if model.kernel != "linear":
         raise UserError(
             f"With kernel={model.kernel!r} PAMIR weighs its training images, so that more of them need a new fit. "
@@ -198,11 +195,6 @@ class Pamir(LinearRanker):
             Draws each epoch.
         on_epoch : callable, optional
             As in `fit`.
-
-        Returns
-        -------
-        Pamir
-            The model itself.
         """
         queries = _checked(Q, R, X)
         tagged = as_csr(sp.csr_array(queries.relevant.T) @ (queries.words > 0).astype(np.float32))
@@ -233,7 +225,9 @@ class Pamir(LinearRanker):
         if before is None:
             set_intercepts(self.tag_rows_, X, positive_tags(check_tags(Y, X.shape[0])))
         else:
-            keep_means(self.tag_rows_, before, X)
+            mean = np.asarray(X.mean(axis=0), np.float64).ravel()
+            moved = (self.tag_rows_[:, :-1].astype(np.float64) - before[:, :-1]) @ mean
+            self.tag_rows_[:, -1] = before[:, -1] - moved
         return self
 
     def _fit_monitored(
@@ -378,7 +372,6 @@ def _begun(run_epoch: RunEpoch, team: Team) -> RunEpoch:
 
 
 def _idf(positives: sp.csr_array) -> Floats:
-    """Return the inverse frequencies of tags among the captions of images."""
     return inverse_frequencies(np.bincount(positives.indices, minlength=positives.shape[1]), positives.shape[0])
 
 
@@ -415,10 +408,3 @@ def set_intercepts(rows: Floats, X: Matrix, positives: sp.csr_array) -> None:
                 too_many = expit(scores + middle).mean(axis=0) > share
                 high, low = np.where(too_many, middle, high), np.where(too_many, low, middle)
             rows[part, -1] = (low + high) / 2
-
-
-def keep_means(rows: Floats, before: Floats, X: Matrix) -> None:
-    """Set the last column of tag rows so that the mean score of each tag over some images is what it was before."""
-    mean = np.asarray(X.mean(axis=0), np.float64).ravel()
-    moved = (rows[:, :-1].astype(np.float64) - before[:, :-1]) @ mean
-    rows[:, -1] = before[:, -1] - moved

@@ -154,7 +154,8 @@ class ObjectsAndParts(EmbeddingRanker):
     ) -> PairRanking:
         """Label images of objects and, beside each, an image of a part of it.
 
-        Raises ShapeError if the two have not as many rows, or there is not a label for each.
+        Returns pairs of labels, shape (n, k) or less, best first: exact, of all pairs. Raises ShapeError if the two
+        have not as many rows, or there is not a label for each.
 
         Parameters
         ----------
@@ -172,11 +173,6 @@ class ObjectsAndParts(EmbeddingRanker):
         possible : array-like of bool, shape (n_tags, n_tags), optional
             Whether a whole (row) can have a part (column); pairs that cannot be come last, with scores of about -1e30.
             None: all can, each tag with itself too, as in the paper.
-
-        Returns
-        -------
-        PairRanking
-            Shape (n, k) or less, best first: exact, of all pairs.
         """
         check_fitted(self)
         A, B = (self._scores(self._image_rows(self._check_features(X))) for X in (X_object, X_part))
@@ -332,16 +328,16 @@ class ObjectsAndParts(EmbeddingRanker):
             return super()._in_words(value, best, best_epoch)
         return f"mean rank {-value:,.1f} of {self.n_tags_**2:,} pairs, best {-best:,.1f} after {best_epoch}"
 
-    def _measure(self, judged: Validation | None) -> Measure | None:
+    def _measure_map(self, judged: Validation | None, known: sp.csr_array | None = None) -> Measure | None:
         """Return the measure of the weights: with relations, minus the mean rank of pairs of labels."""
         self._by_rank = False
         if judged is None or not len(self.part_of_):
-            return super()._measure(judged)
+            return super()._measure_map(judged, known)
         X, Y = judged
         try:
             drawn = Quadruplets(Y, self.part_of_).draw(VALIDATION_QUADRUPLETS)
         except DataError:  # no relation whose tags have an image each among those
-            return super()._measure(judged)
+            return super()._measure_map(judged, known)
         self._by_rank = True
         rows, position = np.unique([drawn.object_images, drawn.part_images], return_inverse=True)
         images = self._check_features(X[rows])  # each scored once, however many quadruplets it is in

@@ -68,7 +68,6 @@ def ranks_of_pairs(A: Any, B: Any, F: Any, objects: Any, parts: Any, n_jobs: int
 
 
 def _checked(A: Any, B: Any, F: Any) -> tuple[Floats, Floats, PairTerms]:
-    """Return the scores and the terms as arrays that the kernels can take."""
     terms = F if isinstance(F, PairTerms) else label_terms(F)
     A, B = (np.ascontiguousarray(scores, np.float32) for scores in (A, B))
     n_tags = len(terms.F)
@@ -82,7 +81,6 @@ def _checked(A: Any, B: Any, F: Any) -> tuple[Floats, Floats, PairTerms]:
 
 
 def _check_finite(name: str, values: Floats) -> None:
-    """Refuse scores that are not finite, or too large to be added."""
     if not np.isfinite(values).all():
         raise DataError(f"{name} contains NaN or infinity; expected finite numbers.")
     check_magnitude(values, LARGEST, name)
@@ -100,7 +98,6 @@ def _check_tags(name: str, given: Any, n: int, n_tags: int) -> NDArray[np.int64]
 
 
 def _in_parts(work: Callable[[int, int], None], n: int, n_jobs: int | None) -> None:
-    """Run some work on all rows, shared by threads."""
     n_parts = -(-n // EXAMPLES_A_PART)
     team = standing_team(max(1, min(resolve_jobs(n_jobs), n_parts)))
     team.run(lambda part: work(part * EXAMPLES_A_PART, min(n, (part + 1) * EXAMPLES_A_PART)), n_parts)

@@ -32,7 +32,8 @@ class Quadruplets:
 
     This is the proxy supervision of the paper: images bear single tags, relations join tags, and so a picture of a
     car and one of some wheel make an example, though the wheel is not that car's. An image that bears both tags is
-    never paired with itself.
+    never paired with itself. Raises ShapeError if the relations are not pairs of columns of Y; DataError if a tag is
+    part of itself, or no relation has images of both its tags.
 
     The stream is a function of the seed and of the place in it alone: however it is cut into blocks, and from
     wherever one starts, quadruplet `i` is the same.
@@ -52,13 +53,6 @@ class Quadruplets:
         Those that some images allow, sorted. Each is drawn as often as another, then one of its quadruplets.
     counts : ndarray of int64, shape (n,)
         How many quadruplets each relation allows.
-
-    Raises
-    ------
-    ShapeError
-        If the relations are not pairs of columns of Y.
-    DataError
-        If a tag is part of itself, or no relation has images of both its tags.
 
     References
     ----------
@@ -176,7 +170,6 @@ def _sides(by_tag: Any, part: int, whole: int) -> _Sides:
 
 
 def _joined(lists: list[NDArray[np.int64]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return lists one after the other, and where each begins; and where the last ends."""
     return np.concatenate(lists), np.cumsum([0, *(one.size for one in lists)])
 
 
@@ -187,24 +180,9 @@ def listed_and_suggested(pairs: NDArray[np.int64], siblings: NDArray[np.int64], 
     each as far as their lists are alike (their cosine). A part that is not listed gets `weight` times the share of
     those that have it, up to 1.
 
-    Parameters
-    ----------
-    pairs : ndarray of int64, shape (n, 2)
-        Known relations (part, whole), at least one.
-    siblings : ndarray of int64, shape (m, 2)
-        Tags of the same kind, either way around.
-    n_tags : int
-    weight : float
-
-    Returns
-    -------
-    csr_array of float64, shape (n_tags, n_tags)
-        Rows are wholes.
-
-    Raises
-    ------
-    TooLargeError
-        If the pairs of like wholes could take more than 2 GiB.
+    `pairs`, (n, 2), are known relations (part, whole), at least one; `siblings`, (m, 2), tags of the same kind, either
+    way around. Returns CSR of float64, (n_tags, n_tags), rows being wholes. Raises TooLargeError if the pairs of like
+    wholes could take more than 2 GiB.
     """
     known = sp.csr_array((np.ones(len(pairs)), (pairs[:, 1], pairs[:, 0])), shape=(n_tags, n_tags))
     suggested = weight * (_nearness(known, siblings) @ known)

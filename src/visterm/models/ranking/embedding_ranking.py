@@ -19,9 +19,10 @@ from visterm.core.threads import Team, one_blas_thread, resolve_jobs
 from visterm.core.types import Matrix
 from visterm.models.abilities import explain_linear
 from visterm.models.base import Limit
-from visterm.models.epochs import OPEN, SCHEDULES, Floats, Weights, mean_length
+from visterm.models.epochs import SCHEDULES, Floats, Weights, mean_length
 from visterm.models.ranking.ranker import PairRanker
 from visterm.models.ranking.sources import Training, TrainingContext, block_size
+from visterm.models.stopping import OPEN
 
 if TYPE_CHECKING:
     from visterm.models.ranking.negatives import Objective

@@ -20,8 +20,7 @@ FILLED = 0.1
 """Share of values that are not 0 from which on features are multiplied as arrays, however they are stored: sums have
 one order, so that dense and sparse rows of the same values learn the same."""
 
-DENSE_SHARE = 128
-"""Features whose weights one BLAS call moves: fixed, so that the bytes do not depend on the number of threads."""
+DENSE_SHARE = 128  # Features whose weights one BLAS call moves: fixed, so that the bytes depend on no number of threads
 
 
 class StepSettings(NamedTuple):
@@ -52,10 +51,6 @@ class EmbeddedImages:
         Image rows of the block; `rows` are the same for the kernels.
     steps : ndarray of float32, shape (block, dim) or (block, 0)
         Steps of the image rows, for the block to fill; no columns where they do not move.
-    rate : float
-        Learning rate of the steps.
-    growth : float
-        Factor of the longest rows.
     n_shares : int
         Parts that may be moved at the same time.
     grain : int
@@ -64,8 +59,8 @@ class EmbeddedImages:
         What "adagrad" slows the steps of the map down by.
     """
 
-    rate: float = 0.0
-    growth: float = 1.0
+    rate: float = 0.0  # Learning rate of the steps
+    growth: float = 1.0  # Factor of the longest rows
     U: Floats
     rows: Rows
 
@@ -136,7 +131,16 @@ class EmbeddedImages:
         """Move one share of the map by Σ x · step over the active images of the block; steps are 0 where not active."""
         steps, squares = self._image_steps(), self.squares
         if self._dense:
-            self._move_dense(slice(share * DENSE_SHARE, (share + 1) * DENSE_SHARE), active, steps)
+            features = slice(share * DENSE_SHARE, (share + 1) * DENSE_SHARE)
+            rows, rule = self._taken[: self._n, features], self._rule
+            gradients = counts = squares[:0]
+            if squares.size:
+                slopes = steps / np.float32(rule.rate)  # before they are squared, as rates follow the size of features
+                lengths = np.einsum("pc,pc->p", slopes, slopes) / np.float32(max(1, steps.shape[1]))
+                gradients = np.square(rows).T @ lengths
+            if rule.keep < 1:
+                counts = (rows != 0).astype(np.float32).T @ (active >= 0).astype(np.float32)
+            move_rows(self._A[features], rows.T @ steps, gradients, counts, squares[features], rule)
             return
         first, last = self._bounds[share : share + 2]
         if self.by_number:
@@ -147,20 +151,7 @@ class EmbeddedImages:
             self._A, self._stamps, self._stamp, self._touched,
         )  # fmt: skip
 
-    def _move_dense(self, features: slice, active: Ints, steps: Floats) -> None:
-        """Multiply these columns of the block's rows by the steps."""
-        rows, rule = self._taken[: self._n, features], self._rule
-        gradients = counts = self.squares[:0]
-        if self.squares.size:
-            slopes = steps / np.float32(rule.rate)  # before they are squared, as rates follow the size of features
-            lengths = np.einsum("pc,pc->p", slopes, slopes) / np.float32(max(1, steps.shape[1]))
-            gradients = np.square(rows).T @ lengths
-        if rule.keep < 1:
-            counts = (rows != 0).astype(np.float32).T @ (active >= 0).astype(np.float32)
-        move_rows(self._A[features], rows.T @ steps, gradients, counts, self.squares[features], rule)
-
     def _image_steps(self) -> Floats:
-        """Return the steps of the block's images."""
         return self.steps[: self._n]
 
 

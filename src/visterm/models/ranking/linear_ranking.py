@@ -63,7 +63,6 @@ class LinearRanker(PairRanker):
         self.scale_ = self.row_length / (mean_length(X) or 1.0)
 
     def _scaled(self, X: Matrix) -> Matrix:
-        """Return ``[scale_ · x, 1]``."""
         return with_ones(X * np.float32(self.scale_))
 
     def _start(self, X: Matrix, n_tags: int, rng: np.random.Generator) -> Weights:

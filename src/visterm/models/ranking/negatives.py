@@ -16,13 +16,8 @@ from visterm.kernels.warp import Draws, PairBatch, Pool, PositiveTags, draw_viol
 from visterm.models.epochs import Floats
 from visterm.models.ranking.image_sides import EmbeddedImages
 
-WEIGHTS = ("harmonic", "constant", "top", "truncated")
-SAMPLERS = ("draws", "pool")
-
 TABLE_FLOATS = 2**20  # Scores that one matrix product makes, of all tags for a few pairs: they stay in the third cache
-TABLE_ROWS = 32
-"""Pairs that such a product needs to run at BLAS speed: with more tags than that leaves room for, there is none."""
-
+TABLE_ROWS = 32  # Pairs that such a product needs to run at BLAS speed: with too many tags for that, there is none
 TABLE_FROM = 0.2  # Mean draws a pair in the epoch before, as a share of the tags, from which on all scores at once pay
 POOL = 256  # Tags of a pool: one matrix product scores them for a whole part
 POOL_FROM = 8  # Mean draws a pair in the epoch before from which on a pool pays
@@ -36,8 +31,7 @@ class UniformDraws:
     pays, by how many draws the epoch before needed. A block has at most `block` pairs.
     """
 
-    tabled = True
-    """Whether all scores of a few pairs may be made by one product."""
+    tabled = True  # Whether all scores of a few pairs may be made by one product
 
     def __init__(
         self,

@@ -16,13 +16,9 @@ from visterm.models.epochs import EpochSums, Floats
 from visterm.models.ranking.sources import Training
 
 SHARES = 64  # Parts that the tags fall into, so that a thread with frequent tags does not hold up the others
-BAR_RANK = 3
-"""A new tag counts as given to an image where it beats the image's third best old tag: photos have about three tags."""
-
+BAR_RANK = 3  # A new tag counts as given where it beats the image's third best old tag: photos have about three
 PASSES = 20
-AGGRESSIVENESS = 0.1
-"""Longest step, in units of one over the mean squared length of an image row: ten steps move a score by about one."""
-
+AGGRESSIVENESS = 0.1  # Longest step, in units of one over the mean squared length of an image row
 N_NEGATIVES = 3
 BLOCK_BYTES = 2**25
 

@@ -19,7 +19,7 @@ from visterm.core.progress import SILENT, Progress
 from visterm.core.threads import Team, one_blas_thread, resolve_jobs
 from visterm.core.types import Matrix
 from visterm.models.base import Limit
-from visterm.models.epochs import OPEN, EpochAnnotator, Floats, Measure, Validation, Weights, epoch_record
+from visterm.models.epochs import EpochAnnotator, Floats, Measure, Validation, Weights, epoch_record
 from visterm.models.ranking.schedules import FixedSchedule, OpenSchedule
 from visterm.models.ranking.sources import (
     Checkpoints,
@@ -33,7 +33,7 @@ from visterm.models.ranking.sources import (
     from_windows,
     positive_tags,
 )
-from visterm.models.stopping import OnEpoch, hold_out
+from visterm.models.stopping import OnEpoch, finds_length, hold_out
 
 Images: TypeAlias = NDArray[np.int64]
 
@@ -49,8 +49,6 @@ class PairRanker(EpochAnnotator):
     tag_rows_ : ndarray of float32, shape (n_tags, width)
     n_epochs_ : int
         Epochs that the weights stem from, those of `partial_fit` included.
-    n_held_out_ : int
-        As in `EpochAnnotator`.
     history_ : list of dict
         For each epoch: ``epoch``, ``loss`` (mean over the pairs), ``map`` (over the validation images, None without),
         ``draws`` (mean number a pair), ``violated`` (share of the pairs that made a step) and ``seconds``.
@@ -59,8 +57,6 @@ class PairRanker(EpochAnnotator):
     average: int = 20
 
     limits: ClassVar[dict[str, Limit]] = {"average": check_count}
-
-    # -- what callers use beside the contract of every model ----------------------------------------------------------
 
     def partial_fit(self, X: Any, Y: Any, *, images: bool = True) -> Self:
         """Go once over more images and their tags, from the weights as they are (from start values, the first time).
@@ -73,17 +69,8 @@ class PairRanker(EpochAnnotator):
         images : bool
             False moves the tags' rows only, so that image rows in a catalogue stay valid.
 
-        Returns
-        -------
-        PairRanker
-            The model itself, with one more entry in its history.
-
-        Raises
-        ------
-        ShapeError
-            If `Y` has another number of tags than the model.
-        DivergedError
-            If a weight becomes infinite or NaN; the model then stays as it was.
+        Raises ShapeError if `Y` has another number of tags than the model; DivergedError if a weight becomes infinite
+        or NaN, and the model then stays as it was.
         """
         self.check_settings()
         known = hasattr(self, "n_epochs_")
@@ -164,7 +151,7 @@ class PairRanker(EpochAnnotator):
             task = f"train windows, from epoch {state.epoch} on" if begun else "train windows"
             source = from_windows(self, windows, state, monitor, keep)
             self._train(
-                state, self.epochs, source, self._measure(valid),
+                state, self.epochs, source, self._measure_map(valid),
                 monitor=monitor, on_epoch=on_epoch, task=task, steps=0, keep=keep,
             )  # fmt: skip
         return self
@@ -180,11 +167,6 @@ class PairRanker(EpochAnnotator):
         X : array-like or sparse, shape (n_images, n_features)
         Y_new : array-like or sparse, shape (n_images, n_new)
             Above 0: the image has the new tag. New tags follow the old ones.
-
-        Returns
-        -------
-        PairRanker
-            The model itself, which now knows ``n_tags_ + n_new`` tags.
         """
         from visterm.models.ranking.new_tags import learn_new_tags
 
@@ -197,8 +179,6 @@ class PairRanker(EpochAnnotator):
         self.tag_rows_ = np.concatenate([self.tag_rows_, rows])
         self.n_tags_ += len(rows)
         return self
-
-    # -- what a kind of scorer writes ---------------------------------------------------------------------------------
 
     @abstractmethod
     def _scale_features(self, X: Matrix) -> None:
@@ -219,8 +199,6 @@ class PairRanker(EpochAnnotator):
     @abstractmethod
     def _training(self, X: Matrix, positives: sp.csr_array, weights: Weights, context: TrainingContext) -> Training:
         """Make the training that changes these weights."""
-
-    # -- inside -------------------------------------------------------------------------------------------------------
 
     def _fit_monitored(
         self,
@@ -258,11 +236,7 @@ class PairRanker(EpochAnnotator):
 
     @property
     def _schedule(self) -> FixedSchedule | OpenSchedule:
-        return OpenSchedule() if self.schedule == OPEN else FixedSchedule()
-
-    @property
-    def _holds_out_tags(self) -> bool:
-        return self.schedule == OPEN
+        return OpenSchedule() if finds_length(self) else FixedSchedule()
 
     def _positives(self, Y: sp.csr_array) -> sp.csr_array:
         """Return the tags that images have as ones, and as stored zeros those that are neither right nor wrong."""
@@ -287,10 +261,6 @@ class PairRanker(EpochAnnotator):
         history = self.history_
         yield None, None, self.n_epochs_
         self.history_ = history
-
-    def _measure(self, judged: Validation | None) -> Measure | None:
-        """Return what measures the weights as they are on validation images; None where none has a tag."""
-        return self._measure_map(judged)
 
 
 def mix_means(means: Weights, weights: Weights, share: float, team: Team) -> bool:

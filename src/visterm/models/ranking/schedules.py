@@ -19,9 +19,7 @@ DOUBLED = 30
 """Epochs after which `max_norm` has doubled. Data with few tags an image are best a little above its start, those
 with many near twice that; items with many tags known only by number rank far worse where it stays."""
 
-FINISH = 4
-"""Epochs on all rows at the end, in place of a second training from the start, which takes many times as long."""
-
+FINISH = 4  # Epochs on all rows at the end: a second training from the start would take many times as long
 MEANS = 2  # Epochs that the best weights count for in the running mean of the epochs at the end
 MOST_HELD_TAGS = 2000  # Tags held out of images known by number: enough to see 0.01 in MAP, and quick to rank
 
@@ -44,7 +42,7 @@ class FixedSchedule:
         for some, held_out, epochs in model._trainings(X.shape[0], valid, rng):
             rows, tags = (X, positives) if some is None else (X[some], positives[some])
             state = RankingState(model._start(X, positives.shape[1], rng), model.patience)
-            measure = model._measure(valid if held_out is None else (X[held_out], positives[held_out]))
+            measure = model._measure_map(valid if held_out is None else (X[held_out], positives[held_out]))
             yield TrainingPass(rows, tags, state, epochs, measure)
             del state  # the next training needs its memory
             if held_out is not None:

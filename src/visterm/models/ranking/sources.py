@@ -24,8 +24,7 @@ SMALLEST_BLOCK = 16
 LARGEST_TAG_BLOCK = 256
 LARGEST_BLOCK = 4096
 
-BLOCKS_AN_EPOCH = 64
-"""Where there are many pairs, a block is this share of them: larger blocks still lose nothing that one can see."""
+BLOCKS_AN_EPOCH = 64  # Of many pairs, a block is this share: larger blocks still lose nothing that one can see
 
 
 class Training:

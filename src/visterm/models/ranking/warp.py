@@ -24,9 +24,7 @@ from visterm.models.ranking.image_sides import EmbeddedImages, Ints, StepSetting
 from visterm.models.ranking.negatives import Objective
 from visterm.models.ranking.sources import Training, block_size
 
-PART = 64
-"""Pairs that one thread scores at a time, at least: from the block alone, so that BLAS gives the same bytes always."""
-
+PART = 64  # Pairs that one thread scores at a time, at least: fixed, so that BLAS gives the same bytes always
 PARTS = 16  # Parts that a block falls into, at most
 
 
@@ -140,8 +138,7 @@ class PairTraining(Training):
 
         done = self._team.run(partial(self._find_steps, pairs), -(-n // self._part))
         self._team.run(lambda number: self._move(pairs, self._shares[number]), len(self._shares))
-        sums: NDArray[np.float64] = np.sum(done, axis=0)
-        return sums
+        return np.asarray(np.sum(done, axis=0))
 
     def _find_steps(self, pairs: PairBatch, part: int) -> tuple[float, int, int]:
         """Embed a part of the pairs, draw their other tags, and weigh the steps by the ranks that the draws tell."""

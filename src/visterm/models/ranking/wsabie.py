@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from visterm.core.checks import as_csr
 from visterm.core.errors import ShapeError
 from visterm.models.base import Limit
-from visterm.models.epochs import OPEN
 from visterm.models.ranking.embedding_ranking import DRAW_LIMITS, OPEN_LIMITS, EmbeddingRanker
 from visterm.models.ranking.sources import positive_tags
+from visterm.models.stopping import OPEN
 
 if TYPE_CHECKING:
     from visterm.models.ranking.negatives import Objective
