@@ -156,8 +156,7 @@ def one_or_features(images: Any) -> Any:
     if other is not None:
         raise UserError(
             f"Several folders may be named where all are features, and {other} is no features folder. Pass one folder "
-            f"of images, or encode each (visterm encode {other} --encoder RUN -o FEATURES, for example) and pass their "
-            "features."
+            f"of images, or encode each: visterm encode {other} --encoder RUN -o FEATURES, for example."
         )
     return images
 

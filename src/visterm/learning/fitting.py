@@ -222,7 +222,6 @@ def _example(corpus: Corpus, learned: Learned) -> Any:
 
 
 def _how_it_went(learned: Learned, request: FitRequest, cleaning: Cleaning) -> list[str]:
-    """List what a fit did without: validation images, word vectors, aliases, queries."""
     lines, model, facts = [], learned.model, learned.facts
     stops = hasattr(model, "epochs") and hasattr(model, "valid_share") and request.valid != 0
     history = getattr(model, "history_", [])

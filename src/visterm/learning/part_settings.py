@@ -120,5 +120,4 @@ def check_device(device: str, part: Any) -> None:
 
 
 def _with_device(encoder: AnyEncoder) -> list[Any]:
-    """List the encoder and those inside it that have a setting for the device."""
     return [part for part in (encoder, *getattr(encoder, "parts_", ())) if hasattr(part, SETTING)]

@@ -29,7 +29,6 @@ from visterm.learning.run import Run
 from visterm.learning.trials import Candidate, Choices, Trial, TrialJob, TrialLog, settings_to_try, try_settings
 from visterm.learning.validation import Parts, all_rows, fit_on_all, part_rows
 from visterm.metrics import check_metrics
-from visterm.models.base import Annotator
 
 FORMAT = 1  # Of the trials; raised when they would come out otherwise, so that older ones are made anew
 DEFAULT_MODEL = "wsabie"
@@ -166,7 +165,11 @@ class _Search:
         data = key_of(FORMAT, digest_of(list(parts[:5])), encoder.fingerprint, self._model, self._metric, self._seed)
         side = {} if parts.side is None else vars(parts.side)
         known = {name: part for name, part in side.items() if part is not None}
-        keyed = [(key_of(data, _settings(candidate.model) | known), candidate) for candidate in self._candidates]
+        keyed = []
+        for candidate in self._candidates:
+            params = candidate.model.get_params(deep=False)
+            params.pop("n_jobs", None)  # on which no value depends
+            keyed.append((key_of(data, params | known), candidate))
         new = [(key, candidate) for key, candidate in keyed if key not in self._log]
         if self._executor.remote and len(new) > 1:
             self._try_elsewhere(new, parts, progress)
@@ -210,7 +213,3 @@ class _Search:
 def trials_file(out: str | os.PathLike[str]) -> Path:
     """Return the file beside a run in which its finished trials are kept."""
     return Path(out).with_name(f"{Path(out).name}.tune.jsonl")
-
-
-def _settings(model: Annotator) -> dict[str, Any]:
-    return {name: value for name, value in model.get_params(deep=False).items() if name != "n_jobs"}

@@ -192,7 +192,6 @@ class Ensemble(Blend):
         judged: tuple[Matrix, sp.csr_array],
         rng: np.random.Generator,
     ) -> tuple[NDArray[np.float64], float]:
-        """Return the weights with the highest MAP over judged images, and that MAP."""
         X, Y = judged
         tagged = np.flatnonzero(np.bincount(Y.tocoo().coords[0][Y.data > 0], minlength=Y.shape[0]))
         rows = tagged[sample(tagged.size, len(members), Y.shape[1], rng)]

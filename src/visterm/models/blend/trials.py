@@ -73,9 +73,8 @@ class MemberTrial:
     kind: int  # Its place among the candidates
     columns: ColumnSet  # What it reads of the features
     scores: NDArray[np.float32] | None = None  # shape (n_judged, n_tags), with mean 0 and variance 1; None: not fitted
-    # Mean and standard deviation of the scores before
-    mean: float = 0.0
-    scale: float = 1.0
+    mean: float = 0.0  # Of the scores before
+    scale: float = 1.0  # Their standard deviation before
     seconds: float | None = None  # Of fit and scores
     n_rows: int = 0  # Images that it was fitted on
     # What it reaches alone on the judged images, over images and over tags

@@ -298,7 +298,6 @@ class DeepTagger(EpochAnnotator):
         return self.dim or 300
 
     def _what_is_trained(self, X: Matrix, Y: sp.csr_array, valid: Validation | None) -> dict[str, Any]:
-        """Return what a checkpoint must agree in."""
         from visterm.models.deep.fitting import matrix_fingerprint  # torch
 
         params = {key: value for key, value in json_params(self).items() if key not in NOT_OF_THE_TRAINING}

@@ -224,7 +224,6 @@ class DeepFit:
         )  # fmt: skip
 
     def _enter(self, phase: int, training: DeepTraining) -> DeepState:
-        """Begin, or go on where the checkpoint is."""
         state, kept = DeepState(self._model.patience), self._kept
         if kept is None or kept.numbers["phase"] != phase:
             return state

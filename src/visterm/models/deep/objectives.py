@@ -1,7 +1,4 @@
-"""What a batch of a deep tagger is trained for: a cost of the tags drawn for each image.
-
-Scores and products of the words drawn for a batch are made by a row a draw, or by a row a word where many are the same.
-"""
+"""What a batch of a deep tagger is trained for: a cost of the tags drawn for each image."""
 
 from __future__ import annotations
 

@@ -284,7 +284,6 @@ class TextRidge(LinearAnnotator):
 
 
 def _unit(X: Any) -> Matrix:
-    """Bring rows to length 1; rows of zeros stay."""
     squares = row_squares(X)
     factors = np.where(squares > 0, 1 / np.sqrt(np.where(squares > 0, squares, 1)), 0)
     return (

@@ -269,10 +269,9 @@ class Pamir(LinearRanker):
             by = judged if held_out is None else JudgedImages(K[held_out], queries.among(held_out))
             state = RankingState(self._start(K, positives.shape[1], rng), self.patience)
             learned = queries if some is None else queries.among(some)
-            run_epoch = self._triplets(K, some, learned, state.weights[0], rng).run_epoch
-            source: Source = partial(_begun, run_epoch)
+            source: Source = partial(_begun, self._triplets(K, some, learned, state.weights[0], rng).run_epoch)
             self._train(state, epochs, source, self._found_by(by), monitor=monitor, on_epoch=on_epoch)
-            del state, run_epoch, source  # the next training needs their memory
+            del state, source  # the next training needs their memory
             if held_out is not None:
                 set_intercepts(self.tag_rows_, K[some], positives[some])
                 self._held_out = HeldOutFit(held_out, with_ones(K[held_out]), self.tag_rows_)

@@ -87,7 +87,6 @@ def _check_finite(name: str, values: Floats) -> None:
 
 
 def _check_tags(name: str, given: Any, n: int, n_tags: int) -> NDArray[np.int64]:
-    """Return a tag for each row, if all are columns of the scores."""
     tags = np.asarray(given)
     if tags.shape != (n,) or not (np.issubdtype(tags.dtype, np.integer) or n == 0):
         raise ShapeError(f"{name} has the shape {tags.shape} and type {tags.dtype}; expected ({n},) whole numbers.")

@@ -1,7 +1,4 @@
-"""Relations of tags: checked, suggested where most tags like the whole have them, and turned into quadruplets.
-
-Quadruplets of an object's image and tag and a part's image and tag are drawn from related tags, never stored.
-"""
+"""Relations of tags: checked, suggested where most tags like the whole have them, and turned into quadruplets."""
 
 from __future__ import annotations
 
@@ -159,7 +156,6 @@ class _Sides(NamedTuple):
 
 
 def _sides(by_tag: Any, part: int, whole: int) -> _Sides:
-    """Return the images of a relation; `by_tag` is a CSC of the tags given."""
     columns = (by_tag.indices[slice(*by_tag.indptr[tag : tag + 2])] for tag in (whole, part))
     wholes, parts = (images.astype(np.int64) for images in columns)
     both = np.intersect1d(parts, wholes, assume_unique=True)

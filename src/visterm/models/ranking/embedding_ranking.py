@@ -125,9 +125,8 @@ class EmbeddingRanker(PairRanker):
         The coordinate that `bias` asks for, of all image rows, where tag rows have one more.
     scale_ : float
         The factor that `row_length` asks for.
-    n_epochs_ : int
-    history_ : list of dict
-        See `PairRanker`.
+    n_epochs_, history_
+        As in `PairRanker`.
     """
 
     learned: ClassVar[dict[str, Kind]] = {

@@ -102,8 +102,7 @@ class EmbeddedImages:
     def set_rate(self, rate: float) -> None:
         """Take the learning rate of the epochs to come."""
         self.rate = rate * self._scale**2
-        in_the_papers_unit = rate * self._scale
-        self._rule = make_rule(in_the_papers_unit, self._l2 / self._scale, self._max_norm * self.growth)
+        self._rule = make_rule(rate * self._scale, self._l2 / self._scale, self._max_norm * self.growth)
 
     def take(self, images: Ints) -> Ints:
         """Make a block of images the one that all is about; return which of `rows` each is, numbers from 0 on."""

@@ -22,7 +22,6 @@ from visterm.models.base import Limit
 from visterm.models.epochs import EpochAnnotator, Floats, Measure, Validation, Weights, epoch_record
 from visterm.models.ranking.schedules import FixedSchedule, OpenSchedule
 from visterm.models.ranking.sources import (
-    Checkpoints,
     RankingState,
     Source,
     Training,
@@ -109,7 +108,7 @@ class PairRanker(EpochAnnotator):
         windows: Windows,
         *,
         valid: tuple[Any, Any] | None = None,
-        checkpoints: Checkpoints | None = None,
+        checkpoints: Any = None,
         monitor: Progress | None = None,
         on_epoch: OnEpoch | None = None,
     ) -> Self:
@@ -120,8 +119,8 @@ class PairRanker(EpochAnnotator):
         next. The bytes depend on the windows and on `random_state`, not on `n_jobs` or on where training was cut off
         and went on. No rows are held out of `windows`: `valid` are others, to stop by.
 
-        Training goes on from the last of the checkpoints, and offers one after each window, and after each epoch before
-        `on_epoch` is called (as in `fit`).
+        Training goes on from ``checkpoints.last()``, a `Checkpoint` or None, and calls ``checkpoints.offer(make)``
+        after each window, and after each epoch before `on_epoch` is called (as in `fit`): ``make()`` returns one.
 
         Raises DataError if no image has a tag; DivergedError if training ends in infinity or NaN.
         """

@@ -75,16 +75,6 @@ class Checkpoint(NamedTuple):
     arrays: dict[str, NDArray[Any]]
 
 
-class Checkpoints(Protocol):
-    """Where checkpoints are kept."""
-
-    def last(self) -> Checkpoint | None:
-        """Return the one to go on from; None at the start."""
-
-    def offer(self, make: Callable[[], Checkpoint]) -> None:
-        """Make one and keep it, if it is time to."""
-
-
 class RankingState(TrainingState):
     """How far a training has come: weights as it has them, and their running means, which are published.
 

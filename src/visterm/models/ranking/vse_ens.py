@@ -62,5 +62,7 @@ class VseEns(EmbeddingRanker):
     def _objective(self, n_tags: int) -> Objective:
         from visterm.models.ranking.negatives import AdaptiveDraws, Objective
 
-        every_rank = np.ones(n_tags + 1, np.float32)  # one draw estimates no rank
-        return Objective(every_rank, n_tags, negatives=partial(AdaptiveDraws, rank_scale=self.rank_scale))
+        # One draw estimates no rank: all weigh the same
+        return Objective(
+            np.ones(n_tags + 1, np.float32), n_tags, negatives=partial(AdaptiveDraws, rank_scale=self.rank_scale)
+        )
