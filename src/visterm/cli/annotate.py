@@ -91,9 +91,8 @@ def annotate(
 
     if pair:
         other_options = [precision, min_confidence, new_only or None, added or None, out, ray]
-        _annotate_pair(
-            run, images, 5 if k is None else k, plain=other_options == [None] * len(other_options), json=json
-        )
+        plain = all(option is None for option in other_options)
+        _annotate_pair(run, images, 5 if k is None else k, plain=plain, json=json)
         return
 
     tagger = visterm.Tagger.load(run, whole=False)
@@ -132,7 +131,6 @@ def annotate(
 
 
 def _annotate_pair(run: Path, images: list[str], k: int, *, plain: bool, json: bool) -> None:
-    """Print the pairs of tags of an object and of a part of it, best first."""
     from visterm.tagging.part_relations import label_pair
 
     if len(images) != 2 or not plain:
@@ -187,12 +185,10 @@ def explain(
     show(f"explained by {', '.join(explanation.explained_by)}")
     if explanation.no_heat:
         show(f"no heat map: {explanation.no_heat}")
-    of_places = sum(cell.share for cell in explanation.places)
-    rows = (
-        []
-        if explanation.no_heat
-        else [[f"all {len(explanation.places):,} {explanation.place}s of the picture", f"{of_places:+.4f}"]]
-    )
+    rows = []
+    if not explanation.no_heat:
+        of_places = sum(cell.share for cell in explanation.places)
+        rows = [[f"all {len(explanation.places):,} {explanation.place}s of the picture", f"{of_places:+.4f}"]]
     rows += [[f"without a place: {name}", f"{share:+.4f}"] for name, share in explanation.elsewhere.items()]
     show("")
     table(rows, ["part of the score", "share"])

@@ -152,10 +152,8 @@ def _write_sheet(file: Path, folder: Path, catalogue: visterm.Catalogue, mistake
         image.name: (videos.picture_of(image) or image.name, tags_of.get(image.id, []))
         for image in stored.images.get_many(ids)
     }
-    report = Report(
-        "Probable mistakes",
-        f"{count_of(len(mistakes), 'tag')} of {folder.name} probably wrong or missing, likeliest first.",
-    )
+    what = f"{count_of(len(mistakes), 'tag')} of {folder.name} probably wrong or missing, likeliest first."
+    report = Report("Probable mistakes", what)
     cards = []
     for m in mistakes:
         picture, tags = named[m.image]

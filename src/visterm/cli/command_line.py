@@ -172,10 +172,7 @@ class CommandLine(PlainEpilog, TyperGroup):
 
 
 def _installed() -> dict[str, str]:
-    """Return the commands of installed packages, each as "module:attribute".
-
-    `importlib.metadata` reads the same files, but takes as long to import as half of typer.
-    """
+    """Return the commands of packages as "module:attribute"; `importlib.metadata` takes too long to import for that."""
     commands: dict[str, str] = {}
     for folder in sys.path:
         for file in Path(folder).glob("*-info/entry_points.txt"):

@@ -85,9 +85,8 @@ def tags_of(folder: Path) -> list[str]:
 
     try:
         if (folder / "catalogue.sqlite").is_file():
-            with closing(
-                sqlite3.connect(f"{(folder / 'catalogue.sqlite').resolve().as_uri()}?mode=ro", uri=True)
-            ) as db:
+            address = f"{(folder / 'catalogue.sqlite').resolve().as_uri()}?mode=ro"
+            with closing(sqlite3.connect(address, uri=True)) as db:
                 names = [name for (name,) in db.execute(_OF_PHOTOS)]
                 runs = [run for (run,) in db.execute("SELECT fingerprint FROM runs WHERE current = 1")]
             return sorted({*names, *(tag for run in runs for tag in tags_of(folder / "runs" / run))})

@@ -214,10 +214,7 @@ def sync(
 
 
 def _reconnect(catalogue: visterm.Catalogue, url: str | None, key_file: Path | None) -> ProgramConnection:
-    """Return the connection, with the address and the key file that the command names.
-
-    These are kept once the server has answered with them: a slip leaves what was there.
-    """
+    """Return the connection with the address and key file of the command, kept once the server has answered to them."""
     from visterm.connectors.contract import connector_class, open_library
     from visterm.connectors.keys import allow, check_allowed, read_key
     from visterm.connectors.sync import connection_of

@@ -164,7 +164,6 @@ def show_queries(results: dict[str, Any]) -> None:
 
 
 def _show_pairs(pairs: Sequence[dict[str, Any]], measures: Sequence[str]) -> None:
-    """Print what comparing every two runs says of some measures."""
     corrected = f", corrected for {len(pairs)} pairs" if len(pairs) > 1 else ""
     for pair in pairs:
         for measure in [measure for measure in measures if measure in pair]:

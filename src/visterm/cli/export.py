@@ -184,7 +184,6 @@ def _export_whole(
 
 
 def _export_model(run: Path, images: Path | None, to: str, out: Path, *, json: bool) -> None:
-    """Write a run as one ONNX graph, for any program or for PhotoPrism."""
     from visterm.library.export.onnx_model import check_packages, export_model, export_photoprism_model, holding_photos
 
     if images is not None:

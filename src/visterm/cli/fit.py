@@ -220,13 +220,9 @@ def tune(
         model_params=options.settings(set_, "--set"), out=out,
         overwrite=options.may_replace(out, kind="run"),
     )  # fmt: skip
+    space = options.choices(grid)
     tuned = tune_settings(
-        request,
-        grid=options.choices(grid),
-        n_random=random,
-        executor=options.executor_of(ray),
-        say=say,
-        progress=Bars(),
+        request, grid=space, n_random=random, executor=options.executor_of(ray), say=say, progress=Bars()
     )
     names = list(tuned.trials[0].settings)
     rows = []
@@ -291,7 +287,6 @@ def _switch(catalogue: Path, name: str, *, back: bool) -> None:
 
 
 def _show_runs(catalogue: Path) -> None:
-    """Print the runs of a catalogue with dates and figures."""
     from visterm.library.earlier_runs import known_runs, shown_runs
     from visterm.store.catalogue import StoredCatalogue
 
@@ -299,12 +294,9 @@ def _show_runs(catalogue: Path) -> None:
     rows = []
     for entry in shown_runs(stored, known_runs(stored)):
         counts = ["gone" if n is None else f"{n:,}" for n in (entry.tags, entry.images)]
-        comparison = entry.comparison
-        measured = (
-            ["-"] * 3
-            if comparison is None
-            else [f"{comparison.before:.3f}", f"{comparison.after:.3f}", comparison.verdict]
-        )
+        measured = ["-"] * 3
+        if (comparison := entry.comparison) is not None:
+            measured = [f"{comparison.before:.3f}", f"{comparison.after:.3f}", comparison.verdict]
         in_use = "in use" if entry.run.current else ""
         rows.append([str(entry.run.id), in_minutes(entry.run.added), in_use, *counts, *measured])
     if rows:

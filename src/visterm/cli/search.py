@@ -74,11 +74,7 @@ def search(
     from visterm.library.search.request import SearchRequest, search_run
     from visterm.store.filters import Filter
 
-    among = Filter(
-        tags=tuple(tag or ()),
-        taken_from=None if from_ is None else _date_in(from_, "--from"),
-        taken_to=None if to is None else _date_in(to, "--to"),
-    )  # fmt: skip
+    among = Filter(tags=tuple(tag or ()), taken_from=_date_in(from_, "--from"), taken_to=_date_in(to, "--to"))
     request = SearchRequest(
         words=words, like=like, k=k, cutoff=cutoff, min_confidence=min_confidence, expand=expand or (), among=among,
         sort=sort,
@@ -87,12 +83,11 @@ def search(
     _show(request, answer, json=json)
 
 
-def _date_in(text: str, option: str) -> str:
-    """Return a date as typed, such as 2024-05. Raises UserError if it is none."""
+def _date_in(text: str | None, option: str) -> str | None:
     from visterm.store.filters import is_date
 
-    if is_date(text.strip()):
-        return text.strip()
+    if text is None or is_date(text.strip()):
+        return text and text.strip()
     raise UserError(f"{option} is {text!r}, not a date; expected one such as 2024, 2024-05 or 2024-05-31.")
 
 
@@ -139,10 +134,7 @@ def _show(request: SearchRequest, answer: SearchOutcome, *, json: bool) -> None:
 
 
 def _line(hit: visterm.Hit, *, scores: bool = False) -> str:
-    """Return a photo with its confidence, if it has one, its score, if that is shown, and whether it was tagged so.
-
-    A photo of another program's library is shown with its address there.
-    """
+    """Return a photo in a line, with its address if it is one of another program's library."""
     from visterm.store.images import moment
 
     numbers = [] if hit.confidence is None else [f"{percent(hit.confidence):>4}"]

@@ -179,7 +179,6 @@ def _ask(catalogue: visterm.Catalogue, questions: list[ReviewItem], paths: dict[
 
 
 def _finish(catalogue: visterm.Catalogue, verdicts: list[int]) -> None:
-    """Report how many answers there were."""
     right, wrong, skipped = (verdicts.count(verdict) for verdict in (1, -1, 0))
     learn = f" To learn from it: visterm fit {catalogue.stored.folder}" if right or wrong else ""
     say(f"{right:,} right, {wrong:,} wrong, {skipped:,} left open.{learn}")

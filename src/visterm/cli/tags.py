@@ -133,7 +133,6 @@ def _suggest(run: Path, images: Path | None, tag_file: str, rules: TagRules, out
 
 
 def _show_similar(run: Path, tag: str, k: int, *, json: bool) -> None:
-    """Print the tags most similar to one: by the cosine of their vectors, at most 1."""
     tagger = visterm.Tagger.load(run)
     near, compared_by = tagger.neighbours(tag, k), tagger.tags_compared_by
     header = ["tag", f"similarity, by {' and '.join(compared_by)}"]

@@ -10,7 +10,6 @@ from typing import Any
 
 from fastapi import APIRouter, Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response
 
@@ -64,7 +63,8 @@ def create_app(
     app = Application(
         title="visterm", version=visterm.__version__,
         description="Search one catalogue of photos by words, and tag photos.", openapi_url=f"{PREFIX}/openapi.json",
-        docs_url=None, redoc_url=None, lifespan=lifespan, generate_unique_id_function=_operation_id,
+        docs_url=None, redoc_url=None, lifespan=lifespan,  # generated clients call a route by its function's name
+        generate_unique_id_function=lambda it: it.name if it.path.startswith(PREFIX) else f"label_studio_{it.name}",
     )  # fmt: skip
     app.state.service = service
     for kind in (HTTPException, RequestValidationError, VistermError):
@@ -81,11 +81,6 @@ def create_app(
     app.add_middleware(Security, access=service.access)
     app.add_middleware(Counting, metrics=service.metrics)
     return app
-
-
-def _operation_id(route: APIRoute) -> str:
-    """Return the name by which generated clients call a route: its function's, with Label Studio's before its own."""
-    return route.name if route.path.startswith(PREFIX) else f"label_studio_{route.name}"
 
 
 class Application(FastAPI):
@@ -138,5 +133,4 @@ async def log_out() -> Response:
 
 
 def _page(address: str, *, wrong: bool = False) -> Response:
-    """Return the form."""
     return render("login.html", 401 if wrong else 200, wrong=wrong, next=local_address(address))

@@ -49,7 +49,6 @@ class Batcher(Generic[T, R]):
             return await future
 
     async def _process_waiting(self) -> None:
-        """Process batches until nothing waits."""
         while self._waiting:
             batch = [self._waiting.popleft() for _ in range(min(self._most, len(self._waiting)))]
             batch = [(item, future) for item, future in batch if not future.done()]  # else its client has gone

@@ -117,8 +117,6 @@ class BodyLimit:
 
 
 class _Body:
-    """One body as it arrives."""
-
     def __init__(self, receive: Receive, bodies: Bodies, seconds: float) -> None:
         self._receive = receive
         self._bodies = bodies
@@ -129,12 +127,10 @@ class _Body:
         self.n_bytes = 0
 
     def check(self, n_bytes: int) -> None:
-        """Refuse a body of so many bytes if its route allows fewer."""
         if self.most is not None and n_bytes > self.most:
             raise HttpError(413, f"The body of this request may have at most {self.most:,} bytes. Send less at once.")
 
     async def receive(self) -> Message:
-        """Return the next piece, and count its bytes."""
         if self._complete:  # the only message left is that the client has gone
             return await self._receive()
         remaining = self._end - asyncio.get_running_loop().time()
@@ -187,10 +183,6 @@ class _JsonRequest(Request):
     """A request that refuses JSON with too many values."""
 
     async def json(self) -> Any:
-        """Read the body as JSON.
-
-        Raises HttpError (413) if it has too many values.
-        """
         body = await self.body()
         if sum(map(body.count, (b",", b":", b"[", b"{"))) > MOST_VALUES:
             raise HttpError(413, f"The JSON of a request may have at most {MOST_VALUES:,} values. Send less at once.")

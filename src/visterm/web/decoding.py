@@ -101,10 +101,7 @@ class _Process:
         self._process: subprocess.Popen[bytes] | None = None
 
     def ask(self, header: bytes, content: bytes, seconds: float) -> Answer | None:
-        """Send a request and return the answer of the process; None if it died or was killed because its time was over.
-
-        The time begins once the process has started: how long that takes says nothing about the picture.
-        """
+        """Return the answer of the process; None if it died, or was killed these seconds after it had started."""
         if self._process is not None and self._process.poll() is not None:
             self.kill()
         if self._process is None:

@@ -107,7 +107,6 @@ def http_error_of(error: Exception) -> HttpError:
 
 
 def _first_invalid(error: RequestValidationError) -> HttpError:
-    """Return the answer that names the first value that is wrong, and what is accepted."""
     problem: dict[str, Any] = next(iter(error.errors()), {"loc": (), "msg": "it can't be read", "type": ""})
     if problem["type"] == "json_invalid":  # its place is a letter of the body, not a field
         why = problem.get("ctx", {}).get("error", "it ends too early")

@@ -92,13 +92,11 @@ def main() -> int:
 
 
 def _look_for_duplicates(catalogue: Catalogue, job_id: int, progress: Progress) -> None:
-    """Compare the photos that were not compared yet."""
     with CatalogueJob(catalogue.stored.jobs, "duplicates", job_id) as job:
         groups, _, skipped = find_duplicates(catalogue.stored, progress=progress, stop=lambda: job.cancelled)
         if not job.cancelled:
-            job.message = f"{count_of(len(groups), 'group')} of photos that look the same" + (
-                f", {count_of(len(skipped), 'photo')} skipped" if skipped else ""
-            )
+            unread = f", {count_of(len(skipped), 'photo')} skipped" if skipped else ""
+            job.message = f"{count_of(len(groups), 'group')} of photos that look the same{unread}"
 
 
 if __name__ == "__main__":

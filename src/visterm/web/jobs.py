@@ -144,26 +144,21 @@ class JobRunner:
             await self._task
 
     async def _run_waiting(self) -> None:
-        """Run jobs until none waits."""
         while self._waiting:
             job_id, arguments = self._waiting.popleft()
             job = await self._work.do(self._jobs.existing, job_id)
             if not job.ended:
-                await self._run(job_id, arguments)
+                process = await asyncio.create_subprocess_exec(
+                    sys.executable,
+                    *("-m", "visterm.web.job_process", str(self._path), str(job_id), *arguments),
+                    stdin=asyncio.subprocess.PIPE,  # closed when this process ends, however it does
+                    stdout=asyncio.subprocess.DEVNULL,
+                )
+                self._running = (job_id, process)
+                status = await process.wait()
+                self._running = None
+                await self._store_end(job_id, status)
             self._n_open.value -= 1
-
-    async def _run(self, job_id: int, arguments: list[str]) -> None:
-        """Run one job in a process, and store its end."""
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            *("-m", "visterm.web.job_process", str(self._path), str(job_id), *arguments),
-            stdin=asyncio.subprocess.PIPE,  # closed when this process ends, however it does
-            stdout=asyncio.subprocess.DEVNULL,
-        )
-        self._running = (job_id, process)
-        status = await process.wait()
-        self._running = None
-        await self._store_end(job_id, status)
 
     async def _store_end(self, job_id: int, status: int) -> None:
         """Store the end of a job; try again while the disk is full."""

@@ -1,8 +1,6 @@
 """An ML backend for Label Studio: tasks arrive with suggested tags, and annotators' choices become tags here.
 
-The protocol is that of label-studio-ml-backend: ``/health``, ``/setup``, ``/predict`` and ``/webhook`` under one
-address. A task's picture is a photo of the catalogue, named by its id, or a ``data:`` address. Other addresses are
-never fetched.
+The protocol is that of label-studio-ml-backend: ``/health``, ``/setup``, ``/predict``, ``/webhook`` under one address.
 """
 
 from __future__ import annotations
@@ -10,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Sequence
 from typing import Annotated, Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -18,7 +15,6 @@ from fastapi import APIRouter, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from visterm.core.errors import DataError, ImageError
-from visterm.core.types import Tag
 from visterm.core.vocabulary import tag_key
 from visterm.store.filters import PREDICTED_FROM
 from visterm.web.batching import TagLimits
@@ -185,7 +181,13 @@ async def _predict(service: Service, task: Task, config: Choices, version: str) 
     except (ImageError, DataError) as error:
         why = error.reason if isinstance(error, ImageError) else str(error)
         return {"result": [], "score": 0.0, "model_version": version, "error": why}
-    suggested = _suggested(tags, config)
+    named = [(tag, config.names.get(tag_key(tag.tag), "") if config.names else tag.tag) for tag in tags]
+    offered = [(tag, name) for tag, name in named if name]
+    suggested = [pair for pair in offered if (pair[0].confidence or 0.0) >= PREDICTED_FROM]
+    if all(tag.confidence is None for tag, _ in offered):
+        suggested = offered[:FEW]
+    if config.single:
+        suggested = suggested[:1]
     confidences = [tag.confidence for tag, _ in suggested if tag.confidence is not None]
     result = {
         "from_name": config.from_name,
@@ -195,16 +197,6 @@ async def _predict(service: Service, task: Task, config: Choices, version: str) 
     }
     score = sum(confidences) / len(confidences) if confidences else 0.0
     return {"result": [result] if suggested else [], "score": score, "model_version": version}
-
-
-def _suggested(tags: Sequence[Tag], config: Choices) -> list[tuple[Tag, str]]:
-    """Return the predicted tags that the project offers, with the project's names for them."""
-    named = [(tag, config.names.get(tag_key(tag.tag), "") if config.names else tag.tag) for tag in tags]
-    offered = [(tag, name) for tag, name in named if name]
-    likely = [pair for pair in offered if (pair[0].confidence or 0.0) >= PREDICTED_FROM]
-    if all(tag.confidence is None for tag, _ in offered):
-        likely = offered[:FEW]
-    return likely[:1] if config.single else likely
 
 
 async def _picture(service: Service, value: Any) -> bytes | str:
@@ -239,7 +231,6 @@ def _id_of(value: Any) -> int | None:
 
 
 def _chosen(annotation: dict[str, Any]) -> list[str]:
-    """Return the choices of an annotation, whatever else is in it."""
     results = annotation.get("result")
     tags: list[str] = []
     for result in results if isinstance(results, list) else []:

@@ -155,7 +155,6 @@ class Security:
             await http_error_of(error).answer()(scope, receive, send_with_headers)
 
     def _refusal(self, scope: Scope) -> Response | None:
-        """Return the answer to a request that is not let through."""
         headers = Headers(scope=scope)
         host = headers.get("host", "")
         if not self._access.answers_to(host):

@@ -1,7 +1,4 @@
-"""The server that an application runs in, alone or as one of several processes, and its connections.
-
-They are bounded in number, and closed if no request comes or the answer is not read.
-"""
+"""The server that an application runs in, alone or as one of several processes, with bounded connections."""
 
 from __future__ import annotations
 
@@ -11,8 +8,7 @@ import logging
 import socket
 import sys
 import time
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import uvicorn
@@ -109,10 +105,14 @@ class Server(uvicorn.Server):
         """Serve until stopped, as the only task of this process."""
         before = sys.getswitchinterval()
         sys.setswitchinterval(SWITCH_SECONDS)
+        seldom = _Seldom(self._n_workers)  # clients can cause some messages by the thousand
+        for name in LOGGERS:
+            logging.getLogger(name).addFilter(seldom)
         try:
-            with _logged_seldom(self._n_workers):
-                self.run(sockets=sockets)
+            self.run(sockets=sockets)
         finally:
+            for name in LOGGERS:
+                logging.getLogger(name).removeFilter(seldom)
             sys.setswitchinterval(before)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -162,10 +162,7 @@ class Server(uvicorn.Server):
 
 
 class _Seldom(logging.Filter):
-    """Logs a few messages of the same text, and the next ones after a while, with the number left out.
-
-    It is one of `n_workers` processes that log a few of them together.
-    """
+    """Logs a few messages of the same text, the next ones after a while; `n_workers` processes log a few together."""
 
     def __init__(self, n_workers: int = 1) -> None:
         super().__init__()
@@ -185,19 +182,6 @@ class _Seldom(logging.Filter):
         if left_out:
             record.msg = f"{record.msg} ({left_out:,} more like it were left out)"
         return count < self._most
-
-
-@contextmanager
-def _logged_seldom(n_workers: int) -> Iterator[None]:
-    """Limit messages that clients can cause by the thousand, such as one per connection that can't be accepted."""
-    seldom = _Seldom(n_workers)
-    for name in LOGGERS:
-        logging.getLogger(name).addFilter(seldom)
-    try:
-        yield
-    finally:
-        for name in LOGGERS:
-            logging.getLogger(name).removeFilter(seldom)
 
 
 class Connections:

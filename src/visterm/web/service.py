@@ -337,17 +337,14 @@ class Service:
             self.searching, self.browsing, self.writing, self.encoding, self.fetching,
             *(each.work for each in decoders),
         )  # fmt: skip
+        waiting = {work.name: work.waiting.total for work in kinds}
         refused = {"body": self.bodies.refused.total} | {work.name: work.refused.total for work in kinds}
         died = sum(each.died.total for each in decoders)
         return self.metrics.text(
             [
                 figure("visterm_info", "Version of visterm.", {VERSION: 1}, label="version"),
                 figure("visterm_images", "Photos of the catalogue.", n_images),
-                figure(
-                    "visterm_waiting",
-                    "Requests running and waiting, by kind.",
-                    {work.name: work.waiting.total for work in kinds},
-                ),
+                figure("visterm_waiting", "Requests running and waiting, by kind.", waiting),
                 figure("visterm_refused_total", "Requests that were answered 503, by kind.", refused),
                 figure("visterm_body_bytes", "Bytes of request bodies in memory.", self.bodies.n_bytes.total),
                 figure("visterm_decoders_died_total", "Processes that a picture crashed; each was replaced.", died),

@@ -1,7 +1,4 @@
-"""Bounded work in a few threads, and the numbers that all processes of a service see.
-
-A request beyond a bound is answered 503 at once, and does not wait. Bounds hold for the sum of what processes count.
-"""
+"""Bounded work in a few threads, and the numbers that all processes of a service see."""
 
 from __future__ import annotations
 
@@ -42,9 +39,9 @@ def busy(why: str) -> HttpError:
 class Work:
     """Threads for one kind of work, such as "search", with a bound on the requests that run and wait together.
 
-    A thread computes alone: many requests share the cores best so. A request waits at most `patience` seconds for a
-    thread; after that it is refused. `waiting` counts the requests running and waiting
-    now; `refused` those that were refused. The bound holds for all processes that share `figures`.
+    A request beyond the bound, which holds for all processes that share `figures`, is answered 503 at once; so is one
+    that has waited `patience` seconds for a thread. A thread computes alone: many requests share the cores best so.
+    `waiting` counts the requests running and waiting now; `refused` those that were refused.
     """
 
     def __init__(
@@ -91,7 +88,6 @@ class Work:
             self.waiting.value -= 1
 
     def _busy(self) -> HttpError:
-        """Count a refusal and return its error."""
         self.refused.value += 1
         return busy(f"{self.waiting.total} requests for {self.name} are running or waiting")
 

@@ -133,7 +133,6 @@ class _Supervisor:
                 raise error
 
     async def _all_ready(self) -> None:
-        """Wait until all workers answer."""
         for worker in self._workers:
             await worker.ready.wait()
 
@@ -163,7 +162,6 @@ class _Supervisor:
                 await asyncio.to_thread(self._stored.jobs.mark_lost)  # what it had stored and could not hand over
 
     def _hear(self, worker: _WorkerProcess, what: str, *arguments: Any) -> None:
-        """Do what a worker says."""
         if what == "ready":
             worker.ready.set()
             self._accept(True)
@@ -173,7 +171,6 @@ class _Supervisor:
             self._runner.tell(what, *arguments)
 
     def _send_news(self) -> None:
-        """Tell workers that the run in use may have changed."""
         for worker in self._workers:
             worker.send([])
 
@@ -186,7 +183,6 @@ class _Supervisor:
             loop.remove_reader(self._bound)
 
     def _take_connections(self) -> None:
-        """Send new connections to the workers that have the fewest."""
         for _ in range(ACCEPTED_AT_ONCE):
             try:
                 client, _ = self._bound.accept()

@@ -56,7 +56,6 @@ async def docs(request: Request) -> Response:
 
 
 def _type(schema: dict[str, Any]) -> str:
-    """Return the type of a schema in words."""
     if "$ref" in schema:
         return str(schema["$ref"]).rpartition("/")[2]
     if "anyOf" in schema:

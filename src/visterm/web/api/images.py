@@ -79,7 +79,6 @@ Tags = Annotated[list[TagName], Field(max_length=MOST_TAGS)]
 
 
 def _view_answer(view: ImageView) -> Response:
-    """Return a photo with its tags."""
     content: dict[str, Any] = view.as_dict()
     content["image"] = {name: content["image"][name] for name in ImageFacts.model_fields if name in content["image"]}
     return json_answer(content)
@@ -254,7 +253,6 @@ async def change_tags(service: Shared, image_id: ImageId, change: TagsChange) ->
 
 
 def _verdict_answer(entry: Verdict, before: int) -> Response:
-    """Return a verdict and the one before it."""
     content = {name: getattr(entry, name) for name in ("id", "image_id", "tag", "verdict")}
     return json_answer({**content, "before": before})
 

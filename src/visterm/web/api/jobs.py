@@ -128,5 +128,4 @@ def fit_options(full: bool, use_even_if_worse: bool) -> list[str]:
 
 
 def _as_dict(job: StoredJob) -> dict[str, Any]:
-    """Return a job as JSON."""
     return {name: getattr(job, name) for name in JobAnswer.model_fields}

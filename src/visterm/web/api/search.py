@@ -8,10 +8,9 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, Field
 
 from visterm.core.errors import ImageError
-from visterm.core.types import Hit
 from visterm.core.vocabulary import MOST_TAGS
 from visterm.library.search.result import Found
-from visterm.store.filters import Filter
+from visterm.store.filters import LARGEST, Filter
 from visterm.web.batching import TagLimits
 from visterm.web.bodies import BODY, read_uploads, takes_pictures
 from visterm.web.errors import HttpError, json_answer
@@ -21,7 +20,6 @@ from visterm.web.service import Shared
 
 router = APIRouter()
 
-LARGEST = 2**63 - 1
 DEEPEST = 10_000  # Photos that one search pages through: nobody looks further than that
 Date = Annotated[str, Field(pattern=r"^\d{4}(-\d\d(-\d\d(T\d\d(:\d\d(:\d\d)?)?)?)?)?$", max_length=19)]
 Bytes = Annotated[int, Field(ge=0, le=LARGEST)]
@@ -117,7 +115,12 @@ async def similar(request: Request, service: Shared, query: Annotated[FilterQuer
 
 def _answer(result: Found, kind: str, start: int, limit: int) -> Response:
     """Return one page of a search, and the cursor of the next page."""
-    hits = [_as_dict(hit) for hit in result.hits]
+    hits = []
+    for hit in result.hits:
+        fields = {name: value for name, value in hit.as_dict().items() if name != "path"}
+        at = "" if hit.at is None else f"?at={hit.at:.3f}"
+        hits.append(fields | {"thumbnail": f"/api/v1/images/{hit.id}/thumbnail{at}"})
+
     if kind.startswith("all"):
         page = [hit | {"score": None} for hit in hits[:limit]]
         following = (page[-1]["id"] if kind == "all" else start + limit) if len(hits) > limit else None
@@ -133,13 +136,6 @@ def _answer(result: Found, kind: str, start: int, limit: int) -> Response:
         "next": None if following is None else cursor_at(kind, following),
     }
     return json_answer(content)
-
-
-def _as_dict(hit: Hit) -> dict[str, Any]:
-    """Return a hit as JSON, with the address of its thumbnail in place of its path."""
-    fields = {name: value for name, value in hit.as_dict().items() if name != "path"}
-    at = "" if hit.at is None else f"?at={hit.at:.3f}"
-    return fields | {"thumbnail": f"/api/v1/images/{hit.id}/thumbnail{at}"}
 
 
 @router.post(

@@ -193,10 +193,7 @@ def _label(tag: Tag) -> dict[str, Any]:
 
 
 async def _contents(request: Request, service: Shared, images: Sequence[str]) -> list[bytes]:
-    """Return the contents of pictures, those that were not sent fetched; they count as a part of the request's body.
-
-    Raises HttpError (422) if one may not be read, and (503) if too many requests or bytes are being worked on.
-    """
+    """Return the contents of pictures, those that were not sent fetched; they count as a part of the request's body."""
     contents = [data_content(image) for image in images]
     addresses = [image for image, content in zip(images, contents, strict=True) if content is None]
     for address in addresses:
@@ -222,10 +219,7 @@ async def _contents(request: Request, service: Shared, images: Sequence[str]) ->
 
 
 def _fetch(addresses: Sequence[str], bounds: Bounds) -> list[bytes]:
-    """Fetch the pictures of one request, one after the other, so that it never has more than its bytes and seconds.
-
-    Raises HttpError (422) if one isn't there; ServiceError if a server can't be reached, or beyond the bounds.
-    """
+    """Fetch the pictures of one request, one after the other, so that it never has more than its bytes and seconds."""
     until, room = time.monotonic() + bounds.fetch_seconds, bounds.fetch_bytes
     contents = []
     for address in addresses:

@@ -81,7 +81,6 @@ def folders_to_choose(catalogue: Catalogue) -> list[tuple[str, int]]:
 
 
 def _values(catalogue: Catalogue) -> dict[str, Any]:
-    """Return the values of the template."""
     form = SearchForm()
     used_tags = [count for count in tag_counts(catalogue) if count.images]
     used_tags.sort(key=lambda count: (-count.images, count.tag))

@@ -86,14 +86,9 @@ async def keep(
     step = await service.writing.run(keep_one_of_each, service.catalogue, [Choice(keep, others)], merge_tags=merge)
     (record,) = service.catalogue.stored.images.get_many([keep])
     message = f"{record.name.rpartition('/')[2]} kept, {count_of(len(others), 'photo')} hidden"
+    group_id = min(image, default=keep)
     return answer_form(
-        request,
-        "_kept.html",
-        "/duplicates",
-        message=message,
-        step=step,
-        images=image,
-        group_id=min(image, default=keep),
+        request, "_kept.html", "/duplicates", message=message, step=step, images=image, group_id=group_id
     )
 
 
@@ -171,7 +166,6 @@ def _groups(catalogue: Catalogue) -> list[tuple[list[ImageRecord], str]]:
 def _photos(
     catalogue: Catalogue, images: Sequence[ImageRecord], kind: str, rule: str, folder: str
 ) -> list[ComparedPhoto]:
-    """Return what the page shows of some photos beside each other."""
     tags = catalogue.stored.tags.held(one.id for one in images)
     keeper = None if kind else keeper_by(rule, images, tags, folder)
     most = max(one.width * one.height for one in images)

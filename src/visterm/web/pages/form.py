@@ -147,14 +147,12 @@ def tags_in(text: str) -> tuple[str, ...]:
 
 
 def _date(text: str) -> str | None:
-    """Check a date as typed."""
     if text and not is_date(text):
         raise UserError(f"{text!r} is not a date. Type a year, a month or a day: 2019, 2019-07 or 2019-07-31.")
     return text or None
 
 
 def _number(text: str, label: str) -> float | None:
-    """Read a number as typed into the field of a label."""
     if not text:
         return None
     try:
@@ -265,7 +263,6 @@ def walk(catalogue: Catalogue, form: SearchForm, image_id: int, position: int) -
 
 
 def _find(catalogue: Catalogue, form: SearchForm) -> FoundPhotos:
-    """Search, as far as a search can be scrolled through."""
     among = form.among
     if not form.q and not form.like:
         ids = catalogue.ids(among or Filter(), form.sorted_by)

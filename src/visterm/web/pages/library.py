@@ -116,7 +116,6 @@ def _job(service: Service, job_id: int) -> dict[str, Any]:
 
 
 def _values(service: Service) -> dict[str, Any]:
-    """Return the values of the library's template."""
     catalogue, stored = service.catalogue, service.catalogue.stored
     skipped = stored.skipped.all()
     jobs = stored.jobs.latest(JOBS)
@@ -139,7 +138,6 @@ def _values(service: Service) -> dict[str, Any]:
 
 
 def _counts(catalogue: Catalogue) -> dict[str, int]:
-    """Count photos and tags, under the names that the page shows."""
     catalogue.refresh()
     value = catalogue.stored.database.value
     images = "SELECT count(*) FROM images WHERE state = 'here'"
@@ -157,7 +155,6 @@ def _counts(catalogue: Catalogue) -> dict[str, int]:
 
 
 def _facts_and_curves(stored: StoredCatalogue, run: StoredRun) -> tuple[dict[str, Any], list[Sparkline]]:
-    """Return the facts of a run that the page shows, and its curves."""
     assert stored.folder is not None
     facts, curves = _read_run(stored.folder / RUNS / run.fingerprint)
     facts = facts | run.facts

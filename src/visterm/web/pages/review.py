@@ -38,7 +38,6 @@ MOST_MISTAKES = 4000  # Among which one whose answer was undone is looked for
 MOST_BACK = 300  # Answers of a sitting that can be undone, and questions that stay skipped
 
 Queue = Literal["frequent", "questions", "mistakes"]
-"""Where questions come from: doubts about frequent tags, those whose answers teach most, or probable mistakes."""
 
 
 class ReviewAnswer(NamedTuple):
@@ -49,9 +48,7 @@ class ReviewAnswer(NamedTuple):
     do: Annotated[str, Field(pattern="^(right|wrong|skip)$")]
 
 
-_TRAIL = TypeAdapter(
-    Annotated[list[ReviewAnswer], FailFast()]
-)  # The answers of this sitting, which the page sends along
+_TRAIL = TypeAdapter(Annotated[list[ReviewAnswer], FailFast()])  # Answers of this sitting, which the page sends along
 
 
 class TagQuestion(NamedTuple):
@@ -184,7 +181,6 @@ def _mistakes(catalogue: Catalogue, limit: int) -> list[TagQuestion]:
 
 
 def _one_more_time(service: Service, queue: Queue, again: ReviewAnswer) -> TagQuestion:
-    """Return a question whose answer was undone."""
     if queue == "mistakes":
         for pair in _mistakes(service.catalogue, MOST_MISTAKES):
             if pair[:2] == again[:2]:

@@ -69,9 +69,9 @@ async def search_page(request: Request, service: Shared) -> Response:
     expands = form.q and not form.start and (len(relations.part_of) or len(relations.is_a))
     related = local("/related", q=form.q) if expands else None
     facts = await service.searching.run(_facts, catalogue, form)
-    return render(
-        "search.html", query=form.q, form=form, results=results, related=related, words=_words(form, results), **facts
-    )
+    words = [share.word for item in results.photos[:1] for share in item.shares if share.wanted]
+    words = list(dict.fromkeys([*words, *tags_in(form.predicted), *tags_in(form.tag)]))
+    return render("search.html", query=form.q, form=form, results=results, related=related, words=words, **facts)
 
 
 @router.get("/related")
@@ -96,15 +96,12 @@ async def by_picture(request: Request, service: Shared) -> Response:
 
 
 def _results(catalogue: Catalogue, form: SearchForm, afresh: bool) -> Results:
-    """Return one page of a search."""
     result = search_photos(catalogue, form, afresh=afresh)
     items = grid_photos(catalogue, result.page(catalogue, form.start), form.q)
     notes = result.notes
     if not items and len(result.ids):
-        notes = [
-            *notes,
-            f"This search shows {count_of(len(result.ids), 'photo')}, and this page is after the last one.",
-        ]
+        shown = count_of(len(result.ids), "photo")
+        notes = [*notes, f"This search shows {shown}, and this page is after the last one."]
     end = form.start + PAGE
     more = form.address(start=end) if end < len(result.ids) else None
     earlier = form.address(start=max(form.start - PAGE, 0)) if form.start and items else None
@@ -135,12 +132,6 @@ def _facts(catalogue: Catalogue, form: SearchForm) -> dict[str, Any]:
 
     facts = catalogue.stored.database.keep("facts", compute)
     return facts | {"crumbs": crumbs(form), "narrower": narrower(catalogue, form), "sorts": SORTS}
-
-
-def _words(form: SearchForm, results: Results) -> list[str]:
-    """Return the tags that a search is for: its words without a minus, and those of its filters."""
-    words = [share.word for item in results.photos[:1] for share in item.shares if share.wanted]
-    return list(dict.fromkeys([*words, *tags_in(form.predicted), *tags_in(form.tag)]))
 
 
 def _related(catalogue: Catalogue, words: str) -> list[tuple[Group, list[GridPhoto]]]:

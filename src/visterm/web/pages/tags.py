@@ -146,7 +146,6 @@ def tag_counts(catalogue: Catalogue) -> list[TagCount]:
 
 
 def _tag(service: Service, name: str) -> dict[str, Any]:
-    """Return the values of the template of a tag's page."""
     catalogue = service.catalogue
     meant = set(map(tag_key, catalogue.tagger.vocabulary.spellings(name)))
     count = next((count for count in tag_counts(catalogue) if tag_key(count.tag) in meant), None)
