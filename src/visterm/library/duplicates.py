@@ -172,9 +172,8 @@ def find_duplicates(
             groups.append(DuplicateGroup(image, copies))
 
     copies_of_all = {copy.image.id for group in groups for copy in group.copies}
-    alike = _alike(
-        images, near_places, {position for position, image in enumerate(images) if image.id not in copies_of_all}
-    )
+    remaining = {position for position, image in enumerate(images) if image.id not in copies_of_all}
+    alike = _alike(images, near_places, remaining)
     return Duplicates(sorted(groups, key=lambda group: (-len(group.copies), group.keeper.id)), alike, skipped)
 
 
@@ -219,7 +218,6 @@ def kind_of_alike(a: ImageRecord, b: ImageRecord) -> str | None:
 
 
 def _alike(images: list[ImageRecord], near_places: NearPlaces, remaining: set[int]) -> list[AlikeGroup]:
-    """Group the pictures that are no copies, but near each other."""
     groups = []
     for position, image in enumerate(images):
         kinds: defaultdict[str, list[int]] = defaultdict(list)
@@ -229,12 +227,8 @@ def _alike(images: list[ImageRecord], near_places: NearPlaces, remaining: set[in
                 kinds[kind].append(other)
         for kind, others in kinds.items():
             remaining.difference_update(others, [position])
-            groups.append(
-                AlikeGroup(
-                    kind,
-                    sorted((images[at] for at in (position, *others)), key=lambda one: (one.taken or "", one.name)),
-                )
-            )
+            alike = [images[at] for at in (position, *others)]
+            groups.append(AlikeGroup(kind, sorted(alike, key=lambda one: (one.taken or "", one.name))))
     return sorted(groups, key=lambda group: (-len(group.images), group.images[0].id))
 
 

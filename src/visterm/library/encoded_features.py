@@ -106,18 +106,13 @@ class CatalogueFeatures:
         """Remove the shards that no image has a row in any more; whoever calls it writes."""
         if self.folder is None or not self.folder.is_dir():
             return
-        known = {
-            row[0]
-            for row in self._stored.database.rows(
-                "SELECT DISTINCT shard FROM features WHERE encoder_fingerprint = ?", (self.fingerprint,)
-            )
-        }
+        statement = "SELECT DISTINCT shard FROM features WHERE encoder_fingerprint = ?"
+        known = {shard for (shard,) in self._stored.database.rows(statement, (self.fingerprint,))}
         for file in self.folder.iterdir():
             if file.name not in known:
                 file.unlink(missing_ok=True)
 
 
 def _file_name(names: Sequence[str], sha256: Sequence[str]) -> str:
-    """Name a shard by the paths and the content of its images."""
     digest = hashlib.sha256(json.dumps([list(names), list(sha256)]).encode()).hexdigest()
     return f"part-{digest[:24]}.parquet"

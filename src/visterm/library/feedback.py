@@ -92,16 +92,15 @@ def count_tags(stored: StoredCatalogue, vocabulary: Vocabulary) -> list[TagCount
     counts: dict[str, dict[str, int]] = {tag: {**nothing, "predicted": 0} for tag in vocabulary.tags}
     spellings: defaultdict[str, list[str]] = defaultdict(list)
     with stored.database.transaction(writes=False):
-        predicted = dict(
-            stored.database.rows(
-                "SELECT tags.name, count(*) FROM predictions AS p JOIN tags ON tags.id = p.tag_id "
-                "JOIN images ON images.id = p.image_id AND state = 'here' "
-                "WHERE run_id = (SELECT id FROM runs WHERE current = 1) AND NOT EXISTS (SELECT 1 FROM verdicts AS v "
-                "WHERE v.image_id = p.image_id AND v.tag_id = p.tag_id AND verdict = -1) "
-                "AND (confidence IS NULL OR confidence >= ?) GROUP BY p.tag_id",
-                (PREDICTED_FROM,),
-            )
+        rows = stored.database.rows(
+            "SELECT tags.name, count(*) FROM predictions AS p JOIN tags ON tags.id = p.tag_id "
+            "JOIN images ON images.id = p.image_id AND state = 'here' "
+            "WHERE run_id = (SELECT id FROM runs WHERE current = 1) AND NOT EXISTS (SELECT 1 FROM verdicts AS v "
+            "WHERE v.image_id = p.image_id AND v.tag_id = p.tag_id AND verdict = -1) "
+            "AND (confidence IS NULL OR confidence >= ?) GROUP BY p.tag_id",
+            (PREDICTED_FROM,),
         )
+        predicted = dict(rows)
 
         shown = {tag_key(tag): tag for tag in vocabulary.tags}
         for entry in stored.tags.counts():
@@ -202,14 +201,12 @@ def verdict_of(stored: StoredCatalogue, number: int) -> Verdict:
 
 def verdict_before(stored: StoredCatalogue, entry: Verdict) -> int:
     """Return what had been said of the same tag of the same image before an entry; 0: nothing."""
-    return int(
-        stored.database.value(
-            "SELECT verdict FROM feedback WHERE image_id = ? AND id < ? AND tag_id = "
-            "(SELECT tag_id FROM feedback WHERE id = ?) ORDER BY id DESC LIMIT 1",
-            (entry.image_id, entry.id, entry.id),
-        )
-        or 0
+    before = stored.database.value(
+        "SELECT verdict FROM feedback WHERE image_id = ? AND id < ? AND tag_id = "
+        "(SELECT tag_id FROM feedback WHERE id = ?) ORDER BY id DESC LIMIT 1",
+        (entry.image_id, entry.id, entry.id),
     )
+    return int(before or 0)
 
 
 def undo_verdict(stored: StoredCatalogue, number: int) -> Verdict:

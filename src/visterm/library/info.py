@@ -185,7 +185,6 @@ def _read_described(folder: Path, name: str) -> dict[str, Any]:
 
 
 def _learned(model: dict[str, Any], name: str) -> Any:
-    """Return a learned value that is no array; None where the model has none of the name."""
     return model["values"].get(name, {}).get("value")
 
 

@@ -132,7 +132,6 @@ def learn(
 def _what_was_learned(
     old: Tagger, learned: Tagger, train: CatalogueImages, held_out: CatalogueImages, **how: Any
 ) -> LearningOutcome:
-    """Return what was learned from the tags of photos, with those that are new, and those that are left out."""
     new = tuple(tag for tag in learned.vocabulary.tags if tag not in old.vocabulary)
     of_train, of_others = (
         tuple(tag for tag in Vocabulary.from_lists(part.tags).tags if tag not in learned.vocabulary)
@@ -229,7 +228,6 @@ def _grown(tagger: Tagger, train: CatalogueImages) -> tuple[dict[str, tuple[str,
 
 
 def _related(tagger: Tagger, grown: dict[str, tuple[str, str]], vocabulary: Vocabulary) -> WordRelations:
-    """Return the relations of a run, with new tags in its tree that were learned."""
     relations = tagger.relations
     if not (pairs := [pair for pair in grown.values() if pair[0] in vocabulary]):
         return relations
@@ -238,7 +236,6 @@ def _related(tagger: Tagger, grown: dict[str, tuple[str, str]], vocabulary: Voca
 
 
 def _with_another_model(tagger: Tagger, model: Any, vocabulary: Vocabulary, relations: WordRelations) -> Learned:
-    """Return a run's encoder and words, with another model, vocabulary and relations."""
     reference = tagger.reference if vocabulary.tags == tagger.vocabulary.tags else None
     return Learned(
         encoder=tagger.encoder, model=model, vocabulary=vocabulary, facts={**tagger.facts, "tags": len(vocabulary)},
@@ -299,11 +296,7 @@ def _make_current(
     facts: dict[str, Any],
     summary: str,
 ) -> int:
-    """Write rows and predictions of a new run, then put it in the place of the old one, unless the job is cancelled.
-
-    `facts` are those that the catalogue keeps of the run, with the comparison; `said` is for the history. Returns the
-    number of the new run.
-    """
+    """Write rows and predictions of a new run, then put it in the place of the old one, unless the job is cancelled."""
     before = stored.origin.fingerprint
     is_new = all(run.fingerprint != learned.fingerprint for run in known_runs(stored))
     run_id = keep_run(learned, stored, rows_of=rows_of, facts={"unfinished": True} if is_new else None)
@@ -325,10 +318,6 @@ def _make_current(
 
 
 def _has_enough(tagger: Tagger, train: CatalogueImages, *, refuse: bool) -> bool:
-    """Return whether there are images enough to take the place of those that the run learned from.
-
-    With `refuse`, raises UserError if what is learned from a few would be put in place of what was learned from many.
-    """
     n_before = int(tagger.facts.get("images", 0))
     has_enough = train.n_tagged >= ENOUGH * (n_before if tagger.facts.get("tags given", 1) else 0)
     if refuse and not has_enough:

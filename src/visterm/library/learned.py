@@ -155,6 +155,5 @@ def in_words(learned: LearningOutcome, catalogue: Path) -> str:
 
 
 def _some(tags: Sequence[str]) -> str:
-    """Return the first few of some tags, and how many more there are."""
     more = f" and {len(tags) - MOST_SHOWN:,} more" if len(tags) > MOST_SHOWN else ""
     return ", ".join(tags[:MOST_SHOWN]) + more

@@ -59,7 +59,6 @@ def look_for_mistakes(
 
 
 def _answers(stored: StoredCatalogue, ids: Sequence[int], vocabulary: Vocabulary) -> list[Any]:
-    """Return what people answered of tags of tag files, and of other tags: see `find_mistakes`."""
     lists: list[list[dict[int, list[str]]]] = [[{i: [] for i in ids} for _ in range(2)] for _ in KINDS]
     for image_id, tag, accepted, from_file in stored.tags.answers():
         if image_id in lists[0][0]:

@@ -143,7 +143,6 @@ def _not_known_by(tree: TagTree, stored: StoredCatalogue, questions: list[Questi
 
 
 def _why(confidence: float | None, before: float | None, n_images: int) -> list[str]:
-    """Return what makes a question worth asking, in words."""
     reasons = ["the run has no confidences" if confidence is None else f"{confidence:.0%} sure"]
     if confidence is not None and before is not None and abs(confidence - before) >= DISAGREE:
         reasons.append(f"the run before was {before:.0%} sure")

@@ -100,7 +100,6 @@ class RowWriter:
     def _take_photos(
         self, photos: ListedPhotos, positions: Sequence[int], changed: Mapping[int, int], steps: StepProgress
     ) -> tuple[list[int], list[Skipped]]:
-        """Take in photos, see `take_in`."""
         items = [photos.items[position] for position in positions]
         paths = full_paths(items)
         before = file_states(paths)
@@ -279,7 +278,6 @@ def _is_as_known(image: ImageRecord) -> bool:
 
 
 def _with_exif(record: NewImage | Skipped, unread: list[str]) -> NewImage | Skipped:
-    """Return a record with what its file says of when, where and how it was taken, see `exif_of`."""
     if isinstance(record, Skipped) or record.path is None:
         return record
     exif = exif_of(record.path, unread=unread)

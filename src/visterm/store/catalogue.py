@@ -317,8 +317,12 @@ class StoredCatalogue:
             raise DataError("An image is given twice; expected one row each.")
         if len(numbers) == 0:
             return
+        which, values = ("current = 1", ()) if run_id is None else ("id = ?", (run_id,))
         with self.transaction():
-            self._rows.append(self._rows_of(run_id), numbers, U)
+            rows_of = self.database.value(f"SELECT coalesce(rows_of, id) FROM runs WHERE {which}", values)
+            if rows_of is None:
+                raise StorageError(f"The catalogue has no run {run_id}.")
+            self._rows.append(int(rows_of), numbers, U)
 
     def mark(self, ids: Iterable[int], state: str) -> None:
         """Mark images as "here" or "gone"; those that are gone are not found any more, but keep their rows."""
@@ -397,12 +401,3 @@ class StoredCatalogue:
         copied.write("UPDATE segments SET table_version = NULL")  # a copy keeps its rows in files
         copied.write("DELETE FROM meta WHERE key = 'lance'")
         copied.close()
-
-    def _rows_of(self, run_id: int | None) -> int:
-        which = "current = 1" if run_id is None else "id = ?"
-        rows_of = self.database.value(
-            f"SELECT coalesce(rows_of, id) FROM runs WHERE {which}", () if run_id is None else (run_id,)
-        )
-        if rows_of is None:
-            raise StorageError(f"The catalogue has no run {run_id}.")
-        return int(rows_of)

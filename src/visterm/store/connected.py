@@ -185,11 +185,8 @@ class Connected(CatalogueTable):
 
     def count_young(self) -> int:
         """Count the photos that don't take tags yet."""
-        return int(
-            self._database.value(
-                "SELECT count(*) FROM remote_photos WHERE state = 'here' AND NOT ready AND folder != ?", (NOT_OURS,)
-            )
-        )
+        statement = "SELECT count(*) FROM remote_photos WHERE state = 'here' AND NOT ready AND folder != ?"
+        return int(self._database.value(statement, (NOT_OURS,)))
 
     def to_fetch(self) -> list[tuple[int, str, str, str]]:
         """List id, remote id, version and name of the photos whose preview is not that of their version."""
@@ -200,12 +197,10 @@ class Connected(CatalogueTable):
 
     def without_preview(self) -> list[str]:
         """List the photos that have no preview though they are there for some time: their names, with their ids."""
-        return [
-            f"{name} ({remote_id})"
-            for name, remote_id in self._database.rows(
-                "SELECT name, remote_id FROM remote_photos WHERE state = 'here' AND version = '' AND ready ORDER BY id"
-            )
-        ]
+        rows = self._database.rows(
+            "SELECT name, remote_id FROM remote_photos WHERE state = 'here' AND version = '' AND ready ORDER BY id"
+        )
+        return [f"{name} ({remote_id})" for name, remote_id in rows]
 
     def set_touched(self, stamps: Mapping[str, str]) -> None:
         """Note the stamps that photos, by their ids there, had when our last request was worked through."""
@@ -215,13 +210,9 @@ class Connected(CatalogueTable):
 
     def touched(self, photo_ids: Iterable[int]) -> dict[str, str]:
         """Return these stamps of some photos, by the photos' ids there."""
-        return dict(
-            self._database.rows(
-                "SELECT remote_id, touched FROM remote_photos WHERE touched != '' AND id IN "
-                "(SELECT value FROM json_each(?))",
-                (as_list(photo_ids),),
-            )
-        )
+        among = "id IN (SELECT value FROM json_each(?))"
+        statement = f"SELECT remote_id, touched FROM remote_photos WHERE touched != '' AND {among}"
+        return dict(self._database.rows(statement, (as_list(photo_ids),)))
 
     def set_fetched(self, versions: Iterable[tuple[int, str | None]]) -> None:
         """Note of which version the previews are that lie here, by id; None: of none that can be used."""
@@ -238,13 +229,9 @@ class Connected(CatalogueTable):
 
     def of_images(self, image_ids: Iterable[int]) -> dict[int, ConnectedPhoto]:
         """Return the photos that are there of images of the catalogue, by the images' ids."""
-        return {
-            photo.image_id: photo
-            for photo in self._photos(
-                "WHERE state = 'here' AND image_id IN (SELECT value FROM json_each(?))", as_list(image_ids)
-            )
-            if photo.image_id is not None
-        }
+        which = "WHERE state = 'here' AND image_id IN (SELECT value FROM json_each(?))"
+        photos = self._photos(which, as_list(image_ids))
+        return {photo.image_id: photo for photo in photos if photo.image_id is not None}
 
     def links(self, image_ids: Iterable[int]) -> dict[int, str]:
         """Return the addresses of photos' pages in their program, by the images' ids; none of a catalogue of files."""
@@ -331,19 +318,12 @@ class Connected(CatalogueTable):
             photos.setdefault(photo_id, set()).add(text)
         connection = self.get()
         column = "guessed" if connection is not None and connection.kind in MARKED else "tags"
-        self._database.write_many(
-            f"UPDATE remote_photos SET {column} = ? WHERE id = ?",
-            [
-                (_texts(photos[number].union(before) if there else set(before) - photos[number]), number)
-                for number, before in (
-                    (number, json.loads(tags))
-                    for number, tags in self._database.rows(
-                        f"SELECT id, {column} FROM remote_photos WHERE id IN (SELECT value FROM json_each(?))",
-                        (as_list(photos),),
-                    )
-                )
-            ],
-        )
+        statement = f"SELECT id, {column} FROM remote_photos WHERE id IN (SELECT value FROM json_each(?))"
+        changed = []
+        for number, tags in self._database.rows(statement, (as_list(photos),)):
+            before = set(json.loads(tags))
+            changed.append((_texts(before | photos[number] if there else before - photos[number]), number))
+        self._database.write_many(f"UPDATE remote_photos SET {column} = ? WHERE id = ?", changed)
 
     def give_up(self, pairs: Iterable[tuple[int, str]]) -> None:
         """Take pairs out of the log: they are a person's now."""
@@ -360,15 +340,13 @@ class Connected(CatalogueTable):
         """Copy the connection and its photos from another database, before anything of them was indexed."""
         names = "id, remote_id, name, version, fetched, tags, rejected, guessed, ready, state, folder"
         other_connection = other.get()
-        with self._database.transaction() as connection:
+        rows = other._database.rows(f"SELECT {names} FROM remote_photos ORDER BY id")
+        with self._database.transaction():
             if other_connection is not None:
                 self.put(other_connection)
-            connection.executemany(
+            self._database.write_many(
                 f"INSERT INTO remote_photos ({names}) VALUES (?, ?, CAST(? AS TEXT), ?, ?, ?, ?, ?, ?, ?, ?)",
-                (
-                    (*row[:2], as_text(row[2]), *row[3:])
-                    for row in other._database.rows(f"SELECT {names} FROM remote_photos ORDER BY id")
-                ),
+                ((*row[:2], as_text(row[2]), *row[3:]) for row in rows),
             )
 
     def _photos(self, where: str, *values: Any) -> list[ConnectedPhoto]:

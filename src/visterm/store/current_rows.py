@@ -184,7 +184,6 @@ class CurrentRows:
 
     @cached_property
     def _sample(self) -> Matrix:
-        """Some rows, evenly spaced."""
         return self.rows(self.row_ids[:: -(-len(self.row_ids) // SAMPLED) or 1])
 
     def row_products(self, q: Any, ids: Any = None, *, unit: bool = False) -> NDArray[np.float32]:
@@ -336,7 +335,6 @@ class Part(ABC):
 
     @cached_property
     def _largest(self) -> int:
-        """The largest id, -1 without rows."""
         return int(self.ids.max(initial=-1))
 
     @cached_property
@@ -396,5 +394,4 @@ def _in_order(ids: Any) -> tuple[NDArray[np.int64], NDArray[np.intp] | None]:
 
 
 def _at(ranking: Ranking, order: NDArray[np.int64]) -> Ranking:
-    """Return the columns of each row of a ranking, in some order."""
     return Ranking(np.take_along_axis(ranking.ids, order, 1), np.take_along_axis(ranking.scores, order, 1))

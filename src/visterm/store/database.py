@@ -309,7 +309,6 @@ class Database:
         )
 
     def _in_use(self, error: sqlite3.Error) -> InUseError:
-        """Return the error of a database that another process has been writing to for too long."""
         return InUseError(
             f"{self.path} cannot be used now: {error}. Another process has been writing for {BUSY_SECONDS:g} s; "
             "try again when it is done."
@@ -388,7 +387,6 @@ class CatalogueTable:
     _database: Database
 
     def _records(self, kind: Callable[..., T], statement: str, values: Any = ()) -> list[T]:
-        """Return the rows that a statement reads, each as a record of its columns."""
         return [kind(*row) for row in self._database.rows(statement, values)]
 
 

@@ -165,15 +165,13 @@ class Jobs(CatalogueTable):
 
     def cancel(self, job_id: int) -> bool:
         """Ask a job to stop; one that waits is cancelled at once. Return whether there was anything to stop."""
-        return (
-            self._database.write(
-                "UPDATE jobs SET finished = CASE state WHEN 'waiting' THEN ? END, "
-                "state = CASE state WHEN 'waiting' THEN 'cancelled' ELSE 'cancelling' END "
-                f"WHERE id = ? AND state IN {OPEN}",
-                (now(), job_id),
-            )
-            > 0
+        n_stopped = self._database.write(
+            "UPDATE jobs SET finished = CASE state WHEN 'waiting' THEN ? END, "
+            "state = CASE state WHEN 'waiting' THEN 'cancelled' ELSE 'cancelling' END "
+            f"WHERE id = ? AND state IN {OPEN}",
+            (now(), job_id),
         )
+        return n_stopped > 0
 
     def is_cancelled(self, job_id: int) -> bool:
         """Return whether a job was cancelled."""

@@ -193,9 +193,8 @@ class Images(CatalogueTable):
 
     def count(self, state: str = "here") -> int:
         """Count the images of a state, a video once."""
-        return int(
-            self._database.value("SELECT count(*) FROM images WHERE state = ? AND file_type != ?", (state, FRAME))
-        )
+        statement = "SELECT count(*) FROM images WHERE state = ? AND file_type != ?"
+        return int(self._database.value(statement, (state, FRAME)))
 
     def _select(self, where: str, *values: Any) -> list[ImageRecord]:
         return self._records(ImageRecord, f"SELECT {COLUMNS} FROM images {where}", values)
@@ -284,7 +283,6 @@ def file_type_of(path: str | os.PathLike[str]) -> str:
 
 
 def _read_record(image: ImageFile, name: str, tags: Iterable[str]) -> NewImage | Skipped:
-    """Read size and hash of an image."""
     from visterm.data.contents import content_hash, file_state  # with Pillow, which no search needs
     from visterm.data.images import GONE, image_size
 

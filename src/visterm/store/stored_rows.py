@@ -285,7 +285,6 @@ class RowStore:
         return segment._replace(table_version=files.table_version)
 
     def _commit(self, segment_id: int, n_rows: int, files: Segment) -> None:
-        """Note how many rows of a segment count, and in which version of its table."""
         self.database.write(
             "UPDATE segments SET n_rows = ?, table_version = ? WHERE id = ?", (n_rows, files.table_version, segment_id)
         )
@@ -326,7 +325,6 @@ class RowStore:
 
 
 def _copy(part: Part, places: NDArray[np.int64], files: Segment) -> None:
-    """Write rows of a part, by place, into an empty segment."""
     for start in range(0, len(places), COPIED):
         block = places[start : start + COPIED]
         files.append(start, part.ids[block], part.take(block))
@@ -418,12 +416,10 @@ def how_it_searches(database: Database) -> str:
 
 
 def _large_segments(database: Database) -> list[StoredSegment]:
-    """Return the current run's segments that are large enough for an index."""
     return segments_of(database, f"WHERE kind = 'dense' AND n_rows >= ? AND {OF_THE_CURRENT_RUN}", INDEX_FROM)
 
 
 def _measured(settings: IndexSettings) -> str:
-    """Return what was measured of an index, in words."""
     return (
         f"{settings.recall:.1%} of the ten best in {1e3 * settings.seconds:.2f} ms, "
         f"exactly in {1e3 * settings.exact_seconds:.2f} ms"

@@ -266,13 +266,11 @@ class Tags(CatalogueTable):
 
     def verdicts(self, image_id: int) -> dict[str, int]:
         """Return the latest verdict, +1 or -1, of each tag of an image that has one."""
-        return dict(
-            self._database.rows(
-                "SELECT tags.name, verdict FROM verdicts JOIN tags ON tags.id = tag_id "
-                "WHERE image_id = ? AND verdict != 0 ORDER BY tags.name",
-                (image_id,),
-            )
+        statement = (
+            "SELECT tags.name, verdict FROM verdicts JOIN tags ON tags.id = tag_id "
+            "WHERE image_id = ? AND verdict != 0 ORDER BY tags.name"
         )
+        return dict(self._database.rows(statement, (image_id,)))
 
     def feedback(self, *, after: int = 0, limit: int = 1000) -> list[Verdict]:
         """Read the log of feedback from one number on, oldest first."""

@@ -131,7 +131,6 @@ class ChunkTags:
                 yield from (Annotated(name, tags) for _, tags in rows)
 
     def _tags_of(self, X: Matrix) -> Iterator[list[Tag]]:
-        """Yield the tags of each row."""
         run, k = self._run, self._k
         known = run.known_tags(X) if self._wanted.new_only else None
         best: Iterable[tuple[Any, Any]]

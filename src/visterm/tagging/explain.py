@@ -165,7 +165,6 @@ def _places(tagger: Run, image: Any, row: Any) -> tuple[Places, str]:
 
 
 def _name_of_rest(blend: Any) -> str:
-    """Return what the part of a blend's score is called that is no sum over features."""
     if any(explains(member) for member, weight in zip(blend.members_, blend.weights_, strict=True) if weight):
         return "models that compare whole photos"
     ranking = [MODELS.name_of(member) for member, weight in zip(blend.members_, blend.weights_, strict=True) if weight]

@@ -134,7 +134,6 @@ def _words(explanation: Explanation) -> list[str]:
 
 
 def _draw_legend(sheet: Image.Image, at: tuple[int, int], length: int, limit: float, font: Any) -> None:
-    """Draw the bar of colours, from what takes most to what adds most."""
     start, top = at[0], at[1] + _GAP // 2
     scale = np.tile(np.linspace(-1, 1, length), (_BAR, 1))
     middle_grey = Image.new("L", (length, _BAR), 128)

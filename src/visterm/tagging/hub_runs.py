@@ -211,7 +211,6 @@ def _measured(tagger: Any, name: str) -> str:
 
 
 def _refuse_photos(tagger: Any) -> None:
-    """Refuse a run that is nothing without the names of photos or the tags that people gave them."""
     asked = "Pass with_photos=True (--with-photos) if everybody who can read the repository may see them."
     if tagger.encoder.reads == "names" or tagger.given is not None:
         raise UserError(

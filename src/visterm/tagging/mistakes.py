@@ -252,7 +252,6 @@ def _make_chances(scores: NDArray[np.float32], Y: sp.csr_array, rng: np.random.G
 
 @contextmanager
 def _room(shape: tuple[int, int]) -> Iterator[NDArray[np.float32]]:
-    """Make room for float32 numbers of a shape, in memory or in a temporary file."""
     if shape[0] * shape[1] <= IN_MEMORY:
         yield np.zeros(shape, np.float32)
         return

@@ -229,7 +229,6 @@ class PartBeliefs:
         return [(int(part), int(whole), float(score)) for part, whole, score in pairs[order]]
 
     def _among(self, wholes: NDArray[Any], pairs: NDArray[Any]) -> NDArray[np.bool_]:
-        """Return which of the tags some pairs make parts of some wholes, (n_wholes, n_tags)."""
         row_of = np.full(self.n_tags, -1)
         row_of[wholes] = np.arange(len(wholes))
         parts, rows = pairs[:, 0], row_of[pairs[:, 1]]

@@ -337,7 +337,6 @@ def _never_together(Y: sp.csr_array, U: Any, V: NDArray[np.float32], family: NDA
 
 
 def _reason(tag: int, best: int, pair: AliasPair, tags: Sequence[str]) -> str:
-    """Return why a tag is an alias of the best of its group, by the pair that joins it."""
     other = pair.first if pair.second == tag else pair.second
     near = "" if pair.nearness is None else f", {pair.nearness:.2f}"
     return f"{pair.how}{'' if other == best else f' (as {tags[other]})'}{near}"

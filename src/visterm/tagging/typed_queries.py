@@ -90,7 +90,6 @@ def _weigh_together(
 
 
 def _advice(run: Run) -> str:
-    """Describe what to do about words without a place, where the model could place them."""
     from visterm.models.abilities import places_words
 
     if not places_words(run.model):

@@ -199,7 +199,6 @@ def _best_scores(tagger: Tagger, stored: StoredCatalogue, ids: NDArray[np.int64]
 
 
 def _scores(tagger: Tagger, U: Any) -> Iterator[NDArray[np.float32]]:
-    """Yield, image by image, the scores of all tags by which confidences go, from image rows."""
     n_tags = len(tagger.vocabulary)
     columns = tagger.model.query_rows(sp.eye_array(n_tags, format="csr", dtype=np.float32)).T
     step = max(1, MOST_SCORES // max(n_tags, 1))
@@ -211,7 +210,6 @@ def _scores(tagger: Tagger, U: Any) -> Iterator[NDArray[np.float32]]:
 def _predictions(
     tagger: Tagger, scores: NDArray[np.float32], k: int, least: NDArray[np.float64] | None
 ) -> tuple[Predicted, ...]:
-    """Choose the tags of one image: the surest, or where nothing is known of that, those of the best scores."""
     chances = tagger.confidences(scores)
     if chances is None or least is None:
         scores = scores if tagger.tree is None else tagger.tree.raised(scores)

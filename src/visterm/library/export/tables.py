@@ -179,6 +179,5 @@ def _write_fiftyone(items: Iterable[ExportItem], folder: Path, *, copy: bool) ->
 
 
 def _target(mark: Mark, classes: dict[str, int]) -> dict[str, Any]:
-    """Return a tag as FiftyOne has it: by its place among all, with its confidence."""
     number = classes.setdefault(mark.tag, len(classes))
     return {"label": number} if mark.confidence is None else {"label": number, "confidence": mark.confidence}

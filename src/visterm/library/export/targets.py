@@ -129,7 +129,6 @@ def _flattened(wanted: Sequence[Mark], rejected: Sequence[str], flat: bool | Non
 
 
 def _has_all(keywords: Keywords, wanted: Sequence[Mark]) -> bool:
-    """Return whether keywords hold all tags, with their paths."""
     keys, placed = set(map(tag_key, keywords.tags)), {tag_key(path[-1]) for path in keywords.paths}
     return keys.issuperset(tag_key(mark.tag) for mark in wanted) and all(
         tag_key(mark.tag) in placed for mark in wanted if mark.path and mark.fields is None
@@ -162,12 +161,9 @@ class SidecarTarget:
             existing = self._sidecars.keywords(item.path)
             if not wanted or (not self._always and _has_all(existing, wanted)):
                 return FileChange(str(item.path), str(path))
-            wanted = _with_own(
-                wanted,
-                existing if (not self._sidecars.shares_stem(item.path)) else embedded_keywords(item.path),
-                item.rejected,
-            )
-            wanted = _flattened(wanted, item.rejected, self._flat)
+            shares_stem = self._sidecars.shares_stem(item.path)
+            own = embedded_keywords(item.path) if shares_stem else existing
+            wanted = _flattened(_with_own(wanted, own, item.rejected), item.rejected, self._flat)
         new, change = revise(old or SIDECAR, item, wanted, path)
         if old is not None or change.added:
             self._write(path, old, new, dry_run=dry_run)
@@ -416,7 +412,6 @@ class TextTarget:
 
 
 def _without(content: bytes, keys: set[str]) -> bytes:
-    """Leave out the lines that are one of some tags."""
     return b"".join(line for line in content.splitlines(keepends=True) if tag_key(line.decode("utf-8-sig")) not in keys)
 
 

@@ -99,9 +99,7 @@ def manual_tags(stored: StoredCatalogue, vocabulary: Vocabulary, query: Query, t
     n_scored = len(words)
     words += query.not_learned.items()
     wanted = [bool(weight > 0) for _, weight in words]
-    judgements = []
-    for number, (tag, _) in enumerate(words):
-        judgements.append(_said(stored, vocabulary, tag, tree, of_files=number >= n_scored))
+    judgements = [_said(stored, vocabulary, tag, tree, of_files=i >= n_scored) for i, (tag, _) in enumerate(words)]
     if not any(map(len, chain.from_iterable(judgements))):
         return ManualTags(sum(wanted), sum(wanted[n_scored:]))
     judged: ManualTags | None = stored.judgements.remembered(key := ("words", *words), judgements)
@@ -115,8 +113,6 @@ def manual_tags(stored: StoredCatalogue, vocabulary: Vocabulary, query: Query, t
 def _said(
     stored: StoredCatalogue, vocabulary: Vocabulary, tag: str, tree: TagTree | None, *, of_files: bool
 ) -> TagJudgements:
-    """Return what people said of a tag, and by a tree of those above and under it; see `Judgements.said`."""
-
     def keys(*tags: str) -> list[str]:
         return [tag_key(word) for each in tags for word in vocabulary.spellings(each)]
 

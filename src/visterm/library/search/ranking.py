@@ -175,9 +175,8 @@ class WordScores:
     def _judged_scores(self, judged: ManualTags) -> NDArray[np.float32]:
         """Return the scores of the photos of which people said something, (n, n_words)."""
         rows, word_rows, n_read = self.rows, self.words.rows, sum(map(len, judged.parts))
-        if sp.issparse(word_rows) or len(rows.frames) or n_read > MORE_READ * len(judged.ids):
-            return rows.products(word_rows, judged.ids)
-        if sp.issparse(rows.rows(rows.row_ids[:1])):
+        is_sparse = sp.issparse(word_rows) or sp.issparse(rows.rows(rows.row_ids[:1]))
+        if is_sparse or len(rows.frames) or n_read > MORE_READ * len(judged.ids):
             return rows.products(word_rows, judged.ids)
         values = [rows.products_again(word_rows, part) for part in judged.parts]
         return np.concatenate(values)[judged.positions]
@@ -344,7 +343,6 @@ def plan_ranking(
 
 
 def _refuse_confidences(untrained: Sequence[str], combine: str | None, *, limited: bool) -> None:
-    """Refuse a search by confidences of words without training images, of which there are none."""
     if limited or combine not in (None, "sum"):
         listed = ", ".join(f"'{word}'" for word in untrained)
         what = f"combine={combine!r}" if combine not in (None, "sum") else "a cut-off"

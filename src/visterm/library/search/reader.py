@@ -309,15 +309,10 @@ class CatalogueReader:
         if among.folder is not None and not self._any_passes(Filter(folder=among.folder)):
             lines.append(f"There is no folder '{among.folder}' in the catalogue (--folder).")
         if among.file_type is not None and not self._any_passes(Filter(file_type=among.file_type)):
-            types = [
-                kind
-                for kind in sorted({file_type_of(f"x{ending}") for ending in IMAGES})
-                if self._any_passes(Filter(file_type=kind))
-            ]
-            lines.append(
-                f"No photo has the type '{among.file_type}' (type)."
-                + (f" There are: {', '.join(types)}." if types else "")
-            )
+            every = sorted({file_type_of(f"x{ending}") for ending in IMAGES})
+            types = ", ".join(kind for kind in every if self._any_passes(Filter(file_type=kind)))
+            there_are = f" There are: {types}." if types else ""
+            lines.append(f"No photo has the type '{among.file_type}' (type).{there_are}")
         return lines
 
     def _any_passes(self, among: Filter) -> bool:
@@ -337,7 +332,6 @@ class CatalogueReader:
         return replace(among, spellings=spellings, named=named, folder_path=folder_path)
 
     def _passing(self, among: Filter, rows: CurrentRows) -> Ids:
-        """Return the images with a row that pass a filter."""
         passing, ids = self.ids(among), rows.ids
         if len(ids) and ids[-1] - ids[0] == len(ids) - 1:  # one after the other: quicker than a comparison
             return passing[slice(*np.searchsorted(passing, (ids[0], ids[-1] + 1)))]
