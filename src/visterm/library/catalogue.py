@@ -356,10 +356,9 @@ class Catalogue(CatalogueReader):
 
         A tenth of the images, chosen by their content, is never learned from: on them the old and the new run are
         compared. A new run that is significantly worse there is kept, but not used, nor is one that a person went back
-        from (`go_back`). Raises DataError if no image has a
-        tag to learn from; UserError if the model learns all at once, the catalogue has far fewer images with tags than
-        its run learned from, and `full` was not asked for; StorageError if another process writes into it; or it is in
-        memory only.
+        from (`go_back`). Raises DataError if no image has a tag to learn from; UserError if the model learns all at
+        once, the catalogue has far fewer images with tags than its run learned from, and `full` was not asked for;
+        StorageError if another process writes into it; or it is in memory only.
 
         Parameters
         ----------

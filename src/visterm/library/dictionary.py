@@ -139,16 +139,14 @@ def photos_of_tags(catalogue: Catalogue, among: Filter | None = None) -> dict[st
     if not pairs:
         return {}
     lengths = np.array([len(tags) for tags in current_tags.values()], np.int64)
-    tags_of_photos = np.fromiter(
-        (numbers[tag] for tags in current_tags.values() for tag in tags), np.int64, lengths.sum()
-    )
+    each = (numbers[tag] for tags in current_tags.values() for tag in tags)
+    tags_of_photos = np.fromiter(each, np.int64, lengths.sum())
     starts = np.concatenate([[0], np.cumsum(lengths)])
 
     rows, counted_as = np.array(pairs, np.int64).T
     n_tags = int(rows.max()) + 1
-    has = sp.csr_array(
-        (np.ones(len(tags_of_photos), np.int32), tags_of_photos, starts), shape=(len(current_tags), n_tags)
-    )
+    ones = np.ones(len(tags_of_photos), np.int32)
+    has = sp.csr_array((ones, tags_of_photos, starts), shape=(len(current_tags), n_tags))
     above = sp.csr_array((np.ones(len(pairs), np.int32), (rows, counted_as)), shape=(n_tags, len(columns)))
     counts = np.bincount((has @ above).indices, minlength=len(columns))
     return {shown[key]: int(counts[column]) for key, column in columns.items()}

@@ -187,9 +187,8 @@ def keeper_by(
     """
     if rule == "folder":
         inside, named = start_of_paths(folder), folder.replace(os.sep, "/").rstrip("/") + "/"
-        return next(
-            (one for one in images if start_of_paths(one.folder).startswith(inside) or one.name.startswith(named)), None
-        )
+        kept = (one for one in images if start_of_paths(one.folder).startswith(inside) or one.name.startswith(named))
+        return next(kept, None)
     orders: dict[str, Callable[[ImageRecord], Any]] = {
         "largest": lambda one: (-one.width * one.height, -one.n_bytes),
         "oldest": lambda one: (one.taken or "9999", one.mtime_ns),

@@ -184,9 +184,8 @@ def _may_have_moved(
         for path, state in known.items()
         if state.id in gone or path in replaced or path not in listed
     ]
-    for image_id, path, *state in stored.database.rows(
-        "SELECT id, path, n_bytes, mtime_ns, sha256 FROM images WHERE state = 'gone' AND path IS NOT NULL"
-    ):
+    statement = "SELECT id, path, n_bytes, mtime_ns, sha256 FROM images WHERE state = 'gone' AND path IS NOT NULL"
+    for image_id, path, *state in stored.database.rows(statement):
         candidates.append((1, image_id, path, ImageState(image_id, *state)))
 
     by_size: defaultdict[int, list[Candidate]] = defaultdict(list)

@@ -139,9 +139,8 @@ class Indexing:
         stored.images.mark_seen(present.values())
         listed = [item.image for item in stored.skipped.all()]
         stored.skipped.remove(image for image in listed if not (os.path.lexists(image) or is_there(image)))
-        given = {
-            image_id: tags for position, image_id in present.items() if (tags := photos.tags[position]) is not None
-        }
+        listed_tags = {image_id: photos.tags[position] for position, image_id in present.items()}
+        given = {image_id: tags for image_id, tags in listed_tags.items() if tags is not None}
         if given:
             self._take_tags(given)
 
@@ -165,9 +164,8 @@ class Indexing:
     def _take_tags(self, given: dict[int, list[str]]) -> None:
         """Put the tags of files in place of those that they gave before, where they differ."""
         before: defaultdict[int, dict[str, set[str]]] = defaultdict(lambda: {"file": set(), "person": set()})
-        for image_id, tag, source in self._stored.database.rows(
-            "SELECT image_id, tags.name, source FROM given JOIN tags ON tags.id = tag_id"
-        ):
+        statement = "SELECT image_id, tags.name, source FROM given JOIN tags ON tags.id = tag_id"
+        for image_id, tag, source in self._stored.database.rows(statement):
             before[image_id][source].add(tag_key(tag))
         with self._stored.database.transaction():
             for image_id, names in given.items():

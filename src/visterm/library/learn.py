@@ -246,9 +246,8 @@ def _with_another_model(tagger: Tagger, model: Any, vocabulary: Vocabulary, rela
 def _rows(vocabulary: Vocabulary, train: CatalogueImages, held_out: CatalogueImages) -> TrainingRows:
     """Return what is learned from, and what is stopped by where that is enough to say anything."""
     valid = (held_out.X, held_out.encode(vocabulary)) if held_out.n_tagged >= MIN_IMAGES else None
-    return TrainingRows(
-        vocabulary, train.X, train.encode(vocabulary), valid, [], names=list(names_learned(train.images))
-    )
+    names = list(names_learned(train.images))
+    return TrainingRows(vocabulary, train.X, train.encode(vocabulary), valid, [], names=names)
 
 
 def _with_confidences(

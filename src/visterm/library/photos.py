@@ -64,22 +64,18 @@ class ListedPhotos:
         """Return what lies in the folder that was looked through, without links that lead out of it."""
         if self.root is None or is_remote(self.root):
             return self
-        outside = [
-            path is not None and not is_remote(path) and not is_inside(path, self.root)
-            for path in full_paths(self.items)
-        ]
+        paths, root = full_paths(self.items), self.root
+        outside = [path is not None and not is_remote(path) and not is_inside(path, root) for path in paths]
         if not any(outside):
             return self
         kept = [position for position, out in enumerate(outside) if not out]
+        leads_out = [Skipped(os.fspath(item), LEADS_OUT) for item, out in zip(self.items, outside, strict=True) if out]
         return replace(
             self,
             items=[self.items[position] for position in kept],
             names=[self.names[position] for position in kept],
             tags=[self.tags[position] for position in kept],
-            left_out=(
-                *self.left_out,
-                *(Skipped(os.fspath(self.items[position]), LEADS_OUT) for position, out in enumerate(outside) if out),
-            ),
+            left_out=(*self.left_out, *leads_out),
         )
 
 
@@ -254,10 +250,8 @@ def indexed_folders(stored: StoredCatalogue, *, known_only: bool = False) -> lis
     """Return the folders that were indexed; where none is known, unless `known_only`, the topmost that hold images."""
     folders = sorted({run["folder"] for run in stored.history.details_of("index") if run.get("folder")})
     if not folders and not known_only:
-        rows = stored.database.rows(
-            "SELECT DISTINCT folder FROM images WHERE state = 'here' AND path IS NOT NULL ORDER BY folder"
-        )
-        folders = [folder for (folder,) in rows]
+        statement = "SELECT DISTINCT folder FROM images WHERE state = 'here' AND path IS NOT NULL ORDER BY folder"
+        folders = [folder for (folder,) in stored.database.rows(statement)]
     return [folder for folder in folders if not any(is_inside(folder, other) for other in folders)]
 
 

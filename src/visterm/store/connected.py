@@ -120,9 +120,8 @@ class Connected(CatalogueTable):
 
     def get(self) -> ProgramConnection | None:
         """Return the connection; None of a catalogue of files."""
-        for folders, kind, address, key_file, settings, *rest in self._database.rows(
-            "SELECT folders, kind, address, key_file, settings, mark, learn_from, synced FROM connection"
-        ):
+        statement = "SELECT folders, kind, address, key_file, settings, mark, learn_from, synced FROM connection"
+        for folders, kind, address, key_file, settings, *rest in self._database.rows(statement):
             connection = ProgramConnection(kind, address, key_file, json.loads(settings), *rest)
             return connection._replace(folders=json.loads(folders))
         return None
@@ -160,6 +159,13 @@ class Connected(CatalogueTable):
 
     def note(self, photos: Iterable[RemotePhoto], mark: str) -> None:
         """Take in a page of what has changed, and how far that brings reading."""
+        values = [
+            (
+                photo.id, as_text(photo.name), photo.version, _texts(photo.tags), _texts(photo.rejected),
+                _texts(photo.guessed), photo.ready, photo.folder,
+            )
+            for photo in photos
+        ]  # fmt: skip
         with self._database.transaction() as connection:
             connection.executemany(
                 "INSERT INTO remote_photos (remote_id, name, version, tags, rejected, guessed, ready, folder) "
@@ -169,14 +175,8 @@ class Connected(CatalogueTable):
                 "name = excluded.name, version = excluded.version, tags = excluded.tags, "
                 "rejected = excluded.rejected, guessed = excluded.guessed, ready = excluded.ready, state = 'here', "
                 "folder = excluded.folder",
-                (
-                    (
-                        photo.id, as_text(photo.name), photo.version, _texts(photo.tags), _texts(photo.rejected),
-                        _texts(photo.guessed), photo.ready, photo.folder,
-                    )
-                    for photo in photos
-                ),
-            )  # fmt: skip
+                values,
+            )
             connection.execute("UPDATE connection SET mark = ?", (mark,))
 
     def count(self) -> int:
@@ -235,13 +235,14 @@ class Connected(CatalogueTable):
 
     def links(self, image_ids: Iterable[int]) -> dict[int, str]:
         """Return the addresses of photos' pages in their program, by the images' ids; none of a catalogue of files."""
+        rows = self._database.rows(
+            "SELECT image_id, remote_id, kind, address FROM remote_photos, connection "
+            "WHERE state = 'here' AND image_id IN (SELECT value FROM json_each(?))",
+            (as_list(image_ids),),
+        )
         return {
             image_id: f"{address}{PAGES[kind]}{quote(remote_id, safe='')}"
-            for image_id, remote_id, kind, address in self._database.rows(
-                "SELECT image_id, remote_id, kind, address FROM remote_photos, connection "
-                "WHERE state = 'here' AND image_id IN (SELECT value FROM json_each(?))",
-                (as_list(image_ids),),
-            )
+            for image_id, remote_id, kind, address in rows
             if kind in PAGES
         }
 

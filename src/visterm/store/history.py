@@ -77,13 +77,11 @@ class Runs(CatalogueTable):
         return self._select("ORDER BY id")
 
     def _select(self, where: str) -> list[StoredRun]:
-        return [
-            StoredRun(*[*known, json.loads(facts), bool(current)])
-            for *known, facts, current in self._database.rows(
-                "SELECT id, fingerprint, encoder_fingerprint, folder, coalesce(rows_of, id), added, facts, current "
-                f"FROM runs {where}"
-            )
-        ]
+        rows = self._database.rows(
+            "SELECT id, fingerprint, encoder_fingerprint, folder, coalesce(rows_of, id), added, facts, current "
+            f"FROM runs {where}"
+        )
+        return [StoredRun(*[*known, json.loads(facts), bool(current)]) for *known, facts, current in rows]
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,22 +181,18 @@ class Jobs(CatalogueTable):
 
     def latest(self, limit: int = 50, *, before: int | None = None) -> list[StoredJob]:
         """List jobs, the newest first; `before` is the last id of the page before."""
-        return self._records(
-            StoredJob,
-            f"SELECT {JOB_COLUMNS} FROM jobs WHERE id < coalesce(?, id + 1) ORDER BY id DESC LIMIT ?",
-            (before, limit),
-        )
+        statement = f"SELECT {JOB_COLUMNS} FROM jobs WHERE id < coalesce(?, id + 1) ORDER BY id DESC LIMIT ?"
+        return self._records(StoredJob, statement, (before, limit))
 
     def mark_lost(self) -> list[int]:
         """Mark jobs whose process on this host is gone as lost, and return their ids.
 
         A process number comes again: a service in a container is number 1 after each start.
         """
+        statement = f"SELECT id, pid FROM jobs WHERE state IN {OPEN} AND host = ?"
         lost = [
             job_id
-            for job_id, pid in self._database.rows(
-                f"SELECT id, pid FROM jobs WHERE state IN {OPEN} AND host = ?", (socket.gethostname(),)
-            )
+            for job_id, pid in self._database.rows(statement, (socket.gethostname(),))
             if not is_alive(pid) or (pid == os.getpid() and (self._place, job_id) not in _STARTED_HERE)
         ]
         self._database.write_many(
@@ -286,9 +280,5 @@ class History(CatalogueTable):
         return self._select("ORDER BY id DESC LIMIT ?", limit)
 
     def _select(self, which: str, *values: Any) -> list[Event]:
-        return [
-            Event(event_id, at, what, json.loads(details))
-            for event_id, at, what, details in self._database.rows(
-                f"SELECT id, at, what, details FROM history {which}", values
-            )
-        ]
+        rows = self._database.rows(f"SELECT id, at, what, details FROM history {which}", values)
+        return [Event(event_id, at, what, json.loads(details)) for event_id, at, what, details in rows]

@@ -146,9 +146,8 @@ class Images(CatalogueTable):
 
     def mark_reviewed(self, image_ids: Iterable[int], reviewed: bool = True) -> None:
         """Note that a person has looked at the tags of images just now, or take that back."""
-        self._database.write(
-            f"UPDATE images SET reviewed = ? WHERE {AMONG}", (now() if reviewed else None, as_list(image_ids))
-        )
+        at = now() if reviewed else None
+        self._database.write(f"UPDATE images SET reviewed = ? WHERE {AMONG}", (at, as_list(image_ids)))
 
     def set_phashes(self, phashes: Iterable[tuple[int, int]]) -> None:
         """Keep perceptual hashes, pairs of an image's id and 64 bits as a signed number."""
@@ -174,12 +173,8 @@ class Images(CatalogueTable):
 
     def files(self) -> dict[str, ImageState]:
         """Return all files that are here, by path: what an update compares folders with."""
-        return {
-            path: ImageState(*state)
-            for path, *state in self._database.rows(
-                "SELECT path, id, n_bytes, mtime_ns, sha256 FROM images WHERE state = 'here' AND path IS NOT NULL"
-            )
-        }
+        statement = "SELECT path, id, n_bytes, mtime_ns, sha256 FROM images WHERE state = 'here' AND path IS NOT NULL"
+        return {path: ImageState(*state) for path, *state in self._database.rows(statement)}
 
     def without_rows(self, run_id: int) -> list[int]:
         """Return the ids of images that are here and have no row yet of a run, or of the one whose rows serve it."""
@@ -227,9 +222,8 @@ class SkippedFiles(CatalogueTable):
 
     def remove(self, paths: Iterable[str]) -> None:
         """Forget files that could be read now, or that are gone."""
-        self._database.write_many(
-            "DELETE FROM skipped WHERE path = CAST(? AS TEXT)", ((as_text(path),) for path in paths)
-        )
+        values = ((as_text(path),) for path in paths)
+        self._database.write_many("DELETE FROM skipped WHERE path = CAST(? AS TEXT)", values)
 
     def all(self) -> list[Skipped]:
         """List all of them by path."""

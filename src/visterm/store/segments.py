@@ -48,12 +48,8 @@ def segments_of(database: Database, where: str = "", *values: Any) -> list[Store
 
     Raises CorruptFileError if there can be no such segment.
     """
-    segments = [
-        StoredSegment(*row)
-        for row in database.rows(
-            f"SELECT id, run_id, kind, width, n_rows, table_version FROM segments {where} ORDER BY id", values
-        )
-    ]
+    statement = f"SELECT id, run_id, kind, width, n_rows, table_version FROM segments {where} ORDER BY id"
+    segments = [StoredSegment(*row) for row in database.rows(statement, values)]
     for segment in segments:
         if segment.kind not in ("dense", "csr") or not 0 <= segment.width <= MOST_COLUMNS or segment.n_rows < 0:
             raise CorruptFileError(

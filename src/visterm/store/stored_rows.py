@@ -100,9 +100,8 @@ class RowStore:
                     )
                 width = segment.width
                 hidden = checked_places(self.database.rows(HIDDEN, (segment.id, run_id, segment.id)), segment)
-                known = self.database.rows(
-                    "SELECT file, n_rows, facts FROM indexes WHERE segment_id = ?", (segment.id,)
-                )
+                of_segment = "SELECT file, n_rows, facts FROM indexes WHERE segment_id = ?"
+                known = self.database.rows(of_segment, (segment.id,))
                 index = StoredIndex(*known[0]) if known else None
                 if index is not None and not 0 <= index.n_rows <= segment.n_rows:
                     raise CorruptFileError(

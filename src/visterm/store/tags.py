@@ -228,27 +228,23 @@ class Tags(CatalogueTable):
 
     def settled(self, image_ids: Iterable[int] | None = None) -> dict[int, list[str]]:
         """Return the tags that people gave, accepted or rejected here, by id of the image (None: all that are here)."""
-        return self._by_image(
-            "SELECT image_id, tag_id FROM given WHERE source = 'person' "
-            "UNION SELECT image_id, tag_id FROM verdicts WHERE verdict != 0",
-            image_ids,
-        )
+        given = "SELECT image_id, tag_id FROM given WHERE source = 'person'"
+        judged = "SELECT image_id, tag_id FROM verdicts WHERE verdict != 0"
+        return self._by_image(f"{given} UNION {judged}", image_ids)
 
     def answers(self) -> list[tuple[int, str, bool, bool]]:
         """List what people accepted or rejected of images that are here.
 
         As (id of the image, tag, whether they accepted it, whether a tag file gives it).
         """
-        return [
-            (image_id, tag, bool(accepted), bool(from_file))
-            for image_id, tag, accepted, from_file in self._database.rows(
-                "SELECT verdicts.image_id, tags.name, verdict = 1, given.source IS NOT NULL FROM verdicts "
-                "JOIN tags ON tags.id = verdicts.tag_id "
-                "JOIN images ON images.id = verdicts.image_id AND images.state = 'here' "
-                "LEFT JOIN given ON given.image_id = verdicts.image_id AND given.tag_id = verdicts.tag_id "
-                "AND given.source = 'file' WHERE verdict != 0"
-            )
-        ]
+        rows = self._database.rows(
+            "SELECT verdicts.image_id, tags.name, verdict = 1, given.source IS NOT NULL FROM verdicts "
+            "JOIN tags ON tags.id = verdicts.tag_id "
+            "JOIN images ON images.id = verdicts.image_id AND images.state = 'here' "
+            "LEFT JOIN given ON given.image_id = verdicts.image_id AND given.tag_id = verdicts.tag_id "
+            "AND given.source = 'file' WHERE verdict != 0"
+        )
+        return [(image_id, tag, bool(accepted), bool(from_file)) for image_id, tag, accepted, from_file in rows]
 
     def judge(self, image_id: int, tag: str, verdict: int, *, run_id: int | None = None) -> int:
         """Write down what a person says of a tag of an image, and return its number in the log; the latest counts.
@@ -321,15 +317,15 @@ class Tags(CatalogueTable):
             "SELECT tag_id, sum(verdict = 1) AS accepted, sum(verdict = -1) AS rejected, "
             f"sum(verdict = 1 AND NOT {also_given}) AS more FROM verdicts AS v {here} GROUP BY tag_id"
         )
+        rows = self._database.rows(
+            "SELECT name, coalesce(n, 0), coalesce(accepted, 0), coalesce(rejected, 0), coalesce(more, 0) "
+            f"FROM tags LEFT JOIN ({given_to}) AS a ON a.tag_id = tags.id "
+            f"LEFT JOIN ({judged}) AS b ON b.tag_id = tags.id ORDER BY name",
+            active.values * 2,
+        )
         return [
             {"tag": tag, "images": given + more, "given": given, "accepted": accepted, "rejected": rejected}
-            for tag, given, accepted, rejected, more in self._database.rows(
-                "SELECT name, coalesce(n, 0), coalesce(accepted, 0), coalesce(rejected, 0), coalesce(more, 0) "
-                f"FROM tags LEFT JOIN ({given_to}) AS a ON a.tag_id = tags.id "
-                f"LEFT JOIN ({judged}) AS b ON b.tag_id = tags.id "
-                "ORDER BY name",
-                active.values * 2,
-            )
+            for tag, given, accepted, rejected, more in rows
         ]
 
     def note_written(self, target: str, written: Iterable[tuple[int, str]]) -> None:

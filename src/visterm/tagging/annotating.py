@@ -275,9 +275,6 @@ def cutoff_of(
             "This run keeps nothing that cut-offs are chosen by: it learned more tags from too few photos to judge its "
             "confidences anew. Fit it again, or pass the confidence yourself (--min-confidence)."
         )
-    chosen = (
-        cutoff_of_best_f1(calibration.held_out)
-        if precision is None
-        else cutoff_for_precision(calibration.held_out, precision)
-    )
+    held_out = calibration.held_out
+    chosen = cutoff_of_best_f1(held_out) if precision is None else cutoff_for_precision(held_out, precision)
     return Cutoff(np.maximum(chosen.least, cutoff.least), chosen.wanted)

@@ -196,7 +196,6 @@ pickled. Names of photos, and which photo has which tags, are not in this reposi
 
 
 def _measured(tagger: Any, name: str) -> str:
-    """Return the figures of a run as the hub's metadata has them; empty where none were measured."""
     if RIGHT_OF_5 not in tagger.facts:
         return ""
     share = tagger.facts[RIGHT_OF_5] / min(5, len(tagger.vocabulary))

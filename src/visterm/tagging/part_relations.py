@@ -212,8 +212,7 @@ class PartBeliefs:
         """Return the pairs with the highest scores above 0 that are not known, best first; k = 0: all of them.
 
         As (column of the part, column of the whole, score). Of equal scores the smaller whole comes first, then the
-        smaller part. Raises UserError if the model has no
-        beliefs.
+        smaller part. Raises UserError if the model has no beliefs.
         """
         check_believes(self.model)
         best = [np.empty((0, 3))]

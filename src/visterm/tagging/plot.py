@@ -25,7 +25,6 @@ TITLES = {
 """What models keep of each epoch, in the order of the panels."""
 
 BEST = {"map": max, "mean_rank": min}  # Measures on validation images, and which of their values is the best
-OF_THE_EPOCH = ("epoch",)
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C6D31")
 """Okabe and Ito's palette, from the easiest to the hardest to distinguish on white."""
 
@@ -43,7 +42,7 @@ class Panel(NamedTuple):
 
 def history_panels(history: Sequence[dict[str, Any]]) -> list[Panel]:
     """Return the lines of a history: what is known first, whatever else a model keeps after it."""
-    kept = [name for name in dict.fromkeys(key for entry in history for key in entry) if name not in OF_THE_EPOCH]
+    kept = [name for name in dict.fromkeys(key for entry in history for key in entry) if name != "epoch"]
     order = [name for name in TITLES if name in kept] + [name for name in kept if name not in TITLES]
     panels = []
     for name in order:

@@ -252,9 +252,8 @@ def aliases_of(vocabulary: Vocabulary, pairs: Sequence[AliasPair]) -> list[Alias
             if tag != best:
                 pair = next((pair for pair in pairs_of[tag] if best in pair[:2]), pairs_of[tag][0])
                 joins.append((order[pairs_of[tag][0]], tag, best, pair))
-    return [
-        Alias(vocabulary.tags[t], vocabulary.tags[b], _reason(t, b, p, vocabulary.tags)) for _, t, b, p in sorted(joins)
-    ]
+    tags = vocabulary.tags
+    return [Alias(tags[tag], tags[best], _reason(tag, best, pair, tags)) for _, tag, best, pair in sorted(joins)]
 
 
 def unit_rows(U: Any) -> Any:

@@ -32,13 +32,8 @@ from visterm.tagging.hub_runs import tags_of_photos
 from visterm.tagging.tagger import Tagger
 
 PICTURES, SCORES, CONFIDENCES = "pictures", "scores", "confidences"  # What goes in, and what comes out
-MODEL, LABELS, PREPARATION, EXAMPLE, README = (
-    "model.onnx",
-    "labels.txt",
-    "preparation.json",
-    "tag_photo.py",
-    "README.md",
-)
+MODEL, LABELS, PREPARATION = "model.onnx", "labels.txt", "preparation.json"
+EXAMPLE, README = "tag_photo.py", "README.md"
 SAME = 1e-4  # How far the graph may be from the run, on pictures that were drawn to compare them
 N_DRAWN = 4
 

@@ -105,9 +105,8 @@ class RunSource:
                     except Exception as error:  # whatever odd metadata lead to, as in writing
                         yield not_written(image, error)
                         continue
-                    yield ExportItem(
-                        image, given, _predictions(tagger, scores, limits.k, least), name=self._name(image)
-                    )
+                    predicted = _predictions(tagger, scores, limits.k, least)
+                    yield ExportItem(image, given, predicted, name=self._name(image))
 
     def written(self, target: str) -> list[ExportItem]:
         """List the image files, without tags."""
@@ -135,22 +134,18 @@ class CatalogueSource:
         with reported(progress, "read photos", len(ids)):
             for start in range(0, len(ids), CHUNK):
                 some = ids[start : start + CHUNK]
-                for image, scores in zip(
-                    stored.images.get_many(some.tolist()), _best_scores(tagger, stored, some), strict=True
-                ):
+                images = stored.images.get_many(some.tolist())
+                for image, scores in zip(images, _best_scores(tagger, stored, some), strict=True):
                     progress.advance()
                     if image.path is None or not (is_remote(image.path) or os.path.isfile(image.path)):
                         yield Skipped(image.name, CLOSED if image.path and is_there(image.path) else GONE)
                         continue
                     given, denied = current_tags.get(image.id, []), rejected.get(image.id, [])
                     if tagger.tree is not None:  # what is not there is nothing under it either, unless a person said so
-                        positive_keys = set(map(tag_key, given))
-                        denied = [
-                            tag for tag in tagger.tree.words.with_children(denied) if tag_key(tag) not in positive_keys
-                        ]
-                    judged_keys = {
-                        tag_key(each) for tag in (*given, *denied) for each in tagger.vocabulary.spellings(tag)
-                    }
+                        has, below = set(map(tag_key, given)), tagger.tree.words.with_children(denied)
+                        denied = [tag for tag in below if tag_key(tag) not in has]
+                    spellings = tagger.vocabulary.spellings
+                    judged_keys = {tag_key(each) for tag in (*given, *denied) for each in spellings(tag)}
                     predicted = _predictions(tagger, scores, limits.k, least)
                     predicted = tuple(tag for tag in predicted if tag_key(tag.tag) not in judged_keys)
                     yield ExportItem(as_path(image.path), tuple(given), predicted, tuple(denied), name=image.name)

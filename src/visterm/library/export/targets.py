@@ -279,11 +279,8 @@ class EmbeddedTarget:
         noted = {tag_key(mark.tag) for mark in (*inside.marks, *inside.copies) if mark.is_in_iptc}
         taken_out = {tag_key(mark.tag) for mark in inside.marks} - set(map(tag_key, inside.tags))
         excluded = {*map(tag_key, (*iptc.keywords, *item.rejected)), *noted, *taken_out}
-        return [
-            tag
-            for tag in union([*inside.tags, *(mark.tag for mark in _writable(wanted)[0])])
-            if tag_key(tag) not in excluded and len(tag.encode()) <= MOST_IPTC
-        ]
+        tags = union([*inside.tags, *(mark.tag for mark in _writable(wanted)[0])])
+        return [tag for tag in tags if tag_key(tag) not in excluded and len(tag.encode()) <= MOST_IPTC]
 
     def _write(
         self, image: Path, packet: bytes | None, more: Sequence[str], less: Sequence[str], *, keep: bool = False
@@ -400,7 +397,6 @@ class TextTarget:
             notes.clean()
 
     def _path(self, image: Path) -> Path:
-        """Return the text beside an image, or where a new one is made."""
         return sidecar(image) or (
             image.with_name(f"{image.name}{SUFFIX}") if self._sidecars.shares_stem(image) else image.with_suffix(SUFFIX)
         )

@@ -402,6 +402,5 @@ def chosen_of(ranking: Ranking, positions: NDArray[Any]) -> Ranking:
 
 
 def _best(ids: Ids, scores: Floats, k: int) -> Ranking:
-    """Return the k (0: all) photos with the largest scores."""
     order, best = top_k(np.ascontiguousarray(scores[None, :], np.float32), check_k(k, len(scores)))
     return Ranking(ids[order], best)

@@ -151,11 +151,8 @@ def _parts(tagger: Tagger, wholes: Any) -> list[RelatedTag]:
     if not len(beliefs.known):
         raise UserError(_nothing_known("part-of relations", "part_of"))
     if not beliefs.any:
-        return [
-            RelatedTag(vocabulary.tags[part], vocabulary.tags[whole], PARTS, known=True)
-            for whole in wholes
-            for part in beliefs.parts_of(whole)
-        ]
+        pairs = [(part, whole) for whole in wholes for part in beliefs.parts_of(whole)]
+        return [RelatedTag(vocabulary.tags[part], vocabulary.tags[whole], PARTS, known=True) for part, whole in pairs]
     scored = []
     for whole, scores in zip(wholes, beliefs.scores(wholes), strict=True):
         known = beliefs.parts_of(whole)
