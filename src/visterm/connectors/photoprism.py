@@ -211,6 +211,7 @@ class PhotoPrismLibrary:
             return now, ""
         known = {each.id for each in photo.labels}
         written = [each for each in now.labels if each.id not in known and each.given and each.uncertainty > 0]
+
         for each in written:  # under another name than was meant
             self._ask("DELETE", f"/photos/{now.id}/label/{each.id}", needs=CHANGES)
         names = ", ".join(repr(each.name) for each in written)

@@ -128,6 +128,7 @@ def sync(
     """
     stored = catalogue.stored
     connection_of(catalogue)
+
     with stored.writing():  # no two rounds write tags at once
         recover(stored.connected, library)
         done = SyncRound(pull(catalogue, library, progress))

@@ -104,6 +104,7 @@ def checked_csr(
         if part.ndim != 1 or part.dtype.kind not in kinds:
             expected = "numbers" if name == "data" else "whole numbers"
             raise error(f"{what}: '{name}' is {part.dtype} of shape {part.shape}; expected one row of {expected}.")
+
     if len(indptr) != n_rows + 1 or indptr[0] != 0:
         n, start = len(indptr), ", ".join(map(str, indptr[:3]))
         raise error(f"{what}: 'indptr' has {n:,} numbers from {start} on; expected {n_rows + 1:,} that begin with 0.")

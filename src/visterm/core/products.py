@@ -87,6 +87,7 @@ def top_k_products(U: Any, V: Any, k: int, n_jobs: int | None = None, *, among: 
     if chosen is not None or n < SCREEN_FROM:
         return merged(team.run(partial(_best_of_part, U, V, chosen, bounds, k), n_parts), k)
     rankings = []
+
     with one_blas_thread():
         for start in range(0, n, IMAGES_AT_ONCE):
             rows = U[start : start + IMAGES_AT_ONCE]

@@ -92,6 +92,7 @@ class Corpus:
             first = rows.get(match.path)
             both = [row] if first is None else [first, row._replace(image=first.image)]
             rows[match.path] = merged_by_image(both)[0]
+
         untagged = [path.relative_to(folder).as_posix() for path in paths if path not in rows]
         remarks = [*read.remarks, *_remarks_on_differences(matched, folder)]
         if missing:

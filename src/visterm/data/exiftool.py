@@ -86,6 +86,7 @@ class ExifTool:
         self._number += 1
         end = b"{ready%d}" % self._number
         lines = [*arguments, b"-execute%d" % self._number, b""]
+
         with suppress(BrokenPipeError):  # where it has ended, what it said of that is read below
             process.stdin.write(b"\n".join(lines))
             process.stdin.flush()

@@ -300,6 +300,7 @@ def read_npz(path: Path) -> sp.csr_array:
         if kind not in _PLACES:
             raise DataError(f"{path} holds a matrix in the form '{kind}'; expected csr, csc or coo: matrix.tocsr().")
         data, first, second = (_member(archive, name, path) for name in ("data", *_PLACES[kind]))
+
     if kind == "coo":  # of each value the row and the column
         if data.ndim != 1 or not data.shape == first.shape == second.shape:
             raise DataError(

@@ -66,6 +66,7 @@ def read_pairs(path: str | os.PathLike[str], form: PairFormat) -> Iterator[WordP
     columns: tuple[int, int] | None = None
     n_columns = 2
     is_empty = True
+
     try:
         for fields in reader:
             cells = [clean_tag(unguarded(field)) for field in fields]

@@ -190,6 +190,7 @@ def read_keyword_tags(folder: Path, images: Sequence[Path]) -> TagsFound:
         keywords = keywords._replace(tags=usable_keywords(keywords.of_people, str(image), refused))
         if keywords.of_people:
             tagged.append((image, keywords._replace(paths=paths)))
+
     tree, names = tree_of_places(path for _, keywords in tagged for path in keywords.paths)
     records = [
         record(image.relative_to(folder).as_posix(), _called(keywords, names), None, place=str(image))

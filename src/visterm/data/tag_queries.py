@@ -92,6 +92,7 @@ def queries_of_tags(
     counts = [_n_subsets(size, longest, max_subsets) for size in range(int(sizes.max(initial=0)) + 1)]
     limit = _even_limit(np.array(counts, np.int64)[sizes], max_subsets)
     rng = as_generator(random_state)
+
     for size, count in enumerate(counts):
         images = np.flatnonzero(sizes == size)
         if count == 0 or images.size == 0:

@@ -276,6 +276,7 @@ def _capped(corpus: Corpus, per_user: int, meant: Mapping[str, str]) -> tuple[Co
         )
     dropped: set[int] = set()
     over = {of: images for of, images in alike.items() if len(images) > per_user}
+
     for images in over.values():
         in_order = sorted(images, key=lambda i: corpus.names[i])
         # Evenly from the first to the last; a single one is the first.

@@ -70,6 +70,7 @@ def video_facts(path: str | os.PathLike[str]) -> VideoFacts:
         sideways = any(value is not None and round(float(value)) % 180 == 90 for value in turned)
     except (ValueError, TypeError, AttributeError) as error:
         raise ImageError(file, "damaged: ffprobe does not understand it") from error
+
     if "error" in report:
         reason = str(report["error"].get("string", "no reason given"))[:120]
         not_opened = "not supported: a list of other files, or another format that is not opened"

@@ -85,6 +85,7 @@ def draw_adaptive(pairs, first, last, positives, U, V, lists, draws):
     order, sigmas, scale = lists
     _, max_trials, seed, epoch = draws
     n_tags = V.shape[0]
+
     for p in range(first, last):
         begin, end = tags_start[images[p]], tags_start[images[p] + 1]
         candidates = n_tags - (end - begin)
@@ -125,6 +126,7 @@ def draw_geometric(pairs, first, last, positives, scores, draws):
     tags_start, positive_tags = positives
     margin, max_trials, seed, epoch = draws
     n_tags = scores.shape[1]
+
     for p in range(first, last):
         row = scores[p - first]
         begin, end = tags_start[images[p]], tags_start[images[p] + 1]

@@ -87,6 +87,7 @@ def bag_row(words, shares, idf, root):
         if terms[word] > 0.0:
             size += 1
             square += terms[word] * terms[word]
+
     weights = np.empty(size, np.float32)
     columns = np.empty(size, np.int32)
     length = np.sqrt(square)

@@ -110,6 +110,7 @@ def top_pairs(A, B, terms, first, last, ids, scores):
     counts = np.empty(EXAMPLES, np.int64)
     first_rows = np.empty((EXAMPLES, n_first), np.int64)
     first_bounds = np.empty((EXAMPLES, n_first), np.float32)
+
     for start in range(first, last, EXAMPLES):
         size = min(EXAMPLES, last - start)
         for e in range(size):
@@ -157,6 +158,7 @@ def pair_ranks(A, B, terms, objects, parts, first, last, ranks):
     highest, lowest = np.empty((EXAMPLES, n_blocks), np.float32), np.empty((EXAMPLES, n_blocks), np.float32)
     b_most, b_least = np.empty(EXAMPLES, np.float32), np.empty(EXAMPLES, np.float32)
     limits = np.empty((EXAMPLES, 2), np.float32)
+
     for start in range(first, last, EXAMPLES):
         size = min(EXAMPLES, last - start)
         for e in range(size):
@@ -208,6 +210,7 @@ def _take_row(i, a_i, b, terms, block_b, self_score, ids, scores, count, floor):
     self_counts = self_score >= floor
     if not self_counts and _count_from(a_i, block_b, most, floor) == 0:
         return count, floor
+
     for block in range(block_b.shape[0]):
         start = block * COLUMNS
         if not ((a_i + block_b[block]) + most[block] >= floor or (self_counts and start <= i < start + COLUMNS)):

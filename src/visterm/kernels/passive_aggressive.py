@@ -114,6 +114,7 @@ def rank_triplets(n_steps, queries, rows, n_images, aggressiveness, key, W, scra
     n_moved = 0
     if r_start.shape[0] < 2:
         return total, n_moved
+
     for step in range(n_steps):
         query, plus, minus = draw_triplet(stream, step, r_start, r_images, n_images)
         first, last = q_start[query], q_start[query + 1]
@@ -216,6 +217,7 @@ def rank_triplets_by_kernel(n_steps, queries, K, images, scale, aggressiveness, 
     n_moved = 0
     if r_start.shape[0] < 2:
         return total, n_moved
+
     for step in range(n_steps):
         query, p, m = draw_triplet(stream, step, r_start, r_images, images.shape[0])
         plus, minus = images[p], images[m]
@@ -272,6 +274,7 @@ def rank_violators(n_steps, queries, gains, shares, table, rows, n_images, max_t
     n_trials = 0
     if r_start.shape[0] < 2:
         return total, n_moved, n_trials
+
     for step in range(n_steps):
         stream = stream_of(key[0], key[1], step)
         query = draw_below(stream, 0, r_start.shape[0] - 1)

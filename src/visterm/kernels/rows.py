@@ -141,6 +141,7 @@ def add_outer(rows, chosen, active, steps, first, last, rule, squares, weights, 
                 if rule.keep < 1.0:
                     scale_row(weights[j], rule.keep)
                 e += 1
+
     for p in range(chosen.shape[0]):
         if active[p] < 0:
             continue
@@ -195,6 +196,7 @@ def add_steps(chosen, active, steps, first, last, rule, squares, weights):
                 squares[j] += mean_square(steps[p], rule.rate)
             if rule.keep < 1.0:
                 scale_row(weights[j], rule.keep)
+
     for p in range(chosen.shape[0]):
         j = chosen[p]
         if active[p] < 0 or j < first or j >= last:

@@ -25,6 +25,7 @@ def skipgram_epoch(starts, tags, ends, words, contexts, n_contexts, n_negatives,
     n_lists, n_tags, dim = starts.shape[0] - 1, words.shape[0], words.shape[1]
     step = np.empty(dim, np.float32)
     loss = 0.0
+
     for i in range(n_lists):
         first, n = starts[i], starts[i + 1] - starts[i]
         if n < 2:

@@ -60,6 +60,7 @@ def _fill_codes(padded, table, codes):
     right_gray = np.empty((height + 4, width))
     _interpolate_rows(padded, left_gray, right_gray)
     bits = np.empty(width, np.uint8)
+
     for row in range(height):
         up = row - DIAGONAL
         up -= np.floor(up)

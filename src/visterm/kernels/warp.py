@@ -84,6 +84,7 @@ def draw_violators(pairs, first, last, positives, rows, V, pool, draws):
     n_tags, width, m = V.shape[0], V.shape[1], pool_tags.shape[0]
     for p in range(first, last):  # the lists of tags are in the cache from here on: no branch waits for memory
         trials[p] = positive_tags[tags_start[images[p]]]
+
     for later in range(first, last + AHEAD):
         if later < last:
             prefetch_row(V, tags[later])
@@ -148,6 +149,7 @@ def weigh_pairs(pairs, first, last, positives, rank_loss, rate, V, steps):
     rank_weights, most_trials = rank_loss
     total = 0.0
     n_trials = n_steps = 0
+
     for p in range(first, last):
         n_trials += trials[p]
         gain = np.float32(0.0)
@@ -192,6 +194,7 @@ def add_tag_steps(pairs, rows, rule, squares, first, last, V):
         n += (violators[p] >= 0) & (first <= violators[p]) & (violators[p] < last)
     moved, n_moved = np.empty(n, np.int64), 0
     seen = np.zeros(last - first, np.uint8)
+
     for e in range(n):
         if e + AHEAD < n:
             p = entries[e + AHEAD] >> 1

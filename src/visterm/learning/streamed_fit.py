@@ -99,6 +99,7 @@ def fit_streamed(
     check_in_file(tags)
     fitted = shards.encoder(getattr(model, "n_jobs", None))
     start = start.changed(encoder=encoder_of(start.encoder, fitted, shards.contents.asked, any_encoder=any_encoder))
+
     with _work_folder(Path(work)) as folder:
         joined = JoinedTags(
             folder, shards, tags, min_count=min_count, aliases=aliases, split=split,

@@ -66,6 +66,7 @@ def settings_to_try(space: Mapping[str, Choices], n_random: int | None, seed: in
     rng = np.random.default_rng(seed)
     drawn: list[dict[str, Any]] = []
     repeated = 0
+
     while len(drawn) < n_random and repeated < MAX_REDRAWS:
         setting = {
             name: choices.draw(rng) if isinstance(choices, Range) else choices[int(rng.integers(len(choices)))]

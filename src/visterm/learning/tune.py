@@ -117,6 +117,7 @@ def tune(
     tuning = {**images.facts, "tuning": summary, "trials": [trial.as_dict() for trial in trials]}
     run = Run.of_parts(learned.changed(facts={**learned.facts, **tuning}))
     run.save(search.out, overwrite=request.overwrite)
+
     for line in cleaning.summary(run.vocabulary.aliases):
         say(line)
     return Tuned(run, trials)
@@ -135,6 +136,7 @@ class _Search:
         for name in _UNUSED:
             if getattr(request, name) != getattr(FitRequest(), name):
                 raise UserError(f"{name} is not for tuning. Leave it out, and fit with the best settings afterwards.")
+
         check_replaceable(out, "run", overwrite=request.overwrite)
         check_encoder_of_features(request.images, request.encoder)
         check_metrics([metric], siblings=False, tree=False)

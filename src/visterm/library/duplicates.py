@@ -270,6 +270,7 @@ def _hash_what_has_none(
             skipped.append(Skipped(image.name, str(error)))
         else:
             missing.append(image)
+
     with reported(progress, "look at photos", len(missing)):
         for start in range(0, len(missing), CHUNK):
             if stop():

@@ -88,6 +88,7 @@ def kept_mistakes(
     follows = {} if tree is None else {i: tree.follows(current_tags.get(i, ()), rejected.get(i, ())) for i in ids}
     key = None if tag is None else tag_key(tag)
     mistakes: list[Mistake] = []
+
     for image_id, name, of_kind, chance, low, high in kept:
         if len(mistakes) == limit and tree is None:
             break

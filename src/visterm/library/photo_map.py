@@ -72,6 +72,7 @@ def draw_map(
     if stored.folder is None:
         raise StorageError("A catalogue in memory keeps no map. Save it, and load it again.")
     file = stored.folder / FILE
+
     with CatalogueJob(stored.jobs, "map", job_id) as job, one_blas_thread():
         catalogue.refresh()
         rows = stored.current_rows()

@@ -107,6 +107,7 @@ class RowWriter:
         skipped = list(failed)
         read = self._records(photos, [positions[i] for i in kept])
         rows, taken, records = [], [], []
+
         for row, (i, record) in enumerate(zip(kept, read, strict=True)):
             reason = None
             if isinstance(record, Skipped):
@@ -215,6 +216,7 @@ class RowWriter:
         ]
         shard = self.features.write([record.name for record in of_rows], [record.sha256 for record in of_rows], X)
         U = self._tagger.model.image_rows(X) if records else None
+
         with stored.transaction():
             stored.skipped.add(skipped)
             if records:

@@ -165,6 +165,7 @@ class EpochAnnotator(Annotator):
                     keep()
                 if says_stop(on_epoch, record):
                     break
+
         self.n_epochs_ = best.epoch or len(state.history)
         if best.weights:
             self._publish(*best.weights)

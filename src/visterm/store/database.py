@@ -355,6 +355,7 @@ class Database:
             raise self._refused(error) or StorageError(f"{self.path} cannot be opened: {error}.") from error
         # file names may be no UTF-8: they are read as Python reads file names
         connection.text_factory = partial(str, encoding="utf-8", errors="surrogateescape")
+
         try:
             connection.execute("PRAGMA foreign_keys = ON")
             if file is not None and not as_it_is:

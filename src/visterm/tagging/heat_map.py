@@ -93,6 +93,7 @@ def draw_heat(photo: NDArray[np.uint8], explanation: Explanation, path: str | os
     sheet.paste(_under_heat(picture, a_percent / limit), (2 * _GAP + size[0], _GAP))
     pen = ImageDraw.Draw(sheet)
     below = size[1] + 2 * _GAP
+
     for number, line in enumerate(words):
         pen.text((_GAP, below + number * _line(font)), line, fill=INK, font=font)
     _draw_legend(sheet, (_GAP, below + _line(font) * len(words)), min(pictures_across, SIDE), limit, font)

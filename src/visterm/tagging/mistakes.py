@@ -221,6 +221,7 @@ def cross_chances(
         )
     rng = np.random.default_rng(seed)
     folds = rng.permutation(np.arange(n_images) % N_FOLDS)
+
     with _room((n_images, n_tags)) as scores:
         with reported(progress, "judge photos that were held out", N_FOLDS):
             for fold in range(N_FOLDS):

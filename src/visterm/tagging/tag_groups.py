@@ -240,6 +240,7 @@ def aliases_of(vocabulary: Vocabulary, pairs: Sequence[AliasPair]) -> list[Alias
     members: defaultdict[int, list[int]] = defaultdict(list)
     for tag, number in enumerate(family.tolist()):
         members[into.get(number, number)].append(tag)
+
     order = {pair: number for number, pair in enumerate(joined)}
     pairs_of: defaultdict[int, list[AliasPair]] = defaultdict(list)
     for pair in joined:
@@ -314,6 +315,7 @@ def _never_together(Y: sp.csr_array, U: Any, V: NDArray[np.float32], family: NDA
     best = np.full(len(counts), -1)
     nearness = np.zeros(len(counts))
     step = max(1, BLOCK_FLOATS // max(len(often), 1))
+
     for some in (often[start : start + step] for start in range(0, len(often), step)):
         by_vectors, by_images = (rows[some] @ rows[often].T for rows in (vectors, images))
         likeness = (by_vectors + by_images) / 2

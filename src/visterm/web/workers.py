@@ -234,6 +234,7 @@ class _WorkerProcess:
         ours, its = socket.socketpair()
         ours.setblocking(False)
         self._n_sent, self.failed, self._channel = 0, "", ours
+
         with ours:
             with its:
                 self._process = await asyncio.create_subprocess_exec(

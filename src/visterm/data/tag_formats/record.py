@@ -229,6 +229,7 @@ class Splitter:
             n_parts += len(parts) if ";" in line else 0
             self._with_comma.update(tag for tag in parts if "," in tag)
             alone.update(tag for tag in parts if "," not in tag)
+
         self._known = alone | (before & last)  # in lists a tag stands anywhere, in "Rome, Italy" Italy is always last
         lists = tags = n_inside = 0
         for line in _lines(cells()):

@@ -59,6 +59,7 @@ def read_text_folder(texts: Path, folder: Path, images: Sequence[Path], separato
             if name.lower().endswith(SUFFIX) and not name.startswith("."):
                 path = Path(parent, name)
                 by_key[name_key(path.relative_to(texts).as_posix())[: -len(SUFFIX)]] = path
+
     if not by_key:
         reason = "".join(f" {skipped.image} is a {skipped.reason}." for skipped in map(closed_folder, closed[:1]))
         raise TagFileError(

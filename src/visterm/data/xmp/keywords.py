@@ -131,6 +131,7 @@ def keywords_of(document: Document) -> Keywords:
                 lies_in.setdefault(folded(tag), set()).add(name)
                 if (name, folded(tag)) not in copied:
                     spelled.setdefault(key, clean_tag(tag))
+
     removed = {
         tag_key(mark.tag)
         for mark in notes

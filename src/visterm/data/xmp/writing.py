@@ -89,6 +89,7 @@ def add_tags(content: bytes, marks: Sequence[Mark], where: str, *, iptc: Collect
     theirs = keywords.programs & {tag_key(text) for text in texts[SUBJECT]}
     new = [mark._replace(fields=_prefixes(mark, theirs, iptc=tag_key(mark.tag) in in_iptc)) for mark in new]
     renewed = []
+
     for key, mark in noted.items():
         source = wanted[key].source if key in wanted else mark.source
         fields = mark.fields
@@ -177,6 +178,7 @@ def _copies(
     above = {folded(part) for path in keywords.paths for part in path[:-1]}
     in_paths = fields[HIERARCHICAL][0] | fields[TAGS_LIST][0]
     notes = []
+
     for tag in keywords.tags:
         key, name = tag_key(tag), folded(tag)
         if key in ours:

@@ -225,6 +225,7 @@ class Auto(Blend):
         factors = self.tag_factors_[tag] * shown / self.scales_
         weights, constant = np.zeros(self.n_features_in_), -float(factors @ self.means_)
         constant += float(self.tag_offsets_[tag])
+
         for m in able:
             columns = self._columns()[m]
             member_shares = self.members_[m].explain(columns.of(x), tag)
@@ -311,6 +312,7 @@ class Auto(Blend):
         by_number = getattr(self, "by_number_", False)
         blocks, word_vectors, tree = (self.known(name) for name in self.takes)
         candidates = []
+
         for columns in column_sets(X, None if by_number else blocks):
             given: Sequence[Any] = EMBEDDING if by_number else USUAL
             if self.candidates is not None:

@@ -197,6 +197,7 @@ def find_mistakes(
         listed &= np.isin(np.arange(given.shape[1]), tags)
     wrong, missing = _Best(limit), _Best(limit)
     judged: tuple[list[Any], list[Any]] = [], []
+
     for rows, q, has in evidence.blocks():
         for answer, odds_of, kept in zip(answers or (), (noise.wrong_odds, noise.missing_odds), judged, strict=False):
             pairs = answer[rows].tocoo()
@@ -243,6 +244,7 @@ def _noise(evidence: Evidence, seed: int) -> Noise:
     root = np.sqrt(sums / np.maximum(n_absent, 1))
     low = np.quantile(np.concatenate([q / root[tags] for q, tags in drawn]), LOW_SHARE) * root
     given_low, absent_low, n_above, above_absent = np.zeros((4, n_tags))
+
     for _, q, has in evidence.blocks():
         is_low, is_sure = q <= low, q >= top[0]
         given_low += (is_low & has).sum(axis=0)
@@ -379,6 +381,7 @@ class Company(NamedTuple):
                 part = A[folds[rows] == fold]
                 grams[fold] += part.T @ part
                 sums[fold] += part.sum(axis=0)
+
         weights, means = [], []
         for fold, n in enumerate(given.shape[0] - np.bincount(folds)):
             mean = (sums.sum(axis=0) - sums[fold]) / n

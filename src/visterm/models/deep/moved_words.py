@@ -113,6 +113,7 @@ def _climb(
     moving = slice(len(seen.old), None)
     kept = moved[chosen]
     step = np.zeros_like(kept)
+
     for sweep in range(MAX_SWEEPS + 1):
         if word_weight is not None:
             partners.new[moving] = moved[chosen]

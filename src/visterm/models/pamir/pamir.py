@@ -265,6 +265,7 @@ class Pamir(LinearRanker):
                 judged = JudgedImages(compare(judged.X), judged.queries)
         self._scale_features(K)
         self.n_queries_ = len(queries)
+
         for some, held_out, epochs in self._trainings(X.shape[0], judged, rng):
             by = judged if held_out is None else JudgedImages(K[held_out], queries.among(held_out))
             state = RankingState(self._start(K, positives.shape[1], rng), self.patience)

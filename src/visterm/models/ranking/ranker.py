@@ -88,6 +88,7 @@ class PairRanker(EpochAnnotator):
             self.history_ = []
         weights = self._resume() if known else self._start(X, positives.shape[1], rng)
         start = time.perf_counter()
+
         with one_blas_thread(), Team(resolve_jobs(self.n_jobs)) as team:
             context = TrainingContext(rng, team, images, block_for(positives.nnz, positives.shape[1]))
             training = self._training(X, positives, weights, context)

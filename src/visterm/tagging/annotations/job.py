@@ -89,6 +89,7 @@ def annotate_into(
     request_fingerprint = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
     every = pieces_of(tagger.encoder, source, stable=True)
     chosen = for_parts(executor or Executor(n_jobs), every.pieces)
+
     with naming_a_full_disk(folder.path), folder.locked():
         folder.begin()
         before = folder.contents()
