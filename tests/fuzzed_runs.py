@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import resource
+import sys
 import traceback
 import warnings
 from abc import ABC, abstractmethod
@@ -277,3 +278,5 @@ def open_cases(kind: type[Cases], arguments: list[str]) -> None:
             print(json.dumps(cases.become_of(number, folder / "case")), flush=True)
         except BaseException:
             print(json.dumps("failed: " + traceback.format_exc()), flush=True)
+    sys.stdout.flush()
+    os._exit(0)  # a server that still runs would be waited for
