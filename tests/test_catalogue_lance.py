@@ -71,7 +71,7 @@ def test_no_rows_lie_in_files_and_the_catalogue_says_where_they_are(made):
     assert made.where_rows_are() == f"Lance tables at {made.folder / 'lance'}"
     (folder,) = (made.folder / "rows").iterdir()
     assert {file.name: file.stat().st_size for file in folder.iterdir()} == {"ids.i64": 16}
-    assert StoredCatalogue.open(made.folder).rows([1, 0]).tolist() == [[3, 4], [1, 2]]
+    assert StoredCatalogue.open(made.folder).current_rows().rows([1, 0]).tolist() == [[3, 4], [1, 2]]
 
 
 def test_products_and_rows_are_those_of_a_catalogue_with_files(made, rows, queries, tmp_path, monkeypatch):
@@ -128,10 +128,10 @@ def test_rows_of_a_transaction_that_never_ended_are_dropped_by_the_next_one_that
     script = f"""
 import os
 from visterm.store.catalogue import StoredCatalogue
-from visterm.store.images import Record
+from visterm.store.images import NewImage
 catalogue = StoredCatalogue.open({str(made.folder)!r})
 with catalogue.transaction():
-    catalogue.add([Record("lost", None, 1, 2, 3, "0")] * 5, [[7.0, 7.0]] * 5)
+    catalogue.add([NewImage("lost", None, 1, 2, 3, "0")] * 5, [[7.0, 7.0]] * 5)
     os._exit(9)
 """
     assert subprocess.run([sys.executable, "-c", script]).returncode == 9

@@ -20,7 +20,7 @@ import sys
 import numpy as np
 import scipy.sparse as sp
 from visterm.store.catalogue import StoredCatalogue
-from visterm.store.images import Record
+from visterm.store.images import NewImage
 
 catalogue, kind = StoredCatalogue.open(sys.argv[1]), sys.argv[2]
 if kind == "lance":
@@ -33,7 +33,7 @@ while True:
     numbers = np.arange(n, n + 3)
     U = np.outer(numbers, [1, 0, 2]).astype(np.float32)
     rows = sp.csr_array(U) if kind == "csr" else U
-    catalogue.add([Record(str(i), f"/photos/{i}", 1, 2, 3, "0") for i in numbers], rows)
+    catalogue.add([NewImage(str(i), f"/photos/{i}", 1, 2, 3, "0") for i in numbers], rows)
     print("added", n + 3, flush=True)
     catalogue.tags.judge(n, "sea", 1)
     print("judged", n, flush=True)
@@ -100,10 +100,10 @@ def test_rows_written_by_a_transaction_that_never_ended_are_not_there_and_are_wr
     script = f"""
 import os
 from visterm.store.catalogue import StoredCatalogue
-from visterm.store.images import Record
+from visterm.store.images import NewImage
 catalogue = StoredCatalogue.open({str(made.folder)!r})
 with catalogue.transaction():
-    catalogue.add([Record("lost", None, 1, 2, 3, "0")] * 5, [[7.0, 7.0]] * 5)
+    catalogue.add([NewImage("lost", None, 1, 2, 3, "0")] * 5, [[7.0, 7.0]] * 5)
     os._exit(9)
 """
     assert subprocess.run([sys.executable, "-c", script]).returncode == 9
@@ -112,4 +112,4 @@ with catalogue.transaction():
     assert len(StoredCatalogue.open(made.folder)) == 1
     made.add([NewImage("b", None, 1, 2, 3, "0")], [[3.0, 4.0]])
     assert file.stat().st_size == 4 * 4
-    assert StoredCatalogue.open(made.folder).rows([0, 1]).tolist() == [[1, 2], [3, 4]]
+    assert StoredCatalogue.open(made.folder).current_rows().rows([0, 1]).tolist() == [[1, 2], [3, 4]]

@@ -92,7 +92,7 @@ def test_the_whole_story(place):
     ("line", "message"),
     [
         ("tag catalogue nothing.png --add fog", "There is no file nothing.png, and no image of the catalogue"),
-        ("tag catalogue tags.csv --add fog", "tags.csv is not in catalogue. Put it there first: visterm index"),
+        ("tag catalogue tags.csv --add fog", "tags.csv is not in "),
         ("tag catalogue 000.png --add ' '", "there is nothing in it"),
         ("tag catalogue 000.png 001.png --add mist --remove ''", "there is nothing in it"),
         ("tag run 000.png", "is a run; expected a catalogue"),

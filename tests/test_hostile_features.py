@@ -60,7 +60,7 @@ def refusal_if_any(read, path):
         ({"indices": np.array([0, 2, 10**8])}, "row 2: it has the index 100000000; expected 0 to 2"),
         ({"indices": np.array([0, 2, -(10**8)])}, "row 2: it has the index -100000000"),
         ({"indptr": np.array([0, 9, 3])}, "row 2: it ends before it begins"),
-        ({"indptr": np.array([0, 2, 10**8])}, "rows of 100,000,000 together"),
+        ({"indptr": np.array([0, 2, 10**8])}, "rows of 100,000,000 in all"),
         ({"indices": np.array([0, 2])}, "3 values, 2 indices"),
         ({"data": np.array(["a", "b", "c"])}, "'data': it holds <U1; expected numbers"),
         ({"data": np.ones((3, 1))}, "'data' is float64 of shape (3, 1)"),
@@ -68,7 +68,7 @@ def refusal_if_any(read, path):
         ({"shape": np.array([10**12, 3])}, "would unpack to 8,000,000,000,000"),
         ({"shape": np.array([2, 2**27])}, "134,217,728 features (columns); row 1 has the index 2; expected at most"),
         ({"format": np.array(b"xyz")}, "in the form 'xyz'; expected csr, csc or coo"),
-        ({"format": np.array(b"csc")}, "expected 4 numbers that begin with 0"),
+        ({"format": np.array(b"csc")}, "expected 4 that begin with 0"),
         ({"format": np.array(b"coo")}, "has no 'row'"),
     ],
 )

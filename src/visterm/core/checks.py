@@ -48,7 +48,7 @@ def as_rows(matrix: Any, name: str, width: int | None = None, *, or_one: bool = 
         try:
             rows = np.ascontiguousarray(matrix, dtype=np.float32)
         except (TypeError, ValueError) as error:
-            raise DataError(f"{name} is {type(matrix).__name__} of other things than numbers, (n, width).") from error
+            raise DataError(f"{name} must be numbers, (n, width), not {type(matrix).__name__}.") from error
     if or_one and rows.ndim == 1:
         rows = rows[None, :]
     if rows.ndim != 2:
