@@ -29,5 +29,5 @@ def test_a_station_that_a_walk_does_not_pass_is_named():
 
 
 def test_stations_in_another_order_are_refused():
-    with pytest.raises(SystemExit, match=r"does not pass Tagger\.load"):
+    with pytest.raises(SystemExit, match=r"does not pass TaggerEstimator\.load"):
         stations_of("annotate", [Step("x.py", name) for name in reversed(STATIONS["annotate"])])
