@@ -38,7 +38,7 @@ def main() -> None:
     except typer.Abort:
         sys.exit(130)
     except VistermError as error:
-        sys.exit(_fail(_with_option(" ".join(str(error).split()))))
+        sys.exit(_fail(" ".join(str(error).split())))
     except KeyboardInterrupt:
         print("visterm: stopped; nothing half-written is left behind.", file=sys.stderr)
         sys.exit(130)
@@ -55,22 +55,6 @@ def main() -> None:
         if not isinstance(error, OSError):
             raise
         sys.exit(_fail(f"{error.strerror or error}: {error.filename}" if error.filename else str(error)))
-
-
-def _with_option(message: str) -> str:
-    """Return the message of a setting with the option that set it: ``--set dim=abc: expected a whole number``."""
-    from visterm.cli.options import value_of
-
-    setting = re.match(r"(\w+) is (.+?); (expected .+)", message)
-    for option, typed in zip(sys.argv, sys.argv[1:], strict=False):
-        name, _, text = typed.partition("=")
-        if setting is None or name != setting[1]:
-            continue
-        if option == "--grid":
-            return f"--grid {typed}: {message}"
-        if option in ("--set", "--encoder-set") and repr(value_of(text)).removesuffix(".0") == setting[2]:
-            return f"{option} {typed}: {setting[3]}"
-    return message
 
 
 def _usage(error: Any) -> int:

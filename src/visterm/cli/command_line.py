@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias
@@ -13,7 +15,7 @@ from typer import Exit, Option, Typer, echo
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
-from visterm.core.errors import MissingExtraError
+from visterm.core.errors import MissingExtraError, VistermError
 
 _LEAST: Final = re.compile(r"; x>=\d+(?=\])|\s*\[x>=\d+\]")  # A least value, which the text says where it isn't plain
 GROUP: Final = "visterm.commands"  # Each entry point names a `typer.Typer` that has one command
@@ -183,7 +185,20 @@ def _installed() -> dict[str, str]:
 
 
 class Command(PlainEpilog, TyperCommand):
-    """A command whose help lists options in panels, as plain text: ``Input:``, ``Model:``, and so on."""
+    """A command whose help lists options in panels, as plain text: ``Input:``, ``Model:``, and so on.
+
+    Errors of visterm that it raises name parameters as they are typed: ``--min-count``, ``--set dim``.
+    """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse what was typed, and check it."""
+        with _as_typed(ctx):
+            return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command."""
+        with _as_typed(ctx):
+            return super().invoke(ctx)
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """Return the pieces of the usage line: ``[OPTIONS]``, then ``RUN``, ``[WORDS]`` or ``IMAGES...``."""
@@ -213,6 +228,32 @@ class Command(PlainEpilog, TyperCommand):
             else:
                 panels.setdefault(getattr(param, "rich_help_panel", None) or "Options", []).append((name, text))
         return {title: records for title, records in panels.items() if records}
+
+
+@contextmanager
+def _as_typed(ctx: Any) -> Iterator[None]:
+    """Word errors in a command's own options: ``--min-count`` for ``min_count``."""
+    try:
+        yield
+    except VistermError as error:
+        error.args = (error.wording(partial(_typed_name, ctx)),)
+        raise
+
+
+def _typed_name(ctx: Any, name: str) -> str:
+    """Return what a parameter of Python is called in a command: an option, an argument, or a setting of a part."""
+    part, _, setting = name.rpartition(".")
+    options = {"model": "--set", "encoder": "--encoder-set"}
+    typed = {option: ctx.params.get(param) or () for param, option in (
+        ("set_", "--set"), ("encoder_set", "--encoder-set"), ("grid", "--grid"),
+    )}  # fmt: skip
+    for param in ctx.command.params:
+        if not part and param.name.strip("_") == name:
+            return param.name.upper() if param.param_type_name == "argument" else max(param.opts, key=len)
+    for option, pairs in typed.items():
+        if option == options.get(part) or any(pair.partition("=")[0].strip() == setting for pair in pairs):
+            return f"{option} {setting}"
+    return name
 
 
 class WordsCommand(Command):

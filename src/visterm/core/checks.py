@@ -177,7 +177,7 @@ def check_tags(Y: Any, n_images: int) -> sp.csr_array:
 def check_k(k: int, n: int) -> int:
     """Return how many results of `n` are meant: 0 means all, more than `n` means `n`."""
     if not isinstance(k, int | np.integer) or isinstance(k, bool) or k < 0:
-        raise UserError(f"k is {k!r}; expected a whole number, 1 or more (0 means all).")
+        raise UserError(setting="k", value=k, expected="a whole number, 1 or more (0 means all)")
     return n if k == 0 else min(int(k), n)
 
 
@@ -187,7 +187,7 @@ def check_count(value: Any, name: str, otherwise: str = "") -> None:
         return
     if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
         choice = f", {otherwise}" if otherwise else ""
-        raise UserError(f"{name} is {value!r}; expected a whole number of 1 or more{choice}.")
+        raise UserError(setting=name, value=value, expected=f"a whole number of 1 or more{choice}")
 
 
 def check_number(
@@ -210,21 +210,20 @@ def check_number(
     high_enough = number and (above is None or value > above) and (least is None or value >= least)
     if not (high_enough and value < below and value <= most):
         choice = f", {otherwise}" if otherwise else ""
-        text = repr(value).removesuffix(".0")
-        raise UserError(f"{name} is {text}; expected {_range(above, least, below, most)}{choice}.")
+        raise UserError(setting=name, value=value, expected=f"{_range(above, least, below, most)}{choice}")
 
 
 def check_choice(value: Any, name: str, choices: Iterable[str]) -> None:
     """Refuse a setting that is none of some words."""
     known = tuple(choices)
     if value not in known:
-        raise UserError(f"{name} is {value!r}; expected one of: {', '.join(known)}.")
+        raise UserError(setting=name, value=value, expected=f"one of: {', '.join(known)}")
 
 
 def check_flag(value: Any, name: str) -> None:
     """Refuse a setting that is neither True nor False."""
     if not isinstance(value, bool | np.bool_):
-        raise UserError(f"{name} is {value!r}; expected True or False.")
+        raise UserError(setting=name, value=value, expected="True or False")
 
 
 def _range(above: float | None, least: float | None, below: float, most: float) -> str:
@@ -265,9 +264,8 @@ def as_generator(random_state: Any) -> np.random.Generator:
         isinstance(random_state, int | np.integer) and not isinstance(random_state, bool) and random_state >= 0
     ):
         return np.random.default_rng(random_state)
-    raise UserError(
-        f"random_state is {random_state!r}; expected None, a whole number of 0 or more or a NumPy generator."
-    )
+    accepted = "None, a whole number of 0 or more or a NumPy generator"
+    raise UserError(setting="random_state", value=random_state, expected=accepted)
 
 
 def finite_rows(rows: Any) -> NDArray[np.bool_]:

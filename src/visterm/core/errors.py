@@ -23,15 +23,64 @@ VistermError
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from visterm.core.types import Skipped
 
+_PARAMETER = re.compile(r"`([a-z_][\w.]*)`")  # as in "lower `min_count`"
+
 
 class VistermError(Exception):
-    """Base of all errors that visterm raises on purpose."""
+    """Base of all errors that visterm raises on purpose: what is wrong, what is accepted, what to do.
+
+    An error is made of its parts, so that the command line, Python and the API each name a setting as their readers
+    know it, and programs need not read the text::
+
+        UserError(setting="min_confidence", value=2, expected="a number from 0 to 1", advice="Leave out `new_only`.")
+
+    Parameters
+    ----------
+    problem : str
+        What is wrong, a whole sentence; "" if `setting`, `value` and `expected` say it all.
+    setting : str, optional
+        The parameter that can't be used, as in Python: ``min_confidence``, or ``encoder.views`` for a setting of the
+        encoder.
+    value : object
+        Its value.
+    expected : str
+        What is accepted: ``a number from 0 to 1``.
+    advice : str
+        What to do, one or more whole sentences.
+
+    `problem`, `expected` and `advice` put the names of parameters in backquotes.
+    """
+
+    def __init__(
+        self,
+        problem: str = "",
+        *,
+        setting: str | None = None,
+        value: object = None,
+        expected: str = "",
+        advice: str = "",
+    ) -> None:
+        self.problem, self.setting, self.value, self.expected, self.advice = problem, setting, value, expected, advice
+        super().__init__(self.wording())
+
+    def wording(self, name_of: Callable[[str], str] | None = None) -> str:
+        """Return the message; `name_of` returns what a reader calls a parameter (None: as in Python)."""
+        problem = self.problem
+        if not problem and self.setting is not None:
+            value = repr(self.value)
+            value = value.removesuffix(".0") if isinstance(self.value, float) else value
+            problem = f"{name_of(self.setting) if name_of else self.setting} is {value}"
+        if self.expected:
+            problem = f"{problem.rstrip('.')}; expected {self.expected.rstrip('.')}."
+        text = f"{problem} {self.advice}".strip()
+        return _PARAMETER.sub(lambda match: name_of(match[1]), text) if name_of else text
 
 
 class UserError(VistermError, ValueError):

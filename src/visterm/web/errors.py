@@ -103,7 +103,8 @@ def http_error_of(error: Exception) -> HttpError:
         return HttpError(500, "The service failed to answer this request. Its log says why.")
     if code in ("damaged", "disk_full", "disk_fails"):
         LOG.error("%s", error)  # one line without a traceback: the cause is known
-    return HttpError(status, str(error), code=code, headers={"retry-after": "60"} if code == "disk_fails" else None)
+    headers = {"retry-after": "60"} if code == "disk_fails" else None
+    return HttpError(status, str(error), code=code, field=getattr(error, "setting", None), headers=headers)
 
 
 def _first_invalid(error: RequestValidationError) -> HttpError:

@@ -1,0 +1,41 @@
+"""Errors are made of parts, and each reader sees the names that they know."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from tests.refusals import refused
+from visterm.core.checks import check_k, check_number
+from visterm.core.errors import MissingExtraError, UserError, VistermError
+
+
+def test_the_message_is_made_of_the_parts() -> None:
+    error = UserError(setting="k", value=-1.0, expected="a number of 0 or more", advice="Leave `k` out.")
+    assert str(error) == "k is -1; expected a number of 0 or more. Leave `k` out."
+    assert str(UserError("No tag has 5 images.", setting="min_count", value=5, advice="Lower it.")) == (
+        "No tag has 5 images. Lower it."
+    )
+    assert str(UserError("A sentence.")) == "A sentence."
+
+
+def test_a_reader_sees_its_own_names() -> None:
+    error = UserError(setting="min_count", value=0, expected="1 or more", advice="Or leave `tag_rules` out, not `a b`.")
+    assert error.wording(lambda name: f"--{name.replace('_', '-')}") == (
+        "--min-count is 0; expected 1 or more. Or leave --tag-rules out, not `a b`."
+    )
+
+
+@pytest.mark.parametrize("kind", [VistermError, UserError, MissingExtraError])
+def test_errors_come_whole_from_another_process(kind: type[VistermError]) -> None:
+    error = kind(setting="k", value=[1], expected="a number", advice="Pass one.")
+    copy = pickle.loads(pickle.dumps(error))
+    assert (str(copy), vars(copy)) == (str(error), vars(error))
+
+
+def test_checks_name_the_setting_and_its_value() -> None:
+    with refused("k", value=-1):
+        check_k(-1, 5)
+    with refused("min_confidence", value=2):
+        check_number(2, "min_confidence", least=0, below=1)
