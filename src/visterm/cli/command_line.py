@@ -249,7 +249,7 @@ def _typed_name(ctx: Any, name: str) -> str:
     )}  # fmt: skip
     for param in ctx.command.params:
         if not part and param.name.strip("_") == name:
-            return param.name.upper() if param.param_type_name == "argument" else max(param.opts, key=len)
+            return str(param.name.upper() if param.param_type_name == "argument" else max(param.opts, key=len))
     for option, pairs in typed.items():
         if option == options.get(part) or any(pair.partition("=")[0].strip() == setting for pair in pairs):
             return f"{option} {setting}"
