@@ -43,9 +43,9 @@ class Limit(NamedTuple):
 
 
 LIMITS = {
-    "lines of Python in the wheel": Limit(84_105, 68_000),
-    "files in the wheel": Limit(527, 430),
-    "statements in the wheel": Limit(52_499, 42_500),
+    "lines of Python in the wheel": Limit(84_105, 65_500, holds=False),
+    "files in the wheel": Limit(527, 395),
+    "statements in the wheel": Limit(52_499, 41_000, holds=False),
     "docstring lines a public function": Limit(2.49, 2.49),
     "blank lines a statement": Limit(0.274, 0.274),
     "commands": Limit(30, 25),
@@ -60,11 +60,14 @@ LIMITS = {
     "imports upwards": Limit(0, 0),
     "files in circles": Limit(0, 0),
     "heavy packages loaded": Limit(0, 0),
-    "functions that are too complex": Limit(14, 0, holds=False),
+    "functions that are too complex": Limit(14, 0),
     "functions of more than 60 lines": Limit(2, 0),
     "classes with more than 5 ancestors": Limit(19, 0),
     "names of several classes": Limit(54, 0, holds=False),
     "vague names of variables": Limit(1137, 50),
+    "options named below the command line": Limit(225, 0, holds=False),
+    "Any": Limit(1945, 958, holds=False),
+    "imports inside functions": Limit(352, 241, holds=False),
     "search: files": Limit(40, 25, holds=False),
     "search: functions": Limit(165, 100, holds=False),
     "search: deepest stack": Limit(15, 12, holds=False),
@@ -172,10 +175,13 @@ def extent(package: Package) -> dict[str, list[str]]:
     """List what users and maintainers meet: commands, options, settings, benchmarks, and what research builds on."""
     options = offered.options()
     research = counts.read_sources(ROOT / "research" / "src")
+    below_cli = [source for source in package.sources if PACKAGE / "cli" not in source.path.parents]
+    typed = {name for _, command in offered.commands() for param in command.params for name in param.opts}
     return {
         "commands": [name for name, _ in offered.commands()],
         "options": options,
         "options of fit": [option for option in options if option.startswith("fit ")],
+        "options named below the command line": counts.options_named(below_cli, typed),
         "settings": offered.settings(),
         "benchmark programs": [path.name for path in sorted((ROOT / "benchmarks").glob("*.py"))],
         "modules that research imports": sorted(
@@ -197,6 +203,8 @@ def tangles(package: Package, layers: Sequence[str]) -> dict[str, list[str]]:
         "classes with more than 5 ancestors": counts.deep_classes(package.sources),
         "names of several classes": counts.names_of_several_classes(package.sources),
         "vague names of variables": counts.vague_names(package.sources),
+        "Any": counts.words_any(package.sources),
+        "imports inside functions": counts.inner_imports(package.sources),
     }
 
 

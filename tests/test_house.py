@@ -139,6 +139,24 @@ def test_vague_names_are_those_of_variables_of_functions(package):
     assert [line.rpartition(": ")[2] for line in counts.vague_names(made.sources)] == ["found in f", "place in g"]
 
 
+def test_options_in_sentences_are_listed_and_whole_commands_are_not(package):
+    made = package(
+        a='"""Pass --tags."""\nE = f"{x} has none; pass --tags FILE or `-o`."\nF = "--tags"\nG = ["-o"]\n',
+        b='E = f"Make one: visterm fit {x} --tags FILE -o RUN. Leave --out or --text out."\n',
+    )
+    listed = counts.options_named(made.sources, {"--tags", "-o", "--out"})
+    assert [line.partition(" in ")[0].rpartition(": ")[2] for line in listed] == ["--tags", "-o", "--tags", "--out"]
+
+
+def test_any_and_imports_in_functions_are_counted_but_for_types(package):
+    made = package(
+        a="from typing import Any\ndef f(x: Any):\n    import b\n    def g():\n        from c import d\n",
+        b="def f():\n    if TYPE_CHECKING:\n        import b\n",
+    )
+    assert len(counts.words_any(made.sources)) == 2
+    assert [line.rpartition(": ")[2] for line in counts.inner_imports(made.sources)] == ["import b", "from c import d"]
+
+
 def test_options_are_those_of_each_command_without_those_of_research():
     listed = offered.options()
     assert {"fit --model", "annotate --json"} <= set(listed)

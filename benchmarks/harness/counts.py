@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,6 +17,8 @@ MOST_ANCESTORS = 5
 MOST_COMPLEX, MOST_COMPLEX_IN = 10, {"cli": 15, "kernels": 15}
 VAGUE_NAMES = {"found", "there", "place", "said", "held", "own", "left"}
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+OPTION = re.compile(r"(?<![\w-])--?[a-zA-Z][a-z-]*\b")
+COMMAND = re.compile(r"visterm [a-z]+[^;,()\n]*?(?=\.(?:\s|$)|[;,()\n]|$)")  # A whole command in a sentence
 
 
 class Source(NamedTuple):
@@ -96,6 +99,43 @@ def vague_names(sources: Iterable[Source]) -> list[str]:
     ]
 
 
+def words_any(sources: Iterable[Source]) -> list[str]:
+    """List where the word ``Any`` is, by file."""
+    return [str(source.path) for source in sources for _ in re.findall(r"\bAny\b", source.text)]
+
+
+def inner_imports(sources: Iterable[Source]) -> list[str]:
+    """List the imports inside functions, outside of ``if TYPE_CHECKING:``."""
+    return [
+        f"{where}: {ast.unparse(node)}"
+        for where, function in _functions(sources)
+        for node in _inside(function)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+    ]
+
+
+def options_named(sources: Iterable[Source], options: Collection[str]) -> list[str]:
+    """List the `options` that texts name, docstrings and whole commands aside; of one letter only in sentences."""
+    return [
+        f"{path}: {name} in {text!r}"
+        for path, text in _texts(sources)
+        for name in OPTION.findall(COMMAND.sub("", text))
+        if name in options and (" " in text or name[1] == "-")
+    ]
+
+
+def _texts(sources: Iterable[Source]) -> Iterator[tuple[Path, str]]:
+    """Yield the texts in sources, with an X for each value in an f-string, without docstrings."""
+    for source in sources:
+        nodes = list(ast.walk(source.tree))
+        parts = {part for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values}
+        parts |= {node.value for node in nodes if isinstance(node, ast.Expr)}
+        for node in nodes:
+            if isinstance(node, ast.JoinedStr | ast.Constant) and node not in parts:
+                pieces = node.values if isinstance(node, ast.JoinedStr) else [node]
+                yield source.path, "".join(str(p.value) if isinstance(p, ast.Constant) else "X" for p in pieces)
+
+
 def _functions(sources: Iterable[Source]) -> Iterator[tuple[Path, ast.FunctionDef | ast.AsyncFunctionDef]]:
     for source in sources:
         yield from ((source.path, node) for node in ast.walk(source.tree) if isinstance(node, FUNCTIONS))
@@ -116,7 +156,8 @@ def _inside(function: ast.AST) -> Iterator[ast.AST]:
     for node in ast.iter_child_nodes(function):
         if not isinstance(node, FUNCTIONS):
             yield node
-            yield from _inside(node)
+            types_only = isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+            yield from () if types_only else _inside(node)
 
 
 def _last_name(base: ast.expr) -> str:

@@ -25,6 +25,7 @@ from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from visterm.core.checks import all_finite
 from visterm.core.errors import DataError
@@ -137,6 +138,11 @@ class Array(Kind):
         if numbers.size and any(bound is not None for bound in (self.least, self.above, self.below, self.most)):
             for number in (numbers.min(), numbers.max()):
                 _check_range(number.item(), sizes, self)
+        if self.ascending or self.permuted:
+            self._check_order(value)
+
+    def _check_order(self, value: NDArray[np.number]) -> None:
+        """Refuse numbers that fall along a row, or rows that are no permutations."""
         if self.ascending and bool((np.diff(value) < 0).any()):
             raise DataError("has numbers that fall; expected them in ascending order")
         if self.permuted:
