@@ -77,7 +77,8 @@ class Estimator:
 
     def set_known(self, **params: Any) -> Self:
         """Change those of some settings that it has: threads and seeds, of whatever is used."""
-        return self.set_params(**{name: value for name, value in params.items() if name in self._get_param_names()})
+        names = self._get_param_names()
+        return self.set_params(**{name: value for name, value in params.items() if name in names})
 
     def __repr__(self) -> str:
         """Show the settings that differ from the defaults."""

@@ -179,32 +179,28 @@ def _restore(registry: Registry, description: Any, arrays: dict[str, NDArray[Any
     check_settings = getattr(estimator, "check_stored_settings", None)
     if check_settings is not None:
         check_settings()
+
     kinds = learned_kinds(estimator)
     inside = (key.removeprefix(prefix).partition(":")[0] for key in arrays if key.startswith(prefix))
     array_names = sorted({key for key in inside if INSIDE not in key})
-    for key in (*array_names, *parts["values"]):
-        if declared_name(key, kinds) is None:
-            raise DataError(f"{prefix}{key} is no attribute that its class declares in `learned`")
+    undeclared = [key for key in (*array_names, *parts["values"]) if declared_name(key, kinds) is None]
+    if undeclared:
+        raise DataError(f"{prefix}{undeclared[0]} is no attribute that its class declares in `learned`")
     for key in array_names:
-        whole = prefix + key
-        setattr(estimator, key, arrays.pop(whole) if whole in arrays else csr_of_parts(whole, arrays))
+        name = prefix + key
+        setattr(estimator, key, arrays.pop(name) if name in arrays else csr_of_parts(name, arrays))
+
     for key, box in parts["values"].items():
-        setattr(estimator, key, _restore_value(registry, box, arrays, prefix + key))
+        kind, value = next(iter(box.items())) if isinstance(box, dict) and len(box) == 1 else ("", None)
+        if kind == "estimators" and isinstance(value, list):
+            value = [_restore(registry, one, arrays, f"{prefix}{key}.{i}.") for i, one in enumerate(value)]
+        elif kind == "array" and isinstance(value, list):
+            numbered, value = value, np.empty(len(value), dtype=object)
+            value[:] = numbered
+        elif kind != "value":
+            raise DataError(f"{prefix}{key} is no value, array or list of estimators")
+        setattr(estimator, key, value)
     return estimator
-
-
-def _restore_value(registry: Registry, box: Any, arrays: dict[str, NDArray[Any]], name: str) -> Any:
-    """Make a learned value of what `_describe` made of it."""
-    kind, value = next(iter(box.items())) if isinstance(box, dict) and len(box) == 1 else ("", None)
-    if kind == "value":
-        return value
-    if kind == "estimators" and isinstance(value, list):
-        return [_restore(registry, one, arrays, f"{name}.{i}.") for i, one in enumerate(value)]
-    if kind == "array" and isinstance(value, list):
-        array = np.empty(len(value), dtype=object)
-        array[:] = value
-        return array
-    raise DataError(f"{name} is no value, array or list of estimators")
 
 
 def checked_params(cls: Any, params: dict[str, Any]) -> dict[str, Any]:

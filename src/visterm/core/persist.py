@@ -30,7 +30,7 @@ from visterm.core.files import GB, open_regular, open_text, read_regular
 from visterm.core.learned import check_learned, learned_attributes
 from visterm.core.packing import pack, put_times, unpack, without_times
 from visterm.core.registry import Registry
-from visterm.core.remote import RemotePath, as_path, is_remote
+from visterm.core.remote import RemotePath, as_path
 from visterm.core.system import is_alive
 from visterm.core.types import Skipped
 from visterm.core.wording import json_text
@@ -103,8 +103,14 @@ def whole_folder(target: Path) -> Iterator[Path]:
     """
     with writing(target):
         target.parent.mkdir(parents=True, exist_ok=True)
-    _sweep(target)
-    temporary, backup = temporary_beside(target), _backup(target)
+    backup = _bring_back(target)
+    shutil.rmtree(backup, ignore_errors=True)
+    for folder in target.parent.glob(f".{target.name}.*-*.tmp"):  # what processes left that were killed
+        pid = folder.name.removeprefix(f".{target.name}.").partition("-")[0]
+        if not pid.isdigit() or not is_alive(int(pid)):
+            shutil.rmtree(folder, ignore_errors=True)
+
+    temporary = temporary_beside(target)
     try:
         with writing(target):
             temporary.mkdir()
@@ -165,15 +171,19 @@ def open_folder(path: str | os.PathLike[str], kind: str) -> Path:
     release; CorruptFileError if a file is missing or was changed.
     """
     target = as_path(path)
-    if not target.exists() and not is_remote(target):
+    if isinstance(target, Path) and not target.exists():
         _bring_back(target)
     if not target.exists():
         raise StorageError(f"There is no {kind} at {target}. {HOW_TO_MAKE.get(kind, '')}")
-    actual_kind = folder_kind(target)
+
+    try:
+        manifest = read_json(target / MANIFEST)
+    except CorruptFileError:
+        manifest = None
+    actual_kind = manifest.get("kind") if isinstance(manifest, dict) else None
     if actual_kind != kind:
-        what = f"a {actual_kind}" if actual_kind else "not a folder written by visterm"
-        raise StorageError(f"{target} is {what}; expected a {kind}. {HOW_TO_MAKE.get(kind, '')}")
-    manifest = read_json(target / MANIFEST)
+        actual = f"a {actual_kind}" if isinstance(actual_kind, str) else "not a folder written by visterm"
+        raise StorageError(f"{target} is {actual}; expected a {kind}. {HOW_TO_MAKE.get(kind, '')}")
     if FORMAT_KEY not in manifest and "format" in manifest:
         raise StorageError(
             f"{target} is a {kind} from before visterm's first release, which is not read; expected format {FORMAT}. "
@@ -184,6 +194,7 @@ def open_folder(path: str | os.PathLike[str], kind: str) -> Path:
     if manifest[FORMAT_KEY] > FORMAT:
         newer = manifest[FORMAT_KEY]
         raise StorageError(f"{target} has format {newer}; this visterm reads up to {FORMAT}. Install a newer visterm.")
+
     for name, expected in manifest["sha256"].items():
         file = target / name
         if not file.is_file() or file_hash(file) != expected:
@@ -327,30 +338,23 @@ def read_skipped(path: Path) -> list[Skipped]:
 
 def folder_kind(path: str | os.PathLike[str]) -> str | None:
     """Return the kind of a folder that `new_folder` wrote, or None for anything else."""
+    file = as_path(path) / MANIFEST
+    if isinstance(file, Path) and not os.path.isfile(file):
+        return None
     try:
-        manifest = read_json(as_path(path) / MANIFEST)
+        manifest = read_json(file)
     except CorruptFileError:
         return None
     kind = manifest.get("kind") if isinstance(manifest, dict) else None
     return kind if isinstance(kind, str) else None
 
 
-def _backup(target: Path) -> Path:
-    """Return where an old folder waits while a new one takes its place."""
-    return target.with_name(f".{target.name}.old")
+def _bring_back(target: Path) -> Path:
+    """Put the old folder back in its place where a kill, or an error, fell between the two renames.
 
-
-def _bring_back(target: Path) -> None:
-    """Put the old folder back in its place where a kill, or an error, fell between the two renames."""
-    if not target.exists() and _backup(target).exists():
-        os.replace(_backup(target), target)
-
-
-def _sweep(target: Path) -> None:
-    """Remove what killed processes left: the temporary folders of this target whose process is gone."""
-    _bring_back(target)
-    shutil.rmtree(_backup(target), ignore_errors=True)
-    for folder in target.parent.glob(f".{target.name}.*-*.tmp"):
-        pid = folder.name.removeprefix(f".{target.name}.").partition("-")[0]
-        if not pid.isdigit() or not is_alive(int(pid)):
-            shutil.rmtree(folder, ignore_errors=True)
+    Returns where an old folder waits while a new one takes its place.
+    """
+    backup = target.with_name(f".{target.name}.old")
+    if not target.exists() and backup.exists():
+        os.replace(backup, target)
+    return backup

@@ -83,11 +83,13 @@ def top_k_products(U: Any, V: Any, k: int, n_jobs: int | None = None, *, among: 
     n_threads = min(resolve_jobs(n_jobs), 1 + n * m * U.shape[1] // PART_WORK)
     n_parts = min(m, 1 if n_threads == 1 else n_threads * PARTS_PER_THREAD)
     bounds = [m * part // n_parts for part in range(n_parts + 1)]
+    if n_parts == 1 and n < SCREEN_FROM:
+        return merged([_best_of_part(U, V, chosen, bounds, k, 0)], k)
     team = standing_team(n_threads)
     if chosen is not None or n < SCREEN_FROM:
         return merged(team.run(partial(_best_of_part, U, V, chosen, bounds, k), n_parts), k)
-    rankings = []
 
+    rankings = []
     with one_blas_thread():
         for start in range(0, n, IMAGES_AT_ONCE):
             rows = U[start : start + IMAGES_AT_ONCE]

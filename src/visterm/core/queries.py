@@ -1,11 +1,7 @@
-"""What a typed search means: words, quoted phrases and ``-`` before what must not be there; and what words weigh.
-
-The rarer a word, the more it weighs (normalised idf).
-"""
+"""A search as weights of words: the rarer a word, the more it weighs (normalised idf), and how scores combine."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -15,14 +11,6 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from visterm.core.checks import as_csr
-from visterm.core.errors import UserError
-
-_PIECE = re.compile(
-    r'(?P<within>(?<=[^\s,;"-])"(?=[^"]*$))'
-    r'|(?P<minus>-?)(?:"(?P<quoted>(?:[^"]|"")*)(?:"|$)|(?P<word>[^\s,;"-][^\s,;"]*))'
-    r"|[,;-]"
-)
-"""A phrase may end with the search instead of a quote; a quote within a word may not stand alone."""
 
 CONFIDENCE = "confidence"
 
@@ -31,13 +19,6 @@ COMBINATIONS = ("sum", "product", CONFIDENCE)
 where a run has a calibration by how likely an image is meant."""
 
 LEAST = 1e-9  # Probabilities below this count as this: no single word may keep an image from ever being shown
-
-
-class Word(NamedTuple):
-    """One word of a search, or one phrase in quotes."""
-
-    text: str
-    sign: int  # -1 after a ``-``, else 1
 
 
 class OutsideWords(NamedTuple):
@@ -60,38 +41,6 @@ class Query:
     """Words without training images that count all the same; None where all that count are tags."""
     not_learned: Mapping[str, int] = field(default_factory=dict)
     """Tags that people gave to photos and no run knows yet, with 1, or -1 for a `-word`."""
-
-
-def quoted(tag: str) -> str:
-    """Return a tag as it is typed in a search so that nothing in it is read as something else."""
-    return '"' + tag.replace('"', '""') + '"'
-
-
-def split_query(text: str) -> list[list[Word]]:
-    """Split a search such as ``snow tree -people "polar bear"`` into runs of words.
-
-    A tag of several words lies within one run; commas, semicolons, quotes and ``-`` end a run. The sign of ``-two
-    words`` is that of its first word, so that both may belong to one tag. Within quotes, ``""`` is a quote. Raises
-    UserError if a single quote is within a word, as in ``sea"x``.
-    """
-    runs: list[list[Word]] = [[]]
-    for piece in _PIECE.finditer(text):
-        sign = -1 if piece["minus"] else 1
-        if piece["within"]:
-            raise UserError(
-                f"The search {text} has a quote within a word. Put the tag in quotes and type its own quotes twice: "
-                '"sea""x" finds the tag sea"x.'
-            )
-        if piece["quoted"] is not None:
-            runs += [[Word(piece["quoted"].replace('""', '"'), sign)], []]
-        elif piece["word"] is not None:
-            if sign < 0:
-                runs.append([])
-            runs[-1].append(Word(piece["word"], sign))
-        else:
-            runs.append([])
-
-    return [run for run in runs if run]
 
 
 def inverse_frequencies(counts: Any, n_captions: int) -> NDArray[np.float32]:

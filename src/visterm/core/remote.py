@@ -51,6 +51,8 @@ def as_path(path: str | os.PathLike[str]) -> Path:
 
     It is typed as the `Path` that it stands in for.
     """
+    if isinstance(path, Path):
+        return path
     text = os.fspath(path)
     remote = as_remote(path) or as_remote(text)
     if remote is not None:
@@ -63,7 +65,8 @@ def as_path(path: str | os.PathLike[str]) -> Path:
 
 def in_full(path: str | os.PathLike[str]) -> Path:
     """Return a path from the root of this machine on; an address is one already."""
-    return as_path(path) if is_remote(path) else Path(os.path.abspath(as_path(path)))
+    target = as_path(path)
+    return Path(os.path.abspath(target)) if isinstance(target, Path) else target
 
 
 def real_path(path: str | os.PathLike[str]) -> str:

@@ -8,14 +8,14 @@ import reprlib
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from visterm.core.errors import DataError, ShapeError, UnknownNameError, UserError
-from visterm.core.queries import Query, Word, quoted, split_query
+from visterm.core.queries import Query
 from visterm.core.registry import known_names, unknown
 from visterm.core.wording import BIDI_CONTROLS, SURROGATE, has_seen_letters, without_unseen
 
@@ -23,6 +23,19 @@ MOST_TAGS = 100  # Tags that one image may be given at once, whoever gives them:
 MOST_LETTERS = 200  # Letters of a tag that comes in; those that a run knows already may be longer
 MOST_COUNTED = 2**53  # Images that a saved dictionary may say that a tag has
 _SELECTORS = re.compile("[\u180b-\u180d\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef]")  # Of variants of one letter
+_PIECE = re.compile(
+    r'(?P<within>(?<=[^\s,;"-])"(?=[^"]*$))'
+    r'|(?P<minus>-?)(?:"(?P<quoted>(?:[^"]|"")*)(?:"|$)|(?P<word>[^\s,;"-][^\s,;"]*))'
+    r"|[,;-]"
+)
+"""A phrase may end with the search instead of a quote; a quote within a word may not stand alone."""
+
+
+class Word(NamedTuple):
+    """One word of a search, or one phrase in quotes."""
+
+    text: str
+    sign: int  # -1 after a ``-``, else 1
 
 
 class Vocabulary:
@@ -102,7 +115,7 @@ class Vocabulary:
             among equals), one with aliases as its aliases say.
         """
         if min_count < 1:
-            raise UserError(f"min_count is {min_count!r}; expected a whole number of 1 or more.")
+            raise UserError(setting="min_count", value=min_count, expected="a whole number of 1 or more")
         tag_of = {tag_key(alias): clean_tag(tag) for alias, tag in (aliases or {}).items()}
         spelled = {tag_key(tag): tag for tag in tag_of.values()}
         counts: Counter[str] = Counter()
@@ -198,18 +211,24 @@ class Vocabulary:
         DataError
             If a list of tags is a text, or a tag is not.
         """
-        rows = [dict.fromkeys(self._known(tags), 1.0) for tags in checked_lists(tag_lists)]
+        rows: list[dict[int, float]] = []
+        for tags in checked_lists(tag_lists):
+            columns = (self._columns.get(tag_key(tag)) for tag in tags)
+            rows.append({column: 1.0 for column in columns if column is not None})
+
         if negatives is not None:
             rejected = list(checked_lists(negatives))
             if len(rejected) != len(rows):
                 raise ShapeError(f"There are tags of {len(rows)} images, but negatives of {len(rejected)}.")
             for row, tags in zip(rows, rejected, strict=True):
-                for column in self._known(tags):
-                    row.setdefault(column, -1.0)
+                for column in (self._columns.get(tag_key(tag)) for tag in tags):
+                    if column is not None:
+                        row.setdefault(column, -1.0)
+
         starts = np.cumsum([0, *map(len, rows)])
-        columns = np.array([column for row in rows for column in sorted(row)], np.int32)
+        indices = np.array([column for row in rows for column in sorted(row)], np.int32)
         values = np.array([row[column] for row in rows for column in sorted(row)], np.float32)
-        return sp.csr_array((values, columns, starts.astype(np.int32)), shape=(len(rows), len(self)))
+        return sp.csr_array((values, indices, starts.astype(np.int32)), shape=(len(rows), len(self)))
 
     def query(self, search: str | Sequence[str]) -> Query:
         """Find the tags in a search.
@@ -257,7 +276,7 @@ class Vocabulary:
         others = others or {}
         longest = max([self._longest, *(key.count(" ") + 1 for key in others)])
 
-        for run in _runs_of(search):
+        for run in split_query(search):
             start, end_of_phrase = 0, -1
             while start < len(run):  # cut into tags, the longest first
                 for stop in range(min(len(run), start + longest), start, -1):
@@ -286,7 +305,7 @@ class Vocabulary:
     def not_tags(self, search: str | Sequence[str]) -> list[str]:
         """Return the keys (`tag_key`) of what in a search may be a tag but is none: words, and several in a row."""
         phrases: dict[str, None] = {}
-        for run in _runs_of(search):
+        for run in split_query(search):
             for start in range(len(run)):
                 for stop in range(start + 1, len(run) + 1):
                     phrase = " ".join(word.text for word in run[start:stop])
@@ -342,10 +361,6 @@ class Vocabulary:
                 raise DataError(f"a count is {reprlib.repr(count)}; expected a whole number, 0 to {MOST_COUNTED}")
         return cls(tags, counts, aliases)
 
-    def _known(self, tags: Iterable[str]) -> list[int]:
-        """Return the columns of those tags that have one."""
-        return [column for column in map(self.get, tags) if column is not None]
-
 
 def clean_tag(tag: str) -> str:
     """Return a tag as it is shown: NFC, trimmed, white space folded to one space; empty where nothing is left.
@@ -396,12 +411,48 @@ def checked_lists(tag_lists: Iterable[Iterable[str]]) -> Iterator[Iterable[str]]
         yield tags
 
 
-def _runs_of(search: str | Sequence[str]) -> list[list[Word]]:
-    """Return the runs of words of a search; each entry of a sequence is one tag, asked against with ``-`` before it."""
-    if isinstance(search, str):
-        return split_query(search)
-    for entry in search:
-        if not isinstance(entry, str):
-            raise UserError(f"A word of the search is {entry!r}; expected a text, such as 'snow'.")
-    tags = map(clean_tag, search)
-    return [[Word(tag.removeprefix("-"), -1 if tag.startswith("-") else 1)] for tag in tags]
+def quoted(tag: str) -> str:
+    """Return a tag as it is typed in a search so that nothing in it is read as something else."""
+    return '"' + tag.replace('"', '""') + '"'
+
+
+def split_query(search: str | Sequence[str]) -> list[list[Word]]:
+    """Split a search such as ``snow tree -people "polar bear"`` into runs of words.
+
+    A tag of several words lies within one run; commas, semicolons, quotes and ``-`` end a run. The sign of ``-two
+    words`` is that of its first word, so that both may belong to one tag. Within quotes, ``""`` is a quote. Each entry
+    of a sequence is one tag, asked against with ``-`` before it. Raises UserError if a single quote is within a word,
+    as in ``sea"x``, or an entry is no text.
+    """
+    if not isinstance(search, str):
+        for entry in search:
+            if not isinstance(entry, str):
+                raise UserError(
+                    f"A word of the search is {entry!r}",
+                    setting="words",
+                    value=entry,
+                    expected="a text, such as 'snow'",
+                )
+        tags = map(clean_tag, search)
+        return [[Word(tag.removeprefix("-"), -1 if tag.startswith("-") else 1)] for tag in tags]
+
+    runs: list[list[Word]] = [[]]
+    for piece in _PIECE.finditer(search):
+        sign = -1 if piece["minus"] else 1
+        if piece["within"]:
+            raise UserError(
+                f"The search {search} has a quote within a word.",
+                setting="words",
+                value=search,
+                advice='Put the tag in quotes and type its own quotes twice: "sea""x" finds the tag sea"x.',
+            )
+        if piece["quoted"] is not None:
+            runs += [[Word(piece["quoted"].replace('""', '"'), sign)], []]
+        elif piece["word"] is None:
+            runs.append([])
+        elif sign < 0:
+            runs.append([Word(piece["word"], sign)])
+        else:
+            runs[-1].append(Word(piece["word"], sign))
+
+    return [run for run in runs if run]

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from visterm.core.checks import as_csr
 from visterm.core.errors import DataError, UserError
 from visterm.core.progress import SILENT, Progress
-from visterm.core.queries import split_query, weigh_words
+from visterm.core.queries import weigh_words
 from visterm.core.tables import ENCODERS, MODELS
 from visterm.core.types import Matrix, Skipped
-from visterm.core.vocabulary import Vocabulary
+from visterm.core.vocabulary import Vocabulary, split_query
 from visterm.core.wording import count_of, first_or
 from visterm.data.corpus import Corpus
 from visterm.data.image_folders import ImageNames, Unsearched, images_in, plain_name

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from starlette.datastructures import QueryParams
 
 from visterm.core.errors import UserError
-from visterm.core.queries import quoted
 from visterm.core.types import Hit
+from visterm.core.vocabulary import quoted
 from visterm.library.catalogue import Catalogue
 from visterm.library.search.result import Share
 from visterm.store.filters import CHANCE, LARGEST, PREDICTED_FROM, TAKEN, Filter, is_date
