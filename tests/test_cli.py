@@ -210,7 +210,7 @@ def test_broken_files_are_skipped_and_listed_with_exit_code_3(run, library, tmp_
         (["fit", "IMAGES", "--tags", "TAGS", "-o", "IMAGES"], "not a run of visterm"),
         (
             ["fit", "IMAGES", "--tags", "TAGS", "-o", "OUT", "--model", "wsabie", "--set", "dim=-3"],
-            "dim=-3: expected a whole number of 1 or more",
+            "--set dim is -3; expected a whole number of 1 or more.",
         ),
         (["annotate", "nowhere", "IMAGES"], "visterm fit IMAGES --tags FILE -o RUN"),
         (["annotate", "RUN", "nowhere.jpg"], "nowhere.jpg"),

@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from tests.refusals import refused
 
 from visterm.core.checks import check_count
 from visterm.core.errors import DataError, UserError, VistermError
@@ -108,7 +109,7 @@ def test_estimators_among_the_parameters_become_their_names_and_parameters():
 
 
 def test_what_json_cannot_hold_is_refused_by_name():
-    with pytest.raises(UserError, match=r"Box.shape is .*, which JSON cannot hold"):
+    with refused("shape", value=[{1j}]):
         pack(Box(shape=[{1j}]), REGISTRY)
     with pytest.raises(UserError, match="Other is not registered as a box"):
         pack(Other(), REGISTRY)
@@ -188,5 +189,5 @@ def test_settings_that_models_share_can_be_set_in_each_but_where_a_model_has_non
     assert MODELS.create("vse_ens", patience=3, l2=0.5).get_params()["patience"] == 3
     assert MODELS.create("vse_ens").l2 == 0.01  # the paper's, where others have 0
     assert "bias" not in MODELS.create("vse_ens").get_params()
-    with pytest.raises(UserError, match="The model vse_ens has no setting 'bias'"):
+    with refused("model.bias", value=1.0):
         MODELS.create("vse_ens", bias=1.0)

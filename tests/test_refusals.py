@@ -108,17 +108,17 @@ def test_a_picture_has_the_format_that_its_name_says():
     [
         ("fit nowhere -o out --encoder onnx:missing.onnx", "There is no file missing.onnx."),
         ("fit nowhere -o out --encoder chain:visterms+onnx:missing.onnx", "There is no file missing.onnx."),
-        ("fit nowhere -o out --encoder-set codebook=0", "--encoder-set codebook=0: expected a whole number"),
+        ("fit nowhere -o out --encoder-set codebook=0", "--encoder-set codebook is 0; expected a whole number"),
         ("encode nowhere -o out --encoder onnx:missing.onnx", "There is no file missing.onnx."),
-        ("encode nowhere -o out --encoder-set codebook=0", "--encoder-set codebook=0: expected a whole number"),
+        ("encode nowhere -o out --encoder-set codebook=0", "--encoder-set codebook is 0; expected a whole number"),
         ("tune nowhere -o out --grid dim=4 --encoder onnx:missing.onnx", "There is no file missing.onnx."),
         ("tune nowhere -o out --grid dim", "--grid 'dim' is not understood"),
-        ("tune nowhere -o out --grid dim=4,0", "dim is 0"),
+        ("tune nowhere -o out --grid dim=4,0", "--grid dim is 0"),
         ("tune nowhere -o out --grid dmi=4", "Did you mean 'dim'?"),
         ("tune nowhere -o out --grid dim=4 --set epochs", "--set 'epochs' is not understood"),
-        ("fit nowhere -o out --model wsabie --encoder-set codebook=4 --set dim=abc", "--set dim=abc: "),
-        ("tune nowhere -o out --grid dim=4 --set epochs=many", "--set epochs=many: expected a whole number"),
-        ("tune nowhere -o out --grid dim=4:9", "--random N"),
+        ("fit nowhere -o out --model wsabie --encoder-set codebook=4 --set dim=abc", "--set dim is 'abc'; expected"),
+        ("tune nowhere -o out --grid dim=4 --set epochs=many", "--set epochs is 'many'; expected a whole number"),
+        ("tune nowhere -o out --grid dim=4:9", "--random"),
     ],
 )
 def test_a_setting_that_cannot_be_is_refused_before_any_image_is_looked_for(line, message, refusal, tmp_path):

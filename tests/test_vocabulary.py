@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.refusals import refused
 
 from visterm.core.errors import DataError, ShapeError, UnknownNameError, UserError
 from visterm.core.vocabulary import Vocabulary, clean_tag, tag_key
@@ -166,7 +167,7 @@ def test_wrong_lists_are_errors(vocabulary):
         Vocabulary(["a", " "])
     with pytest.raises(DataError, match="2 tags, but counts of shape"):
         Vocabulary(["a", "b"], [1])
-    with pytest.raises(UserError, match="min_count is 0"):
+    with refused("min_count", value=0):
         Vocabulary.from_lists([], min_count=0)
 
 
@@ -217,7 +218,7 @@ def test_a_search_of_unknown_words_only_names_them_all_with_the_nearest_tags(voc
 
 @pytest.mark.parametrize("search", ["", "  ", '""', ",;", "-", [], [" "]])
 def test_an_empty_search_is_an_error(vocabulary, search):
-    with pytest.raises(UserError, match="The search is empty"):
+    with refused("words", value=search):
         vocabulary.query(search)
 
 
@@ -255,7 +256,7 @@ def test_tags_with_quotes_and_commas_are_found_as_the_error_says_to_type_them():
 
 @pytest.mark.parametrize("search", ['sea"x', 'snow 12" sea'])
 def test_a_single_quote_within_a_word_is_an_error_and_not_half_a_search(search):
-    with pytest.raises(UserError, match=r'has a quote within a word.*"sea""x" finds the tag sea"x'):
+    with refused("words", value=search):
         Vocabulary(["sea", "snow", "x"]).query(search)
 
 

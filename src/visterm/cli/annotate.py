@@ -10,11 +10,24 @@ import typer
 
 import visterm
 from visterm.cli import options
+from visterm.cli.command_line import imported_when_used
 from visterm.cli.completion import encoder_names, one_tag
 from visterm.cli.output import Bars, emit, exit_code, likeliest_first, percent, say, say_not_read, show, show_all, table
 from visterm.core.errors import UserError
 from visterm.core.remote import as_path
+from visterm.core.types import Skipped
 from visterm.core.wording import count_of
+from visterm.tagging.plot import format_of
+
+with imported_when_used():
+    from visterm.core import persist
+    from visterm.data import images as image_files
+    from visterm.features import folder as feature_folder
+    from visterm.features import job as encoding
+    from visterm.tagging import annotating, heat_map, part_relations
+    from visterm.tagging import explain as explaining
+    from visterm.tagging.annotations import job as annotation_job
+    from visterm.tagging.annotations import pieces as annotation_pieces
 
 EXAMPLES = (
     ("visterm annotate run photo.jpg", "five tags for one photo"),
@@ -82,13 +95,6 @@ def annotate(
     The confidence, in percent, is the chance that people would give the photo this tag. The exit code is 3 if
     photos were skipped.
     """
-    from visterm.core.persist import read_skipped
-    from visterm.core.types import Skipped
-    from visterm.features.folder import DATA, SKIPPED
-    from visterm.tagging.annotating import TagsWanted
-    from visterm.tagging.annotations.job import DONE_HERE, annotate_found, annotate_into
-    from visterm.tagging.annotations.pieces import find
-
     if pair:
         other_options = [precision, min_confidence, new_only or None, added or None, out, ray]
         plain = all(option is None for option in other_options)
@@ -98,24 +104,26 @@ def annotate(
     tagger = visterm.Tagger.load(run, whole=False)
     if added and not tagger.words.added:
         raise UserError(f"No words were added to {run}. Leave --added out, or add some: visterm tags {run} --add FILE")
-    pieces = find(tagger.encoder, images)
+    pieces = annotation_pieces.find(tagger.encoder, images)
     not_read = say_not_read([] if tagger.encoder.reads == "names" else images, videos=True)
-    limits = TagsWanted(k, new_only, added, precision, min_confidence=min_confidence)
+    limits = annotating.TagsWanted(k, new_only, added, precision, min_confidence=min_confidence)
     executor = options.executor_of(ray)
     if out is not None:
         began = time.monotonic()
-        report = annotate_into(out, tagger, pieces, limits, executor=executor, progress=Bars())
+        listed = out / feature_folder.SKIPPED
+        report = annotation_job.annotate_into(out, tagger, pieces, limits, executor=executor, progress=Bars())
         seconds = time.monotonic() - began
         if json:
             speed = {"seconds": seconds, "images_per_second": report.new / seconds}
             emit({"annotations": str(out), **report.as_dict(), **speed, "not_read": not_read})
         if ray is not None and not report.shared:
-            say(DONE_HERE)
-        say(f"Tagged {count_of(report.new, 'photo')} ({report.reused:,} unchanged). The tags are in {out / DATA}.")
-        raise typer.Exit(exit_code(read_skipped(out / SKIPPED), out / SKIPPED))
+            say(annotation_job.DONE_HERE)
+        tags = out / feature_folder.DATA
+        say(f"Tagged {count_of(report.new, 'photo')} ({report.reused:,} unchanged). The tags are in {tags}.")
+        raise typer.Exit(exit_code(persist.read_skipped(listed), listed))
 
     skipped: list[Skipped] = []
-    for item in annotate_found(tagger, pieces, limits, executor=executor, say=say, progress=Bars()):
+    for item in annotation_job.annotate_found(tagger, pieces, limits, executor=executor, say=say, progress=Bars()):
         if isinstance(item, Skipped):
             skipped.append(item)
         elif json:
@@ -131,11 +139,10 @@ def annotate(
 
 
 def _annotate_pair(run: Path, images: list[str], k: int, *, plain: bool, json: bool) -> None:
-    from visterm.tagging.part_relations import label_pair
 
     if len(images) != 2 or not plain:
         raise UserError("--pair takes two pictures, of an object and of its part, and -k and --json alone.")
-    pairs = label_pair(visterm.Tagger.load(run), images[0], images[1], k)
+    pairs = part_relations.label_pair(visterm.Tagger.load(run), images[0], images[1], k)
     rows = [[item.object, item.part, f"{item.score:.3f}"] for item in pairs]
     show_all((item._asdict() for item in pairs), rows, ["object", "part", "score"], json=json)
 
@@ -163,19 +170,13 @@ def explain(
     For models whose scores are sums over features (ridge, wsabie, pamir, ...), on visterms or
     networks with average pooling.
     """
-    from visterm.tagging.explain import explain as explain_score
-    from visterm.tagging.plot import format_of
-
     if out is not None:
         format_of(out)  # refuses other endings before any work
         options.may_replace(out)
-    explanation = explain_score(visterm.Tagger.load(run), image, tag)
+    explanation = explaining.explain(visterm.Tagger.load(run), image, tag)
     if out is not None:
-        from visterm.data.images import read_image
-        from visterm.tagging.heat_map import SIDE, draw_heat, size_of
-
-        size_of(explanation)  # refuses what has no heat map before the photo is read
-        draw_heat(read_image(image, max_side=SIDE), explanation, out)
+        heat_map.size_of(explanation)  # refuses what has no heat map before the photo is read
+        heat_map.draw_heat(image_files.read_image(image, max_side=heat_map.SIDE), explanation, out)
         say(f"The shares are drawn in {out}")
     if json:
         emit(explanation.as_dict())
@@ -254,12 +255,8 @@ def encode(
     Other commands take the features folder instead of the photos, and are faster.
     Run it again to go on after a stop, and to encode new and changed photos. The exit code is 3 if photos were skipped.
     """
-    from visterm.core.persist import folder_kind, read_skipped
-    from visterm.features.folder import SKIPPED
-    from visterm.features.job import encode_folder
-
-    run = Path(encoder) if encoder is not None and folder_kind(Path(encoder)) == "run" else None
-    report = encode_folder(
+    run = Path(encoder) if encoder is not None and persist.folder_kind(Path(encoder)) == "run" else None
+    report = encoding.encode_folder(
         images, out, encoder=None if run else encoder, run=run, shard_size=shard_size,
         encoder_params=options.settings(encoder_set or [], "--encoder-set"), executor=options.executor_of(ray), say=say,
         progress=Bars(),
@@ -271,4 +268,5 @@ def encode(
         f"Wrote the features of {count_of(report.rows, 'photo')} to {out}: {report.encoded:,} new, {report.reused:,} "
         f"unchanged, {report.gone:,} removed ({report.width:,} numbers each, {count_of(report.shards, 'file')})."
     )
-    raise typer.Exit(exit_code(read_skipped(out / SKIPPED), out / SKIPPED))
+    listed = out / feature_folder.SKIPPED
+    raise typer.Exit(exit_code(persist.read_skipped(listed), listed))

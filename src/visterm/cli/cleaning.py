@@ -9,9 +9,19 @@ import typer
 
 import visterm
 from visterm.cli import options
+from visterm.cli.command_line import imported_when_used
 from visterm.cli.output import Bars, emit, percent, say, show, show_all
 from visterm.core.errors import UserError
+from visterm.core.types import Tag
 from visterm.core.wording import count_of
+
+with imported_when_used():
+    from visterm.data import relations
+    from visterm.evaluation import html_report
+    from visterm.library import duplicates as duplicate_photos
+    from visterm.library import steps
+    from visterm.library import videos as catalogue_videos
+    from visterm.store import catalogue as stored_catalogues
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,13 +52,10 @@ def duplicates(
     The photo to keep comes first in its group. Shots of a series and screenshots look alike and are no copies:
     their groups come last, and you choose. Hidden photos are in no search; their files stay.
     """
-    from visterm.library.duplicates import RULES, find_duplicates
-    from visterm.store.catalogue import StoredCatalogue
-
-    stored = StoredCatalogue.open(catalogue)
-    groups = find_duplicates(stored, progress=Bars())
+    stored = stored_catalogues.StoredCatalogue.open(catalogue)
+    groups = duplicate_photos.find_duplicates(stored, progress=Bars())
     if keep is not None:
-        how, folder = (keep, "") if keep in RULES else ("folder", keep)
+        how, folder = (keep, "") if keep in duplicate_photos.RULES else ("folder", keep)
         chosen = groups.kept_by(how, stored.tags.held(), folder)
         if groups.groups and not chosen:
             raise UserError(
@@ -80,10 +87,8 @@ def duplicates(
         n_alike = count_of(len(groups.alike), "group")
         say(f"{n_alike} of shots of a series or screenshots, which look alike and are no copies.")
     if hide and groups.groups:
-        from visterm.library.steps import Choice, keep_one_of_each
-
-        choices = [Choice(group.keeper.id, [copy.image.id for copy in group.copies]) for group in groups.groups]
-        keep_one_of_each(visterm.Catalogue.load(catalogue), choices)
+        choices = [steps.Choice(group.keeper.id, [copy.image.id for copy in group.copies]) for group in groups.groups]
+        steps.keep_one_of_each(visterm.Catalogue.load(catalogue), choices)
         say(f"{count_of(n_copies, 'photo')} hidden. To see them again: Undo, on the page /duplicates.")
 
     for item in groups.skipped:
@@ -125,10 +130,8 @@ def mistakes(
     if out is not None and out.suffix.lower() == ".html":
         _write_sheet(out, catalogue, opened, probable)
     elif out is not None:
-        from visterm.data.relations import write_pairs
-
         rows = [[m.image, m.tag, m.kind, *(f"{value:.4f}" for value in (m.chance, m.low, m.high))] for m in probable]
-        write_pairs(out, ("image", "tag", "kind", "chance", "low", "high"), rows)
+        relations.write_pairs(out, ("image", "tag", "kind", "chance", "low", "high"), rows)
         say(f"{count_of(len(probable), 'probable mistake')} written to {out}")
     rows = []
     for m in probable:
@@ -141,11 +144,7 @@ def mistakes(
 
 def _write_sheet(file: Path, folder: Path, catalogue: visterm.Catalogue, mistakes: Sequence[Mistake]) -> None:
     """Write a page with the photo of each mistake, the tag and its chance, and the tags that the photo has."""
-    from visterm.core.types import Tag
-    from visterm.evaluation.html_report import Report, Shown
-    from visterm.library.videos import CatalogueVideos
-
-    stored, videos = catalogue.stored, CatalogueVideos(catalogue.stored)
+    stored, videos = catalogue.stored, catalogue_videos.CatalogueVideos(catalogue.stored)
     ids = sorted({mistake.image_id for mistake in mistakes if mistake.image_id is not None})
     tags_of = stored.tags.held(ids)
     named = {
@@ -153,14 +152,20 @@ def _write_sheet(file: Path, folder: Path, catalogue: visterm.Catalogue, mistake
         for image in stored.images.get_many(ids)
     }
     what = f"{count_of(len(mistakes), 'tag')} of {folder.name} probably wrong or missing, likeliest first."
-    report = Report("Probable mistakes", what)
+    report = html_report.Report("Probable mistakes", what)
     cards = []
     for m in mistakes:
         picture, tags = named[m.image]
         note = f"Probably {m.kind}: {percent(m.chance)} ({percent(m.low)} to {percent(m.high)})"
         note += f"; so {', '.join(m.follows)}, too" if m.follows else ""
         cards.append(
-            (Shown(picture, name=m.image), note, [Tag(m.tag, m.chance)], {0} if m.kind == "missing" else (), tags)
+            (
+                html_report.Shown(picture, name=m.image),
+                note,
+                [Tag(m.tag, m.chance)],
+                {0} if m.kind == "missing" else (),
+                tags,
+            )
         )
 
     report.legend("missing", "wrong")

@@ -1,21 +1,56 @@
-"""How commands are found, parsed and explained: those of other packages, words that begin with ``-``, help panels."""
+"""How commands are found, parsed and explained, and how their errors become one line and an exit code."""
 
 from __future__ import annotations
 
 import re
+import shlex
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
+from importlib.machinery import ModuleSpec, PathFinder
+from importlib.util import LazyLoader
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias
 
-from typer import Exit, Option, Typer, echo
+from typer import Abort, BadParameter, Exit, Option, Typer, echo
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
+import visterm as package
 from visterm.core.errors import MissingExtraError, VistermError
+from visterm.core.remote import only_named_stores
+
+
+class _ModulesWhenUsed:
+    """Finds modules of visterm, and lets each run only at the first use of a name in it."""
+
+    @staticmethod
+    def find_spec(name: str, path: Sequence[str] | None, target: object = None) -> ModuleSpec | None:
+        """Return how to import a module that is no package."""
+        spec = PathFinder.find_spec(name, path) if name.startswith("visterm.") else None
+        if spec is None or spec.loader is None or spec.submodule_search_locations is not None:
+            return None
+        spec.loader = LazyLoader(spec.loader)
+        return spec
+
+
+@contextmanager
+def imported_when_used() -> Iterator[None]:
+    """Import the modules that the block names at their first use: help texts, and other commands, start without them.
+
+    The block imports modules and not names in them, as in ``from visterm.learning import fitting``.
+    """
+    sys.meta_path.insert(0, _ModulesWhenUsed)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(_ModulesWhenUsed)
+
+
+with imported_when_used():
+    from visterm.core import persist, wording, writing
 
 _LEAST: Final = re.compile(r"; x>=\d+(?=\])|\s*\[x>=\d+\]")  # A least value, which the text says where it isn't plain
 GROUP: Final = "visterm.commands"  # Each entry point names a `typer.Typer` that has one command
@@ -31,6 +66,12 @@ METAVARS: Final = {
     "from_": "DATE", "to": "DATE", "like": "PHOTO", "folder": "FOLDER", "keep": "RULE",
 }  # fmt: skip
 """What stands for the value of some options in help texts; of others it follows from their type."""
+
+TYPED_AS: Final = {
+    "encoder_params": "encoder_set", "map": "map_of_tags", "metrics": "metric", "model_params": "set_",
+    "n_random": "random", "taken_from": "from_", "taken_to": "to",
+}  # fmt: skip
+"""Parameters of Python that have another name in the functions of commands."""
 
 Examples: TypeAlias = Sequence[tuple[str, str]]  # Commands, and what each does
 
@@ -190,15 +231,13 @@ class Command(PlainEpilog, TyperCommand):
     Errors of visterm that it raises name parameters as they are typed: ``--min-count``, ``--set dim``.
     """
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse what was typed, and check it."""
-        with _as_typed(ctx):
-            return super().parse_args(ctx, args)
-
     def invoke(self, ctx: Any) -> Any:
-        """Run the command."""
-        with _as_typed(ctx):
+        """Run the command, and word its errors in its own options: ``--min-count`` for ``min_count``."""
+        try:
             return super().invoke(ctx)
+        except VistermError as error:
+            error.args = (error.wording(partial(_typed_name, ctx)),)
+            raise
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """Return the pieces of the usage line: ``[OPTIONS]``, then ``RUN``, ``[WORDS]`` or ``IMAGES...``."""
@@ -230,29 +269,18 @@ class Command(PlainEpilog, TyperCommand):
         return {title: records for title, records in panels.items() if records}
 
 
-@contextmanager
-def _as_typed(ctx: Any) -> Iterator[None]:
-    """Word errors in a command's own options: ``--min-count`` for ``min_count``."""
-    try:
-        yield
-    except VistermError as error:
-        error.args = (error.wording(partial(_typed_name, ctx)),)
-        raise
-
-
 def _typed_name(ctx: Any, name: str) -> str:
     """Return what a parameter of Python is called in a command: an option, an argument, or a setting of a part."""
     part, _, setting = name.rpartition(".")
-    options = {"model": "--set", "encoder": "--encoder-set"}
-    typed = {option: ctx.params.get(param) or () for param, option in (
-        ("set_", "--set"), ("encoder_set", "--encoder-set"), ("grid", "--grid"),
-    )}  # fmt: skip
-    for param in ctx.command.params:
-        if not part and param.name.strip("_") == name:
+    params = {param.name: param for param in ctx.command.params}
+    for param in (params.get(other) for other in (name, f"{name}_", TYPED_AS.get(name))):
+        if param is not None:
             return str(param.name.upper() if param.param_type_name == "argument" else max(param.opts, key=len))
-    for option, pairs in typed.items():
-        if option == options.get(part) or any(pair.partition("=")[0].strip() == setting for pair in pairs):
-            return f"{option} {setting}"
+
+    for param_name, of_part in (("set_", "model"), ("encoder_set", "encoder"), ("grid", "")):
+        typed = {pair.partition("=")[0].strip() for pair in ctx.params.get(param_name) or ()}
+        if param_name in params and (part == of_part != "" or setting in typed):
+            return f"{max(params[param_name].opts, key=len)} {setting}"
     return name
 
 
@@ -318,7 +346,87 @@ def visterm(
 ) -> None:
     """Learn a photo library's own tags, tag new photos with them, and find photos by words."""
     if version:
-        import visterm
-
-        echo(f"visterm {visterm.__version__}")
+        echo(f"visterm {package.__version__}")
         raise Exit()
+
+
+def main() -> None:
+    """Run the command line, the entry point of `visterm`; it opens only the object stores that its words name."""
+    usage_error: Any = BadParameter.__base__  # click's UsageError, whichever click typer brings
+    try:
+        with only_named_stores(sys.argv[1:]):
+            code = app(standalone_mode=False)
+        sys.exit(code if isinstance(code, int) else 0)
+    except usage_error as error:
+        sys.exit(_fail_to_parse(error))
+    except Abort:
+        sys.exit(130)
+    except VistermError as error:
+        sys.exit(_fail(" ".join(str(error).split())))
+    except KeyboardInterrupt:
+        print("visterm: stopped; nothing half-written is left behind.", file=sys.stderr)
+        sys.exit(130)
+    except BrokenPipeError:  # the reader of our output (head, less) has gone
+        sys.stderr.close()
+        sys.exit(0)
+    except MemoryError as error:
+        sys.exit(_fail(f"Too little memory{f': {error}' if str(error) else ''}. Work on fewer images at once."))
+    except Exception as error:  # of libraries: a disk that refuses is no fault of the program, all else is
+        if refusal := writing.storage_error(error):
+            sys.exit(_fail(str(refusal)))
+        if not isinstance(error, OSError):
+            raise
+        sys.exit(_fail(f"{error.strerror or error}: {error.filename}" if error.filename else str(error)))
+
+
+def _fail_to_parse(error: Any) -> int:
+    """Report in one line what of the command was not understood; a command without any arguments shows its help."""
+    command, info = ("visterm", "") if error.ctx is None else (error.ctx.command_path, error.ctx.info_name)
+    message = " ".join(error.format_message().split()).replace("Value error, ", "")  # pydantic's, which typer asks
+    if info == "search" and (extra := re.search(r"unexpected extra argument\S* \((.+)\)", message)):
+        typed = error.ctx.params
+        words = shlex.quote(f"{typed.get('words')} {extra[1]}")
+        return _fail(f"Put several words in quotes: {command} {shlex.quote(str(typed.get('catalogue')))} {words}")
+    message = _number_out_of_range(error) or message
+    near = getattr(error, "possibilities", None)
+    if near:
+        message = f"{error.message.rstrip('.')}. Did you mean {' or '.join(repr(name) for name in sorted(near))}?"
+    if message.startswith("Missing argument"):
+        return _fail(f"{message.rstrip('.')}. {_usage_of(error.ctx)} See: {command} --help")
+    if message.startswith("Usage:") or not message:
+        print(error.ctx.get_help())
+        return 2
+    return _fail(f"{message if message.endswith('?') else message.rstrip('.') + '.'} See: {command} --help")
+
+
+def _usage_of(context: Any) -> str:
+    """Return the arguments that a command takes, and whether what was typed for its run is none."""
+    names = " ".join(param.name.upper() for param in context.command.params if param.param_type_name == "argument")
+    usage = f"Usage: {context.command_path} {names}."
+    run = context.params.get("run")
+    if run is not None and run.is_dir() and persist.folder_kind(run) is None:
+        return f"{usage} {run} is a folder, but not a run."
+    return usage
+
+
+def _number_out_of_range(error: Any) -> str:
+    """Return the message of a number that typer refuses, with the option as typed and its range; empty of others."""
+    problems: list[Any] = getattr(error.__cause__, "errors", list)()  # pydantic's
+    param = getattr(error, "param", None)
+    kinds = ("greater_than_equal", "less_than_equal", "int_parsing", "int_from_float", "float_parsing")
+    if param is None or len(problems) != 1 or problems[0]["type"] not in kinds or not param.opts:
+        return ""
+
+    low, high = getattr(param, "min", None), getattr(param, "max", None)
+    whole = problems[0]["type"].startswith("int") or isinstance(low if low is not None else high, int)
+    span = f" from {low} to {high}" if low is not None and high is not None else ""
+    if not span and (low is not None or high is not None):
+        span = f" of {low} or more" if high is None else f" of {high} or less"
+    name = max(param.opts, key=len)
+    return f"{name} is {problems[0]['input']}; expected a {'whole ' if whole else ''}number{span}."
+
+
+def _fail(message: str) -> int:
+    """Print an error in a line, and return the exit code."""
+    print(f"visterm: {wording.printable(message)}", file=sys.stderr)
+    return 2

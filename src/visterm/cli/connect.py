@@ -14,10 +14,18 @@ import typer
 
 import visterm
 from visterm.cli import options
+from visterm.cli.command_line import imported_when_used
 from visterm.cli.output import Bars, emit, exit_code, percent, say, show
 from visterm.core.errors import ServiceError, StorageError, UserError
 from visterm.core.progress import SILENT
 from visterm.core.wording import count_of
+
+with imported_when_used():
+    from visterm.connectors import connect as connecting
+    from visterm.connectors import contract, keys, push
+    from visterm.connectors import sync as syncing
+    from visterm.core import persist
+    from visterm.learning import fit_request
 
 if TYPE_CHECKING:
     from visterm.connectors.push import PushResult, TagChange
@@ -77,33 +85,28 @@ def connect(
     `visterm sync` writes. If no photo has a tag yet, name words to look for (--words). After a stop, run it again: it
     goes on. The exit code is 3 if photos were skipped, and 4 if --check finds that the server keeps no tags.
     """
-    from visterm.connectors.connect import connect as make
-    from visterm.connectors.connect import try_server
-    from visterm.connectors.contract import connector_class, open_library
-    from visterm.connectors.keys import allow, read_key
-    from visterm.connectors.sync import young_photos
-    from visterm.learning.fit_request import FitRequest
-
-    key = read_key(key_file, connector_class(program).key_variable)
-    library = open_library(program, url, key, say)
+    key = keys.read_key(key_file, contract.connector_class(program).key_variable)
+    library = contract.open_library(program, url, key, say)
     if check:
-        lines, works = try_server(library)
+        lines, works = connecting.try_server(library)
         for line in lines:
             show(line)
         raise typer.Exit(0 if works else NOT_KEPT)
     if out is None:
         raise UserError("Missing catalogue folder: pass -o CATALOGUE (or --check to try the server first).")
-    request = FitRequest(
+    request = fit_request.FitRequest(
         encoder=encoder, encoder_params=options.settings(encoder_set, "--encoder-set"), model=model, words=words or (),
     )  # fmt: skip
     say(f"{library.check()} at {library.address}")
-    allow(library.address, None if key_file is None else os.path.abspath(key_file))
+    keys.allow(library.address, None if key_file is None else os.path.abspath(key_file))
     tagger = None if run is None else visterm.Tagger.load(run)
-    catalogue, pulled = make(out, library, key_file=key_file, run=tagger, request=request, say=say, progress=Bars())
+    catalogue, pulled = connecting.connect(
+        out, library, key_file=key_file, run=tagger, request=request, say=say, progress=Bars()
+    )
     say_unusable(pulled.unusable)
     say(f"Indexed {count_of(len(catalogue), 'photo')} of {library.title}. The catalogue is in {out}.")
     if young := catalogue.stored.connected.count_young():
-        say(young_photos(library.title, young))
+        say(syncing.young_photos(library.title, young))
     say(f"Next: visterm sync {out} --dry-run")
     raise typer.Exit(exit_code(pulled.skipped))
 
@@ -176,63 +179,56 @@ def sync(
     seconds = options.seconds_of(every, "--every")
     if seconds is not None and (dry_run or undo):
         raise UserError("--every goes on for ever; --dry-run and --undo are done once. Leave one out.")
-    from visterm.connectors.push import VANISHED
-    from visterm.connectors.sync import MAKE_ONE, PushSettings, library_of
-    from visterm.connectors.sync import sync as one_round
-    from visterm.connectors.sync import undo as take_back
-    from visterm.core.persist import folder_kind
 
-    if folder_kind(catalogue) != "catalogue":
-        raise StorageError(f"There is no catalogue at {catalogue} that is connected to a library. {MAKE_ONE}")
+    if persist.folder_kind(catalogue) != "catalogue":
+        raise StorageError(f"There is no catalogue at {catalogue} that is connected to a library. {syncing.MAKE_ONE}")
     opened = visterm.Catalogue.load(catalogue)
     connection = _reconnect(opened, url, key_file)
     printer = RoundPrinter(connection.title, json=json, dry_run=dry_run)
     if undo:
-        undone = take_back(opened, library_of(connection, say), dry_run=dry_run, progress=Bars())
+        undone = syncing.undo(opened, syncing.library_of(connection, say), dry_run=dry_run, progress=Bars())
         printer.undone(undone, catalogue)
         raise typer.Exit(LEFT_BEHIND if undone.refused or undone.waiting else 0)
 
-    before = PushSettings(**connection.settings)
+    before = syncing.PushSettings(**connection.settings)
     settings = before.changed(connection.kind, parent=parent, precision=precision, k=k)
     remembered = ""
     if settings != before:
         remembered = " (not remembered by a dry run)" if dry_run else ", and in the next rounds, too"
-    elif settings != PushSettings().changed(connection.kind):
+    elif settings != syncing.PushSettings().changed(connection.kind):
         remembered = ", as remembered from an earlier round"
 
     written = connection._replace(settings=settings._asdict()).writes()
     say(f"{connection.title} gets {written}{remembered}.")
     if seconds is not None:
         serve_rounds(
-            lambda: one_round(opened, library_of(connection, say), settings, progress=SILENT), seconds, printer
+            lambda: syncing.sync(opened, syncing.library_of(connection, say), settings, progress=SILENT),
+            seconds,
+            printer,
         )
         return
-    result = one_round(opened, library_of(connection, say), settings, dry_run=dry_run, progress=Bars())
+    result = syncing.sync(opened, syncing.library_of(connection, say), settings, dry_run=dry_run, progress=Bars())
     printer.round(result, settings.precision)
-    lost = LEFT_BEHIND if result.pushed.reasons[VANISHED] else 0
+    lost = LEFT_BEHIND if result.pushed.reasons[push.VANISHED] else 0
     raise typer.Exit(exit_code(result.pulled.skipped) or lost)
 
 
 def _reconnect(catalogue: visterm.Catalogue, url: str | None, key_file: Path | None) -> ProgramConnection:
     """Return the connection with the address and key file of the command, kept once the server has answered to them."""
-    from visterm.connectors.contract import connector_class, open_library
-    from visterm.connectors.keys import allow, check_allowed, read_key
-    from visterm.connectors.sync import connection_of
-
-    connection = connection_of(catalogue)
+    connection = syncing.connection_of(catalogue)
     if url is None and key_file is None:
         return connection
     if url is not None:
-        connection = connection._replace(address=open_library(connection.kind, url, "").address)
+        connection = connection._replace(address=contract.open_library(connection.kind, url, "").address)
     if key_file is not None:
         if url is None:
-            check_allowed(connection.address, connection.key_file)  # a new key for a server that this user named
+            keys.check_allowed(connection.address, connection.key_file)  # a new key for a server that this user named
         connection = connection._replace(key_file=os.path.abspath(key_file))
 
     file = None if connection.key_file is None else Path(connection.key_file)
-    key = read_key(file, connector_class(connection.kind).key_variable)
-    open_library(connection.kind, connection.address, key, say).check()
-    allow(connection.address, connection.key_file)
+    key = keys.read_key(file, contract.connector_class(connection.kind).key_variable)
+    contract.open_library(connection.kind, connection.address, key, say).check()
+    keys.allow(connection.address, connection.key_file)
     catalogue.stored.connected.put(connection)
     return connection
 

@@ -10,8 +10,13 @@ from typing import Annotated, Any
 import typer
 
 from visterm.cli import options
+from visterm.cli.command_line import imported_when_used
 from visterm.cli.completion import metric_names
 from visterm.cli.output import Bars, emit, exit_code, say, show, table
+
+with imported_when_used():
+    from visterm.evaluation import evaluate_run, summaries
+    from visterm.learning import fit_input
 
 EXAMPLES = (
     ("visterm evaluate run photos --tags tags.csv", "measure on the test split"),
@@ -70,15 +75,12 @@ def evaluate(
     Use tagged photos that the run has not learned from. Runs are compared on the photos that all can read and the
     tags that all know.
     """
-    from visterm.evaluation.evaluate_run import EvaluateRequest, evaluate_run
-    from visterm.learning.fit_input import one_or_features
-
-    request = EvaluateRequest(
-        runs=[run, *(against or [])], images=one_or_features(images), tags=tags, tag_rules=tag_rules, map=map_of_tags,
-        metrics=metric, bands=report is not None and queries is None, precision=precision, queries=queries,
-        report=report, intervals=not json,
+    request = evaluate_run.EvaluateRequest(
+        runs=[run, *(against or [])], images=fit_input.one_or_features(images), tags=tags, tag_rules=tag_rules,
+        map=map_of_tags, metrics=metric, bands=report is not None and queries is None, precision=precision,
+        queries=queries, report=report, intervals=not json,
     )  # fmt: skip
-    evaluation = evaluate_run(request, say=say, progress=Bars())
+    evaluation = evaluate_run.evaluate_run(request, say=say, progress=Bars())
     if json:
         emit(evaluation.values if evaluation.summary is None or not against else evaluation.summary)
     elif evaluation.summary is not None and "queries" in evaluation.summary:
@@ -111,9 +113,7 @@ def show_annotation(results: dict[str, Any], compared: Sequence[str]) -> None:
 
 def show_bands(bands: Sequence[dict[str, Any]]) -> None:
     """Print a table for each run, with a row for each band of tags, as `band_summary` returns them."""
-    from visterm.evaluation.summaries import band_figure, band_metrics
-
-    metrics = band_metrics(bands)
+    metrics = summaries.band_metrics(bands)
     several = len(bands[0]["runs"]) > 1
     for number, run in enumerate(bands[0]["runs"]):
         if several:
@@ -124,23 +124,23 @@ def show_bands(bands: Sequence[dict[str, Any]]) -> None:
             figures = band["runs"][number]["metrics"]
             first = figures.get(BAND_INTERVAL)
             interval = f"{first['low']:.3f} to {first['high']:.3f}" if first else "-"
-            rows.append([band["band"], *counts, *(band_figure(figures, metric) for metric in metrics), interval])
+            rows.append(
+                [band["band"], *counts, *(summaries.band_figure(figures, metric) for metric in metrics), interval]
+            )
         header = ["training photos", "tags", "tags measured", "photos", *metrics, f"{BAND_INTERVAL}, 95 % interval"]
         table(rows, header)
 
 
 def show_precision(results: dict[str, Any]) -> None:
     """Print a table for each run of requested and achieved precision, as `precision_summary` gives them."""
-    from visterm.evaluation.summaries import PRECISION_HEADER, precision_cells
-
     for run in results["runs"]:
         if len(results["runs"]) > 1:
             show(f"{run['run']}:")
         rows = []
         for row in run["bands"]:
-            cells = precision_cells(row, results["wanted"])
+            cells = summaries.precision_cells(row, results["wanted"])
             rows.append([*(text for text, _ in cells), cells[2][1] or "-"])
-        table(rows, [*PRECISION_HEADER, "achieved, 95 % interval"])
+        table(rows, [*summaries.PRECISION_HEADER, "achieved, 95 % interval"])
 
 
 def show_queries(results: dict[str, Any]) -> None:

@@ -11,14 +11,20 @@ import typer
 
 import visterm
 from visterm.cli import options
+from visterm.cli.command_line import imported_when_used
 from visterm.cli.output import Bars, emit, exit_code, say, show, table
 from visterm.core.errors import UserError
+from visterm.core.types import Skipped
 from visterm.core.wording import count_of, one_of
 
+with imported_when_used():
+    from visterm.data.xmp import keywords
+    from visterm.library.export import items as export_items
+    from visterm.library.export import onnx_model, sources, tables, writing
+    from visterm.tagging import hub_runs
+
 if TYPE_CHECKING:
-    from visterm.core.types import Skipped
     from visterm.library.export.items import ExportItem, FileChange
-    from visterm.library.export.sources import Limits
 
 
 EXAMPLES = (
@@ -88,13 +94,11 @@ def export(
     Writes people's tags and confident predictions. visterm adds tags, marks them as its own, and keeps what people
     wrote. The exit code is 3 if photos were skipped.
     """
-    from visterm.library.export.sources import Limits
-    from visterm.library.export.tables import DATASETS, TABLES
-    from visterm.library.export.writing import TARGETS
-
-    into_files = to in TARGETS
-    if not into_files and to not in (*TABLES, *DATASETS, *MODELS):
-        raise UserError(f"--to is '{to}'; expected {one_of((*TARGETS, *TABLES, *DATASETS, *MODELS))}.")
+    into_files = to in writing.TARGETS
+    if not into_files and to not in (*tables.TABLES, *tables.DATASETS, *MODELS):
+        raise UserError(
+            f"--to is '{to}'; expected {one_of((*writing.TARGETS, *tables.TABLES, *tables.DATASETS, *MODELS))}."
+        )
     if into_files and out is not None:
         raise UserError(f"-o is for tables, data sets and models; {to} writes beside or into the photos. Leave it out.")
     if not into_files and (undo or overwrite):
@@ -103,11 +107,13 @@ def export(
             "output."
         )
     if not into_files and out is None and (not dry_run or to in MODELS):
-        raise UserError(f"Missing output: --to {to} writes {'a file' if to in TABLES else 'a folder'}, named by -o.")
+        raise UserError(
+            f"Missing output: --to {to} writes {'a file' if to in tables.TABLES else 'a folder'}, named by -o."
+        )
     if to in MODELS:
         _export_model(source, images, to, Path(out or ""), json=json)
         return
-    limits = Limits(k, min_confidence, precision)
+    limits = sources.Limits(k, min_confidence, precision)
     if into_files:
         bad, counts = _export_to_files(
             source, images, to, limits, dry_run, undo, keep_originals=not overwrite, json=json
@@ -123,7 +129,7 @@ def _export_to_files(
     source: Path,
     images: Path | None,
     to: str,
-    limits: Limits,
+    limits: sources.Limits,
     dry_run: bool,
     undo: bool,
     *,
@@ -131,51 +137,46 @@ def _export_to_files(
     json: bool,
 ) -> tuple[list[Skipped], Counter[str]]:
     """Write tags beside photos or into them, or take them back; return what was skipped, and counts."""
-    from visterm.library.export.items import Parents
-    from visterm.library.export.sources import open_source
-    from visterm.library.export.writing import PROFILES, export_tags, make_target, undo_tags
-
-    target = make_target(to, keep_originals=keep_originals)
-    opened = open_source(source, images, into_files=not undo)
+    target = writing.make_target(to, keep_originals=keep_originals)
+    opened = sources.open_source(source, images, into_files=not undo)
     notes = opened.notes(target.name)
     bad: list[Skipped] = []
     counts: Counter[str] = Counter()
     if undo:
         items = _counted(opened.written(target.name), bad, counts)
-        changes = undo_tags(items, target, dry_run=dry_run, progress=Bars(), notes=notes)
+        changes = writing.undo_tags(items, target, dry_run=dry_run, progress=Bars(), notes=notes)
     else:
         items = _counted(opened.items(limits, Bars()), bad, counts)
-        run, parents = opened.tagger.fingerprint, Parents.of_run(opened.tagger)
-        changes = export_tags(items, target, run=run, parents=parents, dry_run=dry_run, notes=notes)
+        run, parents = opened.tagger.fingerprint, export_items.Parents.of_run(opened.tagger)
+        changes = writing.export_tags(items, target, run=run, parents=parents, dry_run=dry_run, notes=notes)
 
     _show_changes(changes, bad, counts, json=json, dry_run=dry_run, undo=undo)
-    if to in PROFILES and not dry_run and not undo:
-        say(PROFILES[to].then)
+    if to in writing.PROFILES and not dry_run and not undo:
+        say(writing.PROFILES[to].then)
     return bad, counts
 
 
 def _export_whole(
-    source: Path, images: Path | None, to: str, limits: Limits, out: Path | None, *, json: bool
+    source: Path, images: Path | None, to: str, limits: sources.Limits, out: Path | None, *, json: bool
 ) -> tuple[list[Skipped], Counter[str]]:
     """Write a table or a data set, or with no `out` show what would be; return what was skipped, and counts."""
-    from visterm.library.export.sources import open_source
-    from visterm.library.export.tables import CSV, DATASETS, export_dataset, only_pictures, table_of, write_table
-
-    opened = open_source(source, images)
+    opened = sources.open_source(source, images)
     bad: list[Skipped] = []
     counts: Counter[str] = Counter()
     source_items = opened.items(limits, Bars())
-    items = _counted(only_pictures(source_items) if to in DATASETS else source_items, bad, counts, tags=True)
-    if to not in DATASETS:
-        text = table_of(items, to, run=opened.tagger.fingerprint)
+    items = _counted(
+        tables.only_pictures(source_items) if to in tables.DATASETS else source_items, bad, counts, tags=True
+    )
+    if to not in tables.DATASETS:
+        text = tables.table_of(items, to, run=opened.tagger.fingerprint)
         if out is not None:
-            write_table(out, text)
-        for line in text.splitlines() if out is None and (to != CSV or not json) else ():
+            tables.write_table(out, text)
+        for line in text.splitlines() if out is None and (to != tables.CSV or not json) else ():
             show(line)
     elif out is None:
         deque(items, maxlen=0)
     else:
-        export_dataset(items, to, out)
+        tables.export_dataset(items, to, out)
 
     photos, tags = count_of(counts["photos"], "photo"), count_of(counts["tags"], "tag")
     predicted = count_of(counts["predicted"], "prediction")
@@ -184,18 +185,17 @@ def _export_whole(
 
 
 def _export_model(run: Path, images: Path | None, to: str, out: Path, *, json: bool) -> None:
-    from visterm.library.export.onnx_model import check_packages, export_model, export_photoprism_model, holding_photos
 
     if images is not None:
         raise UserError(f"--to {to} writes a run, without photos. Leave IMAGES out.")
-    check_packages()
+    onnx_model.check_packages()
     tagger = visterm.Tagger.load(run)
-    graph = (export_model if to == "onnx" else export_photoprism_model)(tagger, out)
+    graph = (onnx_model.export_model if to == "onnx" else onnx_model.export_photoprism_model)(tagger, out)
     if json:
         emit({"folder": str(out), "tags": len(tagger.vocabulary), "bytes": len(graph.content), "views": graph.n_views})
     tags = count_of(len(tagger.vocabulary), "tag")
     say(f"Wrote {out}: {tags}, {len(graph.content) / 1e6:.1f} MB. Its README.md says how to use it.")
-    if warning := holding_photos(tagger):
+    if warning := onnx_model.holding_photos(tagger):
         say(" ".join(warning.split()))
 
 
@@ -203,18 +203,14 @@ def _counted(
     items: Iterable[ExportItem | Skipped], bad: list[Skipped], counts: Counter[str], *, tags: bool = False
 ) -> Iterator[ExportItem]:
     """Yield the photos to write, counted, with their tags on request; those that cannot be read go to `bad`."""
-    from visterm.core.types import Skipped
-    from visterm.data.xmp.keywords import GIVEN
-    from visterm.library.export.items import Parents
-
     counts["photos"] = 0
     for item in items:
         if isinstance(item, Skipped):
             bad.append(item)
             continue
         counts["photos"] += bool(item.name)  # places that photos have left have none
-        for mark in item.wanted(None, Parents()) if tags else ():
-            counts["tags" if mark.source == GIVEN else "predicted"] += 1
+        for mark in item.wanted(None, export_items.Parents()) if tags else ():
+            counts["tags" if mark.source == keywords.GIVEN else "predicted"] += 1
         yield item
 
 
@@ -228,8 +224,6 @@ def _show_changes(
     undo: bool = False,
 ) -> None:
     """Show changes one by one if they are only planned, or in JSON, and say how many there are."""
-    from visterm.core.types import Skipped
-
     counts.update({"files": 0, "added": 0, "removed": 0, "left_out": 0, "copied": 0})
     for change in changes:
         if isinstance(change, Skipped):
@@ -291,9 +285,9 @@ def push(
     Pushes JSON, safetensors and a model card with measured figures. Names of photos, which photo has which tags, and
     where files are on this machine stay here. Log in once before: hf auth login.
     """
-    from visterm.tagging.hub_runs import push_run
-
-    pushed = push_run(visterm.Tagger.load(run), repository, public=public, with_photos=with_photos, dry_run=dry_run)
+    pushed = hub_runs.push_run(
+        visterm.Tagger.load(run), repository, public=public, with_photos=with_photos, dry_run=dry_run
+    )
     table([[name, f"{size:,}"] for name, size in pushed.files.items()], ["file", "bytes"])
     total = f"{len(pushed.files)} files, {sum(pushed.files.values()) / 1e6:.1f} MB"
     say(f"Would push to {pushed.page}: {total}." if dry_run else f"Pushed to {pushed.page}: {total}.")

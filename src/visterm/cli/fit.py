@@ -11,11 +11,21 @@ import typer
 
 import visterm
 from visterm.cli import options
+from visterm.cli.command_line import imported_when_used
 from visterm.cli.completion import model_names
 from visterm.cli.output import Bars, duration, emit, exit_code, in_minutes, say, say_not_read, table
 from visterm.core.errors import UserError
 from visterm.core.remote import as_path, is_remote
 from visterm.core.wording import count_of
+
+with imported_when_used():
+    from visterm.core import persist
+    from visterm.features.streaming import memory as memory_sizes
+    from visterm.learning import calibrating, fit_input, fit_request, fitting, part_settings
+    from visterm.learning import tune as tuning
+    from visterm.library import earlier_runs
+    from visterm.library import learned as learned_runs
+    from visterm.store import catalogue as stored_catalogues
 
 EXAMPLES = (
     ("visterm fit photos --tags tags.csv -o run", "learn from a tag file"),
@@ -87,9 +97,7 @@ def fit(
     Writes a run, the folder that other commands tag and search with. A catalogue gets a new run, learned from its tags
     and corrections. The exit code is 3 if photos were skipped.
     """
-    from visterm.core.persist import folder_kind
-
-    if images and len(images) == 1 and not is_remote(images[0]) and folder_kind(images[0]) == "catalogue":
+    if images and len(images) == 1 and not is_remote(images[0]) and persist.folder_kind(images[0]) == "catalogue":
         _fit_catalogue(context, images[0])
         return
     if full:
@@ -97,28 +105,22 @@ def fit(
     if out is None:
         raise UserError("Missing output folder: pass -o RUN, or name a catalogue to learn from in place of photos.")
     overwrite = options.may_replace(out, overwrite, "run")
-    from visterm.features.streaming.memory import read_size
-    from visterm.learning.calibrating import RIGHT_OF_5, what_to_expect
-    from visterm.learning.fit_input import one_or_features
-    from visterm.learning.fit_request import FitRequest
-    from visterm.learning.fitting import fit_run
 
-    request = FitRequest(
-        images=one_or_features(images), tags=None if queries is not None and tags == "auto" else tags, queries=queries,
-        tag_rules=tag_rules, encoder=encoder, encoder_params=options.settings(encoder_set, "--encoder-set"),
+    request = fit_request.FitRequest(
+        images=fit_input.one_or_features(images), tags=None if queries is not None and tags == "auto" else tags,
+        queries=queries, tag_rules=tag_rules, encoder=encoder,
+        encoder_params=options.settings(encoder_set, "--encoder-set"),
         model=model, model_params=options.settings(set_, "--set"), word_vectors=word_vectors, words=words or (),
-        min_count=min_count, tree=tree, memory=None if memory is None else read_size(memory, "--memory"),
+        min_count=min_count, tree=tree, memory=None if memory is None else memory_sizes.read_size(memory, "--memory"),
         out=out, overwrite=overwrite,
     )  # fmt: skip
     began = time.monotonic()
     tagger = visterm.Tagger.of(request)
     if "device" in request.encoder_params:
-        from visterm.learning.part_settings import device_lines
-
-        for line in device_lines(tagger.encoder):
+        for line in part_settings.device_lines(tagger.encoder):
             say(line)
 
-    run = fit_run(tagger, request, say=say, progress=Bars(lines=False))
+    run = fitting.fit_run(tagger, request, say=say, progress=Bars(lines=False))
     not_read = say_not_read(images or [])
     facts = run.facts
     seconds = duration(time.monotonic() - began)
@@ -131,8 +133,8 @@ def fit(
         say("Then its review page: visterm serve CATALOGUE")
     else:
         say(f"Learned {learned} in {seconds}{_chosen(run.models_tried())}. The run is in {out}.")
-    if RIGHT_OF_5 in facts:
-        say(what_to_expect(facts))
+    if calibrating.RIGHT_OF_5 in facts:
+        say(calibrating.what_to_expect(facts))
     elif facts["tags given"] and run.calibration is None and not run.encoder.by_number:
         say("No confidences: fewer than 20 tagged photos could be held out.")
     if json:
@@ -157,7 +159,6 @@ def _fit_catalogue(context: typer.Context, catalogue: Path) -> None:
     ]:
         name = {"out": "-o", "set_": "--set"}.get(typed_options[0], "--" + typed_options[0].replace("_", "-"))
         raise UserError(f"{name} does not go with a catalogue, which keeps its own runs. Leave {name} out.")
-    from visterm.library.learned import in_words
 
     typed = context.params
     opened = visterm.Catalogue.load(catalogue)
@@ -173,7 +174,7 @@ def _fit_catalogue(context: typer.Context, catalogue: Path) -> None:
         ]
         table(rows, [f"on {count_of(comparison.compared, 'photo')} held out", "MAP", "95 % interval"])
 
-    say(in_words(learned, catalogue))
+    say(learned_runs.in_words(learned, catalogue))
 
 
 TUNE_EXAMPLES = (
@@ -212,16 +213,13 @@ def tune(
     Compares the settings by MAP on held-out photos, then learns from all photos. Finished trials are stored in
     RUN.tune.jsonl; run the same command again to go on. The exit code is 3 if photos were skipped.
     """
-    from visterm.learning.fit_request import FitRequest
-    from visterm.learning.tune import tune as tune_settings
-
-    request = FitRequest(
+    request = fit_request.FitRequest(
         images=images, tags=tags, tag_rules=tag_rules, encoder=encoder, model=model,
         model_params=options.settings(set_, "--set"), out=out,
         overwrite=options.may_replace(out, kind="run"),
     )  # fmt: skip
     space = options.choices(grid)
-    tuned = tune_settings(
+    tuned = tuning.tune(
         request, grid=space, n_random=random, executor=options.executor_of(ray), say=say, progress=Bars()
     )
     names = list(tuned.trials[0].settings)
@@ -265,15 +263,12 @@ def use(
 
 def _switch(catalogue: Path, name: str, *, back: bool) -> None:
     """Use another run, or go back to one, and say how to undo that."""
-    from visterm.library.earlier_runs import GO_BACK, USE_RUN, run_to_go_back_to
-    from visterm.store.catalogue import StoredCatalogue
-
     if back:  # the current run is not read: it may be damaged
-        name = run_to_go_back_to(StoredCatalogue.open(catalogue), name).fingerprint
+        name = earlier_runs.run_to_go_back_to(stored_catalogues.StoredCatalogue.open(catalogue), name).fingerprint
     opened = visterm.Catalogue.load(catalogue, run=name)
     runs = opened.stored.runs
     before = runs.current()
-    filled = opened.use(opened.tagger, kind=GO_BACK if back else USE_RUN, progress=Bars())
+    filled = opened.use(opened.tagger, kind=earlier_runs.GO_BACK if back else earlier_runs.USE_RUN, progress=Bars())
     now = runs.current()
     if now == before:
         say(f"{catalogue} uses run {now.id} already.")
@@ -287,12 +282,10 @@ def _switch(catalogue: Path, name: str, *, back: bool) -> None:
 
 
 def _show_runs(catalogue: Path) -> None:
-    from visterm.library.earlier_runs import known_runs, shown_runs
-    from visterm.store.catalogue import StoredCatalogue
 
-    stored = StoredCatalogue.open(catalogue)
+    stored = stored_catalogues.StoredCatalogue.open(catalogue)
     rows = []
-    for entry in shown_runs(stored, known_runs(stored)):
+    for entry in earlier_runs.shown_runs(stored, earlier_runs.known_runs(stored)):
         counts = ["gone" if n is None else f"{n:,}" for n in (entry.tags, entry.images)]
         measured = ["-"] * 3
         if (comparison := entry.comparison) is not None:

@@ -11,9 +11,20 @@ import typer
 
 import visterm
 from visterm.cli import options
+from visterm.cli.command_line import imported_when_used
 from visterm.cli.output import Bars, check_tags_read, emit, exit_code, say, say_not_read, show
 from visterm.core.errors import UserError
 from visterm.core.wording import count_of
+
+with imported_when_used():
+    from visterm.connectors import folder_changes
+    from visterm.connectors import watch as watched_folders
+    from visterm.core import persist
+    from visterm.data import corpus as corpora
+    from visterm.data import tag_rules as rules_of_tags
+    from visterm.features import training_rows
+    from visterm.library import photo_map, photos
+    from visterm.store import lance_rows
 
 EXAMPLES = (
     ("visterm index run photos -o catalogue", "make a catalogue"),
@@ -58,20 +69,16 @@ def index(
     Run it again to go on after a stop, and to find new, changed, moved and deleted photos. Another run replaces the
     catalogue's own. The exit code is 3 if photos were skipped.
     """
-    from visterm.data.corpus import LEFT_OUT
-    from visterm.data.tag_rules import TagRules
-    from visterm.features.training_rows import read_corpus
-
-    rules = TagRules.of(tag_rules)
+    rules = rules_of_tags.TagRules.of(tag_rules)
     catalogue, path, is_new = _open(run, out, store)
     read = dict[str, Any]()
     try:
         if tags is None:
             result = catalogue.index(images, follow_links=follow_links, progress=Bars())
         else:
-            corpus = read_corpus(catalogue.tagger.encoder, images, tags, **rules.columns())
+            corpus = training_rows.read_corpus(catalogue.tagger.encoder, images, tags, **rules.columns())
             for remark in corpus.remarks:
-                if remark == f"{LEFT_OUT}{corpus.without_tags}":
+                if remark == f"{corpora.LEFT_OUT}{corpus.without_tags}":
                     remark = f"Without tags: {corpus.without_tags}"
                 say(remark)
             read = check_tags_read(corpus, rules, paths=catalogue.tagger.tree is not None)
@@ -93,13 +100,9 @@ def index(
 
 def _open(run: Path, out: Path | None, store: str | None) -> tuple[visterm.Catalogue, Path, bool]:
     """Return the catalogue that is meant, its place, and whether it was just made."""
-    from visterm.core.persist import check_target, folder_kind
-    from visterm.library.photos import check_not_connected
-    from visterm.store.lance_rows import FILES, lance_uri
-
-    lance_uri(store or FILES, "--store")  # refuses a mistyped one
+    lance_rows.lance_uri(store or lance_rows.FILES, "--store")  # refuses a mistyped one
     tagger = None
-    if folder_kind(run) == "catalogue":
+    if persist.folder_kind(run) == "catalogue":
         if out is not None and out.resolve() != run.resolve():
             raise UserError(
                 f"{run} is a catalogue, and is updated where it is. Leave -o out; or, for a new catalogue, pass a run."
@@ -112,13 +115,13 @@ def _open(run: Path, out: Path | None, store: str | None) -> tuple[visterm.Catal
     elif out is None:
         raise UserError("Missing catalogue: pass -o CATALOGUE, a new folder or a catalogue to update.")
     else:
-        check_target(out, "catalogue")
+        persist.check_target(out, "catalogue")
         tagger = visterm.Tagger.load(run)
-        if folder_kind(out) != "catalogue":
-            return visterm.Catalogue.create(out, tagger, store=store or FILES), out, True
+        if persist.folder_kind(out) != "catalogue":
+            return visterm.Catalogue.create(out, tagger, store=store or lance_rows.FILES), out, True
 
     catalogue = visterm.Catalogue.load(out, run=tagger)
-    check_not_connected(catalogue.stored)
+    photos.check_not_connected(catalogue.stored)
     _check_store(catalogue, store)
     filled = catalogue.use(tagger, progress=Bars()) if tagger is not None else None
     if filled and filled.rows:
@@ -128,12 +131,10 @@ def _open(run: Path, out: Path | None, store: str | None) -> tuple[visterm.Catal
 
 def _check_store(catalogue: visterm.Catalogue, store: str | None) -> None:
     """Check that a catalogue keeps its rows in a `store`, or choose that if a kill left it just made."""
-    from visterm.store.lance_rows import lance_uri
-
     stored = catalogue.stored
     if store is None or stored.keeps_rows_in(store):
         return
-    uri = lance_uri(store)
+    uri = lance_rows.lance_uri(store)
     if uri is None or stored.images.count():
         raise UserError(
             f"--store {store} is for new catalogues, and this one keeps its rows in {stored.where_rows_are()}. "
@@ -175,14 +176,11 @@ def watch(
     It looks for what happened since the last time, and then waits for changes. A folder that disappears is waited for.
     Ctrl-C or SIGTERM ends it; a kill loses nothing.
     """
-    from visterm.connectors.folder_changes import Stop
-    from visterm.connectors.watch import Watching, folders_to_watch, tags_as_indexed
-
     seconds = options.seconds_of(poll, "--poll")
     opened = visterm.Catalogue.load(catalogue)
-    chosen = folders_to_watch(opened.stored, folders or ())
-    source = tags or tags_as_indexed(opened.stored)
-    stop = Stop()
+    chosen = watched_folders.folders_to_watch(opened.stored, folders or ())
+    source = tags or watched_folders.tags_as_indexed(opened.stored)
+    stop = folder_changes.Stop()
 
     def end(number: int, frame: Any) -> None:
         stop.set()
@@ -192,7 +190,9 @@ def watch(
         signal.signal(number, end)
     read = f", with tags from {source}" if source else ""
     say(f"Watching {', '.join(chosen)}{read}. Ctrl-C ends it.")
-    watching = Watching(opened, chosen, tags=source, poll=seconds, stop=stop, say=say, progress=Bars(lines=False))
+    watching = watched_folders.Watching(
+        opened, chosen, tags=source, poll=seconds, stop=stop, say=say, progress=Bars(lines=False)
+    )
     for folder, result in watching.rounds():
         for remark in result.remarks if folder else ():
             say(remark)
@@ -215,9 +215,7 @@ def map(catalogue: options.CatalogueFolder) -> None:
     The page shows it: visterm serve CATALOGUE, then /map. It needs the extra `map` (umap-learn). Photos that come later
     are placed by their neighbours, so that the map stays as you know it.
     """
-    from visterm.library.photo_map import draw_map
-
-    places = draw_map(visterm.Catalogue.load(catalogue), progress=Bars())
+    places = photo_map.draw_map(visterm.Catalogue.load(catalogue), progress=Bars())
     if places is None:
         say("The map was cancelled. Start again to go on.")
         raise typer.Exit(1)

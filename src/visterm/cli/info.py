@@ -8,11 +8,18 @@ from typing import Annotated, Any
 import typer
 
 from visterm.cli import options
+from visterm.cli.command_line import imported_when_used
 from visterm.cli.completion import network_names
 from visterm.cli.output import emit, in_minutes, say, show, show_all, table
 from visterm.core.errors import UserError
 from visterm.core.registry import Registry
 from visterm.core.remote import as_path
+from visterm.core.tables import ENCODERS, MODELS
+from visterm.metrics.table import METRICS
+
+with imported_when_used():
+    from visterm.encoders import hub, named
+    from visterm.library import info as folder_facts
 
 INFO_EXAMPLES = (
     ("visterm info run", "counts, settings, figures"),
@@ -63,23 +70,20 @@ def info(
     json: options.Json = False,
 ) -> None:
     """Show what is in a run, a catalogue or a features folder."""
-    from visterm.library import info as information
-    from visterm.library.info import TRIED, describe
-
-    facts = describe(run)
+    facts = folder_facts.describe(run)
     if check:
-        facts["checked"] = information.check(run)
+        facts["checked"] = folder_facts.check(run)
     if json:
         emit(facts)
         return
     for name, value in facts.items():
-        if name == TRIED:
+        if name == folder_facts.TRIED:
             show(f"{name}:")
             _show_tried(value)
         elif isinstance(value, dict) and value:
             show(f"{label(name)}:")
             for key, setting in value.items():
-                if key == TRIED:
+                if key == folder_facts.TRIED:
                     _show_tried(setting)
                 elif setting != []:
                     text = _typed(setting) if name.endswith("settings") else _setting(key, setting)
@@ -140,8 +144,6 @@ def _text(value: object) -> str:
 
 def models(json: options.Json = False) -> None:
     """List the models."""
-    from visterm.core.tables import MODELS
-
     _list(MODELS, json)
 
 
@@ -162,27 +164,21 @@ def encoders(
 
     Among them are networks by name. Nothing is downloaded but by `visterm encoders get NAME`.
     """
-    from visterm.encoders.named import is_here, network_named, networks
-
     if action == "get" and not names:
         raise UserError("Which network? visterm encoders get NAME (visterm encoders lists the names)")
     if action not in (None, "get") or (action is None and names):
         raise UserError("Expected no arguments, which lists all encoders, or: visterm encoders get NAME")
     if action == "get":
-        from visterm.encoders.hub import fetch_network
-
-        for row in [network_named(name) for name in names or []]:
-            places = fetch_network(row, say=say)
+        for row in [named.network_named(name) for name in names or []]:
+            places = hub.fetch_network(row, say=say)
             if json:
                 emit({"name": row.name, "licence": row.licence, "files": places})
         return
 
-    from visterm.core.tables import ENCODERS
-
     _list(ENCODERS, json)
     objects, rows = [], []
-    for row in networks().values():
-        is_local, text = is_here(row), row.text is not None and is_here(row, text=True)
+    for row in named.networks().values():
+        is_local, text = named.is_here(row), row.text is not None and named.is_here(row, text=True)
         objects.append({
             "name": row.name, "summary": row.good_for, "licence": row.licence, "size": row.size(),
             "repository": row.repository, "revision": row.revision, "on this machine": is_local,
@@ -201,8 +197,6 @@ def encoders(
 
 def metrics() -> None:
     """List the metrics of `visterm evaluate`."""
-    from visterm.metrics.table import METRICS
-
     table([[entry.example, entry.summary] for entry in METRICS], ["metric", "what it is"])
     say("k is the number after @: p@5 is of the first 5 tags, p@10 of the first 10.")
 

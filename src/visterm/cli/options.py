@@ -11,10 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from visterm.cli.command_line import imported_when_used
 from visterm.cli.completion import encoder_names, model_names
 from visterm.cli.output import at_a_terminal
 from visterm.core.errors import UserError
+from visterm.core.executor import Executor
 from visterm.core.remote import as_path
+
+with imported_when_used():
+    from visterm.core import checks, persist
+    from visterm.learning import trials
 
 if TYPE_CHECKING:
     from visterm.core.executor import Executor
@@ -33,9 +39,7 @@ def in_range(option: str, **limits: Any) -> Callable[[float | None], float | Non
 
     def check(value: float | None) -> float | None:
         if value is not None:
-            from visterm.core.checks import check_number
-
-            check_number(value, option, **limits)
+            checks.check_number(value, option, **limits)
         return value
 
     return check
@@ -134,10 +138,8 @@ def may_replace(out: Path | None, overwrite: bool | None = None, kind: str = "fi
             raise UserError(f"{out} is a folder; expected the name of a file.")
         is_there = out.exists()
     else:
-        from visterm.core.persist import check_replaceable, folder_kind
-
-        check_replaceable(out, kind, overwrite=True)
-        is_there = folder_kind(out) == kind
+        persist.check_replaceable(out, kind, overwrite=True)
+        is_there = persist.folder_kind(out) == kind
     if overwrite or not is_there:
         return bool(overwrite)
     what = f"{out} exists already." if kind == "file" else f"{out} is a {kind} already."
@@ -181,8 +183,6 @@ def choices(pairs: list[str]) -> dict[str, Choices]:
 
     Raises UserError if a pair cannot be understood, or a name is given twice.
     """
-    from visterm.learning.trials import Range
-
     space: dict[str, Choices] = {}
     for pair in pairs:
         name, equals, text = (part.strip() for part in pair.partition("="))
@@ -203,7 +203,7 @@ def choices(pairs: list[str]) -> dict[str, Choices]:
                 )
             if parts[2:] and low <= 0:
                 raise UserError(f"--grid {name}={text} is drawn by its logarithm; expected ends above 0.")
-            space[name] = Range(low, high, log=bool(parts[2:]))
+            space[name] = trials.Range(low, high, log=bool(parts[2:]))
             continue
         values = [value_of(part.strip()) for part in text.split(",")]
         if "" in values:
@@ -229,8 +229,6 @@ def seconds_of(text: str | None, option: str) -> float | None:
 
 def executor_of(ray: str | None) -> Executor:
     """Return what runs the parts of a job: this process, or the machines behind ``--ray``."""
-    from visterm.core.executor import Executor
-
     if ray is None:
         return Executor(None)
     from visterm.cluster import RayExecutor

@@ -12,19 +12,25 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from visterm.cli.command_line import imported_when_used
 from visterm.core.progress import Progress
+from visterm.core.types import CLOSED, NO_TAGS, Hit, Skipped, Tag
 from visterm.core.wording import count_of, json_text, printable, printable_json
+
+with imported_when_used():
+    from visterm.data import image_folders
+    from visterm.data.tag_formats import record as tag_records
+    from visterm.features import contents
 
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
     from rich.progress import TaskID
 
-    from visterm.core.types import Hit, Skipped, Tag
     from visterm.data.corpus import Corpus
     from visterm.data.tag_rules import TagRules
 
 
-Found = TypeVar("Found", bound="Tag | Hit")
+Result = TypeVar("Result", bound=Tag | Hit)
 
 _NAMED = 3  # Skipped folders and tag files that are named on the terminal
 _CATEGORY = re.compile(r": ?|; | \(|\.(?: |$)")  # What ends the part of a reason that is the same for many photos
@@ -109,7 +115,7 @@ def in_minutes(text: str) -> str:
     return re.sub(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d):[\d.]+Z", r"\1 \2", text)
 
 
-def likeliest_first(results: Iterable[Found]) -> list[Found]:
+def likeliest_first(results: Iterable[Result]) -> list[Result]:
     """Return tags or photos by confidence, the number that people see, after photos that people tagged with all words.
 
     They stay as they are if some have no confidence.
@@ -125,8 +131,6 @@ def exit_code(skipped: Sequence[Skipped], listed_in: Path | None = None) -> int:
 
     All are named, unless they are listed in a file: then only some folders and tag files among them.
     """
-    from visterm.core.types import CLOSED, NO_TAGS
-
     if not skipped:
         return 0
     nouns = [
@@ -149,9 +153,7 @@ def check_tags_read(corpus: Corpus, rules: TagRules, *, paths: bool = False) -> 
 
     Raises TagFileError if most tags look like lists, and no separator is given.
     """
-    from visterm.data.tag_formats.record import TagsRead
-
-    summary = TagsRead.in_lists(corpus.tags, paths=paths)
+    summary = tag_records.TagsRead.in_lists(corpus.tags, paths=paths)
     say(summary.line())
     summary.check(rules.separator)
     return summary.facts()
@@ -162,10 +164,9 @@ def say_not_read(folders: Iterable[str | os.PathLike[str]], *, videos: bool = Fa
 
     `videos` says whether the command reads videos.
     """
-    from visterm.data.image_folders import count_not_read
-    from visterm.features.contents import is_features
-
-    not_read = count_not_read((folder for folder in folders if not is_features(folder)), videos=videos)
+    not_read = image_folders.count_not_read(
+        (folder for folder in folders if not contents.is_features(folder)), videos=videos
+    )
     if not_read.text:
         say(f"Not read as photos: {not_read.text}.")
     return not_read.counts

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,13 +10,19 @@ import typer
 
 import visterm
 from visterm.cli import options
+from visterm.cli.command_line import imported_when_used
 from visterm.cli.completion import one_tag, words_of_a_query
 from visterm.cli.output import emit, likeliest_first, percent, say, show
 from visterm.core.errors import UserError
 from visterm.core.wording import count_of
 
+with imported_when_used():
+    from visterm.library.search import request as requests
+    from visterm.store import filters
+    from visterm.store import images as stored_images
+
 if TYPE_CHECKING:
-    from visterm.library.search.request import SearchOutcome, SearchRequest
+    from visterm.library.search.request import SearchOutcome
 
 EXAMPLES = (
     ("visterm search catalogue 'snow tree'", "photos of snow and trees"),
@@ -71,48 +78,30 @@ def search(
 
     The percentage is the chance that a photo shows what you look for.
     """
-    from visterm.library.search.request import SearchRequest, search_run
-    from visterm.store.filters import Filter
+    dates: dict[str, str | None] = {}
+    for option, text in (("--from", from_), ("--to", to)):
+        dates[option] = None if text is None else text.strip()
+        if text is not None and not filters.is_date(text.strip()):
+            raise UserError(f"{option} is {text!r}, not a date; expected one such as 2024, 2024-05 or 2024-05-31.")
 
-    among = Filter(tags=tuple(tag or ()), taken_from=_date_in(from_, "--from"), taken_to=_date_in(to, "--to"))
-    request = SearchRequest(
+    among = filters.Filter(tags=tuple(tag or ()), taken_from=dates["--from"], taken_to=dates["--to"])
+    request = requests.SearchRequest(
         words=words, like=like, k=k, cutoff=cutoff, min_confidence=min_confidence, expand=expand or (), among=among,
         sort=sort,
     )  # fmt: skip
-    answer = search_run(catalogue, request)
-    _show(request, answer, json=json)
-
-
-def _date_in(text: str | None, option: str) -> str | None:
-    from visterm.store.filters import is_date
-
-    if text is None or is_date(text.strip()):
-        return text and text.strip()
-    raise UserError(f"{option} is {text!r}, not a date; expected one such as 2024, 2024-05 or 2024-05-31.")
-
-
-def _show(request: SearchRequest, answer: SearchOutcome, *, json: bool) -> None:
-    """Print what was found; say on standard error what is to be known of it, such as unknown values of filters."""
-    from visterm.store.filters import COLUMNS
-
+    answer = requests.search_run(catalogue, request)
     result = answer.found
     if result.unknown:
         label = "Unknown tag" if len(result.unknown) == 1 else "Unknown tags"
         say(f"{label}, left out of the search: {', '.join(result.unknown)}")
     if result.untrained:
         say(f"No training images, found by their vectors and without confidence: {', '.join(result.untrained)}")
-    is_listing = request.words is None and request.like is None
-    as_found = json or request.sort in COLUMNS
-    for hit in result.hits if as_found else likeliest_first(result.hits):
-        if is_listing and json:
-            emit({name: value for name, value in hit.as_dict().items() if name != "score"})
-        elif json:
-            emit(
-                hit.as_dict() | ({"confidence": None, "untrained": list(result.untrained)} if result.untrained else {})
-            )
-        else:
-            show(_line(hit, scores=request.like is not None))
 
+    if json:
+        _emit_hits(request, answer)
+    else:
+        in_order = result.hits if request.sort in filters.COLUMNS else likeliest_first(result.hits)
+        _show_hits(in_order, scores=request.like is not None)
     for line in answer.unknown_filters:
         say(line)
     if not (result.hits or answer.unknown_filters):  # so that it is not taken for a search that failed
@@ -129,15 +118,23 @@ def _show(request: SearchRequest, answer: SearchOutcome, *, json: bool) -> None:
                 continue
             show("")
             show(f"{group.related.tag}: {group.related.why}")
-            for hit in likeliest_first(group.hits):
-                show(f"  {_line(hit)}")
+            _show_hits(likeliest_first(group.hits), indent="  ")
 
 
-def _line(hit: visterm.Hit, *, scores: bool = False) -> str:
-    """Return a photo in a line, with its address if it is one of another program's library."""
-    from visterm.store.images import moment
+def _emit_hits(request: requests.SearchRequest, answer: SearchOutcome) -> None:
+    """Print hits as JSON: without scores in a list of all photos, with the words that have no confidence."""
+    untrained = list(answer.found.untrained)
+    is_listing = request.words is None and request.like is None
+    for hit in answer.found.hits:
+        values = {name: value for name, value in hit.as_dict().items() if not is_listing or name != "score"}
+        emit(values | {"confidence": None, "untrained": untrained} if untrained and not is_listing else values)
 
-    numbers = [] if hit.confidence is None else [f"{percent(hit.confidence):>4}"]
-    numbers += [f"{hit.score:6.3f}"] if scores else []
-    name = hit.image if hit.at is None else f"{hit.image} at {moment(hit.at)}"
-    return "  ".join([*numbers, name, *(["(tagged by hand)"] if hit.source else []), *filter(None, [hit.link])])
+
+def _show_hits(hits: Sequence[visterm.Hit], *, scores: bool = False, indent: str = "") -> None:
+    """Print each photo in a line, with its address if it is one of another program's library."""
+    for hit in hits:
+        numbers = [] if hit.confidence is None else [f"{percent(hit.confidence):>4}"]
+        numbers += [f"{hit.score:6.3f}"] if scores else []
+        name = hit.image if hit.at is None else f"{hit.image} at {stored_images.moment(hit.at)}"
+        by_hand = ["(tagged by hand)"] if hit.source else []
+        show(indent + "  ".join([*numbers, name, *by_hand, *filter(None, [hit.link])]))

@@ -9,9 +9,15 @@ from typing import Annotated
 import typer
 
 from visterm.cli import options
+from visterm.cli.command_line import imported_when_used
 from visterm.cli.output import say
-from visterm.connectors.keys import read_secret
 from visterm.core.errors import MissingExtraError, UserError
+
+with imported_when_used():
+    from visterm.connectors import keys
+    from visterm.web import app as web_app
+    from visterm.web import security, server
+    from visterm.web import workers as worker_processes
 
 EXAMPLES = (
     ("visterm serve catalogue", "for this machine only"),
@@ -64,23 +70,18 @@ def serve(
             f"visterm serve needs the package '{error.name}'. Install it with: pip install 'visterm[web]'"
         ) from error
 
-    from visterm.web.app import create_app
-    from visterm.web.security import Access, is_loopback
-    from visterm.web.server import run_server
-    from visterm.web.workers import default_workers, run_workers, shares_connections
-
     token = "" if token_file is None else _read_token(token_file)
-    if not token and not is_loopback(host):
+    if not token and not security.is_loopback(host):
         raise UserError(
             f"--host {host} can be reached from other machines, so it needs a token. Make one and pass its file: "
             "umask 077; python -c 'import secrets; print(secrets.token_urlsafe())' > token.txt; visterm serve ... "
             "--token-file token.txt"
         )
 
-    access = Access.of(host, token, name or (), vision_host or ())
-    if (workers or 1) > 1 and not shares_connections():
+    access = security.Access.of(host, token, name or (), vision_host or ())
+    if (workers or 1) > 1 and not worker_processes.shares_connections():
         raise UserError(f"--workers {workers}: on this system one process answers. Leave the option out.")
-    n_workers = workers or default_workers(catalogue)
+    n_workers = workers or worker_processes.default_workers(catalogue)
 
     def announce(address: str) -> None:
         processes = f"{n_workers} processes answer (--workers)" if n_workers > 1 else "one process answers (--workers)"
@@ -90,14 +91,14 @@ def serve(
         )
 
     if n_workers == 1:
-        app = create_app(catalogue, access=access)
-        run_server(app, host, port, announce)
+        app = web_app.create_app(catalogue, access=access)
+        server.run_server(app, host, port, announce)
     else:
-        run_workers(n_workers, catalogue, host, port, announce, access=access)
+        worker_processes.run_workers(n_workers, catalogue, host, port, announce, access=access)
 
 
 def _read_token(file: Path) -> str:
-    token = read_secret("token", file)
+    token = keys.read_secret("token", file)
     if len(token) < FEWEST_LETTERS:
         raise UserError(f"The token in {file} has {len(token)} letters; expected {FEWEST_LETTERS} or more.")
     return token

@@ -10,10 +10,17 @@ import typer
 
 import visterm
 from visterm.cli import options
+from visterm.cli.command_line import imported_when_used
 from visterm.cli.completion import one_tag
 from visterm.cli.output import at_a_terminal, emit, percent, say, show, table
 from visterm.core.errors import UserError
 from visterm.core.wording import count_of
+
+with imported_when_used():
+    from visterm.data import relations, text_files
+    from visterm.library import answers as answer_files
+    from visterm.library import feedback, review, steps
+    from visterm.library.search import reader
 
 if TYPE_CHECKING:
     from visterm.library.review import ReviewItem
@@ -54,9 +61,6 @@ def tag(
     Searches and exports follow at once; `visterm fit CATALOGUE` learns from it. All photos are changed or, after
     an error, none. `visterm judge` asks about tags that visterm suggests.
     """
-    from visterm.library.search.reader import ids_of
-    from visterm.library.steps import tag_photos, undo_step
-
     changes = [f"{', '.join(tags)} {how}" for how, tags in (("given", add), ("taken off", remove)) if tags]
     if undo is None and not photos:
         raise UserError(
@@ -66,12 +70,12 @@ def tag(
         raise UserError("--undo takes back a whole step. Leave the photos and tags out.")
     opened = visterm.Catalogue.load(catalogue)
     if undo is not None:
-        images = undo_step(opened, undo).images
+        images = steps.undo_step(opened, undo).images
         say(f"Step {undo} is taken back: {count_of(len(images), 'photo')}")
     else:
-        images = ids_of(opened.stored, photos or [])
+        images = reader.ids_of(opened.stored, photos or [])
     if changes:
-        step = tag_photos(opened, images, give=add or (), take=remove or (), wrong=remove or ())
+        step = steps.tag_photos(opened, images, give=add or (), take=remove or (), wrong=remove or ())
         say(
             f"{count_of(len(images), 'photo')}: {'; '.join(changes)}. To learn from it: visterm fit "
             f"{catalogue}; to take it back: visterm tag {catalogue} --undo {step.number}"
@@ -117,26 +121,19 @@ def judge(
     The questions are those whose answers teach most. In a terminal you answer by keys; otherwise they are listed.
     Answers count at once in searches and exports; `visterm fit CATALOGUE` learns from them.
     """
-    from visterm.library.review import review_queue
-
     opened = visterm.Catalogue.load(catalogue)
     if answers is not None:
-        from visterm.data.text_files import read_text
-        from visterm.library.answers import store_answers
-
         if answers == Path("-"):
-            verdicts = store_answers(opened, sys.stdin.read(), Path("standard input"))
+            verdicts = answer_files.store_answers(opened, sys.stdin.read(), Path("standard input"))
         else:
-            verdicts = store_answers(opened, read_text(answers, or_utf16=True), answers)
+            verdicts = answer_files.store_answers(opened, text_files.read_text(answers, or_utf16=True), answers)
         _finish(opened, verdicts)
         return
-    questions = review_queue(opened.stored, k, tree=opened.tree)
+    questions = review.review_queue(opened.stored, k, tree=opened.tree)
     names = {item.image_id: opened.image(item.image_id).record for item in questions}
     if out is not None:
-        from visterm.data.relations import write_pairs
-
         rows = [[names[q.image_id].name, q.tag, "", "; ".join(q.why)] for q in questions]
-        write_pairs(out, ("image", "tag", "verdict", "why"), rows)
+        relations.write_pairs(out, ("image", "tag", "verdict", "why"), rows)
         say(f"{count_of(len(questions), 'question')} written to {out}. Fill in the column verdict: right or wrong.")
     if not questions:
         say("There is nothing to ask: all suggestions are answered.")
@@ -149,8 +146,6 @@ def judge(
 
 def _ask(catalogue: visterm.Catalogue, questions: list[ReviewItem], paths: dict[int, str]) -> list[int]:
     """Ask a person by keys, and store each answer at once; return the verdicts, 0 for what is left open."""
-    from visterm.library.feedback import undo_verdict
-
     verdicts: list[tuple[int, int]] = []  # Verdict, and its number in the log
     say(KEYS)
     while len(verdicts) < len(questions):
@@ -169,7 +164,7 @@ def _ask(catalogue: visterm.Catalogue, questions: list[ReviewItem], paths: dict[
         elif key == "u" and verdicts:
             verdict, number = verdicts.pop()
             if verdict:
-                undo_verdict(catalogue.stored, number)
+                feedback.undo_verdict(catalogue.stored, number)
         elif key in ("q", "\x1b"):  # Escape
             break
         else:

@@ -10,11 +10,19 @@ import typer
 
 import visterm
 from visterm.cli import options
+from visterm.cli.command_line import imported_when_used
 from visterm.cli.completion import one_tag
 from visterm.cli.output import Bars, check_tags_read, emit, say, say_not_read, show_all
 from visterm.core.errors import UserError
 from visterm.core.wording import count_of
-from visterm.data.tag_rules import TagRules
+
+with imported_when_used():
+    from visterm.data import tag_rules as rule_files
+    from visterm.data import text_files
+    from visterm.features import training_rows
+    from visterm.learning import relations as relation_sources
+    from visterm.library import dictionary
+    from visterm.tagging import part_relations, tag_groups
 
 EXAMPLES = (
     ("visterm tags run", "list all tags"),
@@ -75,8 +83,6 @@ def tags(
     Suggestions compare spellings and vectors. With IMAGES and --tags they also find tags of the same meaning on
     similar photos.
     """
-    from visterm.library.dictionary import open_dictionary
-
     modes = {"--suggest": suggest, "--like": like is not None, "--parts": parts is not None, "--add": add is not None}
     if len(chosen := [name for name, is_given in modes.items() if is_given]) > 1:
         raise UserError(
@@ -87,7 +93,7 @@ def tags(
     if out is not None and not suggest and parts is None:
         raise UserError("-o needs --suggest or --parts. Add one, or leave it out.")
     options.may_replace(out)
-    rules = TagRules.of(tag_rules)
+    rules = rule_files.TagRules.of(tag_rules)
     if add is not None:
         _add(run, add, json=json)
     elif like is not None:
@@ -97,32 +103,30 @@ def tags(
     elif suggest:
         _suggest(run, images, tag_file, rules, out, json=json)
     else:
-        _list_tags(open_dictionary(run), json=json)
+        _list_tags(dictionary.open_dictionary(run), json=json)
 
 
-def _suggest(run: Path, images: Path | None, tag_file: str, rules: TagRules, out: Path | None, *, json: bool) -> None:
-    from visterm.data.tag_rules import Alias, write_draft
-    from visterm.features.training_rows import read_corpus
-    from visterm.library.dictionary import open_dictionary
-    from visterm.tagging.tag_groups import suggest_aliases, tag_vectors
+def _suggest(
+    run: Path, images: Path | None, tag_file: str, rules: rule_files.TagRules, out: Path | None, *, json: bool
+) -> None:
 
-    tagger = open_dictionary(run)
+    tagger = dictionary.open_dictionary(run)
     corpus = None
     if images is not None or tag_file != "auto":
-        corpus = read_corpus(tagger.encoder, images, tag_file, **rules.columns())
+        corpus = training_rows.read_corpus(tagger.encoder, images, tag_file, **rules.columns())
         for remark in corpus.remarks:
             say(remark)
         check_tags_read(corpus, rules, paths=tagger.tree is not None)
         say_not_read([] if images is None else [images])
-    if tag_vectors(tagger) is not None:
+    if tag_groups.tag_vectors(tagger) is not None:
         say(f"Meanings are compared by the tag vectors of {' and '.join(tagger.tags_compared_by)}.")
     elif corpus is None:
         say("The model has no tag vectors, so only certain spellings are suggested. Pass IMAGES and --tags for more.")
 
-    suggested = suggest_aliases(tagger, corpus, progress=Bars())
+    suggested = tag_groups.suggest_aliases(tagger, corpus, progress=Bars())
     if out is not None:
-        aliases = [Alias(alias, tag, "alias of the run") for alias, tag in tagger.vocabulary.aliases.items()]
-        write_draft(out, [*aliases, *suggested])
+        aliases = [rule_files.Alias(alias, tag, "alias of the run") for alias, tag in tagger.vocabulary.aliases.items()]
+        rule_files.write_draft(out, [*aliases, *suggested])
         n_tags = len({alias.tag for alias in suggested})
         say(
             f"{count_of(len(suggested), 'spelling')} of {count_of(n_tags, 'tag')} suggested in {out}; "
@@ -140,19 +144,18 @@ def _show_similar(run: Path, tag: str, k: int, *, json: bool) -> None:
     show_all(({**item._asdict(), "from": compared_by} for item in near), rows, header, json=json)
 
 
-def _show_parts(run: Path, which: str, k: int, rules: TagRules, out: Path | None, *, json: bool) -> None:
+def _show_parts(run: Path, which: str, k: int, rules: rule_files.TagRules, out: Path | None, *, json: bool) -> None:
     """Print which tags are parts of which, with the model's score; those of the tag rules are known, too."""
-    from visterm.learning.relations import RelationSources, is_wordnet
-    from visterm.tagging.part_relations import believed_relations, known_relations, write_relations
-
     if which not in (PREDICTED, KNOWN):
         raise UserError(f"--parts is {which!r}; expected {PREDICTED} or {KNOWN}.")
-    sources = RelationSources(rules.part_of, None, rules.tag_synsets if is_wordnet(rules.part_of) else None)
+    synsets = rules.tag_synsets if relation_sources.is_wordnet(rules.part_of) else None
+    sources = relation_sources.RelationSources(rules.part_of, None, synsets)
     sources.check()
     tagger = visterm.Tagger.load(run)
-    relations = (known_relations if which == KNOWN else believed_relations)(tagger, k, sources.read(tagger.vocabulary))
+    listed = part_relations.known_relations if which == KNOWN else part_relations.believed_relations
+    relations = listed(tagger, k, sources.read(tagger.vocabulary))
     if out is not None:
-        write_relations(out, relations)
+        part_relations.write_relations(out, relations)
         say(f"{count_of(len(relations), 'relation')} written to {out}")
     objects = (item._asdict() for item in relations)
     rows = [[item.part, item.whole, "-" if item.score is None else f"{item.score:.3f}"] for item in relations]
@@ -176,10 +179,8 @@ def _list_tags(tagger: visterm.Tagger, *, json: bool) -> None:
 
 
 def _add(run: Path, file: Path, *, json: bool) -> None:
-    from visterm.data.text_files import read_words
-    from visterm.library.dictionary import add_to_dictionary
 
-    report = add_to_dictionary(run, read_words(file))
+    report = dictionary.add_to_dictionary(run, text_files.read_words(file))
     if json:
         emit(report._asdict())
     if report.there:

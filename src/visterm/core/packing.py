@@ -114,8 +114,8 @@ def json_params(estimator: Any, registry: Registry | None = None) -> dict[str, A
         try:
             json.dumps(params[key])
         except TypeError as error:
-            name = f"{type(estimator).__name__}.{key}"
-            raise UserError(f"{name} is {value!r}, which JSON cannot hold, so it cannot be saved.") from error
+            problem = f"{type(estimator).__name__}.{key} is {value!r}, which JSON cannot hold, so it cannot be saved."
+            raise UserError(problem, setting=key, value=value, expected="numbers, texts and lists of them") from error
     return params
 
 

@@ -161,7 +161,8 @@ def check_replaceable(path: str | os.PathLike[str], kind: str, *, overwrite: boo
             "Move such files away, or choose another name."
         )
     if not overwrite:
-        raise UserError(f"{target} is a {kind} already. Choose another name, or replace it: --overwrite.")
+        advice = "Choose another name, or replace it with `overwrite`."
+        raise UserError(f"{target} is a {kind} already.", setting="overwrite", value=overwrite, advice=advice)
 
 
 def open_folder(path: str | os.PathLike[str], kind: str) -> Path:

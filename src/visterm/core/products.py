@@ -67,7 +67,8 @@ def top_k_products(U: Any, V: Any, k: int, n_jobs: int | None = None, *, among: 
     """
     for name, matrix in (("U", U), ("V", V)):
         if sp.issparse(matrix):
-            raise UserError(f"{name} is sparse; expected an array. Multiply sparse rows and select with top_k.")
+            advice = "Multiply sparse rows and select with top_k."
+            raise UserError(f"{name} is sparse", setting=name, expected="an array", advice=advice)
     U, V = (np.ascontiguousarray(matrix, np.float32) for matrix in (U, V))
     if U.ndim != 2 or V.ndim != 2 or U.shape[1] != V.shape[1]:
         raise ShapeError(f"U has the shape {U.shape}, V {V.shape}; expected two matrices with as many columns each.")

@@ -79,10 +79,13 @@ class Registry:
     def unknown(self, name: str, known: list[str]) -> UserError:
         """Return the error for a name that is not there: which package brings it, else the nearest of `known`."""
         if (entry := self._described.get(name)) is None:
-            return UnknownNameError(unknown(self.kind, name, known))
+            problem = f"Unknown {self.kind} '{name}'."
+            return UnknownNameError(problem, setting=self.kind, value=name, advice=_advice(name, known))
         return MissingExtraError(
-            f"The {self.kind} '{name}' is in the package {entry.package}, which is not installed. Install it with: "
-            f"pip install {entry.package} (in a clone of visterm: pip install ./research)"
+            f"The {self.kind} '{name}' is in the package {entry.package}, which is not installed.",
+            setting=self.kind,
+            value=name,
+            advice=f"Install it with: pip install {entry.package} (in a clone of visterm: pip install ./research)",
         )
 
     def load(self, name: str) -> Any:
@@ -99,10 +102,13 @@ class Registry:
         known = {key: p.default for key, p in inspect.signature(cls).parameters.items() if key != "self"}
         for param, value in params.items():
             if param not in known:
-                advice = _advice(param, list(known), "It has")
-                raise UnknownNameError(f"The {self.kind} {name} has no setting '{param}'. {advice}")
+                problem, advice = (
+                    f"The {self.kind} {name} has no setting '{param}'.",
+                    _advice(param, list(known), "It has"),
+                )
+                raise UnknownNameError(problem, setting=f"{self.kind}.{param}", value=value, advice=advice)
             if isinstance(known[param], bool) and isinstance(value, str):
-                raise UserError(f"{param} is {value!r}; expected True or False.")
+                raise UserError(setting=f"{self.kind}.{param}", value=value, expected="True or False")
         return cls(**params)
 
     def name_of(self, obj: object) -> str:

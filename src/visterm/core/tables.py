@@ -109,7 +109,7 @@ MODELS = Registry(
             "fasttag", "linear scorers, learned while missing tags are filled in", "Chen, Zheng, Weinberger 2013"
         ),
         _in_research("least_squares", "ridge without its limit on large weights"),
-        _in_research("svm", "one SVM per tag, made for search; to tag, --set normalise=False", PAMIR),
+        _in_research("svm", "one SVM per tag, made for search; to tag, normalise=False", PAMIR),
     ],
     group="visterm.models",
 )

@@ -35,7 +35,7 @@ def resolve_jobs(n_jobs: int | None) -> int:
             cores = min(cores, int(allowed))
         return min(cores, getattr(_limits, "most", cores))
     if isinstance(n_jobs, bool) or n_jobs < 1:
-        raise UserError(f"n_jobs is {n_jobs!r}; expected a whole number of 1 or more, or -1 for all cores.")
+        raise UserError(setting="n_jobs", value=n_jobs, expected="a whole number of 1 or more, or -1 for all cores")
     return int(n_jobs)
 
 

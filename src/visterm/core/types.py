@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-import numpy as np
-import scipy.sparse as sp
-from numpy.typing import NDArray
+if TYPE_CHECKING:  # the command line counts skipped photos without NumPy and SciPy
+    import numpy as np
+    import scipy.sparse as sp
+    from numpy.typing import NDArray
 
 Matrix: TypeAlias = "NDArray[np.float32] | sp.csr_array"
 RandomState: TypeAlias = "int | np.random.RandomState | np.random.Generator | None"
@@ -48,7 +49,7 @@ class Tag:
         """Return the tag with one number, its confidence; `score` has the other."""
         return f"Tag({self.tag!r}, {_number(self)})"
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return the tag for JSON: ``trained`` only if it is False, a confidence only if there is one."""
         known = {} if self.confidence is None else {"confidence": self.confidence}
         return {"tag": self.tag, "score": self.score} | known | ({} if self.trained else {"trained": False})
@@ -80,7 +81,7 @@ class Hit:
         known = "" if self.id is None else f", id={self.id}"
         return f"Hit({self.image!r}, {_number(self)}{known})"
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return the hit for JSON, without fields that are None."""
         values = {name: getattr(self, name) for name in self.__slots__}
         return {name: value for name, value in values.items() if value is not None}
@@ -98,7 +99,7 @@ class Skipped:
     image: str
     reason: str
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return the entry for ``skipped.jsonl``."""
         return {"image": self.image, "reason": self.reason}
 

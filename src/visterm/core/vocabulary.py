@@ -299,7 +299,8 @@ class Vocabulary:
                     start += 1
 
         if not signed_columns and not missing:
-            raise UserError("The search is empty. Type one or more tags, for example: snow tree -people")
+            advice = "Type one or more tags, for example: snow tree -people"
+            raise UserError("The search is empty.", setting="words", value=search, advice=advice)
         return signed_columns, missing
 
     def not_tags(self, search: str | Sequence[str]) -> list[str]:

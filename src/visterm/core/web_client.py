@@ -123,7 +123,12 @@ def server_address(url: str, parameter: str) -> str:
     except ValueError:
         parts, server = None, False
     if parts is None or not server or parts.query or parts.fragment or parts.username is not None:
-        raise UserError(f"{parameter} is {url!r}; expected the address of a server, such as http://host:3003.")
+        raise UserError(
+            f"{parameter} is {url!r}",
+            setting="url",
+            value=url,
+            expected="the address of a server, such as http://host:3003",
+        )
     return url.rstrip("/")
 
 
