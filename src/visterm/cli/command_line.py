@@ -74,6 +74,8 @@ TYPED_AS: Final = {
 """Parameters of Python that have another name in the functions of commands."""
 
 Examples: TypeAlias = Sequence[tuple[str, str]]  # Commands, and what each does
+Context: TypeAlias = Any  # click's, of whichever click typer brings; so are these
+Formatter: TypeAlias = Any
 
 
 def in_lines(examples: Examples) -> str | None:
@@ -144,7 +146,7 @@ class PlainEpilog:
     epilog: str | None
     examples: Examples = ()
 
-    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+    def format_epilog(self, ctx: Context, formatter: Formatter) -> None:
         """Write the examples, one per line."""
         if text := self.epilog or in_lines(self.examples):
             formatter.write_paragraph()
@@ -157,11 +159,11 @@ class CommandLine(PlainEpilog, TyperGroup):
     A command of visterm's own comes first.
     """
 
-    def list_commands(self, ctx: Any) -> list[str]:
+    def list_commands(self, ctx: Context) -> list[str]:
         """Return the names of all commands, in the order of the help."""
         return [*COMMANDS, *sorted(set(_installed()) - set(COMMANDS))]
 
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+    def get_command(self, ctx: Context, cmd_name: str) -> Any:
         """Return a command as a name and what it is for, without importing it; None if there is none."""
         if cmd_name in COMMANDS:
             return TyperCommand(cmd_name, help=COMMANDS[cmd_name][1])
@@ -170,7 +172,7 @@ class CommandLine(PlainEpilog, TyperGroup):
             return None
         return TyperCommand(cmd_name, help=PACKAGE_COMMANDS.get(cmd_name, f"From {re.split('[.:]', target)[0]}."))
 
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
+    def format_commands(self, ctx: Context, formatter: Formatter) -> None:
         """Write the commands by what they are for, then those of packages."""
         names = self.list_commands(ctx)
         others = [name for name in names if name not in COMMANDS]
@@ -180,7 +182,7 @@ class CommandLine(PlainEpilog, TyperGroup):
                 with formatter.section(title):
                     formatter.write_dl([(f"{name:{width}}", self.get_command(ctx, name).help) for name in panel])
 
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+    def resolve_command(self, ctx: Context, args: list[str]) -> Any:
         """Return the command to run, imported now, with what stands for the values of its options and arguments.
 
         Raises MissingExtraError if the package that has the command is not installed.
@@ -231,7 +233,7 @@ class Command(PlainEpilog, TyperCommand):
     Errors of visterm that it raises name parameters as they are typed: ``--min-count``, ``--set dim``.
     """
 
-    def invoke(self, ctx: Any) -> Any:
+    def invoke(self, ctx: Context) -> Any:
         """Run the command, and word its errors in its own options: ``--min-count`` for ``min_count``."""
         try:
             return super().invoke(ctx)
@@ -239,7 +241,7 @@ class Command(PlainEpilog, TyperCommand):
             error.args = (error.wording(partial(_typed_name, ctx)),)
             raise
 
-    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+    def collect_usage_pieces(self, ctx: Context) -> list[str]:
         """Return the pieces of the usage line: ``[OPTIONS]``, then ``RUN``, ``[WORDS]`` or ``IMAGES...``."""
         pieces = [self.options_metavar] if self.options_metavar else []
         for param in self.get_params(ctx):
@@ -248,13 +250,13 @@ class Command(PlainEpilog, TyperCommand):
                 pieces.append(name if param.required else f"[{name}]")
         return pieces
 
-    def format_options(self, ctx: Any, formatter: Any) -> None:
+    def format_options(self, ctx: Context, formatter: Formatter) -> None:
         """Write the arguments, then the panels."""
         for title, records in self.panels(ctx).items():
             with formatter.section(title):
                 formatter.write_dl(records)
 
-    def panels(self, ctx: Any) -> dict[str, list[tuple[str, str]]]:
+    def panels(self, ctx: Context) -> dict[str, list[tuple[str, str]]]:
         """Return what the help lists, by panel: each parameter as it is typed, and what it is for."""
         panels: dict[str, list[tuple[str, str]]] = {title: [] for title in PANELS}
         for param in self.get_params(ctx):
@@ -269,7 +271,7 @@ class Command(PlainEpilog, TyperCommand):
         return {title: records for title, records in panels.items() if records}
 
 
-def _typed_name(ctx: Any, name: str) -> str:
+def _typed_name(ctx: Context, name: str) -> str:
     """Return what a parameter of Python is called in a command: an option, an argument, or a setting of a part."""
     part, _, setting = name.rpartition(".")
     params = {param.name: param for param in ctx.command.params}
@@ -287,7 +289,7 @@ def _typed_name(ctx: Any, name: str) -> str:
 class WordsCommand(Command):
     """A command that takes ``-word`` for an argument; ``--name`` and ``-x`` are options, and unknown ones errors."""
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+    def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
         """Put the words behind all options before these are read."""
         takes_value = {
             name: not getattr(param, "is_flag", False)
@@ -399,7 +401,7 @@ def _fail_to_parse(error: Any) -> int:
     return _fail(f"{message if message.endswith('?') else message.rstrip('.') + '.'} See: {command} --help")
 
 
-def _usage_of(context: Any) -> str:
+def _usage_of(context: Context) -> str:
     """Return the arguments that a command takes, and whether what was typed for its run is none."""
     names = " ".join(param.name.upper() for param in context.command.params if param.param_type_name == "argument")
     usage = f"Usage: {context.command_path} {names}."

@@ -8,14 +8,14 @@ import time
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 import visterm
 from visterm.cli import options
 from visterm.cli.command_line import imported_when_used
-from visterm.cli.output import Bars, emit, exit_code, percent, say, show
+from visterm.cli.output import Bars, JsonObject, emit, exit_code, percent, say, show
 from visterm.core.errors import ServiceError, StorageError, UserError
 from visterm.core.progress import SILENT
 from visterm.core.wording import count_of
@@ -269,7 +269,7 @@ class RoundPrinter:
                 "again: stop the service if there is one. For fewer tags, raise --precision or set -k."
             )
 
-    def show(self, pushed: PushResult, counts: dict[str, Any], **times: str) -> None:
+    def show(self, pushed: PushResult, counts: JsonObject, **times: str) -> None:
         """List what was written and taken back, or would be: in JSON each and the counts, else a dry run's tags."""
         if self._json:
             for change in pushed.changes:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from visterm.cli import options
 from visterm.cli.command_line import imported_when_used
 from visterm.cli.completion import metric_names
-from visterm.cli.output import Bars, emit, exit_code, say, show, table
+from visterm.cli.output import Bars, JsonObject, emit, exit_code, say, show, table
 
 with imported_when_used():
     from visterm.evaluation import evaluate_run, summaries
@@ -95,7 +95,7 @@ def evaluate(
     raise typer.Exit(exit_code(evaluation.skipped))
 
 
-def show_annotation(results: dict[str, Any], compared: Sequence[str]) -> None:
+def show_annotation(results: JsonObject, compared: Sequence[str]) -> None:
     """Print a table of metrics with a column a run, and what comparing every two runs says of some of them.
 
     The results are those of `annotation_summary`; `compared` are the metrics whose comparisons are printed.
@@ -111,7 +111,7 @@ def show_annotation(results: dict[str, Any], compared: Sequence[str]) -> None:
     _show_pairs(results["pairs"], compared)
 
 
-def show_bands(bands: Sequence[dict[str, Any]]) -> None:
+def show_bands(bands: Sequence[JsonObject]) -> None:
     """Print a table for each run, with a row for each band of tags, as `band_summary` returns them."""
     metrics = summaries.band_metrics(bands)
     several = len(bands[0]["runs"]) > 1
@@ -131,7 +131,7 @@ def show_bands(bands: Sequence[dict[str, Any]]) -> None:
         table(rows, header)
 
 
-def show_precision(results: dict[str, Any]) -> None:
+def show_precision(results: JsonObject) -> None:
     """Print a table for each run of requested and achieved precision, as `precision_summary` gives them."""
     for run in results["runs"]:
         if len(results["runs"]) > 1:
@@ -143,7 +143,7 @@ def show_precision(results: dict[str, Any]) -> None:
         table(rows, [*summaries.PRECISION_HEADER, "achieved, 95 % interval"])
 
 
-def show_queries(results: dict[str, Any]) -> None:
+def show_queries(results: JsonObject) -> None:
     """Print a table of means by kind of query for each run, and what comparing every two runs says.
 
     The results are those of `query_summary`.
@@ -163,7 +163,7 @@ def show_queries(results: dict[str, Any]) -> None:
     _show_pairs(results["pairs"], measures)
 
 
-def _show_pairs(pairs: Sequence[dict[str, Any]], measures: Sequence[str]) -> None:
+def _show_pairs(pairs: Sequence[JsonObject], measures: Sequence[str]) -> None:
     corrected = f", corrected for {len(pairs)} pairs" if len(pairs) > 1 else ""
     for pair in pairs:
         for measure in [measure for measure in measures if measure in pair]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -13,7 +13,7 @@ import visterm
 from visterm.cli import options
 from visterm.cli.command_line import imported_when_used
 from visterm.cli.completion import model_names
-from visterm.cli.output import Bars, duration, emit, exit_code, in_minutes, say, say_not_read, table
+from visterm.cli.output import Bars, JsonObject, duration, emit, exit_code, in_minutes, say, say_not_read, table
 from visterm.core.errors import UserError
 from visterm.core.remote import as_path, is_remote
 from visterm.core.wording import count_of
@@ -142,7 +142,7 @@ def fit(
     raise typer.Exit(exit_code(run.skipped, out / "skipped.jsonl"))
 
 
-def _chosen(report: Sequence[dict[str, Any]]) -> str:
+def _chosen(report: Sequence[JsonObject]) -> str:
     """Return which of the models that `auto` tried it uses, for the end of a sentence; empty for another model."""
     used = " and ".join(f"{entry['model']} ({entry['weight']:.0%})" for entry in report if entry["weight"])
     if any(entry["reason"].startswith("alone: ") for entry in report):

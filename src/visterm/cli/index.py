@@ -5,14 +5,14 @@ from __future__ import annotations
 import shutil
 import signal
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 import visterm
 from visterm.cli import options
 from visterm.cli.command_line import imported_when_used
-from visterm.cli.output import Bars, check_tags_read, emit, exit_code, say, say_not_read, show
+from visterm.cli.output import Bars, JsonObject, check_tags_read, emit, exit_code, say, say_not_read, show
 from visterm.core.errors import UserError
 from visterm.core.wording import count_of
 
@@ -71,7 +71,7 @@ def index(
     """
     rules = rules_of_tags.TagRules.of(tag_rules)
     catalogue, path, is_new = _open(run, out, store)
-    read = dict[str, Any]()
+    read = JsonObject()
     try:
         if tags is None:
             result = catalogue.index(images, follow_links=follow_links, progress=Bars())
@@ -182,7 +182,7 @@ def watch(
     source = tags or watched_folders.tags_as_indexed(opened.stored)
     stop = folder_changes.Stop()
 
-    def end(number: int, frame: Any) -> None:
+    def end(number: int, frame: object) -> None:
         stop.set()
         signal.signal(signal.SIGINT, signal.default_int_handler)  # a second Ctrl-C does not wait
 

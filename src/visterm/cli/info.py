@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from visterm.cli import options
 from visterm.cli.command_line import imported_when_used
 from visterm.cli.completion import network_names
-from visterm.cli.output import emit, in_minutes, say, show, show_all, table
+from visterm.cli.output import JsonObject, emit, in_minutes, say, show, show_all, table
 from visterm.core.errors import UserError
 from visterm.core.registry import Registry
 from visterm.core.remote import as_path
@@ -92,7 +92,7 @@ def info(
             show(f"{label(name)}: {_text(value)}")
 
 
-def _show_tried(report: list[dict[str, Any]]) -> None:
+def _show_tried(report: list[JsonObject]) -> None:
     """Print a table of the models that `auto` tried; what was not measured is a dash. Blocks are shown if any are."""
     forms = {"seconds": ".1f", "map": ".3f", "word_map": ".3f", "weight": ".2f"}
     header = ["model", "seconds", "MAP", "word MAP", "weight", "why"]

@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Callable
 from functools import partial
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -34,12 +35,14 @@ output_option = partial(typer.Option, rich_help_panel="Output", show_default=Fal
 scale_option = partial(typer.Option, rich_help_panel="Scale", show_default=False)
 
 
-def in_range(option: str, **limits: Any) -> Callable[[float | None], float | None]:
+def in_range(
+    option: str, *, above: float | None = None, least: float | None = None, below: float = inf, most: float = inf
+) -> Callable[[float | None], float | None]:
     """Return what refuses numbers of an option that are out of range (as `check_number` does), before any work."""
 
     def check(value: float | None) -> float | None:
         if value is not None:
-            checks.check_number(value, option, **limits)
+            checks.check_number(value, option, above=above, least=least, below=below, most=most)
         return value
 
     return check
@@ -151,12 +154,12 @@ def may_replace(out: Path | None, overwrite: bool | None = None, kind: str = "fi
     return True
 
 
-def settings(pairs: list[str] | None, option: str) -> dict[str, Any]:
+def settings(pairs: list[str] | None, option: str) -> dict[str, object]:
     """Read NAME=VALUE settings; values are numbers, True, False, None, tuples, or else text.
 
     Raises UserError if a pair has no "=" or a name is given twice.
     """
-    values: dict[str, Any] = {}
+    values: dict[str, object] = {}
     for pair in pairs or []:
         name, equals, text = pair.partition("=")
         name = name.strip()

@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from visterm.cli.command_line import imported_when_used
 from visterm.core.progress import Progress
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from visterm.data.tag_rules import TagRules
 
 
+JsonObject: TypeAlias = dict[str, Any]  # As it is printed
 Result = TypeVar("Result", bound=Tag | Hit)
 
 _NAMED = 3  # Skipped folders and tag files that are named on the terminal
@@ -48,7 +49,7 @@ def at_a_terminal() -> bool:
     return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
 
 
-def emit(value: dict[str, Any]) -> None:
+def emit(value: JsonObject) -> None:
     """Print one JSON object as one line, in ASCII where standard output is not UTF-8."""
     utf8 = codecs.lookup(sys.stdout.encoding or "utf-8").name == "utf-8"
     print(printable_json(json_text(value, ascii_only=not utf8)), flush=True)
@@ -75,7 +76,7 @@ def table(rows: Sequence[Sequence[str]], header: Sequence[str]) -> None:
 
 
 def show_all(
-    objects: Iterable[dict[str, Any]],
+    objects: Iterable[JsonObject],
     rows: Sequence[Sequence[str]],
     header: Sequence[str],
     *,
@@ -148,7 +149,7 @@ def exit_code(skipped: Sequence[Skipped], listed_in: Path | None = None) -> int:
     return 3
 
 
-def check_tags_read(corpus: Corpus, rules: TagRules, *, paths: bool = False) -> dict[str, Any]:
+def check_tags_read(corpus: Corpus, rules: TagRules, *, paths: bool = False) -> JsonObject:
     """Report what was understood of the tags that were read, which may be `paths`; return that for JSON.
 
     Raises TagFileError if most tags look like lists, and no separator is given.

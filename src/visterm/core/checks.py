@@ -1,4 +1,4 @@
-"""Checks of matrices, seeds and sizes at the door, so that no kernel sees anything it cannot handle."""
+"""Checks of matrices, seeds and sizes at the door, so that no kernel sees anything it cannot handle; rows stacked."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from visterm.core.errors import DataError, ShapeError, TooLargeError, UserError, VistermError
 from visterm.core.types import Matrix
@@ -36,7 +36,7 @@ def as_csr(matrix: Any) -> sp.csr_array:
     return csr
 
 
-def as_rows(matrix: Any, name: str, width: int | None = None, *, or_one: bool = False) -> Matrix:
+def as_rows(matrix: Matrix, name: str, width: int | None = None, *, or_one: bool = False) -> Matrix:
     """Return rows as C-contiguous float32 or canonical CSR; what is so already is not copied.
 
     With `or_one`, a vector is one row. Raises ShapeError if `matrix` does not have two dimensions, or is not as wide as
@@ -69,7 +69,7 @@ def other_width(name: str, n_columns: int, width: int) -> ShapeError:
     )
 
 
-def as_ids(ids: Any) -> NDArray[np.int64]:
+def as_ids(ids: ArrayLike) -> NDArray[np.int64]:
     """Return ids to search among as sorted int64, none twice. Raises DataError if they are no whole numbers."""
     array = np.asarray(ids)
     if array.size and array.dtype.kind not in "iu":
@@ -79,9 +79,9 @@ def as_ids(ids: Any) -> NDArray[np.int64]:
 
 
 def checked_csr(
-    data: Any,
-    indices: Any,
-    indptr: Any,
+    data: ArrayLike,
+    indices: ArrayLike,
+    indptr: ArrayLike,
     shape: Sequence[int],
     what: str,
     *,
@@ -181,7 +181,7 @@ def check_k(k: int, n: int) -> int:
     return n if k == 0 else min(int(k), n)
 
 
-def check_count(value: Any, name: str, otherwise: str = "") -> None:
+def check_count(value: object, name: str, otherwise: str = "") -> None:
     """Refuse a setting that is not a whole number of 1 or more; `otherwise` says what else it may be, such as None."""
     if value is None and otherwise.startswith("or None"):
         return
@@ -191,7 +191,7 @@ def check_count(value: Any, name: str, otherwise: str = "") -> None:
 
 
 def check_number(
-    value: Any,
+    value: object,
     name: str,
     *,
     above: float | None = None,
@@ -206,21 +206,23 @@ def check_number(
     """
     if value is None and otherwise.startswith("or None"):
         return
-    number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-    high_enough = number and (above is None or value > above) and (least is None or value >= least)
-    if not (high_enough and value < below and value <= most):
+    in_range = False
+    if isinstance(value, int | float | np.number) and not isinstance(value, bool):
+        high_enough = (above is None or value > above) and (least is None or value >= least)
+        in_range = bool(high_enough and value < below and value <= most)
+    if not in_range:
         choice = f", {otherwise}" if otherwise else ""
         raise UserError(setting=name, value=value, expected=f"{_range(above, least, below, most)}{choice}")
 
 
-def check_choice(value: Any, name: str, choices: Iterable[str]) -> None:
+def check_choice(value: object, name: str, choices: Iterable[str]) -> None:
     """Refuse a setting that is none of some words."""
     known = tuple(choices)
     if value not in known:
         raise UserError(setting=name, value=value, expected=f"one of: {', '.join(known)}")
 
 
-def check_flag(value: Any, name: str) -> None:
+def check_flag(value: object, name: str) -> None:
     """Refuse a setting that is neither True nor False."""
     if not isinstance(value, bool | np.bool_):
         raise UserError(setting=name, value=value, expected="True or False")
@@ -237,7 +239,7 @@ def _range(above: float | None, least: float | None, below: float, most: float) 
     return f"a number {low} and {high}" if low else f"a number, {high}"
 
 
-def check_magnitude(values: NDArray[Any], limit: float, what: str) -> None:
+def check_magnitude(values: NDArray[np.number], limit: float, what: str) -> None:
     """Refuse numbers whose squares and products would overflow."""
     largest = max(abs(float(values.max(initial=0))), abs(float(values.min(initial=0))))
     if largest > limit:
@@ -251,7 +253,7 @@ def check_size(n_bytes: int, limit: int, what: str, advice: str) -> None:
         raise TooLargeError(f"{what} would take {size}; the limit is {most}. {advice}")
 
 
-def as_generator(random_state: Any) -> np.random.Generator:
+def as_generator(random_state: object) -> np.random.Generator:
     """Return a NumPy generator for any kind of ``random_state``.
 
     None draws fresh entropy; a whole number or a `RandomState` / `Generator` in the same state gives the same stream.
@@ -278,7 +280,7 @@ def finite_rows(rows: Any) -> NDArray[np.bool_]:
     return finite
 
 
-def all_finite(array: NDArray[Any]) -> bool:
+def all_finite(array: NDArray[np.generic]) -> bool:
     """Return whether an array has only finite numbers (arrays of other things count as finite)."""
     if not np.issubdtype(array.dtype, np.inexact):
         return True
@@ -301,7 +303,7 @@ def is_identity(X: Any) -> bool:
     return on_diagonal and bool((X.data == 1).all())
 
 
-def count_rows(Y: Any) -> int:
+def count_rows(Y: Matrix | None) -> int:
     """Count the images that tags are of, where only the tags are given.
 
     Raises DataError if there are no tags either, or no images.
@@ -312,3 +314,23 @@ def count_rows(Y: Any) -> int:
     if n_images == 0:
         raise DataError("Y has 0 rows (images); at least 1 is needed.")
     return n_images
+
+
+def stack_rows(parts: Sequence[Matrix]) -> Matrix:
+    """Put rows under each other: an array if all parts are, else CSR; (0, 0) if there are none."""
+    if not parts:
+        return np.empty((0, 0), np.float32)
+    if len(parts) == 1:
+        return parts[0]
+    if any(sp.issparse(part) for part in parts):
+        return sp.csr_array(sp.vstack([sp.csr_array(part) for part in parts], format="csr"))
+    return np.concatenate(parts)
+
+
+def row_lengths(rows: Matrix) -> NDArray[np.float32]:
+    """Return the Euclidean length of each row."""
+    if isinstance(rows, sp.csr_array):
+        squares = np.asarray(rows.multiply(rows).sum(axis=1), np.float32).ravel()
+    else:
+        squares = np.asarray(np.einsum("ij,ij->i", rows, rows), np.float32)
+    return np.sqrt(squares)

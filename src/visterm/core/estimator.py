@@ -22,7 +22,7 @@ class _SetRequest:
     def __init__(self, method: str) -> None:
         self._method = method
 
-    def __get__(self, instance: Any, owner: type) -> Any:
+    def __get__(self, instance: object, owner: type) -> Any:
         """Return scikit-learn's method, or raise AttributeError where there is nothing to ask for."""
         from sklearn.utils._metadata_requests import RequestMethod
 
@@ -42,7 +42,7 @@ class Estimator:
 
         def __getattr__(self, name: str) -> Any: ...
 
-        def __setattr__(self, name: str, value: Any) -> None: ...
+        def __setattr__(self, name: str, value: object) -> None: ...
 
     @classmethod
     @cache  # settings are asked for several times in each fit
@@ -52,14 +52,14 @@ class Estimator:
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the settings by name, with `deep` also those of estimators among them, as ``estimator__setting``."""
-        found: dict[str, Any] = {}
+        params: dict[str, Any] = {}
         for name in self._get_param_names():
-            value = found[name] = getattr(self, name)
+            value = params[name] = getattr(self, name)
             if deep and hasattr(value, "get_params") and not isinstance(value, type):
-                found.update((f"{name}__{key}", inner) for key, inner in value.get_params().items())
-        return found
+                params.update((f"{name}__{key}", inner) for key, inner in value.get_params().items())
+        return params
 
-    def set_params(self, **params: Any) -> Self:
+    def set_params(self, **params: object) -> Self:
         """Change settings, ``estimator__setting`` those of an estimator among them.
 
         Raises ValueError if there is no such setting.
@@ -75,7 +75,7 @@ class Estimator:
                 setattr(self, name, value)
         return self
 
-    def set_known(self, **params: Any) -> Self:
+    def set_known(self, **params: object) -> Self:
         """Change those of some settings that it has: threads and seeds, of whatever is used."""
         names = self._get_param_names()
         return self.set_params(**{name: value for name, value in params.items() if name in names})
@@ -121,7 +121,7 @@ def clone(estimator: E) -> E:
     return copy
 
 
-def check_fitted(estimator: Any) -> None:
+def check_fitted(estimator: object) -> None:
     """Raise scikit-learn's NotFittedError for an estimator without a learned attribute, one that ends in ``_``."""
     if not any(name.endswith("_") and not name.startswith("__") for name in vars(estimator)):
         from sklearn.exceptions import NotFittedError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from visterm.core.errors import StorageError
 from visterm.core.progress import SILENT, Progress, StepProgress
@@ -81,6 +81,6 @@ class Executor:
 LOCAL = Executor()
 
 
-def for_parts(executor: Executor, parts: Sequence[Any]) -> Executor:
+def for_parts(executor: Executor, parts: Sequence[object]) -> Executor:
     """Return the executor for some parts: this process where there is a single one, as starting others takes longer."""
     return executor if executor.remote and len(parts) > 1 else Executor(executor.n_jobs)

@@ -6,7 +6,7 @@ import errno
 import os
 import stat
 from io import BufferedReader, TextIOWrapper
-from typing import Any
+from typing import TextIO
 
 from visterm.core.remote import RemotePath, as_path, is_remote
 
@@ -45,7 +45,7 @@ def open_regular(path: str | os.PathLike[str], limit: int | None = None) -> Buff
         raise
 
 
-def open_text(path: str | os.PathLike[str], *, encoding: str = "utf-8", newline: str | None = None) -> Any:
+def open_text(path: str | os.PathLike[str], *, encoding: str = "utf-8", newline: str | None = None) -> TextIO:
     """Open a file of this machine or of an object store for reading it as text, part after part.
 
     Raises OSError as `open_regular` does.

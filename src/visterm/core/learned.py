@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 
 from visterm.core.checks import all_finite
 from visterm.core.errors import DataError
+from visterm.core.estimator import Estimator
 
 Size: TypeAlias = "int | str | None"  # A number, a word, a word and a number (``"n_leaves + 1"``), or None for any
 MOST = 2**53  # Largest whole number that is taken where nothing smaller is declared
@@ -53,16 +54,17 @@ class Sizes:
     """
 
     known: dict[str, int] = field(default_factory=dict)
-    estimator: Any = None
+    estimator: Estimator | None = None
 
     def of(self, size: Size) -> int | None:
         """Return the number that is meant, or None if any is right."""
         if not isinstance(size, str):
             return size
         word, _, more = size.partition(" + ")
-        value: Any = self.known.get(word, getattr(self.estimator, word, None))
-        is_whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-        return int(value) + int(more or 0) if is_whole else None
+        value: object = self.known.get(word, getattr(self.estimator, word, None))
+        if not isinstance(value, int | np.integer) or isinstance(value, bool):
+            return None
+        return int(value) + int(more or 0)
 
     def fit(self, shape: tuple[int, ...], expected: tuple[Size, ...]) -> bool:
         """Return whether an array has the expected shape; words that were unknown are then known."""
@@ -92,7 +94,7 @@ class Kind(ABC):
     or_none: bool = False
 
     @abstractmethod
-    def check(self, value: Any, sizes: Sizes) -> None:
+    def check(self, value: object, sizes: Sizes) -> None:
         """Raise `DataError` for what it cannot be; the message reads on after the attribute's name."""
 
 
@@ -175,7 +177,7 @@ class Whole(Kind):
     least: int = 0
     most: int | str = MOST
 
-    def check(self, value: Any, sizes: Sizes) -> None:
+    def check(self, value: object, sizes: Sizes) -> None:
         """Refuse anything else."""
         if not isinstance(value, int | np.integer) or isinstance(value, bool):
             raise DataError(f"is {_in_words(value)}; expected a whole number")
@@ -193,8 +195,8 @@ class Number(Kind):
 
     def check(self, value: Any, sizes: Sizes) -> None:
         """Refuse anything else."""
-        number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-        if not (number and abs(value) <= sys.float_info.max):
+        is_number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+        if not (is_number and abs(value) <= sys.float_info.max):
             raise DataError(f"is {_in_words(value)}; expected a finite number")
         _check_range(value, sizes, self)
 
@@ -203,7 +205,7 @@ class Number(Kind):
 class Flag(Kind):
     """True or False."""
 
-    def check(self, value: Any, sizes: Sizes) -> None:
+    def check(self, value: object, sizes: Sizes) -> None:
         """Refuse anything else."""
         if not isinstance(value, bool | np.bool_):
             raise DataError(f"is {_in_words(value)}; expected True or False")
@@ -215,7 +217,7 @@ class Text(Kind):
 
     pattern: str = ANY_TEXT
 
-    def check(self, value: Any, sizes: Sizes) -> None:
+    def check(self, value: object, sizes: Sizes) -> None:
         """Refuse anything else."""
         if not isinstance(value, str) or re.fullmatch(self.pattern, value) is None:
             matching = "" if self.pattern == ANY_TEXT else f" of the form {self.pattern}"
@@ -229,7 +231,7 @@ class Listed(Kind):
     one: Kind
     size: Size = None
 
-    def check(self, value: Any, sizes: Sizes) -> None:
+    def check(self, value: object, sizes: Sizes) -> None:
         """Refuse anything else."""
         if not isinstance(value, list | np.ndarray) or not sizes.fit((len(value),), (self.size,)):
             raise DataError(f"is {_in_words(value)}; expected a list {sizes.in_words((self.size,))}")
@@ -248,7 +250,7 @@ class Record(Kind):
 
     fields: Mapping[str, Kind] = field(default_factory=dict)
 
-    def check(self, value: Any, sizes: Sizes) -> None:
+    def check(self, value: object, sizes: Sizes) -> None:
         """Refuse anything else."""
         if not isinstance(value, dict):
             raise DataError(f"is {_in_words(value)}; expected names with values")
@@ -275,7 +277,7 @@ class Fitted(Kind):
         check_learned(value)
 
 
-def learned_kinds(estimator: Any) -> dict[str, Kind]:
+def learned_kinds(estimator: Estimator) -> dict[str, Kind]:
     """Return what an estimator's class and its bases declare, by name; a ``*`` in a name is any whole number."""
     kinds: dict[str, Kind] = {}
     for cls in reversed(type(estimator).__mro__):
@@ -289,7 +291,7 @@ def declared_name(name: str, kinds: Mapping[str, Kind]) -> str | None:
     return name if name in kinds else numbered if numbered in kinds else None
 
 
-def learned_attributes(estimator: Any) -> dict[str, Any]:
+def learned_attributes(estimator: Estimator) -> dict[str, Any]:
     """Return what an estimator has learned: its attributes that end in ``_``, by name."""
     found = sorted(vars(estimator).items())
     return {name: value for name, value in found if name.endswith("_") and not name.startswith("_")}
@@ -324,7 +326,7 @@ def check_learned(estimator: Any) -> None:
         further()
 
 
-def _check_range(number: float, sizes: Sizes, kind: Any) -> None:
+def _check_range(number: float, sizes: Sizes, kind: Kind) -> None:
     """Refuse a number out of the bounds that a kind declares."""
     for name, (words, is_right) in BOUNDS.items():
         bound = getattr(kind, name, None)
@@ -334,8 +336,10 @@ def _check_range(number: float, sizes: Sizes, kind: Any) -> None:
             raise DataError(f"has {number:g}; expected {words} {size}{limit:g}")
 
 
-def _in_words(value: Any) -> str:
+def _in_words(value: object) -> str:
     """Return a value for messages: of arrays only type and shape."""
-    if isinstance(value, np.ndarray) or sp.issparse(value):
-        return f"{'a CSR matrix' if sp.issparse(value) else 'an array'} of {value.dtype} {value.shape}"
+    if isinstance(value, np.ndarray):
+        return f"an array of {value.dtype} {value.shape}"
+    if isinstance(value, sp.sparray | sp.spmatrix):
+        return f"a CSR matrix of {value.dtype} {value.shape}"
     return reprlib.repr(value)

@@ -11,7 +11,7 @@ import os
 import reprlib
 import sys
 from collections.abc import Iterator
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeGuard
 
 import numpy as np
 import scipy.sparse as sp
@@ -19,8 +19,10 @@ from numpy.typing import NDArray
 
 from visterm.core.checks import checked_csr
 from visterm.core.errors import DataError, UserError
+from visterm.core.estimator import Estimator
 from visterm.core.learned import check_learned, declared_name, learned_attributes, learned_kinds
 from visterm.core.registry import Registry
+from visterm.core.types import Arrays
 
 CSR_PARTS = ("data", "indices", "indptr", "shape")
 
@@ -42,7 +44,7 @@ Times: TypeAlias = dict[str, list[float | None]]
 """By learned attribute (``members_.0.history_`` of an inner estimator): the seconds of each of its records."""
 
 
-def pack(estimator: Any, registry: Registry) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+def pack(estimator: Estimator, registry: Registry) -> tuple[dict[str, object], Arrays]:
     """Return all that an estimator is: a description that JSON can hold, and the arrays that it learned.
 
     All attributes that end in ``_`` are kept: arrays, CSR matrices, lists of fitted estimators (of the same registry,
@@ -51,11 +53,11 @@ def pack(estimator: Any, registry: Registry) -> tuple[dict[str, Any], dict[str, 
     inner estimators have the attribute and place before their name. Raises UserError if a class is not registered, or
     JSON cannot hold a parameter.
     """
-    arrays: dict[str, NDArray[Any]] = {}
+    arrays: Arrays = {}
     return _describe(estimator, registry, "", arrays), arrays
 
 
-def unpack(registry: Registry, description: Any, arrays: dict[str, NDArray[Any]]) -> Any:
+def unpack(registry: Registry, description: object, arrays: Arrays) -> Estimator:
     """Make the estimator that `pack` described, of a description and arrays that anybody may have written.
 
     Raises DataError if they are not what `pack` makes, or a learned attribute is not as its class declares it
@@ -71,7 +73,7 @@ def unpack(registry: Registry, description: Any, arrays: dict[str, NDArray[Any]]
     return estimator
 
 
-def learned_hash(estimator: Any) -> str:
+def learned_hash(estimator: Estimator) -> str:
     """Return the SHA-256, in hex, of the arrays that an estimator and those inside it have learned."""
     digest = hashlib.sha256()
     for name, part in learned_parts(estimator, ""):
@@ -80,14 +82,14 @@ def learned_hash(estimator: Any) -> str:
     return digest.hexdigest()
 
 
-def csr_parts(key: str, matrix: Any) -> dict[str, NDArray[Any]]:
+def csr_parts(key: str, matrix: sp.csr_array) -> Arrays:
     """Return a sparse matrix as named arrays."""
     csr = sp.csr_array(matrix)
     parts = (csr.data, csr.indices, csr.indptr, np.array(csr.shape, np.int64))
     return {f"{key}:{part}": np.ascontiguousarray(array) for part, array in zip(CSR_PARTS, parts, strict=True)}
 
 
-def csr_of_parts(key: str, arrays: dict[str, NDArray[Any]]) -> sp.csr_array:
+def csr_of_parts(key: str, arrays: Arrays) -> sp.csr_array:
     """Make the sparse matrix that `csr_parts` took apart, and take its parts out of the arrays.
 
     Raises DataError if a part is missing, or an index points out of the matrix: compiled loops would follow it.
@@ -99,7 +101,7 @@ def csr_of_parts(key: str, arrays: dict[str, NDArray[Any]]) -> sp.csr_array:
     return checked_csr(data, indices, indptr, np.ravel(shape).tolist(), key, unique=False)
 
 
-def json_params(estimator: Any, registry: Registry | None = None) -> dict[str, Any]:
+def json_params(estimator: Estimator, registry: Registry | None = None) -> dict[str, object]:
     """Return an estimator's parameters as JSON holds them.
 
     Those that only a fit starts from (named in ``start_params`` of its class, such as word vectors) are None: what was
@@ -119,7 +121,7 @@ def json_params(estimator: Any, registry: Registry | None = None) -> dict[str, A
     return params
 
 
-def _plain(value: Any, registry: Registry | None) -> Any:
+def _plain(value: object, registry: Registry | None) -> object:
     """Return a parameter as JSON holds it, if it can."""
     if isinstance(value, np.random.RandomState | np.random.Generator):
         return None  # the stream has moved on; what it gave is in the arrays
@@ -136,9 +138,9 @@ def _plain(value: Any, registry: Registry | None) -> Any:
     return value
 
 
-def _describe(estimator: Any, registry: Registry, prefix: str, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
+def _describe(estimator: Estimator, registry: Registry, prefix: str, arrays: Arrays) -> dict[str, object]:
     """Return what JSON can hold of an estimator, and put its arrays into `arrays`."""
-    values: dict[str, Any] = {}
+    values: dict[str, object] = {}
     kinds = learned_kinds(estimator)
 
     for key, value in learned_attributes(estimator).items():
@@ -166,7 +168,7 @@ def _describe(estimator: Any, registry: Registry, prefix: str, arrays: dict[str,
     return {"name": registry.name_of(estimator), "params": params, "values": values}
 
 
-def _restore(registry: Registry, description: Any, arrays: dict[str, NDArray[Any]], prefix: str) -> Any:
+def _restore(registry: Registry, description: object, arrays: Arrays, prefix: str) -> Estimator:
     """Make an estimator, and take its arrays out of `arrays`."""
     if prefix.count(INSIDE) > 2 * DEEPEST:
         raise DataError(f"{prefix} is an estimator inside more than {DEEPEST} others")
@@ -175,7 +177,7 @@ def _restore(registry: Registry, description: Any, arrays: dict[str, NDArray[Any
     if parts.keys() != expected.keys() or not all(isinstance(parts[key], kind) for key, kind in expected.items()):
         raise DataError(f"{prefix or 'The file'} is no description of an estimator; expected name, params and values")
     cls = registry.load(parts["name"])
-    estimator = registry.create(parts["name"], **checked_params(cls, parts["params"]))
+    estimator: Estimator = registry.create(parts["name"], **checked_params(cls, parts["params"]))
     check_settings = getattr(estimator, "check_stored_settings", None)
     if check_settings is not None:
         check_settings()
@@ -203,7 +205,7 @@ def _restore(registry: Registry, description: Any, arrays: dict[str, NDArray[Any
     return estimator
 
 
-def checked_params(cls: Any, params: dict[str, Any]) -> dict[str, Any]:
+def checked_params(cls: type, params: dict[str, object]) -> dict[str, object]:
     """Refuse settings of other types than a class's constructor declares, where these are what JSON can hold.
 
     Ranges are left to the class: it checks them as in `fit`, and may then rely on the types. Raises DataError if a
@@ -222,7 +224,7 @@ def checked_params(cls: Any, params: dict[str, Any]) -> dict[str, Any]:
     return params
 
 
-def learned_parts(estimator: Any, prefix: str) -> Iterator[tuple[str, NDArray[Any]]]:
+def learned_parts(estimator: Estimator, prefix: str) -> Iterator[tuple[str, NDArray[Any]]]:
     """Yield the arrays of numbers that an estimator and those inside it have learned, with their names."""
     for key, value in learned_attributes(estimator).items():
         if _are_estimators(value):
@@ -234,17 +236,17 @@ def learned_parts(estimator: Any, prefix: str) -> Iterator[tuple[str, NDArray[An
                 yield prefix + key, part
 
 
-def _are_estimators(value: Any) -> bool:
+def _are_estimators(value: object) -> TypeGuard[list[Estimator]]:
     """Return whether a value is a list of estimators."""
     return isinstance(value, list) and bool(value) and all(_is_estimator(one) for one in value)
 
 
-def _is_estimator(value: Any) -> bool:
+def _is_estimator(value: object) -> TypeGuard[Estimator]:
     """Return whether a value is an estimator, and not a class."""
     return hasattr(value, "get_params") and not isinstance(value, type)
 
 
-def without_times(description: dict[str, Any]) -> tuple[dict[str, Any], Times]:
+def without_times(description: dict[str, object]) -> tuple[dict[str, object], Times]:
     """Return a description of an estimator (`visterm.core.packing.pack`) without seconds, and the seconds."""
     plain, times = copy.deepcopy(description), {}
     for name, records in _records(plain, ""):
@@ -254,7 +256,7 @@ def without_times(description: dict[str, Any]) -> tuple[dict[str, Any], Times]:
     return plain, times
 
 
-def put_times(description: Any, times: Any) -> None:
+def put_times(description: object, times: object) -> None:
     """Put the seconds that `without_times` took out back into the description, which may come from a damaged file.
 
     Raises DataError if the seconds are no list of numbers for each of its attributes, as long as its records.
@@ -273,7 +275,7 @@ def put_times(description: Any, times: Any) -> None:
             record[SECONDS] = value
 
 
-def _records(part: Any, prefix: str) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+def _records(part: object, prefix: str) -> Iterator[tuple[str, list[dict[str, Any]]]]:
     """Yield the records with seconds in a description, by attribute."""
     values = part.get("values") if isinstance(part, dict) else None
     for name, box in values.items() if isinstance(values, dict) else ():
@@ -289,7 +291,7 @@ def _records(part: Any, prefix: str) -> Iterator[tuple[str, list[dict[str, Any]]
                 yield prefix + name, content
 
 
-def key_of(*parts: Any) -> str:
+def key_of(*parts: object) -> str:
     """Return 16 hexadecimal digits that name a result by what it depends on."""
     return hashlib.sha256(json.dumps(jsonable(parts), sort_keys=True).encode()).hexdigest()[:16]
 

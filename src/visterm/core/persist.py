@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
@@ -26,13 +25,14 @@ from visterm.core.errors import (
     UnknownNameError,
     UserError,
 )
+from visterm.core.estimator import Estimator
 from visterm.core.files import GB, open_regular, open_text, read_regular
 from visterm.core.learned import check_learned, learned_attributes
 from visterm.core.packing import pack, put_times, unpack, without_times
 from visterm.core.registry import Registry
 from visterm.core.remote import RemotePath, as_path
 from visterm.core.system import is_alive
-from visterm.core.types import Skipped
+from visterm.core.types import Arrays, Skipped
 from visterm.core.wording import json_text
 from visterm.core.writing import check_space, storage_error, sync, temporary_beside, whole_file, writing
 
@@ -205,7 +205,7 @@ def open_folder(path: str | os.PathLike[str], kind: str) -> Path:
     return target
 
 
-def save_estimator(estimator: Any, registry: Registry, folder: Path, name: str) -> None:
+def save_estimator(estimator: Estimator, registry: Registry, folder: Path, name: str) -> None:
     """Write an estimator as ``<name>.json`` (class by registered name, parameters) and ``<name>.safetensors`` (arrays).
 
     What is kept, and the errors, are those of `pack`. Seconds that training took go to ``<name>.times.json``, so that
@@ -270,7 +270,7 @@ def refusing(file: Path) -> Iterator[None]:
         raise CorruptFileError(f"{file} is not as visterm writes it ({reason}). {HOW_TO_MEND}") from error
 
 
-def save_arrays(path: Path, arrays: dict[str, NDArray[Any]], metadata: dict[str, str] | None = None) -> None:
+def save_arrays(path: Path, arrays: Arrays, metadata: dict[str, str] | None = None) -> None:
     """Write named arrays as safetensors, if there is space for them."""
     check_space(path, sum(array.nbytes for array in arrays.values()))
     with writing(path):
@@ -280,7 +280,7 @@ def save_arrays(path: Path, arrays: dict[str, NDArray[Any]], metadata: dict[str,
         path.chmod(stat.S_IMODE(mode))  # safetensors lets nobody else read it, whatever the umask says
 
 
-def load_arrays(path: Path, only: str | None = None) -> dict[str, NDArray[Any]]:
+def load_arrays(path: Path, only: str | None = None) -> Arrays:
     """Read what `save_arrays` wrote: all of it, or `only` one array, or the parts of one sparse matrix (`csr_parts`).
 
     Raises CorruptFileError if the file cannot be read, or is not whole: its arrays are never larger than the file.
@@ -303,7 +303,7 @@ def file_hash(path: str | os.PathLike[str]) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def write_json(path: Path, value: Any) -> None:
+def write_json(path: Path, value: object) -> None:
     """Write JSON that people can read and programs can compare."""
     path.write_text(json_text(value, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 

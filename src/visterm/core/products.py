@@ -8,12 +8,12 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from visterm.core.checks import check_k
 from visterm.core.errors import DataError, ShapeError, UserError
 from visterm.core.threads import one_blas_thread, resolve_jobs, standing_team
-from visterm.core.types import Ranking
+from visterm.core.types import Matrix, Ranking
 from visterm.kernels.topk import best_of_chosen, largest_norm, screen_best, start_heaps, stream_best
 
 Floats: TypeAlias = NDArray[np.float32]
@@ -28,7 +28,7 @@ IMAGES_AT_ONCE = 4096
 ROUNDING = 2.0**-24
 
 
-def product(A: Any, B: Any) -> Any:
+def product(A: Matrix, B: Matrix) -> Any:
     """Return A · B, (n, m), sparse where both are: each row has the same bytes whichever rows are above and below it.
 
     A product with a single column is another routine of BLAS, whose last digit depends, on some processors, on the
@@ -44,7 +44,7 @@ def dense(matrix: Any) -> NDArray[Any]:
     return np.asarray(matrix.toarray() if sp.issparse(matrix) else matrix)
 
 
-def column_means(matrix: Any) -> NDArray[np.float64]:
+def column_means(matrix: Matrix) -> NDArray[np.float64]:
     """Return the mean of each column of an array or a CSR matrix: the share of rows that have a tag is never above 1.
 
     SciPy multiplies the sums by 1 / n as a float32: ten ones make 1.0000001.
@@ -53,7 +53,9 @@ def column_means(matrix: Any) -> NDArray[np.float64]:
     return means
 
 
-def top_k_products(U: Any, V: Any, k: int, n_jobs: int | None = None, *, among: Any = None) -> Ranking:
+def top_k_products(
+    U: ArrayLike, V: ArrayLike, k: int, n_jobs: int | None = None, *, among: ArrayLike | None = None
+) -> Ranking:
     """Rank the rows of `V`, (m, width), for each row of `U`, (n, width), by product, without ever holding all products.
 
     Returns rows of `V` and products, (n, min(k, m)), best first, ties by the smaller id; a `k` of 0 means all. With

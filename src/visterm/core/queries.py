@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from visterm.core.checks import as_csr
+from visterm.core.types import Matrix
 
 CONFIDENCE = "confidence"
 
@@ -43,7 +44,7 @@ class Query:
     """Tags that people gave to photos and no run knows yet, with 1, or -1 for a `-word`."""
 
 
-def inverse_frequencies(counts: Any, n_captions: int) -> NDArray[np.float32]:
+def inverse_frequencies(counts: ArrayLike, n_captions: int) -> NDArray[np.float32]:
     """Return ``-log`` of the share of captions that have each word, float32 (n_words,) (PAMIR, section IV-A).
 
     `counts` are the captions that have each word, of `n_captions`. A word that none has counts as in one; of a word
@@ -54,7 +55,7 @@ def inverse_frequencies(counts: Any, n_captions: int) -> NDArray[np.float32]:
     return idf
 
 
-def weigh_words(words: Any, idf: NDArray[np.float32]) -> sp.csr_array:
+def weigh_words(words: sp.csr_array, idf: NDArray[np.float32]) -> sp.csr_array:
     """Weigh the words of queries by their inverse frequencies, each query to unit length (PAMIR, section IV-A).
 
     `words`, (n_queries, n_words), is 1 where the query has the word, -1 where it asks for images without. Where `idf`
@@ -73,14 +74,14 @@ def weigh_words(words: Any, idf: NDArray[np.float32]) -> sp.csr_array:
     return weighted if weights.all() else as_csr(weighted)
 
 
-def log_probabilities(P: NDArray[Any]) -> NDArray[np.float32]:
+def log_probabilities(P: ArrayLike) -> NDArray[np.float32]:
     """Return ``[log P, log(1 - P)]``, (n_images, 2 · n_words), of probabilities P(word | image) from `LEAST` on."""
     P = np.asarray(P, np.float64)
     logs: NDArray[np.float64] = np.log(np.maximum(np.hstack([P, 1 - P]), LEAST))
     return logs.astype(np.float32)
 
 
-def part_signs(weights: Any) -> sp.csr_array:
+def part_signs(weights: Matrix) -> sp.csr_array:
     """Return weights of words as those of having and of not having them, so that their products with logs are scores.
 
     ``part_signs(W) @ log_probabilities(P).T`` is ``Σ w log P`` over the words (w > 0) and ``Σ |w| log(1 - P)`` over the

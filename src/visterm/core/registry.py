@@ -92,7 +92,7 @@ class Registry:
         """Import the class behind a name."""
         return self.entry(name).load()
 
-    def create(self, name: str, **params: Any) -> Any:
+    def create(self, name: str, **params: object) -> Any:
         """Construct the part behind a name.
 
         Unknown parameters are an error that lists the known ones; so is text for one that is True or False, as any text

@@ -191,7 +191,7 @@ class RemotePath(os.PathLike[str]):
             return None
         return facts
 
-    def _listed(self, how: str, **settings: Any) -> tuple[str, list[str]]:
+    def _listed(self, how: str, **settings: object) -> tuple[str, list[str]]:
         """Return the store's name of this path, and the names that one of its methods lists there."""
         with opened_store(self.address, "read") as (store, key):
             try:

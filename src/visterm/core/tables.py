@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypedDict, Unpack
 
 from visterm.core.registry import RESEARCH, Registry, TableEntry
 
@@ -13,17 +13,24 @@ VSE_ENS = "Guo, Zhai, Yuan, Liu, Wang 2018"
 SAMPLED_TAGGING = "Ni et al., sampled tagging"
 
 
-def _model(name: str, target: str, summary: str, paper: str = "", **more: Any) -> TableEntry:
+class _More(TypedDict, total=False):
+    """What few entries say beside their name."""
+
+    extra: str
+    learns: bool
+
+
+def _model(name: str, target: str, summary: str, paper: str = "", **more: Unpack[_More]) -> TableEntry:
     """Return the entry of a class in a file of `visterm.models`."""
     return TableEntry(name, f"visterm.models.{target}", summary, paper, **more)
 
 
-def _encoder(name: str, target: str, summary: str, paper: str = "", **more: Any) -> TableEntry:
+def _encoder(name: str, target: str, summary: str, paper: str = "", **more: Unpack[_More]) -> TableEntry:
     """Return the entry of a class in a file of `visterm.encoders`."""
     return TableEntry(name, f"visterm.encoders.{target}", summary, paper, **more)
 
 
-def _in_research(name: str, summary: str, paper: str = "", **more: Any) -> TableEntry:
+def _in_research(name: str, summary: str, paper: str = "", **more: Unpack[_More]) -> TableEntry:
     """Return the entry of a class that visterm-research offers under this name as an entry point."""
     return TableEntry(name, "", summary, paper, package=RESEARCH, **more)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:  # the command line counts skipped photos without NumPy and SciPy
     import numpy as np
@@ -11,6 +11,7 @@ if TYPE_CHECKING:  # the command line counts skipped photos without NumPy and Sc
     from numpy.typing import NDArray
 
 Matrix: TypeAlias = "NDArray[np.float32] | sp.csr_array"
+Arrays: TypeAlias = "dict[str, NDArray[Any]]"  # Named arrays of any type, as a file holds them
 RandomState: TypeAlias = "int | np.random.RandomState | np.random.Generator | None"
 
 
@@ -81,7 +82,7 @@ class Hit:
         known = "" if self.id is None else f", id={self.id}"
         return f"Hit({self.image!r}, {_number(self)}{known})"
 
-    def as_dict(self) -> dict[str, object]:
+    def as_dict(self) -> dict[str, Any]:
         """Return the hit for JSON, without fields that are None."""
         values = {name: getattr(self, name) for name in self.__slots__}
         return {name: value for name, value in values.items() if value is not None}

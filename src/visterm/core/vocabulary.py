@@ -351,9 +351,9 @@ class Vocabulary:
         return {**saved, "aliases": dict(self.aliases)} if self.aliases else saved
 
     @classmethod
-    def from_json(cls, saved: Any) -> Self:
+    def from_json(cls, saved: object) -> Self:
         """Make a vocabulary of what `to_json` returned. Raises DataError if it is something else."""
-        parts: Any = saved if isinstance(saved, dict) else {}
+        parts: dict[str, Any] = saved if isinstance(saved, dict) else {}
         tags, counts, aliases = map(parts.get, ("tags", "counts", "aliases"))
         if not (isinstance(tags, list) and isinstance(counts, list) and isinstance(aliases or {}, dict)):
             raise DataError("is no dictionary; expected lists of 'tags' and 'counts', and 'aliases' by name, if any")

@@ -12,11 +12,14 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import SplitResult, quote, urlsplit
 
 from visterm.core.errors import ServiceError, UserError
 from visterm.core.progress import Say
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 MOST_BYTES = 2**24  # Of an answer, where the caller does not say otherwise
 MOST_AROUND = 2**20  # Of headers, signs between chunks and all else that comes with an answer
@@ -257,7 +260,7 @@ class _BoundedSocket(io.RawIOBase):
         """Return that it can be read."""
         return True
 
-    def readinto(self, buffer: Any) -> int:
+    def readinto(self, buffer: Buffer) -> int:
         """Read what has come."""
         n = _in_time(self._sock, self._until).recv_into(buffer)
         self._rest -= n

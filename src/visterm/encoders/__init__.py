@@ -8,7 +8,7 @@ from visterm.core.registry import lazy_names
 from visterm.core.tables import ENCODERS
 
 if TYPE_CHECKING:
-    from visterm.core.rows import stack_rows
+    from visterm.core.checks import stack_rows
     from visterm.encoders.base import Encoder, Images, Pixels
     from visterm.encoders.blocks import (
         BlockCutter,

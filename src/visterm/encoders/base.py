@@ -13,10 +13,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from visterm.core.checks import as_csr, as_generator
+from visterm.core.checks import as_csr, as_generator, stack_rows
 from visterm.core.errors import ImageError, NoneReadableError
 from visterm.core.progress import Progress, reported
-from visterm.core.rows import stack_rows
 from visterm.core.threads import Team, resolve_jobs
 from visterm.core.types import Matrix, Skipped
 from visterm.data.images import Decoded, decode_images

@@ -12,12 +12,11 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from visterm.core.checks import as_csr, as_generator, check_count
+from visterm.core.checks import as_csr, as_generator, check_count, stack_rows
 from visterm.core.errors import DataError, ImageError, NoneReadableError, UserError
 from visterm.core.estimator import check_fitted, clone
 from visterm.core.learned import Array, Fitted, Flag, Kind, Listed
 from visterm.core.progress import Progress, reported
-from visterm.core.rows import stack_rows
 from visterm.core.tables import ENCODERS
 from visterm.core.types import Matrix, RandomState, Skipped
 from visterm.data.images import read_image

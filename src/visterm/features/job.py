@@ -12,14 +12,13 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from visterm.core.checks import check_count
+from visterm.core.checks import check_count, stack_rows
 from visterm.core.errors import DataError, EncoderMismatchError, StorageError, UserError
 from visterm.core.executor import Executor, for_parts, require_visible_path
 from visterm.core.packing import json_params
 from visterm.core.persist import load_estimator, open_folder
 from visterm.core.progress import SILENT, Progress, Say, StepProgress, reported, silent
 from visterm.core.remote import in_full
-from visterm.core.rows import stack_rows
 from visterm.core.tables import ENCODERS
 from visterm.core.threads import Team
 from visterm.core.types import Matrix, Skipped

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple, Unpack
 import numpy as np
 import scipy.sparse as sp
 
+from visterm.core.checks import stack_rows
 from visterm.core.errors import DataError, StorageError, TagFileError
 from visterm.core.progress import SILENT, Progress, reported
 from visterm.core.remote import as_path
-from visterm.core.rows import stack_rows
 from visterm.core.types import Matrix, Skipped
 from visterm.core.wording import count_of
 from visterm.data.corpus import Corpus

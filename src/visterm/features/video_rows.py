@@ -10,10 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from visterm.core.checks import finite_rows
+from visterm.core.checks import finite_rows, stack_rows
 from visterm.core.errors import ImageError
 from visterm.core.progress import Progress
-from visterm.core.rows import stack_rows
 from visterm.core.threads import Team, resolve_jobs
 from visterm.core.types import Matrix, Skipped
 from visterm.data.file_kinds import is_video

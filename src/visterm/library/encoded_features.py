@@ -15,9 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from visterm.core.checks import finite_rows
+from visterm.core.checks import finite_rows, stack_rows
 from visterm.core.errors import CorruptFileError
-from visterm.core.rows import stack_rows
 from visterm.core.types import Matrix
 from visterm.core.writing import write_whole
 from visterm.data.feature_shards import Shard, read_shard, shard_bytes

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from visterm.core.checks import stack_rows
 from visterm.core.errors import DataError, StorageError, UserError
 from visterm.core.estimator import clone
 from visterm.core.progress import SILENT, Progress
-from visterm.core.rows import stack_rows
 from visterm.core.tables import MODELS
 from visterm.core.types import CHUNK, Matrix
 from visterm.core.vocabulary import Vocabulary

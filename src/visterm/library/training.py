@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from visterm.core.checks import stack_rows
 from visterm.core.errors import DataError
-from visterm.core.rows import stack_rows
 from visterm.core.types import Matrix
 from visterm.core.vocabulary import Vocabulary, tag_key
 from visterm.learning.learned import Learned

@@ -16,10 +16,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from visterm.core.checks import as_ids, as_rows, check_k
+from visterm.core.checks import as_ids, as_rows, check_k, row_lengths, stack_rows
 from visterm.core.errors import DataError
 from visterm.core.products import merged, top_k_products
-from visterm.core.rows import row_lengths, stack_rows
 from visterm.core.types import Matrix, Ranking
 from visterm.kernels.topk import top_k
 

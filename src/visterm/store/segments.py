@@ -18,9 +18,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from visterm.core.checks import MOST_COLUMNS, checked_csr
+from visterm.core.checks import MOST_COLUMNS, checked_csr, stack_rows
 from visterm.core.errors import CorruptFileError
-from visterm.core.rows import stack_rows
 from visterm.core.types import Matrix
 from visterm.core.writing import check_space, sync, writing
 from visterm.store.current_rows import ArrayPart, Part

@@ -14,9 +14,9 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from visterm.core.checks import stack_rows
 from visterm.core.errors import DataError, EncoderMismatchError
 from visterm.core.progress import Progress
-from visterm.core.rows import stack_rows
 from visterm.core.threads import map_ahead
 from visterm.core.types import Chunk, Matrix, Skipped
 from visterm.core.writing import new_map

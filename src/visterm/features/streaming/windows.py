@@ -15,10 +15,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from visterm.core.checks import check_magnitude
+from visterm.core.checks import check_magnitude, stack_rows
 from visterm.core.errors import StorageError
 from visterm.core.progress import Progress, reported
-from visterm.core.rows import stack_rows
 from visterm.core.threads import map_ahead
 from visterm.core.types import Matrix
 from visterm.features.streaming.joining import NO_SPLIT, PAIRS, VALID, JoinedTags

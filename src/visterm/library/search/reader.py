@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from visterm.core.checks import check_k, check_number
+from visterm.core.checks import check_k, check_number, row_lengths
 from visterm.core.errors import DataError, UserError
 from visterm.core.queries import Query
 from visterm.core.remote import real_path
-from visterm.core.rows import row_lengths
 from visterm.core.types import Hit, Matrix, Ranking
 from visterm.core.vocabulary import tag_key
 from visterm.core.wording import one_of
