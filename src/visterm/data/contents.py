@@ -11,11 +11,15 @@ from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from PIL import ExifTags
+
 from visterm.core.errors import ImageError
 from visterm.core.persist import file_hash
-from visterm.core.remote import as_path, as_remote, is_remote
+from visterm.core.remote import as_remote, is_remote
 from visterm.core.threads import Team, resolve_jobs
+from visterm.data.pillow import is_raw, opened_image, raw_preview
 
+S = TypeVar("S")
 T = TypeVar("T")
 
 READERS = 16  # Objects of a store that are requested at the same time
@@ -71,26 +75,10 @@ def file_state(path: str) -> tuple[int, int] | None:
     return status.st_size, status.st_mtime_ns
 
 
-def reading_threads(paths: Sequence[Any], n_jobs: int | None) -> int:
+def reading_threads(paths: Sequence[object], n_jobs: int | None) -> int:
     """Return how many threads look at files: those requested, but enough to ask a store many questions at once."""
     requested = resolve_jobs(n_jobs)
     return max(requested, READERS) if any(map(is_remote, paths)) else requested
-
-
-def is_there(path: str | os.PathLike[str]) -> bool:
-    """Return whether there is a file, or an object; a file that may not be looked for counts as there.
-
-    It lies in a folder that this user may not enter just now, and nobody knows that it is gone.
-    """
-    if is_remote(path):
-        return as_path(path).exists()
-    try:
-        os.stat(path)
-    except PermissionError:
-        return True
-    except (OSError, ValueError):
-        return False
-    return True
 
 
 class Exif(NamedTuple):
@@ -110,8 +98,6 @@ def exif_of(path: str | os.PathLike[str], *, unread: list[str] | None = None) ->
     cannot be read is no date, and is appended to `unread`. Of a RAW file without a date for Pillow, the data of its
     preview count.
     """
-    from visterm.data.pillow import is_raw, raw_preview
-
     exif = _read_exif(path, unread=unread)
     if exif.taken is not None or not is_raw(path):
         return exif
@@ -124,10 +110,6 @@ def exif_of(path: str | os.PathLike[str], *, unread: list[str] | None = None) ->
 
 
 def _read_exif(path: str | os.PathLike[str], content: bytes | None = None, *, unread: list[str] | None = None) -> Exif:
-    from PIL import ExifTags
-
-    from visterm.data.pillow import opened_image
-
     try:
         with opened_image(path, content) as image:
             exif = image.getexif()
@@ -196,7 +178,7 @@ def _as_iso(text: str) -> str | None:
     return f"{day}T{hour:02}:{minute:02}:{second:02}" if is_clock else day
 
 
-def _of_all(look: Callable[[Any], T], paths: Sequence[Any]) -> list[T]:
+def _of_all(look: Callable[[S], T], paths: Sequence[S]) -> list[T]:
     """Look at all paths, at many of a store at the same time."""
     with Team(reading_threads(paths, 1)) as team:
         return team.run(lambda n: look(paths[n]), len(paths))

@@ -111,8 +111,9 @@ def find_exiftool() -> str:
     """Return the path of the program. Raises MissingExtraError if it is not installed."""
     if (program := shutil.which("exiftool")) is None:
         raise MissingExtraError(
-            "Writing into images takes the program exiftool, which is not installed. Install it (Debian: "
-            "libimage-exiftool-perl; others: https://exiftool.org), or write XMP files beside the images: --to xmp."
+            "Writing into images takes the program exiftool, which is not installed.",
+            advice="Install it (Debian: libimage-exiftool-perl; others: https://exiftool.org), or write XMP files "
+            "beside the images: `to` xmp.",
         )
     return program
 

@@ -12,7 +12,7 @@ import tokenize
 import zipfile
 import zlib
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -66,11 +66,15 @@ READ_ERRORS = (
 )  # fmt: skip
 
 
+Numbers: TypeAlias = "NDArray[Any]"  # Of any type of number
+Rows: TypeAlias = "Numbers | sp.csr_array"
+
+
 class FeatureTable(NamedTuple):
     """Feature rows and the names of their images."""
 
     names: list[str]  # One a row, no two alike
-    rows: Any  # array or CSR, shape (n_rows, width): of any type of number; a memory map where the file allows it
+    rows: Rows  # array or CSR, shape (n_rows, width): of any type of number; a memory map where the file allows it
 
 
 def read_features(
@@ -103,7 +107,10 @@ def read_features(
     if file.is_dir() or file.suffix == ".parquet":
         return _checked(file, *_read_parquet(file, names, column, name_column))
     if column is not None or name_column is not None:
-        raise UserError(f"Only Parquet files have columns, and {file} is none. Leave column and name_column out.")
+        name, value = ("column", column) if column is not None else ("name_column", name_column)
+        raise UserError(
+            f"Only Parquet files have columns, and {file} is none.", setting=name, value=value, advice="Leave it out."
+        )
     rows = _read_matrix(file)
     if names is None:
         ending = next(suffix for suffix in (*SUFFIXES[::-1], file.suffix) if file.name.endswith(suffix))
@@ -111,7 +118,7 @@ def read_features(
     return _checked(file, _read_names(Path(names)), rows)
 
 
-def _read_matrix(file: Path) -> Any:
+def _read_matrix(file: Path) -> Rows:
     what, begin, advice = KINDS.get(
         file.suffix, ("svmlight", b"", "Write it with sklearn.datasets.dump_svmlight_file.")
     )
@@ -128,7 +135,8 @@ def _read_matrix(file: Path) -> Any:
         message = " ".join(str(error).split()).rstrip(".") or type(error).__name__
         reason = "it breaks off" if message.startswith("EOF") else message
         raise DataError(f"{file} cannot be read as {what}: {reason}. {advice}") from error
-    raise UserError(f"{file} has an ending that is not known; expected one of {', '.join(SUFFIXES)}, or a folder.")
+    expected = f"one of {', '.join(SUFFIXES)}, or a folder"
+    raise UserError(f"{file} has an ending that is not known.", setting="path", value=file, expected=expected)
 
 
 def _refuse_other_content(file: Path, what: str, begin: bytes, advice: str) -> None:
@@ -145,7 +153,7 @@ def _refuse_other_content(file: Path, what: str, begin: bytes, advice: str) -> N
 
 def _read_parquet(
     file: Path, names: str | os.PathLike[str] | None, column: str | None, name_column: str | None
-) -> tuple[list[str], Any]:
+) -> tuple[list[str], Rows]:
     import pyarrow.dataset as ds
     import pyarrow.parquet as pq
 
@@ -170,8 +178,10 @@ def _read_parquet(
         of_rows, of_names = _columns(schema.names, lists, column, None if names is not None else name_column, file)
         if names is None and not of_names:
             raise DataError(
-                f"{file} has the columns {', '.join(schema.names)}, none of {', '.join(NAME_COLUMNS)}. Name the column "
-                "of file names with name_column=... (--encoder-set name_column=NAME)."
+                f"{file} has the columns {', '.join(schema.names)}, none of {', '.join(NAME_COLUMNS)}.",
+                setting="name_column",
+                value=name_column,
+                advice="Name that of file names: `encoder.name_column`=NAME.",
             )
         table = ds.dataset(parts, schema=schema).to_table(columns=[*of_rows, *([of_names] if names is None else [])])
         table.validate(full=True)
@@ -181,7 +191,7 @@ def _read_parquet(
     width = shards.shard_width(schema)
     first, last = table[of_rows[0]], table[of_rows[-1]]
     is_dense = len(of_rows) == 1
-    rows: Any = shards.dense_rows(first, what) if is_dense else shards.sparse_rows(first, last, what, width=width)
+    rows: Rows = shards.dense_rows(first, what) if is_dense else shards.sparse_rows(first, last, what, width=width)
     if names is not None:
         return _read_names(Path(names)), rows
     texts = table[of_names].to_pylist()
@@ -202,7 +212,10 @@ def _columns(
     if usual is None and len(lists) != 1:
         raise DataError(
             f"{file} has {count_of(len(lists), 'column')} of lists among {', '.join(names)}; expected one, or "
-            "'features', or 'indices' and 'values'. Name it with column=... (--encoder-set column=NAME)."
+            "'features', or 'indices' and 'values'.",
+            setting="column",
+            value=column,
+            advice="Name it: `encoder.column`=NAME.",
         )
     return usual or lists, name_column or next((name for name in NAME_COLUMNS if name in names), "")
 
@@ -213,14 +226,15 @@ def _read_names(file: Path) -> list[str]:
         text = read_regular(file, 4 * GB).decode("utf-8-sig", "surrogateescape")
     except OSError as error:
         raise StorageError(
-            f"The names of the rows cannot be read from {file}: {error.strerror}. Write one image name a line there, "
-            "in the order of the rows, or name the file that has them (--encoder-set names=FILE)."
+            f"The names of the rows cannot be read from {file}: {error.strerror}.",
+            advice="Write one image name a line there, in the order of the rows, or name the file that has them: "
+            "`encoder.names`=FILE.",
         ) from error
     lines = [line.removesuffix("\r") for line in text.split("\n")]
     return lines[:-1] if lines[-1] == "" else lines
 
 
-def _checked(file: Path, names: list[str], rows: Any) -> FeatureTable:
+def _checked(file: Path, names: list[str], rows: Rows) -> FeatureTable:
     if rows.ndim != 2 or rows.dtype.kind not in NUMBERS:
         raise ShapeError(
             f"{file} holds {rows.dtype} of shape {rows.shape}; expected a matrix of numbers, a row for each image."
@@ -271,7 +285,7 @@ class _Header(NamedTuple):
         return math.prod(self.shape) * self.dtype.itemsize
 
 
-def map_npy(path: Path) -> NDArray[Any]:
+def map_npy(path: Path) -> Numbers:
     """Map the array of a ``.npy`` file into memory.
 
     Raises READ_ERRORS if it is no such file, or has less than its header promises.
@@ -358,7 +372,7 @@ class _Unpacked(io.RawIOBase):
         super().close()
 
 
-def _member(archive: zipfile.ZipFile, name: str, path: Path, kinds: str = NUMBERS) -> NDArray[Any]:
+def _member(archive: zipfile.ZipFile, name: str, path: Path, kinds: str = NUMBERS) -> Numbers:
     """Read one array of an archive, at most as many bytes as its directory says."""
     try:
         info = archive.getinfo(f"{name}.npy")

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import IO, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -62,25 +62,24 @@ def shard_bytes(shard: Shard) -> bytes:
 
 def read_shard(path: str | os.PathLike[str]) -> Shard:
     """Read what `shard_bytes` gave. Raises CorruptFileError if it is no such file; of the functions below, too."""
-    table = _read(path, FILE_NAME, SHA256, threads=True)
-    return Shard(_names(table), table[SHA256].to_pylist(), _rows(table, path))
+    return _read(path, FILE_NAME, SHA256, threads=True)
 
 
 def read_shard_index(path: str | os.PathLike[str]) -> tuple[list[str], list[str]]:
     """Read the names and the content hashes of a shard, without its rows."""
-    table = _read(path, FILE_NAME, SHA256, rows=False, threads=True)
-    return _names(table), table[SHA256].to_pylist()
+    names, sha256, _ = _read(path, FILE_NAME, SHA256, rows=False, threads=True)
+    return names, sha256
 
 
 def read_shard_rows(path: str | os.PathLike[str]) -> Matrix:
     """Read the rows of a shard without names and hashes, on the calling thread: others are at work."""
-    return _rows(_read(path), path)
+    return _read(path).rows
 
 
 def read_named_rows(path: str | os.PathLike[str]) -> tuple[list[str], Matrix]:
     """Read the names and the rows of a shard without hashes, on the calling thread."""
-    table = _read(path, FILE_NAME)
-    return _names(table), _rows(table, path)
+    names, _, rows = _read(path, FILE_NAME)
+    return names, rows
 
 
 def shard_row_bytes(path: str | os.PathLike[str], width: int) -> int:
@@ -123,8 +122,7 @@ def dense_rows(column: pa.ChunkedArray, what: str) -> NDArray[np.float32]:
     Lists, large lists or lists of a fixed size, of any type of number; `what` names the column in messages. Raises
     ShapeError if it has no lists of numbers, a list is missing, holds a missing number, or is not as long as the first.
     """
-    _check_lists(column.type, what, _IS_NUMBER, "numbers")
-    lengths, numbers = _joined(column, what)
+    lengths, numbers = _joined(column, what, _IS_NUMBER, "numbers")
     width = int(lengths[0]) if len(lengths) else 0
     wrong = np.flatnonzero(lengths != width)
     if wrong.size:
@@ -145,10 +143,8 @@ def sparse_rows(
     than the largest index. Raises ShapeError if they are no lists of numbers, the lists of a row are not equally long,
     or an index comes twice in a row, is below 0 or not below `width`.
     """
-    _check_lists(indices.type, what, (pa.types.is_integer,), "whole numbers")
-    _check_lists(values.type, what, _IS_NUMBER, "numbers")
-    lengths, columns = _joined(indices, what)
-    counts, data = _joined(values, what)
+    lengths, columns = _joined(indices, what, (pa.types.is_integer,), "whole numbers")
+    counts, data = _joined(values, what, _IS_NUMBER, "numbers")
     wrong = np.flatnonzero(lengths != counts)
     if wrong.size:
         raise ShapeError(
@@ -167,13 +163,19 @@ def sparse_rows(
         return as_csr(checked_csr(data.astype(np.float32), columns, indptr, shape, what, error=ShapeError))
 
 
-def _joined(column: pa.ChunkedArray, what: str) -> tuple[NDArray[np.int64], NDArray[Any]]:
-    """Return how long the lists of a column are, and what is in them.
+def _joined(
+    column: pa.ChunkedArray, what: str, tests: tuple[Callable[[pa.DataType], bool], ...], expected: str
+) -> tuple[NDArray[np.int64], NDArray[np.number]]:
+    """Return how long the lists of a column are, and what is in them; one of the tests must hold for its type.
 
     They are taken chunk by chunk: joined, long columns of lists would overflow their 32-bit offsets.
     """
+    kind = column.type.storage_type if isinstance(column.type, pa.BaseExtensionType) else column.type
+    if not is_list(kind) or not any(test(kind.value_type) for test in tests):
+        raise ShapeError(f"{what} has the type {column.type}; expected lists of {expected}.")
+
     lengths: list[NDArray[np.int64]] = []
-    flats: list[NDArray[Any]] = []
+    flats: list[NDArray[np.number]] = []
     n_before = 0
     for chunk in filter(len, column.chunks):
         lists = chunk.storage if isinstance(chunk, pa.ExtensionArray) else chunk
@@ -196,14 +198,8 @@ def _joined(column: pa.ChunkedArray, what: str) -> tuple[NDArray[np.int64], NDAr
     return np.concatenate(lengths), np.concatenate(flats)
 
 
-def _check_lists(column_type: pa.DataType, what: str, tests: tuple[Callable[[Any], bool], ...], expected: str) -> None:
-    kind = column_type.storage_type if isinstance(column_type, pa.BaseExtensionType) else column_type
-    if not is_list(kind) or not any(test(kind.value_type) for test in tests):
-        raise ShapeError(f"{what} has the type {column_type}; expected lists of {expected}.")
-
-
 @contextmanager
-def _opened(path: str | os.PathLike[str]) -> Iterator[Any]:
+def _opened(path: str | os.PathLike[str]) -> Iterator[str | IO[bytes]]:
     """Yield what pyarrow reads a shard from (of an object, only the parts that it needs); its errors become ours."""
     try:
         if not is_remote(path):
@@ -220,34 +216,34 @@ def _opened(path: str | os.PathLike[str]) -> Iterator[Any]:
         ) from error
 
 
-def _read(path: str | os.PathLike[str], *texts: str, rows: bool = True, threads: bool = False) -> Any:
+def _read(path: str | os.PathLike[str], *texts: str, rows: bool = True, threads: bool = False) -> Shard:
+    """Read the rows of a shard, and its columns of `texts`; what is not read stays empty."""
+    where = os.fspath(path)
     with _opened(path) as file:
         names = pq.read_schema(file).names
         of_rows = [FEATURES] if FEATURES in names else [INDICES, VALUES]
         columns = [*texts, *(of_rows if rows else [])]
         if missing := sorted(set(columns) - set(names)):
             raise CorruptFileError(
-                f"{os.fspath(path)} is no shard of features: it has no column '{missing[0]}', but {', '.join(names)}."
+                f"{where} is no shard of features: it has no column '{missing[0]}', but {', '.join(names)}."
             )
         table = pq.read_table(file, columns=columns, partitioning=None, use_threads=threads)
         table.validate(full=True)
+
     for name in texts:
         if table[name].type != pa.string() or table[name].null_count:
             raise CorruptFileError(
-                f"{os.fspath(path)}: the column '{name}' is {table[name].type} with {table[name].null_count} missing; "
-                "expected a text in each row."
+                f"{where}: the column '{name}' is {table[name].type} with {table[name].null_count} missing; expected a "
+                "text in each row."
             )
-    return table
-
-
-def _names(table: Any) -> list[str]:
-    return [name_of_text(text) for text in table[FILE_NAME].to_pylist()]
-
-
-def _rows(table: Any, path: str | os.PathLike[str]) -> Matrix:
-    if FEATURES in table.column_names:
-        return dense_rows(table[FEATURES], os.fspath(path))
-    return sparse_rows(table[INDICES], table[VALUES], os.fspath(path), width=shard_width(table.schema))
+    image_names = [name_of_text(text) for text in table[FILE_NAME].to_pylist()] if FILE_NAME in texts else []
+    hashes = table[SHA256].to_pylist() if SHA256 in texts else []
+    if not rows:
+        return Shard(image_names, hashes, np.empty((0, 0), np.float32))
+    if len(of_rows) == 1:
+        return Shard(image_names, hashes, dense_rows(table[FEATURES], where))
+    width = shard_width(table.schema)
+    return Shard(image_names, hashes, sparse_rows(table[INDICES], table[VALUES], where, width=width))
 
 
 def _text(name: str) -> str:

@@ -14,6 +14,7 @@ from visterm.core.threads import one_blas_thread
 from visterm.core.types import RandomState
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.word_vectors import WordVectors
+from visterm.kernels.skipgram import skipgram_epoch
 
 METHODS = ("ppmi", "skipgram")
 
@@ -90,8 +91,6 @@ def _ppmi_rows(Y: sp.csr_array, dim: int, rng: np.random.Generator) -> NDArray[n
 
 
 def _skipgram_rows(Y: sp.csr_array, dim: int, rng: np.random.Generator) -> NDArray[np.float32]:
-    from visterm.kernels.skipgram import skipgram_epoch
-
     counts = np.asarray(Y.sum(axis=0), np.float64)
     ends = np.cumsum(counts**SMOOTHING)
     seed = int(rng.integers(2**31))

@@ -48,9 +48,9 @@ def read_query_file(path: str | os.PathLike[str]) -> list[QueryRow]:
     the message names file and line.
     """
     file = Path(path)
-    rows = table_rows(file, read_text(file, "query file (--queries)", or_utf16=True), FORM)
+    rows = table_rows(file, read_text(file, "query file", or_utf16=True), FORM)
     if not rows:
-        raise TagFileError(f"The query file (--queries) {file} has no rows.")
+        raise TagFileError(f"The query file {file} has no rows.")
     names = list(dict.fromkeys(name for row in rows for name in row.cells))
     advice = "Expected the columns query, image and, if not every line is relevant, relevance."
     query, image = (

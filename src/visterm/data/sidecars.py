@@ -19,7 +19,7 @@ from visterm.core.files import GB, read_regular
 from visterm.core.system import is_alive
 from visterm.core.vocabulary import clean_tag, tag_key
 from visterm.core.writing import whole_file
-from visterm.data.file_kinds import DNG, IMAGES, RAW
+from visterm.data.image_folders import DNG, IMAGES, RAW
 from visterm.data.pillow import opened_image
 from visterm.data.program_tags import program_names, program_path
 from visterm.data.xmp.keywords import GIVEN, Keywords, first_places, read_keywords
@@ -168,8 +168,9 @@ def check_stays_inside(path: Path) -> None:
     """Refuse a file that is a link out of its folder, and so would be written elsewhere. Raises StorageError if so."""
     target = Path(os.path.realpath(path))
     if path.is_symlink() and not target.is_relative_to(os.path.realpath(path.parent)):
-        advice = "Put a file in its place, or use --follow-links"
-        raise StorageError(f"{path} is a link out of its folder, and is not followed (to {target}). {advice}.")
+        problem = f"{path} is a link out of its folder, and is not followed (to {target})."
+        advice = "Put a file in its place, or use `follow_links`."
+        raise StorageError(problem, setting="follow_links", value=False, advice=advice)
 
 
 def sweep_temporaries(folder: Path) -> None:

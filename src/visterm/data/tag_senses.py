@@ -35,7 +35,6 @@ _ID = re.compile(r"n(\d{8})|(\d{8})-n", re.IGNORECASE | re.ASCII)
 _NUMBER = re.compile(r"\d{1,8}", re.ASCII)
 MAPPING_FILE = PairFormat(
     "mapping of tags to synsets",
-    "the tag rule tag_synsets",
     ("tag", "synset"),
     "crane,n02012849",
     may_be_empty=True,

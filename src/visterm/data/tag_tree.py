@@ -25,7 +25,7 @@ from visterm.data.relations import PairFormat, read_pairs
 T = TypeVar("T", bound=Any)
 TREE = "tree.csv"  # The file in the folder of a run
 PATHS = "paths"  # In place of a table: tags are paths
-TREE_FILE = PairFormat("tree", "--tree", ("child", "parent"), "husky,dog", "under")
+TREE_FILE = PairFormat("tree", ("child", "parent"), "husky,dog", "under")
 MOST_LEVELS = 100  # People's trees have ten; what is written of each tag grows with them
 SLASH, WRITTEN_SLASH = "/", "|"  # What parts a path, and what stands for it in a name: ``music/AC|DC``
 
@@ -89,7 +89,7 @@ class TagTree:
             circle = [self._shown[key] for key in reversed(error.args[1])]
             raise DataError(
                 f"Tags lie under each other in a circle of {len(circle) - 1:,}: {ends_of(circle, ' < ')}. "
-                "Take out one of these lines of the tree (--tree)."
+                "Take out one of these lines of the tree."
             ) from None
         path = [max(levels, key=levels.__getitem__)] if levels else []
         if path and levels[path[0]] > MOST_LEVELS:
@@ -248,7 +248,7 @@ class TreeColumns:
         pairs: NDArray[np.int64] = np.stack([under, above], axis=1)[under != above].astype(np.int64)
         return pairs
 
-    def has_under(self, tags: NDArray[Any]) -> bool:
+    def has_under(self, tags: NDArray[np.integer]) -> bool:
         """Return whether any of some tags, by column, has others under it."""
         return bool(np.isin(tags, self._parents).any())
 
@@ -355,22 +355,13 @@ def own_names(names: Iterable[str]) -> tuple[str, ...]:
 def _too_many_levels(names: Sequence[str]) -> DataError:
     return DataError(
         f"Tags lie under each other in {len(names):,} levels: {ends_of(names, ' < ')}; expected at most {MOST_LEVELS}. "
-        "Leave some of them out of the tree (--tree)."
+        "Leave some of them out of the tree."
     )
 
 
 def read_tree(path: str | os.PathLike[str]) -> list[tuple[str, str]]:
     """Read a CSV (or, by its suffix .tsv, tab-separated file) of child,parent. Raises DataError as `read_pairs`."""
     return [(pair.first, pair.second) for pair in read_pairs(path, TREE_FILE)]
-
-
-def likely_paths(tag_lists: Iterable[Iterable[str]]) -> list[str]:
-    """Return the tags that look like paths: several begin with the same word before a ``/``, unlike ``AC/DC``."""
-    under: defaultdict[str, dict[str, str]] = defaultdict(dict)
-    for tag in dict.fromkeys(tag for tags in tag_lists for tag in tags if SLASH in tag):
-        if len(parts := parts_of(tag)) > 1:
-            under[tag_key(parts[0])].setdefault(tag_key(tag), tag)
-    return [tag for tags in under.values() if len(tags) > 1 for tag in tags.values()]
 
 
 def tree_summary(tree: TagTree) -> str:

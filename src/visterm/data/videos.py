@@ -20,7 +20,7 @@ from visterm.core.errors import ImageError
 from visterm.core.remote import is_remote
 from visterm.core.writing import write_whole
 from visterm.data.contents import Exif, camera_name
-from visterm.data.file_kinds import reads_videos
+from visterm.data.image_folders import VIDEO_FILES
 
 APART = 5.0  # Seconds between two frames, at least
 STILL = 30.0  # Seconds after which there is a frame though the scene is the same: people often film without cuts
@@ -177,7 +177,7 @@ def _checked(path: str | os.PathLike[str]) -> str:
     """Return a video's path in full, so that no name is taken for an option or an address."""
     if is_remote(path):
         raise ImageError(os.fspath(path), "a video in an object store: copy it to a folder")
-    if not reads_videos():
+    if not VIDEO_FILES.is_readable():
         raise ImageError(os.fspath(path), "a video: install ffmpeg to read it")
     file = os.path.abspath(path)
     if not os.path.isfile(file):

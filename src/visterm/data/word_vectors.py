@@ -253,7 +253,7 @@ def read_tensor_vectors(path: Path, wants: Wants) -> WordRows:
     """
     header, start = _header(path)
 
-    def tensor(name: str, kind: str) -> NDArray[Any]:
+    def tensor(name: str, kind: str) -> NDArray[np.float32]:
         first, last = header[name]["data_offsets"]
         shape = tuple(header[name]["shape"])
         return np.memmap(path, kind, "r", start + first, shape) if last > first else np.zeros(0, kind)

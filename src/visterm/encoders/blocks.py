@@ -6,12 +6,13 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from visterm.core.checks import check_count, check_number
 from visterm.core.errors import UserError
 from visterm.encoders.codebook import assign_words, learn_codebook
 from visterm.encoders.contract import Places
@@ -41,7 +42,7 @@ def pixel_codes(pixels: NDArray[np.uint8], table: NDArray[np.uint8]) -> Codes:
     return Codes(lbp_codes(gray_levels(pixels)), colour_codes(pixels, table))
 
 
-def cells_of_overlap(overlap: Any) -> int:
+def cells_of_overlap(overlap: object) -> int:
     """Return the cells along the side of blocks with this overlap: n for 1 - 1/n.
 
     Raises UserError if there is no such n.
@@ -50,9 +51,8 @@ def cells_of_overlap(overlap: Any) -> int:
         n = round(1 / (1 - overlap))
         if n <= MOST_CELLS and abs(overlap - (1 - 1 / n)) < ROUNDED:
             return n
-    raise UserError(
-        f"overlap is {overlap!r}; expected 0, or 1 - 1/n for a whole n up to {MOST_CELLS}: 0.5, 0.667, 0.75, 0.8, ..."
-    )
+    expected = f"0, or 1 - 1/n for a whole n up to {MOST_CELLS}, such as 0.5, 0.667, 0.75 or 0.8"
+    raise UserError(setting="overlap", value=overlap, expected=expected)
 
 
 @dataclass(frozen=True)
@@ -67,14 +67,12 @@ class BlockCutter:
 
     def count(self, codes: Codes, scale: int) -> int:
         """Return how many blocks an image has at a scale."""
-        stride = self._stride(codes, scale)
-        rows, cols = (block_edges(side, stride) for side in codes.texture.shape)
+        rows, cols = self._edges(codes, scale)
         return max(1, len(rows) - self.block_cells) * max(1, len(cols) - self.block_cells)
 
     def points(self, codes: Codes, scale: int) -> NDArray[np.float32]:
         """Describe the blocks of an image at a scale, row by row, shape (n_blocks, 59 + n_colours)."""
-        (height, width), stride = codes.texture.shape, self._stride(codes, scale)
-        rows, cols = block_edges(height, stride), block_edges(width, stride)
+        rows, cols = self._edges(codes, scale)
         points: NDArray[np.float32] = block_histograms(
             codes.texture, codes.colour, self.n_colours, rows, cols, self.block_cells
         )
@@ -88,17 +86,18 @@ class BlockCutter:
 
         Left, top, right and bottom are shares of the image's width and height.
         """
-        (height, width), stride = codes.texture.shape, self._stride(codes, scale)
-        tops, bottoms = _ends(block_edges(height, stride) / height, self.block_cells)
-        lefts, rights = _ends(block_edges(width, stride) / width, self.block_cells)
+        rows, cols = self._edges(codes, scale)
+        tops, bottoms = _ends(rows / codes.texture.shape[0], self.block_cells)
+        lefts, rights = _ends(cols / codes.texture.shape[1], self.block_cells)
         shape = (len(tops), len(lefts))
         sides = (lefts[None, :], tops[:, None], rights[None, :], bottoms[:, None])
         return np.stack([np.broadcast_to(side, shape).ravel() for side in sides], axis=1)
 
-    def _stride(self, codes: Codes, scale: int) -> float:
-        """Return the pixels along the side of a cell, about."""
+    def _edges(self, codes: Codes, scale: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return where the cells of an image begin and end at a scale, down and across, in pixels."""
         height, width = codes.texture.shape
-        return float(max(height, width) * self.sides[scale] / self.block_cells)
+        stride = float(max(height, width) * self.sides[scale] / self.block_cells)  # along the side of a cell, about
+        return block_edges(height, stride), block_edges(width, stride)
 
 
 def _ends(edges: NDArray[np.float64], block_cells: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -131,20 +130,31 @@ class WordFinder:
         self.softness = softness
         self._first = np.cumsum(scale_words) - scale_words
         self._n_words = scale_words
-        self._look_up = [
-            _look_up(codebook[first : first + n], min(neighbours, int(n)), nearest_groups)
-            for first, n in zip(self._first, scale_words, strict=True)
-        ]
         self._spread = spread
+        self._look_up: list[LookUp] = []
+        for first, n_words in zip(self._first, scale_words, strict=True):
+            words, n_nearest = codebook[first : first + n_words], min(neighbours, int(n_words))
+            n_groups = math.isqrt(int(n_words))  # as many groups as words in one, of words near to each other
+            if nearest_groups is None or nearest_groups >= n_groups:
+                look_up: LookUp = partial(nearest_words, prepared=prepare_codebook(words), n_nearest=n_nearest)
+            else:
+                centres = learn_codebook(words, n_groups, np.random.default_rng(0))
+                nearest, _ = assign_words(words, prepare_codebook(centres))
+                groups = np.unique(nearest, return_inverse=True)[1]  # none without words
+                book = prepare_groups(words, groups, int(groups.max()) + 1)
+                n_probed = min(nearest_groups, int(groups.max()) + 1)
+                look_up = partial(nearest_in_groups, book=book, n_probed=n_probed, n_nearest=n_nearest)
+            self._look_up.append(look_up)
 
     def find(
-        self, codes: Codes, *, with_boxes: bool
+        self, images: Sequence[Codes], i: int, *, with_boxes: bool
     ) -> tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.float64]]:
-        """Return the words of all blocks of an image, their shares, and where the blocks lie (`BlockCutter.boxes`).
+        """Return the words of all blocks of image i, their shares, and where the blocks lie (`BlockCutter.boxes`).
 
         Words are int32 (n_blocks, neighbours). A share, float32, says how much of the block the word gets: rows add up
         to 1, and columns beyond the number of a scale's words have 0. There are no boxes unless `with_boxes`.
         """
+        codes = images[i]
         words, shares, boxes = [], [], [np.empty((0, 4))]
         tiny = float(np.finfo(np.float32).tiny)
         for scale in range(len(self.cutter.sides)):
@@ -164,22 +174,6 @@ class WordFinder:
             if with_boxes:
                 boxes.append(self.cutter.boxes(codes, scale))
         return np.concatenate(words), np.concatenate(shares), np.concatenate(boxes)
-
-
-def _look_up(words: NDArray[np.float32], n_nearest: int, nearest_groups: int | None) -> LookUp:
-    """Return what finds the nearest words of points, and their scores: among all, or in the groups nearest to a point.
-
-    There are as many groups as words in a group, each of words that k-means finds near to each other.
-    """
-    n_groups = math.isqrt(len(words))
-    if nearest_groups is None or nearest_groups >= n_groups:
-        return partial(nearest_words, prepared=prepare_codebook(words), n_nearest=n_nearest)
-    centres = learn_codebook(words, n_groups, np.random.default_rng(0))
-    nearest, _ = assign_words(words, prepare_codebook(centres))
-    groups = np.unique(nearest, return_inverse=True)[1]  # none without words
-    book = prepare_groups(words, groups, int(groups.max()) + 1)
-    n_probed = min(nearest_groups, int(groups.max()) + 1)
-    return partial(nearest_in_groups, book=book, n_probed=n_probed, n_nearest=n_nearest)
 
 
 class VistermPyramid:
@@ -241,7 +235,7 @@ def block_places(
     counts for it: the weights of a visterm over all blocks sum to the one in the row. In a pyramid a visterm of a cell
     is shared out among the blocks of that cell. For `idf` (n_columns,) and `root` see `bag_row`.
     """
-    words, counts, boxes = finder.find(codes, with_boxes=True)
+    words, counts, boxes = finder.find([codes], 0, with_boxes=True)
     blocks = np.repeat(np.arange(len(words)), words.shape[1])
     bags = []
     for columns, numbered, factor in pyramid.levels(words, boxes):
@@ -274,26 +268,20 @@ def weights_of_levels(levels: int, given: Sequence[float] | None) -> NDArray[np.
     return weights
 
 
-def check_levels(levels: Any, given: Any) -> None:
+def check_levels(levels: int, given: Sequence[float] | None) -> None:
     """Refuse levels that no pyramid has, and weights that are not one number above 0 for each."""
-    check_whole(levels, "levels", 1, MOST_LEVELS)
-    if given is None:
-        return
-    what = f"{levels} numbers above 0, one a level"
-    check_numbers(given, "level_weights", f"None, or {what}")
-    if len(given) != levels:
-        raise UserError(f"level_weights is {given!r}; expected {what}.")
+    check_count(levels, "levels")
+    check_number(levels, "levels", least=1, most=MOST_LEVELS)
+    if given is not None:
+        expected = f"None, or {levels} numbers above 0, one a level"
+        check_numbers(given, "level_weights", expected)
+        if len(given) != levels:
+            raise UserError(setting="level_weights", value=given, expected=expected)
 
 
-def check_whole(value: Any, name: str, least: int, most: int) -> None:
-    """Refuse what is not a whole number from `least` to `most`."""
-    if not isinstance(value, int | np.integer) or isinstance(value, bool) or not least <= value <= most:
-        raise UserError(f"{name} is {value!r}; expected a whole number from {least} to {most}.")
-
-
-def check_numbers(values: Any, name: str, expected: str, *, most: float = np.inf) -> None:
+def check_numbers(values: object, name: str, expected: str, *, most: float = np.inf) -> None:
     """Refuse what is not a sequence of one finite number or more, each above 0 and at most `most`."""
     listed = list(values) if isinstance(values, Sequence | np.ndarray) and not isinstance(values, str) else []
     right = [isinstance(v, int | float | np.number) and not isinstance(v, bool) and 0 < v <= most for v in listed]
     if not right or not all(right) or not np.isfinite(listed).all():
-        raise UserError(f"{name} is {values!r}; expected {expected}.")
+        raise UserError(setting=name, value=values, expected=expected)

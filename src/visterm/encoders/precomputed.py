@@ -6,7 +6,7 @@ import hashlib
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import scipy.sparse as sp
@@ -20,7 +20,7 @@ from visterm.core.types import Matrix
 from visterm.core.wording import count_of
 from visterm.data.feature_files import FeatureTable, read_features
 from visterm.data.image_folders import PathsByEnd, name_key
-from visterm.encoders.contract import AnyEncoder, Encoded, name_of
+from visterm.encoders.contract import AnyEncoder, AnyImages, Encoded, name_of
 
 BLOCK = 4096  # Rows read at a time where all are gone through
 
@@ -71,7 +71,7 @@ class Precomputed(AnyEncoder):
     column: str | None = None
     name_column: str | None = None
 
-    def row_remarks(self, images: Sequence[Any], names: Sequence[str]) -> list[str]:
+    def row_remarks(self, images: AnyImages, names: Sequence[str]) -> list[str]:
         """Return a line on images that have no row on file, and one on rows of none of them; `names` are the images'.
 
         Raises DataError if no image has a row, the name of one fits several rows, or those of two images fit one.
@@ -91,7 +91,7 @@ class Precomputed(AnyEncoder):
             remarks.append(f"Not used: {of_all} (such as '{example}'), whose images are not named by the tags.")
         return remarks
 
-    def unknown_images(self, images: Sequence[Any]) -> dict[int, str]:
+    def unknown_images(self, images: AnyImages) -> dict[int, str]:
         """Return the images that have no row in the file, by position, with what to do.
 
         Raises DataError if the name of an image fits several rows, or those of two images fit one.
@@ -108,7 +108,7 @@ class Precomputed(AnyEncoder):
         if not self.names_:
             raise DataError("names_ is empty; expected at least 1 image")
 
-    def _fit_images(self, images: Sequence[Any], skip_unreadable: bool, progress: Progress) -> None:
+    def _fit_images(self, images: AnyImages, skip_unreadable: bool, progress: Progress) -> None:
         table = self._open()
         self.refuse_unknown(images, only_if_all=skip_unreadable)
         positions = table.rows_of(images)
@@ -119,7 +119,7 @@ class Precomputed(AnyEncoder):
         self.features_path_ = os.path.abspath(table.file)
         self.names_path_ = "" if self.names is None else os.path.abspath(self.names)
 
-    def _encode_images(self, images: Sequence[Any], progress: Progress) -> Encoded:
+    def _encode_images(self, images: AnyImages, progress: Progress) -> Encoded:
         table = self._open()
         rows = table.take(table.rows_of(images))
         progress.advance(len(images))
@@ -140,7 +140,8 @@ class Precomputed(AnyEncoder):
     def _find(self) -> tuple[str, str | None]:
         """Return where the features and their names are, now or when the encoder was fitted."""
         if self.path is None:
-            raise UserError("precomputed needs a file of features: --encoder precomputed:FEATURES.npy, or path=...")
+            advice = "Name it: `encoder` precomputed:FEATURES.npy, or `encoder.path`=FEATURES.npy."
+            raise UserError("precomputed needs a file of features.", setting="path", advice=advice)
         paths = (os.fspath(self.path), None if self.names is None else os.fspath(self.names))
         if not hasattr(self, "features_path_") or os.path.exists(paths[0]):
             return paths
@@ -166,10 +167,10 @@ class Precomputed(AnyEncoder):
                 f"as '{self.names_[0]}'). Put the old rows back, or fit again."
             )
 
-    def _fingerprint_params(self, params: dict[str, Any]) -> dict[str, Any]:
+    def _fingerprint_params(self, params: dict[str, object]) -> dict[str, object]:
         return params | {"path": None, "names": None} if hasattr(self, "rows_sha256_") else params
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {key: value for key, value in vars(self).items() if not key.startswith("_opened")}
 
 
@@ -182,7 +183,7 @@ class _OpenFeatures:
         self._places = {name_key(name): row for row, name in enumerate(self.names)}
         self._by_end = PathsByEnd(self._places)
 
-    def rows_of(self, images: Sequence[Any]) -> NDArray[np.int64]:
+    def rows_of(self, images: AnyImages) -> NDArray[np.int64]:
         """Return the row of each image, -1 where there is none."""
         rows = np.full(len(images), -1, np.int64)
         claimed: dict[int, str] = {}

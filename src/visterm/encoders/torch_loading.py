@@ -41,7 +41,7 @@ def _declare_operators() -> None:
     _declared.append(library)  # its declarations end with it
 
 
-def torch_device(name: Any) -> torch.device:
+def torch_device(name: str) -> torch.device:
     """Return a device by name; "auto" is a GPU if there is one. Raises UserError if torch has no such device here."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
@@ -51,6 +51,9 @@ def torch_device(name: Any) -> torch.device:
     except (AssertionError, RuntimeError, NotImplementedError, TypeError) as error:
         raise UserError(
             f"device is {name!r}, and torch {torch.__version__} cannot use that here: "
-            f"{str(error).splitlines()[0].rstrip('.')}. Use 'auto' or 'cpu'."
+            f"{str(error).splitlines()[0].rstrip('.')}.",
+            setting="device",
+            value=name,
+            advice="Use 'auto' or 'cpu'.",
         ) from error
     return device

@@ -75,7 +75,7 @@ def word_rows(encoder: AnyEncoder, words: Sequence[str], prompts: Sequence[str])
     return WordVectors(words, np.array([rows[key] for key in keys], np.float32).reshape(len(words), -1))
 
 
-def unit_rows(rows: NDArray[Any]) -> NDArray[np.float32]:
+def unit_rows(rows: NDArray[np.floating]) -> NDArray[np.float32]:
     """Divide rows by their length; a row of zeros stays."""
     lengths = np.linalg.norm(rows, axis=-1, keepdims=True)
     return (rows / np.where(lengths > 0, lengths, 1)).astype(np.float32)
@@ -119,5 +119,5 @@ def check_prompts(prompts: Any, name: str = "prompts") -> list[str]:
     """Return prompts, each a text with ``{}`` for the word; refuse anything else by its name."""
     listed = isinstance(prompts, Sequence) and not isinstance(prompts, str) and len(prompts) > 0
     if not listed or not all(isinstance(prompt, str) and "{}" in prompt for prompt in prompts):
-        raise UserError(f"{name} is {prompts!r}; expected texts with {{}} for the word, at least one.")
+        raise UserError(setting=name, value=prompts, expected="texts with {} for the word, at least one")
     return list(prompts)
