@@ -97,7 +97,7 @@ def test_a_layout_that_contradicts_the_input_is_refused(network):
         ({"scale": "big"}, "scale is 'big'"),
         ({"size": [224]}, "size is .224.; expected a whole number"),
         ({"size": "224"}, "size is '224'"),
-        ({"colours": "GBR"}, "colours is 'GBR'; expected one of 'RGB', 'BGR'"),
+        ({"colours": "GBR"}, "colours is 'GBR'; expected one of: RGB, BGR"),
         ({"layout": "NCHW"}, "layout is 'NCHW'; expected one of 'channels_first', 'channels_last'"),
         ({"interpolation": "area"}, "expected one of 'bilinear', 'bicubic', 'lanczos'"),
         ({"crop": 1.5}, "crop is 1.5; expected a number above 0 and at most 1"),

@@ -239,7 +239,7 @@ def test_rows_that_were_stored_before_overlap_and_levels_could_be_chosen_keep_th
         {"levels": 0},
         {"levels": 7},
         {"levels": 2, "level_weights": (1,)},
-        {"softness": float("nan")},
+        {"softness": float("inf")},
     ],
 )
 def test_a_parameter_that_cannot_be_used_is_named_with_what_can(scenes, params):

@@ -7,6 +7,7 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -119,6 +120,7 @@ def _read_exif(path: str | os.PathLike[str], content: bytes | None = None, *, un
             longitude = _degrees(gps.get(tags.GPSLongitude), gps.get(tags.GPSLongitudeRef), "W", 180.0)
     except Exception:  # whatever hostile bytes lead Pillow to: that a file cannot be read is told where it is decoded
         return Exif()
+
     base = ExifTags.Base
     times = shot.get(base.DateTimeOriginal), shot.get(base.DateTimeDigitized), exif.get(base.DateTime)
     taken = _moment_of(times, os.fspath(path), unread)
@@ -150,30 +152,28 @@ def _degrees(parts: Any, side: object, negative: str, most: float) -> float | No
 def _moment_of(dates: Iterable[object], path: str, unread: list[str] | None) -> str | None:
     """Return the first of some dates of EXIF that is set, in ISO 8601; None if it cannot be read, or none is set.
 
-    Another date in place of one that cannot be read would be that of something else, such as the last edit.
+    It may have any spelling that has one meaning, and is without the clock if that cannot be right. Another date in
+    place of one that cannot be read would be that of something else, such as the last edit.
     """
     texts = (value.decode("latin-1") if isinstance(value, bytes) else str(value or "") for value in dates)
     text = next((text for each in texts if not _UNSET.fullmatch(text := each.replace("\0", " ").strip())), None)
-    moment = None if text is None else _as_iso(text)
-    if text is not None and moment is None and unread is not None:
-        unread.append(f"{path} ({text[:30]!r})")
-    return moment
-
-
-def _as_iso(text: str) -> str | None:
-    """Return a date in any spelling that has one meaning; without the clock, if that cannot be right."""
-    if (match := _MOMENT.match(text)) is None:
+    if text is None:
         return None
-    digits, clock = match["date"], match["clock"] or ""
-    parts = (digits[:4], digits[4:6], digits[6:]) if digits else match.group("year", "month", "day")
-    times = (clock[:2], clock[2:4], clock[4:]) if clock else match.group("hour", "minute", "second")
+    match, day = _MOMENT.match(text), ""
+    if match is not None:
+        digits, clock = match["date"], match["clock"] or ""
+        parts = (digits[:4], digits[4:6], digits[6:]) if digits else match.group("year", "month", "day")
+        times = (clock[:2], clock[2:4], clock[4:]) if clock else match.group("hour", "minute", "second")
+        with suppress(ValueError):  # no such day
+            day = date(*map(int, parts)).isoformat()
+    if match is None or not day:
+        if unread is not None:
+            unread.append(f"{path} ({text[:30]!r})")
+        return None
+
     hour, minute, second = (int(part or 0) for part in times)
     if match["half"] and hour <= 12:
         hour = hour % 12 + (12 if match["half"].upper() == "PM" else 0)
-    try:
-        day = date(*map(int, parts)).isoformat()
-    except ValueError:
-        return None
     is_clock = times[0] is not None and hour < 24 and minute < 60 and second < 60
     return f"{day}T{hour:02}:{minute:02}:{second:02}" if is_clock else day
 

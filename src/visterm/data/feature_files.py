@@ -106,6 +106,7 @@ def read_features(
         raise StorageError(f"The features file {file} {why_no_file(file)}. Name one that lies on a disk.")
     if file.is_dir() or file.suffix == ".parquet":
         return _checked(file, *_read_parquet(file, names, column, name_column))
+
     if column is not None or name_column is not None:
         name, value = ("column", column) if column is not None else ("name_column", name_column)
         raise UserError(
@@ -124,7 +125,14 @@ def _read_matrix(file: Path) -> Rows:
     )
     try:
         if file.suffix in KINDS:
-            _refuse_other_content(file, what, begin, advice)
+            try:
+                with open_regular(file) as opened:
+                    begins = opened.read(len(np.lib.format.MAGIC_PREFIX))
+            except OSError as error:
+                raise StorageError(f"{file} cannot be read: {error.strerror or error}.") from error
+            if not begins.startswith(begin):  # else NumPy takes it for pickled objects
+                reason = f"it begins with {begins!r}, as no such file does" if begins else "it is empty"
+                raise DataError(f"{file} cannot be read as {what}: {reason}. {advice}")
             return map_npy(file) if file.suffix == ".npy" else as_csr(read_npz(file))
         if file.name.endswith(SVMLIGHT):
             return as_csr(read_svmlight(file))
@@ -137,18 +145,6 @@ def _read_matrix(file: Path) -> Rows:
         raise DataError(f"{file} cannot be read as {what}: {reason}. {advice}") from error
     expected = f"one of {', '.join(SUFFIXES)}, or a folder"
     raise UserError(f"{file} has an ending that is not known.", setting="path", value=file, expected=expected)
-
-
-def _refuse_other_content(file: Path, what: str, begin: bytes, advice: str) -> None:
-    """Refuse what does not begin as its ending says, before NumPy takes it for pickled objects."""
-    try:
-        with open_regular(file) as opened:
-            begins = opened.read(len(np.lib.format.MAGIC_PREFIX))
-    except OSError as error:
-        raise StorageError(f"{file} cannot be read: {error.strerror or error}.") from error
-    if not begins.startswith(begin):
-        reason = f"it begins with {begins!r}, as no such file does" if begins else "it is empty"
-        raise DataError(f"{file} cannot be read as {what}: {reason}. {advice}")
 
 
 def _read_parquet(
@@ -246,6 +242,7 @@ def _checked(file: Path, names: list[str], rows: Rows) -> FeatureTable:
         raise ShapeError(f"{file} has {rows.shape[0]} rows of {rows.shape[1]} numbers; expected 1 or more of both.")
     _refuse_too_wide(file, rows)
     row_of: dict[str, int] = {}
+
     for row, name in enumerate(names):
         first = row_of.setdefault(name_key(name), row)
         if first != row:
@@ -266,6 +263,7 @@ def _refuse_too_wide(file: Path, rows: Any) -> None:
         largest = int(np.argmax(rows.indices))
         row = np.searchsorted(rows.indptr, largest, side="right")
         where = f"; row {row} has the index {rows.indices[largest]}"
+
     if rows.shape[1] > most:
         reason = f", as only {n_used:,} of them have numbers" if most < MOST_FEATURES else ""
         raise ShapeError(

@@ -152,6 +152,7 @@ def sparse_rows(
             "expected one value an index."
         )
     indptr = np.concatenate([[0], np.cumsum(lengths)])
+
     if width is None:
         below = np.flatnonzero(columns < 0)
         if below.size:

@@ -43,7 +43,16 @@ def as_table(value: object) -> FrameTable | None:
     entries of a list are dicts, and others are not; or if what a dict has are no lists of one length.
     """
     if isinstance(value, Mapping):
-        return _columns(value)
+        columns = {name: listed(cells) for name, cells in value.items()}
+        lengths = [len(one) if isinstance(one, list | tuple | np.ndarray) else "no list" for one in columns.values()]
+        if "no list" in lengths or len(set(lengths)) != 1:
+            kinds = ", ".join([f"{name!r} ({length})" for name, length in zip(columns, lengths, strict=True)][:5])
+            raise DataError(
+                f"The dict has {kinds or 'nothing'}; expected a list for each column, all of one length, such as "
+                '{"path": ["1.jpg"], "tags": [["sea"]]}. For one photo, pass a list with its dict.'
+            )
+        return FrameTable(list(columns), lambda name: list(columns[name]))
+
     if isinstance(value, list | tuple):
         if not value or not isinstance(value[0], Mapping):
             return None
@@ -59,18 +68,6 @@ def as_table(value: object) -> FrameTable | None:
     if frame is None or not hasattr(frame, "columns"):
         return None
     return FrameTable(list(frame.columns), lambda name: list(frame.get_column(name).to_list()))
-
-
-def _columns(columns_given: Mapping[object, object]) -> FrameTable:
-    columns = {name: listed(cells) for name, cells in columns_given.items()}
-    lengths = [len(one) if isinstance(one, list | tuple | np.ndarray) else "no list" for one in columns.values()]
-    if "no list" in lengths or len(set(lengths)) != 1:
-        kinds = ", ".join([f"{name!r} ({length})" for name, length in zip(columns, lengths, strict=True)][:5])
-        raise DataError(
-            f"The dict has {kinds or 'nothing'}; expected a list for each column, all of one length, such as "
-            '{"path": ["1.jpg"], "tags": [["sea"]]}. For one photo, pass a list with its dict.'
-        )
-    return FrameTable(list(columns), lambda name: list(columns[name]))
 
 
 def unique_names(names: Sequence[str]) -> list[str]:

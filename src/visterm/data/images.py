@@ -91,6 +91,7 @@ def read_image(image: ImageLike, *, max_side: int | None = None) -> NDArray[np.u
         full = (image.shape[1], image.shape[0])
         size, array = reduced_size(full, max_side), np.ascontiguousarray(image)
         return array if size == full else np.array(resized(Image.fromarray(array), size))
+
     if isinstance(image, Image.Image):
         try:
             with pillow_silenced():

@@ -104,6 +104,7 @@ def wordnet_part_of(
         check_choice(kind, "meronyms", get_args(Meronyms))
     tags = senses.tags_by_synset()
     relations: dict[PartOf, None] = {}
+
     for sense in senses:
         if sense.synset is None:
             continue

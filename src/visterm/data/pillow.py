@@ -111,6 +111,7 @@ def pillow_silenced() -> Iterator[None]:
                 break
         else:
             warnings.filterwarnings("ignore", category=Warning, module=_PILLOW)
+
     try:
         yield
     finally:

@@ -58,6 +58,7 @@ def read_query_file(path: str | os.PathLike[str]) -> list[QueryRow]:
         for column_names in (QUERY_COLUMNS, IMAGE_COLUMNS)
     )
     relevance = find_column(RELEVANCE_COLUMNS, names, f"The query file {file}")
+
     return [
         QueryRow(
             _text(file, row, query),
@@ -85,6 +86,7 @@ def judge_images(rows: Sequence[QueryRow], images: Sequence[str]) -> JudgedTexts
         elif row.relevance > 0:
             of_query = judged.setdefault(row.query, {})
             of_query[column[name]] = max(row.relevance, of_query.get(column[name], 0.0))
+
     starts = np.cumsum([0, *map(len, judged.values())])
     columns = np.array([i for relevance in judged.values() for i in sorted(relevance)], np.int32)
     values = np.array([relevance[i] for relevance in judged.values() for i in sorted(relevance)], np.float32)

@@ -139,8 +139,8 @@ def sibling_sets(relations: Iterable[tuple[str, str]], vocabulary: Vocabulary) -
     rows, columns = np.array(sorted(pairs), np.int64).T
     n_children = np.bincount(columns)
     n_tags, n_bytes = len(vocabulary), 8 * int((n_children**2).sum())
-    what = f"The siblings of {n_tags} tags, up to {n_children.max()} of one parent,"
-    check_size(n_bytes, MAX_BYTES, what, "Leave out parents that are too general.")
+    siblings = f"The siblings of {n_tags} tags, up to {n_children.max()} of one parent,"
+    check_size(n_bytes, MAX_BYTES, siblings, "Leave out parents that are too general.")
     of_parent = sp.csr_array((np.ones(rows.size, np.float32), (rows, columns)), shape=(n_tags, len(parents)))
     return as_csr(((of_parent @ of_parent.T + sp.eye_array(n_tags, format="csr")) != 0).astype(np.float32))
 

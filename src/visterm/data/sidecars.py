@@ -151,6 +151,7 @@ def replace_file(path: Path, old: bytes | None, new: bytes | None, *, follow_lin
     path = Path(os.path.realpath(path))
     if content_of(path) != old:
         raise StorageError(f"{path} was changed by another program just now; it is left as it is. Export again.")
+
     try:
         if new is None:
             path.unlink(missing_ok=True)
@@ -228,10 +229,10 @@ def joined_tags(parts: Sequence[Keywords]) -> list[str]:
     IPTC can hold, where another part has it whole.
     """
     programs = frozenset().union(*(part.programs for part in parts)).difference(*(part.placed for part in parts))
-    whole = [_decomposed(tag) for part in parts for tag in part.tags if len(tag.encode()) > MOST_IPTC]
+    long_tags = [_decomposed(tag) for part in parts for tag in part.tags if len(tag.encode()) > MOST_IPTC]
 
     def counts(tag: str, part: Keywords) -> bool:
-        is_cut = tag in part.cut and any(other.startswith(_decomposed(tag)) for other in whole)
+        is_cut = tag in part.cut and any(other.startswith(_decomposed(tag)) for other in long_tags)
         return not is_cut and tag_key(tag) not in programs and not program_path(tag)
 
     return union(tag for part in parts for tag in part.tags if counts(tag, part))

@@ -75,6 +75,7 @@ def find_tags(
         problem += f" have no columns, and {name} is '{value}'."
         raise UserError(problem, setting="tags", value=source, advice="Leave the names of columns out of `tag_rules`.")
     files = find_images(folder) if files is None else files
+
     if is_folder:
         return read_text_folder(Path(source), folder, files, separator)
     if source == KEYWORDS:
@@ -110,6 +111,7 @@ def read_folder_tags(folder: Path, images: Sequence[Path]) -> TagsFound:
         if tags:
             records.append(record(name, tags, split, place=f"the folder of {name}"))
             folders.add(path.parent.as_posix())
+
     remarks = [f"Tags: one folder per tag ({count_of(len(folders), 'folder')})."]
     garbled = sorted(name for name in folders if any("\ud800" <= c <= "\udfff" for c in name))  # bytes, to Python
     if garbled:

@@ -84,6 +84,7 @@ class TagRules:
         if isinstance(rules, Mapping):
             return cls._checked(dict(rules), "tag_rules")
         path = Path(rules)
+
         try:
             values = tomllib.loads(read_text(path, "file of tag rules"))
         except (tomllib.TOMLDecodeError, RecursionError) as error:
@@ -186,6 +187,7 @@ def _resolved(aliases: Mapping[str, str], source: str) -> dict[str, str]:
         if tag_key(meant.setdefault(key, tag)) != tag_key(tag):
             raise TagFileError(f"{source}: aliases: {alias!r} means {meant[key]!r} and {tag!r}. Leave one out.")
         spelled.setdefault(key, alias)
+
     try:
         order = list(TopologicalSorter({key: [tag_key(tag)] for key, tag in meant.items()}).static_order())
     except CycleError as error:
@@ -230,6 +232,7 @@ def prune(corpus: Corpus, rules: TagRules, aliases: Mapping[str, str]) -> Pruned
     if rules.stop_tags:
         remaining, remark, facts["stop tags"] = _without_stop_tags(remaining, rules.stop_tags, meant)
         remarks.append(remark)
+
     if rules.per_user is not None:
         remaining, remark, facts["images left out per user"] = _capped(remaining, rules.per_user, meant)
         remarks.append(remark)

@@ -116,8 +116,8 @@ class WordNet:
         """Yield what a form may be listed under: itself, then its singulars; of several words the last one changes."""
         yield form
         head, joint, last = form.rpartition("_")
-        for whole, prefix in ((form, ""), (last, head + joint)):
-            for base in self._exceptions.get(whole, ()):
+        for plural, prefix in ((form, ""), (last, head + joint)):
+            for base in self._exceptions.get(plural, ()):
                 yield prefix + base
         for ending, instead in ENDINGS:
             if form.endswith(ending) and len(form) > len(ending):
@@ -278,7 +278,20 @@ def match_tags(wordnet: WordNet, tags: Iterable[str], *, mapping: str | os.PathL
             f"{wordnet.folder} ({examples}). Their numbers differ from version to version: pass the folder of the "
             "version that the mapping was made for, or correct these lines (an empty synset: none)."
         )
-    return TagSenses(_match(wordnet, tag, mapped) for tag in tags)
+
+    senses = []
+    for tag in tags:
+        line, offset = mapped.get(_key(tag)), synset_offset(tag)
+        if line is not None:
+            synset = None if line.offset is None else wordnet.synset(line.offset)
+            senses.append(TagSense(tag, synset, "mapping"))
+        elif offset is not None and wordnet.has(offset):
+            senses.append(TagSense(tag, wordnet.synset(offset), "id"))
+        elif synsets := tuple(map(wordnet.synset, wordnet.senses(tag))):
+            senses.append(TagSense(tag, synsets[0], "lemma", synsets[1:]))
+        else:
+            senses.append(TagSense(tag, None, "none"))
+    return TagSenses(senses)
 
 
 def read_mapping(path: str | os.PathLike[str]) -> dict[str, MappedTag]:
@@ -337,18 +350,6 @@ def is_a_relations(wordnet: WordNet, tags: Iterable[str]) -> list[tuple[str, str
 def is_a_of_synset(wordnet: WordNet, tag: str, synset: Synset) -> list[tuple[str, str]]:
     """Return what a tag of one meaning is directly a kind of; parents are named as in `is_a_relations`."""
     return [(tag, f"{parent.words[0]} [{parent.offset:08d}]") for parent in map(wordnet.synset, synset.hypernyms)]
-
-
-def _match(wordnet: WordNet, tag: str, mapped: dict[str, MappedTag]) -> TagSense:
-    if (line := mapped.get(_key(tag))) is not None:
-        return TagSense(tag, None if line.offset is None else wordnet.synset(line.offset), "mapping")
-    offset = synset_offset(tag)
-    if offset is not None and wordnet.has(offset):
-        return TagSense(tag, wordnet.synset(offset), "id")
-    synsets = [wordnet.synset(offset) for offset in wordnet.senses(tag)]
-    if not synsets:
-        return TagSense(tag, None, "none")
-    return TagSense(tag, synsets[0], "lemma", tuple(synsets[1:]))
 
 
 def _key(tag: str) -> str:

@@ -91,6 +91,7 @@ class TagTree:
                 f"Tags lie under each other in a circle of {len(circle) - 1:,}: {ends_of(circle, ' < ')}. "
                 "Take out one of these lines of the tree."
             ) from None
+
         path = [max(levels, key=levels.__getitem__)] if levels else []
         if path and levels[path[0]] > MOST_LEVELS:
             while over := self._parents.get(path[-1]):
@@ -297,8 +298,8 @@ def tree_of_paths(tag_lists: Sequence[Iterable[str]]) -> tuple[TagTree, dict[str
     written = dict.fromkeys(tag for tags in tag_lists for tag in map(clean_tag, tags) if SLASH in tag)
     paths = {tag: tuple(part.replace(WRITTEN_SLASH, SLASH) for part in parts_of(tag)) for tag in written}
     tree, names = tree_of_places(paths.values())
-    whole = {path_text(path): name for path, name in names.items() if len(path) > 1}
-    return tree, whole | {tag: names[path] for tag, path in paths.items() if path}
+    by_text = {path_text(path): name for path, name in names.items() if len(path) > 1}
+    return tree, by_text | {tag: names[path] for tag, path in paths.items() if path}
 
 
 def tree_of_places(paths: Iterable[tuple[str, ...]]) -> tuple[TagTree, dict[tuple[str, ...], str]]:
@@ -316,6 +317,7 @@ def tree_of_places(paths: Iterable[tuple[str, ...]]) -> tuple[TagTree, dict[tupl
             keys = spelled[path[:n]] = spelled.get(path[:n]) or (*keys, tag_key(path[n - 1]))
             nodes.setdefault(keys, path[:n])
     ends: defaultdict[tuple[str, ...], int] = defaultdict(int)
+
     for node in nodes:
         for n in range(1, len(node) + 1):
             ends[node[-n:]] += 1

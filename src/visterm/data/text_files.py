@@ -111,6 +111,7 @@ def count_texts(path: str | os.PathLike[str], vocabulary: Vocabulary) -> Referen
     longest = max(map(len, tags), default=0)
     counts = np.zeros(len(vocabulary), np.int64)
     n_texts = 0
+
     for line in read_text(Path(path), "reference corpus (idf)", 4 * GB).splitlines():
         if line.strip():
             n_texts += 1

@@ -62,10 +62,10 @@ def video_facts(path: str | os.PathLike[str]) -> VideoFacts:
     answer = _run("ffprobe", [*how, *_READING, file], PROBE_SECONDS, file)
     try:
         report: dict[str, Any] = json.loads(answer or b"{}")
-        stream, whole = (report.get("streams") or [{}])[0], report.get("format", {})
+        stream, container = (report.get("streams") or [{}])[0], report.get("format", {})
         width, height = int(stream.get("width", 0)), int(stream.get("height", 0))
-        length = float(stream.get("duration") or whole.get("duration") or 0)
-        tags = {**stream.get("tags", {}), **whole.get("tags", {})}
+        length = float(stream.get("duration") or container.get("duration") or 0)
+        tags = {**stream.get("tags", {}), **container.get("tags", {})}
         turned = [tags.get("rotate"), *(side.get("rotation") for side in stream.get("side_data_list", []))]
         sideways = any(value is not None and round(float(value)) % 180 == 90 for value in turned)
     except (ValueError, TypeError, AttributeError) as error:

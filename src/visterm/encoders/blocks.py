@@ -132,6 +132,7 @@ class WordFinder:
         self._n_words = scale_words
         self._spread = spread
         self._look_up: list[LookUp] = []
+
         for first, n_words in zip(self._first, scale_words, strict=True):
             words, n_nearest = codebook[first : first + n_words], min(neighbours, int(n_words))
             n_groups = math.isqrt(int(n_words))  # as many groups as words in one, of words near to each other
@@ -176,18 +177,11 @@ class WordFinder:
         return np.concatenate(words), np.concatenate(shares), np.concatenate(boxes)
 
 
-class VistermPyramid:
-    """How rows of words in cells are laid out: level by level, cell by cell (row by row), word by word.
+class VistermPyramid(NamedTuple):
+    """How rows of words in cells are laid out: level by level, cell by cell (row by row), word by word."""
 
-    `weights`, (n_levels,), say what each level weighs in the inner product of two rows; they sum to 1. Rows have
-    `n_columns`. With more than the whole picture it counts where a block lies, which `knows_places` says.
-    """
-
-    def __init__(self, n_words: int, weights: NDArray[np.float64]) -> None:
-        self._n_words, self._weights = n_words, weights
-        self._starts = [n_words * (4**n - 1) // 3 for n in range(len(weights) + 1)]  # after 1 + 4 + 16 ... cells
-        self.n_columns = self._starts[-1]
-        self.knows_places = len(weights) > 1
+    n_words: int
+    weights: NDArray[np.float64]  # shape (n_levels,): what each level weighs in the inner product; they sum to 1
 
     def levels(self, words: NDArray[np.int32], boxes: NDArray[np.float64]) -> Iterator[Level]:
         """Yield the words of an image, numbered anew at each level by the cell that the centre of a block lies in.
@@ -197,13 +191,16 @@ class VistermPyramid:
         left, top, right and bottom as shares of the image's width and height. Boxes are not read where there is one
         level.
         """
-        for level, weight in enumerate(self._weights):
+        first = 0
+        for level, weight in enumerate(self.weights):
             numbered = words
             if level:
                 n = 2**level
                 column, row = np.minimum((boxes[:, :2] + boxes[:, 2:]) * (n / 2), n - 1).astype(np.int32).T
-                numbered = words + ((row * n + column) * np.int32(self._n_words))[:, None]
-            yield slice(*self._starts[level : level + 2]), numbered, np.float32(np.sqrt(weight))
+                numbered = words + ((row * n + column) * np.int32(self.n_words))[:, None]
+            stop = first + self.n_words * 4**level
+            yield slice(first, stop), numbered, np.float32(np.sqrt(weight))
+            first = stop
 
     def row(
         self,

@@ -126,6 +126,7 @@ class NestedEncoder(Encoder):
         drawn = np.array([i for i in drawn if i not in unknown], np.int64)
         skipped: list[Skipped] = []
         any_read = False
+
         with reported(progress, task, len(drawn)):
             for _, rows in self._part_batches([images[i] for i in drawn], skipped, progress):
                 any_read = True

@@ -55,6 +55,7 @@ def fetch_network(network: Network, *, say: Say = silent) -> list[str]:
     client = hub_client()
     say(f"{network.name}: {network.size()} from {network.repository}. Licence: {network.licence}")
     paths = []
+
     for file in network.files():
         expected = expected_hash(network, file)
         if local_path(network, file) is None:
@@ -112,7 +113,6 @@ def fetch_file(
     stated = client.get_hf_file_metadata(url, headers=headers)
     etag, commit = stated.etag or "", stated.commit_hash or ""
     another = COMMIT.fullmatch(revision) and commit != revision
-
     if another or not (_ETAG.fullmatch(etag) and COMMIT.fullmatch(commit)):
         raise StorageError(
             f"{url} is not answered as a hub does: its ETag is {etag[:100]!r} and its commit {commit[:100]!r}; "

@@ -190,7 +190,6 @@ class Immich(Encoder):
         body = _form(boundary, [("entries", entries.encode()), (name, content)])
         headers = {"Content-Type": f"multipart/form-data; boundary={boundary}", "Accept": "application/json"}
         answer = self._ask(f"{server}/predict", body, headers, patient=patient and photo)
-
         if answer.status != 200:
             reply, advice = answer.shown or "nothing said", _WHICH
             if answer.status >= 500:

@@ -84,6 +84,7 @@ def make_encoder(spec: str | None, params: Mapping[str, object], shared: Mapping
     cls = ENCODERS.load(name)
     known = signature(cls).parameters
     filled = {key: shared[key] for key in shared if key in known}
+
     if colon:
         if cls.argument is None:
             problem = f"The encoder '{name}' takes no argument after a colon, but got '{argument}'."

@@ -287,10 +287,10 @@ def around_network(
     """
     (name, kind, shape), onnx = network_input, onnx_package()
     with refusing_broken():
-        whole = onnx.ModelProto.FromString(model)
+        joined = onnx.ModelProto.FromString(model)
     least = max(before.opset, after.opset)
 
-    for entry in whole.opset_import:
+    for entry in joined.opset_import:
         if entry.domain in ("", "ai.onnx") and entry.version < least:
             raise UserError(
                 f"The network is written in version {entry.version} of ONNX's operators, and the graph needs {least} "
@@ -304,7 +304,7 @@ def around_network(
             advice="Fit the run with a smaller network, or with fewer tags: `min_count`.",
         )
 
-    graph, nodes = whole.graph, [*before.nodes, *whole.graph.node, *after.nodes]
+    graph, nodes = joined.graph, [*before.nodes, *joined.graph.node, *after.nodes]
     for part in ("node", "input", "output"):
         graph.ClearField(part)
     graph.node.extend(nodes)
@@ -315,6 +315,6 @@ def around_network(
     graph.output.extend(
         onnx.helper.make_tensor_value_info(out, onnx.TensorProto.FLOAT, ["photos", width]) for out, width in outputs
     )
-    whole.ir_version = max(LEAST_IR, whole.ir_version)
-    onnx.helper.set_model_props(whole, metadata)
-    return bytes(whole.SerializeToString())
+    joined.ir_version = max(LEAST_IR, joined.ir_version)
+    onnx.helper.set_model_props(joined, metadata)
+    return bytes(joined.SerializeToString())

@@ -111,7 +111,6 @@ class OnnxNetwork:
         except UserError as error:
             raise UserError(f"{path}: {error}", setting=error.setting, value=error.value) from error
         n_bytes = self._batch * math.prod(self.preparation.size) * 3 * np.dtype(self.dtype).itemsize
-
         if n_bytes > MOST_PICTURES:
             takes = f"{self._batch:,} pictures of {self.preparation.size[0]} × {self.preparation.size[1]} pixels"
             most = in_bytes(MOST_PICTURES)
@@ -188,6 +187,7 @@ class OnnxNetwork:
         names = [self.output, *averaged_into(model, self.output)]
         session = open_session(self.path, giving_out(model, [name for name in names if name not in self.outputs]))
         maps = []
+
         for picture in pictures:
             tensors = run_session(session, self.path, names, self.feed(picture))
             row = self.pooled(tensors[0])[0]
@@ -331,7 +331,6 @@ def _image_input(
     inputs = session.get_inputs()
     listed = ", ".join(f"{each.name} {each.type} {each.shape}" for each in inputs)
     image = inputs[0]
-
     if len(inputs) != 1 or image.type not in _DTYPES or len(image.shape) != 4:
         raise UserError(
             f"{path} takes {listed}; expected one input of images, uint8 or float, "

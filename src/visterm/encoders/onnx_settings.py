@@ -46,6 +46,7 @@ def settings_beside(path: str | os.PathLike[str]) -> Settings:
     beside = next((each for each in named if each.is_file()), None)
     if beside is None:
         return settings
+
     try:
         theirs = (of_open_clip if beside.name == OPEN_CLIP else of_transformers)(_read(beside))
         check_settings(theirs)
@@ -99,6 +100,7 @@ def _resizing(config: Settings) -> Settings:
     _, cut = _edges(config.get("crop_size"), square=True)
     if not config.get("do_resize", True) or config.get("do_pad"):
         raise UserError("do_resize is off, or do_pad on, which is not understood; expected photos of one size.")
+
     if config.get("do_center_crop") and cut is not None:
         if short is not None and cut[0] == cut[1] <= short:
             return {"size": cut[0], "resize": "shortest_floor", "crop": cut[0] / short}
@@ -107,8 +109,8 @@ def _resizing(config: Settings) -> Settings:
     elif sides is not None:
         return {"size": list(sides), "resize": "squash"}
     elif short is not None and config.get("crop_pct") is not None:
-        whole = short >= _CONVNEXT_WHOLE
-        return {"size": short, "resize": "squash" if whole else "shortest_floor", "crop": config["crop_pct"]}
+        is_large = short >= _CONVNEXT_WHOLE
+        return {"size": short, "resize": "squash" if is_large else "shortest_floor", "crop": config["crop_pct"]}
     raise UserError(
         f"size {config.get('size')!r} with crop_size {config.get('crop_size')!r} is not understood; expected height "
         "and width, or a shortest edge and the crop."

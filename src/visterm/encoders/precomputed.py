@@ -132,8 +132,18 @@ class Precomputed(AnyEncoder):
             path, names = self._find()
             table = read_features(path, names=names, column=self.column, name_column=self.name_column)
             self._opened = _OpenFeatures(table, path)
-            if hasattr(self, "rows_sha256_"):
-                self._refuse_other_rows(self._opened)
+            rows = self._opened.rows_of(self.names_ if hasattr(self, "rows_sha256_") else [])
+            if (rows < 0).any():
+                gone = self.names_[int(np.argmin(rows))]
+                raise EncoderMismatchError(
+                    f"{path} has no row of '{gone}' any more, which this encoder was fitted on. Rows may be added, but "
+                    "those that were learned from must stay. Put them back, or fit again."
+                )
+            if len(rows) and self._opened.digest(rows) != self.rows_sha256_:
+                raise EncoderMismatchError(
+                    f"{path} has other rows than those that this encoder was fitted on ({len(rows):,} images, such "
+                    f"as '{self.names_[0]}'). Put the old rows back, or fit again."
+                )
             self._opened_key = key
         return self._opened
 
@@ -152,20 +162,6 @@ class Precomputed(AnyEncoder):
             f"The features that this encoder was fitted with are not at {' nor at '.join(tried)}. Put them back "
             "there, or in Python name their new place: encoder.set_params(path=...)."
         )
-
-    def _refuse_other_rows(self, table: _OpenFeatures) -> None:
-        rows = table.rows_of(self.names_)
-        if (rows < 0).any():
-            gone = self.names_[int(np.argmin(rows))]
-            raise EncoderMismatchError(
-                f"{table.file} has no row of '{gone}' any more, which this encoder was fitted on. Rows may be added, "
-                "but those that were learned from must stay. Put them back, or fit again."
-            )
-        if table.digest(rows) != self.rows_sha256_:
-            raise EncoderMismatchError(
-                f"{table.file} has other rows than those that this encoder was fitted on ({len(rows):,} images, such "
-                f"as '{self.names_[0]}'). Put the old rows back, or fit again."
-            )
 
     def _fingerprint_params(self, params: dict[str, object]) -> dict[str, object]:
         return params | {"path": None, "names": None} if hasattr(self, "rows_sha256_") else params
@@ -212,32 +208,32 @@ class _OpenFeatures:
 
     def take(self, rows: NDArray[np.int64]) -> Matrix:
         """Return rows as float32, refusing those that are not finite."""
-        taken = self._block(rows)
-        finite = finite_rows(taken)
+        chosen = self._block(rows)
+        finite = finite_rows(chosen)
         if not finite.all():
             raise DataError(
                 f"The features of '{self.names[rows[np.argmin(finite)]]}' in {self.file} have NaN, infinity or a "
                 "number too large for float32; expected finite numbers."
             )
-        return taken
+        return chosen
 
     def digest(self, rows: NDArray[np.int64], progress: Progress = SILENT) -> str:
         """Return the SHA-256 of rows as float32, in hex."""
         digest = hashlib.sha256(str(self._rows.shape[1]).encode())
         for start in range(0, len(rows), BLOCK):
             block = rows[start : start + BLOCK]
-            taken = self._block(block)
-            if isinstance(taken, np.ndarray):
-                digest.update(taken.data)
+            chosen = self._block(block)
+            if isinstance(chosen, np.ndarray):
+                digest.update(chosen.data)
             else:
-                for part in (taken.indptr.astype(np.int64), taken.indices.astype(np.int64), taken.data):
+                for part in (chosen.indptr.astype(np.int64), chosen.indices.astype(np.int64), chosen.data):
                     digest.update(np.ascontiguousarray(part).data)
             progress.advance(len(block))
         return digest.hexdigest()
 
     def _block(self, rows: NDArray[np.int64]) -> Matrix:
-        taken = self._rows[rows]
-        if sp.issparse(taken):
-            return as_csr(taken)
+        chosen = self._rows[rows]
+        if sp.issparse(chosen):
+            return as_csr(chosen)
         with np.errstate(over="ignore"):  # too large a number becomes infinity, which is refused
-            return np.ascontiguousarray(taken, dtype=np.float32)
+            return np.ascontiguousarray(chosen, dtype=np.float32)

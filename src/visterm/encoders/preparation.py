@@ -188,14 +188,15 @@ def _resized_and_offset(size: tuple[int, int], preparation: Preparation) -> tupl
         ratio = max(down / height, across / width)
         fitted = round(across / ratio), round(down / ratio)
         return fitted, -((width - fitted[0]) // 2), -((height - fitted[1]) // 2)
+
     if height == width:
         short = round(height / (preparation.crop or 1))
         fitted = (short, int(short * down / across)) if across <= down else (int(short * across / down), short)
     else:
         shown = min(down / height, across / width) * (preparation.crop or 1)
         fitted = round(across / shown), round(down / shown)
-    whole = int if preparation.resize == "shortest_floor" else round
-    return fitted, whole((fitted[0] - width) / 2), whole((fitted[1] - height) / 2)
+    to_whole = int if preparation.resize == "shortest_floor" else round
+    return fitted, to_whole((fitted[0] - width) / 2), to_whole((fitted[1] - height) / 2)
 
 
 SAME = 1e-3  # Share of the mean size of what is averaged, by which averages may differ: of networks of 16 bits, too

@@ -92,6 +92,7 @@ class OnnxTextTower:
             raise MissingExtraError(
                 "Texts are cut into tokens by the package 'tokenizers'. Install it with: pip install 'visterm[onnx]'"
             ) from error
+
         try:
             tokenizer = Tokenizer.from_file(self._tokenizer_path)
         except Exception as error:  # of this very class, whatever is wrong

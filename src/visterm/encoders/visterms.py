@@ -209,7 +209,7 @@ class Visterms(Encoder):
 
         with one_blas_thread(), Team(min(resolve_jobs(self.n_jobs), n_images)) as team:
             codes = team.run(coded, n_images)
-            words = team.run(partial(finder.find, codes, with_boxes=pyramid.knows_places), n_images)
+            words = team.run(partial(finder.find, codes, with_boxes=self.levels > 1), n_images)
             rows = team.run(lambda i: pyramid.row(*words[i], self.idf_, root=self.root_terms), n_images)
         return sp.csr_array(
             (
@@ -270,10 +270,11 @@ class Visterms(Encoder):
     def _learn_idf(self, codes: list[Codes], progress: Progress) -> NDArray[np.float32]:
         """Learn ``-log(share of images that have the word)``, or the word in the cell; 0 where none has."""
         finder, pyramid = self._finder_and_pyramid()
-        ones, having = np.ones(pyramid.n_columns, np.float32), np.zeros(pyramid.n_columns, np.int64)
+        n_columns = len(self.codebook_) * (4**self.levels - 1) // 3  # in 1 + 4 + 16 ... cells
+        ones, having = np.ones(n_columns, np.float32), np.zeros(n_columns, np.int64)
 
         def columns(batch: list[Codes], i: int) -> NDArray[np.int32]:
-            return pyramid.row(*finder.find(batch, i, with_boxes=pyramid.knows_places), ones, root=False)[1]
+            return pyramid.row(*finder.find(batch, i, with_boxes=self.levels > 1), ones, root=False)[1]
 
         n_jobs = min(resolve_jobs(self.n_jobs), len(codes))
         with reported(progress, "count visterms", len(codes)), one_blas_thread(), Team(n_jobs) as team:

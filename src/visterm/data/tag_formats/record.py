@@ -173,6 +173,7 @@ def separator_pattern(separator: str) -> re.Pattern[str]:
         return re.compile(f"[{separator}]")
     elif "\\" not in separator and not re.search(r"\[.+\]", separator):
         return re.compile(re.escape(separator))
+
     try:
         pattern = re.compile(separator)
         if not problem and pattern.search("aZ5é"):
@@ -280,6 +281,7 @@ class TagsRead(NamedTuple):
         for tag, count in counts.items():
             uses[tag.casefold()] += count
             spelled.setdefault(tag.casefold(), tag)
+
         parts = {key: _keys(key, f"[{USUAL}]") for key in uses if not _USUAL.isdisjoint(key)}
         before = {part for several in parts.values() for part in several[:-1]}
         last = {several[-1] for several in parts.values() if several}
@@ -327,13 +329,13 @@ class TagsRead(NamedTuple):
         """
         if separator is not None or 2 * self.n_lists <= self.n_tags:
             return
-        what = f"{self.n_lists:,} of {self.n_tags:,} tags look like lists, such as {self._examples()}."
+        problem = f"{self.n_lists:,} of {self.n_tags:,} tags look like lists, such as {self._examples()}."
         if not in_file:
             parts = [part.strip() for part in re.split(f"[{USUAL}]", self.lists[0]) if part.strip()]
-            raise TagFileError(f"{what} Pass them as lists: {parts}.")
+            raise TagFileError(f"{problem} Pass them as lists: {parts}.")
         best = Counter(letter for tag in self.lists for letter in tag if letter in _USUAL).most_common(1)[0][0]
         raise TagFileError(
-            what,
+            problem,
             setting="separator",
             value=separator,
             advice=f"Say what separates them in `tag_rules`: separator = '{best}'; or, to keep them as they are, a "

@@ -102,9 +102,9 @@ def read_table(source: TagSource, **options: Unpack[TableOptions]) -> list[TagRe
 def check_in_file(tags: TagSource, of: str = "streamed features") -> None:
     """Refuse tags `of` what is too much for other forms unless they are in a table on disk. Raises TagFileError."""
     if not isinstance(tags, str | os.PathLike) or not as_path(tags).is_file():
-        what = f"'{tags}'" if isinstance(tags, str | os.PathLike) else f"a {type(tags).__name__}"
+        source = f"'{tags}'" if isinstance(tags, str | os.PathLike) else f"a {type(tags).__name__}"
         raise TagFileError(
-            f"The tags of {of} are read from a table, and {what} is none.",
+            f"The tags of {of} are read from a table, and {source} is none.",
             setting="tags", value=tags, expected="a .csv, .tsv or .jsonl file",
         )  # fmt: skip
 

@@ -85,6 +85,7 @@ class Document:
         if not self._encoding:
             declared = _DECLARED.match(body)
             self._encoding = declared[1].decode() if declared else "utf-8"
+
         try:
             if codecs.lookup(self._encoding).name not in _ENCODINGS:
                 raise LookupError("no encoding of XMP")
