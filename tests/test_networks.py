@@ -271,7 +271,7 @@ def test_the_command_line_says_which_encoder_and_which_device_it_uses(table, tmp
 @pytest.mark.parametrize(
     ("name", "config", "words"),
     [
-        ("preprocess_cfg.json", {"resize_mode": "stretch"}, "resize_mode is 'stretch'; expected one of 'shortest'"),
+        ("preprocess_cfg.json", {"resize_mode": "stretch"}, "resize_mode is 'stretch'; expected one of shortest"),
         ("preprocess_cfg.json", {"size": [8, 8], "interpolation": "random"}, "interpolation is 'random'"),
         ("preprocessor_config.json", {"size": 8, "resample": 0}, "resample is 0; expected one of 1, 2, 3"),
         ("preprocessor_config.json", {"size": {"longest_edge": 8}}, r"size .*longest_edge.* is not understood"),

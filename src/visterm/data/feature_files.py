@@ -173,12 +173,8 @@ def _read_parquet(
         lists = [str(field.name) for field in schema if shards.is_list(field.type)]
         of_rows, of_names = _columns(schema.names, lists, column, None if names is not None else name_column, file)
         if names is None and not of_names:
-            raise DataError(
-                f"{file} has the columns {', '.join(schema.names)}, none of {', '.join(NAME_COLUMNS)}.",
-                setting="name_column",
-                value=name_column,
-                advice="Name that of file names: `encoder.name_column`=NAME.",
-            )
+            problem = f"{file} has the columns {', '.join(schema.names)}, none of {', '.join(NAME_COLUMNS)}."
+            raise DataError(problem, setting="name_column", advice="Name that of names: `encoder.name_column`=NAME.")
         table = ds.dataset(parts, schema=schema).to_table(columns=[*of_rows, *([of_names] if names is None else [])])
         table.validate(full=True)
     except shards.PARQUET_ERRORS as error:
@@ -206,13 +202,9 @@ def _columns(
             raise UnknownNameError(unknown(f"column of {file}", requested, names))
     usual = [column] if column is not None else next((each for each in USUAL if set(each) <= set(names)), None)
     if usual is None and len(lists) != 1:
-        raise DataError(
-            f"{file} has {count_of(len(lists), 'column')} of lists among {', '.join(names)}; expected one, or "
-            "'features', or 'indices' and 'values'.",
-            setting="column",
-            value=column,
-            advice="Name it: `encoder.column`=NAME.",
-        )
+        problem = f"{file} has {count_of(len(lists), 'column')} of lists among {', '.join(names)}."
+        expected = "one, or 'features', or 'indices' and 'values'"
+        raise DataError(problem, setting="column", expected=expected, advice="Name it: `encoder.column`=NAME.")
     return usual or lists, name_column or next((name for name in NAME_COLUMNS if name in names), "")
 
 

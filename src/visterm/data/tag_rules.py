@@ -273,13 +273,9 @@ def _capped(corpus: Corpus, per_user: int, meant: Mapping[str, str]) -> tuple[Co
             alike[user, frozenset(_keys(corpus.tags[i], meant))].append(i)
     n_unknown = len(learned) - sum(map(len, alike.values()))
     if not alike:
-        raise DataError(
-            "The tag rule per_user needs to know whose photos they are.",
-            setting="tag_rules",
-            value=per_user,
-            expected=f"a column {', '.join(USER_COLUMNS[:-1])} or {USER_COLUMNS[-1]} of the tags",
-            advice="Call it so, or leave the rule out.",
-        )
+        problem = "The tag rule per_user needs to know whose photos they are."
+        expected = f"a column {', '.join(USER_COLUMNS[:-1])} or {USER_COLUMNS[-1]} of the tags, or no such rule"
+        raise DataError(problem, setting="tag_rules", value=per_user, expected=expected)
     dropped: set[int] = set()
     over = {of: images for of, images in alike.items() if len(images) > per_user}
 

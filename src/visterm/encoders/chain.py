@@ -85,17 +85,12 @@ class NestedEncoder(Encoder):
             elif isinstance(pair, list | tuple) and [type(each) for each in pair] == [str, dict]:
                 parts.append(make_encoder(pair[0], pair[1], shared))
             else:
-                expected = (
-                    "a name such as 'visterms', a name with its argument, \"onnx:PATH\", a pair such as "
-                    '("visterms", {"codebook": 2000}), or an encoder'
-                )
+                expected = "a name such as 'visterms' or 'onnx:PATH', a pair of a name and settings, or an encoder"
                 problem = f"An encoder inside another is {listed!r}."
                 raise UserError(problem, setting=self.argument, value=listed, expected=expected)
             if parts[-1].by_number:
-                raise UserError(
-                    f"The encoder {listed!r} knows images by number only: its rows say nothing of others.",
-                    setting=self.argument, value=listed, advice="Use it alone.",
-                )  # fmt: skip
+                problem = f"The encoder {listed!r} knows images by number only: its rows say nothing of others."
+                raise UserError(problem, setting=self.argument, value=listed, advice="Use it alone.")
         return parts
 
     def check_settings(self) -> None:

@@ -49,11 +49,7 @@ def torch_device(name: str) -> torch.device:
         device = torch.device(name)
         torch.empty(1, device=device)
     except (AssertionError, RuntimeError, NotImplementedError, TypeError) as error:
-        raise UserError(
-            f"device is {name!r}, and torch {torch.__version__} cannot use that here: "
-            f"{str(error).splitlines()[0].rstrip('.')}.",
-            setting="device",
-            value=name,
-            advice="Use 'auto' or 'cpu'.",
-        ) from error
+        reason = str(error).splitlines()[0].rstrip(".")
+        problem = f"device is {name!r}, and torch {torch.__version__} cannot use that here: {reason}."
+        raise UserError(problem, setting="device", value=name, advice="Use 'auto' or 'cpu'.") from error
     return device

@@ -334,13 +334,8 @@ class TagsRead(NamedTuple):
             parts = [part.strip() for part in re.split(f"[{USUAL}]", self.lists[0]) if part.strip()]
             raise TagFileError(f"{problem} Pass them as lists: {parts}.")
         best = Counter(letter for tag in self.lists for letter in tag if letter in _USUAL).most_common(1)[0][0]
-        raise TagFileError(
-            problem,
-            setting="separator",
-            value=separator,
-            advice=f"Say what separates them in `tag_rules`: separator = '{best}'; or, to keep them as they are, a "
-            "separator that they don't contain.",
-        )
+        advice = f"Say what separates them in `tag_rules`: separator = '{best}'; or, to keep them as they are, one "
+        raise TagFileError(problem, setting="separator", advice=f"{advice}that they don't contain.")
 
     def _examples(self) -> str:
         rest = ", ..." if self.n_lists > len(self.lists) else ""
