@@ -140,7 +140,7 @@ def camera_name(make: object, model: object) -> str | None:
 
 
 def _degrees(parts: Any, side: object, negative: str, most: float) -> float | None:
-    """Return degrees, minutes and seconds of EXIF as degrees, to a tenth of a metre; None if they are no place."""
+    """Return degrees, minutes and seconds of EXIF as degrees, to a tenth of a metre; None if they are impossible."""
     if not isinstance(parts, tuple) or len(parts) != 3:
         return None
     degrees = float(parts[0]) + float(parts[1]) / 60 + float(parts[2]) / 3600
@@ -150,7 +150,7 @@ def _degrees(parts: Any, side: object, negative: str, most: float) -> float | No
 
 
 def _moment_of(dates: Iterable[object], path: str, unread: list[str] | None) -> str | None:
-    """Return the first of some dates of EXIF that is set, in ISO 8601; None if it cannot be read, or none is set.
+    """Return the first of some EXIF dates that is set, in ISO 8601; None if no date is set, or this one is unreadable.
 
     It may have any spelling that has one meaning, and is without the clock if that cannot be right. Another date in
     place of one that cannot be read would be that of something else, such as the last edit.
@@ -179,7 +179,7 @@ def _moment_of(dates: Iterable[object], path: str, unread: list[str] | None) -> 
 
 
 def _of_all(look: Callable[[S], T], paths: Sequence[S]) -> list[T]:
-    """Look at all paths, at many of a store at the same time."""
+    """Call `look` for each path, for many objects of a store at the same time."""
     with Team(reading_threads(paths, 1)) as team:
         return team.run(lambda n: look(paths[n]), len(paths))
 

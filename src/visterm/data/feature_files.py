@@ -73,7 +73,7 @@ Rows: TypeAlias = "Numbers | sp.csr_array"
 class FeatureTable(NamedTuple):
     """Feature rows and the names of their images."""
 
-    names: list[str]  # One a row, no two alike
+    names: list[str]  # One for each row, all different
     rows: Rows  # array or CSR, shape (n_rows, width): of any type of number; a memory map where the file allows it
 
 
@@ -196,7 +196,7 @@ def _read_parquet(
 def _columns(
     names: list[str], lists: list[str], column: str | None, name_column: str | None, file: Path
 ) -> tuple[list[str], str]:
-    """Return the columns of the rows, which are named or the usual ones, and that of the names, empty if none is."""
+    """Return the columns of the rows and that of the names, as requested or the usual ones; "" without names."""
     for requested in (column, name_column):
         if requested is not None and requested not in names:
             raise UnknownNameError(unknown(f"column of {file}", requested, names))
@@ -209,7 +209,7 @@ def _columns(
 
 
 def _read_names(file: Path) -> list[str]:
-    """Read a name a line, odd bytes and all."""
+    """Read one name per line; bytes that are not UTF-8 are kept."""
     try:
         text = read_regular(file, 4 * GB).decode("utf-8-sig", "surrogateescape")
     except OSError as error:
@@ -433,7 +433,7 @@ def _refuse_first_wrong_line(path: Path) -> None:
 
 
 def _wrong(index: bytes, value: bytes, last: int) -> str:
-    """Return what is wrong with a pair, as the end of a sentence; empty if nothing is."""
+    """Return what is wrong with a pair, as the end of a sentence; "" if it is fine."""
     if not index.isdigit():
         return "does not begin with an index; expected INDEX:NUMBER, with a whole number of 0 or more"
     if len(index) > len(str(MOST_FEATURES)) or int(index) >= MOST_FEATURES:

@@ -61,7 +61,7 @@ def shard_bytes(shard: Shard) -> bytes:
 
 
 def read_shard(path: str | os.PathLike[str]) -> Shard:
-    """Read what `shard_bytes` gave. Raises CorruptFileError if it is no such file; of the functions below, too."""
+    """Read a shard. Raises CorruptFileError if the file is not one, as the functions below do."""
     return _read(path, FILE_NAME, SHA256, threads=True)
 
 
@@ -105,7 +105,7 @@ def shard_width(schema: pa.Schema) -> int | None:
 
 
 def name_of_text(text: str) -> str:
-    """Return the file name of an image as the column has it, odd bytes and all."""
+    """Return the file name that a text of the column means; its bytes need not be UTF-8."""
     if r"\udc" not in text:
         return text
     return _ESCAPE.sub(lambda match: "\\" if match[1] == "\\" else chr(int(match[1][1:], 16)), text)
@@ -201,7 +201,7 @@ def _joined(
 
 @contextmanager
 def _opened(path: str | os.PathLike[str]) -> Iterator[str | IO[bytes]]:
-    """Yield what pyarrow reads a shard from (of an object, only the parts that it needs); its errors become ours."""
+    """Yield a path or an open file for pyarrow, which reads only what it needs; turn its errors into ours."""
     try:
         if not is_remote(path):
             open_regular(path).close()  # which refuses pipes and devices, before pyarrow opens the file by its name
@@ -218,7 +218,7 @@ def _opened(path: str | os.PathLike[str]) -> Iterator[str | IO[bytes]]:
 
 
 def _read(path: str | os.PathLike[str], *texts: str, rows: bool = True, threads: bool = False) -> Shard:
-    """Read the rows of a shard, and its columns of `texts`; what is not read stays empty."""
+    """Read the rows of a shard, and those of its text columns that are in `texts`; the rest stays empty."""
     where = os.fspath(path)
     with _opened(path) as file:
         names = pq.read_schema(file).names
@@ -237,7 +237,8 @@ def _read(path: str | os.PathLike[str], *texts: str, rows: bool = True, threads:
                 f"{where}: the column '{name}' is {table[name].type} with {table[name].null_count} missing; expected a "
                 "text in each row."
             )
-    image_names = [name_of_text(text) for text in table[FILE_NAME].to_pylist()] if FILE_NAME in texts else []
+    image_names = table[FILE_NAME].to_pylist() if FILE_NAME in texts else []
+    image_names = [name_of_text(text) if "\\" in text else text for text in image_names]
     hashes = table[SHA256].to_pylist() if SHA256 in texts else []
     if not rows:
         return Shard(image_names, hashes, np.empty((0, 0), np.float32))

@@ -86,7 +86,7 @@ def suffix_of(name: str | os.PathLike[str]) -> str:
 
 
 def readable_suffixes(*, videos: bool = False) -> frozenset[str]:
-    """Return the suffixes of the files that are read here as images, in small letters; with `videos` of these, too."""
+    """Return the suffixes, in small letters, of the images that can be read here; with `videos`, of videos too."""
     kinds = [kind for kind in KINDS if videos or kind.name != VIDEOS]
     return frozenset().union(*(kind.suffixes for kind in kinds if kind.is_readable()))
 
@@ -104,9 +104,9 @@ def is_video(path: object) -> bool:
 
 
 def is_there(path: str | os.PathLike[str]) -> bool:
-    """Return whether there is a file, or an object; a file that may not be looked for counts as there.
+    """Return whether a file or an object exists; a file that this user may not look for counts as existing.
 
-    It lies in a folder that this user may not enter just now, and nobody knows that it is gone.
+    Its folder may not be entered just now, which does not mean that the file is gone.
     """
     if is_remote(path):
         return as_path(path).exists()
@@ -135,7 +135,7 @@ class Unsearched:
 class NotRead(NamedTuple):
     """How many files among the photos are not read."""
 
-    counts: dict[str, int]  # By kind, as they stand in JSON
+    counts: dict[str, int]  # By kind, for JSON
     text: str  # The same as a list: ``12 RAW files (.cr2), 4 others (.txt)``; empty where there are none
 
 
@@ -148,8 +148,8 @@ def count_not_read(paths: Iterable[str | os.PathLike[str]], *, videos: bool = Fa
     kinds = {suffix: kind.name for kind in unread for suffix in kind.suffixes}
     read = frozenset().union(*(kind.suffixes for kind in KINDS)) - set(kinds) | {".xmp"}  # read with their photos
     files: defaultdict[str, Counter[str]] = defaultdict(Counter)  # Of each kind, by suffix
-    for folder in filter(Path.is_dir, map(as_path, paths)):
-        for suffix in map(suffix_of, _files_below(folder, Unsearched())):
+    for folder in map(as_path, paths):
+        for suffix in map(suffix_of, _files_below(folder, Unsearched()) if folder.is_dir() else ()):
             if suffix not in read:
                 files[kinds.get(suffix, OTHER)][suffix] += 1
 
@@ -176,10 +176,10 @@ def find_images(
 
     A file is kept whatever its suffix. A folder is searched through, its sub-folders too, for the suffixes of images.
     Hidden files and folders (whose names begin with a dot) and folders of thumbnails or deleted files (`SET_ASIDE`) are
-    left out; links to folders are not followed. With `videos`, those of folders are listed, too, where ffmpeg is
-    installed. With `unsearched`, sub-folders that cannot be listed are left out as well, and it takes in both.
+    left out; links to folders are not followed. With `videos`, videos in folders are listed too, where ffmpeg is
+    installed. With `unsearched`, sub-folders that cannot be listed are left out as well, and it collects both.
 
-    Raises DataError if a path does not exist, a folder cannot be listed, or without `unsearched` a sub-folder.
+    Raises DataError if a path does not exist, or a folder cannot be listed (a sub-folder: only without `unsearched`).
     """
     requested = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     images: dict[Path, None] = {}
@@ -194,7 +194,7 @@ def find_images(
 
 
 def images_in(folder: str | os.PathLike[str], *, unsearched: Unsearched | None = None) -> list[Path]:
-    """List the images of a folder as `find_images` does. Raises DataError if it is none, or has no images."""
+    """List the images of a folder as `find_images` does. Raises DataError if it is no folder, or has no images."""
     path = as_path(folder)
     return [path / name for name in image_names(path, unsearched=unsearched)]
 
@@ -231,7 +231,7 @@ class ListedImages(Sequence[Path]):
 
 
 def check_image_folder(path: Path) -> None:
-    """Refuse a folder of images that is a file, or not there. Raises DataError if so."""
+    """Raise DataError if a folder of images is a file, or does not exist."""
     if path.is_file():
         raise DataError(f"{path} is a file; expected the folder of images.")
     if not path.is_dir():
@@ -239,7 +239,7 @@ def check_image_folder(path: Path) -> None:
 
 
 def no_images(folder: str | os.PathLike[str]) -> str:
-    """Return the message that a folder has no images: what was looked for, and what is there instead."""
+    """Return the message for a folder without images: what was looked for, and what the folder has instead."""
     unsearched = Unsearched()
     below = _files_below(as_path(folder), unsearched, everything=True)
     files = sorted(below, key=lambda name: (name.startswith("."), name))
@@ -309,11 +309,11 @@ class Match(NamedTuple):
 
 
 def match_names(folder: Path, paths: Sequence[Path], names: Sequence[str]) -> list[Match | None]:
-    """Return the file in a folder that each name means, of the images at `paths`; None where there is none.
+    """Return for each name the image in a folder that it means, of those at `paths`; None if there is none.
 
-    A name is the path of a file, or the end of one file's path, or goes on before it. It counts as it is written,
-    letter by letter; if no file has that name, as `plain_name` and `name_key` have it. A name for which there is no
-    such file may also differ in capitals, or lack the ending (``.jpg``), of one file that no other name means; of a RAW
+    A name is the path of a file inside the folder, the end of that path, or a longer path that ends with it. It is
+    compared letter by letter; if no file has that name, as `plain_name` and `name_key` spell it. If there is still
+    none, a name may differ in capitals from one file that no other name means, or lack its ending (``.jpg``); of a RAW
     file and its JPEG, the JPEG is meant.
     Raises TagFileError if a name fits several files.
     """
@@ -340,7 +340,7 @@ def match_names(folder: Path, paths: Sequence[Path], names: Sequence[str]) -> li
 def _match_loosely(
     folder: Path, by_path: Mapping[str, Path], names: Sequence[str], matches: list[Match | None]
 ) -> None:
-    """Find files that differ in capitals, or whose ending the name lacks, among those that no name has."""
+    """Match names that differ in capitals, or lack the ending, with files that no other name means."""
     used = {match.path for match in matches if match is not None}
     free = [name for name, path in by_path.items() if path not in used]
     folded = PathsByEnd(free, _folded)
@@ -367,7 +367,7 @@ def _only(name: str, fits: Sequence[str], folder: Path) -> str:
 
 
 def _spellings(name: str, folder: Path) -> dict[str, str]:
-    """Return a name as it is written and as `plain_name` has it, and the path inside the folder of each."""
+    """Return a name as written and as `plain_name` spells it, each with its path inside the folder."""
     paths = {}
     for spelled in (name, plain_name(name)):
         paths[spelled] = os.path.normpath(spelled).replace(os.sep, "/")

@@ -115,7 +115,7 @@ def read_image_bytes(content: bytes, *, name: str = "image", max_side: int | Non
 
 
 def image_name(image: object, index: int) -> str | None:
-    """Return what an image at a position of a sequence is called; None where there is none."""
+    """Return the name of an image at a position of a sequence; None for None."""
     if isinstance(image, str | os.PathLike):
         return os.fspath(image)
     if isinstance(image, int | np.integer):
@@ -126,7 +126,7 @@ def image_name(image: object, index: int) -> str | None:
 def data_uri(image: ImageLike, max_side: int) -> str | None:
     """Return an image as a ``data:`` address for a page, or None if it cannot be read (any more).
 
-    The name of an image that is known only by name is a file that is not there. `max_side` is in pixels.
+    An image that is known only by name counts as a file that does not exist. `max_side` is in pixels.
     """
     try:
         pixels = Image.fromarray(read_image(image, max_side=max_side))
@@ -177,7 +177,7 @@ def image_size(path: str | os.PathLike[str]) -> tuple[int, int]:
 
 
 def _decode(entry: tuple[int, ImageLike | FetchedImage], max_side: int | None) -> Decoded | Skipped:
-    """Return the pixels of a numbered image, or why it cannot be read."""
+    """Decode one numbered image; return why it is skipped if it cannot be read."""
     index, image = entry
     try:
         if isinstance(image, FetchedImage):
@@ -192,7 +192,7 @@ def _decode(entry: tuple[int, ImageLike | FetchedImage], max_side: int | None) -
 
 
 def _pixels(path: str, content: bytes | None, max_side: int | None) -> NDArray[np.uint8]:
-    """Read the content of an image file, or the file at a path of this machine where there is none."""
+    """Decode an image: its `content`, or the local file at `path` if that is None."""
     try:
         content = raw_preview(path, content) if suffix_of(path) in RAW else content
         with pillow_silenced(), open_regular(path) if content is None else BytesIO(content) as file:
@@ -259,7 +259,7 @@ class FetchedImage(NamedTuple):
     """An image file's content."""
 
     name: str  # Its address
-    content: bytes | None  # None where there is no such object
+    content: bytes | None  # None: the object does not exist
 
 
 def fetch_ahead(images: Iterator[tuple[int, T]]) -> Generator[tuple[int, T | FetchedImage]]:

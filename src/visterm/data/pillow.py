@@ -58,8 +58,8 @@ _ORIENTATIONS = {3: 3, 5: 8, 6: 6}  # LibRaw's `flip`, and what EXIF calls it
 def opened_image(path: str | os.PathLike[str], content: bytes | None = None) -> Iterator[ImageFile.ImageFile]:
     """Yield an image file, or the `content` of one, as Pillow opens it, without decoding its pixels.
 
-    Of an object in a store, no more is fetched than is read. Raises OSError if there is no such file or object, or it
-    is no regular file; hostile bytes lead Pillow to other errors, too.
+    Only the parts of a stored object that Pillow reads are fetched. Raises OSError if the file or object does not exist
+    or is no regular file; hostile bytes lead Pillow to other errors, too.
     """
     opened: Any = BytesIO(content or b"")
     if content is None:

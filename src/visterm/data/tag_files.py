@@ -38,7 +38,7 @@ WITHOUT_COLUMNS = (
 )
 
 _ELSEWHERE = "If they are in another file, name it: `tags`."
-KEYWORDS = "xmp"  # What stands for the keywords in XMP files beside the images and in the images themselves
+KEYWORDS = "xmp"  # In place of a file of tags: the keywords in XMP files beside the images and in the images
 
 
 def find_tags(
@@ -98,9 +98,9 @@ def find_tags(
 def read_folder_tags(folder: Path, images: Sequence[Path]) -> TagsFound:
     """Read the names of the folders around each image as its tags (``beach/1.jpg``).
 
-    Nested folders are several tags; images outside of all have no record. If all images lie in folders named train,
-    valid(ation), val or test, those are splits and not tags. A remark counts the folders, and those whose names cannot
-    be read.
+    Nested folders are several tags; images directly in the folder have no record. If all images are in folders named
+    train, valid(ation), val or test, those are splits and not tags. A remark counts the folders, and those whose names
+    cannot be read.
     """
     inside = [image.relative_to(folder) for image in images]
     has_splits = bool(inside) and all(len(p.parts) > 1 and split_name(p.parts[0]) in STANDARD for p in inside)
@@ -164,7 +164,7 @@ def read_keyword_tags(folder: Path, images: Sequence[Path]) -> TagsFound:
 
 
 def _called(keywords: Keywords, names: Mapping[tuple[str, ...], str]) -> Iterator[str]:
-    """Yield the tags of people in one image as the tree calls them; those that lie above others, too."""
+    """Yield the tags that people gave an image, by their names in the tree, parents included."""
     paths_to: dict[str, list[tuple[str, ...]]] = {}
     for path in keywords.paths:
         for n in range(1, len(path) + 1):

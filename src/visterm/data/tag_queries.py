@@ -57,7 +57,7 @@ class Queries:
         return lengths
 
     def among(self, images: NDArray[np.int64]) -> Self:
-        """Return the queries that have a relevant image among some, which are numbered anew in their order."""
+        """Return the queries that have a relevant image among some images, which are renumbered in their order."""
         relevant = as_csr(self.relevant[:, images])
         answered = np.flatnonzero(np.diff(relevant.indptr))
         return type(self)(self.words[answered], relevant[answered])
@@ -89,7 +89,7 @@ def queries_of_tags(
     longest = int(sizes.max(initial=0)) if max_words is None else min(int(sizes.max(initial=0)), max_words)
     sets: defaultdict[int, list[NDArray[np.int32]]] = defaultdict(list)  # Of each size, a row each, sorted
     sets[1].append(np.unique(positive_tags.indices)[:, None])
-    counts = []  # Sets of 2 to `longest` tags among as many as the index, up to one more than `max_subsets`
+    counts = []  # For images of 0, 1, 2 ... tags: their sets of 2 to `longest` tags, or `max_subsets` + 1 if more
     for size in range(int(sizes.max(initial=0)) + 1):
         n_subsets = 0
         for width in range(2, min(size, longest) + 1):
@@ -177,7 +177,7 @@ def _sampled(tags: NDArray[np.int32], longest: int, n: int, rng: np.random.Gener
 class HeldOutTags(NamedTuple):
     """Tags to learn from, and one held out of each of some images."""
 
-    rest: sp.csr_array  # float32, shape (n_images, n_tags): what is left to learn from
+    rest: sp.csr_array  # float32, shape (n_images, n_tags): the remaining tags, to learn from
     images: NDArray[np.int64]  # shape (n_held,): images that a tag was held out of, ascending
     held: sp.csr_array  # float32, shape (n_held, n_tags): the one tag of each of these images
     # float32, shape (n_held, n_tags): the same images' rows of `rest`: what their rankings leave out

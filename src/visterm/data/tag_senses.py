@@ -45,7 +45,7 @@ MAPPING_FILE = PairFormat(
 class Synset(NamedTuple):
     """One meaning: its words, and the meanings that it is directly a kind of and directly made of."""
 
-    offset: int  # Where it stands in ``data.noun``; WordNet's number for it, which changes with the version
+    offset: int  # Its byte in ``data.noun``; WordNet's number for it, which changes with the version
     words: tuple[str, ...]  # With spaces, the usual one first
     hypernyms: tuple[int, ...]  # Offsets of what it is a kind or an instance of
     # Offsets of what it has as parts, as members, and of what it consists

@@ -184,7 +184,7 @@ class VistermPyramid(NamedTuple):
     weights: NDArray[np.float64]  # shape (n_levels,): what each level weighs in the inner product; they sum to 1
 
     def levels(self, words: NDArray[np.int32], boxes: NDArray[np.float64]) -> Iterator[Level]:
-        """Yield the words of an image, numbered anew at each level by the cell that the centre of a block lies in.
+        """Yield the words of an image, renumbered at each level by the cell that holds the centre of a block.
 
         Of each level, these are its columns of the row, the words as numbers from its first column on, and the factor
         by which its bag, of length 1, is multiplied. `words` are (n_blocks, n_nearest); `boxes`, (n_blocks, 4), are

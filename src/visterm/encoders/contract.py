@@ -126,7 +126,7 @@ class AnyEncoder(Estimator, ABC):
         self._check_params()
 
     def check_allowed(self) -> None:
-        """Refuse, before an image is opened, to send images where nobody allowed it; most encoders send nothing.
+        """Refuse, before an image is opened, to send images to a server that nobody allowed; most encoders send none.
 
         Raises UserError if so.
         """
@@ -186,7 +186,7 @@ class AnyEncoder(Estimator, ABC):
         raise DataError(f"None of the {n:,} images is known. {line}" if n == n_unknown > 1 else line)
 
     def _made_of(self, make: Callable[..., T], *given: object) -> T:
-        """Return ``make(*given)``, made anew only where an array is another object, or anything else another value."""
+        """Return ``make(*given)``; call it again only if an array is another object, or another argument differs."""
         cache: dict[str, tuple[tuple[object, ...], T]] = self.__dict__.setdefault("_kept_made", {})
         before, made = cache.get(make.__qualname__, ((), None))
         arrays = (np.ndarray, sp.sparray)

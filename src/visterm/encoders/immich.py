@@ -128,7 +128,7 @@ class Immich(Encoder):
         self._vector("visual", "image", _jpeg(np.full((32, 32, 3), 128, np.uint8)), patient=False)
 
     def check_allowed(self) -> None:
-        """Refuse a server that nobody has named."""
+        """Raise UserError if nobody has named the server."""
         self._server()
 
     def _check_params(self) -> None:

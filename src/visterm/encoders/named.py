@@ -38,9 +38,9 @@ _HASH: Final = re.compile("[0-9a-f]{64}")
 
 
 def default_encoder() -> str:
-    """Return the name of the encoder that is used where none is chosen: the best network of the table that is here.
+    """Return the name of the default encoder: the best network of the table that is on this machine.
 
-    Where none is, or onnxruntime is not installed, that is visterms.
+    Without one, or without onnxruntime, that is visterms.
     """
     if find_spec("onnxruntime") is None:
         return DEFAULT_ENCODER
@@ -48,7 +48,7 @@ def default_encoder() -> str:
 
 
 def default_line() -> str:
-    """Return which encoder is used where none is chosen, for people, and what fetching a network would bring."""
+    """Return a line for people: the default encoder, and what fetching a network would bring."""
     name = default_encoder()
     if name != DEFAULT_ENCODER:
         return f"Encoder: {name}, the first network of `visterm encoders` that is on this machine."

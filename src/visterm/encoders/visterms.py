@@ -295,7 +295,7 @@ class Visterms(Encoder):
         return self._made_of(colour_table, self.colours_, self.colour_space == "lab")
 
     def _finder_and_pyramid(self) -> tuple[WordFinder, VistermPyramid]:
-        """Return what finds the words of blocks, made once, and what makes a row of them."""
+        """Return the finder of words for blocks, made once, and the layout of rows."""
         learned = (self.codebook_, self.scale_words_, self.spread_)
         settings = (self._cutter(), self.neighbours, self.softness, self.nearest_groups)
         pyramid = VistermPyramid(len(self.codebook_), weights_of_levels(self.levels, self.level_weights))

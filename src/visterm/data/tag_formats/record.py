@@ -115,7 +115,7 @@ def without_minus(tag: str) -> str:
 
 
 def merged_by_image(records: Iterable[TagRecord], *, split_by_split: bool = False) -> list[TagRecord]:
-    """Join the records of one image, in the order of the first of each; of several users none is kept.
+    """Join the records of one image, in the order of the first of each; the user is dropped if there are several.
 
     With `split_by_split`, those of one split: for images whose tags, not they themselves, are in the splits. Raises
     TagFileError if an image is in two splits otherwise.
@@ -140,7 +140,7 @@ def merged_by_image(records: Iterable[TagRecord], *, split_by_split: bool = Fals
 
 
 def listed(text: str) -> list[object] | None:
-    """Read a list in JSON or as Python prints it (``['sea', 'sky']``); None where the text is no such list."""
+    """Read a list in JSON or as Python prints it (``['sea', 'sky']``); None if the text is no list."""
     text = text.strip()
     if not (text.startswith("[") and text.endswith("]")):
         return None
@@ -225,7 +225,7 @@ class Splitter:
         return tags
 
     def _learn(self, cells: Callable[[], Iterable[str]]) -> None:
-        """Collect the tags that no separator makes doubtful, then count which cells with commas are lists."""
+        """Collect tags whose separator is beyond doubt, then count which cells with commas are lists."""
         alone: set[str] = set()
         before: set[str] = set()
         last: set[str] = set()

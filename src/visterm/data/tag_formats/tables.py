@@ -18,10 +18,10 @@ from visterm.core.errors import TagFileError
 from visterm.core.files import open_text, why_no_file
 from visterm.core.remote import as_path
 from visterm.data.frames import FrameTable, as_table, unique_names
-from visterm.data.image_folders import is_there, plain_name
+from visterm.data.image_folders import is_there
 from visterm.data.images import image_name
 from visterm.data.tag_formats.record import Splitter, TagRecord, listed, record, split_name
-from visterm.data.text_files import UTF16, read_text, unguarded
+from visterm.data.text_files import GUARD, UTF16, read_text, unguarded
 
 IMAGE_COLUMNS = ("file_name", "image", "path", "filename", "file", "photo", "SourceFile")
 TAGS_COLUMNS = ("tags", "labels", "tag", "keywords", "label", "subject")
@@ -100,7 +100,7 @@ def read_table(source: TagSource, **options: Unpack[TableOptions]) -> list[TagRe
 
 
 def check_in_file(tags: TagSource, of: str = "streamed features") -> None:
-    """Refuse tags `of` what is too much for other forms unless they are in a table on disk. Raises TagFileError."""
+    """Raise TagFileError unless tags are a table on disk, as those `of` what does not fit in memory must be."""
     if not isinstance(tags, str | os.PathLike) or not as_path(tags).is_file():
         source = f"'{tags}'" if isinstance(tags, str | os.PathLike) else f"a {type(tags).__name__}"
         raise TagFileError(
@@ -136,9 +136,9 @@ def image_cells(table: FrameTable, image_column: str | None = None) -> list[Any]
 
 
 def column_note(table: FrameTable, image_column: str | None = None) -> str:
-    """Return which column names the photos, and which other one names files that are there.
+    """Return which column names the photos, and which other one names files that exist.
 
-    Nothing where the first photo is there, or is no file.
+    Empty if the first photo exists, or is no file.
     """
     names = [name for name in table.names if isinstance(name, str)]
     firsts = ((name, next((cell for cell in table.cells(name) if cell is not None), None)) for name in names)
@@ -241,9 +241,9 @@ def _records(
     *,
     is_streamed: bool = False,
 ) -> Iterator[TagRecord]:
-    """Yield a record of each row; `read` goes through the rows anew, as the splitter looks at all before.
+    """Yield a record for each row; `read` is called again for each pass, since the splitter sees all rows first.
 
-    Where they are streamed, each row may name its split in another column.
+    In a streamed table, each row may have its split in another column.
     """
     splitter = Splitter(
         lambda: (text for row in read() if (text := _tags_cell(path, row, columns.tags)[0]) is not None), separator
@@ -313,7 +313,8 @@ def _delimited_rows(path: Path, lines: Iterable[str], delimiter: str) -> Iterato
                     f"{path}, line {reader.line_num}: {len(fields)} fields, but the first line names {len(header)} "
                     'columns. Put quotes around cells that hold the delimiter ("sea,sky"), or separate tags by ;.'
                 )
-            yield Row(reader.line_num, dict(zip(header, map(unguarded, fields), strict=False)))
+            cells = [unguarded(cell) if cell.startswith(GUARD) else cell for cell in fields]
+            yield Row(reader.line_num, dict(zip(header, cells, strict=False)))
     except csv.Error as error:
         fix = f'A cell may have {csv.field_size_limit():,} letters. Check the quotes (") of this row, or shorten it.'
         raise TagFileError(f"{path}, line {reader.line_num}: {error}. {fix}") from error
@@ -343,7 +344,7 @@ def _record(path: Path | str, row: Row, splitter: Splitter, columns: TableColumn
         if value is not None and not isinstance(value, str):
             raise TagFileError(f"{where}: '{column}' is {value!r:.60}; expected text.")
     name = (row.cells.get(columns.image) or "").removeprefix("./")
-    if not plain_name(name):
+    if name.strip() in ("", "./", ".\\"):
         raise TagFileError(f"{where}: the cell '{columns.image}' is empty; expected the name of an image file.")
 
     text_of_tags, in_lists = _tags_cell(path, row, columns.tags)
@@ -355,7 +356,7 @@ def _record(path: Path | str, row: Row, splitter: Splitter, columns: TableColumn
 
 
 def _tags_cell(path: Path | str, row: Row, name: str) -> tuple[str | None, list[str]]:
-    """Return the tags of a row, of all columns of that name: a text to split, and those that are in lists."""
+    """Return the tags of a row from all columns of a name: a text to split, and tags that were lists already."""
     texts: list[str] = []
     in_lists: list[str] = []
     for column in columns_named((name,), tuple(row.cells)):

@@ -178,7 +178,7 @@ def first_places(groups: Iterable[Iterable[tuple[str, ...]]]) -> tuple[tuple[str
 
 
 def texts_of(document: Document) -> dict[str, list[str]]:
-    """Return what stands in each field of keywords."""
+    """Return the texts in each field of keywords."""
     texts: dict[str, list[str]] = {name: [] for name in FIELDS}
     for node in descriptions(document):
         for name, text in node.attributes.items():
@@ -261,7 +261,7 @@ def fields(item: Element) -> dict[str, str]:
 
 
 def mark_of(item: Element) -> Mark | None:
-    """Read a note that visterm made; None where it is no such thing (any more)."""
+    """Read a note that visterm made; None if it is not one, or no longer."""
     values = fields(item)
     texts = {name: clean_tag(values.get(qname(VISTERM, name), "")) for name in Mark._fields}
     if not texts["tag"]:

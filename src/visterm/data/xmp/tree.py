@@ -57,7 +57,7 @@ class Element:
 
 
 class Edit(NamedTuple):
-    """A piece of the text, and what stands there instead."""
+    """A piece of the text, and its replacement."""
 
     start: int
     end: int
