@@ -230,7 +230,7 @@ def test_where_no_photo_can_be_read_the_first_its_reason_and_the_column_of_files
     assert str(raised.value) == (
         "None of the 24 images could be read. The first, 000.png, is skipped: no such file. The names are in the "
         f"column 'file_name', and start from {os.getcwd()}. Files of the column 'full' are there: pass that column, or "
-        "name it: tag_rules={'image_column': 'full'}."
+        "name it as the image_column of the tag rules."
     )
     assert visterm.fit(*args, tag_rules={"image_column": "full"}, **FIT)
 

@@ -259,8 +259,9 @@ def test_a_network_that_takes_no_images_is_refused_with_what_it_takes(tmp_path, 
 
 
 def test_without_a_network_the_message_says_how_to_give_one():
-    with refused("path"):
+    with refused("path") as refusal:
         Onnx().fit([picture(RED)])
+    assert str(refusal.value).endswith("Name it: `encoder` onnx:PATH, or `encoder.path`=PATH.")
 
 
 def test_nothing_is_opened_before_the_first_use(tmp_path):

@@ -54,7 +54,7 @@ def test_a_header_decides_the_order_and_tabs_are_taken(tmp_path):
         ("part,whole\n ,car\n", "line 2: the part is empty"),
         ("\ncar,Car\n", "line 2: 'car' is said to be part of itself"),
         ('wheel,"car\n', "line 1: unexpected end of data"),
-        ("part,whole\n", "The part-of file .the tag rule part_of. .* has no relations; expected lines such as"),
+        ("part,whole\n", "The part-of file .* has no relations"),
     ],
 )
 def test_a_line_that_is_no_relation_is_named(text, message, tmp_path):

@@ -135,7 +135,7 @@ def test_a_tag_table_with_guarded_cells_is_read_as_it_was(tmp_path):
 
 
 def test_suggested_pairs_are_written_so_that_no_spreadsheet_computes_them(tmp_path):
-    form = PairFormat("part-of file", "the tag rule part_of", ("part", "whole"), "a,b")
+    form = PairFormat("part-of file", ("part", "whole"), "a,b")
     write_pairs(tmp_path / "a.csv", form.columns, [("=1+1", "@sum"), ("sea", "seaside")])
     assert (tmp_path / "a.csv").read_text(encoding="utf-8").splitlines()[1] == "'=1+1,'@sum"
     assert [pair[:2] for pair in read_pairs(tmp_path / "a.csv", form)] == [("=1+1", "@sum"), ("sea", "seaside")]

@@ -79,7 +79,7 @@ def read_pairs(path: str | os.PathLike[str], form: PairFormat) -> Iterator[WordP
                 headers = _HEADERS.union(form.columns)
                 if form.needs_header or any(cells[2:]) or headers.issuperset(cell.casefold() for cell in cells):
                     raise DataError(
-                        f"{path} has the columns {', '.join(cells)}; expected {','.join(form.columns)}. "
+                        f"{path} has the columns {', '.join(cells)}; the {form.what} needs {','.join(form.columns)}. "
                         "Rename its columns, or add a first line that names two."
                     )
             is_empty = False

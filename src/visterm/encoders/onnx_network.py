@@ -109,7 +109,8 @@ class OnnxNetwork:
         try:
             self.preparation = Preparation(**{**inside, **prepared, **({} if size is None else {"size": size})})
         except UserError as error:
-            raise UserError(f"{path}: {error}", setting=error.setting, value=error.value) from error
+            problem = f"{path}: {error.setting} is {error.value!r}."
+            raise UserError(problem, setting=error.setting, value=error.value, expected=error.expected) from error
         n_bytes = self._batch * math.prod(self.preparation.size) * 3 * np.dtype(self.dtype).itemsize
         if n_bytes > MOST_PICTURES:
             takes = f"{self._batch:,} pictures of {self.preparation.size[0]} × {self.preparation.size[1]} pixels"
