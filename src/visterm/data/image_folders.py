@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
-from typing import Final, NamedTuple, overload
+from typing import Any, Final, NamedTuple
 
 from visterm.core.errors import DataError, TagFileError
 from visterm.core.remote import as_path, as_remote, is_remote
@@ -218,13 +218,7 @@ class ListedImages(Sequence[Path]):
     def __len__(self) -> int:
         return len(self._names)
 
-    @overload
-    def __getitem__(self, which: int) -> Path: ...
-
-    @overload
-    def __getitem__(self, which: slice) -> list[Path]: ...
-
-    def __getitem__(self, which: int | slice) -> Path | list[Path]:
+    def __getitem__(self, which: Any) -> Any:
         if isinstance(which, slice):
             return [self._folder / name for name in self._names[which]]
         return self._folder / self._names[which]

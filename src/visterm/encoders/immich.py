@@ -223,16 +223,12 @@ class Immich(Encoder):
             return server_address(named, SERVER)
         url = getattr(self, "server_", None) if self.url is None else self.url
         if url is None:
-            raise UserError(
-                "immich needs the address of a server.", setting="url",
-                advice=f"Name it: `encoder` immich:http://host:3003, or {SERVER}=http://host:3003 in the environment.",
-            )  # fmt: skip
+            advice = f"Name it: `encoder` immich:http://host:3003, or {SERVER}=http://host:3003 in the environment."
+            raise UserError("immich needs the address of a server.", setting="url", advice=advice)
         server = server_address(url, "url")
         if not is_named(server):
-            raise UserError(
-                f"This run would send your {sent} to {server}.", setting="url", value=server,
-                advice=f"If you trust it: {SERVER}={server} visterm ...",
-            )  # fmt: skip
+            advice = f"If you trust it: {SERVER}={server} visterm ..."
+            raise UserError(f"This run would send your {sent} to {server}.", setting="url", value=server, advice=advice)
         return server
 
     def _ask(

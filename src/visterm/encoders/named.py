@@ -171,7 +171,7 @@ def networks() -> dict[str, Network]:
 
     Raises DataError if the user's file is not TOML, or a row cannot be, or `VARIABLE` names a file that is not there.
     """
-    users = users_table()
+    users = user_file("networks.toml", VARIABLE)
     if os.environ.get(VARIABLE) and not users.exists():
         raise DataError(f"{VARIABLE} names {users}, which is not there. Put your table there, or unset {VARIABLE}.")
     rows: dict[str, Network] = {}

@@ -103,10 +103,8 @@ def check_in_file(tags: TagSource, of: str = "streamed features") -> None:
     """Raise TagFileError unless tags are a table on disk, as those `of` what does not fit in memory must be."""
     if not isinstance(tags, str | os.PathLike) or not as_path(tags).is_file():
         source = f"'{tags}'" if isinstance(tags, str | os.PathLike) else f"a {type(tags).__name__}"
-        raise TagFileError(
-            f"The tags of {of} are read from a table, and {source} is none.",
-            setting="tags", value=tags, expected="a .csv, .tsv or .jsonl file",
-        )  # fmt: skip
+        problem = f"The tags of {of} are read from a table, and {source} is none."
+        raise TagFileError(problem, setting="tags", value=tags, expected="a .csv, .tsv or .jsonl file")
 
 
 def table_records(table: FrameTable, **options: Unpack[TableOptions]) -> tuple[list[Any], list[TagRecord]]:
