@@ -197,9 +197,9 @@ def _columns(
     names: list[str], lists: list[str], column: str | None, name_column: str | None, file: Path
 ) -> tuple[list[str], str]:
     """Return the columns of the rows and that of the names, as requested or the usual ones; "" without names."""
-    for requested in (column, name_column):
+    for setting, requested in (("column", column), ("name_column", name_column)):
         if requested is not None and requested not in names:
-            raise UnknownNameError(unknown(f"column of {file}", requested, names))
+            raise UnknownNameError(unknown(f"column of {file}", requested, names), setting=setting, value=requested)
     usual = [column] if column is not None else next((each for each in USUAL if set(each) <= set(names)), None)
     if usual is None and len(lists) != 1:
         problem = f"{file} has {count_of(len(lists), 'column')} of lists among {', '.join(names)}."

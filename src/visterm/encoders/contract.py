@@ -209,12 +209,12 @@ class AnyEncoder(Estimator, ABC):
         Each is the same in any company. Raises UserError if the encoder has no text tower; StorageError, ServiceError
         or MissingExtraError if it cannot be reached.
         """
-        raise UserError(no_text_tower(ENCODERS.name_of(self)))
+        raise no_text_tower(ENCODERS.name_of(self))
 
     @property
     def text_fingerprint(self) -> str:
         """Return a SHA-256 that changes with all that shapes `text_rows`; the errors are the same."""
-        raise UserError(no_text_tower(ENCODERS.name_of(self)))
+        raise no_text_tower(ENCODERS.name_of(self))
 
     @property
     def fingerprint(self) -> str:
@@ -261,12 +261,11 @@ class AnyEncoder(Estimator, ABC):
         return params
 
 
-def no_text_tower(name: str) -> str:
-    """Return what is said of a network or an encoder that has vectors of images alone."""
-    return (
-        f"'{name}' has no text tower, so words have no vectors in the space of its rows. Take a network that has one "
-        "(visterm encoders lists them), immich or open_clip."
-    )
+def no_text_tower(name: str) -> UserError:
+    """Return the error for a network or an encoder that has vectors of images alone."""
+    problem = f"'{name}' has no text tower, so words have no vectors in the space of its rows."
+    advice = "Take a network that has one (visterm encoders lists them), immich or open_clip."
+    return UserError(problem, setting="encoder", value=name, advice=advice)
 
 
 def name_of(image: object) -> str:

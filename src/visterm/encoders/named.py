@@ -186,7 +186,7 @@ def network_named(name: str) -> Network:
     """Return a row of the table. Raises UnknownNameError, with the nearest names, if there is none."""
     table = networks()
     if name not in table:
-        raise UnknownNameError(unknown("network", name, list(table)))
+        raise UnknownNameError(unknown("network", name, list(table)), setting="network", value=name)
     return table[name]
 
 

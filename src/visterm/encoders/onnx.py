@@ -289,7 +289,7 @@ class Onnx(NetworkEncoder):
     def _text_tower(self) -> OnnxTextTower:
         """Open the text tower at first use. Raises what `OnnxTextTower` raises."""
         if self.network is None:
-            raise UserError(no_text_tower(str(self.path)))
+            raise no_text_tower(str(self.path))
         opened: tuple[Network, OnnxTextTower] | None = getattr(self, "_opened_text", None)
         if opened is None or opened[0] != network_named(self.network):
             row = network_named(self.network)

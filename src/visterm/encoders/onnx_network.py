@@ -353,7 +353,7 @@ def _image_input(
 def chosen_output(path: str, names: list[str], requested: str | None) -> str:
     """Return the output that was requested, or the only one, or one that is named as features are."""
     if requested is not None and requested not in names:
-        raise UnknownNameError(unknown(f"output of {path}", requested, names))
+        raise UnknownNameError(unknown(f"output of {path}", requested, names), setting="output", value=requested)
     named = [name for name in FEATURE_NAMES if name in names]
     if requested is not None or len(names) == 1 or named:
         return requested or (names if len(names) == 1 else named)[0]

@@ -50,7 +50,10 @@ def prompts_of(language: str) -> list[str]:
             ) from error
 
     if language not in known:
-        raise UnknownNameError(f"{unknown('language', language, list(known))} Others can be added in {users}.")
+        advice = f"Others can be added in {users}."
+        raise UnknownNameError(
+            unknown("language", language, list(known)), setting="language", value=language, advice=advice
+        )
     return known[language]
 
 
