@@ -291,6 +291,7 @@ class Chain(NestedEncoder):
             else:
                 name = ENCODERS.name_of(part)
                 parts.append(no_places(part.transform([photo]), f"features of '{name}', which have no place"))
+
         if not any(len(part.boxes) for part in parts):
             names = ", ".join(ENCODERS.name_of(part) for part in self.parts_)
             raise UserError(f"The chain's encoders ({names}) do not know which places of a picture numbers come from.")
@@ -340,6 +341,7 @@ class Chain(NestedEncoder):
             return np.ones(n)
         expected = f"None, or {n} finite numbers above 0, one an encoder"
         wrong = UserError(setting="weights", value=self.weights, expected=expected)
+
         try:
             weights: NDArray[np.float64] = np.asarray(self.weights, np.float64)
         except (TypeError, ValueError) as error:

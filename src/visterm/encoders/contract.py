@@ -154,6 +154,7 @@ class AnyEncoder(Estimator, ABC):
         if not hasattr(self, "fitted_") and self._learns():
             check_fitted(self)
         self.check_allowed()
+
         with reported(progress, "encode photos", len(images)):
             unknown = self.unknown_images(images)
             known = np.array([i for i in range(len(images)) if i not in unknown], np.int64)
@@ -193,6 +194,7 @@ class AnyEncoder(Estimator, ABC):
         same = len(before) == len(given) and all(
             old is new or (not isinstance(new, arrays) and old == new) for old, new in zip(before, given, strict=True)
         )
+
         if made is None or not same:
             made = make(*given)
             cache[make.__qualname__] = given, made

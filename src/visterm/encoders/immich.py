@@ -140,6 +140,7 @@ class Immich(Encoder):
         check_count(self.batch_size, "batch_size")
         check_number(self.timeout, "timeout", above=0, most=86_400)
         check_number(self.wait, "wait", least=0, most=3600)
+
         if self.retries != 0:
             check_count(self.retries, "retries", "or 0")
         check_number(self.retries, "retries", least=0, most=100)

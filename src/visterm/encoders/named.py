@@ -243,6 +243,7 @@ def local_path(network: Network, file: NetworkFile) -> str | None:
         return None
     client = hub_client()
     cache, folder = client.constants.HF_HUB_CACHE, f"models--{network.repository.replace('/', '--')}"
+
     if not os.path.isdir(os.path.join(cache, folder)):  # which spares the import of most of the client
         return None
     cached = client.try_to_load_from_cache(
@@ -310,6 +311,7 @@ def _read_at(path: Path, mtime_ns: int, size: int) -> dict[str, Network]:
     except (OSError, ValueError) as error:
         raise DataError(f"The table of networks {path} cannot be read: {error}.") from error
     rows = {}
+
     for name, row in table.items():
         try:
             rows[name] = _row(name, row, path.parent)
@@ -383,6 +385,7 @@ def _checked_table(table: object, what: str, name: str, known: Kinds) -> dict[st
             raise UserError(f"{key} is {value!r}; expected {expected}.")
         if key in _LEAST and value < _LEAST[key]:
             raise UserError(f"{key} is {value}; expected {_LEAST[key]} or more.")
+
     if missing := [key for key in _NEEDED[what] if key not in table]:
         raise UserError(f"{'the row' if what == 'row' else what} has no {missing[0]}.")
     return dict(table)

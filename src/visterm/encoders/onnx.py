@@ -216,6 +216,7 @@ class Onnx(NetworkEncoder):
             views = after.add("Reshape", rows, np.array([-1, n_views, width]))
             mean = after.add("MatMul", np.full((1, n_views), 1 / n_views), views)
             rows = after.add("Reshape", mean, np.array([-1, width]))
+
         if self.rooted_:
             rows = after.add("Mul", after.add("Sign", rows), after.add("Sqrt", after.add("Abs", rows)))
         rows = after.add("Sub", rows, self.centre_)

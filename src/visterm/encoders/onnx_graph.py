@@ -139,6 +139,7 @@ def onnx_hash(path: str | os.PathLike[str]) -> str:
     if not beside:
         return graph_hash
     digest = hashlib.sha256(graph_hash.encode())
+
     for name in beside:
         file = Path(path).parent / name
         if not file.is_file():

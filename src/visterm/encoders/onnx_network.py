@@ -339,6 +339,7 @@ def _image_input(
         )
     batch, *dims = [dim if isinstance(dim, int) and dim > 0 else None for dim in image.shape]
     dtype = _DTYPES[image.type]
+
     if layout is not None:
         last = as_layout(layout)[0] == "channels_last"
     else:

@@ -88,6 +88,7 @@ def of_transformers(config: Settings) -> Settings:
             raise UserError(setting="resample", value=resample, expected=f"one of {', '.join(map(str, _RESAMPLE))}")
         settings["interpolation"] = _RESAMPLE[resample]
     settings["scale"] = config.get("rescale_factor", 1 / 255) if config.get("do_rescale", True) else 1.0
+
     if not config.get("do_normalize", True):
         settings |= {"mean": 0.0, "std": 1.0}
     elif "image_mean" in config and "image_std" in config:

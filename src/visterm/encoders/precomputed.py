@@ -82,6 +82,7 @@ class Precomputed(AnyEncoder):
         without = np.flatnonzero(rows < 0)
         unused = np.setdiff1d(np.arange(len(table.names)), rows)
         remarks = []
+
         if without.size:
             such = f"{count_of(without.size, 'image')} (such as '{names[without[0]]}')"
             remarks.append(f"Left out: {such} that {table.file} has no row for.")
@@ -155,6 +156,7 @@ class Precomputed(AnyEncoder):
         paths = (os.fspath(self.path), None if self.names is None else os.fspath(self.names))
         if not hasattr(self, "features_path_") or os.path.exists(paths[0]):
             return paths
+
         if os.path.exists(self.features_path_):
             return self.features_path_, self.names_path_ or None
         tried = dict.fromkeys([os.path.abspath(paths[0]), self.features_path_])

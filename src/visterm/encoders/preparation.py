@@ -88,6 +88,7 @@ def as_colours(name: str, value: float | Sequence[float], *, above: float = -mat
         numbers = np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise wrong from error
+
     if numbers.shape not in ((), (3,)) or not np.isfinite(numbers).all():
         raise wrong
     if numbers.min() <= above:
@@ -272,6 +273,7 @@ def channels_last(
     fixed = [isinstance(axis, int) for axis in declared]
     if fixed in ([True, False, False], [False, False, True]):
         return fixed[2]
+
     if pictures_last:
         raise UserError(
             f"{what} is maps of the axes {axes}, and nothing says which of these are the channels.", setting="layout",

@@ -68,6 +68,7 @@ def word_rows(encoder: AnyEncoder, words: Sequence[str], prompts: Sequence[str])
     keys = [hashlib.sha256(tower + b"\0" + word.encode("utf-8", "replace")).digest() for word in words]
     rows = _load(keys)
     missing = [i for i, key in enumerate(keys) if key not in rows]
+
     for first in range(0, len(missing), AT_ONCE):
         some = missing[first : first + AT_ONCE]
         made = encoder.text_rows([prompt.replace("{}", words[i]) for i in some for prompt in prompts])
