@@ -52,7 +52,7 @@ def fetch_network(network: Network, *, say: Say = silent) -> list[str]:
     """
     if network.repository is None:
         raise UserError(f"The files of '{network.name}' are on this machine: its row names no repository.")
-    client = hub_client()
+    client = _client()
     say(f"{network.name}: {network.size()} from {network.repository}. Licence: {network.licence}")
     paths = []
 
@@ -85,6 +85,14 @@ def fetch_network(network: Network, *, say: Say = silent) -> list[str]:
     return paths
 
 
+def _client() -> Any:
+    """Return the hub's client with what is used of it. Raises MissingExtraError if it is not installed."""
+    client = hub_client()
+    from huggingface_hub import errors, file_download, utils  # noqa: F401  # which makes them attributes of the client
+
+    return client
+
+
 class FetchedFile(NamedTuple):
     """A file of a repository, in the cache of the hub's client."""
 
@@ -105,7 +113,7 @@ def fetch_file(
     Raises StorageError if the server answers otherwise, or the name leads out of the cache; EncoderMismatchError if the
     file is another than expected, CorruptFileError if it is another than the hub says; what the hub's client raises.
     """
-    client = hub_client()
+    client = _client()
     if odd := [each for each in (name, revision) if not _INSIDE.fullmatch(each)]:
         raise StorageError(f"{repository} can have no {odd[0]!r}; expected a name without .., \\ and colons.")
     headers = client.utils.build_hf_headers(library_name="visterm")
@@ -208,8 +216,7 @@ def hub_errors(what: str, page: str, *, again: str = "", no_revision: str = "") 
 
     `again` ends the advice to run the command once more; `no_revision` says what to do if the revision is not there.
     """
-    from huggingface_hub import errors
-
+    errors = _client().errors
     refusals = {  # the first one is a kind of the third
         errors.GatedRepoError: (
             f"who fetches it must accept its licence first, at {page}, and then log in: hf auth login"

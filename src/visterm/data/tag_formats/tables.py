@@ -86,9 +86,10 @@ def read_table(source: TagSource, **options: Unpack[TableOptions]) -> list[TagRe
         return table_records(table, **options)[1]
     path = as_path(source)
     if not path.is_file():
-        others = "; or a folder of .txt files, 'xmp' or 'auto'"
-        needed = ": images without a folder need one" if source == "auto" else others
-        raise TagFileError(f"The tag file {path} {why_no_file(path)}; expected a .csv, .tsv or .jsonl file{needed}.")
+        problem, expected = f"The tag file {path} {why_no_file(path)}.", "a .csv, .tsv or .jsonl file"
+        advice = "Images without a folder need one: `tags` FILE." if source == "auto" else ""
+        expected += "" if advice else "; or a folder of .txt files, 'xmp' or 'auto'"
+        raise TagFileError(problem, setting="tags", value=source, expected=expected, advice=advice)
 
     form = _tag_form(options)
     rows = table_rows(path, read_text(path, or_utf16=True), form)
