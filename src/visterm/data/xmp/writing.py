@@ -212,27 +212,25 @@ def _additions(document: Document, marks: dict[str, list[Mark]], where: str) -> 
                 f"In {where}, {' '.join(_NAMES[name][1:])} is a text; expected a list (rdf:Bag). Write the keywords "
                 "anew with the program that they are from."
             )
-        if properties:
-            edits.append(_into(document, properties[0], name, new))
-        else:
+        if not properties:
             missing[name] = new
+            continue
+        element, bag = properties[0], container(properties[0])
+        entries = [_entry(mark, name, bag or element) for mark in new]
+        if bag is None:
+            rdf, declared = _prefix(element, "rdf", RDF)
+            bag_text = f"<{rdf}{_KIND[name]}{declared}>{''.join(entries)}</{rdf}{_KIND[name]}>"
+            edits.append(_inside(document, element, bag_text))
+        elif not items(element):
+            edits.append(_inside(document, bag, "".join(entries)))
+        else:
+            last = items(element)[-1]
+            space = document.text[document.with_space_before(last.start) : last.start].decode()
+            edits.append(Edit(last.end, last.end, "".join(space + entry for entry in entries)))
 
     if missing:
         edits.append(_new_description(document, missing, where))
     return edits
-
-
-def _into(document: Document, element: Element, name: str, marks: Sequence[Mark]) -> Edit:
-    bag = container(element)
-    entries = [_entry(mark, name, bag or element) for mark in marks]
-    if bag is None:
-        rdf, declared = _prefix(element, "rdf", RDF)
-        return _inside(document, element, f"<{rdf}{_KIND[name]}{declared}>{''.join(entries)}</{rdf}{_KIND[name]}>")
-    if not items(element):
-        return _inside(document, bag, "".join(entries))
-    last = items(element)[-1]
-    space = document.text[document.with_space_before(last.start) : last.start].decode()
-    return Edit(last.end, last.end, "".join(space + entry for entry in entries))
 
 
 def _new_description(document: Document, marks: dict[str, list[Mark]], where: str) -> Edit:
