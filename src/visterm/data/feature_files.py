@@ -170,7 +170,7 @@ def _read_parquet(
             n_values = sum(group.column(index).num_values for group in groups for index in range(group.num_columns))
             refuse_bomb(part, part.stat().st_size, 4 * max(n_values, facts.num_rows))
         schema = pq.read_schema(parts[0])
-        lists = [str(field.name) for field in schema if shards.is_list(field.type)]
+        lists = [str(field.name) for field in schema if isinstance(field.type, shards.LISTS)]
         of_rows, of_names = _columns(schema.names, lists, column, None if names is not None else name_column, file)
         if names is None and not of_names:
             problem = f"{file} has the columns {', '.join(schema.names)}, none of {', '.join(NAME_COLUMNS)}."

@@ -31,6 +31,7 @@ PARQUET_ERRORS = (OSError, pa.ArrowException, UnicodeDecodeError, KeyError)
 _WIDTH = b"visterm.width"
 _ODD_BYTE = re.compile(r"[\udc80-\udcff]")
 _ESCAPE = re.compile(r"\\(\\|udc[89a-f][0-9a-f])")
+LISTS = (pa.ListType, pa.LargeListType, pa.FixedSizeListType)
 _IS_NUMBER = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean)
 
 
@@ -60,26 +61,51 @@ def shard_bytes(shard: Shard) -> bytes:
     return bytes(buffer.getvalue())
 
 
-def read_shard(path: str | os.PathLike[str]) -> Shard:
-    """Read a shard. Raises CorruptFileError if the file is not one, as the functions below do."""
-    return _read(path, FILE_NAME, SHA256, threads=True)
+def read_shard(
+    path: str | os.PathLike[str],
+    texts: tuple[str, ...] = (FILE_NAME, SHA256),
+    *,
+    rows: bool = True,
+    threads: bool = True,
+) -> Shard:
+    """Read a shard, or only some of its text columns, with or without its rows; what is not read is empty.
+
+    Without `threads` the caller's thread does all: others are at work. Raises CorruptFileError if the file is no shard,
+    as the functions below do.
+    """
+    where = os.fspath(path)
+    with _opened(path) as file:
+        names = pq.read_schema(file).names
+        of_rows = [FEATURES] if FEATURES in names else [INDICES, VALUES]
+        columns = [*texts, *(of_rows if rows else [])]
+        if missing := sorted(set(columns) - set(names)):
+            raise CorruptFileError(
+                f"{where} is no shard of features: it has no column '{missing[0]}', but {', '.join(names)}."
+            )
+        table = pq.read_table(file, columns=columns, partitioning=None, use_threads=threads)
+        table.validate(full=True)
+
+    for name in texts:
+        if table[name].type != pa.string() or table[name].null_count:
+            raise CorruptFileError(
+                f"{where}: the column '{name}' is {table[name].type} with {table[name].null_count} missing; expected a "
+                "text in each row."
+            )
+    image_names = table[FILE_NAME].to_pylist() if FILE_NAME in texts else []
+    image_names = [name_of_text(text) if "\\" in text else text for text in image_names]
+    hashes = table[SHA256].to_pylist() if SHA256 in texts else []
+    if not rows:
+        return Shard(image_names, hashes, np.empty((0, 0), np.float32))
+    if len(of_rows) == 1:
+        return Shard(image_names, hashes, dense_rows(table[FEATURES], where))
+    width = shard_width(table.schema)
+    return Shard(image_names, hashes, sparse_rows(table[INDICES], table[VALUES], where, width=width))
 
 
 def read_shard_index(path: str | os.PathLike[str]) -> tuple[list[str], list[str]]:
     """Read the names and the content hashes of a shard, without its rows."""
-    names, sha256, _ = _read(path, FILE_NAME, SHA256, rows=False, threads=True)
+    names, sha256, _ = read_shard(path, rows=False)
     return names, sha256
-
-
-def read_shard_rows(path: str | os.PathLike[str]) -> Matrix:
-    """Read the rows of a shard without names and hashes, on the calling thread: others are at work."""
-    return _read(path).rows
-
-
-def read_named_rows(path: str | os.PathLike[str]) -> tuple[list[str], Matrix]:
-    """Read the names and the rows of a shard without hashes, on the calling thread."""
-    names, _, rows = _read(path, FILE_NAME)
-    return names, rows
 
 
 def shard_row_bytes(path: str | os.PathLike[str], width: int) -> int:
@@ -109,11 +135,6 @@ def name_of_text(text: str) -> str:
     if r"\udc" not in text:
         return text
     return _ESCAPE.sub(lambda match: "\\" if match[1] == "\\" else chr(int(match[1][1:], 16)), text)
-
-
-def is_list(kind: pa.DataType) -> bool:
-    """Return whether a column holds lists of any kind."""
-    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
 
 
 def dense_rows(column: pa.ChunkedArray, what: str) -> NDArray[np.float32]:
@@ -172,7 +193,7 @@ def _joined(
     They are taken chunk by chunk: joined, long columns of lists would overflow their 32-bit offsets.
     """
     kind = column.type.storage_type if isinstance(column.type, pa.BaseExtensionType) else column.type
-    if not is_list(kind) or not any(test(kind.value_type) for test in tests):
+    if not isinstance(kind, LISTS) or not any(test(kind.value_type) for test in tests):
         raise ShapeError(f"{what} has the type {column.type}; expected lists of {expected}.")
 
     lengths: list[NDArray[np.int64]] = []
@@ -215,37 +236,6 @@ def _opened(path: str | os.PathLike[str]) -> Iterator[str | IO[bytes]]:
             f"{os.fspath(path)} cannot be read as a shard of features: {' '.join(str(error).split()).rstrip('.')}. "
             "Restore it from a backup, or run the command that wrote it again."
         ) from error
-
-
-def _read(path: str | os.PathLike[str], *texts: str, rows: bool = True, threads: bool = False) -> Shard:
-    """Read the rows of a shard, and those of its text columns that are in `texts`; the rest stays empty."""
-    where = os.fspath(path)
-    with _opened(path) as file:
-        names = pq.read_schema(file).names
-        of_rows = [FEATURES] if FEATURES in names else [INDICES, VALUES]
-        columns = [*texts, *(of_rows if rows else [])]
-        if missing := sorted(set(columns) - set(names)):
-            raise CorruptFileError(
-                f"{where} is no shard of features: it has no column '{missing[0]}', but {', '.join(names)}."
-            )
-        table = pq.read_table(file, columns=columns, partitioning=None, use_threads=threads)
-        table.validate(full=True)
-
-    for name in texts:
-        if table[name].type != pa.string() or table[name].null_count:
-            raise CorruptFileError(
-                f"{where}: the column '{name}' is {table[name].type} with {table[name].null_count} missing; expected a "
-                "text in each row."
-            )
-    image_names = table[FILE_NAME].to_pylist() if FILE_NAME in texts else []
-    image_names = [name_of_text(text) if "\\" in text else text for text in image_names]
-    hashes = table[SHA256].to_pylist() if SHA256 in texts else []
-    if not rows:
-        return Shard(image_names, hashes, np.empty((0, 0), np.float32))
-    if len(of_rows) == 1:
-        return Shard(image_names, hashes, dense_rows(table[FEATURES], where))
-    width = shard_width(table.schema)
-    return Shard(image_names, hashes, sparse_rows(table[INDICES], table[VALUES], where, width=width))
 
 
 def _text(name: str) -> str:

@@ -67,12 +67,14 @@ class BlockCutter:
 
     def count(self, codes: Codes, scale: int) -> int:
         """Return how many blocks an image has at a scale."""
-        rows, cols = self._edges(codes, scale)
+        stride = self._stride(codes, scale)
+        rows, cols = (block_edges(side, stride) for side in codes.texture.shape)
         return max(1, len(rows) - self.block_cells) * max(1, len(cols) - self.block_cells)
 
     def points(self, codes: Codes, scale: int) -> NDArray[np.float32]:
         """Describe the blocks of an image at a scale, row by row, shape (n_blocks, 59 + n_colours)."""
-        rows, cols = self._edges(codes, scale)
+        (height, width), stride = codes.texture.shape, self._stride(codes, scale)
+        rows, cols = block_edges(height, stride), block_edges(width, stride)
         points: NDArray[np.float32] = block_histograms(
             codes.texture, codes.colour, self.n_colours, rows, cols, self.block_cells
         )
@@ -86,18 +88,17 @@ class BlockCutter:
 
         Left, top, right and bottom are shares of the image's width and height.
         """
-        rows, cols = self._edges(codes, scale)
-        tops, bottoms = _ends(rows / codes.texture.shape[0], self.block_cells)
-        lefts, rights = _ends(cols / codes.texture.shape[1], self.block_cells)
+        (height, width), stride = codes.texture.shape, self._stride(codes, scale)
+        tops, bottoms = _ends(block_edges(height, stride) / height, self.block_cells)
+        lefts, rights = _ends(block_edges(width, stride) / width, self.block_cells)
         shape = (len(tops), len(lefts))
         sides = (lefts[None, :], tops[:, None], rights[None, :], bottoms[:, None])
         return np.stack([np.broadcast_to(side, shape).ravel() for side in sides], axis=1)
 
-    def _edges(self, codes: Codes, scale: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return where the cells of an image begin and end at a scale, down and across, in pixels."""
+    def _stride(self, codes: Codes, scale: int) -> float:
+        """Return the pixels along the side of a cell, about."""
         height, width = codes.texture.shape
-        stride = float(max(height, width) * self.sides[scale] / self.block_cells)  # along the side of a cell, about
-        return block_edges(height, stride), block_edges(width, stride)
+        return float(max(height, width) * self.sides[scale] / self.block_cells)
 
 
 def _ends(edges: NDArray[np.float64], block_cells: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
