@@ -106,7 +106,7 @@ class Libraries:
 def parts(encoder, libraries, arrays):
     """Return, for each step from pixels to words, what ours and theirs call for all photos."""
     pictures = [Image.fromarray(pixels) for pixels in arrays]
-    table, finder = encoder._table(), encoder._finder()
+    table, finder = encoder._table(), encoder._finder_and_pyramid()[0]
     codes = [pixel_codes(pixels, table) for pixels in arrays]
     scales = range(len(encoder.scales))
     prepared = [look_up.keywords["prepared"] for look_up in finder._look_up]

@@ -100,7 +100,7 @@ def test_columns_and_a_separator_of_the_rules_are_those_of_the_tag_file(folder):
         "image_column = 'who'\ntags_column = 'what'\nseparator = '/'\n", encoding="utf-8"
     )
     call = ("fit", "--tags", "tags.csv", "--encoder", "ids", "--model", "prior", "-o", "run")
-    assert "Rename the column of file names, or name it in a file of tag rules" in str(run(*call).exception)
+    assert "Rename the column of file names, or name it in --tag-rules" in str(run(*call).exception)
     assert run(*call, "--tag-rules", "rules.toml").exit_code == 0
     assert Tagger.load(folder / "run").vocabulary.tags == ["sea", "sky"]
 

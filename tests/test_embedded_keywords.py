@@ -14,7 +14,8 @@ from shared_exiftool import lent_exiftool, run_exiftool, set_fields  # noqa: F40
 from visterm.core.types import Skipped
 from visterm.data.program_tags import NAMES, of_people, program_path
 from visterm.data.sidecars import MOST_IPTC, Sidecars, embedded_keywords, read_iptc
-from visterm.data.tag_files import find_tags, read_keyword_tags, read_tag_table
+from visterm.data.tag_files import find_tags, read_keyword_tags
+from visterm.data.tag_formats.tables import read_table
 from visterm.data.xmp.keywords import GIVEN, Mark, read_keywords
 from visterm.data.xmp.writing import add_tags, remove_tags
 from visterm.library.export.items import ExportItem, Predicted
@@ -254,7 +255,7 @@ def test_tables_and_texts_leave_programs_own_tags_out_too(tmp_path):
     (tmp_path / "t.csv").write_text(
         "file_name,tags\n1.jpg,sea;darktable|format|jpg;jpg;Color Label Red\n2.jpg,jpg;Darktable workshop\n"
     )
-    assert [row.tags for row in read_tag_table(tmp_path / "t.csv")] == [["sea"], ["jpg", "Darktable workshop"]]
+    assert [row.tags for row in read_table(tmp_path / "t.csv")] == [["sea"], ["jpg", "Darktable workshop"]]
     (tmp_path / "1.jpg").write_bytes(jpeg())
     (tmp_path / "1.txt").write_text("sea\n_Digikam_Internal_Tags_/Pick Label None\n")
     assert [row.tags for row in find_tags("auto", tmp_path).records] == [["sea"]]

@@ -14,9 +14,9 @@ from visterm.core.vocabulary import Vocabulary, tag_fault
 from visterm.data.query_files import read_query_file
 from visterm.data.relations import read_is_a
 from visterm.data.sidecars import Sidecars
-from visterm.data.tag_files import find_tags, read_tag_table
+from visterm.data.tag_files import find_tags
 from visterm.data.tag_formats.record import merged_by_image
-from visterm.data.tag_formats.tables import stream_table
+from visterm.data.tag_formats.tables import read_table, stream_table
 from visterm.data.tag_rules import TagRules
 from visterm.data.text_files import read_words
 
@@ -25,7 +25,7 @@ XMP = (
     '<rdf:Description xmlns:dc="http://purl.org/dc/elements/1.1/"><dc:subject><rdf:Bag><rdf:li>{}</rdf:li></rdf:Bag>'
     "</dc:subject></rdf:Description></rdf:RDF></x:xmpmeta>"
 )
-TABLES = [read_tag_table, lambda path: list(stream_table(path))]
+TABLES = [read_table, lambda path: list(stream_table(path))]
 READERS = {
     "tags.csv": TABLES,
     "tags.tsv": TABLES,

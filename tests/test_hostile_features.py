@@ -14,7 +14,7 @@ import scipy.sparse as sp
 
 from visterm.core.errors import DataError, VistermError
 from visterm.data.feature_files import ALWAYS_FINE, read_features
-from visterm.data.feature_shards import Shard, read_named_rows, read_shard, shard_bytes
+from visterm.data.feature_shards import Shard, read_shard, read_shard_index, shard_bytes
 from visterm.models.neighbours.knn import Knn
 from visterm.models.pamir.pamir import Pamir
 
@@ -247,7 +247,7 @@ def test_a_damaged_shard_is_refused_by_a_line(rows, tmp_path):
     path = tmp_path / "part-0.parquet"
     for at in range(4, len(sound) - 8, 9):
         path.write_bytes(sound[:at] + b"\xff" + sound[at + 1 :])
-        for read in (read_shard, read_named_rows):
+        for read in (read_shard, read_shard_index):
             refusal_if_any(read, path)
 
 

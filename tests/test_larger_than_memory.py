@@ -23,8 +23,7 @@ from planted_features import N_TAGS, N, fitted_encoder, name_of, plant, write, w
 from visterm import Tagger
 from visterm.cli.command_line import app
 from visterm.core.errors import CorruptFileError, DataError, TagFileError, UnknownNameError, UserError, VistermError
-from visterm.data.tag_files import read_tag_table
-from visterm.data.tag_formats.tables import stream_table
+from visterm.data.tag_formats.tables import read_table, stream_table
 from visterm.features.streaming.joining import NO_SPLIT, BoundedCounts, JoinedTags
 from visterm.features.streaming.memory import Plan, machine_memory, plan_memory, read_size
 from visterm.features.streaming.shards import NameIndex, Shards
@@ -145,7 +144,7 @@ def test_a_name_is_found_as_it_is_written_and_else_without_spaces_and_backslashe
 )
 def test_a_table_read_row_by_row_gives_the_records_of_one_read_whole(tmp_path, name, text):
     (tmp_path / name).write_text(text, encoding="utf-8")
-    assert list(stream_table(tmp_path / name)) == read_tag_table(tmp_path / name)
+    assert list(stream_table(tmp_path / name)) == read_table(tmp_path / name)
 
 
 @pytest.mark.parametrize(
@@ -154,7 +153,7 @@ def test_a_table_read_row_by_row_gives_the_records_of_one_read_whole(tmp_path, n
 def test_a_table_read_row_by_row_is_refused_as_one_read_whole(tmp_path, text):
     (tmp_path / "a.csv").write_text(text, encoding="utf-8")
     with pytest.raises(TagFileError) as whole:
-        read_tag_table(tmp_path / "a.csv")
+        read_table(tmp_path / "a.csv")
     with pytest.raises(TagFileError) as streamed:
         list(stream_table(tmp_path / "a.csv"))
     assert str(streamed.value) == str(whole.value)

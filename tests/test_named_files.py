@@ -17,8 +17,8 @@ from visterm.data.images import image_size, read_image
 from visterm.data.query_files import read_query_file
 from visterm.data.relations import read_is_a
 from visterm.data.sidecars import Sidecars, content_of, embedded_keywords
-from visterm.data.tag_files import find_tags, read_tag_table
-from visterm.data.tag_formats.tables import stream_table
+from visterm.data.tag_files import find_tags
+from visterm.data.tag_formats.tables import read_table, stream_table
 from visterm.data.tag_rules import TagRules
 from visterm.data.tag_senses import read_database
 from visterm.data.text_files import read_text, read_words
@@ -57,7 +57,7 @@ def huge(path):
 
 
 READERS = {
-    "tags.csv": read_tag_table,
+    "tags.csv": read_table,
     "list.txt": read_text,
     "words.txt": read_words,
     "queries.csv": read_query_file,

@@ -107,7 +107,7 @@ def test_searches_are_made_from_their_tags_in_the_words_of_the_run(folder):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("lines,stripes\n", "has the columns lines, stripes; --map needs their_tag,run_tag"),
+        ("lines,stripes\n", "has the columns lines, stripes; the map of tags needs their_tag,run_tag"),
         ("their_tag,run_tag\nlines,stripe\n", "line 2: Unknown tag 'stripe'. Did you mean 'stripes'?"),
         ("their_tag,run_tag\nlines,stripes\nLINES,dots\n", "'LINES' means 'dots' here and 'stripes' above"),
         ("run_tag,their_tag\nlines,stripes\n", "line 2: Unknown tag 'lines'"),

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.refusals import refused
 
 from tiny_wordnet import write_wordnet
-from visterm.core.errors import DataError, UserError
+from visterm.core.errors import DataError
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.part_of import PART_OF_FILE, PartOf, part_pairs, read_part_of, read_part_relations, wordnet_part_of
 from visterm.data.relations import sibling_sets, write_pairs
@@ -53,7 +54,7 @@ def test_a_header_decides_the_order_and_tabs_are_taken(tmp_path):
         ("part,whole\n ,car\n", "line 2: the part is empty"),
         ("\ncar,Car\n", "line 2: 'car' is said to be part of itself"),
         ('wheel,"car\n', "line 1: unexpected end of data"),
-        ("part,whole\n", "The part-of file .the tag rule part_of. .* has no relations; expected lines such as"),
+        ("part,whole\n", "The part-of file .* has no relations"),
     ],
 )
 def test_a_line_that_is_no_relation_is_named(text, message, tmp_path):
@@ -151,12 +152,12 @@ def test_a_circle_of_kinds_ends(tmp_path):
 
 @pytest.mark.parametrize("inherit", [-1, 1.5, True, "all"])
 def test_an_inheritance_that_is_no_number_of_steps_is_refused(inherit, wordnet):
-    with pytest.raises(UserError, match=f"inherit is {inherit!r}; expected a whole number of 0 or more, or None"):
+    with refused("inherit", value=inherit):
         of(wordnet, ["house"], inherit=inherit)
 
 
 def test_other_meronyms_are_refused(wordnet):
-    with pytest.raises(UserError, match="meronyms is 'pieces'; expected one of: parts, members, substances"):
+    with refused("meronyms", value="pieces"):
         of(wordnet, ["house"], meronyms=["pieces"])
 
 

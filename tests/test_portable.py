@@ -149,8 +149,8 @@ def test_a_table_names_photos_with_their_drive(monkeypatch, name):
     monkeypatch.setattr(image_folders, "Path", PureWindowsPath)
     monkeypatch.setattr(image_folders, "os", SimpleNamespace(path=ntpath, sep="\\"))
     photos = [PureWindowsPath(rf"C:\photos\{folder}\1.jpg") for folder in "st"]
-    names = image_folders.ImageNames(PureWindowsPath(r"C:\photos"), photos)
-    assert [match and match.path for match in names.match([name, r"D:\photos\t\2.jpg"])] == [photos[0], None]
+    matches = image_folders.match_names(PureWindowsPath(r"C:\photos"), photos, [name, r"D:\photos\t\2.jpg"])
+    assert [match and match.path for match in matches] == [photos[0], None]
 
 
 def test_a_process_that_has_ended_is_known_to_have_ended():

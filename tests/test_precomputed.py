@@ -13,6 +13,7 @@ import pytest
 import scipy.sparse as sp
 from PIL import Image
 from sklearn.datasets import dump_svmlight_file
+from tests.refusals import refused
 from typer.testing import CliRunner
 
 import visterm
@@ -127,7 +128,7 @@ def test_gzipped_svmlight_with_many_labels_a_line_is_read(tmp_path):
 def test_names_may_lie_elsewhere_with_the_line_ends_and_the_mark_of_windows(tmp_path):
     path = write_npy(tmp_path)
     (tmp_path / "features.names.txt").rename(tmp_path / "list.txt")
-    with pytest.raises(StorageError, match=r"features\.names\.txt.*names=FILE"):
+    with pytest.raises(StorageError, match=r"features\.names\.txt.*encoder\.names"):
         read_features(path)
     (tmp_path / "windows.txt").write_bytes(b"\xef\xbb\xbf" + "\r\n".join(NAMES).encode())
     for names in ("list.txt", "windows.txt"):
@@ -166,8 +167,8 @@ def pickled(folder):
         (write_npy, {"column": "x"}, UserError, "Only Parquet files have columns"),
         (write_parquet, {"column": "featurs"}, UnknownNameError, "Did you mean 'features'"),
         (write_parquet, {"name_column": "nam"}, UnknownNameError, "column of .* 'nam'"),
-        (lambda f: write_parquet(f, names="key"), {}, DataError, "none of file_name, image.*name_column=NAME"),
-        (lambda f: write_parquet(f, "a", b=ROWS.tolist()), {}, DataError, "2 columns of lists.*column=NAME"),
+        (lambda f: write_parquet(f, names="key"), {}, DataError, "none of file_name, image"),
+        (lambda f: write_parquet(f, "a", b=ROWS.tolist()), {}, DataError, "2 columns of lists"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_reported(make, options, error, message, tmp_path):
@@ -253,7 +254,7 @@ def test_memory_is_refused_for_features_of_other_programs_which_do_not_stream(tm
 
 
 def test_without_a_file_it_says_how_to_name_one():
-    with pytest.raises(UserError, match=r"--encoder precomputed:FEATURES\.npy"):
+    with refused("path"):
         Precomputed().fit(["a"])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.refusals import refused
 
 from visterm.core.errors import DataError
 from visterm.data import tag_rules
@@ -93,7 +94,7 @@ def test_where_no_tag_is_left_it_is_said_why():
 
 
 def test_a_cap_for_each_user_needs_users():
-    with pytest.raises(DataError, match=r"tag rule per_user needs .* no column user, owner or photographer"):
+    with refused("tag_rules", value=2, error=DataError):
         prune(library(a="sea"), per_user=2)
 
 

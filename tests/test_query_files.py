@@ -76,5 +76,5 @@ def test_what_cannot_be_read_is_said_with_file_and_line(text, message, tmp_path)
 
 
 def test_a_missing_query_file_is_called_so(tmp_path):
-    with pytest.raises(TagFileError, match=r"There is no query file .--queries. .*none.csv"):
+    with pytest.raises(TagFileError, match=r"no query file .*none.csv"):
         read_query_file(tmp_path / "none.csv")

@@ -17,9 +17,9 @@ from PIL import Image
 from command_line import visterm
 from visterm.core.errors import ImageError
 from visterm.core.types import Skipped
-from visterm.data import file_kinds, pillow
+from visterm.data import image_folders, pillow
 from visterm.data.contents import exif_of
-from visterm.data.image_folders import ImageNames, count_not_read, find_images
+from visterm.data.image_folders import count_not_read, find_images, match_names
 from visterm.data.images import Decoded, decode_images, image_size, read_image
 from visterm.web.decoding_process import JPEG, answer
 
@@ -126,7 +126,7 @@ def reader(request, monkeypatch):
 
 
 def without(monkeypatch, *packages):
-    for module in (pillow, file_kinds):
+    for module in (pillow, image_folders):
         found = module.find_spec
         monkeypatch.setattr(module, "find_spec", lambda name, found=found: None if name in packages else found(name))
 
@@ -171,7 +171,7 @@ def test_what_is_no_raw_file_or_has_no_preview_is_skipped_with_the_reason(tmp_pa
 
 
 def test_heic_photos_are_read_upright_where_a_reader_is_installed(tmp_path):
-    if not file_kinds.reads_heic():
+    if not image_folders.KINDS[1].is_readable():
         pytest.skip("neither pi-heif nor pillow-heif is installed")
     path = tmp_path / "a.heic"
     path.write_bytes(base64.b64decode(HEIC))
@@ -185,7 +185,7 @@ def test_heic_photos_are_read_upright_where_a_reader_is_installed(tmp_path):
 
 def test_a_name_without_ending_means_the_jpeg_beside_a_raw_file(tmp_path):
     paths = [tmp_path / name for name in ("1.dng", "1.jpg", "2.nef")]
-    assert [match.path.name for match in ImageNames(tmp_path, paths).match(["1", "2"])] == ["1.jpg", "2.nef"]
+    assert [match.path.name for match in match_names(tmp_path, paths, ["1", "2"])] == ["1.jpg", "2.nef"]
 
 
 def test_what_is_not_read_is_counted_by_kind_with_what_to_install(tmp_path, monkeypatch):
@@ -216,11 +216,11 @@ def test_what_is_not_read_is_counted_by_kind_with_what_to_install(tmp_path, monk
 
 
 def test_what_can_be_read_is_listed_and_not_counted(tmp_path, monkeypatch):
-    monkeypatch.setattr(file_kinds, "find_spec", lambda name: object())
+    monkeypatch.setattr(image_folders, "find_spec", lambda name: object())
     for name in ("a.jpg", "a.CR2", "a.heic"):
         (tmp_path / name).write_bytes(b"x")
-    kinds = tuple(kind for kind in file_kinds.KINDS if kind.name != "video")
-    monkeypatch.setattr(file_kinds, "KINDS", tuple(kind._replace(is_readable=lambda: True) for kind in kinds))
+    kinds = tuple(kind for kind in image_folders.KINDS if kind.name != "video")
+    monkeypatch.setattr(image_folders, "KINDS", tuple(kind._replace(packages=(), programs=()) for kind in kinds))
     assert count_not_read([tmp_path]).text == ""
     assert [path.name for path in find_images(tmp_path)] == ["a.CR2", "a.heic", "a.jpg"]
 
@@ -242,7 +242,7 @@ def camera(tmp_path_factory):
 
 
 def test_raw_photos_are_learned_from_indexed_and_shown(camera):
-    if not file_kinds.reads_raw():
+    if not image_folders.KINDS[2].is_readable():
         pytest.skip("neither rawpy nor exiftool is installed")
     fit = "fit photos --tags tags.csv -o run --encoder visterms --model ridge"
     for line in (fit, "index run photos -o catalogue"):

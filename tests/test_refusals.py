@@ -107,6 +107,7 @@ def test_a_picture_has_the_format_that_its_name_says():
     ("line", "message"),
     [
         ("fit nowhere -o out --encoder onnx:missing.onnx", "There is no file missing.onnx."),
+        ("fit nowhere -o out --encoder onnx", "Name it: --encoder onnx:PATH, or --encoder-set path=PATH."),
         ("fit nowhere -o out --encoder chain:visterms+onnx:missing.onnx", "There is no file missing.onnx."),
         ("fit nowhere -o out --encoder-set codebook=0", "--encoder-set codebook is 0; expected a whole number"),
         ("encode nowhere -o out --encoder onnx:missing.onnx", "There is no file missing.onnx."),
@@ -134,7 +135,7 @@ def test_a_damaged_list_of_trials_is_named_before_any_image_is_looked_for(refusa
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ("--queries missing.csv", "There is no query file (--queries) missing.csv."),
+        ("--queries missing.csv", "There is no query file missing.csv."),
         ("--tag-rules missing.toml", "There is no file of tag rules missing.toml"),
         ("--queries tags --against photos", "photos is not a folder written by visterm; expected a run"),
     ],

@@ -219,18 +219,18 @@ PART = {"part_of": "part_of.csv"}
     [
         ({"part_of": "nothing.csv"}, "nothing.csv of relations (the tag rule part_of)"),
         ({"isa": "nothing.csv"}, "nothing.csv of relations (the tag rule isa)"),
-        ({"part_of": "parts_of_others.csv"}, "parts_of_others.csv (the tag rule part_of): no line has two known tags"),
-        ({"part_of": "tags.csv"}, "tags.csv has the columns image, tags; the tag rule part_of needs part,whole"),
+        ({"part_of": "parts_of_others.csv"}, "parts_of_others.csv: no line has two known tags"),
+        ({"part_of": "tags.csv"}, "tags.csv has the columns image, tags; the part-of file needs part,whole"),
         (
             {"isa": "part_of.csv", "part_of": "isa.csv"},
-            "isa.csv has the columns child, parent; the tag rule part_of needs part,whole",
+            "isa.csv has the columns child, parent; the part-of file needs part,whole",
         ),
-        (PART | {"isa": "part_of.csv"}, "part_of.csv has the columns part, whole; the tag rule isa needs child,parent"),
+        (PART | {"isa": "part_of.csv"}, "part_of.csv has the columns part, whole; the is-a file needs child,parent"),
         (PART | {"tag_synsets": "no_synsets.csv"}, "no relations come from there"),
         ({"part_of": "wn", "tag_synsets": "no_synsets.csv"}, "'vehicle' is no noun's synset"),
         (
             {"part_of": "wn", "tag_synsets": "isa.csv"},
-            "isa.csv has the columns child, parent; the tag rule tag_synsets needs tag,synset",
+            "isa.csv has the columns child, parent; the mapping of tags to synsets needs tag,synset",
         ),
     ],
 )

@@ -15,8 +15,8 @@ from visterm.core.vocabulary import Vocabulary, clean_tag, tag_fault
 from visterm.core.wording import printable
 from visterm.data.corpus import Corpus
 from visterm.data.relations import PairFormat, read_pairs, write_pairs
-from visterm.data.tag_files import find_tags, read_tag_table
-from visterm.data.tag_formats.tables import stream_table
+from visterm.data.tag_files import find_tags
+from visterm.data.tag_formats.tables import read_table, stream_table
 from visterm.data.text_files import guarded, unguarded
 
 WITH_JOINERS = ["👩‍💻", "🏴󠁧󠁢󠁥󠁮󠁧󠁿", "❤️‍🔥", "می‌خواهم", "क्‍ष", "ශ්‍රී", "1️⃣"]
@@ -50,7 +50,7 @@ def test_a_tag_that_cannot_be_one_is_named_with_its_file_and_line(tag, message, 
     path = tmp_path / name
     path.write_text("\n".join(lines[name]) + "\n", encoding="utf-8")
     readers = {"1.txt": [lambda: find_tags("auto", tmp_path).records]}
-    for read in readers.get(name, [lambda: read_tag_table(path), lambda: list(stream_table(path))]):
+    for read in readers.get(name, [lambda: read_table(path), lambda: list(stream_table(path))]):
         with pytest.raises(TagFileError) as refused:
             read()
         assert f"{path}, line 3: the tag " in str(refused.value)
@@ -72,7 +72,7 @@ def test_words_and_emoji_of_all_scripts_are_tags(tag):
 def test_a_minus_means_not_in_tag_files_and_so_no_tag_begins_with_it(tmp_path):
     assert "means 'not'" in tag_fault("-beach")
     (tmp_path / "tags.csv").write_text("file_name,tags\n1.jpg,sea;-beach;- sky;-\n", encoding="utf-8")
-    (row,) = read_tag_table(tmp_path / "tags.csv")
+    (row,) = read_table(tmp_path / "tags.csv")
     assert (row.tags, row.negatives) == (["sea"], ["beach", "sky"])
     corpus = Corpus.of(["1.jpg"], ["1.jpg"], [["sea", "-beach"]])
     assert (corpus.tags, corpus.negatives) == ([["sea"]], [["beach"]])
@@ -128,14 +128,14 @@ def test_a_tag_table_with_guarded_cells_is_read_as_it_was(tmp_path):
     rows = [("-1.jpg", "=cmd|' /C calc'!A0;-sky"), ("2.jpg", "'=quoted;sea"), ("3.jpg", "'sea'")]
     with (tmp_path / "tags.csv").open("w", encoding="utf-8", newline="") as file:
         csv.writer(file).writerows([("file_name", "tags"), *(map(guarded, row) for row in rows)])
-    found = read_tag_table(tmp_path / "tags.csv")
+    found = read_table(tmp_path / "tags.csv")
     assert [row.image for row in found] == [name for name, _ in rows]
     assert [row.tags for row in found] == [["=cmd|' /C calc'!A0"], ["'=quoted", "sea"], ["'sea'"]]
     assert found[0].negatives == ["sky"]
 
 
 def test_suggested_pairs_are_written_so_that_no_spreadsheet_computes_them(tmp_path):
-    form = PairFormat("part-of file", "the tag rule part_of", ("part", "whole"), "a,b")
+    form = PairFormat("part-of file", ("part", "whole"), "a,b")
     write_pairs(tmp_path / "a.csv", form.columns, [("=1+1", "@sum"), ("sea", "seaside")])
     assert (tmp_path / "a.csv").read_text(encoding="utf-8").splitlines()[1] == "'=1+1,'@sum"
     assert [pair[:2] for pair in read_pairs(tmp_path / "a.csv", form)] == [("=1+1", "@sum"), ("sea", "seaside")]

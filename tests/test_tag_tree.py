@@ -12,7 +12,8 @@ from visterm import Catalogue, Tagger
 from visterm.core.errors import DataError, ShapeError, UserError
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.corpus import Corpus
-from visterm.data.tag_tree import TagTree, TreeColumns, likely_paths, read_tree, tree_of_paths
+from visterm.data.tag_formats.record import likely_paths
+from visterm.data.tag_tree import TagTree, TreeColumns, read_tree, tree_of_paths
 from visterm.evaluation.evaluate import evaluate_taggers
 from visterm.evaluation.query_evaluation import evaluate_queries
 from visterm.learning.fit_request import FitRequest

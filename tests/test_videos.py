@@ -22,7 +22,7 @@ from visterm.cli.command_line import app
 from visterm.core.errors import ImageError
 from visterm.data import videos
 from visterm.data.contents import Exif
-from visterm.data.file_kinds import count_by_kind
+from visterm.data.image_folders import count_not_read
 from visterm.data.images import read_image
 from visterm.data.sidecars import read_sidecar
 from visterm.data.videos import VideoFrames, video_facts
@@ -448,4 +448,4 @@ def test_without_ffmpeg_videos_are_counted_and_named_in_one_line(run, photos, tm
     assert made.exit_code == 0, made.output
     assert "Not read as photos: 2 videos (.mp4, .webm; read with: the program ffmpeg)." in made.output
     assert len(Catalogue.load(tmp_path / "c")) == 4
-    assert count_by_kind(["a.mp4"], videos=True).counts["video"] == 1
+    assert count_not_read([photos], videos=True).counts["video"] == 2

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from sklearn.cluster import KMeans
 from sklearn.datasets import make_blobs
+from tests.refusals import refused
 
 from tiny_scenes import scene
-from visterm.core.errors import DataError, UserError
+from visterm.core.errors import DataError
 from visterm.core.threads import one_blas_thread
 from visterm.encoders.blocks import pixel_codes
 from visterm.encoders.codebook import assign_words, learn_codebook
@@ -223,25 +224,27 @@ def test_rows_that_were_stored_before_overlap_and_levels_could_be_chosen_keep_th
 
 
 @pytest.mark.parametrize(
-    ("params", "message"),
+    "params",
     [
-        ({"block": 0}, "block is 0"),
-        ({"block": 0.4, "scales": (1, 3)}, "largest block would be 1.2"),
-        ({"scales": ()}, "scales is"),
-        ({"scales": (1, -1)}, "scales is"),
-        ({"colours": 300}, "colours is 300; expected a whole number from 1 to 256"),
-        ({"codebook": 0}, "codebook is 0; expected a whole number of 1 or more"),
-        ({"neighbours": 1.5}, "neighbours is 1.5"),
-        ({"colour_space": "hsv"}, "expected one of lab, rgb"),
-        ({"overlap": 0.4}, "overlap is 0.4; expected 0, or 1 - 1/n for a whole n up to 8"),
-        ({"overlap": 1.0}, "overlap is 1.0"),
-        ({"levels": 0}, "levels is 0; expected a whole number from 1 to 6"),
-        ({"levels": 2, "level_weights": (1,)}, "level_weights is (1,); expected 2 numbers above 0, one a level"),
-        ({"softness": float("nan")}, "softness is nan"),
+        {"block": 0},
+        {"scales": (1, 3), "block": 0.4},
+        {"scales": ()},
+        {"scales": (1, -1)},
+        {"colours": 300},
+        {"codebook": 0},
+        {"neighbours": 1.5},
+        {"colour_space": "hsv"},
+        {"overlap": 0.4},
+        {"overlap": 1.0},
+        {"levels": 0},
+        {"levels": 7},
+        {"levels": 2, "level_weights": (1,)},
+        {"softness": float("inf")},
     ],
 )
-def test_a_parameter_that_cannot_be_used_is_named_with_what_can(scenes, params, message):
-    with pytest.raises(UserError, match=re.escape(message)):
+def test_a_parameter_that_cannot_be_used_is_named_with_what_can(scenes, params):
+    name, value = list(params.items())[-1]
+    with refused(name, value=value):
         Visterms(**params).fit(scenes[:2])
 
 

@@ -372,7 +372,7 @@ def test_a_run_that_cannot_take_words_is_left_as_it_was(own, monkeypatch):
     [
         ("tags run -o words.toml", "-o needs --suggest or --parts"),
         ("tags run --add words.txt --suggest", "do not go together"),
-        ("tags run --add none.txt", "There is no list of words (--add) none.txt."),
+        ("tags run --add none.txt", "There is no list of words none.txt."),
         ("fit . -o new --model sampled_tagger --set word_vectors=glove.txt", "given by --word-vectors FILE"),
         ("tags run --add long.txt", "line 2: 'yyyyyyyy"),
         ("annotate run photo.png --added", "No words were added to run"),

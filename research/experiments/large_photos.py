@@ -45,7 +45,7 @@ def groups(flat, paths, arrays, runs):
         points = [[flat._cutter().points(code, scale) for code in codes] for scale in range(len(flat.scales))]
 
         def assigning(encoder):
-            finders = encoder._finder()._look_up
+            finders = encoder._finder_and_pyramid()[0]._look_up
             return lambda: [find(p) for find, of_scale in zip(finders, points, strict=True) for p in of_scale]
 
         seconds = interleaved({"all": assigning(flat), "groups": assigning(some)}, runs, time.process_time)

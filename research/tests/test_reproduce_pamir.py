@@ -20,7 +20,7 @@ from visterm.core.errors import DataError, UserError
 from visterm.core.tables import MODELS
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.corpus import Corpus
-from visterm.data.tag_files import read_tag_table
+from visterm.data.tag_formats.tables import read_table
 from visterm.models.neighbours.knn import Knn
 from visterm_research.comparison.feature_sets import PAPER_PARAMS
 from visterm_research.comparison.methods import Method, Settings
@@ -143,7 +143,7 @@ def test_blocks_are_the_papers_shares_of_a_picture() -> None:
 
 @pytest.mark.shared
 def test_corel5k_has_the_words_and_queries_of_the_paper(shared: Path) -> None:
-    rows = read_tag_table(shared / "data/corel5k/labels.tsv")
+    rows = read_table(shared / "data/corel5k/labels.tsv")
     test = [row for row in rows if row.split == "test"]
     names = [row.image for row in test]
     corpus = Corpus.of(names, names, [list(row.tags) for row in test])

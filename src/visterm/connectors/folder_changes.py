@@ -12,8 +12,7 @@ from pathlib import Path
 from visterm.core.errors import MissingExtraError, StorageError
 from visterm.core.wording import count_of
 from visterm.data.contents import file_state
-from visterm.data.file_kinds import suffix_of
-from visterm.data.image_folders import is_set_aside
+from visterm.data.image_folders import is_set_aside, suffix_of
 from visterm.library.files import is_inside
 
 TICK = 0.5  # Seconds between two looks at what is reported

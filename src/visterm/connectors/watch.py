@@ -18,8 +18,7 @@ from visterm.core.remote import is_remote, real_path
 from visterm.core.wording import count_of
 from visterm.data.contents import file_state
 from visterm.data.corpus import Corpus
-from visterm.data.file_kinds import is_video, readable_suffixes, suffix_of
-from visterm.data.image_folders import Unsearched, find_images
+from visterm.data.image_folders import Unsearched, find_images, is_video, readable_suffixes, suffix_of
 from visterm.data.sidecars import SUFFIX as XMP
 from visterm.data.tag_files import KEYWORDS, read_keyword_tags
 from visterm.library.feedback import hand_over

@@ -7,15 +7,20 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from PIL import ExifTags
+
 from visterm.core.errors import ImageError
 from visterm.core.persist import file_hash
-from visterm.core.remote import as_path, as_remote, is_remote
+from visterm.core.remote import as_remote, is_remote
 from visterm.core.threads import Team, resolve_jobs
+from visterm.data.pillow import is_raw, opened_image, raw_preview
 
+S = TypeVar("S")
 T = TypeVar("T")
 
 READERS = 16  # Objects of a store that are requested at the same time
@@ -71,26 +76,10 @@ def file_state(path: str) -> tuple[int, int] | None:
     return status.st_size, status.st_mtime_ns
 
 
-def reading_threads(paths: Sequence[Any], n_jobs: int | None) -> int:
+def reading_threads(paths: Sequence[object], n_jobs: int | None) -> int:
     """Return how many threads look at files: those requested, but enough to ask a store many questions at once."""
     requested = resolve_jobs(n_jobs)
     return max(requested, READERS) if any(map(is_remote, paths)) else requested
-
-
-def is_there(path: str | os.PathLike[str]) -> bool:
-    """Return whether there is a file, or an object; a file that may not be looked for counts as there.
-
-    It lies in a folder that this user may not enter just now, and nobody knows that it is gone.
-    """
-    if is_remote(path):
-        return as_path(path).exists()
-    try:
-        os.stat(path)
-    except PermissionError:
-        return True
-    except (OSError, ValueError):
-        return False
-    return True
 
 
 class Exif(NamedTuple):
@@ -110,8 +99,6 @@ def exif_of(path: str | os.PathLike[str], *, unread: list[str] | None = None) ->
     cannot be read is no date, and is appended to `unread`. Of a RAW file without a date for Pillow, the data of its
     preview count.
     """
-    from visterm.data.pillow import is_raw, raw_preview
-
     exif = _read_exif(path, unread=unread)
     if exif.taken is not None or not is_raw(path):
         return exif
@@ -124,10 +111,6 @@ def exif_of(path: str | os.PathLike[str], *, unread: list[str] | None = None) ->
 
 
 def _read_exif(path: str | os.PathLike[str], content: bytes | None = None, *, unread: list[str] | None = None) -> Exif:
-    from PIL import ExifTags
-
-    from visterm.data.pillow import opened_image
-
     try:
         with opened_image(path, content) as image:
             exif = image.getexif()
@@ -137,6 +120,7 @@ def _read_exif(path: str | os.PathLike[str], content: bytes | None = None, *, un
             longitude = _degrees(gps.get(tags.GPSLongitude), gps.get(tags.GPSLongitudeRef), "W", 180.0)
     except Exception:  # whatever hostile bytes lead Pillow to: that a file cannot be read is told where it is decoded
         return Exif()
+
     base = ExifTags.Base
     times = shot.get(base.DateTimeOriginal), shot.get(base.DateTimeDigitized), exif.get(base.DateTime)
     taken = _moment_of(times, os.fspath(path), unread)
@@ -156,7 +140,7 @@ def camera_name(make: object, model: object) -> str | None:
 
 
 def _degrees(parts: Any, side: object, negative: str, most: float) -> float | None:
-    """Return degrees, minutes and seconds of EXIF as degrees, to a tenth of a metre; None if they are no place."""
+    """Return degrees, minutes and seconds of EXIF as degrees, to a tenth of a metre; None if they are impossible."""
     if not isinstance(parts, tuple) or len(parts) != 3:
         return None
     degrees = float(parts[0]) + float(parts[1]) / 60 + float(parts[2]) / 3600
@@ -166,38 +150,36 @@ def _degrees(parts: Any, side: object, negative: str, most: float) -> float | No
 
 
 def _moment_of(dates: Iterable[object], path: str, unread: list[str] | None) -> str | None:
-    """Return the first of some dates of EXIF that is set, in ISO 8601; None if it cannot be read, or none is set.
+    """Return the first of some EXIF dates that is set, in ISO 8601; None if no date is set, or this one is unreadable.
 
-    Another date in place of one that cannot be read would be that of something else, such as the last edit.
+    It may have any spelling that has one meaning, and is without the clock if that cannot be right. Another date in
+    place of one that cannot be read would be that of something else, such as the last edit.
     """
     texts = (value.decode("latin-1") if isinstance(value, bytes) else str(value or "") for value in dates)
     text = next((text for each in texts if not _UNSET.fullmatch(text := each.replace("\0", " ").strip())), None)
-    moment = None if text is None else _as_iso(text)
-    if text is not None and moment is None and unread is not None:
-        unread.append(f"{path} ({text[:30]!r})")
-    return moment
-
-
-def _as_iso(text: str) -> str | None:
-    """Return a date in any spelling that has one meaning; without the clock, if that cannot be right."""
-    if (match := _MOMENT.match(text)) is None:
+    if text is None:
         return None
-    digits, clock = match["date"], match["clock"] or ""
-    parts = (digits[:4], digits[4:6], digits[6:]) if digits else match.group("year", "month", "day")
-    times = (clock[:2], clock[2:4], clock[4:]) if clock else match.group("hour", "minute", "second")
+    match, day = _MOMENT.match(text), ""
+    if match is not None:
+        digits, clock = match["date"], match["clock"] or ""
+        parts = (digits[:4], digits[4:6], digits[6:]) if digits else match.group("year", "month", "day")
+        times = (clock[:2], clock[2:4], clock[4:]) if clock else match.group("hour", "minute", "second")
+        with suppress(ValueError):  # no such day
+            day = date(*map(int, parts)).isoformat()
+    if match is None or not day:
+        if unread is not None:
+            unread.append(f"{path} ({text[:30]!r})")
+        return None
+
     hour, minute, second = (int(part or 0) for part in times)
     if match["half"] and hour <= 12:
         hour = hour % 12 + (12 if match["half"].upper() == "PM" else 0)
-    try:
-        day = date(*map(int, parts)).isoformat()
-    except ValueError:
-        return None
     is_clock = times[0] is not None and hour < 24 and minute < 60 and second < 60
     return f"{day}T{hour:02}:{minute:02}:{second:02}" if is_clock else day
 
 
-def _of_all(look: Callable[[Any], T], paths: Sequence[Any]) -> list[T]:
-    """Look at all paths, at many of a store at the same time."""
+def _of_all(look: Callable[[S], T], paths: Sequence[S]) -> list[T]:
+    """Call `look` for each path, for many objects of a store at the same time."""
     with Team(reading_threads(paths, 1)) as team:
         return team.run(lambda n: look(paths[n]), len(paths))
 

@@ -15,11 +15,19 @@ from visterm.core.types import Skipped
 from visterm.core.vocabulary import checked_lists
 from visterm.core.wording import count_of
 from visterm.data.frames import FrameTable
-from visterm.data.image_folders import CAPITALS, ENDING, ImageNames, Match, Unsearched, images_in, plain_name
+from visterm.data.image_folders import CAPITALS, ENDING, Unsearched, images_in, match_names, plain_name
 from visterm.data.images import ImageLike
-from visterm.data.tag_files import KEYWORDS, TableOptions, TagSource, find_tags, read_tag_table
-from visterm.data.tag_formats.record import Contradictions, TagRecord, TagsFound, merged_by_image, record, split_name
-from visterm.data.tag_formats.tables import column_note, table_records
+from visterm.data.tag_files import KEYWORDS, find_tags
+from visterm.data.tag_formats.record import (
+    TagRecord,
+    TagsFound,
+    contradiction_remarks,
+    merged_by_image,
+    record,
+    split_name,
+    without_contradictions,
+)
+from visterm.data.tag_formats.tables import TableOptions, TagSource, column_note, read_table, table_records
 
 LEFT_OUT = "Left out: "  # How the remark on images without tags begins
 _PER_IMAGE = ("images", "names", "tags", "negatives", "splits", "users")
@@ -70,22 +78,22 @@ class Corpus:
         return replace(corpus, source=source, remarks=remarks, skipped=skipped)
 
     @classmethod
-    def joined(cls, folder: Path, paths: Sequence[Path], read: TagsFound, *, encoded: Any = None) -> Self:
+    def joined(cls, folder: Path, paths: Sequence[Path], read: TagsFound, *, encoded: object = None) -> Self:
         """Join the images of a folder with the tags that were read, by name, as `read` does.
 
         The files at `paths` need not be there (any more): `encoded` says where the rows of the images are. Raises
         TagFileError if a name fits several images, or none of the names fits any.
         """
         records = read.records
-        matches = list(zip(ImageNames(folder, paths).match([row.image for row in records]), records, strict=True))
+        matches = list(zip(match_names(folder, paths, [row.image for row in records]), records, strict=True))
         missing = list(dict.fromkeys(plain_name(row.image) for match, row in matches if match is None))
         matched = [(match, row._replace(image=match.name)) for match, row in matches if match is not None]
         if not matched:
             example = missing[0] if missing else "nothing"
             raise TagFileError(
                 f"The tags name {count_of(len(records), 'file')} (such as '{example}'), but none is in {folder} "
-                f"(such as '{paths[0].relative_to(folder).as_posix()}'). Check the folder, "
-                "or name the column (the tag rule image_column)."
+                f"(such as '{paths[0].relative_to(folder).as_posix()}').",
+                advice="Check the folder, or name the column in `tag_rules`: image_column.",
             )
         rows: dict[Path, TagRecord] = {}
         for match, row in matched:  # several may name one file in different ways
@@ -94,7 +102,13 @@ class Corpus:
             rows[match.path] = merged_by_image(both)[0]
 
         untagged = [path.relative_to(folder).as_posix() for path in paths if path not in rows]
-        remarks = [*read.remarks, *_remarks_on_differences(matched, folder)]
+        remarks = list(read.remarks)
+        for differ in (CAPITALS, ENDING):
+            differing = [(row.image, match.path) for match, row in matched if match.differ == differ]
+            for name, path in differing[:1]:
+                example = f"such as '{name}' and '{path.relative_to(folder).as_posix()}'"
+                n_names = count_of(len(differing), "name")
+                remarks.append(f"Only {differ} set {n_names} apart from the images ({example}); taken as the same.")
         if missing:
             n_missing = count_of(len(missing), "image")
             remarks.append(f"Tags name {n_missing} (such as '{missing[0]}') not in the image folder; left out.")
@@ -136,9 +150,10 @@ class Corpus:
 
     @classmethod
     def _of_records(cls, images: Iterable[ImageLike], rows: Sequence[TagRecord], **more: Any) -> Self:
-        contradictions = Contradictions()
-        rows = [contradictions.left_out(row) for row in rows]
-        more["remarks"] = [*more.get("remarks", ()), *contradictions.remarks()]
+        contradictions: list[str] = []
+        rows = [without_contradictions(row, contradictions) if row.negatives else row for row in rows]
+        if contradictions:
+            more["remarks"] = [*more.get("remarks", ()), *contradiction_remarks(contradictions)]
         return cls(
             images=list(images), names=[row.image for row in rows], tags=[row.tags for row in rows],
             negatives=[row.negatives for row in rows], splits=[row.split for row in rows],
@@ -167,7 +182,7 @@ class Corpus:
         one image are joined: one row a pair of image and tag will do. Splits are those of the tags: an image with tags
         in two splits has an entry in each. Raises TagFileError if there is no such file, or it cannot be understood.
         """
-        records = (row._replace(image=plain_name(row.image)) for row in read_tag_table(tags, **options))
+        records = (row._replace(image=plain_name(row.image)) for row in read_table(tags, **options))
         rows = merged_by_image(records, split_by_split=True)
         return cls._of_records((row.image for row in rows), rows)
 
@@ -194,18 +209,10 @@ class Corpus:
             counts = Counter(filter(None, self.splits))
             available = ", ".join(f"'{name}' ({count_of(count, 'image')})" for name, count in sorted(counts.items()))
             if not available:
-                raise UnknownNameError("The tags have no column 'split'. Leave split out, or add the column.")
-            raise UnknownNameError(f"No image is in the split '{split}'. The tags name these: {available}; or 'all'.")
+                raise UnknownNameError(
+                    "The tags have no column 'split'.", setting="split", value=split, advice="Leave `split` out."
+                )
+            raise UnknownNameError(
+                f"No image is in the split '{split}'.", setting="split", value=split, expected=f"{available}; or 'all'"
+            )
         return self.subset(chosen)
-
-
-def _remarks_on_differences(matched: Sequence[tuple[Match, TagRecord]], folder: Path) -> list[str]:
-    remarks = []
-    for differ in (CAPITALS, ENDING):
-        differing = [(row.image, match.path) for match, row in matched if match.differ == differ]
-        if differing:
-            name, path = differing[0]
-            example = f"such as '{name}' and '{path.relative_to(folder).as_posix()}'"
-            n_names = count_of(len(differing), "name")
-            remarks.append(f"Only {differ} set {n_names} apart from the images ({example}); taken as the same.")
-    return remarks

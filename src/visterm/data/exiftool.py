@@ -15,7 +15,7 @@ from visterm.core.writing import why_refused
 
 
 class ExifTool:
-    """A running exiftool, which its user closes.
+    """A running exiftool; call `close` when you are done.
 
     Arguments go to it line by line, not through a shell; its configuration, which is a program, is not loaded. Raises
     MissingExtraError if there is no such program.
@@ -111,14 +111,15 @@ def find_exiftool() -> str:
     """Return the path of the program. Raises MissingExtraError if it is not installed."""
     if (program := shutil.which("exiftool")) is None:
         raise MissingExtraError(
-            "Writing into images takes the program exiftool, which is not installed. Install it (Debian: "
-            "libimage-exiftool-perl; others: https://exiftool.org), or write XMP files beside the images: --to xmp."
+            "Writing into images takes the program exiftool, which is not installed.",
+            advice="Install it (Debian: libimage-exiftool-perl; others: https://exiftool.org), or write XMP files "
+            "beside the images: `to` xmp.",
         )
     return program
 
 
 def _argument(image: Path) -> bytes:
-    """Return a path as a line of arguments: absolute, so that none is taken for an option or a comment."""
+    """Return a path as a line of arguments, absolute: exiftool must not take it for an option or a comment."""
     path = os.fsencode(os.path.abspath(image))
     if b"\n" in path or b"\r" in path:
         raise DataError(f"The name of {str(image)!r} has a line end, which exiftool cannot take. Rename the file.")

@@ -12,7 +12,7 @@ import tokenize
 import zipfile
 import zlib
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -66,11 +66,15 @@ READ_ERRORS = (
 )  # fmt: skip
 
 
+Numbers: TypeAlias = "NDArray[Any]"  # Of any type of number
+Rows: TypeAlias = "Numbers | sp.csr_array"
+
+
 class FeatureTable(NamedTuple):
     """Feature rows and the names of their images."""
 
-    names: list[str]  # One a row, no two alike
-    rows: Any  # array or CSR, shape (n_rows, width): of any type of number; a memory map where the file allows it
+    names: list[str]  # One for each row, all different
+    rows: Rows  # array or CSR, shape (n_rows, width): of any type of number; a memory map where the file allows it
 
 
 def read_features(
@@ -102,8 +106,12 @@ def read_features(
         raise StorageError(f"The features file {file} {why_no_file(file)}. Name one that lies on a disk.")
     if file.is_dir() or file.suffix == ".parquet":
         return _checked(file, *_read_parquet(file, names, column, name_column))
+
     if column is not None or name_column is not None:
-        raise UserError(f"Only Parquet files have columns, and {file} is none. Leave column and name_column out.")
+        name, value = ("column", column) if column is not None else ("name_column", name_column)
+        raise UserError(
+            f"Only Parquet files have columns, and {file} is none.", setting=name, value=value, advice="Leave it out."
+        )
     rows = _read_matrix(file)
     if names is None:
         ending = next(suffix for suffix in (*SUFFIXES[::-1], file.suffix) if file.name.endswith(suffix))
@@ -111,13 +119,20 @@ def read_features(
     return _checked(file, _read_names(Path(names)), rows)
 
 
-def _read_matrix(file: Path) -> Any:
+def _read_matrix(file: Path) -> Rows:
     what, begin, advice = KINDS.get(
         file.suffix, ("svmlight", b"", "Write it with sklearn.datasets.dump_svmlight_file.")
     )
     try:
         if file.suffix in KINDS:
-            _refuse_other_content(file, what, begin, advice)
+            try:
+                with open_regular(file) as opened:
+                    begins = opened.read(len(np.lib.format.MAGIC_PREFIX))
+            except OSError as error:
+                raise StorageError(f"{file} cannot be read: {error.strerror or error}.") from error
+            if not begins.startswith(begin):  # else NumPy takes it for pickled objects
+                reason = f"it begins with {begins!r}, as no such file does" if begins else "it is empty"
+                raise DataError(f"{file} cannot be read as {what}: {reason}. {advice}")
             return map_npy(file) if file.suffix == ".npy" else as_csr(read_npz(file))
         if file.name.endswith(SVMLIGHT):
             return as_csr(read_svmlight(file))
@@ -128,24 +143,13 @@ def _read_matrix(file: Path) -> Any:
         message = " ".join(str(error).split()).rstrip(".") or type(error).__name__
         reason = "it breaks off" if message.startswith("EOF") else message
         raise DataError(f"{file} cannot be read as {what}: {reason}. {advice}") from error
-    raise UserError(f"{file} has an ending that is not known; expected one of {', '.join(SUFFIXES)}, or a folder.")
-
-
-def _refuse_other_content(file: Path, what: str, begin: bytes, advice: str) -> None:
-    """Refuse what does not begin as its ending says, before NumPy takes it for pickled objects."""
-    try:
-        with open_regular(file) as opened:
-            begins = opened.read(len(np.lib.format.MAGIC_PREFIX))
-    except OSError as error:
-        raise StorageError(f"{file} cannot be read: {error.strerror or error}.") from error
-    if not begins.startswith(begin):
-        reason = f"it begins with {begins!r}, as no such file does" if begins else "it is empty"
-        raise DataError(f"{file} cannot be read as {what}: {reason}. {advice}")
+    expected = f"one of {', '.join(SUFFIXES)}, or a folder"
+    raise UserError(f"{file} has an ending that is not known.", setting="path", value=file, expected=expected)
 
 
 def _read_parquet(
     file: Path, names: str | os.PathLike[str] | None, column: str | None, name_column: str | None
-) -> tuple[list[str], Any]:
+) -> tuple[list[str], Rows]:
     import pyarrow.dataset as ds
     import pyarrow.parquet as pq
 
@@ -166,13 +170,11 @@ def _read_parquet(
             n_values = sum(group.column(index).num_values for group in groups for index in range(group.num_columns))
             refuse_bomb(part, part.stat().st_size, 4 * max(n_values, facts.num_rows))
         schema = pq.read_schema(parts[0])
-        lists = [str(field.name) for field in schema if shards.is_list(field.type)]
+        lists = [str(field.name) for field in schema if isinstance(field.type, shards.LISTS)]
         of_rows, of_names = _columns(schema.names, lists, column, None if names is not None else name_column, file)
         if names is None and not of_names:
-            raise DataError(
-                f"{file} has the columns {', '.join(schema.names)}, none of {', '.join(NAME_COLUMNS)}. Name the column "
-                "of file names with name_column=... (--encoder-set name_column=NAME)."
-            )
+            problem = f"{file} has the columns {', '.join(schema.names)}, none of {', '.join(NAME_COLUMNS)}."
+            raise DataError(problem, setting="name_column", advice="Name that of names: `encoder.name_column`=NAME.")
         table = ds.dataset(parts, schema=schema).to_table(columns=[*of_rows, *([of_names] if names is None else [])])
         table.validate(full=True)
     except shards.PARQUET_ERRORS as error:
@@ -181,7 +183,7 @@ def _read_parquet(
     width = shards.shard_width(schema)
     first, last = table[of_rows[0]], table[of_rows[-1]]
     is_dense = len(of_rows) == 1
-    rows: Any = shards.dense_rows(first, what) if is_dense else shards.sparse_rows(first, last, what, width=width)
+    rows: Rows = shards.dense_rows(first, what) if is_dense else shards.sparse_rows(first, last, what, width=width)
     if names is not None:
         return _read_names(Path(names)), rows
     texts = table[of_names].to_pylist()
@@ -194,33 +196,33 @@ def _read_parquet(
 def _columns(
     names: list[str], lists: list[str], column: str | None, name_column: str | None, file: Path
 ) -> tuple[list[str], str]:
-    """Return the columns of the rows, which are named or the usual ones, and that of the names, empty if none is."""
-    for requested in (column, name_column):
+    """Return the columns of the rows and that of the names, as requested or the usual ones; "" without names."""
+    for setting, requested in (("column", column), ("name_column", name_column)):
         if requested is not None and requested not in names:
-            raise UnknownNameError(unknown(f"column of {file}", requested, names))
+            raise UnknownNameError(unknown(f"column of {file}", requested, names), setting=setting, value=requested)
     usual = [column] if column is not None else next((each for each in USUAL if set(each) <= set(names)), None)
     if usual is None and len(lists) != 1:
-        raise DataError(
-            f"{file} has {count_of(len(lists), 'column')} of lists among {', '.join(names)}; expected one, or "
-            "'features', or 'indices' and 'values'. Name it with column=... (--encoder-set column=NAME)."
-        )
+        problem = f"{file} has {count_of(len(lists), 'column')} of lists among {', '.join(names)}."
+        expected = "one, or 'features', or 'indices' and 'values'"
+        raise DataError(problem, setting="column", expected=expected, advice="Name it: `encoder.column`=NAME.")
     return usual or lists, name_column or next((name for name in NAME_COLUMNS if name in names), "")
 
 
 def _read_names(file: Path) -> list[str]:
-    """Read a name a line, odd bytes and all."""
+    """Read one name per line; bytes that are not UTF-8 are kept."""
     try:
         text = read_regular(file, 4 * GB).decode("utf-8-sig", "surrogateescape")
     except OSError as error:
         raise StorageError(
-            f"The names of the rows cannot be read from {file}: {error.strerror}. Write one image name a line there, "
-            "in the order of the rows, or name the file that has them (--encoder-set names=FILE)."
+            f"The names of the rows cannot be read from {file}: {error.strerror}.",
+            advice="Write one image name a line there, in the order of the rows, or name the file that has them: "
+            "`encoder.names`=FILE.",
         ) from error
     lines = [line.removesuffix("\r") for line in text.split("\n")]
     return lines[:-1] if lines[-1] == "" else lines
 
 
-def _checked(file: Path, names: list[str], rows: Any) -> FeatureTable:
+def _checked(file: Path, names: list[str], rows: Rows) -> FeatureTable:
     if rows.ndim != 2 or rows.dtype.kind not in NUMBERS:
         raise ShapeError(
             f"{file} holds {rows.dtype} of shape {rows.shape}; expected a matrix of numbers, a row for each image."
@@ -232,6 +234,7 @@ def _checked(file: Path, names: list[str], rows: Any) -> FeatureTable:
         raise ShapeError(f"{file} has {rows.shape[0]} rows of {rows.shape[1]} numbers; expected 1 or more of both.")
     _refuse_too_wide(file, rows)
     row_of: dict[str, int] = {}
+
     for row, name in enumerate(names):
         first = row_of.setdefault(name_key(name), row)
         if first != row:
@@ -252,6 +255,7 @@ def _refuse_too_wide(file: Path, rows: Any) -> None:
         largest = int(np.argmax(rows.indices))
         row = np.searchsorted(rows.indptr, largest, side="right")
         where = f"; row {row} has the index {rows.indices[largest]}"
+
     if rows.shape[1] > most:
         reason = f", as only {n_used:,} of them have numbers" if most < MOST_FEATURES else ""
         raise ShapeError(
@@ -271,7 +275,7 @@ class _Header(NamedTuple):
         return math.prod(self.shape) * self.dtype.itemsize
 
 
-def map_npy(path: Path) -> NDArray[Any]:
+def map_npy(path: Path) -> Numbers:
     """Map the array of a ``.npy`` file into memory.
 
     Raises READ_ERRORS if it is no such file, or has less than its header promises.
@@ -358,7 +362,7 @@ class _Unpacked(io.RawIOBase):
         super().close()
 
 
-def _member(archive: zipfile.ZipFile, name: str, path: Path, kinds: str = NUMBERS) -> NDArray[Any]:
+def _member(archive: zipfile.ZipFile, name: str, path: Path, kinds: str = NUMBERS) -> Numbers:
     """Read one array of an archive, at most as many bytes as its directory says."""
     try:
         info = archive.getinfo(f"{name}.npy")
@@ -429,7 +433,7 @@ def _refuse_first_wrong_line(path: Path) -> None:
 
 
 def _wrong(index: bytes, value: bytes, last: int) -> str:
-    """Return what is wrong with a pair, as the end of a sentence; empty if nothing is."""
+    """Return what is wrong with a pair, as the end of a sentence; "" if it is fine."""
     if not index.isdigit():
         return "does not begin with an index; expected INDEX:NUMBER, with a whole number of 0 or more"
     if len(index) > len(str(MOST_FEATURES)) or int(index) >= MOST_FEATURES:

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import IO, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -31,6 +31,7 @@ PARQUET_ERRORS = (OSError, pa.ArrowException, UnicodeDecodeError, KeyError)
 _WIDTH = b"visterm.width"
 _ODD_BYTE = re.compile(r"[\udc80-\udcff]")
 _ESCAPE = re.compile(r"\\(\\|udc[89a-f][0-9a-f])")
+LISTS = (pa.ListType, pa.LargeListType, pa.FixedSizeListType)
 _IS_NUMBER = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean)
 
 
@@ -60,27 +61,51 @@ def shard_bytes(shard: Shard) -> bytes:
     return bytes(buffer.getvalue())
 
 
-def read_shard(path: str | os.PathLike[str]) -> Shard:
-    """Read what `shard_bytes` gave. Raises CorruptFileError if it is no such file; of the functions below, too."""
-    table = _read(path, FILE_NAME, SHA256, threads=True)
-    return Shard(_names(table), table[SHA256].to_pylist(), _rows(table, path))
+def read_shard(
+    path: str | os.PathLike[str],
+    texts: tuple[str, ...] = (FILE_NAME, SHA256),
+    *,
+    rows: bool = True,
+    threads: bool = True,
+) -> Shard:
+    """Read a shard, or only some of its text columns, with or without its rows; what is not read is empty.
+
+    Without `threads` the caller's thread does all: others are at work. Raises CorruptFileError if the file is no shard,
+    as the functions below do.
+    """
+    where = os.fspath(path)
+    with _opened(path) as file:
+        names = pq.read_schema(file).names
+        of_rows = [FEATURES] if FEATURES in names else [INDICES, VALUES]
+        columns = [*texts, *(of_rows if rows else [])]
+        if missing := sorted(set(columns) - set(names)):
+            raise CorruptFileError(
+                f"{where} is no shard of features: it has no column '{missing[0]}', but {', '.join(names)}."
+            )
+        table = pq.read_table(file, columns=columns, partitioning=None, use_threads=threads)
+        table.validate(full=True)
+
+    for name in texts:
+        if table[name].type != pa.string() or table[name].null_count:
+            raise CorruptFileError(
+                f"{where}: the column '{name}' is {table[name].type} with {table[name].null_count} missing; expected a "
+                "text in each row."
+            )
+    image_names = table[FILE_NAME].to_pylist() if FILE_NAME in texts else []
+    image_names = [name_of_text(text) if "\\" in text else text for text in image_names]
+    hashes = table[SHA256].to_pylist() if SHA256 in texts else []
+    if not rows:
+        return Shard(image_names, hashes, np.empty((0, 0), np.float32))
+    if len(of_rows) == 1:
+        return Shard(image_names, hashes, dense_rows(table[FEATURES], where))
+    width = shard_width(table.schema)
+    return Shard(image_names, hashes, sparse_rows(table[INDICES], table[VALUES], where, width=width))
 
 
 def read_shard_index(path: str | os.PathLike[str]) -> tuple[list[str], list[str]]:
     """Read the names and the content hashes of a shard, without its rows."""
-    table = _read(path, FILE_NAME, SHA256, rows=False, threads=True)
-    return _names(table), table[SHA256].to_pylist()
-
-
-def read_shard_rows(path: str | os.PathLike[str]) -> Matrix:
-    """Read the rows of a shard without names and hashes, on the calling thread: others are at work."""
-    return _rows(_read(path), path)
-
-
-def read_named_rows(path: str | os.PathLike[str]) -> tuple[list[str], Matrix]:
-    """Read the names and the rows of a shard without hashes, on the calling thread."""
-    table = _read(path, FILE_NAME)
-    return _names(table), _rows(table, path)
+    names, sha256, _ = read_shard(path, rows=False)
+    return names, sha256
 
 
 def shard_row_bytes(path: str | os.PathLike[str], width: int) -> int:
@@ -106,15 +131,10 @@ def shard_width(schema: pa.Schema) -> int | None:
 
 
 def name_of_text(text: str) -> str:
-    """Return the file name of an image as the column has it, odd bytes and all."""
+    """Return the file name that a text of the column means; its bytes need not be UTF-8."""
     if r"\udc" not in text:
         return text
     return _ESCAPE.sub(lambda match: "\\" if match[1] == "\\" else chr(int(match[1][1:], 16)), text)
-
-
-def is_list(kind: pa.DataType) -> bool:
-    """Return whether a column holds lists of any kind."""
-    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
 
 
 def dense_rows(column: pa.ChunkedArray, what: str) -> NDArray[np.float32]:
@@ -123,8 +143,7 @@ def dense_rows(column: pa.ChunkedArray, what: str) -> NDArray[np.float32]:
     Lists, large lists or lists of a fixed size, of any type of number; `what` names the column in messages. Raises
     ShapeError if it has no lists of numbers, a list is missing, holds a missing number, or is not as long as the first.
     """
-    _check_lists(column.type, what, _IS_NUMBER, "numbers")
-    lengths, numbers = _joined(column, what)
+    lengths, numbers = _joined(column, what, _IS_NUMBER, "numbers")
     width = int(lengths[0]) if len(lengths) else 0
     wrong = np.flatnonzero(lengths != width)
     if wrong.size:
@@ -145,10 +164,8 @@ def sparse_rows(
     than the largest index. Raises ShapeError if they are no lists of numbers, the lists of a row are not equally long,
     or an index comes twice in a row, is below 0 or not below `width`.
     """
-    _check_lists(indices.type, what, (pa.types.is_integer,), "whole numbers")
-    _check_lists(values.type, what, _IS_NUMBER, "numbers")
-    lengths, columns = _joined(indices, what)
-    counts, data = _joined(values, what)
+    lengths, columns = _joined(indices, what, (pa.types.is_integer,), "whole numbers")
+    counts, data = _joined(values, what, _IS_NUMBER, "numbers")
     wrong = np.flatnonzero(lengths != counts)
     if wrong.size:
         raise ShapeError(
@@ -156,6 +173,7 @@ def sparse_rows(
             "expected one value an index."
         )
     indptr = np.concatenate([[0], np.cumsum(lengths)])
+
     if width is None:
         below = np.flatnonzero(columns < 0)
         if below.size:
@@ -167,13 +185,19 @@ def sparse_rows(
         return as_csr(checked_csr(data.astype(np.float32), columns, indptr, shape, what, error=ShapeError))
 
 
-def _joined(column: pa.ChunkedArray, what: str) -> tuple[NDArray[np.int64], NDArray[Any]]:
-    """Return how long the lists of a column are, and what is in them.
+def _joined(
+    column: pa.ChunkedArray, what: str, tests: tuple[Callable[[pa.DataType], bool], ...], expected: str
+) -> tuple[NDArray[np.int64], NDArray[np.number]]:
+    """Return how long the lists of a column are, and what is in them; one of the tests must hold for its type.
 
     They are taken chunk by chunk: joined, long columns of lists would overflow their 32-bit offsets.
     """
+    kind = column.type.storage_type if isinstance(column.type, pa.BaseExtensionType) else column.type
+    if not isinstance(kind, LISTS) or not any(test(kind.value_type) for test in tests):
+        raise ShapeError(f"{what} has the type {column.type}; expected lists of {expected}.")
+
     lengths: list[NDArray[np.int64]] = []
-    flats: list[NDArray[Any]] = []
+    flats: list[NDArray[np.number]] = []
     n_before = 0
     for chunk in filter(len, column.chunks):
         lists = chunk.storage if isinstance(chunk, pa.ExtensionArray) else chunk
@@ -196,15 +220,9 @@ def _joined(column: pa.ChunkedArray, what: str) -> tuple[NDArray[np.int64], NDAr
     return np.concatenate(lengths), np.concatenate(flats)
 
 
-def _check_lists(column_type: pa.DataType, what: str, tests: tuple[Callable[[Any], bool], ...], expected: str) -> None:
-    kind = column_type.storage_type if isinstance(column_type, pa.BaseExtensionType) else column_type
-    if not is_list(kind) or not any(test(kind.value_type) for test in tests):
-        raise ShapeError(f"{what} has the type {column_type}; expected lists of {expected}.")
-
-
 @contextmanager
-def _opened(path: str | os.PathLike[str]) -> Iterator[Any]:
-    """Yield what pyarrow reads a shard from (of an object, only the parts that it needs); its errors become ours."""
+def _opened(path: str | os.PathLike[str]) -> Iterator[str | IO[bytes]]:
+    """Yield a path or an open file for pyarrow, which reads only what it needs; turn its errors into ours."""
     try:
         if not is_remote(path):
             open_regular(path).close()  # which refuses pipes and devices, before pyarrow opens the file by its name
@@ -218,36 +236,6 @@ def _opened(path: str | os.PathLike[str]) -> Iterator[Any]:
             f"{os.fspath(path)} cannot be read as a shard of features: {' '.join(str(error).split()).rstrip('.')}. "
             "Restore it from a backup, or run the command that wrote it again."
         ) from error
-
-
-def _read(path: str | os.PathLike[str], *texts: str, rows: bool = True, threads: bool = False) -> Any:
-    with _opened(path) as file:
-        names = pq.read_schema(file).names
-        of_rows = [FEATURES] if FEATURES in names else [INDICES, VALUES]
-        columns = [*texts, *(of_rows if rows else [])]
-        if missing := sorted(set(columns) - set(names)):
-            raise CorruptFileError(
-                f"{os.fspath(path)} is no shard of features: it has no column '{missing[0]}', but {', '.join(names)}."
-            )
-        table = pq.read_table(file, columns=columns, partitioning=None, use_threads=threads)
-        table.validate(full=True)
-    for name in texts:
-        if table[name].type != pa.string() or table[name].null_count:
-            raise CorruptFileError(
-                f"{os.fspath(path)}: the column '{name}' is {table[name].type} with {table[name].null_count} missing; "
-                "expected a text in each row."
-            )
-    return table
-
-
-def _names(table: Any) -> list[str]:
-    return [name_of_text(text) for text in table[FILE_NAME].to_pylist()]
-
-
-def _rows(table: Any, path: str | os.PathLike[str]) -> Matrix:
-    if FEATURES in table.column_names:
-        return dense_rows(table[FEATURES], os.fspath(path))
-    return sparse_rows(table[INDICES], table[VALUES], os.fspath(path), width=shard_width(table.schema))
 
 
 def _text(name: str) -> str:

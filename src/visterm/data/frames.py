@@ -14,6 +14,7 @@ from visterm.core.checks import check_choice
 from visterm.core.errors import DataError, MissingExtraError, UserError
 from visterm.core.remote import is_remote
 from visterm.core.wording import printable
+from visterm.data.images import ImageLike, data_uri
 
 LIBRARIES = ("pandas", "polars", "pyarrow")  # Whose frames results can be
 MOST_SHOWN = 24  # Photos that a notebook shows of a result
@@ -23,26 +24,35 @@ SIDE = 160  # Longer side of these, in pixels
 class FrameTable(NamedTuple):
     """A frame, or a list of dicts: rows with named columns."""
 
-    names: list[Any]
-    column: Callable[[Any], list[Any]]  # The cells of a column, one a row; None where nothing is said
+    names: list[object]
+    column: Callable[[object], list[Any]]  # The cells of a column, one a row; None where nothing is said
 
-    def cells(self, name: Any) -> list[Any]:
+    def cells(self, name: object) -> list[Any]:
         """Return the cells of a column, with None for what pandas calls missing."""
 
-        def is_missing(cell: Any) -> bool:
+        def is_missing(cell: object) -> bool:
             return (isinstance(cell, float) and cell != cell) or type(cell).__name__ in ("NAType", "NaTType")
 
         return [None if is_missing(cell) else cell for cell in self.column(name)]
 
 
-def as_table(value: Any) -> FrameTable | None:
+def as_table(value: object) -> FrameTable | None:
     """Return the columns of a DataFrame (of pandas, polars and what else narwhals reads), or of dicts.
 
     These are a list of dicts, one a row, or one dict of columns. None of anything else. Raises DataError if some
     entries of a list are dicts, and others are not; or if what a dict has are no lists of one length.
     """
     if isinstance(value, Mapping):
-        return _columns(value)
+        columns = {name: listed(cells) for name, cells in value.items()}
+        lengths = [len(one) if isinstance(one, list | tuple | np.ndarray) else "no list" for one in columns.values()]
+        if "no list" in lengths or len(set(lengths)) != 1:
+            kinds = ", ".join([f"{name!r} ({length})" for name, length in zip(columns, lengths, strict=True)][:5])
+            raise DataError(
+                f"The dict has {kinds or 'nothing'}; expected a list for each column, all of one length, such as "
+                '{"path": ["1.jpg"], "tags": [["sea"]]}. For one photo, pass a list with its dict.'
+            )
+        return FrameTable(list(columns), lambda name: list(columns[name]))
+
     if isinstance(value, list | tuple):
         if not value or not isinstance(value[0], Mapping):
             return None
@@ -60,21 +70,9 @@ def as_table(value: Any) -> FrameTable | None:
     return FrameTable(list(frame.columns), lambda name: list(frame.get_column(name).to_list()))
 
 
-def _columns(columns_given: Mapping[Any, Any]) -> FrameTable:
-    columns = {name: listed(cells) for name, cells in columns_given.items()}
-    lengths = [len(one) if isinstance(one, list | tuple | np.ndarray) else "no list" for one in columns.values()]
-    if "no list" in lengths or len(set(lengths)) != 1:
-        kinds = ", ".join([f"{name!r} ({length})" for name, length in zip(columns, lengths, strict=True)][:5])
-        raise DataError(
-            f"The dict has {kinds or 'nothing'}; expected a list for each column, all of one length, such as "
-            '{"path": ["1.jpg"], "tags": [["sea"]]}. For one photo, pass a list with its dict.'
-        )
-    return FrameTable(list(columns), lambda name: list(columns[name]))
-
-
-def unique_names(names: Sequence[Any]) -> list[Any]:
+def unique_names(names: Sequence[str]) -> list[str]:
     """Return the names of columns with white space behind those that are there before: it tells columns apart only."""
-    unique: dict[Any, None] = {}
+    unique: dict[str, None] = {}
     for name in names:
         while name in unique:
             name = f"{name} "
@@ -92,7 +90,7 @@ def listed(values: Any) -> Any:
     return values if table is None or len(table.names) != 1 else table.column(table.names[0])
 
 
-def lists_of_tags(y: Any) -> list[Any] | None:
+def lists_of_tags(y: object) -> list[Any] | None:
     """Return the tags of images where these are lists of words; None of a matrix, and of anything else."""
     y = listed(y)
     if not isinstance(y, list | tuple | np.ndarray) or (isinstance(y, np.ndarray) and y.dtype.kind not in "OU"):
@@ -102,7 +100,7 @@ def lists_of_tags(y: Any) -> list[Any] | None:
     return list(y) if isinstance(first, str) and len(lists) == len(y) else None
 
 
-def to_frame(results: Any, library: str = "pandas") -> Any:
+def to_frame(results: Framed | Iterable[object], library: str = "pandas") -> Any:
     """Return results as a DataFrame of a library: "pandas", "polars" or "pyarrow", which is imported only now.
 
     `results` are what `Tagger.annotate`, `Catalogue.search` or `visterm.evaluate` returned, or a list of results (tags,
@@ -113,7 +111,7 @@ def to_frame(results: Any, library: str = "pandas") -> Any:
     import narwhals
 
     names = dict.fromkeys(name for row in rows for name in row)
-    columns: dict[str, Any] = {name: [row.get(name) for row in rows] for name in names}
+    columns = {name: [row.get(name) for row in rows] for name in names}
     backend: Any = library
     try:
         return narwhals.from_dict(columns, backend=backend).to_native()
@@ -126,7 +124,7 @@ class Framed:
 
     __slots__ = ()
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[dict[str, object]]:
         """Return the rows of the frame, by column."""
         raise NotImplementedError
 
@@ -143,17 +141,14 @@ class Framed:
         return to_frame(self, "polars")
 
 
-def pictures(photos: Iterable[tuple[Any, str, str]], n: int) -> str:
+def pictures(photos: Iterable[tuple[ImageLike | None, str, str]], n: int) -> str:
     """Return the first of `n` photos for a notebook, in HTML: each an image or its path, its name and a line below.
 
     Names are escaped, and pictures are inside the page. Photos that are not on this machine have no picture.
     """
-    from visterm.data.images import data_uri
-
     figures = []
     for (image, name, line), _ in zip(photos, range(MOST_SHOWN), strict=False):
-        is_local = image is not None and not is_remote(image)
-        address = data_uri(image, SIDE) if is_local else None
+        address = None if image is None or is_remote(image) else data_uri(image, SIDE)
         name, line = escape(printable(name)), escape(printable(line))
         picture = "" if address is None else f'<img src="{address}" alt="{name}">'
         figures.append(
@@ -165,7 +160,7 @@ def pictures(photos: Iterable[tuple[Any, str, str]], n: int) -> str:
     return f'<div style="display:flex;flex-wrap:wrap;gap:8px">{"".join(figures)}</div>{more}'
 
 
-def first_of(results: Sequence[Any]) -> str:
+def first_of(results: Sequence[object]) -> str:
     """Return the first five of some results for people at a prompt, and how many more there are."""
     more = f", … {len(results) - 5:,} more" if len(results) > 5 else ""
     return f"[{', '.join(map(repr, results[:5]))}{more}]"
@@ -190,7 +185,7 @@ def _narwhal(value: Any) -> Any:
     return frame if isinstance(frame, narwhals.DataFrame | narwhals.Series) else None
 
 
-def _as_dict(result: Any) -> dict[str, Any]:
+def _as_dict(result: object) -> dict[str, object]:
     if isinstance(result, Mapping):
         return dict(result)
     as_dict = getattr(result, "as_dict", None) or getattr(result, "_asdict", None)

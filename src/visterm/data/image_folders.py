@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 import unicodedata
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 from typing import Any, Final, NamedTuple
 
@@ -14,8 +16,34 @@ from visterm.core.errors import DataError, TagFileError
 from visterm.core.remote import as_path, as_remote, is_remote
 from visterm.core.types import CLOSED, Skipped
 from visterm.core.wording import count_of
-from visterm.data.contents import is_there
-from visterm.data.file_kinds import IMAGES, RAW, NotRead, count_by_kind, readable_suffixes, suffix_of
+
+PHOTO = frozenset(
+    {".jpg", ".jpeg", ".jpe", ".jfif", ".mpo", ".png", ".apng", ".gif", ".webp", ".bmp", ".dib", ".tif", ".tiff"}
+    | {".ppm", ".pgm", ".pbm", ".pnm", ".jp2", ".j2k", ".jpf", ".jpx", ".avif", ".qoi"}
+)
+HEIC = frozenset({".heic", ".heif", ".hif"})
+RAW = frozenset(
+    {".3fr", ".arw", ".cr2", ".cr3", ".crw", ".dcr", ".dng", ".erf", ".fff", ".gpr", ".iiq", ".kdc", ".mef", ".mos"}
+    | {".mrw", ".nef", ".nrw", ".orf", ".pef", ".raf", ".raw", ".rw2", ".rwl", ".sr2", ".srf", ".srw", ".x3f"}
+)
+DNG = ".dng"  # Of the RAW formats the one that metadata are written into
+VIDEO = frozenset(
+    {".3gp", ".avi", ".flv", ".insv", ".m2ts", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg", ".mts", ".ogv"}
+    | {".vob", ".webm", ".wmv"}
+)
+
+# Suffixes, in small letters, of files that are images, whether or not their readers are installed
+IMAGES = PHOTO | HEIC | RAW
+
+# Those that can hold keywords which are not read, unlike those of RAW files that are TIFF inside
+UNREAD_INSIDE = VIDEO | {".cr3", ".crw", ".mrw", ".orf", ".raf", ".raw", ".rw2", ".rwl", ".x3f"}
+
+OTHER, VIDEOS = "other", "video"
+
+HEIF_PACKAGES = ("pi_heif", "pillow_heif")  # In the order in which they are looked for
+HEIC_ADVICE = "pip install 'visterm[heif]'"
+RAW_ADVICE = "pip install 'visterm[raw]', or the program exiftool"
+
 
 # Folders where storage devices and systems keep thumbnails, deleted files and old versions, in small letters
 SET_ASIDE = frozenset({"@eadir", "@__thumb", "@recycle", "#recycle", "#snapshot", "$recycle.bin", "__macosx"})
@@ -23,6 +51,72 @@ SET_ASIDE = frozenset({"@eadir", "@__thumb", "@recycle", "#recycle", "#snapshot"
 COMMON = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".tif", ".heic")  # Those that messages name
 CAPITALS: Final = "capitals"
 ENDING: Final = "the file's ending"
+
+
+class FileKind(NamedTuple):
+    """One kind of files."""
+
+    name: str  # In JSON
+    noun: str  # In sentences, in the singular
+    suffixes: frozenset[str]
+    # What reads them: any of the packages, or all the programs; none where nothing more is needed
+    packages: tuple[str, ...] = ()
+    programs: tuple[str, ...] = ()
+    advice: str = ""  # What to install
+
+    def is_readable(self) -> bool:
+        """Return whether what reads them is installed."""
+        needs_nothing = not (self.packages or self.programs)
+        has_programs = bool(self.programs) and all(map(shutil.which, self.programs))
+        return needs_nothing or has_programs or any(map(find_spec, self.packages))
+
+
+VIDEO_FILES = FileKind(VIDEOS, "video", VIDEO, programs=("ffmpeg", "ffprobe"), advice="the program ffmpeg")
+KINDS = (
+    FileKind("photo", "photo", PHOTO),
+    FileKind("heic", "HEIC file", HEIC, packages=HEIF_PACKAGES, advice=HEIC_ADVICE),
+    FileKind("raw", "RAW file", RAW, packages=("rawpy",), programs=("exiftool",), advice=RAW_ADVICE),
+    VIDEO_FILES,
+)
+
+
+def suffix_of(name: str | os.PathLike[str]) -> str:
+    """Return the suffix of a file in small letters."""
+    return os.path.splitext(os.fspath(name))[1].lower()
+
+
+def readable_suffixes(*, videos: bool = False) -> frozenset[str]:
+    """Return the suffixes, in small letters, of the images that can be read here; with `videos`, of videos too."""
+    kinds = [kind for kind in KINDS if videos or kind.name != VIDEOS]
+    return frozenset().union(*(kind.suffixes for kind in kinds if kind.is_readable()))
+
+
+def unread_inside(names: Iterable[str | os.PathLike[str]]) -> list[str]:
+    """Return a line that counts the files whose own keywords are not read; nothing if there are none."""
+    suffixes = sorted(suffix for suffix in map(suffix_of, names) if suffix in UNREAD_INSIDE)
+    files = f"{count_of(len(suffixes), 'file')} ({', '.join(dict.fromkeys(suffixes))})"
+    return [f"Keywords inside of {files} are not read; XMP files beside them are."] if suffixes else []
+
+
+def is_video(path: object) -> bool:
+    """Return whether a file is a video by its suffix."""
+    return isinstance(path, str | os.PathLike) and suffix_of(path) in VIDEO
+
+
+def is_there(path: str | os.PathLike[str]) -> bool:
+    """Return whether a file or an object exists; a file that this user may not look for counts as existing.
+
+    Its folder may not be entered just now, which does not mean that the file is gone.
+    """
+    if is_remote(path):
+        return as_path(path).exists()
+    try:
+        os.stat(path)
+    except PermissionError:
+        return True
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 @dataclass(slots=True)
@@ -38,14 +132,38 @@ class Unsearched:
         return [f"Not searched: {n_hidden} (such as '{self.hidden[0]}')."] if self.hidden else []
 
 
+class NotRead(NamedTuple):
+    """How many files among the photos are not read."""
+
+    counts: dict[str, int]  # By kind, for JSON
+    text: str  # The same as a list: ``12 RAW files (.cr2), 4 others (.txt)``; empty where there are none
+
+
 def count_not_read(paths: Iterable[str | os.PathLike[str]], *, videos: bool = False) -> NotRead:
     """Count the files that are not read in those of the paths that are folders; hidden ones don't count.
 
     `videos` says whether videos are read, where ffmpeg is installed.
     """
-    folders = (path for path in map(as_path, paths) if path.is_dir())
-    names = (name for folder in folders for name in _files_below(folder, Unsearched()))
-    return count_by_kind(names, videos=videos)
+    unread = [kind for kind in KINDS if not kind.is_readable() or (kind.name == VIDEOS and not videos)]
+    kinds = {suffix: kind.name for kind in unread for suffix in kind.suffixes}
+    read = frozenset().union(*(kind.suffixes for kind in KINDS)) - set(kinds) | {".xmp"}  # read with their photos
+    files: defaultdict[str, Counter[str]] = defaultdict(Counter)  # Of each kind, by suffix
+    for folder in map(as_path, paths):
+        for suffix in map(suffix_of, _files_below(folder, Unsearched()) if folder.is_dir() else ()):
+            if suffix not in read:
+                files[kinds.get(suffix, OTHER)][suffix] += 1
+
+    counts, texts = {}, []
+    for name, noun, advice in (*((kind.name, kind.noun, kind.advice) for kind in KINDS[1:]), (OTHER, OTHER, "")):
+        counts[name] = files[name].total()
+        if counts[name]:
+            first = [suffix for suffix, _ in sorted(files[name].items(), key=lambda item: (-item[1], item[0]))]
+            suffixes = ", ".join([suffix or "without ending" for suffix in first[:3]])
+            by_others = name == VIDEOS and not videos  # for commands that learn from photos
+            advice_text = "index and annotate read them" if by_others else advice and f"read with: {advice}"
+            more = f"{', ...' if len(first) > 3 else ''}{f'; {advice_text}' if advice_text else ''}"
+            texts.append(f"{count_of(counts[name], noun)} ({suffixes}{more})")
+    return NotRead(counts, ", ".join(texts))
 
 
 def find_images(
@@ -58,10 +176,10 @@ def find_images(
 
     A file is kept whatever its suffix. A folder is searched through, its sub-folders too, for the suffixes of images.
     Hidden files and folders (whose names begin with a dot) and folders of thumbnails or deleted files (`SET_ASIDE`) are
-    left out; links to folders are not followed. With `videos`, those of folders are listed, too, where ffmpeg is
-    installed. With `unsearched`, sub-folders that cannot be listed are left out as well, and it takes in both.
+    left out; links to folders are not followed. With `videos`, videos in folders are listed too, where ffmpeg is
+    installed. With `unsearched`, sub-folders that cannot be listed are left out as well, and it collects both.
 
-    Raises DataError if a path does not exist, a folder cannot be listed, or without `unsearched` a sub-folder.
+    Raises DataError if a path does not exist, or a folder cannot be listed (a sub-folder: only without `unsearched`).
     """
     requested = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     images: dict[Path, None] = {}
@@ -76,7 +194,7 @@ def find_images(
 
 
 def images_in(folder: str | os.PathLike[str], *, unsearched: Unsearched | None = None) -> list[Path]:
-    """List the images of a folder as `find_images` does. Raises DataError if it is none, or has no images."""
+    """List the images of a folder as `find_images` does. Raises DataError if it is no folder, or has no images."""
     path = as_path(folder)
     return [path / name for name in image_names(path, unsearched=unsearched)]
 
@@ -107,7 +225,7 @@ class ListedImages(Sequence[Path]):
 
 
 def check_image_folder(path: Path) -> None:
-    """Refuse a folder of images that is a file, or not there. Raises DataError if so."""
+    """Raise DataError if a folder of images is a file, or does not exist."""
     if path.is_file():
         raise DataError(f"{path} is a file; expected the folder of images.")
     if not path.is_dir():
@@ -115,7 +233,7 @@ def check_image_folder(path: Path) -> None:
 
 
 def no_images(folder: str | os.PathLike[str]) -> str:
-    """Return the message that a folder has no images: what was looked for, and what is there instead."""
+    """Return the message for a folder without images: what was looked for, and what the folder has instead."""
     unsearched = Unsearched()
     below = _files_below(as_path(folder), unsearched, everything=True)
     files = sorted(below, key=lambda name: (name.startswith("."), name))
@@ -184,71 +302,73 @@ class Match(NamedTuple):
     differ: str | None = None
 
 
-class ImageNames:
-    """The images of a folder, by the names that people write for them."""
+def match_names(folder: Path, paths: Sequence[Path], names: Sequence[str]) -> list[Match | None]:
+    """Return for each name the image in a folder that it means, of those at `paths`; None if there is none.
 
-    def __init__(self, folder: Path, paths: Sequence[Path]) -> None:
-        self._folder = folder
-        self._by_path = {path.relative_to(folder).as_posix(): path for path in paths}
-        self._by_end = PathsByEnd(self._by_path, name_key)
-
-    def match(self, names: Sequence[str]) -> list[Match | None]:
-        """Return the file of each name, or None where there is none.
-
-        A name is the path of a file, or the end of one file's path, or goes on before it. It counts as it is written,
-        letter by letter; if no file has that name, as `plain_name` and `name_key` have it. A name for which there is no
-        such file may also differ in capitals, or lack the ending (``.jpg``), of one file that no other name means; of a
-        RAW file and its JPEG, the JPEG is meant.
-        Raises TagFileError if a name fits several files.
-        """
-        matches = [self._match(name) for name in names]
-        if None in matches:
-            self._match_loosely(names, matches)
-        return matches
-
-    def _match(self, name: str) -> Match | None:
-        for spelled in dict.fromkeys((name, plain_name(name))):
-            path = self._inside(spelled)
-            fits = [path] if path in self._by_path else self._by_end.ending_as(name_key(path))
+    A name is the path of a file inside the folder, the end of that path, or a longer path that ends with it. It is
+    compared letter by letter; if no file has that name, as `plain_name` and `name_key` spell it. If there is still
+    none, a name may differ in capitals from one file that no other name means, or lack its ending (``.jpg``); of a RAW
+    file and its JPEG, the JPEG is meant.
+    Raises TagFileError if a name fits several files.
+    """
+    by_path = {path.relative_to(folder).as_posix(): path for path in paths}
+    by_end: PathsByEnd | None = None
+    matches: list[Match | None] = []
+    for name in names:
+        match = Match(by_path[name], name) if name in by_path else None
+        for spelled, path in _spellings(name, folder).items() if match is None else ():
+            by_end = by_end or PathsByEnd(by_path, name_key)  # where names are not all as they are in the folder
+            fits = [path] if path in by_path else by_end.ending_as(name_key(path))
             if len(fits) > 1:  # such as two files of one name, one with its letters composed
                 fits = [fit for fit in fits if _one_ends_as_the_other(path, fit)] or fits
-            if (fit := self._only(spelled, fits)) is not None:
-                return Match(self._by_path[fit], spelled)
-        return None
+            if fits:
+                match = Match(by_path[_only(spelled, fits, folder)], spelled)
+                break
+        matches.append(match)
 
-    def _match_loosely(self, names: Sequence[str], matches: list[Match | None]) -> None:
-        """Find files that differ in capitals, or whose ending the name lacks, among those that no name has."""
-        used = {match.path for match in matches if match is not None}
-        free = [name for name, path in self._by_path.items() if path not in used]
-        folded = PathsByEnd(free, _folded)
-        bare = PathsByEnd(free, lambda name: _without_ending(_folded(name)))
-        for i, name in enumerate(names):
-            if matches[i] is not None:
-                continue
-            for spelled in dict.fromkeys((name, plain_name(name))):
-                key = _folded(self._inside(spelled))
-                fit, differ = self._only(spelled, folded.ending_as(key)), CAPITALS
-                if fit is None and _without_ending(key) == key:
-                    fits = bare.ending_as(key)
-                    fit = self._only(spelled, [one for one in fits if suffix_of(one) not in RAW] or fits)
-                    differ = ENDING
-                if fit is not None:
-                    matches[i] = Match(self._by_path[fit], spelled, differ)
-                    break
+    if None in matches:
+        _match_loosely(folder, by_path, names, matches)
+    return matches
 
-    def _only(self, name: str, fits: Sequence[str]) -> str | None:
-        if len(fits) > 1:
-            raise TagFileError(
-                f"The tags name '{name}', which may be {len(fits)} images in {self._folder}: {', '.join(fits[:3])}"
-                f"{', …' if len(fits) > 3 else ''}. Write their paths inside that folder."
-            )
-        return fits[0] if fits else None
 
-    def _inside(self, name: str) -> str:
-        if name.startswith("/") or os.path.isabs(name):
-            path, folder = Path(os.path.abspath(name)), os.path.abspath(self._folder)
-            return path.relative_to(folder).as_posix() if path.is_relative_to(folder) else name
-        return os.path.normpath(name).replace(os.sep, "/")
+def _match_loosely(
+    folder: Path, by_path: Mapping[str, Path], names: Sequence[str], matches: list[Match | None]
+) -> None:
+    """Match names that differ in capitals, or lack the ending, with files that no other name means."""
+    used = {match.path for match in matches if match is not None}
+    free = [name for name, path in by_path.items() if path not in used]
+    folded = PathsByEnd(free, _folded)
+    bare = PathsByEnd(free, lambda name: _without_ending(_folded(name)))
+    for i in [i for i, match in enumerate(matches) if match is None]:
+        for spelled, path in _spellings(names[i], folder).items():
+            key = _folded(path)
+            fits, differ = folded.ending_as(key), CAPITALS
+            if not fits and _without_ending(key) == key:
+                fits, differ = bare.ending_as(key), ENDING
+                fits = [fit for fit in fits if suffix_of(fit) not in RAW] or fits
+            if fits:
+                matches[i] = Match(by_path[_only(spelled, fits, folder)], spelled, differ)
+                break
+
+
+def _only(name: str, fits: Sequence[str], folder: Path) -> str:
+    if len(fits) > 1:
+        raise TagFileError(
+            f"The tags name '{name}', which may be {len(fits)} images in {folder}: {', '.join(fits[:3])}"
+            f"{', …' if len(fits) > 3 else ''}. Write their paths inside that folder."
+        )
+    return fits[0]
+
+
+def _spellings(name: str, folder: Path) -> dict[str, str]:
+    """Return a name as written and as `plain_name` spells it, each with its path inside the folder."""
+    paths = {}
+    for spelled in (name, plain_name(name)):
+        paths[spelled] = os.path.normpath(spelled).replace(os.sep, "/")
+        if spelled.startswith("/") or os.path.isabs(spelled):
+            path, parent = Path(os.path.abspath(spelled)), os.path.abspath(folder)
+            paths[spelled] = path.relative_to(parent).as_posix() if path.is_relative_to(parent) else spelled
+    return paths
 
 
 class PathsByEnd:

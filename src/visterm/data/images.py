@@ -8,23 +8,23 @@ import os
 import re
 import sys
 from collections.abc import Generator, Iterable, Iterator
-from contextlib import closing
 from functools import partial
 from io import BytesIO
 from itertools import groupby
-from typing import Any, BinaryIO, NamedTuple, TypeAlias
+from typing import Any, BinaryIO, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, TiffImagePlugin, UnidentifiedImageError
 
+from visterm.core.checks import check_count
 from visterm.core.errors import DataError, ImageError, StorageError
 from visterm.core.files import NotRegularError, open_regular
 from visterm.core.remote import RemotePath, as_path, is_remote
 from visterm.core.threads import map_ahead, resolve_jobs
 from visterm.core.types import Skipped
 from visterm.data.contents import READERS
-from visterm.data.file_kinds import HEIC_ADVICE
+from visterm.data.image_folders import HEIC_ADVICE, RAW, suffix_of
 from visterm.data.image_folders import find_images as find_images
 from visterm.data.pillow import (
     is_heic,
@@ -43,6 +43,7 @@ MOST_BYTES = 2**28  # Bytes of a single image that is fetched because somebody l
 AHEAD = 32  # Images fetched or on their way before they are decoded: what is held in memory
 GONE = "no such file"
 
+T = TypeVar("T")
 ImageLike: TypeAlias = "str | os.PathLike[str] | NDArray[np.uint8] | Image.Image"
 
 IN_FLIGHT = 3  # Images being decoded or waiting to be taken, for each thread, unless more are requested
@@ -77,11 +78,10 @@ def read_image(image: ImageLike, *, max_side: int | None = None) -> NDArray[np.u
     is read.
 
     Raises ImageError if the file is missing, unreadable, truncated, not an image, or larger than
-    `PIL.Image.MAX_IMAGE_PIXELS` (a decompression bomb); DataError if an array is not of uint8 or not of that shape, or
-    `max_side` is below 1; StorageError if an object store cannot be reached, or does not allow reading.
+    `PIL.Image.MAX_IMAGE_PIXELS` (a decompression bomb); DataError if an array is not of uint8 or not of that shape;
+    UserError if `max_side` is below 1; StorageError if an object store cannot be reached, or does not allow reading.
     """
-    if max_side is not None and max_side < 1:
-        raise DataError(f"max_side is {max_side!r}; expected None or a whole number of pixels, 1 or more.")
+    check_count(max_side, "max_side", "or None")
     if isinstance(image, np.ndarray):
         if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3 or image.size == 0:
             raise DataError(
@@ -91,6 +91,7 @@ def read_image(image: ImageLike, *, max_side: int | None = None) -> NDArray[np.u
         full = (image.shape[1], image.shape[0])
         size, array = reduced_size(full, max_side), np.ascontiguousarray(image)
         return array if size == full else np.array(resized(Image.fromarray(array), size))
+
     if isinstance(image, Image.Image):
         try:
             with pillow_silenced():
@@ -113,10 +114,19 @@ def read_image_bytes(content: bytes, *, name: str = "image", max_side: int | Non
     return _pixels(name, content, max_side)
 
 
+def image_name(image: object, index: int) -> str | None:
+    """Return the name of an image at a position of a sequence; None for None."""
+    if isinstance(image, str | os.PathLike):
+        return os.fspath(image)
+    if isinstance(image, int | np.integer):
+        return str(image)
+    return None if image is None else f"image {index}"
+
+
 def data_uri(image: ImageLike, max_side: int) -> str | None:
     """Return an image as a ``data:`` address for a page, or None if it cannot be read (any more).
 
-    The name of an image that is known only by name is a file that is not there. `max_side` is in pixels.
+    An image that is known only by name counts as a file that does not exist. `max_side` is in pixels.
     """
     try:
         pixels = Image.fromarray(read_image(image, max_side=max_side))
@@ -141,18 +151,12 @@ def decode_images(
     Raises DataError if an array is not of uint8 (height, width, 3); StorageError if an object store cannot be reached,
     or does not allow reading.
     """
-    return _decode_all(images, max_side, resolve_jobs(n_jobs), ahead)
-
-
-def _decode_all(
-    images: Iterable[ImageLike], max_side: int | None, n_jobs: int, ahead: int
-) -> Iterator[Decoded | Skipped]:
-    decode = partial(_decoded_or_skipped, max_side=max_side)
-    with closing(fetch_ahead(enumerate(images))) as ready:
-        if n_jobs == 1:
-            yield from map(decode, ready)
-        else:
-            yield from map_ahead(decode, ready, n_jobs, max(ahead, IN_FLIGHT * n_jobs), "visterm-decode")
+    check_count(max_side, "max_side", "or None")
+    decode = partial(_decode, max_side=max_side)
+    numbered, n_threads = fetch_ahead(enumerate(images)), resolve_jobs(n_jobs)
+    if n_threads == 1:
+        return map(decode, numbered)
+    return map_ahead(decode, numbered, n_threads, max(ahead, IN_FLIGHT * n_threads), "visterm-decode")
 
 
 def image_size(path: str | os.PathLike[str]) -> tuple[int, int]:
@@ -172,34 +176,45 @@ def image_size(path: str | os.PathLike[str]) -> tuple[int, int]:
         raise ImageError(os.fspath(path), _reason(error)) from error
 
 
-def _decoded_or_skipped(entry: tuple[int, ImageLike | FetchedImage], max_side: int | None) -> Decoded | Skipped:
+def _decode(entry: tuple[int, ImageLike | FetchedImage], max_side: int | None) -> Decoded | Skipped:
+    """Decode one numbered image; return why it is skipped if it cannot be read."""
     index, image = entry
     try:
-        if not isinstance(image, FetchedImage):
-            return Decoded(index, read_image(image, max_side=max_side))
-        if image.content is None:
-            return Skipped(image.name, GONE)
-        return Decoded(index, read_image_bytes(image.content, name=image.name, max_side=max_side))
+        if isinstance(image, FetchedImage):
+            if image.content is None:
+                return Skipped(image.name, GONE)
+            return Decoded(index, _pixels(image.name, image.content, max_side))
+        if isinstance(image, str | os.PathLike):
+            return Decoded(index, _pixels(os.fspath(image), None, max_side))
+        return Decoded(index, read_image(image, max_side=max_side))
     except ImageError as error:
         return Skipped(error.path, error.reason)
 
 
 def _pixels(path: str, content: bytes | None, max_side: int | None) -> NDArray[np.uint8]:
+    """Decode an image: its `content`, or the local file at `path` if that is None."""
     try:
-        content = raw_preview(path, content) if is_raw(path) else content
-        with (
-            pillow_silenced(),
-            open_regular(path) if content is None else BytesIO(content) as file,
-            _opened(path, file) as image,
-        ):
-            width, height = image.size
-            limit = largest_image()
-            if width * height > limit:
-                reason = f"decompression bomb: {width} × {height} pixels, more than the {limit:,} allowed"
-                raise ImageError(path, reason)
-            if image.info.get("progressive"):
-                _refuse_scans(path, file)
-            return upright_rgb(image, max_side)
+        content = raw_preview(path, content) if suffix_of(path) in RAW else content
+        with pillow_silenced(), open_regular(path) if content is None else BytesIO(content) as file:
+            head = file.read(64)
+            file.seek(0)
+            if not head:
+                raise ImageError(path, "empty: 0 bytes")
+            try:
+                image = Image.open(file, formats=readable_formats())
+            except UnidentifiedImageError:
+                if "HEIF" not in Image.OPEN and is_heic(head):
+                    raise ImageError(path, f"HEIC without its reader: {HEIC_ADVICE}") from None
+                raise
+
+            with image:
+                width, height = image.size
+                if width * height > (limit := Image.MAX_IMAGE_PIXELS or sys.maxsize):
+                    reason = f"decompression bomb: {width} × {height} pixels, more than the {limit:,} allowed"
+                    raise ImageError(path, reason)
+                if image.info.get("progressive"):
+                    _refuse_scans(path, file)
+                return upright_rgb(image, max_side)
     except ImageError:
         raise
     except MemoryError as error:
@@ -208,19 +223,6 @@ def _pixels(path: str, content: bytes | None, max_side: int | None) -> NDArray[n
         # Pillow's plugins raise whatever hostile bytes lead them to (OSError, SyntaxError, struct.error, IndexError,
         # OverflowError, ...): one broken file must not stop a run, so each becomes an entry of the skipped images.
         raise ImageError(path, _reason(error)) from error
-
-
-def _opened(path: str, file: BinaryIO) -> Image.Image:
-    head = file.read(64)
-    file.seek(0)
-    if not head:
-        raise ImageError(path, "empty: 0 bytes")
-    try:
-        return Image.open(file, formats=readable_formats())
-    except UnidentifiedImageError:
-        if "HEIF" not in Image.OPEN and is_heic(head):
-            raise ImageError(path, f"HEIC without its reader: {HEIC_ADVICE}") from None
-        raise
 
 
 def largest_image() -> int:
@@ -257,10 +259,10 @@ class FetchedImage(NamedTuple):
     """An image file's content."""
 
     name: str  # Its address
-    content: bytes | None  # None where there is no such object
+    content: bytes | None  # None: the object does not exist
 
 
-def fetch_ahead(images: Iterator[tuple[int, Any]]) -> Generator[tuple[int, Any]]:
+def fetch_ahead(images: Iterator[tuple[int, T]]) -> Generator[tuple[int, T | FetchedImage]]:
     """Pass numbered images on, in order: those in object stores as `FetchedImage`, all others as they are.
 
     Raises StorageError if a store cannot be reached, or does not allow reading: no image is skipped for that.

@@ -14,6 +14,7 @@ from visterm.core.threads import one_blas_thread
 from visterm.core.types import RandomState
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.word_vectors import WordVectors
+from visterm.kernels.skipgram import skipgram_epoch
 
 METHODS = ("ppmi", "skipgram")
 
@@ -23,18 +24,12 @@ NEGATIVES, CONTEXTS = 5, 10  # Negatives of each pair, and others of a list that
 
 
 def learn_word_vectors(
-    tag_lists: Iterable[Iterable[str]],
-    method: str = "ppmi",
-    *,
-    dim: int = 100,
-    min_count: int = 1,
-    random_state: RandomState = 0,
+    tag_lists: Iterable[Iterable[str]], method: str = "ppmi", *, dim: int = 100, random_state: RandomState = 0
 ) -> WordVectors:
     """Learn a vector of `dim` numbers for each tag from which others it stands with.
 
     Numbers beyond what the tags give are 0. `tag_lists` are the tags of each image (or any lists of words); spellings
-    that are one tag are counted together, and tags of fewer than `min_count` lists are left out. Vectors are in the
-    order of `Vocabulary.from_lists`.
+    that are one tag are counted together. Vectors are in the order of `Vocabulary.from_lists`.
 
     "ppmi": how much more often two tags stand together than by chance, ``max(0, log p(i, j) / p(i) p'(j))`` with the
     smoothed p', taken to `dim` dimensions by singular values, ``U √S`` (Levy, Goldberg, Dagan 2015). Good with few
@@ -45,9 +40,9 @@ def learn_word_vectors(
     check_choice(method, "method", METHODS)
     check_count(dim, "dim")
     lists = [list(tags) for tags in tag_lists]
-    vocabulary = Vocabulary.from_lists(lists, min_count=min_count)
+    vocabulary = Vocabulary.from_lists(lists)
     if len(vocabulary) == 0:
-        raise DataError("There are no tags to learn word vectors from, or none in as many lists as min_count asks.")
+        raise DataError("There are no tags to learn word vectors from.")
     Y = vocabulary.encode(lists)
     rng = as_generator(random_state)
     with one_blas_thread():
@@ -90,8 +85,6 @@ def _ppmi_rows(Y: sp.csr_array, dim: int, rng: np.random.Generator) -> NDArray[n
 
 
 def _skipgram_rows(Y: sp.csr_array, dim: int, rng: np.random.Generator) -> NDArray[np.float32]:
-    from visterm.kernels.skipgram import skipgram_epoch
-
     counts = np.asarray(Y.sum(axis=0), np.float64)
     ends = np.cumsum(counts**SMOOTHING)
     seed = int(rng.integers(2**31))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from visterm.core.vocabulary import Vocabulary
 from visterm.data.relations import PairFormat, read_pairs
 from visterm.data.tag_senses import Synset, TagSenses, WordNet, match_tags
 
-PART_OF_FILE = PairFormat("part-of file", "the tag rule part_of", ("part", "whole"), "wheel,car", "part of")
+PART_OF_FILE = PairFormat("part-of file", ("part", "whole"), "wheel,car", "part of")
 
 # Which pointers of a synset count as its parts: those of a tree (trunk), a forest (tree), ice (water)
 Meronyms = Literal["parts", "members", "substances"]
@@ -57,7 +57,7 @@ def read_part_relations(
             part_pairs(relations, vocabulary)
         except DataError as error:
             raise DataError(
-                f"{source} (the tag rule part_of): no line has two known tags, such as "
+                f"{source}: no line has two known tags, such as "
                 f"{', '.join(vocabulary.tags[:3])}. The first pair is '{','.join(relations[0])}'; expected part,whole."
             ) from error
         return PartRelations(relations, None, None)
@@ -97,12 +97,14 @@ def wordnet_part_of(
     or `meronyms` has another word.
     """
     if inherit is not None and (isinstance(inherit, bool) or not isinstance(inherit, int) or inherit < 0):
-        raise UserError(f"inherit is {inherit!r}; expected a whole number of 0 or more, or None for no limit.")
+        expected = "a whole number of 0 or more, or None for no limit"
+        raise UserError(setting="inherit", value=inherit, expected=expected)
     kinds = tuple(meronyms)
     for kind in kinds:
         check_choice(kind, "meronyms", get_args(Meronyms))
     tags = senses.tags_by_synset()
     relations: dict[PartOf, None] = {}
+
     for sense in senses:
         if sense.synset is None:
             continue
@@ -113,7 +115,7 @@ def wordnet_part_of(
     return list(relations)
 
 
-def part_pairs(relations: Iterable[tuple[str, str]], vocabulary: Vocabulary) -> NDArray[Any]:
+def part_pairs(relations: Iterable[tuple[str, str]], vocabulary: Vocabulary) -> NDArray[np.int64]:
     """Find the columns of the tags that relations (part, whole) are about.
 
     Words are compared as tags are, normalised (NFC) and without regard to case; one that is no tag so may be one with

@@ -29,7 +29,7 @@ from PIL import ExifTags, Image, ImageFile
 from visterm.core.errors import ImageError
 from visterm.core.files import GB, open_regular, read_regular
 from visterm.core.remote import as_path, is_remote
-from visterm.data.file_kinds import HEIF_PACKAGES, RAW, RAW_ADVICE, suffix_of
+from visterm.data.image_folders import HEIF_PACKAGES, RAW, RAW_ADVICE, suffix_of
 
 # Formats that carry photos: none that starts another program (EPS) or takes any bytes for an image (TGA).
 FORMATS = ("JPEG", "MPO", "PNG", "GIF", "WEBP", "BMP", "DIB", "TIFF", "PPM", "JPEG2000", "AVIF", "HEIF", "QOI")
@@ -58,8 +58,8 @@ _ORIENTATIONS = {3: 3, 5: 8, 6: 6}  # LibRaw's `flip`, and what EXIF calls it
 def opened_image(path: str | os.PathLike[str], content: bytes | None = None) -> Iterator[ImageFile.ImageFile]:
     """Yield an image file, or the `content` of one, as Pillow opens it, without decoding its pixels.
 
-    Of an object in a store, no more is fetched than is read. Raises OSError if there is no such file or object, or it
-    is no regular file; hostile bytes lead Pillow to other errors, too.
+    Only the parts of a stored object that Pillow reads are fetched. Raises OSError if the file or object does not exist
+    or is no regular file; hostile bytes lead Pillow to other errors, too.
     """
     opened: Any = BytesIO(content or b"")
     if content is None:
@@ -103,25 +103,25 @@ def pillow_silenced() -> Iterator[None]:
     decodes, and takes that one out again.
     """
     global _n_silenced
+    ours = ("ignore", None, Warning, _PILLOW)
     with _lock:
         _n_silenced += 1
-        if _filter_entry() is None:
+        for entry in warnings.filters:
+            if (*entry[:3], getattr(entry[3], "pattern", None)) == ours:
+                break
+        else:
             warnings.filterwarnings("ignore", category=Warning, module=_PILLOW)
+
     try:
         yield
     finally:
         with _lock:
             _n_silenced -= 1
-            entry = _filter_entry()
-            if not _n_silenced and entry is not None:
-                with suppress(ValueError):  # the caller's own thread may have replaced the list just now
-                    cast("list[Any]", warnings.filters).remove(entry)
-
-
-def _filter_entry() -> Any:
-    """Return our filter among those in force: ``(action, message, category, module, line)``."""
-    ignored = (entry for entry in warnings.filters if entry[0] == "ignore" and entry[1] is None)
-    return next((entry for entry in ignored if getattr(entry[3], "pattern", None) == _PILLOW), None)
+            for entry in [] if _n_silenced else list(warnings.filters):
+                if (*entry[:3], getattr(entry[3], "pattern", None)) == ours:
+                    with suppress(ValueError):  # the caller's own thread may have replaced the list just now
+                        cast("list[object]", warnings.filters).remove(entry)
+                    break
 
 
 def upright_rgb(image: Image.Image, max_side: int | None) -> NDArray[np.uint8]:
@@ -137,7 +137,15 @@ def upright_rgb(image: Image.Image, max_side: int | None) -> NDArray[np.uint8]:
     if not drafted:
         size = reduced_size(image.size, max_side)  # TIFF turns itself upright as it loads
     orientation = orientation_of(image)
-    image = resized(_rgb(image), size)
+
+    if image.mode in ("I", "F") or image.mode.startswith("I;16"):
+        image = Image.fromarray(_eight_bits(image))
+    if image.mode in _PREMULTIPLIED:
+        image = image.convert(_PREMULTIPLIED[image.mode])
+    if image.has_transparency_data:
+        image = image.convert("RGBA")
+        image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
+    image = resized(image if image.mode == "RGB" else image.convert("RGB"), size)
     if orientation in _TRANSPOSE:
         image = image.transpose(_TRANSPOSE[orientation])
     return np.array(image, dtype=np.uint8, order="C")
@@ -164,20 +172,6 @@ def orientation_of(image: Image.Image) -> int:
     except Exception:  # broken metadata raises all sorts of errors, and the pixels are good without it
         return 1
     return orientation if isinstance(orientation, int) else 1
-
-
-def _rgb(image: Image.Image) -> Image.Image:
-    """Return an image as RGB, transparent parts on white."""
-    if image.mode == "RGB" and not image.has_transparency_data:
-        return image
-    if image.mode in ("I", "F") or image.mode.startswith("I;16"):
-        return Image.fromarray(_eight_bits(image)).convert("RGB")
-    if image.mode in _PREMULTIPLIED:
-        image = image.convert(_PREMULTIPLIED[image.mode])
-    if image.has_transparency_data:
-        image = image.convert("RGBA")
-        return Image.alpha_composite(Image.new("RGBA", image.size, "white"), image).convert("RGB")
-    return image.convert("RGB")
 
 
 def _eight_bits(image: Image.Image) -> NDArray[np.uint8]:

@@ -30,12 +30,13 @@ NAMES = (
 BEGINNINGS = ("geo:lat=", "geo:lon=", "uploaded:by=", "flickriosapp:filter=")
 
 _BETWEEN = re.compile(r"[|/]")  # Parents and children, in one program or another
-_MAY_BE = re.compile("|".join(map(re.escape, [*ROOTS, *NAMES, *BEGINNINGS, *{path[0] for path in PATHS}])))
+# What such tags begin with, and few others
+MAY_BE_A_PROGRAMS = re.compile("|".join(map(re.escape, [*ROOTS, *NAMES, *BEGINNINGS, *{path[0] for path in PATHS}])))
 
 
 def program_path(tag: str) -> tuple[str, ...]:
     """Return the names in a tag or path that a program wrote for itself, the topmost first; none of a person's tag."""
-    if _MAY_BE.match(tag.strip()) is None:  # as most
+    if MAY_BE_A_PROGRAMS.match(tag.strip()) is None:  # as most
         return ()
     parts = tuple(part.strip() for part in _BETWEEN.split(tag))
     is_program = (len(parts) > 1 and parts[0] in ROOTS) or parts in PATHS or parts[-1] in NAMES

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,7 +14,7 @@ import scipy.sparse as sp
 
 from visterm.core.errors import TagFileError
 from visterm.data.image_folders import plain_name
-from visterm.data.tag_formats.tables import Row, TableForm, find_column, required_column, table_rows
+from visterm.data.tag_formats.tables import TableForm, find_column, required_column, table_rows
 from visterm.data.text_files import read_text
 
 QUERY_COLUMNS = ("query", "text")
@@ -48,9 +49,9 @@ def read_query_file(path: str | os.PathLike[str]) -> list[QueryRow]:
     the message names file and line.
     """
     file = Path(path)
-    rows = table_rows(file, read_text(file, "query file (--queries)", or_utf16=True), FORM)
+    rows = table_rows(file, read_text(file, "query file", or_utf16=True), FORM)
     if not rows:
-        raise TagFileError(f"The query file (--queries) {file} has no rows.")
+        raise TagFileError(f"The query file {file} has no rows.")
     names = list(dict.fromkeys(name for row in rows for name in row.cells))
     advice = "Expected the columns query, image and, if not every line is relevant, relevance."
     query, image = (
@@ -58,14 +59,23 @@ def read_query_file(path: str | os.PathLike[str]) -> list[QueryRow]:
         for column_names in (QUERY_COLUMNS, IMAGE_COLUMNS)
     )
     relevance = find_column(RELEVANCE_COLUMNS, names, f"The query file {file}")
-    return [
-        QueryRow(
-            _text(file, row, query),
-            row.cells[image].removeprefix("./") if _text(file, row, image) else "",
-            1.0 if relevance is None else _number(file, row, relevance),
-        )
-        for row in rows
-    ]
+
+    query_rows = []
+    for row in rows:
+        where = f"{file}, line {row.line}"
+        for name in (query, image):
+            text = row.cells.get(name)
+            if not isinstance(text, str) or not text.strip():
+                raise TagFileError(f"{where}: '{name}' is {text!r:.60}; expected text.")
+        value: object = 1.0 if relevance is None else row.cells.get(relevance)
+        number = math.nan
+        with suppress(ValueError):
+            number = float(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else math.nan
+        if not math.isfinite(number):
+            expected = "expected a number, above 0 where the image is relevant"
+            raise TagFileError(f"{where}: '{relevance}' is {value!r:.60}; {expected}.")
+        query_rows.append(QueryRow(row.cells[query].strip(), row.cells[image].removeprefix("./"), number))
+    return query_rows
 
 
 def judge_images(rows: Sequence[QueryRow], images: Sequence[str]) -> JudgedTexts:
@@ -85,29 +95,10 @@ def judge_images(rows: Sequence[QueryRow], images: Sequence[str]) -> JudgedTexts
         elif row.relevance > 0:
             of_query = judged.setdefault(row.query, {})
             of_query[column[name]] = max(row.relevance, of_query.get(column[name], 0.0))
+
     starts = np.cumsum([0, *map(len, judged.values())])
     columns = np.array([i for relevance in judged.values() for i in sorted(relevance)], np.int32)
     values = np.array([relevance[i] for relevance in judged.values() for i in sorted(relevance)], np.float32)
     return JudgedTexts(
         list(judged), sp.csr_array((values, columns, starts), shape=(len(judged), len(images))), list(unknown)
     )
-
-
-def _text(path: Path, row: Row, name: str) -> str:
-    value = row.cells.get(name)
-    text = value.strip() if isinstance(value, str) else ""
-    if not text:
-        raise TagFileError(f"{path}, line {row.line}: '{name}' is {value!r:.60}; expected text.")
-    return text
-
-
-def _number(path: Path, row: Row, name: str) -> float:
-    value = row.cells.get(name)
-    try:
-        number = float(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else math.nan
-    except ValueError:
-        number = math.nan
-    if not math.isfinite(number):
-        expected = "expected a number, above 0 where the image is relevant"
-        raise TagFileError(f"{path}, line {row.line}: '{name}' is {value!r:.60}; {expected}.")
-    return number

@@ -33,7 +33,6 @@ class PairFormat(NamedTuple):
     """What a file of pairs holds, for its reader and for the messages."""
 
     what: str  # Its name in messages: "is-a file"
-    option: str  # The option that takes it
     columns: tuple[str, str]  # The two names that a header gives
     example: str  # A line
     relation: str | None = None  # What a word cannot be of itself: "a kind of". None: the two are no words of one sort.
@@ -42,7 +41,7 @@ class PairFormat(NamedTuple):
     needs_header: bool = False  # Whether a first line must name the two: where they are easily taken for each other
 
 
-IS_A_FILE = PairFormat("is-a file", "the tag rule isa", ("child", "parent"), "tiger,big cat", "a kind of")
+IS_A_FILE = PairFormat("is-a file", ("child", "parent"), "tiger,big cat", "a kind of")
 
 
 class WordPair(NamedTuple):
@@ -61,7 +60,7 @@ def read_pairs(path: str | os.PathLike[str], form: PairFormat) -> Iterator[WordP
     message names file and line.
     """
     path = Path(path)
-    text = read_text(path, f"{form.what} ({form.option})")
+    text = read_text(path, form.what)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=_delimiter(path), strict=True)
     columns: tuple[int, int] | None = None
     n_columns = 2
@@ -80,7 +79,7 @@ def read_pairs(path: str | os.PathLike[str], form: PairFormat) -> Iterator[WordP
                 headers = _HEADERS.union(form.columns)
                 if form.needs_header or any(cells[2:]) or headers.issuperset(cell.casefold() for cell in cells):
                     raise DataError(
-                        f"{path} has the columns {', '.join(cells)}; {form.option} needs {','.join(form.columns)}. "
+                        f"{path} has the columns {', '.join(cells)}; the {form.what} needs {','.join(form.columns)}. "
                         "Rename its columns, or add a first line that names two."
                     )
             is_empty = False
@@ -89,7 +88,7 @@ def read_pairs(path: str | os.PathLike[str], form: PairFormat) -> Iterator[WordP
         raise DataError(f'{path}, line {reader.line_num}: {error}. Check the quotes (") of this line.') from error
     if is_empty:
         raise DataError(
-            f"The {form.what} ({form.option}) {path} has no relations; expected lines such as '{form.example}' "
+            f"The {form.what} {path} has no relations; expected lines such as '{form.example}' "
             f"({','.join(form.columns)})."
         )
 
@@ -140,8 +139,8 @@ def sibling_sets(relations: Iterable[tuple[str, str]], vocabulary: Vocabulary) -
     rows, columns = np.array(sorted(pairs), np.int64).T
     n_children = np.bincount(columns)
     n_tags, n_bytes = len(vocabulary), 8 * int((n_children**2).sum())
-    what = f"The siblings of {n_tags} tags, up to {n_children.max()} of one parent,"
-    check_size(n_bytes, MAX_BYTES, what, "Leave out parents that are too general.")
+    siblings = f"The siblings of {n_tags} tags, up to {n_children.max()} of one parent,"
+    check_size(n_bytes, MAX_BYTES, siblings, "Leave out parents that are too general.")
     of_parent = sp.csr_array((np.ones(rows.size, np.float32), (rows, columns)), shape=(n_tags, len(parents)))
     return as_csr(((of_parent @ of_parent.T + sp.eye_array(n_tags, format="csr")) != 0).astype(np.float32))
 

@@ -19,7 +19,7 @@ from visterm.core.files import GB, read_regular
 from visterm.core.system import is_alive
 from visterm.core.vocabulary import clean_tag, tag_key
 from visterm.core.writing import whole_file
-from visterm.data.file_kinds import DNG, IMAGES, RAW
+from visterm.data.image_folders import DNG, IMAGES, RAW
 from visterm.data.pillow import opened_image
 from visterm.data.program_tags import program_names, program_path
 from visterm.data.xmp.keywords import GIVEN, Keywords, first_places, read_keywords
@@ -151,6 +151,7 @@ def replace_file(path: Path, old: bytes | None, new: bytes | None, *, follow_lin
     path = Path(os.path.realpath(path))
     if content_of(path) != old:
         raise StorageError(f"{path} was changed by another program just now; it is left as it is. Export again.")
+
     try:
         if new is None:
             path.unlink(missing_ok=True)
@@ -168,8 +169,9 @@ def check_stays_inside(path: Path) -> None:
     """Refuse a file that is a link out of its folder, and so would be written elsewhere. Raises StorageError if so."""
     target = Path(os.path.realpath(path))
     if path.is_symlink() and not target.is_relative_to(os.path.realpath(path.parent)):
-        advice = "Put a file in its place, or use --follow-links"
-        raise StorageError(f"{path} is a link out of its folder, and is not followed (to {target}). {advice}.")
+        problem = f"{path} is a link out of its folder, and is not followed (to {target})."
+        advice = "Put a file in its place, or use `follow_links`."
+        raise StorageError(problem, setting="follow_links", value=False, advice=advice)
 
 
 def sweep_temporaries(folder: Path) -> None:
@@ -227,10 +229,10 @@ def joined_tags(parts: Sequence[Keywords]) -> list[str]:
     IPTC can hold, where another part has it whole.
     """
     programs = frozenset().union(*(part.programs for part in parts)).difference(*(part.placed for part in parts))
-    whole = [_decomposed(tag) for part in parts for tag in part.tags if len(tag.encode()) > MOST_IPTC]
+    long_tags = [_decomposed(tag) for part in parts for tag in part.tags if len(tag.encode()) > MOST_IPTC]
 
     def counts(tag: str, part: Keywords) -> bool:
-        is_cut = tag in part.cut and any(other.startswith(_decomposed(tag)) for other in whole)
+        is_cut = tag in part.cut and any(other.startswith(_decomposed(tag)) for other in long_tags)
         return not is_cut and tag_key(tag) not in programs and not program_path(tag)
 
     return union(tag for part in parts for tag in part.tags if counts(tag, part))

@@ -44,6 +44,7 @@ def alike_spellings(tags: Sequence[str]) -> list[tuple[int, int, str]]:
         if words[i] in singulars(words[j]) or words[j] in singulars(words[i]):
             differences.setdefault((i, j), PLURAL)
     beginning: defaultdict[str, list[int]] = defaultdict(list)
+
     for i in worded:
         beginning[words[i][0]].append(i)
     for same in beginning.values():  # one letter after the other, because the remainders are many

@@ -5,20 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias, TypedDict, Unpack
+from typing import Unpack
 
-from visterm.core.errors import DataError, NoTagsError, TagFileError, UserError
-from visterm.core.files import why_no_file
+from visterm.core.errors import DataError, NoTagsError, UserError
 from visterm.core.remote import as_path, is_remote
 from visterm.core.vocabulary import tag_fault, tag_key
 from visterm.core.wording import REPLACEMENT, count_of, printable
-from visterm.data.file_kinds import unread_inside
-from visterm.data.frames import as_table
-from visterm.data.image_folders import find_images, plain_name
+from visterm.data.image_folders import find_images, plain_name, unread_inside
 from visterm.data.sidecars import Sidecars
 from visterm.data.tag_formats.record import (
     STANDARD,
-    TagRecord,
     TagsFound,
     merged_by_image,
     record,
@@ -27,7 +23,7 @@ from visterm.data.tag_formats.record import (
     split_name,
     usable_keywords,
 )
-from visterm.data.tag_formats.tables import read_table, table_records
+from visterm.data.tag_formats.tables import TableOptions, TagSource, check_in_file, read_table
 from visterm.data.tag_formats.texts import may_not_be_read, read_sidecars, read_text_folder, sidecar
 from visterm.data.tag_tree import suffixes, tree_of_places
 from visterm.data.xmp.keywords import Keywords
@@ -41,20 +37,8 @@ WITHOUT_COLUMNS = (
     "(beach/1.jpg); keywords in the images"
 )
 
-KEYWORDS = "xmp"  # What stands for the keywords in XMP files beside the images and in the images themselves
-
-
-TagSource: TypeAlias = Any  # A path, a DataFrame, or a list of dicts
-
-
-class TableOptions(TypedDict, total=False):
-    """How tables and texts of tags are read; None is as if it were left out."""
-
-    # Columns of a table to use instead of "file_name", "image" or "path", and of "tags", "labels" or "tag". With them,
-    # "auto" looks for tables only.
-    image_column: str | None
-    tags_column: str | None
-    separator: str | None  # What separates tags in a text, see `Splitter` and `separator_pattern`
+_ELSEWHERE = "If they are in another file, name it: `tags`."
+KEYWORDS = "xmp"  # In place of a file of tags: the keywords in XMP files beside the images and in the images
 
 
 def find_tags(
@@ -84,66 +68,39 @@ def find_tags(
         check_in_file(source, f"images in an object store ({folder})")
     is_folder = is_name and source not in (KEYWORDS, "auto") and not is_remote(source) and Path(source).is_dir()
     if not is_name or not (is_folder or source in (KEYWORDS, "auto")):
-        return TagsFound(merged_by_image(read_tag_table(source, **options)), [])
-    columns_named = any(value is not None for name, value in options.items() if name != "separator")
-    if columns_named and source != "auto":
-        what = f"{source} is a folder of .txt files, which" if is_folder else "Keywords of XMP files and of images"
-        raise UserError(f"{what} have no columns; leave the names of columns out.")
+        return TagsFound(merged_by_image(read_table(source, **options)), [])
+    columns = {name: value for name, value in options.items() if name != "separator" and value is not None}
+    for name, value in columns.items() if source != "auto" else ():
+        problem = f"{source} is a folder of .txt files, which" if is_folder else "Keywords of XMP files and of images"
+        problem += f" have no columns, and {name} is '{value}'."
+        raise UserError(problem, setting="tags", value=source, advice="Leave the names of columns out of `tag_rules`.")
     files = find_images(folder) if files is None else files
+
     if is_folder:
         return read_text_folder(Path(source), folder, files, separator)
     if source == KEYWORDS:
         keywords = read_keyword_tags(folder, files)
         if not keywords.records:
             remarks = "".join(f" {remark}" for remark in keywords.remarks[1:])
-            raise NoTagsError(
-                f"No image in {folder} has keywords of a person, in an XMP file beside it or in itself.{remarks} If "
-                "the tags are elsewhere, name the file (--tags FILE)."
-            )
+            problem = f"No image in {folder} has keywords of a person, in an XMP file beside it or in itself.{remarks}"
+            raise NoTagsError(problem, setting="tags", value=source, advice=_ELSEWHERE)
         return keywords
     tags = _metadata_tags(folder, options)
-    if tags is None and not columns_named:
+    if tags is None and not columns:
         tags = _tags_of_images(folder, files, separator)
     if tags is not None:
         return tags
-    others = "" if columns_named else WITHOUT_COLUMNS
-    raise NoTagsError(
-        f"No tags were found in {folder}. Looked for: a table ({' or '.join(METADATA)}){others}. If the tags are in "
-        "another file, name it (--tags FILE)."
-    )
-
-
-def read_tag_table(source: TagSource, **options: Unpack[TableOptions]) -> list[TagRecord]:
-    """Read a CSV, TSV or JSON-lines file, a DataFrame or a list of dicts: a record for each of its rows.
-
-    Raises TagFileError if there is no such file, or it cannot be understood.
-    """
-    if (table := as_table(source)) is not None:
-        return table_records(table, **options)[1]
-    path = as_path(source)
-    if not path.is_file():
-        others = f", a folder of .txt files, '{KEYWORDS}' or 'auto'"
-        needed = ", which images without a folder need: --tags FILE" if source == "auto" else others
-        raise TagFileError(f"The tag file {path} {why_no_file(path)}; expected a .csv, .tsv or .jsonl file{needed}.")
-    return read_table(path, **options)
-
-
-def check_in_file(tags: TagSource, of: str = "streamed features") -> None:
-    """Refuse tags `of` what is too much for other forms unless they are in a table on disk. Raises TagFileError."""
-    if not isinstance(tags, str | os.PathLike) or not as_path(tags).is_file():
-        what = f"'{tags}'" if isinstance(tags, str | os.PathLike) else f"a {type(tags).__name__}"
-        raise TagFileError(
-            f"The tags of {of} are read from a table, and {what} is none. Name a .csv, .tsv or .jsonl "
-            "file: --tags FILE."
-        )
+    others = "" if columns else WITHOUT_COLUMNS
+    problem = f"No tags were found in {folder}. Looked for: a table ({' or '.join(METADATA)}){others}."
+    raise NoTagsError(problem, setting="tags", value=source, advice=_ELSEWHERE)
 
 
 def read_folder_tags(folder: Path, images: Sequence[Path]) -> TagsFound:
     """Read the names of the folders around each image as its tags (``beach/1.jpg``).
 
-    Nested folders are several tags; images outside of all have no record. If all images lie in folders named train,
-    valid(ation), val or test, those are splits and not tags. A remark counts the folders, and those whose names cannot
-    be read.
+    Nested folders are several tags; images directly in the folder have no record. If all images are in folders named
+    train, valid(ation), val or test, those are splits and not tags. A remark counts the folders, and those whose names
+    cannot be read.
     """
     inside = [image.relative_to(folder) for image in images]
     has_splits = bool(inside) and all(len(p.parts) > 1 and split_name(p.parts[0]) in STANDARD for p in inside)
@@ -154,6 +111,7 @@ def read_folder_tags(folder: Path, images: Sequence[Path]) -> TagsFound:
         if tags:
             records.append(record(name, tags, split, place=f"the folder of {name}"))
             folders.add(path.parent.as_posix())
+
     remarks = [f"Tags: one folder per tag ({count_of(len(folders), 'folder')})."]
     garbled = sorted(name for name in folders if any("\ud800" <= c <= "\udfff" for c in name))  # bytes, to Python
     if garbled:
@@ -206,7 +164,7 @@ def read_keyword_tags(folder: Path, images: Sequence[Path]) -> TagsFound:
 
 
 def _called(keywords: Keywords, names: Mapping[tuple[str, ...], str]) -> Iterator[str]:
-    """Yield the tags of people in one image as the tree calls them; those that lie above others, too."""
+    """Yield the tags that people gave an image, by their names in the tree, parents included."""
     paths_to: dict[str, list[tuple[str, ...]]] = {}
     for path in keywords.paths:
         for n in range(1, len(path) + 1):

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from visterm.core.checks import as_csr, as_generator, check_count, check_tags
 from visterm.core.errors import DataError, ShapeError
-from visterm.core.types import RandomState
+from visterm.core.types import Matrix, RandomState
 from visterm.kernels.sorted_lists import intersect_lists
 
 MAX_SUBSETS = 2**20  # Sets of two or more tags, counted image by image, that are gone through before they are sampled
@@ -57,7 +57,7 @@ class Queries:
         return lengths
 
     def among(self, images: NDArray[np.int64]) -> Self:
-        """Return the queries that have a relevant image among some, which are numbered anew in their order."""
+        """Return the queries that have a relevant image among some images, which are renumbered in their order."""
         relevant = as_csr(self.relevant[:, images])
         answered = np.flatnonzero(np.diff(relevant.indptr))
         return type(self)(self.words[answered], relevant[answered])
@@ -89,8 +89,17 @@ def queries_of_tags(
     longest = int(sizes.max(initial=0)) if max_words is None else min(int(sizes.max(initial=0)), max_words)
     sets: defaultdict[int, list[NDArray[np.int32]]] = defaultdict(list)  # Of each size, a row each, sorted
     sets[1].append(np.unique(positive_tags.indices)[:, None])
-    counts = [_n_subsets(size, longest, max_subsets) for size in range(int(sizes.max(initial=0)) + 1)]
-    limit = _even_limit(np.array(counts, np.int64)[sizes], max_subsets)
+    counts = []  # For images of 0, 1, 2 ... tags: their sets of 2 to `longest` tags, or `max_subsets` + 1 if more
+    for size in range(int(sizes.max(initial=0)) + 1):
+        n_subsets = 0
+        for width in range(2, min(size, longest) + 1):
+            if n_subsets <= max_subsets:
+                n_subsets += comb(size, width)
+        counts.append(min(n_subsets, max_subsets + 1))
+    counts_of_images = np.array(counts, np.int64)[sizes]
+    limit = int(counts_of_images.max(initial=1))
+    if counts_of_images.sum() > max_subsets:
+        limit = _even_limit(counts_of_images, max_subsets)
     rng = as_generator(random_state)
 
     for size, count in enumerate(counts):
@@ -114,7 +123,7 @@ def queries_of_tags(
     return Queries(words, relevant_images(words, positive_tags))
 
 
-def relevant_images(words: Any, Y: Any) -> sp.csr_array:
+def relevant_images(words: Matrix, Y: Matrix) -> sp.csr_array:
     """Find the images that have all the words of each query.
 
     `words`, (n_queries, n_tags), are not 0 where the query has the word; `Y`, (n_images, n_tags), is above 0 where a
@@ -143,20 +152,8 @@ def _unique_rows(rows: NDArray[np.int32]) -> NDArray[np.int32]:
     return rows[np.concatenate(([True], (rows[1:] != rows[:-1]).any(axis=1)))]
 
 
-def _n_subsets(size: int, longest: int, enough: int) -> int:
-    """Count the sets of 2 to `longest` tags among `size`, up to one more than `enough`."""
-    count = 0
-    for width in range(2, min(size, longest) + 1):
-        count += comb(size, width)
-        if count > enough:
-            return enough + 1
-    return count
-
-
 def _even_limit(counts: NDArray[np.int64], total: int) -> int:
-    """Return the largest limit, 1 or more, under which the counts, cut to it, add up to no more than `total`."""
-    if counts.sum() <= total:
-        return int(counts.max(initial=1))
+    """Return the largest limit, 1 or more, under which counts of a larger sum add up to at most `total`."""
     ordered = np.sort(counts)
     remaining = ordered.size - np.arange(ordered.size)
     smaller = np.cumsum(ordered) - ordered
@@ -180,7 +177,7 @@ def _sampled(tags: NDArray[np.int32], longest: int, n: int, rng: np.random.Gener
 class HeldOutTags(NamedTuple):
     """Tags to learn from, and one held out of each of some images."""
 
-    rest: sp.csr_array  # float32, shape (n_images, n_tags): what is left to learn from
+    rest: sp.csr_array  # float32, shape (n_images, n_tags): the remaining tags, to learn from
     images: NDArray[np.int64]  # shape (n_held,): images that a tag was held out of, ascending
     held: sp.csr_array  # float32, shape (n_held, n_tags): the one tag of each of these images
     # float32, shape (n_held, n_tags): the same images' rows of `rest`: what their rankings leave out

@@ -18,9 +18,8 @@ from visterm.core.vocabulary import clean_tag, tag_key
 from visterm.core.wording import count_of, ends_of
 from visterm.core.writing import write_whole
 from visterm.data.corpus import Corpus
-from visterm.data.tag_files import TableOptions
 from visterm.data.tag_formats.record import separator_pattern
-from visterm.data.tag_formats.tables import USER_COLUMNS
+from visterm.data.tag_formats.tables import USER_COLUMNS, TableOptions
 from visterm.data.text_files import read_text
 
 WORDNET = "wordnet"  # In place of a file of relations: WordNet, at one of its usual places
@@ -28,7 +27,7 @@ LEARNED = "train"  # The split that is learned from, and so may lose images; wit
 _PATHS = ("part_of", "isa", "tag_synsets")
 
 # A TOML file, its keys and values, or none
-Rules: TypeAlias = "str | os.PathLike[str] | Mapping[str, Any] | TagRules | None"
+Rules: TypeAlias = "str | os.PathLike[str] | Mapping[str, object] | TagRules | None"
 
 _DRAFT = """\
 # Rules for tags: visterm fit PHOTOS --tags FILE --tag-rules THIS_FILE -o RUN
@@ -85,6 +84,7 @@ class TagRules:
         if isinstance(rules, Mapping):
             return cls._checked(dict(rules), "tag_rules")
         path = Path(rules)
+
         try:
             values = tomllib.loads(read_text(path, "file of tag rules"))
         except (tomllib.TOMLDecodeError, RecursionError) as error:
@@ -101,10 +101,11 @@ class TagRules:
             if name not in _EXPECTED:
                 similar = get_close_matches(name, _EXPECTED, 1)
                 advice = f"Did you mean {similar[0]!r}?" if similar else f"Expected {', '.join(_EXPECTED)}."
-                raise TagFileError(f"{source}: there is no rule {name!r}. {advice}")
+                raise TagFileError(f"{source}: there is no rule {name!r}.", setting="tag_rules", advice=advice)
             is_valid, expected = _EXPECTED[name]
             if not is_valid(value):
-                raise TagFileError(f"{source}: {name} is {value!r:.60}; expected {expected}.")
+                problem = f"{source}: {name} is {value!r:.60}."
+                raise TagFileError(problem, setting="tag_rules", value=value, expected=expected)
         if "separator" in values:
             separator_pattern(values["separator"])  # refuses one that can't be used
         by_key = {tag_key(tag): clean_tag(tag) for tag in reversed(list(values.get("stop_tags", ())))}
@@ -136,15 +137,15 @@ def write_draft(path: str | os.PathLike[str], aliases: Iterable[Alias]) -> None:
     write_whole(Path(path), ("\n".join(lines) + "\n").encode())
 
 
-def _is_text(value: Any) -> bool:
+def _is_text(value: object) -> bool:
     return isinstance(value, str) and bool(value.strip())
 
 
-def _is_path(value: Any) -> bool:
+def _is_path(value: object) -> bool:
     return isinstance(value, os.PathLike) or _is_text(value)
 
 
-def _is_tags(value: Any) -> bool:
+def _is_tags(value: object) -> bool:
     return isinstance(value, list | tuple | set | frozenset) and all(isinstance(v, str) and clean_tag(v) for v in value)
 
 
@@ -186,6 +187,7 @@ def _resolved(aliases: Mapping[str, str], source: str) -> dict[str, str]:
         if tag_key(meant.setdefault(key, tag)) != tag_key(tag):
             raise TagFileError(f"{source}: aliases: {alias!r} means {meant[key]!r} and {tag!r}. Leave one out.")
         spelled.setdefault(key, alias)
+
     try:
         order = list(TopologicalSorter({key: [tag_key(tag)] for key, tag in meant.items()}).static_order())
     except CycleError as error:
@@ -230,6 +232,7 @@ def prune(corpus: Corpus, rules: TagRules, aliases: Mapping[str, str]) -> Pruned
     if rules.stop_tags:
         remaining, remark, facts["stop tags"] = _without_stop_tags(remaining, rules.stop_tags, meant)
         remarks.append(remark)
+
     if rules.per_user is not None:
         remaining, remark, facts["images left out per user"] = _capped(remaining, rules.per_user, meant)
         remarks.append(remark)
@@ -270,10 +273,9 @@ def _capped(corpus: Corpus, per_user: int, meant: Mapping[str, str]) -> tuple[Co
             alike[user, frozenset(_keys(corpus.tags[i], meant))].append(i)
     n_unknown = len(learned) - sum(map(len, alike.values()))
     if not alike:
-        raise DataError(
-            "The tag rule per_user needs to know whose photos they are: the tags have no column "
-            f"{', '.join(USER_COLUMNS[:-1])} or {USER_COLUMNS[-1]}. Call it so, or leave the rule out."
-        )
+        problem = "The tag rule per_user needs to know whose photos they are."
+        expected = f"a column {', '.join(USER_COLUMNS[:-1])} or {USER_COLUMNS[-1]} of the tags, or no such rule"
+        raise DataError(problem, setting="tag_rules", value=per_user, expected=expected)
     dropped: set[int] = set()
     over = {of: images for of, images in alike.items() if len(images) > per_user}
 

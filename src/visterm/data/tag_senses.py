@@ -35,7 +35,6 @@ _ID = re.compile(r"n(\d{8})|(\d{8})-n", re.IGNORECASE | re.ASCII)
 _NUMBER = re.compile(r"\d{1,8}", re.ASCII)
 MAPPING_FILE = PairFormat(
     "mapping of tags to synsets",
-    "the tag rule tag_synsets",
     ("tag", "synset"),
     "crane,n02012849",
     may_be_empty=True,
@@ -46,7 +45,7 @@ MAPPING_FILE = PairFormat(
 class Synset(NamedTuple):
     """One meaning: its words, and the meanings that it is directly a kind of and directly made of."""
 
-    offset: int  # Where it stands in ``data.noun``; WordNet's number for it, which changes with the version
+    offset: int  # Its byte in ``data.noun``; WordNet's number for it, which changes with the version
     words: tuple[str, ...]  # With spaces, the usual one first
     hypernyms: tuple[int, ...]  # Offsets of what it is a kind or an instance of
     # Offsets of what it has as parts, as members, and of what it consists
@@ -117,8 +116,8 @@ class WordNet:
         """Yield what a form may be listed under: itself, then its singulars; of several words the last one changes."""
         yield form
         head, joint, last = form.rpartition("_")
-        for whole, prefix in ((form, ""), (last, head + joint)):
-            for base in self._exceptions.get(whole, ()):
+        for plural, prefix in ((form, ""), (last, head + joint)):
+            for base in self._exceptions.get(plural, ()):
                 yield prefix + base
         for ending, instead in ENDINGS:
             if form.endswith(ending) and len(form) > len(ending):
@@ -279,7 +278,20 @@ def match_tags(wordnet: WordNet, tags: Iterable[str], *, mapping: str | os.PathL
             f"{wordnet.folder} ({examples}). Their numbers differ from version to version: pass the folder of the "
             "version that the mapping was made for, or correct these lines (an empty synset: none)."
         )
-    return TagSenses(_match(wordnet, tag, mapped) for tag in tags)
+
+    senses = []
+    for tag in tags:
+        line, offset = mapped.get(_key(tag)), synset_offset(tag)
+        if line is not None:
+            synset = None if line.offset is None else wordnet.synset(line.offset)
+            senses.append(TagSense(tag, synset, "mapping"))
+        elif offset is not None and wordnet.has(offset):
+            senses.append(TagSense(tag, wordnet.synset(offset), "id"))
+        elif synsets := tuple(map(wordnet.synset, wordnet.senses(tag))):
+            senses.append(TagSense(tag, synsets[0], "lemma", synsets[1:]))
+        else:
+            senses.append(TagSense(tag, None, "none"))
+    return TagSenses(senses)
 
 
 def read_mapping(path: str | os.PathLike[str]) -> dict[str, MappedTag]:
@@ -338,18 +350,6 @@ def is_a_relations(wordnet: WordNet, tags: Iterable[str]) -> list[tuple[str, str
 def is_a_of_synset(wordnet: WordNet, tag: str, synset: Synset) -> list[tuple[str, str]]:
     """Return what a tag of one meaning is directly a kind of; parents are named as in `is_a_relations`."""
     return [(tag, f"{parent.words[0]} [{parent.offset:08d}]") for parent in map(wordnet.synset, synset.hypernyms)]
-
-
-def _match(wordnet: WordNet, tag: str, mapped: dict[str, MappedTag]) -> TagSense:
-    if (line := mapped.get(_key(tag))) is not None:
-        return TagSense(tag, None if line.offset is None else wordnet.synset(line.offset), "mapping")
-    offset = synset_offset(tag)
-    if offset is not None and wordnet.has(offset):
-        return TagSense(tag, wordnet.synset(offset), "id")
-    synsets = [wordnet.synset(offset) for offset in wordnet.senses(tag)]
-    if not synsets:
-        return TagSense(tag, None, "none")
-    return TagSense(tag, synsets[0], "lemma", tuple(synsets[1:]))
 
 
 def _key(tag: str) -> str:

@@ -25,7 +25,7 @@ from visterm.data.relations import PairFormat, read_pairs
 T = TypeVar("T", bound=Any)
 TREE = "tree.csv"  # The file in the folder of a run
 PATHS = "paths"  # In place of a table: tags are paths
-TREE_FILE = PairFormat("tree", "--tree", ("child", "parent"), "husky,dog", "under")
+TREE_FILE = PairFormat("tree", ("child", "parent"), "husky,dog", "under")
 MOST_LEVELS = 100  # People's trees have ten; what is written of each tag grows with them
 SLASH, WRITTEN_SLASH = "/", "|"  # What parts a path, and what stands for it in a name: ``music/AC|DC``
 
@@ -89,8 +89,9 @@ class TagTree:
             circle = [self._shown[key] for key in reversed(error.args[1])]
             raise DataError(
                 f"Tags lie under each other in a circle of {len(circle) - 1:,}: {ends_of(circle, ' < ')}. "
-                "Take out one of these lines of the tree (--tree)."
+                "Take out one of these lines of the tree."
             ) from None
+
         path = [max(levels, key=levels.__getitem__)] if levels else []
         if path and levels[path[0]] > MOST_LEVELS:
             while over := self._parents.get(path[-1]):
@@ -248,7 +249,7 @@ class TreeColumns:
         pairs: NDArray[np.int64] = np.stack([under, above], axis=1)[under != above].astype(np.int64)
         return pairs
 
-    def has_under(self, tags: NDArray[Any]) -> bool:
+    def has_under(self, tags: NDArray[np.integer]) -> bool:
         """Return whether any of some tags, by column, has others under it."""
         return bool(np.isin(tags, self._parents).any())
 
@@ -297,8 +298,8 @@ def tree_of_paths(tag_lists: Sequence[Iterable[str]]) -> tuple[TagTree, dict[str
     written = dict.fromkeys(tag for tags in tag_lists for tag in map(clean_tag, tags) if SLASH in tag)
     paths = {tag: tuple(part.replace(WRITTEN_SLASH, SLASH) for part in parts_of(tag)) for tag in written}
     tree, names = tree_of_places(paths.values())
-    whole = {path_text(path): name for path, name in names.items() if len(path) > 1}
-    return tree, whole | {tag: names[path] for tag, path in paths.items() if path}
+    by_text = {path_text(path): name for path, name in names.items() if len(path) > 1}
+    return tree, by_text | {tag: names[path] for tag, path in paths.items() if path}
 
 
 def tree_of_places(paths: Iterable[tuple[str, ...]]) -> tuple[TagTree, dict[tuple[str, ...], str]]:
@@ -316,6 +317,7 @@ def tree_of_places(paths: Iterable[tuple[str, ...]]) -> tuple[TagTree, dict[tupl
             keys = spelled[path[:n]] = spelled.get(path[:n]) or (*keys, tag_key(path[n - 1]))
             nodes.setdefault(keys, path[:n])
     ends: defaultdict[tuple[str, ...], int] = defaultdict(int)
+
     for node in nodes:
         for n in range(1, len(node) + 1):
             ends[node[-n:]] += 1
@@ -355,22 +357,13 @@ def own_names(names: Iterable[str]) -> tuple[str, ...]:
 def _too_many_levels(names: Sequence[str]) -> DataError:
     return DataError(
         f"Tags lie under each other in {len(names):,} levels: {ends_of(names, ' < ')}; expected at most {MOST_LEVELS}. "
-        "Leave some of them out of the tree (--tree)."
+        "Leave some of them out of the tree."
     )
 
 
 def read_tree(path: str | os.PathLike[str]) -> list[tuple[str, str]]:
     """Read a CSV (or, by its suffix .tsv, tab-separated file) of child,parent. Raises DataError as `read_pairs`."""
     return [(pair.first, pair.second) for pair in read_pairs(path, TREE_FILE)]
-
-
-def likely_paths(tag_lists: Iterable[Iterable[str]]) -> list[str]:
-    """Return the tags that look like paths: several begin with the same word before a ``/``, unlike ``AC/DC``."""
-    under: defaultdict[str, dict[str, str]] = defaultdict(dict)
-    for tag in dict.fromkeys(tag for tags in tag_lists for tag in tags if SLASH in tag):
-        if len(parts := parts_of(tag)) > 1:
-            under[tag_key(parts[0])].setdefault(tag_key(tag), tag)
-    return [tag for tags in under.values() if len(tags) > 1 for tag in tags.values()]
 
 
 def tree_summary(tree: TagTree) -> str:

@@ -51,18 +51,18 @@ def read_text(path: Path, what: str = "tag file", limit: int = MOST_TEXT, *, or_
         raise TagFileError(f"The {what} {path} is not {encoding}: {wrong}. Save it as {encodings}.") from error
 
 
-def read_words(path: str | os.PathLike[str], option: str = "--add") -> list[str]:
+def read_words(path: str | os.PathLike[str]) -> list[str]:
     """Read words, one a line; a line may be a phrase, and empty ones do not count.
 
     Raises DataError if the file cannot be read as UTF-8, has no word, or one of more than a thousand characters.
     """
-    words = [clean_tag(line) for line in read_text(Path(path), f"list of words ({option})").splitlines()]
+    words = [clean_tag(line) for line in read_text(Path(path), "list of words").splitlines()]
     for number, word in enumerate(words, start=1):
         if len(word) > LONGEST:
             expected = f"expected a word or a phrase of at most {LONGEST:,}"
             raise DataError(f"{path}, line {number}: '{word[:40]} …' has {len(word):,} characters; {expected}.")
     if not any(words):
-        raise DataError(f"The list of words ({option}) {path} is empty; expected a word or a phrase on each line.")
+        raise DataError(f"The list of words {path} is empty; expected a word or a phrase on each line.")
     return list(filter(None, words))
 
 
@@ -87,7 +87,7 @@ class Reference(NamedTuple):
         """Return ``-log`` of the share of texts with each tag; a tag that none has counts as in one."""
         return inverse_frequencies(self.counts, self.n_texts)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Return plain numbers, as they are saved with a run."""
         return {"counts": self.counts.tolist(), "texts": self.n_texts}
 
@@ -111,6 +111,7 @@ def count_texts(path: str | os.PathLike[str], vocabulary: Vocabulary) -> Referen
     longest = max(map(len, tags), default=0)
     counts = np.zeros(len(vocabulary), np.int64)
     n_texts = 0
+
     for line in read_text(Path(path), "reference corpus (idf)", 4 * GB).splitlines():
         if line.strip():
             n_texts += 1

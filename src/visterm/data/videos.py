@@ -20,7 +20,7 @@ from visterm.core.errors import ImageError
 from visterm.core.remote import is_remote
 from visterm.core.writing import write_whole
 from visterm.data.contents import Exif, camera_name
-from visterm.data.file_kinds import reads_videos
+from visterm.data.image_folders import VIDEO_FILES
 
 APART = 5.0  # Seconds between two frames, at least
 STILL = 30.0  # Seconds after which there is a frame though the scene is the same: people often film without cuts
@@ -62,10 +62,10 @@ def video_facts(path: str | os.PathLike[str]) -> VideoFacts:
     answer = _run("ffprobe", [*how, *_READING, file], PROBE_SECONDS, file)
     try:
         report: dict[str, Any] = json.loads(answer or b"{}")
-        stream, whole = (report.get("streams") or [{}])[0], report.get("format", {})
+        stream, container = (report.get("streams") or [{}])[0], report.get("format", {})
         width, height = int(stream.get("width", 0)), int(stream.get("height", 0))
-        length = float(stream.get("duration") or whole.get("duration") or 0)
-        tags = {**stream.get("tags", {}), **whole.get("tags", {})}
+        length = float(stream.get("duration") or container.get("duration") or 0)
+        tags = {**stream.get("tags", {}), **container.get("tags", {})}
         turned = [tags.get("rotate"), *(side.get("rotation") for side in stream.get("side_data_list", []))]
         sideways = any(value is not None and round(float(value)) % 180 == 90 for value in turned)
     except (ValueError, TypeError, AttributeError) as error:
@@ -177,7 +177,7 @@ def _checked(path: str | os.PathLike[str]) -> str:
     """Return a video's path in full, so that no name is taken for an option or an address."""
     if is_remote(path):
         raise ImageError(os.fspath(path), "a video in an object store: copy it to a folder")
-    if not reads_videos():
+    if not VIDEO_FILES.is_readable():
         raise ImageError(os.fspath(path), "a video: install ffmpeg to read it")
     file = os.path.abspath(path)
     if not os.path.isfile(file):

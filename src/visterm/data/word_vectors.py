@@ -125,9 +125,9 @@ def vectors_of_tags(vectors: WordVectors, tags: Iterable[str]) -> tuple[NDArray[
     rows = np.zeros((len(tags), vectors.width), np.float32)
     has_vector = np.zeros(len(tags), np.bool_)
     for number, tag in enumerate(tags):
-        whole, parts = vectors.find(tag), parts_of(tag)
-        known = [row for row in map(vectors.find, parts) if row is not None] if whole is None else [whole]
-        if whole is not None or len(known) >= max(1, LEAST_KNOWN * len(parts)):
+        row_of_tag, parts = vectors.find(tag), parts_of(tag)
+        known = [row for row in map(vectors.find, parts) if row is not None] if row_of_tag is None else [row_of_tag]
+        if row_of_tag is not None or len(known) >= max(1, LEAST_KNOWN * len(parts)):
             rows[number] = np.mean(vectors.matrix[known], axis=0, dtype=np.float64)
             has_vector[number] = True
     return rows, has_vector
@@ -166,9 +166,10 @@ def _reader_of(path: Path) -> Callable[[Path, Wants], WordRows]:
         second = file.read(64 * (counts[1] + 1)) if counts is not None and counts[1] < LONGEST_LINE else b""
     if not start:
         raise DataError(f"The file of word vectors {path} is empty.")
-    for packed, what in PACKED.items():
+
+    for packed, description in PACKED.items():
         if start.startswith(packed):
-            raise DataError(f"{path} is {what}. Unpack it, and pass the file that was in it.")
+            raise DataError(f"{path} is {description}. Unpack it, and pass the file that was in it.")
     if start.startswith(FASTTEXT_BINARY):
         raise DataError(f"{path} is a model of fastText; expected its vectors as text: what ends with .vec.")
     if counts is None:
@@ -253,7 +254,7 @@ def read_tensor_vectors(path: Path, wants: Wants) -> WordRows:
     """
     header, start = _header(path)
 
-    def tensor(name: str, kind: str) -> NDArray[Any]:
+    def tensor(name: str, kind: str) -> NDArray[np.float32]:
         first, last = header[name]["data_offsets"]
         shape = tuple(header[name]["shape"])
         return np.memmap(path, kind, "r", start + first, shape) if last > first else np.zeros(0, kind)

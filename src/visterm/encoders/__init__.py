@@ -15,12 +15,11 @@ if TYPE_CHECKING:
         cells_of_overlap,
         check_levels,
         check_numbers,
-        check_whole,
         pixel_codes,
         weights_of_levels,
     )
     from visterm.encoders.chain import NestedEncoder
-    from visterm.encoders.codebook import LARGEST, MOST_COLOURS, SPACES, check_palette, learn_codebook, learn_palette
+    from visterm.encoders.codebook import LARGEST, MOST_COLOURS, SPACES, learn_codebook, learn_palette
     from visterm.encoders.contract import AnyEncoder
     from visterm.encoders.landmarks import KERNELS, Landmarks, landmark_columns
     from visterm.encoders.named import DEFAULT_ENCODER, make_encoder
@@ -33,9 +32,9 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "base": "Encoder Images Pixels stack_rows",
-    "blocks": "BlockCutter cells_of_overlap check_levels check_numbers check_whole pixel_codes weights_of_levels",
+    "blocks": "BlockCutter cells_of_overlap check_levels check_numbers pixel_codes weights_of_levels",
     "chain": "NestedEncoder",
-    "codebook": "LARGEST MOST_COLOURS SPACES check_palette learn_codebook learn_palette",
+    "codebook": "LARGEST MOST_COLOURS SPACES learn_codebook learn_palette",
     "contract": "AnyEncoder",
     "landmarks": "KERNELS Landmarks landmark_columns",
     "named": "DEFAULT_ENCODER make_encoder",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -26,8 +26,6 @@ Pixels: TypeAlias = "NDArray[np.uint8]"
 
 T = TypeVar("T")
 
-DEFAULT_BATCH = 32  # Images encoded at a time by encoders without a setting `batch_size`
-
 
 class Encoder(AnyEncoder):
     """Turns pixels into feature rows. A new encoder writes `_encode_batch`, and `_fit_sample` if it learns.
@@ -36,6 +34,7 @@ class Encoder(AnyEncoder):
     ``_`` and are saved with the run.
     """
 
+    batch_size: int = 32  # Images encoded at a time, by encoders without a setting of that name
     fit_images: int = 5000  # Images, at most, that are read to learn from; ``random_state`` draws them
 
     @abstractmethod
@@ -61,7 +60,7 @@ class Encoder(AnyEncoder):
         """Return what `describe` makes of each training image, in order, in a few threads."""
         described: list[T] = []
         with reported(progress, "read training images"), Team(resolve_jobs(n_jobs)) as team:
-            while batch := list(islice(images, self._images_a_batch())):
+            while batch := list(islice(images, self.batch_size)):
                 described += team.run(partial(lambda batch, i: describe(batch[i]), batch), len(batch))
                 progress.advance(len(batch))
         return described
@@ -75,19 +74,21 @@ class Encoder(AnyEncoder):
         kept: list[int] = []
         skipped: list[Skipped] = []
         parts: list[Matrix] = []
-        for positions, part in self._encoded_batches(images, skipped, progress):
-            kept += positions
-            parts.append(part)
+        batch: list[Decoded] = []
+        for number, item in enumerate(self._decoded(images), start=1):
+            if isinstance(item, Decoded):
+                batch.append(item)
+            else:
+                skipped.append(item)
+            progress.advance()
+
+            if batch and (len(batch) == self.batch_size or number == len(images)):
+                kept += [decoded.index for decoded in batch]
+                parts.append(self._encode_batch([decoded.pixels for decoded in batch]))
+                batch = []
         rows = stack_rows(parts)
         rows = as_csr(rows) if sp.issparse(rows) else rows.astype(np.float32, copy=False)
         return Encoded(rows, np.array(kept, np.int64), skipped)
-
-    def _encoded_batches(
-        self, images: Images, skipped: list[Skipped], progress: Progress
-    ) -> Iterator[tuple[list[int], Matrix]]:
-        """Yield the positions of some images that could be read, and their rows; add the others to `skipped`."""
-        for batch in self._batches(images, skipped, progress):
-            yield [decoded.index for decoded in batch], self._encode_batch([decoded.pixels for decoded in batch])
 
     def _learns(self) -> bool:
         kind = type(self)
@@ -107,25 +108,7 @@ class Encoder(AnyEncoder):
         if not any_read:
             raise NoneReadableError(skipped)
 
-    def _batches(self, images: Images, skipped: list[Skipped], progress: Progress) -> Iterable[list[Decoded]]:
-        """Yield images in batches; those that cannot be read are added to `skipped`."""
-        batch: list[Decoded] = []
-        for item in self._decoded(images):
-            if isinstance(item, Decoded):
-                batch.append(item)
-            else:
-                skipped.append(item)
-            progress.advance()
-            if len(batch) == self._images_a_batch():
-                yield batch
-                batch = []
-        if batch:
-            yield batch
-
     def _decoded(self, images: Images) -> Iterator[Decoded | Skipped]:
         """Decode images in other threads, a batch ahead: a batch is read while one is encoded."""
         jobs = getattr(self, "n_jobs", None)
-        return decode_images(images, max_side=self._max_side, n_jobs=jobs, ahead=self._images_a_batch())
-
-    def _images_a_batch(self) -> int:
-        return getattr(self, "batch_size", None) or DEFAULT_BATCH
+        return decode_images(images, max_side=self._max_side, n_jobs=jobs, ahead=self.batch_size)

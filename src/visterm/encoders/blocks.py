@@ -6,12 +6,13 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from visterm.core.checks import check_count, check_number
 from visterm.core.errors import UserError
 from visterm.encoders.codebook import assign_words, learn_codebook
 from visterm.encoders.contract import Places
@@ -41,7 +42,7 @@ def pixel_codes(pixels: NDArray[np.uint8], table: NDArray[np.uint8]) -> Codes:
     return Codes(lbp_codes(gray_levels(pixels)), colour_codes(pixels, table))
 
 
-def cells_of_overlap(overlap: Any) -> int:
+def cells_of_overlap(overlap: object) -> int:
     """Return the cells along the side of blocks with this overlap: n for 1 - 1/n.
 
     Raises UserError if there is no such n.
@@ -50,9 +51,8 @@ def cells_of_overlap(overlap: Any) -> int:
         n = round(1 / (1 - overlap))
         if n <= MOST_CELLS and abs(overlap - (1 - 1 / n)) < ROUNDED:
             return n
-    raise UserError(
-        f"overlap is {overlap!r}; expected 0, or 1 - 1/n for a whole n up to {MOST_CELLS}: 0.5, 0.667, 0.75, 0.8, ..."
-    )
+    expected = f"0, or 1 - 1/n for a whole n up to {MOST_CELLS}, such as 0.5, 0.667, 0.75 or 0.8"
+    raise UserError(setting="overlap", value=overlap, expected=expected)
 
 
 @dataclass(frozen=True)
@@ -131,20 +131,32 @@ class WordFinder:
         self.softness = softness
         self._first = np.cumsum(scale_words) - scale_words
         self._n_words = scale_words
-        self._look_up = [
-            _look_up(codebook[first : first + n], min(neighbours, int(n)), nearest_groups)
-            for first, n in zip(self._first, scale_words, strict=True)
-        ]
         self._spread = spread
+        self._look_up: list[LookUp] = []
+
+        for first, n_words in zip(self._first, scale_words, strict=True):
+            words, n_nearest = codebook[first : first + n_words], min(neighbours, int(n_words))
+            n_groups = math.isqrt(int(n_words))  # as many groups as words in one, of words near to each other
+            if nearest_groups is None or nearest_groups >= n_groups:
+                look_up: LookUp = partial(nearest_words, prepared=prepare_codebook(words), n_nearest=n_nearest)
+            else:
+                centres = learn_codebook(words, n_groups, np.random.default_rng(0))
+                nearest, _ = assign_words(words, prepare_codebook(centres))
+                groups = np.unique(nearest, return_inverse=True)[1]  # none without words
+                book = prepare_groups(words, groups, int(groups.max()) + 1)
+                n_probed = min(nearest_groups, int(groups.max()) + 1)
+                look_up = partial(nearest_in_groups, book=book, n_probed=n_probed, n_nearest=n_nearest)
+            self._look_up.append(look_up)
 
     def find(
-        self, codes: Codes, *, with_boxes: bool
+        self, images: Sequence[Codes], i: int, *, with_boxes: bool
     ) -> tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.float64]]:
-        """Return the words of all blocks of an image, their shares, and where the blocks lie (`BlockCutter.boxes`).
+        """Return the words of all blocks of image i, their shares, and where the blocks lie (`BlockCutter.boxes`).
 
         Words are int32 (n_blocks, neighbours). A share, float32, says how much of the block the word gets: rows add up
         to 1, and columns beyond the number of a scale's words have 0. There are no boxes unless `with_boxes`.
         """
+        codes = images[i]
         words, shares, boxes = [], [], [np.empty((0, 4))]
         tiny = float(np.finfo(np.float32).tiny)
         for scale in range(len(self.cutter.sides)):
@@ -166,50 +178,30 @@ class WordFinder:
         return np.concatenate(words), np.concatenate(shares), np.concatenate(boxes)
 
 
-def _look_up(words: NDArray[np.float32], n_nearest: int, nearest_groups: int | None) -> LookUp:
-    """Return what finds the nearest words of points, and their scores: among all, or in the groups nearest to a point.
+class VistermPyramid(NamedTuple):
+    """How rows of words in cells are laid out: level by level, cell by cell (row by row), word by word."""
 
-    There are as many groups as words in a group, each of words that k-means finds near to each other.
-    """
-    n_groups = math.isqrt(len(words))
-    if nearest_groups is None or nearest_groups >= n_groups:
-        return partial(nearest_words, prepared=prepare_codebook(words), n_nearest=n_nearest)
-    centres = learn_codebook(words, n_groups, np.random.default_rng(0))
-    nearest, _ = assign_words(words, prepare_codebook(centres))
-    groups = np.unique(nearest, return_inverse=True)[1]  # none without words
-    book = prepare_groups(words, groups, int(groups.max()) + 1)
-    n_probed = min(nearest_groups, int(groups.max()) + 1)
-    return partial(nearest_in_groups, book=book, n_probed=n_probed, n_nearest=n_nearest)
-
-
-class VistermPyramid:
-    """How rows of words in cells are laid out: level by level, cell by cell (row by row), word by word.
-
-    `weights`, (n_levels,), say what each level weighs in the inner product of two rows; they sum to 1. Rows have
-    `n_columns`. With more than the whole picture it counts where a block lies, which `knows_places` says.
-    """
-
-    def __init__(self, n_words: int, weights: NDArray[np.float64]) -> None:
-        self._n_words, self._weights = n_words, weights
-        self._starts = [n_words * (4**n - 1) // 3 for n in range(len(weights) + 1)]  # after 1 + 4 + 16 ... cells
-        self.n_columns = self._starts[-1]
-        self.knows_places = len(weights) > 1
+    n_words: int
+    weights: NDArray[np.float64]  # shape (n_levels,): what each level weighs in the inner product; they sum to 1
 
     def levels(self, words: NDArray[np.int32], boxes: NDArray[np.float64]) -> Iterator[Level]:
-        """Yield the words of an image, numbered anew at each level by the cell that the centre of a block lies in.
+        """Yield the words of an image, renumbered at each level by the cell that holds the centre of a block.
 
         Of each level, these are its columns of the row, the words as numbers from its first column on, and the factor
         by which its bag, of length 1, is multiplied. `words` are (n_blocks, n_nearest); `boxes`, (n_blocks, 4), are
         left, top, right and bottom as shares of the image's width and height. Boxes are not read where there is one
         level.
         """
-        for level, weight in enumerate(self._weights):
+        first = 0
+        for level, weight in enumerate(self.weights):
             numbered = words
             if level:
                 n = 2**level
                 column, row = np.minimum((boxes[:, :2] + boxes[:, 2:]) * (n / 2), n - 1).astype(np.int32).T
-                numbered = words + ((row * n + column) * np.int32(self._n_words))[:, None]
-            yield slice(*self._starts[level : level + 2]), numbered, np.float32(np.sqrt(weight))
+                numbered = words + ((row * n + column) * np.int32(self.n_words))[:, None]
+            stop = first + self.n_words * 4**level
+            yield slice(first, stop), numbered, np.float32(np.sqrt(weight))
+            first = stop
 
     def row(
         self,
@@ -241,7 +233,7 @@ def block_places(
     counts for it: the weights of a visterm over all blocks sum to the one in the row. In a pyramid a visterm of a cell
     is shared out among the blocks of that cell. For `idf` (n_columns,) and `root` see `bag_row`.
     """
-    words, counts, boxes = finder.find(codes, with_boxes=True)
+    words, counts, boxes = finder.find([codes], 0, with_boxes=True)
     blocks = np.repeat(np.arange(len(words)), words.shape[1])
     bags = []
     for columns, numbered, factor in pyramid.levels(words, boxes):
@@ -274,26 +266,20 @@ def weights_of_levels(levels: int, given: Sequence[float] | None) -> NDArray[np.
     return weights
 
 
-def check_levels(levels: Any, given: Any) -> None:
+def check_levels(levels: int, given: Sequence[float] | None) -> None:
     """Refuse levels that no pyramid has, and weights that are not one number above 0 for each."""
-    check_whole(levels, "levels", 1, MOST_LEVELS)
-    if given is None:
-        return
-    what = f"{levels} numbers above 0, one a level"
-    check_numbers(given, "level_weights", f"None, or {what}")
-    if len(given) != levels:
-        raise UserError(f"level_weights is {given!r}; expected {what}.")
+    check_count(levels, "levels")
+    check_number(levels, "levels", least=1, most=MOST_LEVELS)
+    if given is not None:
+        expected = f"None, or {levels} numbers above 0, one a level"
+        check_numbers(given, "level_weights", expected)
+        if len(given) != levels:
+            raise UserError(setting="level_weights", value=given, expected=expected)
 
 
-def check_whole(value: Any, name: str, least: int, most: int) -> None:
-    """Refuse what is not a whole number from `least` to `most`."""
-    if not isinstance(value, int | np.integer) or isinstance(value, bool) or not least <= value <= most:
-        raise UserError(f"{name} is {value!r}; expected a whole number from {least} to {most}.")
-
-
-def check_numbers(values: Any, name: str, expected: str, *, most: float = np.inf) -> None:
+def check_numbers(values: object, name: str, expected: str, *, most: float = np.inf) -> None:
     """Refuse what is not a sequence of one finite number or more, each above 0 and at most `most`."""
     listed = list(values) if isinstance(values, Sequence | np.ndarray) and not isinstance(values, str) else []
     right = [isinstance(v, int | float | np.number) and not isinstance(v, bool) and 0 < v <= most for v in listed]
     if not right or not all(right) or not np.isfinite(listed).all():
-        raise UserError(f"{name} is {values!r}; expected {expected}.")
+        raise UserError(setting=name, value=values, expected=expected)

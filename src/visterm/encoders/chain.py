@@ -19,9 +19,18 @@ from visterm.core.learned import Array, Fitted, Flag, Kind, Listed
 from visterm.core.progress import Progress, reported
 from visterm.core.tables import ENCODERS
 from visterm.core.types import Matrix, RandomState, Skipped
-from visterm.data.images import read_image
+from visterm.data.images import Decoded, read_image
 from visterm.encoders.base import Encoder, Images, Pixels
-from visterm.encoders.contract import AnyEncoder, HasPlaces, Places, name_of, no_places, stacked_places
+from visterm.encoders.contract import (
+    AnyEncoder,
+    AnyImages,
+    Encoded,
+    HasPlaces,
+    Places,
+    name_of,
+    no_places,
+    stacked_places,
+)
 from visterm.encoders.named import make_encoder, split_specs
 
 DENSE_FROM = 0.5  # Share of values that are not 0 from which on an array is smaller than CSR
@@ -46,7 +55,7 @@ class NestedEncoder(Encoder):
 
     parts_: list[AnyEncoder]
 
-    random_state: Any
+    random_state: RandomState
     n_jobs: int | None
 
     def set_params(self, **params: Any) -> Self:
@@ -57,7 +66,7 @@ class NestedEncoder(Encoder):
         return self
 
     @abstractmethod
-    def _listed(self) -> Sequence[Any]:
+    def _listed(self) -> Sequence[object]:
         """List the encoders inside, as the constructor took them: names, pairs with settings, or encoders."""
 
     @abstractmethod
@@ -75,14 +84,12 @@ class NestedEncoder(Encoder):
             elif isinstance(pair, list | tuple) and [type(each) for each in pair] == [str, dict]:
                 parts.append(make_encoder(pair[0], pair[1], shared))
             else:
-                raise UserError(
-                    f"An encoder inside another is {listed!r}; expected a name such as 'visterms', a name with its "
-                    'argument, "onnx:PATH", a pair such as ("visterms", {"codebook": 2000}), or an encoder.'
-                )
+                expected = "a name such as 'visterms' or 'onnx:PATH', a pair of a name and settings, or an encoder"
+                problem = f"An encoder inside another is {listed!r}."
+                raise UserError(problem, setting=self.argument, value=listed, expected=expected)
             if parts[-1].by_number:
-                raise UserError(
-                    f"The encoder {listed!r} knows images by number only: its rows say nothing of others. Use it alone."
-                )
+                problem = f"The encoder {listed!r} knows images by number only: its rows say nothing of others."
+                raise UserError(problem, setting=self.argument, value=listed, advice="Use it alone.")
         return parts
 
     def check_settings(self) -> None:
@@ -113,6 +120,7 @@ class NestedEncoder(Encoder):
         drawn = np.array([i for i in drawn if i not in unknown], np.int64)
         skipped: list[Skipped] = []
         any_read = False
+
         with reported(progress, task, len(drawn)):
             for _, rows in self._part_batches([images[i] for i in drawn], skipped, progress):
                 any_read = True
@@ -125,16 +133,19 @@ class NestedEncoder(Encoder):
             unread = [Skipped(name_of(images[i]), reason) for i, reason in unknown.items()]
             raise NoneReadableError([*skipped, *unread])
 
-    def unknown_images(self, images: Sequence[Any]) -> dict[int, str]:
+    def unknown_images(self, images: AnyImages) -> dict[int, str]:
         """Return the images that an encoder inside does not know, by position, with its reason."""
         reasons = {i: reason for part in reversed(self.parts_) for i, reason in part.unknown_images(images).items()}
         return dict(sorted(reasons.items()))
 
-    def _encoded_batches(
-        self, images: Images, skipped: list[Skipped], progress: Progress
-    ) -> Iterator[tuple[list[int], Matrix]]:
-        for positions, parts in self._part_batches(images, skipped, progress):
-            yield positions, self._join(parts)
+    def _encode_images(self, images: Images, progress: Progress) -> Encoded:
+        kept: list[int] = []
+        skipped: list[Skipped] = []
+        joined: list[Matrix] = []
+        for positions, rows in self._part_batches(images, skipped, progress):
+            kept += positions
+            joined.append(self._join(rows))
+        return Encoded(stack_rows(joined), np.array(kept, np.int64), skipped)
 
     def _encode_batch(self, batch: list[Pixels]) -> Matrix:
         return self._join(self._part_rows(batch, batch))
@@ -143,18 +154,26 @@ class NestedEncoder(Encoder):
         self, images: Images, skipped: list[Skipped], progress: Progress
     ) -> Iterator[tuple[list[int], list[Matrix]]]:
         """Yield the positions of some images that could be read, and their rows from each encoder inside."""
-        if self._looks_at_pixels():
-            for batch in self._batches(images, skipped, progress):
+        if not self._looks_at_pixels():
+            for start in range(0, len(images), self.batch_size):
+                some = images[start : start + self.batch_size]
+                yield list(range(start, start + len(some))), self._part_rows([], some)
+                progress.advance(len(some))
+            return
+        batch: list[Decoded] = []
+        for number, item in enumerate(self._decoded(images), start=1):
+            if isinstance(item, Decoded):
+                batch.append(item)
+            else:
+                skipped.append(item)
+            progress.advance()
+
+            if batch and (len(batch) == self.batch_size or number == len(images)):
                 positions = [decoded.index for decoded in batch]
                 yield positions, self._part_rows([decoded.pixels for decoded in batch], [images[i] for i in positions])
-            return
-        step = self._images_a_batch()
-        for start in range(0, len(images), step):
-            some = images[start : start + step]
-            yield list(range(start, start + len(some))), self._part_rows([], some)
-            progress.advance(len(some))
+                batch = []
 
-    def _part_rows(self, pixels: list[Pixels], images: Sequence[Any]) -> list[Matrix]:
+    def _part_rows(self, pixels: list[Pixels], images: AnyImages) -> list[Matrix]:
         """Return the rows of images from each encoder inside; `pixels` are theirs, where one looks at them."""
         rows: list[Matrix] = []
         for part in self.parts_:
@@ -179,7 +198,7 @@ class NestedEncoder(Encoder):
         sides = [part._max_side for part in self.parts_ if isinstance(part, Encoder)]
         return max((side for side in sides if side is not None), default=None) if None not in sides else None
 
-    def _fingerprint_params(self, params: dict[str, Any]) -> dict[str, Any]:
+    def _fingerprint_params(self, params: dict[str, object]) -> dict[str, object]:
         """Name the encoders inside by their fingerprints; fitted ones are among what was learned."""
         inside = None if hasattr(self, "parts_") else [part.fingerprint for part in self._make_parts()]
         return {**params, str(self.argument): inside}
@@ -226,7 +245,7 @@ class Chain(NestedEncoder):
     argument = "encoders"
     fit_images = 500
 
-    test_params: ClassVar[dict[str, Any]] = {
+    test_params: ClassVar[dict[str, object]] = {
         "encoders": [
             ["visterms", {"colours": 8, "codebook": 40, "sample_blocks": 2000}],
             ["visterms", {"colours": 6, "codebook": 12, "sample_blocks": 2000}],
@@ -240,7 +259,7 @@ class Chain(NestedEncoder):
         "dense_": Flag(),
     }
 
-    encoders: str | Sequence[Any] | None = None
+    encoders: str | Sequence[object] | None = None
     weights: Sequence[float] | None = None
     random_state: RandomState = 0
     batch_size: int = 64
@@ -271,6 +290,7 @@ class Chain(NestedEncoder):
             else:
                 name = ENCODERS.name_of(part)
                 parts.append(no_places(part.transform([photo]), f"features of '{name}', which have no place"))
+
         if not any(len(part.boxes) for part in parts):
             names = ", ".join(ENCODERS.name_of(part) for part in self.parts_)
             raise UserError(f"The chain's encoders ({names}) do not know which places of a picture numbers come from.")
@@ -305,14 +325,12 @@ class Chain(NestedEncoder):
             return np.hstack([part.toarray() if sp.issparse(part) else part for part in scaled])
         return as_csr(sp.hstack([sp.csr_array(part) for part in scaled], format="csr"))
 
-    def _listed(self) -> Sequence[Any]:
+    def _listed(self) -> Sequence[object]:
         encoders = split_specs(self.encoders) if isinstance(self.encoders, str) else self.encoders
         listed = list(encoders) if isinstance(encoders, Iterable) else []
         if not listed:
-            raise UserError(
-                f"The chain's encoders are {encoders!r}; expected one or more: --encoder chain:visterms+onnx:PATH, "
-                'or in Python encoders=["visterms", ("onnx", {"path": PATH})].'
-            )
+            expected = "one or more, such as 'visterms+onnx:PATH' or ['visterms', ('onnx', {'path': PATH})]"
+            raise UserError(setting="encoders", value=encoders, expected=expected)
         return listed
 
     def _chosen_weights(self) -> NDArray[np.float64]:
@@ -320,13 +338,15 @@ class Chain(NestedEncoder):
         n = len(self._listed())
         if self.weights is None:
             return np.ones(n)
-        right = f"weights is {self.weights!r}; expected None, or {n} finite numbers above 0, one an encoder."
+        expected = f"None, or {n} finite numbers above 0, one an encoder"
+        wrong = UserError(setting="weights", value=self.weights, expected=expected)
+
         try:
             weights: NDArray[np.float64] = np.asarray(self.weights, np.float64)
         except (TypeError, ValueError) as error:
-            raise UserError(right) from error
+            raise wrong from error
         if weights.shape != (n,) or not np.isfinite(weights).all() or (weights <= 0).any():
-            raise UserError(right)
+            raise wrong
         return weights
 
 

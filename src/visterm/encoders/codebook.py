@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from visterm.core.errors import DataError
 from visterm.core.progress import SILENT, Progress, reported
 from visterm.core.threads import Team, one_blas_thread, resolve_jobs
 from visterm.kernels.colour import lab_from_rgb
@@ -97,9 +96,3 @@ def learn_palette(
     points: NDArray[np.float32] = (lab_from_rgb(drawn_pixels) if space == "lab" else drawn_pixels).astype(np.float32)
     shared: dict[str, Any] = {"n_jobs": n_jobs, "progress": progress}
     return learn_codebook(points, n_colours, rng, iterations=PALETTE_STEPS, task="learn colours", **shared)
-
-
-def check_palette(colours: NDArray[np.float32]) -> None:
-    """Refuse more colours than a byte can name."""
-    if len(colours) > MOST_COLOURS:
-        raise DataError(f"colours_ has {len(colours)} colours; expected at most {MOST_COLOURS}")

@@ -7,7 +7,18 @@ import json
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, Self, TypeVar, runtime_checkable
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Literal,
+    NamedTuple,
+    Protocol,
+    Self,
+    TypeAlias,
+    TypeVar,
+    runtime_checkable,
+)
 
 import numpy as np
 import scipy.sparse as sp
@@ -27,6 +38,7 @@ if TYPE_CHECKING:
     from sklearn.utils import Tags
 
 T = TypeVar("T")
+AnyImages: TypeAlias = "Sequence[Any]"  # Paths, pixels, names or numbers: what an encoder takes for images
 
 NOT_FINITE = "no finite features: the encoder gave NaN or infinity"  # Why an image is skipped
 
@@ -53,7 +65,7 @@ class AnyEncoder(Estimator, ABC):
 
     argument: str | None = None  # The parameter that ``--encoder name:argument`` fills
     speed_params: tuple[str, ...] = ("n_jobs", "batch_size")  # Leave the output as it is: not part of the fingerprint
-    test_params: ClassVar[dict[str, Any]] = {}  # Of a small, quick instance: what the contract suite runs on
+    test_params: ClassVar[dict[str, object]] = {}  # Of a small, quick instance: what the contract suite runs on
 
     location_attributes: tuple[str, ...] = ()  # Learned, of where something lies: saved, not part of the fingerprint
     learned: ClassVar[dict[str, Kind]] = {"fitted_": Flag()}
@@ -73,7 +85,7 @@ class AnyEncoder(Estimator, ABC):
         return None
 
     def fit(
-        self, images: Sequence[Any], y: Any = None, *, skip_unreadable: bool = False, progress: Progress = SILENT
+        self, images: AnyImages, y: object = None, *, skip_unreadable: bool = False, progress: Progress = SILENT
     ) -> Self:
         """Learn from images; for encoders that learn nothing, only checks.
 
@@ -97,7 +109,7 @@ class AnyEncoder(Estimator, ABC):
         self.fitted_ = True
         return self
 
-    def fit_transform(self, images: Sequence[Any], y: Any = None, **how: Any) -> Matrix:
+    def fit_transform(self, images: AnyImages, y: object = None, **how: Any) -> Matrix:
         """Learn from images, and encode them; `how` as in `fit`."""
         return self.fit(images, y, **how).transform(images)
 
@@ -114,12 +126,12 @@ class AnyEncoder(Estimator, ABC):
         self._check_params()
 
     def check_allowed(self) -> None:
-        """Refuse, before an image is opened, to send images where nobody allowed it; most encoders send nothing.
+        """Refuse, before an image is opened, to send images to a server that nobody allowed; most encoders send none.
 
         Raises UserError if so.
         """
 
-    def transform(self, images: Sequence[Any]) -> Matrix:
+    def transform(self, images: AnyImages) -> Matrix:
         """Encode images: exactly one row each, in order.
 
         Raises ImageError if one cannot be read (`encode` skips and lists such images instead); DataError if the encoder
@@ -132,7 +144,7 @@ class AnyEncoder(Estimator, ABC):
             raise ImageError(skipped[0].image, skipped[0].reason)
         return rows
 
-    def encode(self, images: Sequence[Any], *, progress: Progress = SILENT) -> Encoded:
+    def encode(self, images: AnyImages, *, progress: Progress = SILENT) -> Encoded:
         """Encode the images that can be read and, by an encoder of names, that it knows; list the others.
 
         Returns the rows, the positions of their images, and the images skipped with reasons. Raises DataError if the
@@ -142,6 +154,7 @@ class AnyEncoder(Estimator, ABC):
         if not hasattr(self, "fitted_") and self._learns():
             check_fitted(self)
         self.check_allowed()
+
         with reported(progress, "encode photos", len(images)):
             unknown = self.unknown_images(images)
             known = np.array([i for i in range(len(images)) if i not in unknown], np.int64)
@@ -153,14 +166,14 @@ class AnyEncoder(Estimator, ABC):
         left_out = [Skipped(name_of(images[i]), reason) for i, reason in unknown.items()]
         return Encoded(rows if finite.all() else rows[finite], known[kept[finite]], [*left_out, *skipped, *bad])
 
-    def unknown_images(self, images: Sequence[Any]) -> dict[int, str]:
+    def unknown_images(self, images: AnyImages) -> dict[int, str]:
         """Return the images that have no row whatever their files hold, by position, with reasons; none for pixels.
 
         A reason reads on after "The image ... is": a category, a colon, and what to do.
         """
         return {}
 
-    def refuse_unknown(self, images: Sequence[Any], *, only_if_all: bool = False) -> None:
+    def refuse_unknown(self, images: AnyImages, *, only_if_all: bool = False) -> None:
         """Refuse images if one has no row, or with `only_if_all` if none has one: then other images are likely meant.
 
         Raises DataError if so.
@@ -173,14 +186,15 @@ class AnyEncoder(Estimator, ABC):
         line = f"The image '{name_of(images[first])}' is {reason}."
         raise DataError(f"None of the {n:,} images is known. {line}" if n == n_unknown > 1 else line)
 
-    def _made_of(self, make: Callable[..., T], *given: Any) -> T:
-        """Return ``make(*given)``, made anew only where an array is another object, or anything else another value."""
-        cache: dict[str, tuple[Any, T]] = self.__dict__.setdefault("_kept_made", {})
+    def _made_of(self, make: Callable[..., T], *given: object) -> T:
+        """Return ``make(*given)``; call it again only if an array is another object, or another argument differs."""
+        cache: dict[str, tuple[tuple[object, ...], T]] = self.__dict__.setdefault("_kept_made", {})
         before, made = cache.get(make.__qualname__, ((), None))
         arrays = (np.ndarray, sp.sparray)
         same = len(before) == len(given) and all(
             old is new or (not isinstance(new, arrays) and old == new) for old, new in zip(before, given, strict=True)
         )
+
         if made is None or not same:
             made = make(*given)
             cache[make.__qualname__] = given, made
@@ -197,12 +211,12 @@ class AnyEncoder(Estimator, ABC):
         Each is the same in any company. Raises UserError if the encoder has no text tower; StorageError, ServiceError
         or MissingExtraError if it cannot be reached.
         """
-        raise UserError(no_text_tower(ENCODERS.name_of(self)))
+        raise no_text_tower(ENCODERS.name_of(self))
 
     @property
     def text_fingerprint(self) -> str:
         """Return a SHA-256 that changes with all that shapes `text_rows`; the errors are the same."""
-        raise UserError(no_text_tower(ENCODERS.name_of(self)))
+        raise no_text_tower(ENCODERS.name_of(self))
 
     @property
     def fingerprint(self) -> str:
@@ -230,11 +244,11 @@ class AnyEncoder(Estimator, ABC):
         return tags
 
     @abstractmethod
-    def _fit_images(self, images: Sequence[Any], skip_unreadable: bool, progress: Progress) -> None:
+    def _fit_images(self, images: AnyImages, skip_unreadable: bool, progress: Progress) -> None:
         """Learn from images; set attributes ending in ``_``. What `skip_unreadable` skips may also be unknown."""
 
     @abstractmethod
-    def _encode_images(self, images: Sequence[Any], progress: Progress) -> Encoded:
+    def _encode_images(self, images: AnyImages, progress: Progress) -> Encoded:
         """Return the rows of images that are known; advance `progress` by each, it is started and finished outside."""
 
     def _check_params(self) -> None:
@@ -244,20 +258,19 @@ class AnyEncoder(Estimator, ABC):
         """Return whether there is anything to encode by only after `fit`."""
         return True
 
-    def _fingerprint_params(self, params: dict[str, Any]) -> dict[str, Any]:
+    def _fingerprint_params(self, params: dict[str, object]) -> dict[str, object]:
         """Replace what does not name its content (a path) by what does (a hash)."""
         return params
 
 
-def no_text_tower(name: str) -> str:
-    """Return what is said of a network or an encoder that has vectors of images alone."""
-    return (
-        f"'{name}' has no text tower, so words have no vectors in the space of its rows. Take a network that has one "
-        "(visterm encoders lists them), immich or open_clip."
-    )
+def no_text_tower(name: str) -> UserError:
+    """Return the error for a network or an encoder that has vectors of images alone."""
+    problem = f"'{name}' has no text tower, so words have no vectors in the space of its rows."
+    advice = "Take a network that has one (visterm encoders lists them), immich or open_clip."
+    return UserError(problem, setting="encoder", value=name, advice=advice)
 
 
-def name_of(image: Any) -> str:
+def name_of(image: object) -> str:
     """Return the name of an image: a text or a path as it is, a whole number as its digits.
 
     Raises DataError if it is none of these: pixels, for example.

@@ -11,14 +11,7 @@ from io import BufferedWriter, FileIO
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from visterm.core.errors import (
-    CorruptFileError,
-    EncoderMismatchError,
-    MissingExtraError,
-    StorageError,
-    UserError,
-    VistermError,
-)
+from visterm.core.errors import CorruptFileError, EncoderMismatchError, StorageError, UserError, VistermError
 from visterm.core.files import MB
 from visterm.core.persist import file_hash
 from visterm.core.progress import Say, silent
@@ -29,6 +22,7 @@ from visterm.encoders.named import (
     Network,
     NetworkFile,
     expected_hash,
+    hub_client,
     local_path,
     lock_file,
     locked,
@@ -58,15 +52,10 @@ def fetch_network(network: Network, *, say: Say = silent) -> list[str]:
     """
     if network.repository is None:
         raise UserError(f"The files of '{network.name}' are on this machine: its row names no repository.")
-    try:
-        from huggingface_hub.errors import EntryNotFoundError
-    except ImportError as error:
-        raise MissingExtraError(
-            "Fetching networks needs the package 'huggingface_hub'. Install it with: pip install 'visterm[onnx]'"
-        ) from error
-
+    client = _client()
     say(f"{network.name}: {network.size()} from {network.repository}. Licence: {network.licence}")
     paths = []
+
     for file in network.files():
         expected = expected_hash(network, file)
         if local_path(network, file) is None:
@@ -82,7 +71,7 @@ def fetch_network(network: Network, *, say: Say = silent) -> list[str]:
                 try:
                     fetched = fetch_file(network.repository, file.file, revision, expected=expected, known=known)
                     _record(network, file, fetched.commit, fetched.sha256)
-                except EntryNotFoundError:
+                except client.errors.EntryNotFoundError:
                     if file is not network.prepared_by:
                         raise
                     say(f"The repository has no {file.file}: photos are prepared as the table says.")
@@ -94,6 +83,14 @@ def fetch_network(network: Network, *, say: Say = silent) -> list[str]:
         say(f"{file.file} is in {path}{'' if expected else trust}")
         paths.append(path)
     return paths
+
+
+def _client() -> Any:
+    """Return the hub's client with what is used of it. Raises MissingExtraError if it is not installed."""
+    client = hub_client()
+    from huggingface_hub import errors, file_download, utils  # noqa: F401  # which makes them attributes of the client
+
+    return client
 
 
 class FetchedFile(NamedTuple):
@@ -116,18 +113,14 @@ def fetch_file(
     Raises StorageError if the server answers otherwise, or the name leads out of the cache; EncoderMismatchError if the
     file is another than expected, CorruptFileError if it is another than the hub says; what the hub's client raises.
     """
-    from huggingface_hub import constants, get_hf_file_metadata, hf_hub_url
-    from huggingface_hub.file_download import http_get
-    from huggingface_hub.utils import WeakFileLock, build_hf_headers
-
+    client = _client()
     if odd := [each for each in (name, revision) if not _INSIDE.fullmatch(each)]:
         raise StorageError(f"{repository} can have no {odd[0]!r}; expected a name without .., \\ and colons.")
-    headers = build_hf_headers(library_name="visterm")
-    url = hf_hub_url(repository, name, revision=revision)
-    stated = get_hf_file_metadata(url, headers=headers)
+    headers = client.utils.build_hf_headers(library_name="visterm")
+    url = client.hf_hub_url(repository, name, revision=revision)
+    stated = client.get_hf_file_metadata(url, headers=headers)
     etag, commit = stated.etag or "", stated.commit_hash or ""
     another = COMMIT.fullmatch(revision) and commit != revision
-
     if another or not (_ETAG.fullmatch(etag) and COMMIT.fullmatch(commit)):
         raise StorageError(
             f"{url} is not answered as a hub does: its ETag is {etag[:100]!r} and its commit {commit[:100]!r}; "
@@ -138,12 +131,12 @@ def fetch_file(
     if len(etag) == 64:
         _check(file, etag, expected, known)
         expected, known = (expected, known) if expected else (etag, HUB_SAYS)
-    cache, folder = Path(constants.HF_HUB_CACHE), f"models--{repository.replace('/', '--')}"
+    cache, folder = Path(client.constants.HF_HUB_CACHE), f"models--{repository.replace('/', '--')}"
     blob, lock = cache / folder / "blobs" / etag, cache / ".locks" / folder / f"{etag}.lock"
     path = cache / folder / "snapshots" / commit / name
     for each in (blob, lock, path):
         each.parent.mkdir(parents=True, exist_ok=True)
-    with WeakFileLock(lock):
+    with client.utils.WeakFileLock(lock):
         shared = blob if blob.exists() else None  # another program may have fetched it, and use it
         part = shared or blob.with_name(f"{etag}.incomplete")
         if shared is None:
@@ -154,8 +147,8 @@ def fetch_file(
                 if stated.size is not None:
                     check_space(blob.parent, most - stream.tell())
                 shown: dict[str, Any] = {"expected_size": stated.size, "displayed_filename": name}
-                pinned = hf_hub_url(repository, name, revision=commit)
-                http_get(pinned, stream, resume_size=stream.tell(), headers=headers, **shown)
+                pinned = client.hf_hub_url(repository, name, revision=commit)
+                client.file_download.http_get(pinned, stream, resume_size=stream.tell(), headers=headers, **shown)
         sha256 = file_hash(part)
         try:
             _check(file, sha256, expected, known, shared)
@@ -223,8 +216,7 @@ def hub_errors(what: str, page: str, *, again: str = "", no_revision: str = "") 
 
     `again` ends the advice to run the command once more; `no_revision` says what to do if the revision is not there.
     """
-    from huggingface_hub import errors
-
+    errors = _client().errors
     refusals = {  # the first one is a kind of the third
         errors.GatedRepoError: (
             f"who fetches it must accept its licence first, at {page}, and then log in: hf auth login"

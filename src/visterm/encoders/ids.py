@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import scipy.sparse as sp
@@ -11,7 +10,7 @@ import scipy.sparse as sp
 from visterm.core.errors import DataError
 from visterm.core.learned import Kind, Listed, Text
 from visterm.core.progress import Progress
-from visterm.encoders.contract import AnyEncoder, Encoded, name_of
+from visterm.encoders.contract import AnyEncoder, AnyImages, Encoded, name_of
 
 
 class Ids(AnyEncoder):
@@ -47,11 +46,11 @@ class Ids(AnyEncoder):
         if len(set(self.names_)) < len(self.names_):
             raise DataError("names_ has a name twice")
 
-    def _fit_images(self, images: Sequence[Any], skip_unreadable: bool, progress: Progress) -> None:
+    def _fit_images(self, images: AnyImages, skip_unreadable: bool, progress: Progress) -> None:
         self._numbers = {name: number for number, name in enumerate(dict.fromkeys(map(name_of, images)))}
         self.names_ = list(self._numbers)
 
-    def unknown_images(self, images: Sequence[Any]) -> dict[int, str]:
+    def unknown_images(self, images: AnyImages) -> dict[int, str]:
         """Return the images that it was not fitted on, by position, with what to do."""
         numbers = self._numbers_by_name()
         reason = (
@@ -60,7 +59,7 @@ class Ids(AnyEncoder):
         )
         return {i: reason for i, image in enumerate(images) if name_of(image) not in numbers}
 
-    def _encode_images(self, images: Sequence[Any], progress: Progress) -> Encoded:
+    def _encode_images(self, images: AnyImages, progress: Progress) -> Encoded:
         numbers = self._numbers_by_name()
         columns = np.empty(len(images), np.int32)
         for row, image in enumerate(images):

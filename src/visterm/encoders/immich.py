@@ -7,10 +7,10 @@ import json
 import os
 import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,7 +75,7 @@ class Immich(Encoder):
     argument = "url"
     speed_params = ("url", "at_once", "timeout", "retries", "wait", "batch_size", "n_jobs")
     location_attributes = ("server_",)
-    test_params: ClassVar[dict[str, Any]] = {"retries": 1, "wait": 0.01}
+    test_params: ClassVar[dict[str, object]] = {"retries": 1, "wait": 0.01}
 
     learned: ClassVar[dict[str, Kind]] = {"width_": Whole(least=1, most=MOST_WIDTH), "server_": Text()}
 
@@ -109,7 +109,7 @@ class Immich(Encoder):
         Raises UserError if a text is empty; ServiceError as `encode` does.
         """
         if empty := [text for text in texts if not text.strip()]:
-            raise UserError(f"A text is {empty[0]!r}; expected at least a letter.")
+            raise UserError(f"A text is {empty[0]!r}.", setting="texts", value=empty[0], expected="at least a letter")
         return self._rows(len(texts), lambda i: ("textual", "text", texts[i].encode("utf-8", "replace")))
 
     def check_settings(self) -> None:
@@ -128,18 +128,19 @@ class Immich(Encoder):
         self._vector("visual", "image", _jpeg(np.full((32, 32, 3), 128, np.uint8)), patient=False)
 
     def check_allowed(self) -> None:
-        """Refuse a server that nobody has named."""
+        """Raise UserError if nobody has named the server."""
         self._server()
 
     def _check_params(self) -> None:
         if self.url is not None:
             server_address(self.url, "url")
         if not isinstance(self.model, str) or not self.model.strip():
-            raise UserError(f"model is {self.model!r}; expected a name such as 'ViT-B-32__openai'.")
+            raise UserError(setting="model", value=self.model, expected="a name such as 'ViT-B-32__openai'")
         check_count(self.at_once, "at_once")
         check_count(self.batch_size, "batch_size")
         check_number(self.timeout, "timeout", above=0, most=86_400)
         check_number(self.wait, "wait", least=0, most=3600)
+
         if self.retries != 0:
             check_count(self.retries, "retries", "or 0")
         check_number(self.retries, "retries", least=0, most=100)
@@ -163,7 +164,7 @@ class Immich(Encoder):
     def _max_side(self) -> int:
         return MAX_SIDE
 
-    def _rows(self, n: int, item: Any) -> NDArray[np.float32]:
+    def _rows(self, n: int, item: Callable[[int], tuple[str, str, bytes]]) -> NDArray[np.float32]:
         """Return the vectors of `n` things, each of length 1; `item` gives what `_vector` takes of each."""
         self._check_params()
         rows: list[NDArray[np.float32]] = []
@@ -190,15 +191,15 @@ class Immich(Encoder):
         body = _form(boundary, [("entries", entries.encode()), (name, content)])
         headers = {"Content-Type": f"multipart/form-data; boundary={boundary}", "Accept": "application/json"}
         answer = self._ask(f"{server}/predict", body, headers, patient=patient and photo)
-
         if answer.status != 200:
             reply, advice = answer.shown or "nothing said", _WHICH
             if answer.status >= 500:
                 advice = (
                     "It does so for names that it does not know, and where it cannot download a model: see its log, "
-                    "and take a name from Immich's settings of smart search (--encoder-set model=NAME)."
+                    "and take a name from Immich's settings of smart search: `encoder.model`=NAME."
                 )
-            raise ServiceError(f"{server} refuses the model '{self.model}' (status {answer.status}: {reply}). {advice}")
+            problem = f"{server} refuses the model '{self.model}' (status {answer.status}: {reply})."
+            raise ServiceError(problem, setting="model", value=self.model, advice=advice)
 
         if patient and photo:
             self._answered = time.monotonic()
@@ -223,14 +224,12 @@ class Immich(Encoder):
             return server_address(named, SERVER)
         url = getattr(self, "server_", None) if self.url is None else self.url
         if url is None:
-            raise UserError(
-                f"immich needs the address of a server: --encoder immich:http://host:3003, or {SERVER}=http://host:3003"
-            )
+            advice = f"Name it: `encoder` immich:http://host:3003, or {SERVER}=http://host:3003 in the environment."
+            raise UserError("immich needs the address of a server.", setting="url", advice=advice)
         server = server_address(url, "url")
         if not is_named(server):
-            raise UserError(
-                f"This run would send your {sent} to {server}. If you trust it: {SERVER}={server} visterm ..."
-            )
+            advice = f"If you trust it: {SERVER}={server} visterm ..."
+            raise UserError(f"This run would send your {sent} to {server}.", setting="url", value=server, advice=advice)
         return server
 
     def _ask(

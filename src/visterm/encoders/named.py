@@ -15,14 +15,15 @@ from functools import lru_cache
 from importlib.util import find_spec
 from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from visterm.core.errors import DataError, StorageError, UnknownNameError, UserError
+from visterm.core.errors import DataError, MissingExtraError, StorageError, UnknownNameError, UserError
 from visterm.core.files import MB, read_regular_text
 from visterm.core.registry import unknown
 from visterm.core.system import user_file
 from visterm.core.tables import ENCODERS
 from visterm.core.writing import in_bytes
+from visterm.encoders.onnx_graph import network_hash
 
 if TYPE_CHECKING:  # which loads scikit-learn
     from visterm.encoders.contract import AnyEncoder
@@ -37,9 +38,9 @@ _HASH: Final = re.compile("[0-9a-f]{64}")
 
 
 def default_encoder() -> str:
-    """Return the name of the encoder that is used where none is chosen: the best network of the table that is here.
+    """Return the name of the default encoder: the best network of the table that is on this machine.
 
-    Where none is, or onnxruntime is not installed, that is visterms.
+    Without one, or without onnxruntime, that is visterms.
     """
     if find_spec("onnxruntime") is None:
         return DEFAULT_ENCODER
@@ -47,10 +48,10 @@ def default_encoder() -> str:
 
 
 def default_line() -> str:
-    """Return which encoder is used where none is chosen, for people, and what fetching a network would bring."""
+    """Return a line for people: the default encoder, and what fetching a network would bring."""
     name = default_encoder()
     if name != DEFAULT_ENCODER:
-        return f"Encoder: {name}, the first network of `visterm encoders` that is on this machine (--encoder: another)."
+        return f"Encoder: {name}, the first network of `visterm encoders` that is on this machine."
     best = next(iter(networks().values()))
     extra = "" if find_spec("onnxruntime") else "pip install 'visterm[onnx]', then "
     return (
@@ -65,7 +66,7 @@ def registered_name(spec: str | None) -> str:
     return name if name in ENCODERS.names() or name not in networks() else "onnx"
 
 
-def make_encoder(spec: str | None, params: Mapping[str, Any], shared: Mapping[str, Any]) -> AnyEncoder:
+def make_encoder(spec: str | None, params: Mapping[str, object], shared: Mapping[str, object]) -> AnyEncoder:
     """Make an encoder from ``name``, ``name:argument`` or the name of a network; None is `default_encoder`.
 
     The text after the colon fills the parameter that its class names `argument`. `params` are its settings; `shared`
@@ -77,14 +78,17 @@ def make_encoder(spec: str | None, params: Mapping[str, Any], shared: Mapping[st
         if name not in (table := networks()):
             raise ENCODERS.unknown(name, encoder_names())
         if colon:
-            raise UserError(f"The network '{name}' takes no argument after a colon, but got '{argument}'.")
+            problem = f"The network '{name}' takes no argument after a colon, but got '{argument}'."
+            raise UserError(problem, setting="encoder", value=spec, advice="Leave it out.")
         name, params = "onnx", {**table[name].encoder, **params, "network": name}
     cls = ENCODERS.load(name)
     known = signature(cls).parameters
     filled = {key: shared[key] for key in shared if key in known}
+
     if colon:
         if cls.argument is None:
-            raise UserError(f"The encoder '{name}' takes no argument after a colon, but got '{argument}'.")
+            problem = f"The encoder '{name}' takes no argument after a colon, but got '{argument}'."
+            raise UserError(problem, setting="encoder", value=spec, advice="Leave it out.")
         filled[cls.argument] = argument
     encoder: AnyEncoder = ENCODERS.create(name, **{**filled, **params})
     return encoder
@@ -103,7 +107,7 @@ def split_specs(text: str) -> list[str]:
 
 
 def encoder_names() -> list[str]:
-    """Return what ``--encoder`` takes: the names of encoders, then those of networks."""
+    """Return the names of encoders, then those of networks."""
     return [*ENCODERS.names(), *networks()]
 
 
@@ -144,13 +148,13 @@ class Network:
     revision: str = "main"
     run_by_us: bool = False  # Whether we ran it on the real files
     yours: bool = False  # Whether it is a row of the user's
-    settings: Mapping[str, Any] = field(default_factory=dict)  # As in NETWORK.json beside a network
-    encoder: Mapping[str, Any] = field(default_factory=dict)  # Settings of the onnx encoder
+    settings: Mapping[str, object] = field(default_factory=dict)  # As in NETWORK.json beside a network
+    encoder: Mapping[str, object] = field(default_factory=dict)  # Settings of the onnx encoder
     text: TextTower | None = None
 
-    def files(self, *, text: bool = True) -> list[NetworkFile]:
-        """Return the files to fetch, those of the text tower among them with `text`."""
-        towers = [self.text.model, self.text.tokenizer] if text and self.text else []
+    def files(self) -> list[NetworkFile]:
+        """Return the files to fetch, those of the text tower among them."""
+        towers = [self.text.model, self.text.tokenizer] if self.text else []
         return [each for each in (self.image, self.prepared_by, *towers) if each is not None]
 
     def size(self) -> str:
@@ -167,18 +171,22 @@ def networks() -> dict[str, Network]:
 
     Raises DataError if the user's file is not TOML, or a row cannot be, or `VARIABLE` names a file that is not there.
     """
-    users = users_table()
+    users = user_file("networks.toml", VARIABLE)
     if os.environ.get(VARIABLE) and not users.exists():
         raise DataError(f"{VARIABLE} names {users}, which is not there. Put your table there, or unset {VARIABLE}.")
-    rows = _read(users) if users.exists() else {}
-    return {**rows, **{name: row for name, row in _read(OURS).items() if name not in rows}}
+    rows: dict[str, Network] = {}
+    for path in filter(Path.exists, (users, OURS)):
+        status = path.stat()
+        table = _read_at(path, status.st_mtime_ns, status.st_size)  # again only where it has changed
+        rows |= {name: row for name, row in table.items() if name not in rows}
+    return rows
 
 
 def network_named(name: str) -> Network:
     """Return a row of the table. Raises UnknownNameError, with the nearest names, if there is none."""
     table = networks()
     if name not in table:
-        raise UnknownNameError(unknown("network", name, list(table)))
+        raise UnknownNameError(unknown("network", name, list(table)), setting="network", value=name)
     return table[name]
 
 
@@ -231,19 +239,28 @@ def local_path(network: Network, file: NetworkFile) -> str | None:
     """Return where a file is on this machine; None if it is not. Nothing is downloaded."""
     if network.repository is None:
         return file.file if os.path.isfile(file.file) else None
-    try:
-        from huggingface_hub import constants
-    except ImportError:
+    if find_spec("huggingface_hub") is None:
         return None
-    folder = f"models--{network.repository.replace('/', '--')}"
-    if not os.path.isdir(os.path.join(constants.HF_HUB_CACHE, folder)):  # which spares the import of its client
-        return None
-    from huggingface_hub import try_to_load_from_cache
+    client = hub_client()
+    cache, folder = client.constants.HF_HUB_CACHE, f"models--{network.repository.replace('/', '--')}"
 
-    cached = try_to_load_from_cache(
-        network.repository, file.file, revision=revision_of(network), cache_dir=constants.HF_HUB_CACHE
+    if not os.path.isdir(os.path.join(cache, folder)):  # which spares the import of most of the client
+        return None
+    cached = client.try_to_load_from_cache(
+        network.repository, file.file, revision=revision_of(network), cache_dir=cache
     )
     return cached if isinstance(cached, str) else None
+
+
+def hub_client() -> Any:
+    """Return the package huggingface_hub, imported only now. Raises MissingExtraError if it is not installed."""
+    try:
+        import huggingface_hub.constants
+    except ImportError as error:
+        raise MissingExtraError(
+            "Fetching networks needs the package 'huggingface_hub'. Install it with: pip install 'visterm[onnx]'"
+        ) from error
+    return huggingface_hub
 
 
 def required(network: Network, file: NetworkFile) -> str:
@@ -255,8 +272,6 @@ def required(network: Network, file: NetworkFile) -> str:
     path = local_path(network, file)
     if path is None:
         raise not_here(network, file)
-    from visterm.encoders.onnx_graph import network_hash  # which loads NumPy, and no list needs it
-
     expected = expected_hash(network, file)
     if expected not in (None, network_hash(path)):
         advice = f"Remove it, and fetch it again: visterm encoders get {network.name}"
@@ -284,13 +299,8 @@ def not_here(network: Network, file: NetworkFile) -> StorageError:
 
 def is_here(network: Network, *, text: bool = False) -> bool:
     """Return whether a network's image tower, and with `text` its text tower, is on this machine."""
-    return all(local_path(network, each) for each in network.files(text=text) if each is not network.prepared_by)
-
-
-def _read(path: Path) -> dict[str, Network]:
-    """Read a table of networks, again only where it has changed. Raises DataError as `_read_at` does."""
-    status = path.stat()
-    return _read_at(path, status.st_mtime_ns, status.st_size)
+    tower = (network.text.model, network.text.tokenizer) if text and network.text else ()
+    return all(local_path(network, each) for each in (network.image, *tower))
 
 
 @lru_cache(maxsize=8)
@@ -301,6 +311,7 @@ def _read_at(path: Path, mtime_ns: int, size: int) -> dict[str, Network]:
     except (OSError, ValueError) as error:
         raise DataError(f"The table of networks {path} cannot be read: {error}.") from error
     rows = {}
+
     for name, row in table.items():
         try:
             rows[name] = _row(name, row, path.parent)
@@ -309,7 +320,7 @@ def _read_at(path: Path, mtime_ns: int, size: int) -> dict[str, Network]:
     return rows
 
 
-def _row(name: str, row: Any, folder: Path) -> Network:
+def _row(name: str, row: object, folder: Path) -> Network:
     """Return one row, checked; paths on this machine are made full ones."""
     if name in ENCODERS.names() or not re.fullmatch(r"[A-Za-z][\w.-]*", name):
         raise UserError("this name cannot be used: expected letters, digits, - and _, and not an encoder's name.")
@@ -345,13 +356,14 @@ def _row(name: str, row: Any, folder: Path) -> Network:
     )
 
 
+Kinds: TypeAlias = "dict[str, Any]"  # Of the keys of a table
 _NUMBER: Final = (int, float)
-_TOP: Final[dict[str, Any]] = {
+_TOP: Final[Kinds] = {
     "good_for": str, "licence": str, "repository": str, "revision": str, "run_by_us": bool, "image": dict,
     "settings": dict, "encoder": dict, "text": dict,
 }  # fmt: skip
-_IMAGE: Final[dict[str, Any]] = {"file": str, "bytes": int, "sha256": str, "prepared_by": str}
-_TEXT: Final[dict[str, Any]] = {
+_IMAGE: Final[Kinds] = {"file": str, "bytes": int, "sha256": str, "prepared_by": str}
+_TEXT: Final[Kinds] = {
     "file": str, "bytes": int, "sha256": str, "tokenizer": str, "tokenizer_bytes": int, "tokenizer_sha256": str,
     "length": int, "pad_id": int, "canonicalise": bool, "output": str, "scale": _NUMBER, "offset": _NUMBER,
     "languages": str,
@@ -361,7 +373,7 @@ _KINDS: Final = {str: "text", int: "a whole number", bool: "true or false", _NUM
 _LEAST: Final = {"bytes": 1, "tokenizer_bytes": 1, "length": 1, "pad_id": 0}
 
 
-def _checked_table(table: Any, what: str, name: str, known: Mapping[str, Any]) -> dict[str, Any]:
+def _checked_table(table: object, what: str, name: str, known: Kinds) -> dict[str, Any]:
     """Return the table `name` of a row; refuse keys that are unknown or missing, and values that cannot be."""
     if not isinstance(table, dict):
         raise UserError(f"{name.rpartition('.')[2]} is {table!r}; expected a table [{name}].")
@@ -373,6 +385,7 @@ def _checked_table(table: Any, what: str, name: str, known: Mapping[str, Any]) -
             raise UserError(f"{key} is {value!r}; expected {expected}.")
         if key in _LEAST and value < _LEAST[key]:
             raise UserError(f"{key} is {value}; expected {_LEAST[key]} or more.")
+
     if missing := [key for key in _NEEDED[what] if key not in table]:
         raise UserError(f"{'the row' if what == 'row' else what} has no {missing[0]}.")
     return dict(table)

@@ -8,7 +8,7 @@ import os
 from abc import abstractmethod
 from collections.abc import Iterator
 from itertools import chain, islice
-from typing import Any, ClassVar
+from typing import ClassVar, Protocol
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -22,7 +22,7 @@ from visterm.core.progress import Progress, reported
 from visterm.core.threads import Team, resolve_jobs
 from visterm.encoders.base import Encoder, Pixels
 from visterm.encoders.onnx_graph import network_hash
-from visterm.encoders.preparation import check_views, views_of
+from visterm.encoders.preparation import Preparation, check_views, views_of
 
 MOST = 2000
 """Photos whose outputs are kept: to fit a chain, to measure its parts and to encode would show each three times. They
@@ -32,7 +32,24 @@ AT_ONCE = 4  # Photos that a thread shows to a network together: the weights are
 MAX_SIDE = 3  # Photos are reduced on reading to this many times the longer side of the network's pictures
 
 
-_OPEN: WeakValueDictionary[tuple[type, str, str], Any] = WeakValueDictionary()
+class OpenNetwork(Protocol):
+    """A network that is open."""
+
+    preparation: Preparation
+
+    @property
+    def runs_on(self) -> str:
+        """The device that it runs on."""
+
+    @property
+    def same_in_any_company(self) -> bool:
+        """Whether a picture's row has the same bytes whatever is beside it: then threads give it a few each."""
+
+    def rows(self, pictures: NDArray[np.uint8]) -> NDArray[np.float32]:
+        """Return the rows, (n, n_features), of pictures, (n, height, width, 3)."""
+
+
+_OPEN: WeakValueDictionary[tuple[type, str, str], OpenNetwork] = WeakValueDictionary()
 """The networks that are open, by the class of their encoder, their file and all that shapes their rows."""
 
 
@@ -66,7 +83,7 @@ class NetworkEncoder(Encoder):
     rooted_: bool
     network_path_: str
 
-    _kept_outputs: dict[Any, NDArray[np.float32]] | None = None
+    _kept_outputs: dict[tuple[bytes, tuple[int, ...]], NDArray[np.float32]] | None = None
     """Of the first photos since `fit`, by the hash of the pictures that were shown."""
 
     @property
@@ -88,13 +105,8 @@ class NetworkEncoder(Encoder):
         """Return the error for parameters that name no file, or none that is here, with what to do."""
 
     @abstractmethod
-    def _open_file(self, path: str) -> Any:
-        """Open the network in a file, with its `preparation` (`Preparation`) and the device that it `runs_on`.
-
-        ``rows(pictures)`` returns the rows, (n, n_features), of uint8 pictures, (n, height, width, 3). Many threads
-        give it a few pictures each if `same_in_any_company`: then a picture's row has the same bytes whatever is beside
-        it. Else one thread gives all that there are.
-        """
+    def _open_file(self, path: str) -> OpenNetwork:
+        """Open the network in a file."""
 
     def _hash(self, path: str) -> str:
         return network_hash(path)
@@ -121,7 +133,7 @@ class NetworkEncoder(Encoder):
         parts: list[NDArray[np.float32]] = []
 
         with reported(progress, "learn the mean"):
-            while batch := list(islice(sample, self._images_a_batch())):
+            while batch := list(islice(sample, self.batch_size)):
                 parts.append(self._outputs(batch))
                 progress.advance(len(batch))
         rows = np.concatenate(parts)
@@ -178,7 +190,7 @@ class NetworkEncoder(Encoder):
     def _max_side(self) -> int:
         return MAX_SIDE * int(max(self._open().preparation.size))
 
-    def _open(self) -> Any:
+    def _open(self) -> OpenNetwork:
         """Open the network at first use, and again where a parameter or the file has changed.
 
         Encoders with the same settings share one that is open: a run that is opened twice needs no second one.
@@ -226,16 +238,16 @@ class NetworkEncoder(Encoder):
             raise self._no_place()
         return path
 
-    def _fingerprint_params(self, params: dict[str, Any]) -> dict[str, Any]:
+    def _fingerprint_params(self, params: dict[str, object]) -> dict[str, object]:
         sha256 = getattr(self, "network_sha256_", None)
         path = self._place() if sha256 is None else None
         return {**params, self.file_parameter: sha256 or (None if path is None else self._hash(path))}
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {key: value for key, value in vars(self).items() if not key.startswith(("_opened", "_kept"))}
 
 
-def _means(network: Any, views_by_photo: list[NDArray[np.uint8]]) -> list[NDArray[np.float32]]:
+def _means(network: OpenNetwork, views_by_photo: list[NDArray[np.uint8]]) -> list[NDArray[np.float32]]:
     ends = np.cumsum([len(views) for views in views_by_photo])
     outputs = np.split(network.rows(np.concatenate(views_by_photo)), ends[:-1])
     return [np.mean(views, axis=0, dtype=np.float32) for views in outputs]

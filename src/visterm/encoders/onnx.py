@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,11 +31,11 @@ from visterm.encoders.network import NetworkEncoder
 from visterm.encoders.onnx_graph import onnx_hash
 from visterm.encoders.onnx_network import OnnxNetwork, device_providers
 from visterm.encoders.onnx_settings import check_settings, settings_beside
-from visterm.encoders.preparation import boxes_of, views_of
+from visterm.encoders.preparation import Settings, boxes_of, views_of
+from visterm.encoders.text_tower import OnnxTextTower
 
 if TYPE_CHECKING:
     from visterm.encoders.onnx_graph import GraphSteps
-    from visterm.encoders.text_tower import OnnxTextTower
 
 SETTINGS = ("output", "size", "mean", "std", "scale", "colours", "layout", "interpolation", "crop", "pooling",
            "resize", "fill")  # fmt: skip
@@ -190,8 +190,9 @@ class Onnx(NetworkEncoder):
             if cells.min() < 0:
                 raise UserError(
                     f"The network's feature map has values below 0 (down to {cells.min() * len(cells):.3g}): square "
-                    "roots of their averages have no parts. Fit with --encoder-set root=False."
-                )
+                    "roots of their averages have no parts.", setting="root", value=self.root,
+                    advice="Fit with `encoder.root`=False.",
+                )  # fmt: skip
             row = np.sqrt(mean)
             cells *= np.divide(row, mean, out=np.zeros_like(mean), where=mean > 0)
 
@@ -215,6 +216,7 @@ class Onnx(NetworkEncoder):
             views = after.add("Reshape", rows, np.array([-1, n_views, width]))
             mean = after.add("MatMul", np.full((1, n_views), 1 / n_views), views)
             rows = after.add("Reshape", mean, np.array([-1, width]))
+
         if self.rooted_:
             rows = after.add("Mul", after.add("Sign", rows), after.add("Sqrt", after.add("Abs", rows)))
         rows = after.add("Sub", rows, self.centre_)
@@ -245,7 +247,8 @@ class Onnx(NetworkEncoder):
 
     def _place(self) -> str | None:
         if self.path is not None and self.network is not None:
-            raise UserError(f"Both path ({self.path}) and network ('{self.network}') are given. Leave one out.")
+            problem = f"Both path ({self.path}) and network ('{self.network}') are given."
+            raise UserError(problem, setting="network", value=self.network, advice="Leave one out.")
         if self.path is not None or self.network is None:
             return None if self.path is None else os.fspath(self.path)
         row = networks().get(self.network)
@@ -263,7 +266,8 @@ class Onnx(NetworkEncoder):
         if self.network is not None:
             row = network_named(self.network)
             return not_here(row, row.image)
-        return UserError("The onnx encoder needs a network, an ONNX file: --encoder onnx:PATH, or path=...")
+        advice = "Name it: `encoder` onnx:PATH, or `encoder.path`=PATH."
+        return UserError("The onnx encoder needs a network, an ONNX file.", setting="path", advice=advice)
 
     def _file(self) -> str:
         if self.network is not None:  # of which the hash is known, or recorded at the first download
@@ -285,17 +289,15 @@ class Onnx(NetworkEncoder):
 
     def _text_tower(self) -> OnnxTextTower:
         """Open the text tower at first use. Raises what `OnnxTextTower` raises."""
-        from visterm.encoders.text_tower import OnnxTextTower
-
         if self.network is None:
-            raise UserError(no_text_tower(str(self.path)))
+            raise no_text_tower(str(self.path))
         opened: tuple[Network, OnnxTextTower] | None = getattr(self, "_opened_text", None)
         if opened is None or opened[0] != network_named(self.network):
             row = network_named(self.network)
             opened = self._opened_text = row, OnnxTextTower(row)
         return opened[1]
 
-    def _explicit_settings(self) -> dict[str, Any]:
+    def _explicit_settings(self) -> Settings:
         return {name: getattr(self, name) for name in SETTINGS if getattr(self, name) is not None}
 
     def _hash(self, path: str) -> str:
@@ -304,14 +306,14 @@ class Onnx(NetworkEncoder):
     def _keep(self, path: str) -> None:
         self.settings_ = self._file_settings(path)
 
-    def _file_settings(self, path: str | None) -> dict[str, Any]:
+    def _file_settings(self, path: str | None) -> Settings:
         """Return what the files beside the network and its row say, or said when this encoder was fitted."""
         if hasattr(self, "settings_"):
             return self.settings_
         row = {} if self.network is None else network_named(self.network).settings
         return dict(sorted({**row, **({} if path is None else settings_beside(path))}.items()))  # as runs are read back
 
-    def _fingerprint_params(self, params: dict[str, Any]) -> dict[str, Any]:
+    def _fingerprint_params(self, params: dict[str, object]) -> dict[str, object]:
         """Name the network by its content, and not by its name."""
         params = {k: v for k, v in params.items() if k != "network"}
         settings = self._file_settings(None if hasattr(self, "settings_") else self._place())

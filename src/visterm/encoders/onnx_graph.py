@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from visterm.core.errors import MissingExtraError, StorageError, UserError
 from visterm.core.files import GB, read_regular
@@ -61,7 +61,7 @@ def read_network(path: str | os.PathLike[str]) -> bytes:
 
 def missing(path: str | os.PathLike[str]) -> StorageError:
     """Return the error for a path where there is no network."""
-    return StorageError(f"There is no file {path}. Check the path of the network, as in --encoder onnx:PATH.")
+    return StorageError(f"There is no file {path}. Check the path of the network, as in onnx:PATH.")
 
 
 def _unreadable(path: str | os.PathLike[str], error: OSError) -> StorageError:
@@ -112,7 +112,8 @@ def before_classes(model: bytes, output: str) -> str:
         if op not in RESHAPES | {"Add", "Softmax", "Sigmoid"}:
             break
         tensor = next((name for name in inputs if name in steps), "")
-    raise UserError(f"pooling is 'before_classes', but no layer of weights makes the output '{output}'. Leave it out.")
+    problem = f"pooling is 'before_classes', but no layer of weights makes the output '{output}'."
+    raise UserError(problem, setting="pooling", value="before_classes", advice="Leave it out.")
 
 
 def giving_out(model: bytes, names: Sequence[str]) -> bytes:
@@ -138,6 +139,7 @@ def onnx_hash(path: str | os.PathLike[str]) -> str:
     if not beside:
         return graph_hash
     digest = hashlib.sha256(graph_hash.encode())
+
     for name in beside:
         file = Path(path).parent / name
         if not file.is_file():
@@ -205,12 +207,17 @@ class GraphSteps:
 
     def __init__(self, part: str) -> None:
         self._onnx, self._part, self.opset = onnx_package(), part, LEAST_OPSET
-        self.nodes: list[Any] = []
+        self.nodes: list[object] = []
         self.weights: list[Any] = []
         self._made = 0
 
     def add(
-        self, op: str, *operands: Operand, to: str | None = None, to_type: Any = None, **attributes: int | Sequence[int]
+        self,
+        op: str,
+        *operands: Operand,
+        to: str | None = None,
+        to_type: DTypeLike | None = None,
+        **attributes: int | Sequence[int],
     ) -> str:
         """Add a step of ONNX's operator `op`; its result is called `to`, or by a name of its own.
 
@@ -228,7 +235,7 @@ class GraphSteps:
         self._write("TopK", [x, np.array([k])], [values, columns], {})
         return values, columns
 
-    def affine(self, x: str, W: NDArray[Any], b: NDArray[Any] | None = None) -> str:
+    def affine(self, x: str, W: NDArray[np.floating], b: NDArray[np.floating] | None = None) -> str:
         """Return ``x · W + b``; `W` is (n_in, n_out), and `b` (n_out,)."""
         product = self.add("MatMul", x, W)
         return product if b is None else self.add("Add", product, b)
@@ -246,7 +253,9 @@ class GraphSteps:
         """Take some columns, in this order."""
         return self.add("Gather", x, columns, axis=axis)
 
-    def _write(self, op: str, operands: Sequence[Operand], outputs: Sequence[str], attributes: dict[str, Any]) -> None:
+    def _write(
+        self, op: str, operands: Sequence[Operand], outputs: Sequence[str], attributes: Mapping[str, object]
+    ) -> None:
         self.opset = max(self.opset, SINCE.get(op, LEAST_OPSET))
         names = []
         for each in operands:
@@ -279,10 +288,10 @@ def around_network(
     """
     (name, kind, shape), onnx = network_input, onnx_package()
     with refusing_broken():
-        whole = onnx.ModelProto.FromString(model)
+        joined = onnx.ModelProto.FromString(model)
     least = max(before.opset, after.opset)
 
-    for entry in whole.opset_import:
+    for entry in joined.opset_import:
         if entry.domain in ("", "ai.onnx") and entry.version < least:
             raise UserError(
                 f"The network is written in version {entry.version} of ONNX's operators, and the graph needs {least} "
@@ -292,11 +301,11 @@ def around_network(
     n_bytes = len(model) + sum(weight.ByteSize() for weight in (*before.weights, *after.weights))
     if n_bytes >= 2**31:
         raise StorageError(
-            f"The graph takes {n_bytes / 2**30:.1f} GiB, and ONNX files end at 2 GiB. Fit the run with a smaller "
-            "network, or with fewer tags (--min-count)."
+            f"The graph takes {n_bytes / 2**30:.1f} GiB, and ONNX files end at 2 GiB.",
+            advice="Fit the run with a smaller network, or with fewer tags: `min_count`.",
         )
 
-    graph, nodes = whole.graph, [*before.nodes, *whole.graph.node, *after.nodes]
+    graph, nodes = joined.graph, [*before.nodes, *joined.graph.node, *after.nodes]
     for part in ("node", "input", "output"):
         graph.ClearField(part)
     graph.node.extend(nodes)
@@ -307,6 +316,6 @@ def around_network(
     graph.output.extend(
         onnx.helper.make_tensor_value_info(out, onnx.TensorProto.FLOAT, ["photos", width]) for out, width in outputs
     )
-    whole.ir_version = max(LEAST_IR, whole.ir_version)
-    onnx.helper.set_model_props(whole, metadata)
-    return bytes(whole.SerializeToString())
+    joined.ir_version = max(LEAST_IR, joined.ir_version)
+    onnx.helper.set_model_props(joined, metadata)
+    return bytes(joined.SerializeToString())

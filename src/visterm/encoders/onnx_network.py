@@ -21,7 +21,15 @@ from visterm.core.registry import unknown
 from visterm.core.writing import in_bytes
 from visterm.encoders.onnx_graph import averaged_into, before_classes, giving_out, missing, read_network
 from visterm.encoders.onnx_settings import as_layout, settings_inside
-from visterm.encoders.preparation import Preparation, as_size, channels_last, map_averaging_to, pooled
+from visterm.encoders.preparation import (
+    Numbers,
+    Preparation,
+    Settings,
+    as_size,
+    channels_last,
+    map_averaging_to,
+    pooled,
+)
 
 if TYPE_CHECKING:
     from visterm.encoders.onnx_graph import GraphSteps
@@ -76,7 +84,7 @@ class OnnxNetwork:
     no such output.
     """
 
-    def __init__(self, path: str, settings: dict[str, Any], device: str = "cpu") -> None:
+    def __init__(self, path: str, settings: Settings, device: str = "cpu") -> None:
         self.path = path
         self._session = open_session(path, device=device)
         self.pooling = settings.get("pooling")
@@ -101,13 +109,14 @@ class OnnxNetwork:
         try:
             self.preparation = Preparation(**{**inside, **prepared, **({} if size is None else {"size": size})})
         except UserError as error:
-            raise UserError(f"{path}: {error}") from error
+            problem = f"{path}: {error.setting} is {error.value!r}."
+            raise UserError(problem, setting=error.setting, value=error.value, expected=error.expected) from error
         n_bytes = self._batch * math.prod(self.preparation.size) * 3 * np.dtype(self.dtype).itemsize
-
         if n_bytes > MOST_PICTURES:
             takes = f"{self._batch:,} pictures of {self.preparation.size[0]} × {self.preparation.size[1]} pixels"
             most = in_bytes(MOST_PICTURES)
-            raise UserError(f"{path} takes {takes} at a time: {in_bytes(n_bytes)}; expected {most} or less.")
+            problem = f"{path} takes {takes} at a time: {in_bytes(n_bytes)}."
+            raise UserError(problem, setting="size", value=size, expected=f"{most} or less")
 
     @property
     def runs_on(self) -> str:
@@ -153,15 +162,15 @@ class OnnxNetwork:
         (out,) = run_session(self._session, self.path, [self.output], {self._input: batch})
         return self.pooled(out, None if self._fixed else len(pictures))[: len(pictures)]
 
-    def feed(self, picture: NDArray[np.uint8]) -> dict[str, NDArray[Any]]:
+    def feed(self, picture: NDArray[np.uint8]) -> dict[str, Numbers]:
         """Return a session's input for a picture, shape (height, width, 3), repeated if the batch size is fixed."""
         seen = self.preparation
-        image: NDArray[Any] = seen.ordered(picture) if self.dtype is np.uint8 else seen.numbers(picture)
+        image: Numbers = seen.ordered(picture) if self.dtype is np.uint8 else seen.numbers(picture)
         image = image if self.channels_last else image.transpose(2, 0, 1)
         batch = np.ascontiguousarray(np.broadcast_to(image, (self._batch, *image.shape)), dtype=self.dtype)
         return {self._input: batch}
 
-    def pooled(self, out: NDArray[Any], n_pictures: int | None = None) -> NDArray[np.float32]:
+    def pooled(self, out: Numbers, n_pictures: int | None = None) -> NDArray[np.float32]:
         """Return the rows of what the output gave for the pictures of one call, maps averaged over places.
 
         These are `n_pictures`, or as many as the network takes at a time.
@@ -179,6 +188,7 @@ class OnnxNetwork:
         names = [self.output, *averaged_into(model, self.output)]
         session = open_session(self.path, giving_out(model, [name for name in names if name not in self.outputs]))
         maps = []
+
         for picture in pictures:
             tensors = run_session(session, self.path, names, self.feed(picture))
             row = self.pooled(tensors[0])[0]
@@ -186,9 +196,10 @@ class OnnxNetwork:
             feature_map = next((each for each in candidates if each is not None), None)
             if feature_map is None:
                 raise UserError(
-                    f"The output '{self.output}' of {self.path} is not the average over places of a feature map. Fit "
-                    "with one that is (--encoder-set output=NAME), or with the encoder 'visterms'."
-                )
+                    f"The output '{self.output}' of {self.path} is not the average over places of a feature map.",
+                    setting="output", value=self.output,
+                    advice="Fit with one that is, `encoder.output`=NAME, or with the encoder 'visterms'.",
+                )  # fmt: skip
             maps.append(feature_map.astype(np.float64))
         return maps
 
@@ -226,7 +237,7 @@ class OnnxNetwork:
             return _averaged(after, rows, [0, 3, 1, 2] if last else None, width if last else out.shape[1])
         return rows
 
-    def _are_last(self, maps: NDArray[Any]) -> bool:
+    def _are_last(self, maps: Numbers) -> bool:
         """Return whether maps, the output of some pictures, are (n, height, width, channels)."""
         if self._map_layout is not None:
             return self._map_layout == "channels_last"
@@ -268,15 +279,15 @@ def open_session(path: str, model: bytes | None = None, device: str = "cpu") -> 
 
     if device != "auto" and session.get_providers()[0] != providers[0]:  # onnxruntime goes on without, with a warning
         raise UserError(
-            f"device is '{device}', but onnxruntime could not start its {providers[0]} (are its libraries installed?). "
-            "Use 'auto' or 'cpu'."
-        )
+            f"device is '{device}', but onnxruntime could not start its {providers[0]} (are its libraries installed?).",
+            setting="device", value=device, advice="Use 'auto' or 'cpu'.",
+        )  # fmt: skip
     return session
 
 
 def run_session(
-    session: ort.InferenceSession, path: str, outputs: list[str], feed: dict[str, NDArray[Any]]
-) -> list[NDArray[Any]]:
+    session: ort.InferenceSession, path: str, outputs: list[str], feed: dict[str, Numbers]
+) -> list[Numbers]:
     """Return outputs of a network. Raises StorageError, which names its file, if onnxruntime cannot run it."""
     try:
         return [np.asarray(each) for each in session.run(outputs, feed)]
@@ -306,20 +317,21 @@ def device_providers(device: str) -> list[str]:
     name = device.partition(":")[0]
     if name != "cpu" and name not in here:
         raise UserError(
-            f"device is {device!r}, and this onnxruntime is built for {', '.join([*here, 'cpu'])}. Use one of these, "
-            "or install onnxruntime-gpu, onnxruntime-openvino or onnxruntime-directml in place of onnxruntime."
-        )
+            f"device is {device!r}, and this onnxruntime is built for {', '.join([*here, 'cpu'])}.",
+            setting="device", value=device,
+            advice="Use one of these, or install onnxruntime-gpu, onnxruntime-openvino or onnxruntime-directml in "
+            "place of onnxruntime.",
+        )  # fmt: skip
     return [CPU] if name == "cpu" else [PROVIDERS[name], CPU]
 
 
 def _image_input(
-    path: str, session: ort.InferenceSession, layout: Any
+    path: str, session: ort.InferenceSession, layout: object
 ) -> tuple[str, Any, bool, int | None, tuple[int | None, int | None]]:
     """Return the one input's name, number type, whether channels are last, images a call and sides (None: any)."""
     inputs = session.get_inputs()
     listed = ", ".join(f"{each.name} {each.type} {each.shape}" for each in inputs)
     image = inputs[0]
-
     if len(inputs) != 1 or image.type not in _DTYPES or len(image.shape) != 4:
         raise UserError(
             f"{path} takes {listed}; expected one input of images, uint8 or float, "
@@ -327,6 +339,7 @@ def _image_input(
         )
     batch, *dims = [dim if isinstance(dim, int) and dim > 0 else None for dim in image.shape]
     dtype = _DTYPES[image.type]
+
     if layout is not None:
         last = as_layout(layout)[0] == "channels_last"
     else:
@@ -341,14 +354,12 @@ def _image_input(
 def chosen_output(path: str, names: list[str], requested: str | None) -> str:
     """Return the output that was requested, or the only one, or one that is named as features are."""
     if requested is not None and requested not in names:
-        raise UnknownNameError(unknown(f"output of {path}", requested, names))
+        raise UnknownNameError(unknown(f"output of {path}", requested, names), setting="output", value=requested)
     named = [name for name in FEATURE_NAMES if name in names]
     if requested is not None or len(names) == 1 or named:
         return requested or (names if len(names) == 1 else named)[0]
-    raise UserError(
-        f"{path} has the outputs {', '.join(names)}: say which one holds the features, "
-        f"for example --encoder-set output={names[-1]}"
-    )
+    advice = f"Say which one holds the features, for example `encoder.output`={names[-1]}."
+    raise UserError(f"{path} has the outputs {', '.join(names)}.", setting="output", value=requested, advice=advice)
 
 
 def _sides(path: str, requested: Any, fixed: tuple[int | None, int | None]) -> tuple[int, int] | None:
@@ -360,5 +371,6 @@ def _sides(path: str, requested: Any, fixed: tuple[int | None, int | None]) -> t
     size = as_size(requested)
     if any(side not in (None, chosen) for side, chosen in zip(fixed, size, strict=True)):
         takes = " × ".join("any" if side is None else str(side) for side in fixed)
-        raise UserError(f"size is {requested!r}, but {path} takes images of {takes}. Leave size out.")
+        problem = f"size is {requested!r}, but {path} takes images of {takes}."
+        raise UserError(problem, setting="size", value=requested, advice="Leave `encoder.size` out.")
     return size

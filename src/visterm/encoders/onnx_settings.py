@@ -12,7 +12,7 @@ from typing import Any, Final
 from visterm.core.errors import DataError, UserError
 from visterm.core.files import MB, read_regular_text
 from visterm.core.registry import unknown
-from visterm.encoders.preparation import CHECKS, POOLINGS, as_choice
+from visterm.encoders.preparation import CHECKS, POOLINGS, Settings, as_choice
 
 LAYOUTS: Final = ("channels_first", "channels_last")
 OPEN_CLIP: Final = "preprocess_cfg.json"
@@ -22,7 +22,7 @@ _RESAMPLE: Final = {1: "lanczos", 2: "bilinear", 3: "bicubic"}  # Pillow's numbe
 _CONVNEXT_WHOLE: Final = 384  # From this size on, its image processor squeezes whole photos
 
 
-def settings_beside(path: str | os.PathLike[str]) -> dict[str, Any]:
+def settings_beside(path: str | os.PathLike[str]) -> Settings:
     """Read what lies beside NETWORK.onnx: how the network takes pictures, where its own file does not say.
 
     That is NETWORK.json, and what it leaves out is read from the ``preprocess_cfg.json`` of open_clip or the
@@ -46,6 +46,7 @@ def settings_beside(path: str | os.PathLike[str]) -> dict[str, Any]:
     beside = next((each for each in named if each.is_file()), None)
     if beside is None:
         return settings
+
     try:
         theirs = (of_open_clip if beside.name == OPEN_CLIP else of_transformers)(_read(beside))
         check_settings(theirs)
@@ -54,7 +55,7 @@ def settings_beside(path: str | os.PathLike[str]) -> dict[str, Any]:
     return {**theirs, **settings}
 
 
-def _read(file: Path) -> dict[str, Any]:
+def _read(file: Path) -> Settings:
     try:
         settings = json.loads(read_regular_text(file, MB))
     except OSError as error:
@@ -66,11 +67,11 @@ def _read(file: Path) -> dict[str, Any]:
     return settings
 
 
-def of_open_clip(config: Mapping[str, Any]) -> dict[str, Any]:
+def of_open_clip(config: Settings) -> Settings:
     """Return the settings that a ``preprocess_cfg.json`` names. Raises UserError if it does what we cannot."""
     mode = config.get("resize_mode") or "shortest"
     if mode not in _RESIZES:
-        raise UserError(f"resize_mode is {mode!r}; expected one of {', '.join(map(repr, _RESIZES))}.")
+        raise UserError(setting="resize_mode", value=mode, expected=f"one of {', '.join(_RESIZES)}")
     named = {"size": "size", "mean": "mean", "std": "std", "interpolation": "interpolation", "fill_color": "fill"}
     settings = {ours: config[theirs] for theirs, ours in named.items() if config.get(theirs) is not None}
     if isinstance(settings.get("size"), list) and len(settings["size"]) == 1:
@@ -78,15 +79,16 @@ def of_open_clip(config: Mapping[str, Any]) -> dict[str, Any]:
     return {**settings, "resize": _RESIZES[mode]}
 
 
-def of_transformers(config: Mapping[str, Any]) -> dict[str, Any]:
+def of_transformers(config: Settings) -> Settings:
     """Return the settings that a ``preprocessor_config.json`` names. Raises UserError if it does what we cannot."""
-    settings: dict[str, Any] = {}
+    settings: Settings = {}
     resample = config.get("resample")
     if resample is not None:
         if resample not in _RESAMPLE:
-            raise UserError(f"resample is {resample!r}; expected one of {', '.join(map(str, _RESAMPLE))}.")
+            raise UserError(setting="resample", value=resample, expected=f"one of {', '.join(map(str, _RESAMPLE))}")
         settings["interpolation"] = _RESAMPLE[resample]
     settings["scale"] = config.get("rescale_factor", 1 / 255) if config.get("do_rescale", True) else 1.0
+
     if not config.get("do_normalize", True):
         settings |= {"mean": 0.0, "std": 1.0}
     elif "image_mean" in config and "image_std" in config:
@@ -94,11 +96,12 @@ def of_transformers(config: Mapping[str, Any]) -> dict[str, Any]:
     return settings | _resizing(config)
 
 
-def _resizing(config: Mapping[str, Any]) -> dict[str, Any]:
+def _resizing(config: Settings) -> Settings:
     short, sides = _edges(config.get("size"))
     _, cut = _edges(config.get("crop_size"), square=True)
     if not config.get("do_resize", True) or config.get("do_pad"):
         raise UserError("do_resize is off, or do_pad on, which is not understood; expected photos of one size.")
+
     if config.get("do_center_crop") and cut is not None:
         if short is not None and cut[0] == cut[1] <= short:
             return {"size": cut[0], "resize": "shortest_floor", "crop": cut[0] / short}
@@ -107,8 +110,8 @@ def _resizing(config: Mapping[str, Any]) -> dict[str, Any]:
     elif sides is not None:
         return {"size": list(sides), "resize": "squash"}
     elif short is not None and config.get("crop_pct") is not None:
-        whole = short >= _CONVNEXT_WHOLE
-        return {"size": short, "resize": "squash" if whole else "shortest_floor", "crop": config["crop_pct"]}
+        is_large = short >= _CONVNEXT_WHOLE
+        return {"size": short, "resize": "squash" if is_large else "shortest_floor", "crop": config["crop_pct"]}
     raise UserError(
         f"size {config.get('size')!r} with crop_size {config.get('crop_size')!r} is not understood; expected height "
         "and width, or a shortest edge and the crop."
@@ -126,7 +129,7 @@ def _edges(size: Any, *, square: bool = False) -> tuple[int | None, tuple[int, i
     return None, None
 
 
-def check_settings(settings: Mapping[str, Any]) -> None:
+def check_settings(settings: Settings) -> None:
     """Refuse settings of a network that are not known, or have a value that cannot be."""
     for key, value in settings.items():
         if key not in _READERS:
@@ -134,7 +137,7 @@ def check_settings(settings: Mapping[str, Any]) -> None:
         _READERS[key](value)
 
 
-def settings_inside(metadata: Mapping[str, str]) -> dict[str, Any]:
+def settings_inside(metadata: Mapping[str, str]) -> Settings:
     """Read the image metadata that the ONNX standard names (MetadataProps, image category).
 
     Return some of ``colours``, ``scale``, ``mean`` and ``std``, from ``Image.BitmapPixelFormat`` and
@@ -145,20 +148,18 @@ def settings_inside(metadata: Mapping[str, str]) -> dict[str, Any]:
     return {**numbers, **({} if colours is None else {"colours": colours})}
 
 
-def as_layout(value: Any) -> tuple[str, str]:
+def as_layout(value: object) -> tuple[str, str]:
     """Return the layouts of pictures and of maps, from the name of one for both or from a pair; refuse other names."""
     pair = tuple(value) if isinstance(value, list | tuple) else (value, value)
     if len(pair) != 2 or any(not isinstance(name, str) or name not in LAYOUTS for name in pair):
-        raise UserError(
-            f"layout is {value!r}; expected one of {', '.join(map(repr, LAYOUTS))}, or two: of the pictures that go "
-            "in, and of the maps that come out."
-        )
+        expected = f"one of {', '.join(LAYOUTS)}, or two: of the pictures that go in, and of the maps that come out"
+        raise UserError(setting="layout", value=value, expected=expected)
     return pair
 
 
-def _as_output(value: Any) -> str:
+def _as_output(value: object) -> str:
     if not isinstance(value, str):
-        raise UserError(f"output is {value!r}; expected the name of an output.")
+        raise UserError(setting="output", value=value, expected="the name of an output")
     return value
 
 

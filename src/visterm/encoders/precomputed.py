@@ -6,7 +6,7 @@ import hashlib
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import scipy.sparse as sp
@@ -20,7 +20,7 @@ from visterm.core.types import Matrix
 from visterm.core.wording import count_of
 from visterm.data.feature_files import FeatureTable, read_features
 from visterm.data.image_folders import PathsByEnd, name_key
-from visterm.encoders.contract import AnyEncoder, Encoded, name_of
+from visterm.encoders.contract import AnyEncoder, AnyImages, Encoded, name_of
 
 BLOCK = 4096  # Rows read at a time where all are gone through
 
@@ -71,7 +71,7 @@ class Precomputed(AnyEncoder):
     column: str | None = None
     name_column: str | None = None
 
-    def row_remarks(self, images: Sequence[Any], names: Sequence[str]) -> list[str]:
+    def row_remarks(self, images: AnyImages, names: Sequence[str]) -> list[str]:
         """Return a line on images that have no row on file, and one on rows of none of them; `names` are the images'.
 
         Raises DataError if no image has a row, the name of one fits several rows, or those of two images fit one.
@@ -82,6 +82,7 @@ class Precomputed(AnyEncoder):
         without = np.flatnonzero(rows < 0)
         unused = np.setdiff1d(np.arange(len(table.names)), rows)
         remarks = []
+
         if without.size:
             such = f"{count_of(without.size, 'image')} (such as '{names[without[0]]}')"
             remarks.append(f"Left out: {such} that {table.file} has no row for.")
@@ -91,7 +92,7 @@ class Precomputed(AnyEncoder):
             remarks.append(f"Not used: {of_all} (such as '{example}'), whose images are not named by the tags.")
         return remarks
 
-    def unknown_images(self, images: Sequence[Any]) -> dict[int, str]:
+    def unknown_images(self, images: AnyImages) -> dict[int, str]:
         """Return the images that have no row in the file, by position, with what to do.
 
         Raises DataError if the name of an image fits several rows, or those of two images fit one.
@@ -108,7 +109,7 @@ class Precomputed(AnyEncoder):
         if not self.names_:
             raise DataError("names_ is empty; expected at least 1 image")
 
-    def _fit_images(self, images: Sequence[Any], skip_unreadable: bool, progress: Progress) -> None:
+    def _fit_images(self, images: AnyImages, skip_unreadable: bool, progress: Progress) -> None:
         table = self._open()
         self.refuse_unknown(images, only_if_all=skip_unreadable)
         positions = table.rows_of(images)
@@ -119,7 +120,7 @@ class Precomputed(AnyEncoder):
         self.features_path_ = os.path.abspath(table.file)
         self.names_path_ = "" if self.names is None else os.path.abspath(self.names)
 
-    def _encode_images(self, images: Sequence[Any], progress: Progress) -> Encoded:
+    def _encode_images(self, images: AnyImages, progress: Progress) -> Encoded:
         table = self._open()
         rows = table.take(table.rows_of(images))
         progress.advance(len(images))
@@ -132,18 +133,30 @@ class Precomputed(AnyEncoder):
             path, names = self._find()
             table = read_features(path, names=names, column=self.column, name_column=self.name_column)
             self._opened = _OpenFeatures(table, path)
-            if hasattr(self, "rows_sha256_"):
-                self._refuse_other_rows(self._opened)
+            rows = self._opened.rows_of(self.names_ if hasattr(self, "rows_sha256_") else [])
+            if (rows < 0).any():
+                gone = self.names_[int(np.argmin(rows))]
+                raise EncoderMismatchError(
+                    f"{path} has no row of '{gone}' any more, which this encoder was fitted on. Rows may be added, but "
+                    "those that were learned from must stay. Put them back, or fit again."
+                )
+            if len(rows) and self._opened.digest(rows) != self.rows_sha256_:
+                raise EncoderMismatchError(
+                    f"{path} has other rows than those that this encoder was fitted on ({len(rows):,} images, such "
+                    f"as '{self.names_[0]}'). Put the old rows back, or fit again."
+                )
             self._opened_key = key
         return self._opened
 
     def _find(self) -> tuple[str, str | None]:
         """Return where the features and their names are, now or when the encoder was fitted."""
         if self.path is None:
-            raise UserError("precomputed needs a file of features: --encoder precomputed:FEATURES.npy, or path=...")
+            advice = "Name it: `encoder` precomputed:FEATURES.npy, or `encoder.path`=FEATURES.npy."
+            raise UserError("precomputed needs a file of features.", setting="path", advice=advice)
         paths = (os.fspath(self.path), None if self.names is None else os.fspath(self.names))
         if not hasattr(self, "features_path_") or os.path.exists(paths[0]):
             return paths
+
         if os.path.exists(self.features_path_):
             return self.features_path_, self.names_path_ or None
         tried = dict.fromkeys([os.path.abspath(paths[0]), self.features_path_])
@@ -152,24 +165,10 @@ class Precomputed(AnyEncoder):
             "there, or in Python name their new place: encoder.set_params(path=...)."
         )
 
-    def _refuse_other_rows(self, table: _OpenFeatures) -> None:
-        rows = table.rows_of(self.names_)
-        if (rows < 0).any():
-            gone = self.names_[int(np.argmin(rows))]
-            raise EncoderMismatchError(
-                f"{table.file} has no row of '{gone}' any more, which this encoder was fitted on. Rows may be added, "
-                "but those that were learned from must stay. Put them back, or fit again."
-            )
-        if table.digest(rows) != self.rows_sha256_:
-            raise EncoderMismatchError(
-                f"{table.file} has other rows than those that this encoder was fitted on ({len(rows):,} images, such "
-                f"as '{self.names_[0]}'). Put the old rows back, or fit again."
-            )
-
-    def _fingerprint_params(self, params: dict[str, Any]) -> dict[str, Any]:
+    def _fingerprint_params(self, params: dict[str, object]) -> dict[str, object]:
         return params | {"path": None, "names": None} if hasattr(self, "rows_sha256_") else params
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {key: value for key, value in vars(self).items() if not key.startswith("_opened")}
 
 
@@ -182,7 +181,7 @@ class _OpenFeatures:
         self._places = {name_key(name): row for row, name in enumerate(self.names)}
         self._by_end = PathsByEnd(self._places)
 
-    def rows_of(self, images: Sequence[Any]) -> NDArray[np.int64]:
+    def rows_of(self, images: AnyImages) -> NDArray[np.int64]:
         """Return the row of each image, -1 where there is none."""
         rows = np.full(len(images), -1, np.int64)
         claimed: dict[int, str] = {}
@@ -211,32 +210,32 @@ class _OpenFeatures:
 
     def take(self, rows: NDArray[np.int64]) -> Matrix:
         """Return rows as float32, refusing those that are not finite."""
-        taken = self._block(rows)
-        finite = finite_rows(taken)
+        chosen = self._block(rows)
+        finite = finite_rows(chosen)
         if not finite.all():
             raise DataError(
                 f"The features of '{self.names[rows[np.argmin(finite)]]}' in {self.file} have NaN, infinity or a "
                 "number too large for float32; expected finite numbers."
             )
-        return taken
+        return chosen
 
     def digest(self, rows: NDArray[np.int64], progress: Progress = SILENT) -> str:
         """Return the SHA-256 of rows as float32, in hex."""
         digest = hashlib.sha256(str(self._rows.shape[1]).encode())
         for start in range(0, len(rows), BLOCK):
             block = rows[start : start + BLOCK]
-            taken = self._block(block)
-            if isinstance(taken, np.ndarray):
-                digest.update(taken.data)
+            chosen = self._block(block)
+            if isinstance(chosen, np.ndarray):
+                digest.update(chosen.data)
             else:
-                for part in (taken.indptr.astype(np.int64), taken.indices.astype(np.int64), taken.data):
+                for part in (chosen.indptr.astype(np.int64), chosen.indices.astype(np.int64), chosen.data):
                     digest.update(np.ascontiguousarray(part).data)
             progress.advance(len(block))
         return digest.hexdigest()
 
     def _block(self, rows: NDArray[np.int64]) -> Matrix:
-        taken = self._rows[rows]
-        if sp.issparse(taken):
-            return as_csr(taken)
+        chosen = self._rows[rows]
+        if sp.issparse(chosen):
+            return as_csr(chosen)
         with np.errstate(over="ignore"):  # too large a number becomes infinity, which is refused
-            return np.ascontiguousarray(taken, dtype=np.float32)
+            return np.ascontiguousarray(chosen, dtype=np.float32)

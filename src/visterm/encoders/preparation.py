@@ -6,15 +6,17 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from visterm.core.checks import check_number
+from visterm.core.checks import check_choice, check_number
 from visterm.core.errors import DataError, UserError
 
+Settings: TypeAlias = "dict[str, Any]"  # How a network takes pictures, by name, as JSON files and parameters say it
+Numbers: TypeAlias = "NDArray[Any]"  # Of any type of number
 IMAGENET_MEAN: Final = (0.485, 0.456, 0.406)
 IMAGENET_STD: Final = (0.229, 0.224, 0.225)
 FILTERS: Final = {
@@ -63,7 +65,7 @@ class Preparation:
         mean, std = (np.asarray(each, np.float32) for each in (self.mean, self.std))
         return self.ordered((picture * np.float32(self.scale) - mean) / std)
 
-    def ordered(self, picture: NDArray[Any]) -> NDArray[Any]:
+    def ordered(self, picture: Numbers) -> Numbers:
         """Put colours into the order that the network takes; no number changes."""
         return picture if self.colours == "RGB" else picture[..., ::-1]
 
@@ -74,30 +76,31 @@ def as_size(value: Any) -> tuple[int, int]:
     if len(sides) != 2 or not all(
         isinstance(side, int | np.integer) and not isinstance(side, bool) and 0 < side <= MOST_SIDE for side in sides
     ):
-        raise UserError(f"size is {value!r}; expected a whole number, 1 to {MOST_SIDE}, or two: height and width.")
+        expected = f"a whole number, 1 to {MOST_SIDE}, or two: height and width"
+        raise UserError(setting="size", value=value, expected=expected)
     return int(sides[0]), int(sides[1])
 
 
 def as_colours(name: str, value: float | Sequence[float], *, above: float = -math.inf) -> tuple[float, float, float]:
     """Return numbers for red, green and blue, from one for all or three; refuse anything else."""
-    wrong = UserError(f"{name} is {value!r}; expected a number, or three: for red, green and blue.")
+    wrong = UserError(setting=name, value=value, expected="a number, or three: for red, green and blue")
     try:
         numbers = np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise wrong from error
+
     if numbers.shape not in ((), (3,)) or not np.isfinite(numbers).all():
         raise wrong
     if numbers.min() <= above:
-        raise UserError(f"{name} is {value!r}; expected numbers above {above:g}.")
+        raise UserError(setting=name, value=value, expected=f"numbers above {above:g}")
     red, green, blue = np.broadcast_to(numbers, (3,)).tolist()
     return red, green, blue
 
 
-def as_choice(name: str, choices: Iterable[str], value: Any) -> str:
+def as_choice(name: str, choices: Iterable[str], value: object) -> str:
     """Return a value that is one of some words; refuse anything else."""
-    if not isinstance(value, str) or value not in choices:
-        raise UserError(f"{name} is {value!r}; expected one of {', '.join(map(repr, choices))}.")
-    return value
+    check_choice(value, name, choices)
+    return str(value)
 
 
 def _as_number(name: str, value: Any, **bounds: Any) -> float | None:
@@ -119,7 +122,7 @@ CHECKS: Final[dict[str, Callable[[Any], Any]]] = {
 """What reads and checks each attribute of `Preparation`: the checks of parameters and of settings in files."""
 
 
-def check_views(views: Any) -> None:
+def check_views(views: object) -> None:
     """Refuse a name that is not in `VIEWS`."""
     as_choice("views", VIEWS, views)
 
@@ -186,14 +189,15 @@ def _resized_and_offset(size: tuple[int, int], preparation: Preparation) -> tupl
         ratio = max(down / height, across / width)
         fitted = round(across / ratio), round(down / ratio)
         return fitted, -((width - fitted[0]) // 2), -((height - fitted[1]) // 2)
+
     if height == width:
         short = round(height / (preparation.crop or 1))
         fitted = (short, int(short * down / across)) if across <= down else (int(short * across / down), short)
     else:
         shown = min(down / height, across / width) * (preparation.crop or 1)
         fitted = round(across / shown), round(down / shown)
-    whole = int if preparation.resize == "shortest_floor" else round
-    return fitted, whole((fitted[0] - width) / 2), whole((fitted[1] - height) / 2)
+    to_whole = int if preparation.resize == "shortest_floor" else round
+    return fitted, to_whole((fitted[0] - width) / 2), to_whole((fitted[1] - height) / 2)
 
 
 SAME = 1e-3  # Share of the mean size of what is averaged, by which averages may differ: of networks of 16 bits, too
@@ -203,7 +207,7 @@ others; or what goes into the layer of classes, of which the output is the last.
 
 
 def pooled(
-    out: NDArray[Any], n_pictures: int, what: str, *, channels_last: bool = False, pooling: str | None = None
+    out: Numbers, n_pictures: int, what: str, *, channels_last: bool = False, pooling: str | None = None
 ) -> NDArray[np.float32]:
     """Return the rows of an output, float32 (n_pictures, n_features).
 
@@ -221,7 +225,8 @@ def pooled(
     rows: NDArray[np.float32] = out.astype(np.float32)
     if pooling in ("class", "both"):
         if rows.ndim != 3:
-            raise UserError(f"pooling is '{pooling}', but {what} has no tokens: it is {out.shape}. Leave it out.")
+            problem = f"pooling is '{pooling}', but {what} has no tokens: it is {out.shape}."
+            raise UserError(problem, setting="pooling", value=pooling, advice="Leave it out.")
         rest = [rows[:, 1:].mean(axis=1)] if pooling == "both" else []
         rows = np.concatenate([rows[:, 0], *rest], axis=1)
 
@@ -236,7 +241,7 @@ def pooled(
     return rows
 
 
-def map_averaging_to(tensor: NDArray[Any], row: NDArray[np.float32]) -> NDArray[np.float32] | None:
+def map_averaging_to(tensor: Numbers, row: NDArray[np.float32]) -> NDArray[np.float32] | None:
     """Return a tensor of one picture as the map (height, width, n_features) that averages to a row; None if it doesn't.
 
     Maps are (height, width, n_features) or (n_features, height, width): the layout is the one that fits the row.
@@ -268,11 +273,13 @@ def channels_last(
     fixed = [isinstance(axis, int) for axis in declared]
     if fixed in ([True, False, False], [False, False, True]):
         return fixed[2]
+
     if pictures_last:
         raise UserError(
-            f"{what} is maps of the axes {axes}, and nothing says which of these are the channels. Say it of pictures "
-            'and of maps: --encoder-set \'layout=("channels_last", "channels_first")\', or "channels_last" twice.'
-        )
+            f"{what} is maps of the axes {axes}, and nothing says which of these are the channels.", setting="layout",
+            advice='Say it of pictures and of maps: `encoder.layout`=("channels_last", "channels_first"), or '
+            '"channels_last" twice.',
+        )  # fmt: skip
     return False
 
 

@@ -38,7 +38,7 @@ class OnnxTextTower:
 
     def __init__(self, network: Network) -> None:
         if network.text is None:
-            raise UserError(no_text_tower(network.name))
+            raise no_text_tower(network.name)
         self.text = text = network.text
         self.path = path = required(network, text.model)
         self._tokenizer_path = required(network, text.tokenizer)
@@ -92,6 +92,7 @@ class OnnxTextTower:
             raise MissingExtraError(
                 "Texts are cut into tokens by the package 'tokenizers'. Install it with: pip install 'visterm[onnx]'"
             ) from error
+
         try:
             tokenizer = Tokenizer.from_file(self._tokenizer_path)
         except Exception as error:  # of this very class, whatever is wrong

@@ -41,7 +41,7 @@ def _declare_operators() -> None:
     _declared.append(library)  # its declarations end with it
 
 
-def torch_device(name: Any) -> torch.device:
+def torch_device(name: str) -> torch.device:
     """Return a device by name; "auto" is a GPU if there is one. Raises UserError if torch has no such device here."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
@@ -49,8 +49,7 @@ def torch_device(name: Any) -> torch.device:
         device = torch.device(name)
         torch.empty(1, device=device)
     except (AssertionError, RuntimeError, NotImplementedError, TypeError) as error:
-        raise UserError(
-            f"device is {name!r}, and torch {torch.__version__} cannot use that here: "
-            f"{str(error).splitlines()[0].rstrip('.')}. Use 'auto' or 'cpu'."
-        ) from error
+        reason = str(error).splitlines()[0].rstrip(".")
+        problem = f"device is {name!r}, and torch {torch.__version__} cannot use that here: {reason}."
+        raise UserError(problem, setting="device", value=name, advice="Use 'auto' or 'cpu'.") from error
     return device

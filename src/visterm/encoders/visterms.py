@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from visterm.core.checks import check_count, check_number
+from visterm.core.checks import check_choice, check_count, check_number
 from visterm.core.errors import DataError, UserError
 from visterm.core.estimator import check_fitted
 from visterm.core.learned import Array, Kind
@@ -31,23 +31,14 @@ from visterm.encoders.blocks import (
     cells_of_overlap,
     check_levels,
     check_numbers,
-    check_whole,
     pixel_codes,
     weights_of_levels,
 )
-from visterm.encoders.codebook import (
-    LARGEST,
-    MOST_COLOURS,
-    SPACES,
-    assign_words,
-    check_palette,
-    learn_codebook,
-    learn_palette,
-)
+from visterm.encoders.codebook import LARGEST, MOST_COLOURS, SPACES, assign_words, learn_codebook, learn_palette
 from visterm.encoders.contract import Places
-from visterm.kernels.colour import colour_table
+from visterm.kernels.colour import colour_codes, colour_table, gray_levels
 from visterm.kernels.nearest import prepare_codebook
-from visterm.kernels.texture import N_PATTERNS
+from visterm.kernels.texture import N_PATTERNS, lbp_codes
 
 COLOUR_IMAGES = 500  # Images, at most, from whose pixels the colours are learned
 CODEBOOK_STEPS = 10
@@ -153,7 +144,7 @@ class Visterms(Encoder):
        scene categories", CVPR 2006; [1]_, section VI, plans for the like.
     """
 
-    test_params: ClassVar[dict[str, Any]] = {"colours": 8, "codebook": 40, "sample_blocks": 2000}
+    test_params: ClassVar[dict[str, object]] = {"colours": 8, "codebook": 40, "sample_blocks": 2000}
 
     learned: ClassVar[dict[str, Kind]] = {
         "colours_": Array("float32", ("n_colours", 3), least=-LARGEST, most=LARGEST),
@@ -197,7 +188,7 @@ class Visterms(Encoder):
         check_fitted(self)
         codes = pixel_codes(read_image(image, max_side=self._max_side), self._table())
         with one_blas_thread():
-            return block_places(codes, self._finder(), self._pyramid(), self.idf_, root=self.root_terms)
+            return block_places(codes, *self._finder_and_pyramid(), self.idf_, root=self.root_terms)
 
     def _fit_sample(self, sample: Iterator[Pixels], rng: np.random.Generator, progress: Progress) -> None:
         self._check_params()
@@ -211,24 +202,25 @@ class Visterms(Encoder):
         self.idf_ = self._learn_idf(codes, progress)
 
     def _encode_batch(self, batch: list[Pixels]) -> sp.csr_array:
-        table, finder, pyramid = self._table(), self._finder(), self._pyramid()
+        table, (finder, pyramid), n_images = self._table(), self._finder_and_pyramid(), len(batch)
 
-        def row(i: int) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
-            nearest = finder.find(pixel_codes(batch[i], table), with_boxes=pyramid.knows_places)
-            return pyramid.row(*nearest, self.idf_, root=self.root_terms)
+        def coded(i: int) -> Codes:
+            return Codes(lbp_codes(gray_levels(batch[i])), colour_codes(batch[i], table))
 
-        with one_blas_thread(), Team(min(resolve_jobs(self.n_jobs), len(batch))) as team:
-            rows = team.run(row, len(batch))
+        with one_blas_thread(), Team(min(resolve_jobs(self.n_jobs), n_images)) as team:
+            codes = team.run(coded, n_images)
+            words = team.run(partial(finder.find, codes, with_boxes=self.levels > 1), n_images)
+            rows = team.run(lambda i: pyramid.row(*words[i], self.idf_, root=self.root_terms), n_images)
         return sp.csr_array(
             (
                 np.concatenate([weights for weights, _ in rows]),
                 np.concatenate([columns for _, columns in rows]),
                 np.cumsum([0, *(len(weights) for weights, _ in rows)]),
             ),
-            shape=(len(batch), len(self.idf_)),
+            shape=(n_images, len(self.idf_)),
         )
 
-    def _fingerprint_params(self, params: dict[str, Any]) -> dict[str, Any]:
+    def _fingerprint_params(self, params: dict[str, object]) -> dict[str, object]:
         """Leave out later settings at their first value: rows that were stored before there was a choice stay valid."""
         return {key: value for key, value in params.items() if key not in LATER_PARAMS or value != LATER_PARAMS[key]}
 
@@ -277,11 +269,12 @@ class Visterms(Encoder):
 
     def _learn_idf(self, codes: list[Codes], progress: Progress) -> NDArray[np.float32]:
         """Learn ``-log(share of images that have the word)``, or the word in the cell; 0 where none has."""
-        finder, pyramid = self._finder(), self._pyramid()
-        ones, having = np.ones(pyramid.n_columns, np.float32), np.zeros(pyramid.n_columns, np.int64)
+        finder, pyramid = self._finder_and_pyramid()
+        n_columns = len(self.codebook_) * (4**self.levels - 1) // 3  # in 1 + 4 + 16 ... cells
+        ones, having = np.ones(n_columns, np.float32), np.zeros(n_columns, np.int64)
 
         def columns(batch: list[Codes], i: int) -> NDArray[np.int32]:
-            return pyramid.row(*finder.find(batch[i], with_boxes=pyramid.knows_places), ones, root=False)[1]
+            return pyramid.row(*finder.find(batch, i, with_boxes=self.levels > 1), ones, root=False)[1]
 
         n_jobs = min(resolve_jobs(self.n_jobs), len(codes))
         with reported(progress, "count visterms", len(codes)), one_blas_thread(), Team(n_jobs) as team:
@@ -298,41 +291,44 @@ class Visterms(Encoder):
         sides, cells = tuple(self.block * float(scale) for scale in self.scales), cells_of_overlap(self.overlap)
         return BlockCutter(sides, len(self.colours_), self.root, self.texture_weight, cells)
 
-    def _pyramid(self) -> VistermPyramid:
-        return VistermPyramid(len(self.codebook_), weights_of_levels(self.levels, self.level_weights))
-
     def _table(self) -> NDArray[np.uint8]:
         return self._made_of(colour_table, self.colours_, self.colour_space == "lab")
 
-    def _finder(self) -> WordFinder:
+    def _finder_and_pyramid(self) -> tuple[WordFinder, VistermPyramid]:
+        """Return the finder of words for blocks, made once, and the layout of rows."""
         learned = (self.codebook_, self.scale_words_, self.spread_)
-        return self._made_of(WordFinder, *learned, self._cutter(), self.neighbours, self.softness, self.nearest_groups)
+        settings = (self._cutter(), self.neighbours, self.softness, self.nearest_groups)
+        pyramid = VistermPyramid(len(self.codebook_), weights_of_levels(self.levels, self.level_weights))
+        return self._made_of(WordFinder, *learned, *settings), pyramid
 
     def _check_learned(self) -> None:
-        check_palette(self.colours_)
+        if len(self.colours_) > MOST_COLOURS:
+            raise DataError(f"colours_ has {len(self.colours_)} colours; expected at most {MOST_COLOURS}")
         n = 1 if self.shared_words else len(self.scales)
         if len(self.scale_words_) != n or self.scale_words_.sum() != len(self.codebook_):
             expected = f"the words of {n} codebooks, {len(self.codebook_)} in all"
             raise DataError(f"scale_words_ is {self.scale_words_.tolist()}; expected {expected}")
-        if len(self.idf_) != self._pyramid().n_columns:
-            raise DataError(f"idf_ has {len(self.idf_)} numbers; expected {self._pyramid().n_columns}, one a column")
+        n_columns = len(self.codebook_) * (4**self.levels - 1) // 3  # in 1 + 4 + 16 ... cells
+        if len(self.idf_) != n_columns:
+            raise DataError(f"idf_ has {len(self.idf_)} numbers; expected {n_columns}, one a column")
 
     def _check_params(self) -> None:
-        check_whole(self.colours, "colours", 1, MOST_COLOURS)
         optional = () if self.nearest_groups is None else ("nearest_groups",)
-        for name in ("codebook", "neighbours", "max_side", "sample_blocks", "batch_size", *optional):
+        for name in ("colours", "codebook", "neighbours", "max_side", "sample_blocks", "batch_size", *optional):
             check_count(getattr(self, name), name)
+        check_number(self.colours, "colours", least=1, most=MOST_COLOURS)
         for name in ("block", "texture_weight", "softness"):
             check_number(getattr(self, name), name, above=0, most=LARGEST)
-        check_numbers(self.scales, "scales", f"1 to {MOST_SCALES} numbers above 0, such as (0.5, 1, 2)")
+        expected = f"1 to {MOST_SCALES} numbers above 0, such as (0.5, 1, 2)"
+        check_numbers(self.scales, "scales", expected)
         if len(self.scales) > MOST_SCALES:
-            raise UserError(f"scales has {len(self.scales)} numbers; expected at most {MOST_SCALES}.")
+            raise UserError(setting="scales", value=self.scales, expected=expected)
 
         if self.block * max(self.scales) > 1:
             raise UserError(
-                f"The largest block would be {self.block * max(self.scales):g} of the long side; expected 1 at most."
-            )
+                f"The largest block would be {self.block * max(self.scales):g} of the long side.", setting="block",
+                value=self.block, expected="blocks of at most 1, times each of `scales`",
+            )  # fmt: skip
         cells_of_overlap(self.overlap)
         check_levels(self.levels, self.level_weights)
-        if self.colour_space not in SPACES:
-            raise UserError(f"colour_space is {self.colour_space!r}; expected one of {', '.join(SPACES)}.")
+        check_choice(self.colour_space, "colour_space", SPACES)

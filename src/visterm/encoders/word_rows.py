@@ -50,7 +50,10 @@ def prompts_of(language: str) -> list[str]:
             ) from error
 
     if language not in known:
-        raise UnknownNameError(f"{unknown('language', language, list(known))} Others can be added in {users}.")
+        advice = f"Others can be added in {users}."
+        raise UnknownNameError(
+            unknown("language", language, list(known)), setting="language", value=language, advice=advice
+        )
     return known[language]
 
 
@@ -65,6 +68,7 @@ def word_rows(encoder: AnyEncoder, words: Sequence[str], prompts: Sequence[str])
     keys = [hashlib.sha256(tower + b"\0" + word.encode("utf-8", "replace")).digest() for word in words]
     rows = _load(keys)
     missing = [i for i, key in enumerate(keys) if key not in rows]
+
     for first in range(0, len(missing), AT_ONCE):
         some = missing[first : first + AT_ONCE]
         made = encoder.text_rows([prompt.replace("{}", words[i]) for i in some for prompt in prompts])
@@ -75,7 +79,7 @@ def word_rows(encoder: AnyEncoder, words: Sequence[str], prompts: Sequence[str])
     return WordVectors(words, np.array([rows[key] for key in keys], np.float32).reshape(len(words), -1))
 
 
-def unit_rows(rows: NDArray[Any]) -> NDArray[np.float32]:
+def unit_rows(rows: NDArray[np.floating]) -> NDArray[np.float32]:
     """Divide rows by their length; a row of zeros stays."""
     lengths = np.linalg.norm(rows, axis=-1, keepdims=True)
     return (rows / np.where(lengths > 0, lengths, 1)).astype(np.float32)
@@ -119,5 +123,5 @@ def check_prompts(prompts: Any, name: str = "prompts") -> list[str]:
     """Return prompts, each a text with ``{}`` for the word; refuse anything else by its name."""
     listed = isinstance(prompts, Sequence) and not isinstance(prompts, str) and len(prompts) > 0
     if not listed or not all(isinstance(prompt, str) and "{}" in prompt for prompt in prompts):
-        raise UserError(f"{name} is {prompts!r}; expected texts with {{}} for the word, at least one.")
+        raise UserError(setting=name, value=prompts, expected="texts with {} for the word, at least one")
     return list(prompts)

@@ -17,7 +17,7 @@ from visterm.data.corpus import Corpus
 from visterm.data.relations import PairFormat, WordPair, read_pairs
 from visterm.data.tag_tree import TagTree
 
-MAP_FILE = PairFormat("map of tags", "--map", ("their_tag", "run_tag"), "puppy,dog", needs_header=True)
+MAP_FILE = PairFormat("map of tags", ("their_tag", "run_tag"), "puppy,dog", needs_header=True)
 BY_NAMES = "names"  # In place of a file: only tags of the same name are joined
 
 NONE = -1  # In place of the number of a tag: none of the run's means the same

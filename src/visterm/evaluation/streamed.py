@@ -24,9 +24,8 @@ from visterm.core.vocabulary import Vocabulary, tag_key
 from visterm.core.wording import count_of
 from visterm.data.image_folders import plain_name
 from visterm.data.relations import sibling_sets
-from visterm.data.tag_files import check_in_file
-from visterm.data.tag_formats.record import TagRecord, split_name
-from visterm.data.tag_formats.tables import stream_table
+from visterm.data.tag_formats.record import TagRecord, contradiction_remarks, split_name
+from visterm.data.tag_formats.tables import check_in_file, stream_table
 from visterm.data.tag_senses import read_relations
 from visterm.features.streaming.joining import (
     NO_SPLIT,
@@ -241,4 +240,4 @@ class MeasuredTags(JoinedTable):
                     unread.append((bit, item))
 
         self.remarks += check_met(self.shards, n_matched, n_missing, example)
-        self.remarks += self._contradictions.remarks()
+        self.remarks += contradiction_remarks(self._contradictions)

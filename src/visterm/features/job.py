@@ -23,9 +23,9 @@ from visterm.core.tables import ENCODERS
 from visterm.core.threads import Team
 from visterm.core.types import Matrix, Skipped
 from visterm.core.wording import count_of
-from visterm.data.contents import content_hash, is_there, stamp_hash, stamps
+from visterm.data.contents import content_hash, stamp_hash, stamps
 from visterm.data.feature_shards import Shard, shard_bytes
-from visterm.data.image_folders import ListedImages, Unsearched, image_names
+from visterm.data.image_folders import ListedImages, Unsearched, image_names, is_there
 from visterm.encoders.contract import AnyEncoder
 from visterm.encoders.named import default_line, make_encoder
 from visterm.features.contents import Contents, FirstJob, ShardEntry, cut

@@ -19,8 +19,9 @@ from visterm.core.wording import count_of
 from visterm.data.corpus import Corpus
 from visterm.data.feature_shards import Shard, read_shard
 from visterm.data.image_folders import Unsearched, find_images
-from visterm.data.tag_files import TableOptions, find_tags, read_tag_table
+from visterm.data.tag_files import find_tags
 from visterm.data.tag_formats.record import TagsFound, merged_by_image, record
+from visterm.data.tag_formats.tables import TableOptions, read_table
 from visterm.encoders.contract import AnyEncoder, Encoded
 from visterm.features.contents import Contents, ShardEntry
 from visterm.features.folder import FeatureFolder
@@ -174,7 +175,7 @@ class Features:
         if tags is None:
             tags_found = TagsFound([record(name, [], None) for name in names], [])
         elif not isinstance(tags, str | os.PathLike) or as_path(tags).is_file():
-            tags_found = TagsFound(merged_by_image(read_tag_table(tags, **columns)), [])
+            tags_found = TagsFound(merged_by_image(read_table(tags, **columns)), [])
         elif self.images.is_dir():
             unsearched = Unsearched()
             tags_found = find_tags(tags, self.images, find_images(self.images, unsearched=unsearched), **columns)

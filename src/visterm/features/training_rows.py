@@ -22,13 +22,13 @@ from visterm.core.wording import count_of
 from visterm.data.corpus import Corpus
 from visterm.data.frames import FrameTable, as_table, listed
 from visterm.data.image_folders import Unsearched, find_images, no_images
-from visterm.data.tag_files import TableOptions
+from visterm.data.images import image_name
 from visterm.data.tag_formats.tables import (
     TAGS_COLUMNS,
+    TableOptions,
     column_note,
     columns_named,
     image_cells,
-    image_name,
     table_records,
 )
 from visterm.encoders.contract import AnyEncoder, name_of

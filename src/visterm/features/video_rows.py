@@ -15,7 +15,7 @@ from visterm.core.errors import ImageError
 from visterm.core.progress import Progress
 from visterm.core.threads import Team, resolve_jobs
 from visterm.core.types import Matrix, Skipped
-from visterm.data.file_kinds import is_video
+from visterm.data.image_folders import is_video
 from visterm.data.videos import VideoFrames
 from visterm.encoders.contract import AnyEncoder, Encoded
 

@@ -16,9 +16,9 @@ from visterm.core.wording import count_of
 from visterm.data.corpus import Corpus
 from visterm.data.image_folders import check_image_folder
 from visterm.data.query_files import QueryRow
-from visterm.data.tag_formats.record import TagsRead
+from visterm.data.tag_formats.record import TagsRead, likely_paths
 from visterm.data.tag_rules import TagRules, prune
-from visterm.data.tag_tree import PATHS, TagTree, likely_paths, read_tree, tree_of_paths, tree_summary
+from visterm.data.tag_tree import PATHS, TagTree, read_tree, tree_of_paths, tree_summary
 from visterm.data.text_files import Reference, count_texts, read_words
 from visterm.encoders.contract import AnyEncoder
 from visterm.encoders.named import default_line, registered_name
@@ -51,7 +51,7 @@ class Cleaning(NamedTuple):
         Raises UserError if tags are left out where queries are learned; DataError if a file cannot be used.
         """
         words = request.words
-        words = read_words(words, "--words") if isinstance(words, str | os.PathLike) else list(words)
+        words = read_words(words) if isinstance(words, str | os.PathLike) else list(words)
         _check_words(words)
         tree, paths = request.tree, request.tree == PATHS
         if tree is not None and request.queries is not None:

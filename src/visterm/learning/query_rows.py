@@ -20,7 +20,7 @@ from visterm.core.types import Matrix, Skipped
 from visterm.core.vocabulary import Vocabulary, split_query
 from visterm.core.wording import count_of, first_or
 from visterm.data.corpus import Corpus
-from visterm.data.image_folders import ImageNames, Unsearched, images_in, plain_name
+from visterm.data.image_folders import Unsearched, images_in, match_names, plain_name
 from visterm.data.query_files import QueryRow, judge_images, read_query_file
 from visterm.data.tag_formats.record import TagsFound, record
 from visterm.data.tag_queries import queries_of_tags
@@ -84,7 +84,7 @@ def query_corpus(encoder: AnyEncoder, images: Photos | None, lines: list[QueryRo
         records = [record(path.relative_to(folder).as_posix(), [], None) for path in paths]
         corpus = Corpus.joined(folder, paths, TagsFound(records, [], skipped=unsearched.closed))
     given = list(dict.fromkeys(row.image for row in lines))
-    matches = dict(zip(given, ImageNames(Path(), list(map(Path, corpus.names))).match(given), strict=True))
+    matches = dict(zip(given, match_names(Path(), list(map(Path, corpus.names)), given), strict=True))
     return corpus, [
         row if (match := matches[row.image]) is None else row._replace(image=match.path.as_posix()) for row in lines
     ]

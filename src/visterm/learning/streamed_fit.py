@@ -21,7 +21,7 @@ from visterm.core.persist import file_hash, save_arrays
 from visterm.core.progress import SILENT, Progress
 from visterm.core.tables import MODELS
 from visterm.core.writing import whole_file
-from visterm.data.tag_files import check_in_file
+from visterm.data.tag_formats.tables import check_in_file
 from visterm.features.learned_images import LearnedImages
 from visterm.features.streaming.joining import BYTES_A_WORD, NO_SPLIT, PAIRS, VALID, JoinedTags
 from visterm.features.streaming.memory import WINDOWS, Plan

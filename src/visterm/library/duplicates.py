@@ -21,7 +21,7 @@ from visterm.core.errors import UserError
 from visterm.core.progress import SILENT, Progress, reported
 from visterm.core.remote import check_named, is_remote, start_of_paths
 from visterm.core.types import Skipped
-from visterm.data.file_kinds import is_video
+from visterm.data.image_folders import is_video
 from visterm.data.images import decode_images
 from visterm.store.catalogue import StoredCatalogue
 from visterm.store.images import ImageRecord

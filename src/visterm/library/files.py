@@ -13,7 +13,8 @@ import numpy as np
 
 from visterm.core.remote import is_remote, start_of_paths
 from visterm.core.threads import Team, resolve_jobs
-from visterm.data.contents import content_hash, file_states, is_there
+from visterm.data.contents import content_hash, file_states
+from visterm.data.image_folders import is_there
 from visterm.store.catalogue import StoredCatalogue
 from visterm.store.images import ImageState
 

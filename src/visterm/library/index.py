@@ -19,10 +19,9 @@ from visterm.core.remote import is_remote
 from visterm.core.types import CLOSED, NO_TAGS, Skipped
 from visterm.core.vocabulary import tag_key
 from visterm.core.wording import count_of
-from visterm.data.contents import file_state, is_there
-from visterm.data.file_kinds import is_video
+from visterm.data.contents import file_state
 from visterm.data.frames import as_table
-from visterm.data.image_folders import count_not_read
+from visterm.data.image_folders import count_not_read, is_there, is_video
 from visterm.data.tag_formats.tables import column_note
 from visterm.features.video_rows import AT_ONCE
 from visterm.library.files import ComparedFiles, compare, full_paths, is_inside

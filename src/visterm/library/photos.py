@@ -16,10 +16,8 @@ from visterm.core.remote import as_path, is_remote, real_path, start_of_paths
 from visterm.core.tables import ENCODERS
 from visterm.core.types import Skipped
 from visterm.core.wording import count_of
-from visterm.data.contents import is_there
 from visterm.data.corpus import Corpus
-from visterm.data.file_kinds import is_video, unread_inside
-from visterm.data.image_folders import Unsearched, find_images
+from visterm.data.image_folders import Unsearched, find_images, is_there, is_video, unread_inside
 from visterm.data.images import read_image
 from visterm.data.sidecars import Sidecars, read_sidecar, union
 from visterm.data.tag_files import KEYWORDS

@@ -17,7 +17,7 @@ from visterm.core.threads import Team
 from visterm.core.types import Matrix, Skipped
 from visterm.core.vocabulary import clean_tag, tag_key
 from visterm.data.contents import exif_of, file_state, file_states, reading_threads
-from visterm.data.file_kinds import is_video
+from visterm.data.image_folders import is_video
 from visterm.data.tag_tree import TagTree
 from visterm.features.job import CHANGED
 from visterm.features.video_rows import NO_FRAME, encode_frames

@@ -17,9 +17,8 @@ from visterm.core.errors import UserError
 from visterm.core.progress import SILENT, Progress, StepProgress
 from visterm.core.tables import ENCODERS
 from visterm.core.types import CHUNK, Chunk, Matrix, Ranking, Skipped, Tag
-from visterm.data.file_kinds import is_video
 from visterm.data.frames import Framed, first_of, pictures
-from visterm.data.image_folders import Unsearched
+from visterm.data.image_folders import Unsearched, is_video
 from visterm.features.contents import is_features
 from visterm.features.training_rows import Photos, as_images, is_name
 from visterm.features.video_rows import encode_all

@@ -21,7 +21,7 @@ import visterm
 from visterm.core.errors import DiskError, ImageError, StorageError, VistermError
 from visterm.core.tables import ENCODERS, MODELS
 from visterm.core.types import Tag
-from visterm.data.file_kinds import is_video
+from visterm.data.image_folders import is_video
 from visterm.data.images import largest_image
 from visterm.data.tag_rules import Alias
 from visterm.library.catalogue import Catalogue

@@ -26,8 +26,6 @@ from visterm.encoders import (
     Pixels,
     check_levels,
     check_numbers,
-    check_palette,
-    check_whole,
     learn_palette,
     weights_of_levels,
 )
@@ -218,7 +216,8 @@ class Histograms(Encoder):
 
     def _check_learned(self) -> None:
         """Refuse colours and textons that are not those of the settings."""
-        check_palette(self.colours_)
+        if len(self.colours_) > MOST_COLOURS:
+            raise DataError(f"colours_ has {len(self.colours_)} colours; expected at most {MOST_COLOURS}")
         n_scales, n_filters = (len(self.scales) if self.textons else 0), self._bank().n_filters
         found, counts = self.textons_.shape, self.scale_textons_
         fitting = found == (counts.sum(), n_filters) and len(counts) == n_scales
@@ -232,8 +231,10 @@ class Histograms(Encoder):
 
     def _check_params(self) -> None:
         """Refuse parameters that no histograms can be made with."""
-        check_whole(self.colours, "colours", 0, MOST_COLOURS)
-        check_whole(self.textons, "textons", 0, MOST_TEXTONS)
+        for name, most in (("colours", MOST_COLOURS), ("textons", MOST_TEXTONS)):
+            if getattr(self, name) != 0:
+                check_count(getattr(self, name), name, "or 0")
+            check_number(getattr(self, name), name, least=0, most=most)
         if not self.colours and not self.textons:
             raise UserError("colours and textons are both 0, so that nothing is counted. Set one of them above 0.")
         for name in ("orientations", "max_side", "sample_pixels", "batch_size"):

@@ -5,16 +5,16 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from visterm.core.errors import TagFileError, UserError
 from visterm.core.types import Skipped
 from visterm.core.vocabulary import clean_tag, tag_fault, tag_key
 from visterm.core.wording import count_of
-from visterm.data.program_tags import of_people
+from visterm.data.program_tags import MAY_BE_A_PROGRAMS, of_people
 
 STANDARD = frozenset({"train", "valid", "test"})  # The names of splits; others may be used, too
 
@@ -58,7 +58,9 @@ def record(
     message begins with `place`: the file, and its line.
     """
     cleaned = dict.fromkeys(filter(None, map(clean_tag, tags)))
-    positive_tags = of_people(tag for tag in cleaned if not tag.startswith("-"))
+    positive_tags = [tag for tag in cleaned if not tag.startswith("-")]
+    if any(map(MAY_BE_A_PROGRAMS.match, positive_tags)):  # as few are
+        positive_tags = of_people(positive_tags)
     negatives = list(dict.fromkeys(filter(None, (without_minus(tag) for tag in cleaned if tag.startswith("-")))))
     for tag in (*positive_tags, *negatives):
         if (fault := tag_fault(tag)) is not None:
@@ -87,27 +89,24 @@ def _why_no_tag(tag: str, fault: str, place: str) -> str:
     return f"{place}: the tag {tag[:40]!r}{' …' if len(tag) > 40 else ''} {fault}."
 
 
-class Contradictions:
-    """Tags that an image both has and hasn't (``sea;-sea``): nothing is known of these, and they are counted."""
+def without_contradictions(row: TagRecord, contradictions: list[str]) -> TagRecord:
+    """Return a record without the tags that its image both has and hasn't (``sea;-sea``): nothing is known of these.
 
-    def __init__(self) -> None:
-        self._n, self._example = 0, ""
+    Each is appended to `contradictions`, for `contradiction_remarks`.
+    """
+    both = {tag_key(tag) for tag in row.tags} & {tag_key(tag) for tag in row.negatives} if row.negatives else set()
+    if not both:
+        return row
+    tags, negatives = ([tag for tag in group if tag_key(tag) not in both] for group in (row.tags, row.negatives))
+    contradictions += [f"'{tag}' and '-{tag}' of '{row.image}'" for tag in row.tags if tag_key(tag) in both]
+    return row._replace(tags=tags, negatives=negatives)
 
-    def left_out(self, row: TagRecord) -> TagRecord:
-        """Return a record without such tags."""
-        both = {tag_key(tag) for tag in row.tags} & {tag_key(tag) for tag in row.negatives} if row.negatives else set()
-        if not both:
-            return row
-        self._n += len(both)
-        tags, negatives = ([tag for tag in group if tag_key(tag) not in both] for group in (row.tags, row.negatives))
-        tag = next(tag for tag in row.tags if tag_key(tag) in both)
-        self._example = self._example or f"'{tag}' and '-{tag}' of '{row.image}'"
-        return row._replace(tags=tags, negatives=negatives)
 
-    def remarks(self) -> list[str]:
-        """Return a line that counts them, with the first; nothing where there are none."""
-        n_tags = count_of(self._n, "tag")
-        return [f"Left out: {n_tags} that a photo both has and hasn't (such as {self._example})."] if self._n else []
+def contradiction_remarks(contradictions: Sequence[str]) -> list[str]:
+    """Return a line that counts the tags that photos both have and haven't, with the first; nothing without any."""
+    n_tags = count_of(len(contradictions), "tag")
+    example = f"(such as {contradictions[0]})" if contradictions else ""
+    return [f"Left out: {n_tags} that a photo both has and hasn't {example}."] if contradictions else []
 
 
 def without_minus(tag: str) -> str:
@@ -116,7 +115,7 @@ def without_minus(tag: str) -> str:
 
 
 def merged_by_image(records: Iterable[TagRecord], *, split_by_split: bool = False) -> list[TagRecord]:
-    """Join the records of one image, in the order of the first of each; of several users none is kept.
+    """Join the records of one image, in the order of the first of each; the user is dropped if there are several.
 
     With `split_by_split`, those of one split: for images whose tags, not they themselves, are in the splits. Raises
     TagFileError if an image is in two splits otherwise.
@@ -140,8 +139,8 @@ def merged_by_image(records: Iterable[TagRecord], *, split_by_split: bool = Fals
     return joined
 
 
-def listed(text: str) -> list[Any] | None:
-    """Read a list in JSON or as Python prints it (``['sea', 'sky']``); None where the text is no such list."""
+def listed(text: str) -> list[object] | None:
+    """Read a list in JSON or as Python prints it (``['sea', 'sky']``); None if the text is no list."""
     text = text.strip()
     if not (text.startswith("[") and text.endswith("]")):
         return None
@@ -165,21 +164,25 @@ def separator_pattern(separator: str) -> re.Pattern[str]:
 
     Raises UserError if it is empty, a word, no pattern, or a pattern that cuts words.
     """
-    expected = "expected characters such as ';', several such as ';,', or a pattern such as '[;|]'"
+    problem = ""
     if not separator:
-        raise UserError(f"The separator is empty; {expected}.")
-    if separator.isalnum():
-        raise UserError(f"The separator '{separator}' is a word, which tags may contain; {expected}.")
-    if len(set(separator)) > 1 and set(separator) <= set(USUAL):
+        problem = "The separator is empty."
+    elif separator.isalnum():
+        problem = f"The separator '{separator}' is a word, which tags may contain."
+    elif len(set(separator)) > 1 and set(separator) <= set(USUAL):
         return re.compile(f"[{separator}]")
-    if "\\" not in separator and not re.search(r"\[.+\]", separator):
+    elif "\\" not in separator and not re.search(r"\[.+\]", separator):
         return re.compile(re.escape(separator))
+
     try:
         pattern = re.compile(separator)
+        if not problem and pattern.search("aZ5é"):
+            problem = f"The separator '{separator}' would cut words into pieces."
     except re.error as error:
-        raise UserError(f"The separator '{separator}' is no valid pattern ({error}); {expected}.") from error
-    if pattern.search("aZ5é"):
-        raise UserError(f"The separator '{separator}' would cut words into pieces; {expected}.")
+        problem = f"The separator '{separator}' is no valid pattern ({error})."
+    if problem:
+        expected = "characters such as ';', several such as ';,', or a pattern such as '[;|]'"
+        raise UserError(problem, setting="separator", value=separator, expected=expected)
     return pattern
 
 
@@ -189,28 +192,40 @@ class Splitter:
     Without a separator, a cell with ``;`` is split there. Of the others, one with commas is a list in a file without
     any ``;``. In a file with both, a comma may separate tags (``beach, sea``) or belong to one (``Washington, D.C.``):
     such a cell is a list if most of its parts are tags elsewhere in the file, and otherwise if most cells with commas
-    are. `cells` returns the cells of the file, and is called up to four times; with a separator it is not called.
+    are. `cells` returns the cells of the file, and is called up to three times; with a separator it is not called.
     """
 
     def __init__(self, cells: Callable[[], Iterable[str]], separator: str | None = None) -> None:
         self._pattern = None if separator is None else separator_pattern(separator)
-        self._is_mixed = (
-            separator is None
-            and any(";" in line for line in _lines(cells()))
-            and any("," in line and ";" not in line for line in _lines(cells()))
-        )
+        has_semicolons = has_commas = False
+        for cell in cells() if separator is None else ():
+            has_semicolons = has_semicolons or ";" in cell
+            has_commas = has_commas or any("," in line and ";" not in line for line in _CELL_END.split(cell))
+            if has_semicolons and has_commas:
+                break
+        self._is_mixed = has_semicolons and has_commas
         if self._is_mixed:
             self._learn(cells)
 
     def split(self, cell: str) -> list[str]:
         """Return the tags of a cell, as they are written; some may be empty."""
-        lines = _CELL_END.split(cell)
-        if self._pattern is not None:
-            return [tag for line in lines for tag in self._pattern.sub("\n", line).split("\n")]
-        return [tag for line in lines for tag in (line.split(",") if self._is_comma_list(line) else line.split(";"))]
+        tags: list[str] = []
+        for line in _CELL_END.split(cell):
+            if self._pattern is not None:
+                tags += self._pattern.sub("\n", line).split("\n")
+            elif ";" in line or "," not in line:
+                tags += line.split(";")
+            elif not self._is_mixed:
+                tags += line.split(",")
+            else:
+                has_known = not self._known.isdisjoint(_keys(line, ","))
+                prevails = self._commas_prevail or (has_known and self._lists_prevail)
+                is_tag = self._with_comma.issuperset(_keys(line, ";"))
+                tags += line.split("," if not is_tag and (prevails or self._mostly_known(line)) else ";")
+        return tags
 
     def _learn(self, cells: Callable[[], Iterable[str]]) -> None:
-        """Collect the tags that no separator makes doubtful, then count which cells with commas are lists."""
+        """Collect tags whose separator is beyond doubt, then count which cells with commas are lists."""
         alone: set[str] = set()
         before: set[str] = set()
         last: set[str] = set()
@@ -244,16 +259,6 @@ class Splitter:
         too_frequent = n_commas * n_parts > _RATIO * n_inside * (n_commas + n_single)
         self._commas_prevail = n_commas >= n_semicolons and (lists >= tags + n_inside or too_frequent)
 
-    def _is_comma_list(self, line: str) -> bool:
-        if ";" in line or "," not in line:
-            return False
-        if not self._is_mixed:
-            return True
-        if self._with_comma.issuperset(_keys(line, ";")):
-            return False
-        has_known = not self._known.isdisjoint(_keys(line, ","))
-        return self._mostly_known(line) or self._commas_prevail or (has_known and self._lists_prevail)
-
     def _mostly_known(self, line: str) -> bool:
         parts = _keys(line, ",")
         return sum(part in self._known for part in parts) > len(parts) / 2
@@ -276,6 +281,7 @@ class TagsRead(NamedTuple):
         for tag, count in counts.items():
             uses[tag.casefold()] += count
             spelled.setdefault(tag.casefold(), tag)
+
         parts = {key: _keys(key, f"[{USUAL}]") for key in uses if not _USUAL.isdisjoint(key)}
         before = {part for several in parts.values() for part in several[:-1]}
         last = {several[-1] for several in parts.values() if several}
@@ -306,7 +312,7 @@ class TagsRead(NamedTuple):
             facts.append(f"{self.n_lists:,} {looks} ({self._examples()})")
         return f"Read {'; '.join(facts)}."
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, object]:
         """Return the same for JSON, and to keep with a run."""
         return {
             "tags read": self.n_tags,
@@ -323,15 +329,13 @@ class TagsRead(NamedTuple):
         """
         if separator is not None or 2 * self.n_lists <= self.n_tags:
             return
-        what = f"{self.n_lists:,} of {self.n_tags:,} tags look like lists, such as {self._examples()}."
+        problem = f"{self.n_lists:,} of {self.n_tags:,} tags look like lists, such as {self._examples()}."
         if not in_file:
             parts = [part.strip() for part in re.split(f"[{USUAL}]", self.lists[0]) if part.strip()]
-            raise TagFileError(f"{what} Pass them as lists: {parts}.")
-        (best, _), *_ = Counter(letter for tag in self.lists for letter in tag if letter in _USUAL).most_common(1)
-        raise TagFileError(
-            f"{what} Say what separates them in a file of tag rules (--tag-rules FILE): separator = '{best}'; or, to "
-            "keep them as they are, a separator that they don't contain."
-        )
+            raise TagFileError(f"{problem} Pass them as lists: {parts}.")
+        best = Counter(letter for tag in self.lists for letter in tag if letter in _USUAL).most_common(1)[0][0]
+        advice = f"Say what separates them in `tag_rules`: separator = '{best}'; or, to keep them as they are, one "
+        raise TagFileError(problem, setting="separator", advice=f"{advice}that they don't contain.")
 
     def _examples(self) -> str:
         rest = ", ..." if self.n_lists > len(self.lists) else ""
@@ -347,3 +351,13 @@ def _keys(text: str, separator: str) -> list[str]:
     """Return the parts of a text, small and trimmed; a leading ``-`` says that an image does not have the tag."""
     parts = (part.strip().lstrip("- ").casefold() for part in re.split(separator, text))
     return [part for part in parts if part]
+
+
+def likely_paths(tag_lists: Iterable[Iterable[str]]) -> list[str]:
+    """Return the tags that look like paths: several begin with the same word before a ``/``, unlike ``AC/DC``."""
+    under: defaultdict[str, dict[str, str]] = defaultdict(dict)
+    for tag in dict.fromkeys(tag for tags in tag_lists for tag in tags if "/" in tag):
+        parts = list(filter(None, map(clean_tag, tag.split("/"))))
+        if len(parts) > 1:
+            under[tag_key(parts[0])].setdefault(tag_key(tag), tag)
+    return [tag for tags in under.values() if len(tags) > 1 for tag in tags.values()]

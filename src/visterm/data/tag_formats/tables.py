@@ -7,20 +7,21 @@ import io
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias, TypedDict, Unpack
 
 import numpy as np
 
 from visterm.core.errors import TagFileError
-from visterm.core.files import open_text
-from visterm.data.contents import is_there
-from visterm.data.frames import FrameTable, unique_names
-from visterm.data.image_folders import plain_name
+from visterm.core.files import open_text, why_no_file
+from visterm.core.remote import as_path
+from visterm.data.frames import FrameTable, as_table, unique_names
+from visterm.data.image_folders import is_there
+from visterm.data.images import image_name
 from visterm.data.tag_formats.record import Splitter, TagRecord, listed, record, split_name
-from visterm.data.text_files import UTF16, read_text, unguarded
+from visterm.data.text_files import GUARD, UTF16, read_text, unguarded
 
 IMAGE_COLUMNS = ("file_name", "image", "path", "filename", "file", "photo", "SourceFile")
 TAGS_COLUMNS = ("tags", "labels", "tag", "keywords", "label", "subject")
@@ -28,8 +29,8 @@ USER_COLUMNS = ("user", "owner", "photographer")
 SPLIT_COLUMN = ("split",)
 JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
 
-_SAY = 'Rename the column of {0}, or name it in a file of tag rules (--tag-rules, tag_rules=): {1}_column = "NAME".'
-_SAY_IMAGES, _SAY_TAGS = _SAY.format("file names", "image"), _SAY.format("tags", "tags")
+_NAME_COLUMN = "Rename the column of {0}, or name it in `tag_rules`: {1}_column = 'NAME'."
+_NAME_IMAGES, _NAME_TAGS = _NAME_COLUMN.format("file names", "image"), _NAME_COLUMN.format("tags", "tags")
 _DELIMITERS = (",", "\t", ";", "|")
 _SEP_LINE = re.compile(r'("?)sep=([^"\r\n])\1', re.IGNORECASE)  # The first line that tells Excel the delimiter
 
@@ -39,6 +40,19 @@ class Row(NamedTuple):
 
     line: int
     cells: dict[str, Any]
+
+
+TagSource: TypeAlias = Any  # A path, a DataFrame, or a list of dicts
+
+
+class TableOptions(TypedDict, total=False):
+    """How tables and texts of tags are read; None is as if it were left out."""
+
+    # Columns of a table to use instead of "file_name", "image" or "path", and of "tags", "labels" or "tag". With them,
+    # "auto" looks for tables only.
+    image_column: str | None
+    tags_column: str | None
+    separator: str | None  # What separates tags in a text, see `Splitter` and `separator_pattern`
 
 
 class TableColumns(NamedTuple):
@@ -58,37 +72,49 @@ class TableForm(NamedTuple):
     example: str  # A line of JSON, for messages
 
 
-def read_table(
-    path: Path, *, image_column: str | None = None, tags_column: str | None = None, separator: str | None = None
-) -> list[TagRecord]:
-    """Read a CSV, TSV or JSON-lines file: one record for each row.
+def read_table(source: TagSource, **options: Unpack[TableOptions]) -> list[TagRecord]:
+    """Read a CSV, TSV or JSON-lines file, a DataFrame or a list of dicts: one record for each row.
 
     JSON lines are known by their suffix or first character; the delimiter of other tables by a first line ``sep=;``, as
-    Excel knows it, or else by the header it makes. TableColumns of tags that have one name are joined.
-    `image_column` and `tags_column` are used instead of the names in `IMAGE_COLUMNS` and `TAGS_COLUMNS` (in either
-    case). A column of `USER_COLUMNS`, which need not be there, says whose an image is. `separator` separates tags in
-    one cell, see `Splitter`; lists need none. Raises TagFileError if it is not UTF-8 (or UTF-16 that says so), a column
-    is missing, another than that of tags is there twice, or a row cannot be understood: the message names file and
-    line.
+    Excel knows it, or else by the header it makes. Columns of tags that have one name are joined. The columns of
+    `options` are used instead of the names in `IMAGE_COLUMNS` and `TAGS_COLUMNS` (in either case). A column of
+    `USER_COLUMNS`, which need not be there, says whose an image is. Raises TagFileError if there is no such file, it is
+    not UTF-8 (or UTF-16 that says so), a column is missing, another than that of tags is there twice, or a row cannot
+    be understood: the message names file and line.
     """
-    form = _tag_form(image_column, tags_column)
+    if (table := as_table(source)) is not None:
+        return table_records(table, **options)[1]
+    path = as_path(source)
+    if not path.is_file():
+        problem, expected = f"The tag file {path} {why_no_file(path)}.", "a .csv, .tsv or .jsonl file"
+        advice = "Images without a folder need one: `tags` FILE." if source == "auto" else ""
+        expected += "" if advice else "; or a folder of .txt files, 'xmp' or 'auto'"
+        raise TagFileError(problem, setting="tags", value=source, expected=expected, advice=advice)
+
+    form = _tag_form(options)
     rows = table_rows(path, read_text(path, or_utf16=True), form)
     if not rows:
         raise TagFileError(f"The tag file {path} has no rows.")
     names = list(dict.fromkeys(name for row in rows for name in row.cells))
     columns = _columns_of(form, names, f"The tag file {path}")
-    return _records(path, rows, columns, separator)
+    return list(_records(path, lambda: rows, columns, options.get("separator")))
 
 
-def table_records(
-    table: FrameTable, *, image_column: str | None = None, tags_column: str | None = None, separator: str | None = None
-) -> tuple[list[Any], list[TagRecord]]:
+def check_in_file(tags: TagSource, of: str = "streamed features") -> None:
+    """Raise TagFileError unless tags are a table on disk, as those `of` what does not fit in memory must be."""
+    if not isinstance(tags, str | os.PathLike) or not as_path(tags).is_file():
+        source = f"'{tags}'" if isinstance(tags, str | os.PathLike) else f"a {type(tags).__name__}"
+        problem = f"The tags of {of} are read from a table, and {source} is none."
+        raise TagFileError(problem, setting="tags", value=tags, expected="a .csv, .tsv or .jsonl file")
+
+
+def table_records(table: FrameTable, **options: Unpack[TableOptions]) -> tuple[list[Any], list[TagRecord]]:
     """Read a table that is in memory as `read_table` reads a file: the images of its rows, and a record of each.
 
     Images are texts, paths and numbers, by which they are called, or pixels: those are called "image 0", and so on.
     """
     names = [name for name in table.names if isinstance(name, str)]
-    columns = _columns_of(_tag_form(image_column, tags_column), names, "The table")
+    columns = _columns_of(_tag_form(options), names, "The table")
     column_names = dict.fromkeys([*columns, *columns_named((columns.tags,), tuple(names))])
     cells = {name: table.cells(name) for name in column_names if name is not None}
     images = cells[columns.image]
@@ -96,7 +122,7 @@ def table_records(
     rows = [Row(n, dict(zip(cells, row, strict=True))) for n, row in enumerate(zip(*cells.values(), strict=True), 1)]
     if not rows:
         raise TagFileError("The table has no rows.")
-    return images, _records("the table", rows, columns, separator)
+    return images, list(_records("the table", lambda: rows, columns, options.get("separator")))
 
 
 def image_cells(table: FrameTable, image_column: str | None = None) -> list[Any]:
@@ -104,14 +130,14 @@ def image_cells(table: FrameTable, image_column: str | None = None) -> list[Any]
     names = [name for name in table.names if isinstance(name, str)]
     if len(table.names) > 1 or image_column is not None:
         column_names = IMAGE_COLUMNS if image_column is None else [image_column]
-        return table.cells(required_column(column_names, names, "The table", " of file names", _SAY_IMAGES))
+        return table.cells(required_column(column_names, names, "The table", " of file names", _NAME_IMAGES))
     return table.cells(table.names[0]) if table.names else []
 
 
 def column_note(table: FrameTable, image_column: str | None = None) -> str:
-    """Return which column names the photos, and which other one names files that are there.
+    """Return which column names the photos, and which other one names files that exist.
 
-    Nothing where the first photo is there, or is no file.
+    Empty if the first photo exists, or is no file.
     """
     names = [name for name in table.names if isinstance(name, str)]
     firsts = ((name, next((cell for cell in table.cells(name) if cell is not None), None)) for name in names)
@@ -123,37 +149,24 @@ def column_note(table: FrameTable, image_column: str | None = None) -> str:
     others = [name for name, path in paths.items() if is_there(path)]
     note = f"The names are in the column '{column}', and start from {os.getcwd()}."
     if others:
-        note += f" Files of the column '{others[0]}' are there: pass that column, or name it: "
-        note += f"tag_rules={{'image_column': '{others[0]}'}}."
+        note += f" Files of the column '{others[0]}' are there: pass that column, or name it as the image_column of "
+        note += "the tag rules."
     return note
 
 
-def image_name(image: Any, index: int) -> str | None:
-    """Return what an image at a place of a sequence is called; None where there is none."""
-    if isinstance(image, str | os.PathLike):
-        return os.fspath(image)
-    if isinstance(image, int | np.integer):
-        return str(image)
-    return None if image is None else f"image {index}"
-
-
-def stream_table(
-    path: Path, *, image_column: str | None = None, tags_column: str | None = None, separator: str | None = None
-) -> Iterator[TagRecord]:
+def stream_table(path: Path, **options: Unpack[TableOptions]) -> Iterator[TagRecord]:
     """Read a table row by row, in memory that does not grow with it; users are passed over.
 
     Parameters, records and errors are those of `read_table`, but for this: of JSON lines the first object names the
-    columns of images and tags. Where no separator is given, the file is read once before, and up to four times with
+    columns of images and tags. Where no separator is given, the file is read once before, and up to three times with
     cells that have ``;`` and others that have commas.
     """
-    form = _tag_form(image_column, tags_column)
+    form = _tag_form(options)
     if (first := next(_streamed_rows(path, form), None)) is None:
         raise TagFileError(f"The tag file {path} has no rows.")
     columns = _columns_of(form, list(first.cells), f"The tag file {path}")
-    splitter = Splitter(lambda: _texts_of(path, _streamed_rows(path, form), columns), separator)
-    for row in _streamed_rows(path, form):
-        split = find_column(SPLIT_COLUMN, row.cells, f"The tag file {path}")
-        yield _record(path, row, splitter, columns._replace(split=split, user=None))
+    columns = columns._replace(user=None)
+    yield from _records(path, lambda: _streamed_rows(path, form), columns, options.get("separator"), is_streamed=True)
 
 
 def table_rows(path: Path, text: str, form: TableForm) -> list[Row]:
@@ -200,32 +213,45 @@ def required_column(wanted: Sequence[str], names: Sequence[str], table: str, of:
     if (column := find_column(wanted, names, table)) is None:
         raise TagFileError(
             f"{table} has no column{of} named {' or '.join(map(repr, wanted))}; its columns are: "
-            f"{', '.join(names) or 'none'}. {advice}"
+            f"{', '.join(names) or 'none'}.",
+            advice=advice,
         )
     return column
 
 
-def _tag_form(image_column: str | None, tags_column: str | None) -> TableForm:
-    images = IMAGE_COLUMNS if image_column is None else [image_column]
-    tags = TAGS_COLUMNS if tags_column is None else [tags_column]
-    return TableForm((images, tags), '{"file_name": "1.jpg", "tags": ["sea", "sky"]}')
+def _tag_form(options: TableOptions) -> TableForm:
+    images, tags = options.get("image_column"), options.get("tags_column")
+    columns = (IMAGE_COLUMNS if images is None else (images,), TAGS_COLUMNS if tags is None else (tags,))
+    return TableForm(columns, '{"file_name": "1.jpg", "tags": ["sea", "sky"]}')
 
 
 def _columns_of(form: TableForm, names: Sequence[str], table: str) -> TableColumns:
-    image = required_column(form.columns[0], names, table, " of file names", _SAY_IMAGES)
+    image = required_column(form.columns[0], names, table, " of file names", _NAME_IMAGES)
     several = columns_named(tuple(form.columns[1]), tuple(names))  # which are joined
-    tags = several[0] if several else required_column(form.columns[1], names, table, " of tags", _SAY_TAGS)
+    tags = several[0] if several else required_column(form.columns[1], names, table, " of tags", _NAME_TAGS)
     return TableColumns(image, tags, find_column(USER_COLUMNS, names, table), find_column(SPLIT_COLUMN, names, table))
 
 
-def _records(path: Path | str, rows: Sequence[Row], columns: TableColumns, separator: str | None) -> list[TagRecord]:
-    splitter = Splitter(lambda: _texts_of(path, rows, columns), separator)
-    return [_record(path, row, splitter, columns) for row in rows]
+def _records(
+    path: Path | str,
+    read: Callable[[], Iterable[Row]],
+    columns: TableColumns,
+    separator: str | None,
+    *,
+    is_streamed: bool = False,
+) -> Iterator[TagRecord]:
+    """Yield a record for each row; `read` is called again for each pass, since the splitter sees all rows first.
 
-
-def _texts_of(path: Path | str, rows: Iterable[Row], columns: TableColumns) -> Iterator[str]:
-    """Yield the tags of rows that are texts to split."""
-    return (text for row in rows if (text := _tags_cell(path, row, columns.tags)[0]) is not None)
+    In a streamed table, each row may have its split in another column.
+    """
+    splitter = Splitter(
+        lambda: (text for row in read() if (text := _tags_cell(path, row, columns.tags)[0]) is not None), separator
+    )
+    for row in read():
+        if is_streamed:
+            split = find_column(SPLIT_COLUMN, row.cells, f"The tag file {path}")
+            columns = columns._replace(split=split)
+        yield _record(path, row, splitter, columns)
 
 
 def _streamed_rows(path: Path, form: TableForm) -> Iterator[Row]:
@@ -261,7 +287,7 @@ def _json_rows(path: Path, lines: Iterable[str], example: str) -> Iterator[Row]:
         yield Row(number, cells)
 
 
-def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _without_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:
     """Return an object of JSON; raise ValueError if a key is there twice, of which JSON's readers keep one value."""
     cells = dict(pairs)
     if len(cells) < len(pairs):
@@ -286,7 +312,8 @@ def _delimited_rows(path: Path, lines: Iterable[str], delimiter: str) -> Iterato
                     f"{path}, line {reader.line_num}: {len(fields)} fields, but the first line names {len(header)} "
                     'columns. Put quotes around cells that hold the delimiter ("sea,sky"), or separate tags by ;.'
                 )
-            yield Row(reader.line_num, dict(zip(header, map(unguarded, fields), strict=False)))
+            cells = [unguarded(cell) if cell.startswith(GUARD) else cell for cell in fields]
+            yield Row(reader.line_num, dict(zip(header, cells, strict=False)))
     except csv.Error as error:
         fix = f'A cell may have {csv.field_size_limit():,} letters. Check the quotes (") of this row, or shorten it.'
         raise TagFileError(f"{path}, line {reader.line_num}: {error}. {fix}") from error
@@ -300,41 +327,40 @@ def _delimiter(path: Path, text: str, form: TableForm) -> str:
     if path.suffix.lower() in (".tsv", ".tab"):
         return "\t"
 
-    def columns(delimiter: str) -> tuple[int, int]:
+    counts = {}
+    for delimiter in _DELIMITERS:
         names = [name.strip().strip('"') for name in header.split(delimiter)]
-        return sum(bool(columns_named(tuple(column), tuple(names))) for column in form.columns), len(names)
-
-    return max(_DELIMITERS, key=columns)
+        n_columns = sum(bool(columns_named(tuple(column), tuple(names))) for column in form.columns)
+        counts[delimiter] = n_columns, len(names)
+    return max(counts, key=counts.__getitem__)
 
 
 def _record(path: Path | str, row: Row, splitter: Splitter, columns: TableColumns) -> TagRecord:
-    """Make a record of a row; its image is called as the cell has it, see `ImageNames.match`."""
+    """Make a record of a row; its image is called as the cell has it, see `match_names`."""
     where = f"{path}, line {row.line}"
-    name = (_text_cell(path, row, columns.image) or "").removeprefix("./")
-    if not plain_name(name):
+    for column in filter(None, (columns.image, columns.split)):
+        value = row.cells.get(column)
+        if value is not None and not isinstance(value, str):
+            raise TagFileError(f"{where}: '{column}' is {value!r:.60}; expected text.")
+    name = (row.cells.get(columns.image) or "").removeprefix("./")
+    if name.strip() in ("", "./", ".\\"):
         raise TagFileError(f"{where}: the cell '{columns.image}' is empty; expected the name of an image file.")
+
     text_of_tags, in_lists = _tags_cell(path, row, columns.tags)
     tags = [*(splitter.split(text_of_tags) if text_of_tags else ()), *in_lists]
-    split = split_name(_text_cell(path, row, columns.split)) if columns.split else None
+    split = split_name(row.cells.get(columns.split)) if columns.split else None
     owner = row.cells.get(columns.user) if columns.user else None  # a text, or whatever else JSON has
     user = owner if isinstance(owner, str) else "" if owner is None else json.dumps(owner, sort_keys=True)
     return record(name, tags, split, user.strip() or None, place=where)
 
 
-def _text_cell(path: Path | str, row: Row, name: str) -> str | None:
-    value = row.cells.get(name)
-    if value is None or isinstance(value, str):
-        return value
-    raise TagFileError(f"{path}, line {row.line}: '{name}' is {value!r:.60}; expected text.")
-
-
 def _tags_cell(path: Path | str, row: Row, name: str) -> tuple[str | None, list[str]]:
-    """Return the tags of a row, of all columns of that name: a text to split, and those that are in lists."""
+    """Return the tags of a row from all columns of a name: a text to split, and tags that were lists already."""
     texts: list[str] = []
     in_lists: list[str] = []
     for column in columns_named((name,), tuple(row.cells)):
         value = row.cells[column]
-        in_brackets = listed(value) if isinstance(value, str) else None
+        in_brackets = listed(value) if isinstance(value, str) and "[" in value else None
         value = value if in_brackets is None else in_brackets
         if isinstance(value, str):
             texts.append(value)

@@ -137,6 +137,7 @@ def _by_name(texts: Path, folder: Path, images: Sequence[Path], free: Mapping[st
         name = next((name for name in _keys(Path(image.name)) if name in by_name), None)
         if name is not None:
             images_of[name].append(image)
+
     for name, several in images_of.items():
         if len(several) > 1 or len(by_name[name]) > 1:
             raise TagFileError(
@@ -187,6 +188,7 @@ class TextNotes:
         self._notes: dict[str, list[TextNote]] = {}  # of each text the last that is done, and those after it
         content = content_of(self._path) or b""
         self._cut: int | None = None
+
         for number, line in enumerate(content.splitlines(keepends=True), start=1):
             try:
                 note = TextNote(**json.loads(line))
@@ -230,6 +232,7 @@ class TextNotes:
             del fields["done"]  # as all visterms read it
         if not self._follow_links:
             check_stays_inside(self._path)
+
         try:
             if self._cut is not None:
                 os.truncate(self._path, self._cut)

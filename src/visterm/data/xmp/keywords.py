@@ -114,7 +114,7 @@ def keywords_of(document: Document) -> Keywords:
     texts_of_field = texts_of(document)
     lists = (element for node in descriptions(document) for element in node.children if element.name == WRITTEN)
     notes = [mark for element in lists for item in items(element) if (mark := mark_of(item)) is not None]
-    whole = {folded(text): text for text in texts_of_field[SUBJECT]}
+    subjects = {folded(text): text for text in texts_of_field[SUBJECT]}
     spelled: dict[str, str] = {}  # Of each tag its first spelling, of fields where visterm did not copy it
     lies_in: dict[str, set[str]] = {}
     placed: set[str] = set()
@@ -123,7 +123,7 @@ def keywords_of(document: Document) -> Keywords:
         for text in texts:
             if program_path(text):
                 continue
-            tag = text if name == SUBJECT else tag_of(text, name, whole)
+            tag = text if name == SUBJECT else tag_of(text, name, subjects)
             key = tag_key(tag)
             if name != SUBJECT:
                 placed.update((key, *map(tag_key, parts_in(text, name))))
@@ -142,22 +142,24 @@ def keywords_of(document: Document) -> Keywords:
     marks = [mark for mark in notes if mark.source != COPIED]
     copies = tuple(mark for mark in notes if mark.source == COPIED)
     of_people = Keywords(tags, marks).of_people
-    paths = _paths(texts_of_field, notes, whole, set(map(folded, of_people)))
+    paths = _paths(texts_of_field, notes, subjects, set(map(folded, of_people)))
     return Keywords(tags, marks, copies, paths, frozenset(programs), frozenset(placed))
 
 
 def _paths(
-    texts_of_field: Mapping[str, list[str]], notes: Iterable[Mark], whole: Mapping[str, str], tags: set[str]
+    texts_of_field: Mapping[str, list[str]], notes: Iterable[Mark], subjects: Mapping[str, str], tags: set[str]
 ) -> tuple[tuple[str, ...], ...]:
     """Return the places of some tags, by `folded`.
 
     Names are spelled as dc:subject, else as notes of visterm, else as the first field spells them.
     """
-    spelled = dict(whole) | {folded(part): part for mark in notes for part in mark.path if folded(part) not in whole}
+    spelled = dict(subjects) | {
+        folded(part): part for mark in notes for part in mark.path if folded(part) not in subjects
+    }
 
     def inside(name: str) -> Iterator[tuple[str, ...]]:
         for text in texts_of_field[name]:
-            parts = [] if folded(text) in whole else parts_in(text, name)
+            parts = [] if folded(text) in subjects else parts_in(text, name)
             if len(parts) > 1 and folded(parts[-1]) in tags:
                 yield tuple(clean_tag(spelled.setdefault(folded(part), part)) for part in parts)
 
@@ -176,7 +178,7 @@ def first_places(groups: Iterable[Iterable[tuple[str, ...]]]) -> tuple[tuple[str
 
 
 def texts_of(document: Document) -> dict[str, list[str]]:
-    """Return what stands in each field of keywords."""
+    """Return the texts in each field of keywords."""
     texts: dict[str, list[str]] = {name: [] for name in FIELDS}
     for node in descriptions(document):
         for name, text in node.attributes.items():
@@ -189,15 +191,15 @@ def texts_of(document: Document) -> dict[str, list[str]]:
     return texts
 
 
-def tag_of(text: str, name: str, whole: Mapping[str, str]) -> str:
-    """Return the tag that an entry of a field means, as `whole`, the tags of dc:subject by `folded`, spells it.
+def tag_of(text: str, name: str, subjects: Mapping[str, str]) -> str:
+    """Return the tag that an entry of a field means, as `subjects`, the tags of dc:subject by `folded`, spells it.
 
     That is the last part of a path, unless the whole text is a tag; nothing of a program's own.
     """
-    if folded(text) in whole:
-        return whole[folded(text)]
+    if folded(text) in subjects:
+        return subjects[folded(text)]
     last = parts_in(text, name)[-1:]
-    return whole.get(folded(last[0]), last[0]) if last else ""
+    return subjects.get(folded(last[0]), last[0]) if last else ""
 
 
 def folded(tag: str) -> str:
@@ -259,7 +261,7 @@ def fields(item: Element) -> dict[str, str]:
 
 
 def mark_of(item: Element) -> Mark | None:
-    """Read a note that visterm made; None where it is no such thing (any more)."""
+    """Read a note that visterm made; None if it is not one, or no longer."""
     values = fields(item)
     texts = {name: clean_tag(values.get(qname(VISTERM, name), "")) for name in Mark._fields}
     if not texts["tag"]:

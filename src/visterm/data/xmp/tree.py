@@ -57,7 +57,7 @@ class Element:
 
 
 class Edit(NamedTuple):
-    """A piece of the text, and what stands there instead."""
+    """A piece of the text, and its replacement."""
 
     start: int
     end: int
@@ -85,6 +85,7 @@ class Document:
         if not self._encoding:
             declared = _DECLARED.match(body)
             self._encoding = declared[1].decode() if declared else "utf-8"
+
         try:
             if codecs.lookup(self._encoding).name not in _ENCODINGS:
                 raise LookupError("no encoding of XMP")

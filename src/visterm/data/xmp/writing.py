@@ -149,10 +149,10 @@ def check_writable(mark: Mark) -> None:
 
 def _fields(texts: Mapping[str, list[str]]) -> dict[str, tuple[set[str], set[str]]]:
     """Return the tags in the entries of each field that visterm writes, and these with those above them; `folded`."""
-    whole = {folded(text): text for text in texts[SUBJECT]}
+    subjects = {folded(text): text for text in texts[SUBJECT]}
     fields = {}
     for name in OWN_FIELDS.values():
-        entries = {folded(tag_of(text, name, whole)) for text in texts[name]}
+        entries = {folded(tag_of(text, name, subjects)) for text in texts[name]}
         parts = {folded(part) for text in texts[name] if FIELDS[name] for part in parts_in(text, name)}
         fields[name] = entries, entries | parts
     return fields
@@ -212,26 +212,25 @@ def _additions(document: Document, marks: dict[str, list[Mark]], where: str) -> 
                 f"In {where}, {' '.join(_NAMES[name][1:])} is a text; expected a list (rdf:Bag). Write the keywords "
                 "anew with the program that they are from."
             )
-        if properties:
-            edits.append(_into(document, properties[0], name, new))
-        else:
+        if not properties:
             missing[name] = new
+            continue
+        element, bag = properties[0], container(properties[0])
+        entries = [_entry(mark, name, bag or element) for mark in new]
+        if bag is None:
+            rdf, declared = _prefix(element, "rdf", RDF)
+            bag_text = f"<{rdf}{_KIND[name]}{declared}>{''.join(entries)}</{rdf}{_KIND[name]}>"
+            edits.append(_inside(document, element, bag_text))
+        elif not items(element):
+            edits.append(_inside(document, bag, "".join(entries)))
+        else:
+            last = items(element)[-1]
+            space = document.text[document.with_space_before(last.start) : last.start].decode()
+            edits.append(Edit(last.end, last.end, "".join(space + entry for entry in entries)))
+
     if missing:
         edits.append(_new_description(document, missing, where))
     return edits
-
-
-def _into(document: Document, element: Element, name: str, marks: Sequence[Mark]) -> Edit:
-    bag = container(element)
-    entries = [_entry(mark, name, bag or element) for mark in marks]
-    if bag is None:
-        rdf, declared = _prefix(element, "rdf", RDF)
-        return _inside(document, element, f"<{rdf}{_KIND[name]}{declared}>{''.join(entries)}</{rdf}{_KIND[name]}>")
-    if not items(element):
-        return _inside(document, bag, "".join(entries))
-    last = items(element)[-1]
-    space = document.text[document.with_space_before(last.start) : last.start].decode()
-    return Edit(last.end, last.end, "".join(space + entry for entry in entries))
 
 
 def _new_description(document: Document, marks: dict[str, list[Mark]], where: str) -> Edit:
@@ -246,6 +245,7 @@ def _new_description(document: Document, marks: dict[str, list[Mark]], where: st
         "", {}, around.prefixes | {"rdf": RDF} | {_NAMES[name][0]: _NAMES[name][1] for name in marks}, 0, 0, 0, 0, None
     )
     lines = [f"\n  <{rdf}Description {rdf}about={quoteattr(about)}{declared}{spaces}>"]
+
     for name, new in marks.items():
         prefix, _, local = _NAMES[name]
         lines += [f"\n   <{prefix}:{local}>", f"\n    <{rdf}{_KIND[name]}>"]
@@ -291,14 +291,14 @@ def _removed(
     separators = {} if only_notes else FIELDS
     copied = {(name, folded(mark.tag)) for mark in copies for name in mark.lies_in()}
     noted = {*keys, *(tag_key(mark.tag) for mark in copies)}
-    folds, whole = set(map(folded, keys)), {folded(text): text for text in texts_of(document)[SUBJECT]}
+    folds, subjects = set(map(folded, keys)), {folded(text): text for text in texts_of(document)[SUBJECT]}
     keywords = keywords_of(document)
     programs = keywords.programs - {
         tag_key(mark.tag) for mark in (*keywords.marks, *keywords.copies) if SUBJECT in mark.lies_in()
     }
 
     def goes(text: str, name: str) -> bool:
-        key = folded(tag_of(text, name, whole))
+        key = folded(tag_of(text, name, subjects))
         if name == SUBJECT and tag_key(text) in programs:
             return False
         return (tag_key(text) in keys if name == SUBJECT else key in folds) or (name, key) in copied

@@ -24,7 +24,13 @@ from visterm.core.remote import as_path
 from visterm.core.vocabulary import Vocabulary, clean_tag, tag_key
 from visterm.core.wording import count_of
 from visterm.core.writing import new_map
-from visterm.data.tag_formats.record import Contradictions, TagRecord, TagsRead, split_name
+from visterm.data.tag_formats.record import (
+    TagRecord,
+    TagsRead,
+    contradiction_remarks,
+    split_name,
+    without_contradictions,
+)
 from visterm.data.tag_formats.tables import stream_table
 from visterm.features.streaming.shards import Shards, index_names
 from visterm.features.training_rows import not_learned
@@ -58,7 +64,7 @@ class JoinedTable:
         self.bits = new_map(folder / "bits.npy", np.uint8, (shards.n_rows,))
         self.remarks: list[str] = []
         self._pairs = TagPairs(folder, shards.n_rows)
-        self._contradictions = Contradictions()
+        self._contradictions: list[str] = []
 
     def match(
         self, rows: Sequence[TagRecord], bits: Sequence[int]
@@ -70,8 +76,8 @@ class JoinedTable:
         positions = self.index.find([row.image for row in rows])
         is_matched = positions >= 0
         np.bitwise_or.at(self.bits, positions[is_matched], np.array(bits, np.uint8)[is_matched])
-        pairs = list(zip(rows, positions.tolist(), strict=True))
-        matched = [(self._contradictions.left_out(row), position) for row, position in pairs if position >= 0]
+        known = [(row, position) for row, position in zip(rows, positions.tolist(), strict=True) if position >= 0]
+        matched = [(without_contradictions(row, self._contradictions), position) for row, position in known]
         return matched, [(rows[n], bits[n]) for n in np.flatnonzero(~is_matched).tolist()]
 
     def bits_of(self, number: int) -> NDArray[np.uint8]:
@@ -168,7 +174,7 @@ class JoinedTags(JoinedTable):
         if n_passed and not (n_missing or n_matched):
             raise UnknownNameError(f"No row is in the split '{split}'. Use another split, or 'all'.")
         self.remarks += [*check_met(self.shards, n_matched, n_missing, example), *not_learned(splits)]
-        self.remarks += self._contradictions.remarks()
+        self.remarks += contradiction_remarks(self._contradictions)
 
     def _choose(
         self, words: BoundedCounts, min_count: int, aliases: Mapping[str, str], meant: Mapping[str, str]

@@ -20,7 +20,7 @@ from visterm.core.progress import Progress
 from visterm.core.threads import map_ahead
 from visterm.core.types import Chunk, Matrix, Skipped
 from visterm.core.writing import new_map
-from visterm.data.feature_shards import read_named_rows, read_shard_index, read_shard_rows, shard_row_bytes
+from visterm.data.feature_shards import FILE_NAME, read_shard, read_shard_index, shard_row_bytes
 from visterm.data.image_folders import plain_name
 from visterm.encoders.contract import AnyEncoder
 from visterm.features.learned_images import name_hashes
@@ -89,11 +89,12 @@ class Shards:
 
     def rows(self, number: int) -> Matrix:
         """Read the rows of a shard."""
-        return read_shard_rows(self._of[number].local(self.contents.shards[number]))
+        return read_shard(self._of[number].local(self.contents.shards[number]), (), threads=False).rows
 
     def named_rows(self, number: int) -> tuple[list[str], Matrix]:
         """Read the paths of a shard's images inside the image folder, and their rows."""
-        return read_named_rows(self._of[number].local(self.contents.shards[number]))
+        shard = read_shard(self._of[number].local(self.contents.shards[number]), (FILE_NAME,), threads=False)
+        return shard.names, shard.rows
 
     def encoder(self, n_jobs: int | None) -> AnyEncoder:
         """Return the encoder that made the rows, to be used with `n_jobs` threads."""

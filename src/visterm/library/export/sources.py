@@ -17,8 +17,7 @@ from visterm.core.progress import SILENT, Progress, StepProgress, reported
 from visterm.core.remote import as_path, is_remote
 from visterm.core.types import CHUNK, Skipped
 from visterm.core.vocabulary import tag_key
-from visterm.data.contents import is_there
-from visterm.data.image_folders import Unsearched, find_images, no_images
+from visterm.data.image_folders import Unsearched, find_images, is_there, no_images
 from visterm.data.sidecars import Sidecars
 from visterm.library.catalogue import Catalogue
 from visterm.library.export.items import ExportItem, Predicted

@@ -15,7 +15,7 @@ from visterm.core.errors import StorageError, UserError
 from visterm.core.remote import is_remote
 from visterm.core.types import Skipped
 from visterm.core.wording import json_text, one_of
-from visterm.data.file_kinds import suffix_of
+from visterm.data.image_folders import suffix_of
 from visterm.data.sidecars import content_of, replace_file
 from visterm.data.text_files import guarded
 from visterm.data.xmp.keywords import GIVEN, Mark

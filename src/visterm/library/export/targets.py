@@ -15,7 +15,7 @@ from pathlib import Path
 from visterm.core.errors import DataError
 from visterm.core.vocabulary import tag_key
 from visterm.data.exiftool import ExifTool
-from visterm.data.file_kinds import DNG, suffix_of
+from visterm.data.image_folders import DNG, suffix_of
 from visterm.data.pillow import is_raw
 from visterm.data.sidecars import (
     FOUND,

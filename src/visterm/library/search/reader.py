@@ -18,8 +18,7 @@ from visterm.core.remote import real_path
 from visterm.core.types import Hit, Matrix, Ranking
 from visterm.core.vocabulary import tag_key
 from visterm.core.wording import one_of
-from visterm.data.contents import is_there
-from visterm.data.file_kinds import IMAGES
+from visterm.data.image_folders import IMAGES, is_there
 from visterm.kernels.topk import top_k
 from visterm.library.feedback import as_known
 from visterm.library.search.judgements import Ids, manual_tags

@@ -15,7 +15,7 @@ from starlette.responses import FileResponse, Response
 from visterm.core.errors import DataError, UserError
 from visterm.core.remote import is_remote
 from visterm.core.vocabulary import MOST_TAGS
-from visterm.data.file_kinds import is_video, suffix_of
+from visterm.data.image_folders import is_video, suffix_of
 from visterm.library.duplicates import DISTANCE, MOST, find_duplicates
 from visterm.library.feedback import ImageView, undo_verdict, verdict_before, verdict_of
 from visterm.library.steps import MOST_PHOTOS, Step, tag_photos, undo_step

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Form, Query, Request, Response
 
 from visterm.core.errors import DataError
 from visterm.core.vocabulary import tag_key
-from visterm.data.file_kinds import is_video
+from visterm.data.image_folders import is_video
 from visterm.library.catalogue import Catalogue
 from visterm.models.blend.kept import explained_by
 from visterm.store.filters import PREDICTED_FROM

@@ -14,7 +14,7 @@ from markupsafe import Markup
 from starlette.responses import RedirectResponse, Response
 
 from visterm.core.wording import count_of, printable
-from visterm.data.file_kinds import is_video
+from visterm.data.image_folders import is_video
 from visterm.store.images import ImageRecord
 from visterm.store.images import moment as clock
 from visterm.web.bodies import JsonRoute
