@@ -8,7 +8,7 @@ from planted import plant_corpus
 from visterm.core.errors import UserError
 from visterm.metrics import average_precisions
 from visterm.models import VseEns, Wsabie
-from visterm.models.ranking.schedules import DOUBLED, FINISH, MOST_HELD_TAGS
+from visterm.models.ranking.ranker import DOUBLED, FINISH, MOST_HELD_TAGS
 
 
 @pytest.fixture(scope="module")

@@ -27,8 +27,7 @@ from visterm.kernels.warp import (
 )
 from visterm.models.epochs import rate_factor
 from visterm.models.ranking.image_sides import EmbeddedImages, StepSettings
-from visterm.models.ranking.negatives import rank_weights
-from visterm.models.ranking.warp import in_turn
+from visterm.models.ranking.warp import in_turn, rank_weights
 from visterm.models.ranking.wsabie import Wsabie
 
 

@@ -18,7 +18,7 @@ from visterm.evaluation.query_evaluation import evaluate_queries
 from visterm.learning.fit_request import FitRequest
 from visterm.learning.tune import tune
 from visterm.metrics import measure
-from visterm.models.ranking.sources import positive_tags
+from visterm.models.ranking.training import positive_tags
 from visterm.models.ranking.wsabie import Wsabie, pass_over_children
 from visterm.store.filters import Filter
 

@@ -14,16 +14,17 @@ from visterm.kernels.row_moves import limit_norm, limit_norms, make_rule, mix_ro
 from visterm.kernels.rows import add_outer, dense_rows, embed, sparse_rows
 from visterm.kernels.warp import (
     Draws,
+    Loss,
     PairBatch,
     Pool,
     PositiveTags,
     RankLoss,
     add_tag_steps,
     draw_violators,
+    loss_and_slope,
     weigh_pairs,
 )
-from visterm.models.ranking.negatives import Objective, rank_weights
-from visterm.models.ranking.warp import plain_block
+from visterm.models.ranking.warp import Objective, plain_block, rank_weights
 
 BOTH = pytest.mark.parametrize("at_once", [True, False], ids=["all scores at once", "scores when drawn"])
 
@@ -62,7 +63,7 @@ NO_SQUARES = np.empty(0, np.float32)
 FOUND = ("violators", "trials", "gaps", "gains")
 
 
-def _draw(own, U, W, at_once, *, max_trials=N_TAGS, epoch=EPOCH):
+def _draw(own, U, W, at_once, *, max_trials=N_TAGS, epoch=EPOCH, loss=Loss.HINGE):
     """Draw and weigh a block; give the pairs, the steps of the images and the sum of the losses.
 
     Kernels get plain tuples, as from a training: what is compiled for that is what is tested here.
@@ -75,9 +76,9 @@ def _draw(own, U, W, at_once, *, max_trials=N_TAGS, epoch=EPOCH):
     else:
         pool = Pool(np.empty(0, np.int64), np.empty((n, 0), np.float32))
         draw_violators(pairs, 0, n, positives, dense_rows(U), W, tuple(pool), draws)
-    rank_loss = RankLoss(rank_weights("harmonic", len(W)), 0)
-    loss, _, _ = weigh_pairs(pairs, 0, n, positives, tuple(rank_loss), RATE, W, steps)
-    return PairBatch(*pairs), steps, loss
+    rank_loss = RankLoss(rank_weights("harmonic", len(W)), 0, int(loss))
+    total, _, _ = weigh_pairs(pairs, 0, n, positives, tuple(rank_loss), RATE, W, steps)
+    return PairBatch(*pairs), steps, total
 
 
 @pytest.mark.parametrize("max_trials", [1, 3, N_TAGS])
@@ -111,16 +112,29 @@ def test_a_block_moves_the_weights_as_the_slow_algorithm_does(block, sparse, at_
     np.testing.assert_allclose(W, expected_W, atol=1e-6)
 
 
+@pytest.mark.parametrize("gap", [-40.0, -1.5, 0.0, 1.0, 2.0, 40.0])
+@pytest.mark.parametrize(
+    ("loss", "value", "slope"),
+    [
+        (Loss.HINGE, lambda gap: max(0, 1 - gap), lambda gap: float(gap < 1)),
+        (Loss.LOGISTIC, lambda gap: np.logaddexp(0, -gap), lambda gap: 1 / (1 + np.exp(gap))),
+    ],
+)
+def test_the_losses_and_their_slopes(loss, value, slope, gap):
+    assert loss_and_slope(int(loss), gap) == pytest.approx((value(gap), slope(gap)))
+
+
+@pytest.mark.parametrize("loss", Loss)
 @pytest.mark.parametrize("max_trials", [1, 3, N_TAGS])
-def test_the_kernels_take_the_steps_of_the_plain_algorithm_to_the_same_bytes(block, max_trials):
+def test_the_kernels_take_the_steps_of_the_plain_algorithm_to_the_same_bytes(block, max_trials, loss):
     X, own, A, V = block
     plain_V, tuned_V = V.copy(), V.copy()
     rule, draws = make_rule(RATE, 0.0, MAX_NORM), Draws(1.0, max_trials, SEED, EPOCH)
     plain, positives = _block_of(own)
     U = X[plain.images] @ A
-    objective = Objective(rank_weights("harmonic", N_TAGS), max_trials)
+    objective = Objective(rank_weights("harmonic", N_TAGS), max_trials, loss=loss)
     steps = plain_block(plain, positives, U, plain_V, objective, draws, rule)
-    tuned, tuned_steps, _ = _draw(own, U, tuned_V, False, max_trials=max_trials)
+    tuned, tuned_steps, _ = _draw(own, U, tuned_V, False, max_trials=max_trials, loss=loss)
     add_tag_steps(tuple(tuned), dense_rows(U), rule, NO_SQUARES, 0, N_TAGS, tuned_V)
     for name in ("violators", "trials", "gains"):
         assert getattr(tuned, name).tobytes() == getattr(plain, name).tobytes()

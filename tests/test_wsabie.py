@@ -10,7 +10,7 @@ from planted import plant_corpus
 from reference import warp as reference
 from visterm.core.errors import DataError, UserError
 from visterm.core.threads import Team
-from visterm.models.ranking import negatives, warp
+from visterm.models.ranking import warp
 from visterm.models.ranking.image_sides import EmbeddedImages, StepSettings
 from visterm.models.ranking.warp import PairTraining
 from visterm.models.ranking.wsabie import Wsabie
@@ -69,9 +69,9 @@ class Listener:
 )
 @pytest.mark.parametrize("form", FORMS)
 def test_two_epochs_in_blocks_are_those_of_the_slow_algorithm(form, table_floats, n_jobs, monkeypatch):
-    monkeypatch.setattr(negatives, "TABLE_FLOATS", table_floats)
-    monkeypatch.setattr(negatives, "TABLE_ROWS", 2)
-    monkeypatch.setattr(negatives, "TABLE_FROM", 0)
+    monkeypatch.setattr(warp, "TABLE_FLOATS", table_floats)
+    monkeypatch.setattr(warp, "TABLE_ROWS", 2)
+    monkeypatch.setattr(warp, "TABLE_FROM", 0)
     monkeypatch.setattr(warp, "PART", 4)
     corpus = plant_corpus(n_train=30, n_test=1, n_tags=9, n_features=200, random_state=0)
     own = corpus.Y_train
@@ -82,7 +82,7 @@ def test_two_epochs_in_blocks_are_those_of_the_slow_algorithm(form, table_floats
     V *= np.float32(scale)
     settings = {"rate": 0.05, "max_norm": 0.7, "max_trials": 9}
     with Team(n_jobs) as team:
-        steps, objective = StepSettings(10, 0.7), negatives.Objective(negatives.rank_weights("harmonic", 9), 9)
+        steps, objective = StepSettings(10, 0.7), warp.Objective(warp.rank_weights("harmonic", 9), 9)
         side = EmbeddedImages(FORMS[form](corpus.X_train), V, steps, scale=scale, n_jobs=n_jobs)
         training = PairTraining(side, own, W, objective, steps, rng=np.random.default_rng(4), team=team)
         sums = [training.run_epoch(0.05) for _ in range(2)]

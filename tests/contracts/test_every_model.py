@@ -21,8 +21,8 @@ from visterm.core.tables import MODELS
 from visterm.data.tag_queries import queries_of_tags
 from visterm.models.abilities import AddsTags, FitsStreams, LearnsOn, LearnsQueries
 from visterm.models.base import Annotator, SideKnowledge
-from visterm.models.ranking.schedules import FINISH
-from visterm.models.ranking.sources import Checkpoint
+from visterm.models.ranking.ranker import FINISH
+from visterm.models.ranking.training import Checkpoint
 from visterm.models.stopping import OPEN
 
 BRIEF = {"epochs": 3}

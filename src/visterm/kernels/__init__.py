@@ -15,7 +15,7 @@ _NAMES = {
     "sorted_lists": "nth_absent",
     "texture": "N_PATTERNS",
     "topk": "top_k",
-    "warp": "PairBatch",
+    "warp": "Loss PairBatch",
 }
 """What plug-ins may use, by module; kernels know nothing of `visterm.core`, which has the same for other rooms."""
 

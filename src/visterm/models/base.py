@@ -37,7 +37,7 @@ from visterm.kernels.topk import top_k
 from visterm.metrics.blocks import Scores
 from visterm.metrics.ranking import average_precisions
 from visterm.metrics.scorer import as_matrix
-from visterm.models.stopping import HeldOutFit, OnEpoch, finds_length
+from visterm.models.stopping import OPEN, HeldOutFit, OnEpoch
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
@@ -335,9 +335,14 @@ class Annotator(Estimator, ABC):
         self.n_tags_ = Y.shape[1]
         rng = as_generator(getattr(self, "random_state", None))
         self._side = side or SideKnowledge()
-        self._may_hold_out = hold_out and (finds_length(self) or not is_identity(X))  # else nothing would be known
+        self._may_hold_out = hold_out and (self.finds_length or not is_identity(X))  # else nothing would be known
         yield X, Y, rng, valid
         self._refuse_non_finite()
+
+    @property
+    def finds_length(self) -> bool:
+        """Whether training finds its own length: it then holds tags out of images known by number, too."""
+        return getattr(self, "schedule", None) == OPEN
 
     @property
     def share_to_hold_out(self) -> float:

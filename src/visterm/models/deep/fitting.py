@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -105,16 +106,12 @@ class EpochLoss(NamedTuple):
     loss: float
 
 
+@dataclass(kw_only=True, eq=False)
 class DeepState(TrainingState):
     """How far a training is."""
 
     batch: int = 0  # Batches of the epoch that are done
     total: float = 0.0  # The sum of their losses
-
-    def end_epoch(self) -> None:
-        """Go on to the first batch of the next epoch."""
-        super().end_epoch()
-        self.batch, self.total = 0, 0.0
 
 
 class DeepFit:
@@ -187,7 +184,9 @@ class DeepFit:
                         self._keep(phase, training, state)
 
                 first, total = state.batch, state.total
-                return EpochLoss(training.run_epoch(state.epoch, rate, first=first, total=total, after=after))
+                loss = training.run_epoch(state.epoch, rate, first=first, total=total, after=after)
+                state.batch, state.total = 0, 0.0
+                return EpochLoss(loss)
 
             def publish() -> Weights:
                 layers = [array for layer in training.network.layers() for array in layer]
@@ -224,19 +223,21 @@ class DeepFit:
         )  # fmt: skip
 
     def _enter(self, phase: int, training: DeepTraining) -> DeepState:
-        state, kept = DeepState(self._model.patience), self._kept
+        state, kept = DeepState(), self._kept
         if kept is None or kept.numbers["phase"] != phase:
             return state
         training.restore(kept.arrays)
         numbers = kept.numbers
-        weights = [np.array(kept.arrays[f"best.{number}"]) for number in range(numbers["best"]["arrays"])]
-        state.best.resume(numbers["best"]["epoch"], numbers["best"]["value"], len(numbers["history"]), weights)
+        best = numbers["best"]
+        if best["epoch"]:
+            state.best_epoch, state.best_value = best["epoch"], best["value"]
+            state.best_weights = tuple(np.array(kept.arrays[f"best.{number}"]) for number in range(best["arrays"]))
         state.epoch, state.batch, state.total = numbers["epoch"], numbers["batch"], numbers["total"]
         state.history = list(numbers["history"])
         return state
 
     def _keep(self, phase: int, training: DeepTraining, state: DeepState) -> None:
-        best = state.best
+        best_value = state.best_value if state.best_epoch else 0.0
         numbers = {
             "seed": self._seed,
             "phase": phase,
@@ -244,9 +245,9 @@ class DeepFit:
             "batch": state.batch,
             "total": state.total,
             "history": state.history,
-            "best": {"epoch": best.epoch, "value": best.value if best.epoch else 0.0, "arrays": len(best.weights)},
+            "best": {"epoch": state.best_epoch, "value": best_value, "arrays": len(state.best_weights)},
             "first": self._first.numbers,
         }
         arrays: Arrays = training.state() | self._first.arrays
-        arrays |= {f"best.{number}": array for number, array in enumerate(best.weights)}
+        arrays |= {f"best.{number}": array for number, array in enumerate(state.best_weights)}
         self._checkpoint.write(numbers, arrays)

@@ -19,7 +19,7 @@ from visterm.core.learned import Array, Kind, Whole
 from visterm.core.progress import SILENT, Progress
 from visterm.core.queries import inverse_frequencies, weigh_words
 from visterm.core.registry import unknown
-from visterm.core.threads import Team, one_blas_thread
+from visterm.core.threads import Team, one_blas_thread, resolve_jobs
 from visterm.core.types import Matrix
 from visterm.data.tag_queries import MAX_SUBSETS, Queries, queries_of_tags
 from visterm.metrics.retrieval import TOP, gains_of, rank_queries
@@ -39,7 +39,7 @@ from visterm.models.pamir.kernel_rows import (
 from visterm.models.pamir.triplet_training import TOP_LOSSES, KernelTripletTraining, TopTripletTraining, TripletTraining
 from visterm.models.ranking.linear_ranking import LinearRanker
 from visterm.models.ranking.ranker import Images
-from visterm.models.ranking.sources import RankingState, RunEpoch, Source, Training, TrainingContext, positive_tags
+from visterm.models.ranking.training import RankingState, Training, TrainingContext, positive_tags
 from visterm.models.stopping import HeldOutFit, OnEpoch
 
 LOSSES = ("triplet", *TOP_LOSSES)
@@ -268,11 +268,15 @@ class Pamir(LinearRanker):
 
         for some, held_out, epochs in self._trainings(X.shape[0], judged, rng):
             by = judged if held_out is None else JudgedImages(K[held_out], queries.among(held_out))
-            state = RankingState(self._start(K, positives.shape[1], rng), self.patience)
+            state = RankingState(weights=self._start(K, positives.shape[1], rng))
             learned = queries if some is None else queries.among(some)
-            source: Source = partial(_begun, self._triplets(K, some, learned, state.weights[0], rng).run_epoch)
-            self._train(state, epochs, source, self._found_by(by), monitor=monitor, on_epoch=on_epoch)
-            del state, source  # the next training needs their memory
+            training = self._triplets(K, some, learned, state.weights[0], rng)
+            with one_blas_thread(), Team(resolve_jobs(self.n_jobs)) as team:
+                self._train(
+                    state, epochs, training.run_epoch, self._measure_queries(by), team,
+                    monitor=monitor, on_epoch=on_epoch,
+                )  # fmt: skip
+            del state, training  # the next training needs their memory
             if held_out is not None:
                 set_intercepts(self.tag_rows_, K[some], positives[some])
                 self._held_out = HeldOutFit(held_out, with_ones(K[held_out]), self.tag_rows_)
@@ -324,7 +328,7 @@ class Pamir(LinearRanker):
         super()._check_learned()
         check_support(self, self.tag_rows_.shape[1] - 1)
 
-    def _found_by(self, judged: JudgedImages | None) -> Measure | None:
+    def _measure_queries(self, judged: JudgedImages | None) -> Measure | None:
         """Return the measure of the weights by validation queries: AvgP, or nDCG10 with its loss; None without any."""
         if judged is None or judged.queries.relevant.nnz == 0:
             return None
@@ -336,13 +340,13 @@ class Pamir(LinearRanker):
                 rows = slice(start, min(start + step, K.shape[0]))
                 yield rows, self._scores(with_ones(K[rows]))
 
-        def found() -> float:
+        def measure() -> float:
             ranks = rank_queries(blocks, queries.words, queries.relevant)
             if self.loss == "ndcg":
                 return float(ranks.graded_ndcg(TOP, gains_of(ranks, queries.relevant)).mean())
             return float(ranks.average_precision().mean())
 
-        return found
+        return measure
 
     def _queries_of(self, positives: sp.csr_array, idf: Floats, rng: np.random.Generator) -> Queries:
         made = queries_of_tags(positives, max_words=self.max_words, max_subsets=self.max_subsets, random_state=rng)
@@ -364,11 +368,6 @@ class Pamir(LinearRanker):
                 f"loss is {self.loss!r} and kernel {self.kernel!r}; the losses of the top of the ranking are there for "
                 'linear scorers only. Use loss="triplet", or kernel="linear".'
             )
-
-
-def _begun(run_epoch: RunEpoch, team: Team) -> RunEpoch:
-    """Begin a training that takes its steps in turn, and needs no team."""
-    return run_epoch
 
 
 def _idf(positives: sp.csr_array) -> Floats:

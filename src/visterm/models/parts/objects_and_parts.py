@@ -22,8 +22,8 @@ from visterm.models.parts.related_training import RelatedImages, RelatedTraining
 from visterm.models.parts.relations import Quadruplets, check_relations, listed_and_suggested
 from visterm.models.ranking.embedding_ranking import DRAW_LIMITS, EmbeddingRanker
 from visterm.models.ranking.image_sides import Ints, StepSettings
-from visterm.models.ranking.negatives import Objective, rank_weights
-from visterm.models.ranking.sources import Training, TrainingContext, block_size
+from visterm.models.ranking.training import Training, TrainingContext
+from visterm.models.ranking.warp import Objective, rank_weights
 
 VALIDATION_QUADRUPLETS = 2000
 IMPOSSIBLE = np.float32(-1e30)
@@ -294,7 +294,7 @@ class ObjectsAndParts(EmbeddingRanker):
 
     def _training(self, X: Matrix, positives: sp.csr_array, weights: Weights, context: TrainingContext) -> Training:
         image_map, tag_rows = weights
-        block = block_size(self.block or context.block, positives.nnz)
+        block = min(self.block or context.block, max(1, positives.nnz))
         steps = StepSettings(block, self.max_norm)
         side = RelatedImages(
             X,
@@ -320,13 +320,12 @@ class ObjectsAndParts(EmbeddingRanker):
             team=context.team,
         )
 
-    def _measured(self, value: float | None) -> dict[str, float | None]:
-        return {"map": None, "mean_rank": None if value is None else -value} if self._by_rank else {"map": value}
-
-    def _in_words(self, value: float, best: float, best_epoch: int) -> str:
+    def _measured(self, value: float | None) -> tuple[dict[str, float | None], str]:
         if not self._by_rank:
-            return super()._in_words(value, best, best_epoch)
-        return f"mean rank {-value:,.1f} of {self.n_tags_**2:,} pairs, best {-best:,.1f} after {best_epoch}"
+            return super()._measured(value)
+        mean_rank = None if value is None else -value
+        shown = "" if mean_rank is None else f"mean rank {mean_rank:,.1f} of {self.n_tags_**2:,} pairs"
+        return {"map": None, "mean_rank": mean_rank}, shown
 
     def _measure_map(self, judged: Validation | None, known: sp.csr_array | None = None) -> Measure | None:
         """Return the measure of the weights: with relations, minus the mean rank of pairs of labels."""

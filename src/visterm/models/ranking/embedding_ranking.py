@@ -21,12 +21,11 @@ from visterm.models.abilities import explain_linear
 from visterm.models.base import Limit
 from visterm.models.epochs import SCHEDULES, Floats, Weights, mean_length
 from visterm.models.ranking.ranker import PairRanker
-from visterm.models.ranking.sources import Training, TrainingContext, block_size
+from visterm.models.ranking.training import Training, TrainingContext
 from visterm.models.stopping import OPEN
 
 if TYPE_CHECKING:
-    from visterm.models.ranking.negatives import Objective
-    from visterm.models.ranking.warp import PairTraining
+    from visterm.models.ranking.warp import Objective, PairTraining
 
 PAIR_LIMITS: dict[str, Limit] = {
     "block": partial(check_count, otherwise="or None to have it chosen"),
@@ -178,21 +177,19 @@ class EmbeddingRanker(PairRanker):
             raise DataError("There are tag_spread_ and damping_, but not both; expected both or neither")
 
     def _image_rows(self, X: Matrix) -> Matrix:
-        rows = self._projected(X)
-        return (rows / self._divisors(rows)).astype(np.float32) if hasattr(self, "tag_spread_") else rows
+        rows, divisors = self._rows_and_divisors(X)
+        return (rows / divisors).astype(np.float32) if hasattr(self, "tag_spread_") else rows
 
-    def _projected(self, X: Matrix) -> NDArray[np.float32]:
-        """Return image rows as training has them: not standardized."""
+    def _rows_and_divisors(self, X: Matrix) -> tuple[Floats, NDArray[np.float64]]:
+        """Return image rows as training has them, and what standardizing divides each by, shape (n_images, 1)."""
         rows = np.asarray(X @ self.image_map_, np.float32)
-        if self.tag_rows_.shape[1] == rows.shape[1]:
-            return rows
-        return np.hstack([rows, np.full((len(rows), 1), self.constant_, np.float32)])
-
-    def _divisors(self, rows: NDArray[np.float32]) -> NDArray[np.float64]:
-        """Return what standardizing divides each row by, shape (n_images, 1)."""
+        if self.tag_rows_.shape[1] > rows.shape[1]:
+            rows = np.hstack([rows, np.full((len(rows), 1), self.constant_, np.float32)])
+        if not hasattr(self, "tag_spread_"):
+            return rows, np.ones((len(rows), 1))
         spread = rows @ self.tag_spread_
         squares: NDArray[np.float64] = np.einsum("ij,ij->i", spread, spread, dtype=np.float64)
-        return np.sqrt(self.damping_ + squares)[:, None]
+        return rows, np.sqrt(self.damping_ + squares)[:, None]
 
     def write_steps(self, steps: Any, x: str) -> str:
         """Add the steps from features to scores, as `WritesSteps` says."""
@@ -208,8 +205,7 @@ class EmbeddingRanker(PairRanker):
     def _scorer(self, x: Matrix, tag: int) -> tuple[NDArray[np.float64], float]:
         dim = self.image_map_.shape[1]
         row = self.tag_rows_[tag].astype(np.float64)
-        if hasattr(self, "tag_spread_"):
-            row /= self._divisors(self._projected(x)).item()
+        row /= self._rows_and_divisors(x)[1].item()
         return self.image_map_.astype(np.float64) @ row[:dim], self.constant_ * float(row[dim:].sum())
 
     def _scale_features(self, X: Matrix) -> None:
@@ -246,6 +242,14 @@ class EmbeddingRanker(PairRanker):
     def _resume(self) -> Weights:
         return self.image_map_.copy(), self.tag_rows_.copy()
 
+    def _reached_growth(self, weights: Weights) -> float:
+        if not self.finds_length:
+            return 1.0
+        squares = [float(np.einsum("rc,rc->r", rows, rows).max()) for rows in weights]
+        longest = self.max_norm * self.scale_, self.max_norm
+        factors = [math.sqrt(square) / float(limit) for square, limit in zip(squares, longest, strict=True)]
+        return max(1.0, *factors)
+
     def _publish(self, *weights: Floats, images: bool = True) -> None:
         self.image_map_, self.tag_rows_ = weights
         if images and self.standardize:
@@ -259,7 +263,7 @@ class EmbeddingRanker(PairRanker):
         from visterm.models.ranking.warp import PairTraining
 
         image_map, tag_rows = weights
-        block = block_size(self.block or context.block, positives.nnz)
+        block = min(self.block or context.block, max(1, positives.nnz))
         steps = StepSettings(block, self.max_norm, self.l2, self.step == "adagrad")
         side = EmbeddedImages(
             X,

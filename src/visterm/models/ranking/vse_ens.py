@@ -13,7 +13,7 @@ from visterm.models.base import Limit
 from visterm.models.ranking.embedding_ranking import EmbeddingRanker
 
 if TYPE_CHECKING:
-    from visterm.models.ranking.negatives import Objective
+    from visterm.models.ranking.warp import Objective
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -60,7 +60,7 @@ class VseEns(EmbeddingRanker):
     bias: ClassVar[float] = 0.0  # type: ignore[misc]
 
     def _objective(self, n_tags: int) -> Objective:
-        from visterm.models.ranking.negatives import AdaptiveDraws, Objective
+        from visterm.models.ranking.warp import AdaptiveDraws, Objective
 
         # One draw estimates no rank: all weigh the same
         return Objective(

@@ -14,11 +14,11 @@ from visterm.core.checks import as_csr
 from visterm.core.errors import ShapeError
 from visterm.models.base import Limit
 from visterm.models.ranking.embedding_ranking import DRAW_LIMITS, OPEN_LIMITS, EmbeddingRanker
-from visterm.models.ranking.sources import positive_tags
+from visterm.models.ranking.training import positive_tags
 from visterm.models.stopping import OPEN
 
 if TYPE_CHECKING:
-    from visterm.models.ranking.negatives import Objective
+    from visterm.models.ranking.warp import Objective
 
 FEWEST_TRIALS = 100  # Draws for one pair with the schedule "open"; with very many tags more are worth their time
 
@@ -112,7 +112,7 @@ class Wsabie(EmbeddingRanker):
         return pass_over_children(positives, Y, tree)
 
     def _objective(self, n_tags: int) -> Objective:
-        from visterm.models.ranking.negatives import Objective, rank_weights
+        from visterm.models.ranking.warp import Objective, rank_weights
 
         most = self.max_trials
         if most is None:

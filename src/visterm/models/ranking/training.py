@@ -1,24 +1,19 @@
-"""Where a ranking model's pairs come from: memory, or windows on disk, to go on after a kill; one trainer for both."""
+"""A training of a ranking model under way: what it is given, how far it has come, and what is kept of it on disk."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from contextlib import closing
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from visterm.core.errors import StorageError
-from visterm.core.progress import Progress
 from visterm.core.threads import Team
 from visterm.core.types import Matrix
 from visterm.models.epochs import EpochSums, Measure, TrainingState, Weights
-
-RunEpoch: TypeAlias = Callable[[float], EpochSums]
-Source: TypeAlias = Callable[[Team], RunEpoch]
-"""Begins a training with a team of threads, and returns what goes over all pairs once, with steps of a given size."""
 
 SMALLEST_BLOCK = 16
 LARGEST_TAG_BLOCK = 256
@@ -41,7 +36,7 @@ class Training:
         return {}
 
     def load_state(self, state: dict[str, NDArray[Any]]) -> None:
-        """Take over the `state` that a training before left; an empty one if there was none."""
+        """Go on with the `state` that an earlier training left."""
 
 
 class TrainingContext(NamedTuple):
@@ -75,6 +70,7 @@ class Checkpoint(NamedTuple):
     arrays: dict[str, NDArray[Any]]
 
 
+@dataclass(kw_only=True, eq=False)
 class RankingState(TrainingState):
     """How far a training has come: weights as it has them, and their running means, which are published.
 
@@ -84,27 +80,25 @@ class RankingState(TrainingState):
     before.
     """
 
-    def __init__(self, weights: Weights, patience: int, seed: int = 0) -> None:
-        super().__init__(patience)
-        self.weights = weights
-        self.means: Weights = tuple(array.copy() for array in weights)
-        self.growth: Callable[[int], float] = lambda epoch: 1.0
-        self.slowing: Callable[[int], float] = lambda epoch: 1.0
-        self.mixed = 0
-        self.training_state: dict[str, NDArray[Any]] = {}
-        self.seed, self.window, self.sums = seed, 0, np.zeros(4)
+    weights: Weights
+    means: Weights = ()
+    growth: Callable[[int], float] = lambda epoch: 1.0
+    slowing: Callable[[int], float] = lambda epoch: 1.0
+    mixed: int = 0
+    training_state: dict[str, NDArray[Any]] = field(default_factory=dict)
+    seed: int = 0
+    window: int = 0
+    sums: NDArray[np.float64] = field(default_factory=lambda: np.zeros(4))
+
+    def __post_init__(self) -> None:
+        self.means = tuple(array.copy() for array in self.weights)
 
     def run_epoch(self, training: Training, rate: float) -> EpochSums:
-        """Let a training visit its pairs, as it is time to, and keep what it leaves."""
+        """Let a training visit its pairs once more, and keep its state."""
         training.growth = self.growth(self.epoch)
         sums = training.run_epoch(rate * self.slowing(self.epoch))
         self.training_state = training.state()
         return sums
-
-    def end_epoch(self) -> None:
-        """Go on to the first window of the next epoch."""
-        super().end_epoch()
-        self.window, self.sums = 0, np.zeros(4)
 
     def checkpoint(self) -> Checkpoint:
         """Return all of it; the arrays are not copies."""
@@ -114,16 +108,16 @@ class RankingState(TrainingState):
             "window": self.window,
             "sums": self.sums.tolist(),
             "history": self.history,
-            "best_epoch": self.best.epoch,
-            "best_value": self.best.value if self.best.epoch else None,
+            "best_epoch": self.best_epoch,
+            "best_value": self.best_value if self.best_epoch else None,
         }
         arrays = {f"carried.{name}": array for name, array in self.training_state.items()}
-        for kind, weights in {"weights": self.weights, "means": self.means, "best": self.best.weights}.items():
+        for kind, weights in {"weights": self.weights, "means": self.means, "best": self.best_weights}.items():
             arrays |= {f"{kind}.{number}": array for number, array in enumerate(weights)}
         return Checkpoint(facts, arrays)
 
     def resume(self, last: Checkpoint) -> None:
-        """Take everything back from a checkpoint."""
+        """Go on from a checkpoint."""
         kinds: dict[str, dict[str, NDArray[Any]]] = {"weights": {}, "means": {}, "best": {}, "carried": {}}
         for name, array in last.arrays.items():
             kind, _, rest = name.partition(".")
@@ -138,8 +132,8 @@ class RankingState(TrainingState):
         self.seed, self.epoch, self.window = facts["seed"], facts["epoch"], facts["window"]
         self.weights, self.means, self.training_state = weights, means, kinds["carried"]
         self.sums, self.history = np.array(facts["sums"], np.float64), list(facts["history"])
-        measured = len(self.history) if facts["best_epoch"] else 0
-        self.best.resume(facts["best_epoch"], facts["best_value"] or 0.0, measured, best)
+        if facts["best_epoch"]:
+            self.best_epoch, self.best_value, self.best_weights = facts["best_epoch"], facts["best_value"], best
 
 
 class TrainingPass(NamedTuple):
@@ -152,56 +146,6 @@ class TrainingPass(NamedTuple):
     measure: Measure | None
 
 
-def from_memory(model: Any, each: TrainingPass, rng: np.random.Generator) -> Source:
-    """Train a model on pairs that are all in memory, as one window for all epochs."""
-
-    def begin(team: Team) -> RunEpoch:
-        context = TrainingContext(rng, team, True, block_for(each.positives.nnz, each.positives.shape[1]))
-        training = model._training(each.X, each.positives, each.state.weights, context)
-        training.load_state(each.state.training_state)
-        return lambda rate: each.state.run_epoch(training, rate)
-
-    return begin
-
-
-def from_windows(
-    model: Any, windows: Windows, state: RankingState, monitor: Progress, keep: Callable[[], None]
-) -> Source:
-    """Train a model on windows, each a training of its own that goes on with what the one before left.
-
-    An epoch goes through the windows that are left of it; after each, `keep` is called.
-    """
-
-    def begin(team: Team) -> RunEpoch:
-        def run_epoch(rate: float) -> EpochSums:
-            with closing(windows.epoch(state.epoch, state.window)) as parts:
-                for X, Y in parts:
-                    positives = positive_tags(Y)
-                    if positives.nnz:
-                        state.sums += _window_sums(model, windows, state, X, positives, rate, team)
-                    state.window += 1
-                    monitor.advance(1, f"epoch {state.epoch}")
-                    keep()
-            return EpochSums(*(float(value) for value in state.sums[:3] / max(1.0, state.sums[3])))
-
-        return run_epoch
-
-    return begin
-
-
-def _window_sums(
-    model: Any, windows: Windows, state: RankingState, X: Matrix, positives: sp.csr_array, rate: float, team: Team
-) -> NDArray[np.float64]:
-    """Go once over the pairs of a window; return what it did, summed over the pairs, and their number."""
-    rng = np.random.default_rng([state.seed, state.epoch, state.window])
-    # Blocks as if all windows were one, but of no more than half a window's rows: they are copied together.
-    block = min(block_for(windows.n_pairs, windows.n_tags), max(LARGEST_TAG_BLOCK, X.shape[0] // 2))
-    training = model._training(X, positives, state.weights, TrainingContext(rng, team, True, block))
-    training.load_state(state.training_state)
-    sums, n_pairs = state.run_epoch(training, rate), positives.nnz
-    return np.array([sums.loss * n_pairs, sums.draws * n_pairs, sums.violated * n_pairs, n_pairs])
-
-
 def positive_tags(Y: sp.csr_array) -> sp.csr_array:
     """Return the tags that images have, as ones."""
     return sp.csr_array(Y > 0, dtype=np.float32)
@@ -210,8 +154,3 @@ def positive_tags(Y: sp.csr_array) -> sp.csr_array:
 def block_for(n_pairs: int, n_tags: int) -> int:
     """Choose how many of the pairs of an epoch share one state of the weights."""
     return max(min(max(n_tags, SMALLEST_BLOCK), LARGEST_TAG_BLOCK), min(n_pairs // BLOCKS_AN_EPOCH, LARGEST_BLOCK))
-
-
-def block_size(block: int, n_pairs: int) -> int:
-    """Return the pairs of a block: no more than there are."""
-    return min(block, max(1, n_pairs))
