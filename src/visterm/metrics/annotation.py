@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from visterm.core.checks import as_csr
 from visterm.core.errors import ShapeError
 from visterm.kernels.topk import top_k
-from visterm.metrics.blocks import Judgements
-from visterm.metrics.ranking import ratio
+from visterm.metrics.ranking import Judgements, ratio
 
 
 class GivenTags:

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from visterm.core.errors import DataError
 from visterm.metrics.annotation import GivenTags, SiblingTags, TreeTags
-from visterm.metrics.blocks import Block, Judgements, ScoreBlocks, Scores
-from visterm.metrics.ranking import TagRanker
+from visterm.metrics.ranking import Block, Judgements, ScoreBlocks, Scores, TagRanks
 from visterm.metrics.retrieval import ImageRanker, StoredImageRanker
 from visterm.metrics.significance import Interval, Moments, interval_of
 from visterm.metrics.table import RequestedMetric, check_metrics
@@ -101,7 +100,7 @@ def _rankers(wanted: Iterable[RequestedMetric], judgements: Judgements, siblings
     for metric, k in wanted:
         ks.setdefault(metric.of, []).append(k)
     kinds: dict[str, Callable[[list[int]], Any]] = {
-        "image": lambda _: TagRanker(judgements),
+        "image": lambda _: TagRanks.of(judgements),
         "tag": lambda ks: GivenTags(judgements, ks),
         "sibling": lambda ks: SiblingTags(judgements, siblings, ks),
         "tree": lambda ks: TreeTags(judgements, tree, ks),
@@ -112,8 +111,7 @@ def _rankers(wanted: Iterable[RequestedMetric], judgements: Judgements, siblings
 
 def _values(wanted: dict[str, RequestedMetric], rankers: dict[str, Any]) -> dict[str, NDArray[np.float64]]:
     """Return the values of metrics, once every block has been added."""
-    ranks = {kind: ranker.result() for kind, ranker in rankers.items() if kind in ("image", "word")}
-    evidence = rankers | ranks
+    evidence = rankers | {kind: ranker.result() for kind, ranker in rankers.items() if kind == "word"}
     return {name: metric.values(evidence[metric.of], k) for name, (metric, k) in wanted.items()}
 
 

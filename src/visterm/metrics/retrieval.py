@@ -17,10 +17,8 @@ from visterm.core.errors import DataError, ShapeError, TooLargeError
 from visterm.core.queries import log_probabilities, part_signs
 from visterm.core.types import Ranking
 from visterm.core.writing import new_map
-from visterm.kernels.ranks import count_irrelevant_above
-from visterm.kernels.topk import top_k
-from visterm.metrics.blocks import Block, Judgements, ScoreBlocks, Scores
-from visterm.metrics.ranking import Ranks, ratio
+from visterm.kernels.topk import count_irrelevant_above, top_k
+from visterm.metrics.ranking import Block, Judgements, Ranks, ScoreBlocks, Scores, ratio
 
 ENTRIES = 2**20  # Entries handled together
 MOST_IMAGES = 2**32  # An entry is 8 bytes: 4 of the score, and 4 of the image's number

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from visterm.core.errors import UserError
-from visterm.core.vocabulary import Vocabulary
-from visterm.data.frames import lists_of_tags
+from visterm.metrics.ranking import as_matrix
 from visterm.metrics.report import evaluate
 from visterm.metrics.table import check_metrics
 
@@ -51,19 +50,3 @@ class scorer:  # noqa: N801, called as a function
 
     def __repr__(self) -> str:
         return f"scorer({self.metric!r})"
-
-
-def as_matrix(y: Any, estimator: Any) -> Any:
-    """Return lists of tags as a matrix (n_images, n_tags) with the columns of an estimator; a matrix as it is.
-
-    Raises UserError if the estimator was fitted on a matrix, so that its columns have no words.
-    """
-    lists = lists_of_tags(y)
-    if lists is None:
-        return y
-    words = getattr(estimator, "classes_", None)
-    if words is None:
-        raise UserError(
-            "Tags are words, but this model was fitted on a matrix: pass a matrix, or fit on lists of tags."
-        )
-    return Vocabulary(words).encode(lists)

@@ -34,9 +34,7 @@ from visterm.core.types import Matrix, Ranking
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.frames import lists_of_tags
 from visterm.kernels.topk import top_k
-from visterm.metrics.blocks import Scores
-from visterm.metrics.ranking import average_precisions
-from visterm.metrics.scorer import as_matrix
+from visterm.metrics.ranking import Scores, as_matrix, average_precisions
 from visterm.models.stopping import OPEN, HeldOutFit, OnEpoch
 
 if TYPE_CHECKING:
@@ -212,7 +210,14 @@ class Annotator(Estimator, ABC):
         step = max(1, BLOCK_BYTES // (4 * (self.n_tags_ if V is None else V.shape[1])))
         for start in range(0, X.shape[0], step):
             rows = slice(start, start + step)
-            ids[rows], scores[rows] = self._best_tags(self._finite(self._image_rows(X[rows])), k)
+            U = self._finite(self._image_rows(X[rows]))
+            if isinstance(U, np.ndarray) and isinstance(V, np.ndarray):  # without holding all scores
+                ids[rows], scores[rows] = top_k_products(U, V, k, getattr(self, "n_jobs", None))
+                continue
+            n_scored = max(1, BLOCK_BYTES // (4 * self.n_tags_))
+            for first in range(0, U.shape[0], n_scored):
+                part = slice(start + first, min(start + first + n_scored, start + U.shape[0]))
+                ids[part], scores[part] = top_k(self._scores(U[first : first + n_scored]), k)
         self._finite(scores)
         return Ranking(ids, scores)
 
@@ -353,15 +358,6 @@ class Annotator(Estimator, ABC):
         """Return V, or None where it is the identity."""
         return getattr(self, "tag_rows_", None)
 
-    def _best_tags(self, U: Matrix, k: int) -> Ranking:
-        """Rank the tags of image rows: dense ones without holding all scores, others block by block."""
-        V = self._tag_rows()
-        if isinstance(U, np.ndarray) and isinstance(V, np.ndarray):
-            return top_k_products(U, V, k, getattr(self, "n_jobs", None))
-        step = max(1, BLOCK_BYTES // (4 * self.n_tags_))
-        blocks = [top_k(self._scores(U[start : start + step]), k) for start in range(0, U.shape[0], step)]
-        return Ranking(np.concatenate([ids for ids, _ in blocks]), np.concatenate([values for _, values in blocks]))
-
     def _scores(self, U: Matrix) -> NDArray[np.float32]:
         V = self._tag_rows()
         return np.ascontiguousarray(dense(U if V is None else product(U, V.T)), np.float32)
@@ -388,7 +384,12 @@ class Annotator(Estimator, ABC):
             X = identity_rows(self.n_features_in_)
         if sp.issparse(X) and X.dtype.kind in "biuf":
             X = as_csr(X)
-        if reset or hasattr(self, "feature_names_in_") or not _is_ready(X, self.n_features_in_):
+        # scikit-learn takes long to import, and would return such features as they are
+        as_it_is = isinstance(X, sp.csr_array) or (type(X) is np.ndarray and X.flags.c_contiguous)
+        if as_it_is and not reset and not hasattr(self, "feature_names_in_"):
+            fits = X.ndim == 2 and X.dtype == np.float32 and X.shape[0] > 0 and X.shape[1] == self.n_features_in_
+            as_it_is = fits and all_finite(X.data if sp.issparse(X) else X)
+        if reset or not as_it_is or hasattr(self, "feature_names_in_"):
             from sklearn.utils.validation import validate_data
 
             try:
@@ -433,11 +434,3 @@ class Annotator(Estimator, ABC):
         tags.target_tags.multi_output = True
         tags.target_tags.single_output = False  # a vector of class numbers is refused
         return tags
-
-
-def _is_ready(X: Any, n_features: int) -> bool:
-    """Return whether scikit-learn, which takes long to import, would return features as they are."""
-    if not isinstance(X, sp.csr_array) and not (type(X) is np.ndarray and X.flags.c_contiguous):
-        return False
-    right = X.ndim == 2 and X.dtype == np.float32 and X.shape[0] > 0 and X.shape[1] == n_features
-    return right and all_finite(X.data if sp.issparse(X) else X)

@@ -272,10 +272,10 @@ class Pamir(LinearRanker):
             learned = queries if some is None else queries.among(some)
             training = self._triplets(K, some, learned, state.weights[0], rng)
             with one_blas_thread(), Team(resolve_jobs(self.n_jobs)) as team:
-                self._train(
-                    state, epochs, training.run_epoch, self._measure_queries(by), team,
-                    monitor=monitor, on_epoch=on_epoch,
-                )  # fmt: skip
+                publish, measure = partial(self._publish_means, state, team), self._measure_queries(by)
+                self._run_epochs(
+                    state, epochs, training.run_epoch, publish, measure, monitor=monitor, on_epoch=on_epoch
+                )
             del state, training  # the next training needs their memory
             if held_out is not None:
                 set_intercepts(self.tag_rows_, K[some], positives[some])

@@ -169,7 +169,6 @@ class EmbeddingRanker(PairRanker):
         """Return what a pair costs, and how its other tag is drawn."""
 
     def _check_learned(self) -> None:
-        super()._check_learned()
         dim, width = self.image_map_.shape[1], self.tag_rows_.shape[1]
         if width not in (dim, dim + 1):
             raise DataError(f"tag_rows_ has {width} columns and image_map_ {dim}; expected as many, or one more")

@@ -22,7 +22,7 @@ from visterm.core.threads import Team, one_blas_thread, resolve_jobs
 from visterm.core.types import Matrix
 from visterm.data.tag_queries import hold_one_out
 from visterm.models.base import Limit
-from visterm.models.epochs import EpochAnnotator, EpochSums, Floats, Measure, Validation, Weights, epoch_record
+from visterm.models.epochs import EpochAnnotator, EpochSums, Floats, Validation, Weights, epoch_record
 from visterm.models.ranking.training import (
     LARGEST_TAG_BLOCK,
     RankingState,
@@ -149,8 +149,9 @@ class PairRanker(EpochAnnotator):
             last = None if checkpoints is None else checkpoints.last()
             if last is not None:
                 state.resume(last)
+                self._publish(*state.means)
             if valid is not None and self.finds_length:
-                state.growth = open_growth
+                state.doubled = DOUBLED
 
             def keep() -> None:
                 if checkpoints is not None:
@@ -160,8 +161,9 @@ class PairRanker(EpochAnnotator):
             task = f"train windows, from epoch {state.epoch} on" if begun else "train windows"
             with one_blas_thread(), Team(resolve_jobs(self.n_jobs)) as team:
                 run_epoch = partial(self._run_windows, windows, state, team, monitor, keep)
-                self._train(
-                    state, self.epochs, run_epoch, self._measure_map(valid), team,
+                publish = partial(self._publish_means, state, team)
+                self._run_epochs(
+                    state, self.epochs, run_epoch, publish, self._measure_map(valid),
                     monitor=monitor, on_epoch=on_epoch, task=task, steps=0, keep=keep,
                 )  # fmt: skip
         return self
@@ -236,9 +238,11 @@ class PairRanker(EpochAnnotator):
                 training = self._training(each.X, each.positives, state.weights, context)
                 if state.training_state:
                     training.load_state(state.training_state)
-                run_epoch = partial(state.run_epoch, training)
-                self._train(state, each.epochs, run_epoch, each.measure, team, monitor=monitor, on_epoch=on_epoch)
-            del each, state, training, run_epoch  # the next training needs their memory
+                run_epoch, publish = partial(state.run_epoch, training), partial(self._publish_means, state, team)
+                self._run_epochs(
+                    state, each.epochs, run_epoch, publish, each.measure, monitor=monitor, on_epoch=on_epoch
+                )
+            del each, state, training, run_epoch, publish  # the next training needs their memory
 
     def _fixed_passes(
         self, X: Matrix, positives: sp.csr_array, valid: Validation | None, rng: np.random.Generator
@@ -303,7 +307,7 @@ class PairRanker(EpochAnnotator):
         measure = self._measure_map(judged, known=known)
         state = RankingState(weights=self._start(X, positives.shape[1], rng))
         if measure is not None:
-            state.growth = open_growth
+            state.doubled = DOUBLED
         yield TrainingPass(some, tags, state, self.epochs, measure)
         if held_out.size:
             yield from self._finish(some, tags, state)
@@ -314,11 +318,11 @@ class PairRanker(EpochAnnotator):
     def _finish(self, X: Matrix, positives: sp.csr_array, before: RankingState) -> Iterator[TrainingPass]:
         """Go on from the best weights on these rows; the history stays that of the training before."""
         best = self.n_epochs_
-        longest = before.growth(max(1, best - self.average + 1))
+        in_mean = max(1, best - self.average + 1)  # the earliest epoch that the best weights still have a share of
         state = RankingState(
             weights=tuple(rows.copy() for rows in before.best_weights or before.means),
-            growth=lambda epoch: longest,
-            slowing=lambda epoch: 1 - (epoch - 1) / FINISH,
+            growth=before.growth + (in_mean / before.doubled) ** 2,
+            slowing=FINISH,
             mixed=MEANS,
             training_state=before.training_state,
         )
@@ -358,45 +362,27 @@ class PairRanker(EpochAnnotator):
         state.window, state.sums = 0, np.zeros(4)
         return means
 
-    def _train(
-        self,
-        state: RankingState,
-        epochs: int,
-        run_epoch: Callable[[float], EpochSums],
-        measure: Measure | None,
-        team: Team,
-        **settings: Any,
-    ) -> None:
-        """Run epochs, and publish the running means of the weights after each; see `_run_epochs`."""
+    def _publish_means(self, state: RankingState, team: Team) -> Weights:
+        """Move the running means towards the weights, publish and return them; refuse what is not finite."""
         from visterm.kernels.row_moves import mix_rows
 
-        self._publish(*state.means)
+        share = 1 / min(state.mixed + state.epoch, self.average)
         parts = [
             (mean, current, first, min(first + MIX_ROWS, len(mean)))
             for mean, current in zip(state.means, state.weights, strict=True)
             for first in range(0, len(mean), MIX_ROWS)
         ]
 
-        def publish() -> Weights:
-            share = 1 / min(state.mixed + state.epoch, self.average)
+        def mix(number: int) -> bool:
+            mean, current, first, last = parts[number]
+            return bool(mix_rows(mean, current, share, first, last))
 
-            def mix(number: int) -> bool:
-                mean, current, first, last = parts[number]
-                return bool(mix_rows(mean, current, share, first, last))
-
-            finite = all(team.run(mix, len(parts)))
-            self._publish(*state.means)
-            if not finite:
-                self._refuse_non_finite()
-            return state.means
-
-        self._run_epochs(state, epochs, run_epoch, publish, measure, **settings)
+        finite = all(team.run(mix, len(parts)))
+        self._publish(*state.means)
+        if not finite:
+            self._refuse_non_finite()
+        return state.means
 
     def _positives(self, Y: sp.csr_array) -> sp.csr_array:
         """Return the tags that images have as ones, and as stored zeros those that are neither right nor wrong."""
         return positive_tags(Y)
-
-
-def open_growth(epoch: int) -> float:
-    """Return the factor of the longest vectors in an epoch of an "open" training that held-out images can stop."""
-    return 1 + (epoch / DOUBLED) ** 2

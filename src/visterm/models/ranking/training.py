@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+import math
+from collections.abc import Generator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -74,16 +75,17 @@ class Checkpoint(NamedTuple):
 class RankingState(TrainingState):
     """How far a training has come: weights as it has them, and their running means, which are published.
 
-    `growth` and `slowing` are the factors of the longest vectors and of the steps in an epoch, `mixed` how many epochs
-    the means stand for at the start, and `training_state` the `Training.state` that the training before left. Of
-    windows, `window` is the next one of the epoch, `seed` keys their draws, and `sums` is what training did on those
-    before.
+    The longest vectors begin at `growth` times the setting, and are that much longer again after `doubled` epochs;
+    steps shrink to nothing over `slowing` epochs. `mixed` is how many epochs the means stand for at the start, and
+    `training_state` the `Training.state` that the training before left. Of windows, `window` is the next one of the
+    epoch, `seed` keys their draws, and `sums` is what training did on those before.
     """
 
     weights: Weights
     means: Weights = ()
-    growth: Callable[[int], float] = lambda epoch: 1.0
-    slowing: Callable[[int], float] = lambda epoch: 1.0
+    growth: float = 1.0
+    doubled: float = math.inf
+    slowing: float = math.inf
     mixed: int = 0
     training_state: dict[str, NDArray[Any]] = field(default_factory=dict)
     seed: int = 0
@@ -95,8 +97,8 @@ class RankingState(TrainingState):
 
     def run_epoch(self, training: Training, rate: float) -> EpochSums:
         """Let a training visit its pairs once more, and keep its state."""
-        training.growth = self.growth(self.epoch)
-        sums = training.run_epoch(rate * self.slowing(self.epoch))
+        training.growth = self.growth + (self.epoch / self.doubled) ** 2
+        sums = training.run_epoch(rate * (1 - (self.epoch - 1) / self.slowing))
         self.training_state = training.state()
         return sums
 

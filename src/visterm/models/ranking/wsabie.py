@@ -97,7 +97,6 @@ class Wsabie(EmbeddingRanker):
     takes: ClassVar[tuple[str, ...]] = ("tree",)
 
     def _check_settings(self) -> None:
-        super()._check_settings()
         if self.tree is not None and (np.ndim(self.tree) != 2 or np.shape(self.tree)[1] != 2):
             raise ShapeError(f"tree has the shape {np.shape(self.tree)}; expected (n_pairs, 2): a tag, and one above.")
 
