@@ -8,7 +8,8 @@ import scipy.sparse as sp
 
 from planted import plant_corpus
 from reference import warp as reference
-from visterm.core.errors import DataError, UserError
+from refusals import refused
+from visterm.core.errors import DataError
 from visterm.core.threads import Team
 from visterm.models.ranking import warp
 from visterm.models.ranking.image_sides import EmbeddedImages, StepSettings
@@ -222,29 +223,30 @@ def test_tags_of_one_kind_of_image_end_up_near_each_other():
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"),
+    "settings",
     [
-        ({"dim": 0}, "dim is 0; expected a whole number of 1 or more"),
-        ({"epochs": 2.5}, "epochs is 2.5"),
-        ({"patience": True}, "patience is True"),
-        ({"learning_rate": 0}, "learning_rate is 0; expected a finite number above 0"),
-        ({"max_norm": float("inf")}, "max_norm is inf"),
-        ({"row_length": -1}, "row_length is -1"),
-        ({"max_trials": 0}, "max_trials is 0; .* or None for as many as there are candidates"),
-        ({"block": -1}, "block is -1"),
-        ({"valid_share": 1}, "valid_share is 1; expected a number of 0 or more and below 1"),
-        ({"n_jobs": 0}, "n_jobs is 0"),
-        ({"l2": -1}, "l2 is -1; expected a finite number of 0 or more"),
-        ({"init_scale": "small"}, "init_scale is 'small'; .* or None for the paper's"),
-        ({"step": "adam"}, "step is 'adam'; expected one of: sgd, adagrad"),
-        ({"sampler": "all"}, "sampler is 'all'; expected one of: draws, pool"),
-        ({"weight": "flat"}, "weight is 'flat'; expected one of: harmonic, constant, top, truncated"),
-        ({"truncate": 0}, "truncate is 0"),
-        ({"schedule": "linear"}, "schedule is 'linear'; expected one of: constant, inverse, cosine"),
+        {"dim": 0},
+        {"epochs": 2.5},
+        {"patience": True},
+        {"learning_rate": 0},
+        {"max_norm": float("inf")},
+        {"row_length": -1},
+        {"max_trials": 0},
+        {"block": -1},
+        {"valid_share": 1},
+        {"n_jobs": 0},
+        {"l2": -1},
+        {"init_scale": "small"},
+        {"step": "adam"},
+        {"sampler": "all"},
+        {"weight": "flat"},
+        {"truncate": 0},
+        {"schedule": "linear"},
     ],
 )
-def test_settings_that_cannot_be_are_refused_with_what_is_accepted(settings, message, planted):
-    with pytest.raises(UserError, match=message):
+def test_settings_that_cannot_be_are_refused_with_what_is_accepted(settings, planted):
+    [(name, value)] = settings.items()
+    with refused(name, value=value):
         Wsabie(**settings).fit(planted.X_train, planted.Y_train)
 
 

@@ -7,9 +7,12 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 Matrix: TypeAlias = "NDArray[np.float32] | sp.csr_array"
+MatrixLike: TypeAlias = "ArrayLike | sp.sparray | sp.spmatrix"
+"""What people pass as a matrix: an array, nested lists, or a sparse matrix."""
+
 RandomState: TypeAlias = "int | np.random.RandomState | np.random.Generator | None"
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from visterm.metrics.annotation import f1_of_means
 
@@ -26,7 +26,7 @@ class Band(NamedTuple):
     tags: NDArray[np.int64]  # Columns, ascending
 
 
-def frequency_bands(counts: Any) -> list[Band]:
+def frequency_bands(counts: ArrayLike) -> list[Band]:
     """Part tags by fixed numbers of training images, or, where that leaves them in one band, into thirds.
 
     `counts`, int of shape (n_tags,), are the training images of each tag. Returns the bands that have tags, the rarest
@@ -37,7 +37,7 @@ def frequency_bands(counts: Any) -> list[Band]:
     return fixed if len(fixed) > 1 else max(fixed, thirds_of(counts), key=len)
 
 
-def bands_from(counts: Any, starts: Sequence[int]) -> list[Band]:
+def bands_from(counts: ArrayLike, starts: Sequence[int]) -> list[Band]:
     """Part tags with `counts`, int of shape (n_tags,), at given numbers of training images.
 
     `starts` are the least number of each band, ascending; the last band has no end. Tags below the first are in none.
@@ -53,7 +53,7 @@ def bands_from(counts: Any, starts: Sequence[int]) -> list[Band]:
     return bands
 
 
-def thirds_of(counts: Any) -> list[Band]:
+def thirds_of(counts: ArrayLike) -> list[Band]:
     """Part tags into rare, middling and frequent ones, about as many of each; the rarest first, those that have tags.
 
     Tags with the same number of training images are in the same third: that of the middle one of them. Those with the

@@ -12,24 +12,24 @@ from numpy.typing import NDArray
 
 from visterm.core.checks import as_csr, check_tags
 from visterm.core.errors import DataError, ShapeError, TooLargeError, UserError
+from visterm.core.types import MatrixLike
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.frames import lists_of_tags
 from visterm.kernels.topk import first_non_finite_row, rank_in_rows
 
 _ROUNDING = 1e-9  # Recalls are fractions: 3 / 10 counts as 0.3
 
-Block: TypeAlias = "tuple[slice, NDArray[Any]]"
+Numbers: TypeAlias = "NDArray[np.integer | np.floating]"
 
-Scores: TypeAlias = "NDArray[Any] | Iterable[Block] | Callable[[], Iterable[Block]]"
+Block: TypeAlias = "tuple[slice, NDArray[np.floating]]"
+
+Scores: TypeAlias = "NDArray[np.floating] | Iterable[Block] | Callable[[], Iterable[Block]]"
 
 KEEP_BYTES = 2**29
 
 MATRIX_BLOCK_BYTES = 2**25
 
-_WRONG_KIND = (
-    "{what}; expected a NumPy array (n_images, n_tags), pairs (slice of rows, array), "
-    "or a callable that gives such pairs."
-)
+SCORES = "a NumPy array (n_images, n_tags), pairs (slice of rows, array), or a callable that gives such pairs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Judgements:
     excluded: sp.csr_array | None  # Entries left out of the rankings; none of them is relevant
 
     @classmethod
-    def of(cls, Y: Any, exclude: Any = None) -> Judgements:
+    def of(cls, Y: Any, exclude: MatrixLike | None = None) -> Judgements:
         """Judge by a tag matrix `Y`, (n_images, n_tags), array-like or sparse, in which relevant tags are above 0.
 
         Unknown tags (0) and explicit negatives (below 0) count as not relevant. Entries that are not 0 in `exclude`,
@@ -58,7 +58,12 @@ class Judgements:
         if exclude is not None:
             excluded = as_csr(as_csr(exclude) != 0)
             if excluded.shape != tags.shape:
-                raise ShapeError(f"exclude has the shape {excluded.shape}; expected that of Y, {tags.shape}.")
+                raise ShapeError(
+                    f"`exclude` has the shape {excluded.shape}.",
+                    setting="exclude",
+                    value=excluded.shape,
+                    expected=f"that of Y, {tags.shape}",
+                )
             relevant = as_csr(relevant - relevant.multiply(excluded))
         indptr = relevant.indptr.astype(np.int64)
         images = np.repeat(np.arange(tags.shape[0]), np.diff(indptr))
@@ -96,7 +101,12 @@ class ScoreBlocks:
                 raise ShapeError(f"The scores have the shape {scores.shape}, but the tags {expected} (images, tags).")
         elif not callable(scores):
             if not isinstance(scores, Iterable) or hasattr(scores, "tocsr"):
-                raise UserError(_WRONG_KIND.format(what=f"scores is a {type(scores).__name__}"))
+                raise UserError(
+                    f"`scores` is a {type(scores).__name__}.",
+                    setting="scores",
+                    value=type(scores).__name__,
+                    expected=SCORES,
+                )
             self._one_time = iter(scores) is scores
 
     def first_pass(self) -> Iterator[Block]:
@@ -134,7 +144,12 @@ class ScoreBlocks:
             blocks = ((slice(start, start + step), matrix[start : start + step]) for start in range(0, seen.size, step))
         for item in blocks:
             if not (isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], slice)):
-                raise UserError(_WRONG_KIND.format(what=f"scores gives a {type(item).__name__}, not blocks"))
+                raise UserError(
+                    f"`scores` gives a {type(item).__name__}, not blocks.",
+                    setting="scores",
+                    value=type(item).__name__,
+                    expected=SCORES,
+                )
             (start, stop, _), block = item[0].indices(seen.size), np.asarray(item[1])
             expected = stop - start, n_tags
             if block.shape != expected:
@@ -249,7 +264,7 @@ class Ranks:
         return ratio(gain, np.bincount(self.lists[order], best, minlength=self.n_lists))
 
 
-def ratio(numerator: NDArray[Any], denominator: NDArray[Any]) -> NDArray[np.float64]:
+def ratio(numerator: Numbers, denominator: Numbers) -> NDArray[np.float64]:
     """Divide element by element; NaN where the denominator is 0."""
     result = np.full(numerator.shape, np.nan)
     np.divide(numerator, denominator, out=result, where=denominator > 0)
@@ -273,7 +288,7 @@ class TagRanks(Ranks):
         lists = judgements.n_images, judgements.images, judgements.tags
         return cls(*lists, np.zeros(n_relevant, np.int64), judgements.indptr, np.zeros(n_relevant), n_ranked)
 
-    def add(self, rows: slice, block: NDArray[np.floating[Any]]) -> None:
+    def add(self, rows: slice, block: NDArray[np.floating]) -> None:
         """Rank the tags of some images by their scores."""
         indptr = self.indptr[rows.start : rows.stop + 1]
         span = slice(indptr[0], indptr[-1])
@@ -290,7 +305,7 @@ class TagRanks(Ranks):
         return ratio(beaten - among_relevant, n_relevant * (self.n_ranked - n_relevant))
 
 
-def rank_tags(scores: Scores, Y: Any, *, exclude: Any = None) -> TagRanks:
+def rank_tags(scores: Scores, Y: MatrixLike, *, exclude: MatrixLike | None = None) -> TagRanks:
     """Rank the relevant tags of each image within its row of scores; ties are broken by the smaller tag id.
 
     Parameters and errors are those of `visterm.metrics.evaluate`.
@@ -302,7 +317,9 @@ def rank_tags(scores: Scores, Y: Any, *, exclude: Any = None) -> TagRanks:
     return ranks
 
 
-def average_precisions(scores: Scores, relevant: Any, *, exclude: Any = None) -> NDArray[np.float64]:
+def average_precisions(
+    scores: Scores, relevant: MatrixLike, *, exclude: MatrixLike | None = None
+) -> NDArray[np.float64]:
     """Return the average precision of the tags of each image; their mean is MAP over images.
 
     Parameters and errors are those of `rank_tags`.
@@ -320,7 +337,7 @@ def average_precisions(scores: Scores, relevant: Any, *, exclude: Any = None) ->
     return rank_tags(scores, relevant, exclude=exclude).average_precision()
 
 
-def as_matrix(y: Any, estimator: Any) -> Any:
+def as_matrix(y: Any, estimator: object) -> MatrixLike:
     """Return lists of tags as a matrix (n_images, n_tags) with the columns of an estimator; a matrix as it is.
 
     Raises UserError if the estimator was fitted on a matrix, so that its columns have no words.

@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from visterm.core.errors import DataError
+from visterm.core.types import MatrixLike
 from visterm.metrics.annotation import GivenTags, SiblingTags, TreeTags
 from visterm.metrics.ranking import Block, Judgements, ScoreBlocks, Scores, TagRanks
 from visterm.metrics.retrieval import ImageRanker, StoredImageRanker
@@ -22,7 +23,13 @@ Part: TypeAlias = "tuple[sp.csr_array, Callable[[], Iterable[Block]]]"
 
 
 def evaluate(
-    scores: Scores, Y: Any, metrics: str | Sequence[str], *, exclude: Any = None, siblings: Any = None, tree: Any = None
+    scores: Scores,
+    Y: MatrixLike,
+    metrics: str | Sequence[str],
+    *,
+    exclude: MatrixLike | None = None,
+    siblings: MatrixLike | None = None,
+    tree: MatrixLike | None = None,
 ) -> dict[str, float]:
     """Compute metrics of scores against the tags that people gave.
 
@@ -57,7 +64,13 @@ def evaluate(
 
 
 def measure(
-    scores: Scores, Y: Any, metrics: str | Sequence[str], *, exclude: Any = None, siblings: Any = None, tree: Any = None
+    scores: Scores,
+    Y: MatrixLike,
+    metrics: str | Sequence[str],
+    *,
+    exclude: MatrixLike | None = None,
+    siblings: MatrixLike | None = None,
+    tree: MatrixLike | None = None,
 ) -> dict[str, NDArray[np.float64]]:
     """Return the values that `evaluate` averages, to compare two models image by image.
 
@@ -80,7 +93,11 @@ def means(values: dict[str, NDArray[np.float64]], judgements: Judgements) -> dic
 
 
 def _measure(
-    scores: Scores, judgements: Judgements, metrics: str | Sequence[str], siblings: Any, tree: Any
+    scores: Scores,
+    judgements: Judgements,
+    metrics: str | Sequence[str],
+    siblings: MatrixLike | None,
+    tree: MatrixLike | None,
 ) -> dict[str, NDArray[np.float64]]:
     wanted = check_metrics(metrics, siblings=siblings is not None, tree=tree is not None)
     rankers = _rankers(list(wanted.values()), judgements, siblings, tree)
@@ -94,7 +111,9 @@ def _measure(
     return _values(wanted, rankers)
 
 
-def _rankers(wanted: Iterable[RequestedMetric], judgements: Judgements, siblings: Any, tree: Any) -> dict[str, Any]:
+def _rankers(
+    wanted: Iterable[RequestedMetric], judgements: Judgements, siblings: MatrixLike | None, tree: MatrixLike | None
+) -> dict[str, Any]:
     """Return what gathers the evidence of some metrics, block by block, by its kind."""
     ks: dict[str, list[int]] = {}
     for metric, k in wanted:
@@ -142,7 +161,7 @@ class PartMeasures:
         shape: tuple[int, int],
         n_relevant: NDArray[np.int64],
         folder: Path,
-        siblings: Any = None,
+        siblings: MatrixLike | None = None,
     ) -> None:
         self._wanted = check_metrics(metrics, siblings=siblings is not None, tree=False)
         self._shape, self._n_relevant, self._siblings = shape, n_relevant, siblings

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from visterm.core.checks import (
     all_finite,
@@ -30,7 +30,7 @@ from visterm.core.estimator import Estimator, check_fitted
 from visterm.core.learned import Flag, Kind, Listed, Text, Whole
 from visterm.core.products import dense, product, top_k_products
 from visterm.core.progress import SILENT, Progress
-from visterm.core.types import Matrix, Ranking
+from visterm.core.types import Matrix, MatrixLike, Ranking
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.frames import lists_of_tags
 from visterm.kernels.topk import top_k
@@ -39,6 +39,9 @@ from visterm.models.stopping import OPEN, HeldOutFit, OnEpoch
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
+
+Blocks: TypeAlias = "Sequence[int | tuple[int, int]]"
+"""Blocks of features side by side: their widths, or pairs of first column and the one after the last."""
 
 Limit: TypeAlias = Callable[[Any, str], None]  # Raises `UserError` for a value of a setting, and takes its name too
 
@@ -52,11 +55,15 @@ MAX_FEATURE = 1e15  # Largest feature taken: the squares of rows of such are sti
 class SideKnowledge:
     """What is known of tags and features beside images and their tags; a model takes what it can use (`takes`)."""
 
-    part_of: Any = None  # int, shape (n_relations, 2): columns of a part, and of the whole that it is part of
-    siblings: Any = None  # int, shape (n_pairs, 2): columns of two tags of one kind
-    tree: Any = None  # int, shape (n_pairs, 2): columns of a tag, and of one above it, directly or not
-    word_vectors: Any = None  # float, shape (n_tags, width): vectors of the tags, zeros where a tag has none
-    blocks: Sequence[Any] | None = None  # Widths of the blocks of features, side by side
+    part_of: ArrayLike | None = (
+        None  # int, shape (n_relations, 2): columns of a part, and of the whole that it is part of
+    )
+    siblings: ArrayLike | None = None  # int, shape (n_pairs, 2): columns of two tags of one kind
+    tree: ArrayLike | None = None  # int, shape (n_pairs, 2): columns of a tag, and of one above it, directly or not
+    word_vectors: ArrayLike | None = (
+        None  # float, shape (n_tags, width): vectors of the tags, zeros where a tag has none
+    )
+    blocks: Blocks | None = None
 
 
 class Annotator(Estimator, ABC):
@@ -111,11 +118,11 @@ class Annotator(Estimator, ABC):
 
     def fit(
         self,
-        X: Any,
-        Y: Any,
+        X: MatrixLike | None,
+        Y: MatrixLike,
         *,
         side: SideKnowledge | None = None,
-        valid: tuple[Any, Any] | None = None,
+        valid: tuple[MatrixLike, MatrixLike] | None = None,
         hold_out: bool = True,
         monitor: Progress | None = None,
         on_epoch: OnEpoch | None = None,
@@ -154,12 +161,12 @@ class Annotator(Estimator, ABC):
             self._fit_monitored(X, Y, rng, valid, monitor or SILENT, on_epoch)
         return self
 
-    def image_rows(self, X: Any) -> Matrix:
+    def image_rows(self, X: MatrixLike | None) -> Matrix:
         """Return U, the rows that a catalogue stores: float32 array or CSR, shape (n_images, width)."""
         check_fitted(self)
         return self._finite(self._image_rows(self._check_features(X)))
 
-    def query_rows(self, Q: Any) -> Matrix:
+    def query_rows(self, Q: MatrixLike) -> Matrix:
         """Return the query rows of `Q` (n_queries, n_tags), weights of tags: Q · V, of the same width as image rows.
 
         Raises ShapeError if `Q` has another number of columns than the model has tags.
@@ -171,7 +178,7 @@ class Annotator(Estimator, ABC):
         V = self._tag_rows()
         return Q if V is None else (Q @ V if sp.issparse(V) else np.asarray(Q @ V, dtype=np.float32))
 
-    def decision_function(self, X: Any) -> NDArray[np.float32]:
+    def decision_function(self, X: MatrixLike | None) -> NDArray[np.float32]:
         """Return all scores, shape (n_images, n_tags), float32: U · Vᵀ.
 
         Raises TooLargeError if they would take more than 2 GiB; `annotate` holds only blocks of them.
@@ -186,7 +193,7 @@ class Annotator(Estimator, ABC):
         )
         return self._scores(self._image_rows(X))
 
-    def annotate(self, X: Any, k: int = 5) -> Ranking:
+    def annotate(self, X: MatrixLike | None, k: int = 5) -> Ranking:
         """Rank the tags of each image.
 
         Parameters
@@ -221,7 +228,7 @@ class Annotator(Estimator, ABC):
         self._finite(scores)
         return Ranking(ids, scores)
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+    def score(self, X: MatrixLike | None, y: MatrixLike, sample_weight: ArrayLike | None = None) -> float:
         """Return the mean average precision (MAP) over images: how high the right tags rank, 0 to 1.
 
         It lets scikit-learn choose settings (`GridSearchCV`) and measure models (`cross_val_score`). Tags that it
@@ -244,7 +251,10 @@ class Annotator(Estimator, ABC):
         weights = np.ones(precisions.size) if sample_weight is None else np.asarray(sample_weight, np.float64)
         if weights.shape != precisions.shape:
             raise ShapeError(
-                f"sample_weight has the shape {weights.shape}; expected ({precisions.size},), one per image."
+                f"`sample_weight` has the shape {weights.shape}.",
+                setting="sample_weight",
+                value=weights.shape,
+                expected=f"({precisions.size},), one per image",
             )
         tagged = np.isfinite(precisions)
         total = float(weights[tagged].sum())
@@ -252,7 +262,7 @@ class Annotator(Estimator, ABC):
             raise DataError("No image has a right tag and a weight above 0, so there is nothing to measure.")
         return float(precisions[tagged] @ weights[tagged]) / total
 
-    def judged(self, X: Any, y: Any) -> tuple[Scores, Any, None]:
+    def judged(self, X: MatrixLike | None, y: MatrixLike) -> tuple[Scores, MatrixLike, None]:
         """Return what makes the scores of images, and their tags as a matrix, for `visterm.scorer`."""
         check_fitted(self)
         return partial(self._score_checked, self._check_features(X)), as_matrix(y, self), None
@@ -317,7 +327,7 @@ class Annotator(Estimator, ABC):
         self,
         X: Any,
         Y: Any,
-        valid: tuple[Any, Any] | None = None,
+        valid: tuple[MatrixLike, MatrixLike] | None = None,
         *,
         side: SideKnowledge | None = None,
         hold_out: bool = True,
@@ -362,7 +372,7 @@ class Annotator(Estimator, ABC):
         V = self._tag_rows()
         return np.ascontiguousarray(dense(U if V is None else product(U, V.T)), np.float32)
 
-    def score_blocks(self, X: Any) -> Iterator[tuple[slice, NDArray[np.float32]]]:
+    def score_blocks(self, X: MatrixLike | None) -> Iterator[tuple[slice, NDArray[np.float32]]]:
         """Yield the rows of each block and their scores, in memory that does not grow with the images."""
         check_fitted(self)
         yield from self._score_checked(self._check_features(X))
@@ -422,8 +432,8 @@ class Annotator(Estimator, ABC):
             array = value.data if sp.issparse(value) else value
             if name.endswith("_") and isinstance(array, np.ndarray) and not all_finite(array):
                 raise DivergedError(
-                    f"{type(self).__name__}.{name} became infinite or NaN. "
-                    "Lower learning_rate (or max_norm), or scale the features to unit length."
+                    f"{type(self).__name__}.{name} became infinite or NaN.",
+                    advice="Lower `learning_rate` (or `max_norm`), or scale the features to unit length.",
                 )
 
     def __sklearn_tags__(self) -> Tags:

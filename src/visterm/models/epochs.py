@@ -8,7 +8,7 @@ from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, ClassVar, NamedTuple, TypeAlias
+from typing import ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -20,7 +20,7 @@ from visterm.core.progress import Progress, reported
 from visterm.core.types import Matrix, RandomState
 from visterm.metrics.ranking import rank_tags
 from visterm.models.base import Annotator, Limit
-from visterm.models.stopping import OPEN, OnEpoch
+from visterm.models.stopping import OPEN, EpochRecord, OnEpoch
 
 Floats: TypeAlias = NDArray[np.float32]
 Validation: TypeAlias = tuple[Matrix, sp.csr_array]
@@ -59,7 +59,7 @@ class TrainingState:
     """
 
     epoch: int = 1
-    history: list[dict[str, Any]] = field(default_factory=list)
+    history: list[EpochRecord] = field(default_factory=list)
     best_epoch: int = 0
     best_value: float = -math.inf
     best_weights: Weights = ()
@@ -107,7 +107,7 @@ class EpochAnnotator(Annotator):
     tag_rows_: Floats = field(init=False)
     n_epochs_: int = field(init=False)
     n_held_out_: int = field(init=False)
-    history_: list[dict[str, Any]] = field(init=False)
+    history_: list[EpochRecord] = field(init=False)
 
     learned: ClassVar[dict[str, Kind]] = {
         "tag_rows_": Array("float32", ("n_tags_", "width")),
@@ -207,7 +207,7 @@ class EpochAnnotator(Annotator):
         return {"map": value}, "" if value is None else f"MAP {value:.3f}"
 
 
-def epoch_record(epoch: int, sums: dict[str, float], measured: dict[str, float | None], start: float) -> dict[str, Any]:
+def epoch_record(epoch: int, sums: dict[str, float], measured: dict[str, float | None], start: float) -> EpochRecord:
     """Return what the history says of an epoch that began at `start`."""
     loss, *others = sums.items()
     return {"epoch": epoch, **dict([loss]), **measured, **dict(others), "seconds": time.perf_counter() - start}

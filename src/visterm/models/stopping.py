@@ -14,7 +14,8 @@ from visterm.core.types import Matrix
 
 OPEN = "open"  # The schedule of a training that finds its own length, see `Wsabie`
 MIN_HELD_OUT = 50  # Fewer held-out images say more about chance than about the model: then none are held out
-OnEpoch: TypeAlias = Callable[[dict[str, Any]], str | None]
+EpochRecord: TypeAlias = dict[str, Any]
+OnEpoch: TypeAlias = Callable[[EpochRecord], str | None]
 """Sees the record of each epoch, as `history_` has it; what returns "stop" ends the training there."""
 
 

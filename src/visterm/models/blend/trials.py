@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from time import perf_counter as now
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -21,7 +21,7 @@ from visterm.core.tables import MODELS
 from visterm.core.types import Matrix
 from visterm.models.abilities import Explains
 from visterm.models.base import Annotator
-from visterm.models.blend.candidates import GROWTHS, PAIRWISE, ColumnSet, make_member, own_settings
+from visterm.models.blend.candidates import GROWTHS, PAIRWISE, ColumnSet, Settings, make_member, own_settings
 from visterm.models.blend.kept import explains, tag_vectors
 from visterm.models.blend.mixing import gain_of, image_map, word_map
 from visterm.models.stopping import visible_columns
@@ -69,7 +69,7 @@ class MemberTrial:
 
     name: str
     model: Annotator  # Fitted on the part that is learned from, where `scores` is there
-    settings: dict[str, Any]  # Those that are not its defaults
+    settings: Settings  # Those that are not its defaults
     kind: int  # Its place among the candidates
     columns: ColumnSet  # What it reads of the features
     scores: NDArray[np.float32] | None = None  # shape (n_judged, n_tags), with mean 0 and variance 1; None: not fitted

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -19,6 +20,9 @@ from visterm.metrics.ranking import average_precisions
 from visterm.models.base import Annotator
 from visterm.models.neighbours.distances import squared_distances
 from visterm.models.neighbours.knn import UNIT_ROWS, unit_rows
+
+if TYPE_CHECKING:
+    from visterm.encoders.onnx_graph import GraphSteps
 
 Doubles = NDArray[np.float64]
 
@@ -85,7 +89,7 @@ class KernelRidge(Annotator):
         "frequencies_": Array("float32", ("n_tags_",), least=0, most=1),
     }
 
-    test_params: ClassVar[dict[str, Any]] = {"landmarks": 200}
+    test_params: ClassVar[Mapping[str, object]] = {"landmarks": 200}
 
     gamma: float | None = None
     alpha: float | None = None
@@ -121,7 +125,7 @@ class KernelRidge(Annotator):
         scores += self.frequencies_
         return scores
 
-    def write_steps(self, steps: Any, x: str) -> str:
+    def write_steps(self, steps: GraphSteps, x: str) -> str:
         """Add the steps from features to scores, as `WritesSteps` says: with the landmarks, features of photos."""
         landmarks, rows = dense(self.rows_), steps.unit(x, self.n_features_in_)
         lengths = steps.add("Add", steps.squares(rows, self.n_features_in_), np.square(landmarks).sum(axis=1))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -17,15 +18,18 @@ from visterm.core.errors import DataError
 from visterm.core.learned import Array, Kind, Number
 from visterm.core.threads import Team, one_blas_thread, resolve_jobs
 from visterm.core.types import Matrix
+from visterm.kernels.row_moves import limit_norms
 from visterm.models.abilities import explain_linear
 from visterm.models.base import Limit
 from visterm.models.epochs import SCHEDULES, Floats, Weights, mean_length
+from visterm.models.ranking.image_sides import EmbeddedImages, StepSettings
 from visterm.models.ranking.ranker import PairRanker
 from visterm.models.ranking.training import Training, TrainingContext
+from visterm.models.ranking.warp import Objective, PairTraining
 from visterm.models.stopping import OPEN
 
 if TYPE_CHECKING:
-    from visterm.models.ranking.warp import Objective, PairTraining
+    from visterm.encoders.onnx_graph import GraphSteps
 
 PAIR_LIMITS: dict[str, Limit] = {
     "block": partial(check_count, otherwise="or None to have it chosen"),
@@ -145,7 +149,7 @@ class EmbeddingRanker(PairRanker):
         "init_scale": partial(check_number, least=0, otherwise="or None for the paper's"),
     }
 
-    test_params: ClassVar[dict[str, Any]] = {"dim": 16, "epochs": 30, "learning_rate": 0.005, "block": 128}
+    test_params: ClassVar[Mapping[str, object]] = {"dim": 16, "epochs": 30, "learning_rate": 0.005, "block": 128}
 
     dim: int = 100
     learning_rate: float = 0.0015
@@ -161,7 +165,7 @@ class EmbeddingRanker(PairRanker):
     image_map_: NDArray[np.float32] = field(init=False)
     constant_: float = field(init=False, default=0.0)
 
-    pair_training: ClassVar[type[PairTraining] | None] = None  # What goes over the pairs; None: `PairTraining`
+    pair_training: ClassVar[type[PairTraining]] = PairTraining  # What goes over the pairs
     explain = explain_linear
 
     @abstractmethod
@@ -190,7 +194,7 @@ class EmbeddingRanker(PairRanker):
         squares: NDArray[np.float64] = np.einsum("ij,ij->i", spread, spread, dtype=np.float64)
         return rows, np.sqrt(self.damping_ + squares)[:, None]
 
-    def write_steps(self, steps: Any, x: str) -> str:
+    def write_steps(self, steps: GraphSteps, x: str) -> str:
         """Add the steps from features to scores, as `WritesSteps` says."""
         V, dim = self.tag_rows_, self.image_map_.shape[1]
         rows = steps.affine(x, self.image_map_)
@@ -222,8 +226,6 @@ class EmbeddingRanker(PairRanker):
 
     def _normal_rows(self, n_rows: int, deviation: np.float32, rng: np.random.Generator) -> Floats:
         """Draw rows within the norm limit; many rows in parts of fixed size, each from a stream of its own."""
-        from visterm.kernels.row_moves import limit_norms
-
         rows = np.empty((n_rows, self.dim), np.float32)
         starts = range(0, n_rows, START_ROWS)
         streams = [rng] if len(starts) == 1 else [np.random.default_rng(rng.integers(2**63)) for _ in starts]
@@ -258,9 +260,6 @@ class EmbeddingRanker(PairRanker):
         return self.learning_rate
 
     def _training(self, X: Matrix, positives: sp.csr_array, weights: Weights, context: TrainingContext) -> Training:
-        from visterm.models.ranking.image_sides import EmbeddedImages, StepSettings
-        from visterm.models.ranking.warp import PairTraining
-
         image_map, tag_rows = weights
         block = min(self.block or context.block, max(1, positives.nnz))
         steps = StepSettings(block, self.max_norm, self.l2, self.step == "adagrad")
@@ -273,8 +272,8 @@ class EmbeddingRanker(PairRanker):
             n_jobs=context.team.size,
             moving=context.images,
         )
-        kind, objective = self.pair_training or PairTraining, self._objective(len(tag_rows))
-        return kind(side, positives, tag_rows, objective, steps, rng=context.rng, team=context.team)
+        objective = self._objective(len(tag_rows))
+        return self.pair_training(side, positives, tag_rows, objective, steps, rng=context.rng, team=context.team)
 
 
 def standardized(rows: Floats) -> tuple[Floats, Floats, float]:

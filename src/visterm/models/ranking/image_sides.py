@@ -150,7 +150,7 @@ class EmbeddedImages:
         )  # fmt: skip
 
 
-def even_bounds(loads: NDArray[Any], n_shares: int) -> Ints:
+def even_bounds(loads: NDArray[np.floating | np.integer], n_shares: int) -> Ints:
     """Cut numbered things into ranges of about the same load: where each of the `n_shares` begins, and the end."""
     total = np.cumsum(loads)
     inner = np.searchsorted(total, total[-1] * np.arange(1, n_shares) / n_shares)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, Self, TypeAlias
+from typing import ClassVar, Self, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -19,12 +19,15 @@ from visterm.core.errors import DataError, DivergedError, ShapeError
 from visterm.core.estimator import check_fitted
 from visterm.core.progress import SILENT, Progress
 from visterm.core.threads import Team, one_blas_thread, resolve_jobs
-from visterm.core.types import Matrix
+from visterm.core.types import Matrix, MatrixLike
 from visterm.data.tag_queries import hold_one_out
+from visterm.kernels.row_moves import mix_rows
 from visterm.models.base import Limit
 from visterm.models.epochs import EpochAnnotator, EpochSums, Floats, Validation, Weights, epoch_record
+from visterm.models.ranking.new_tags import learn_new_tags
 from visterm.models.ranking.training import (
     LARGEST_TAG_BLOCK,
+    Checkpoints,
     RankingState,
     Training,
     TrainingContext,
@@ -66,7 +69,7 @@ class PairRanker(EpochAnnotator):
 
     limits: ClassVar[dict[str, Limit]] = {"average": check_count}
 
-    def partial_fit(self, X: Any, Y: Any, *, images: bool = True) -> Self:
+    def partial_fit(self, X: MatrixLike, Y: MatrixLike, *, images: bool = True) -> Self:
         """Go once over more images and their tags, from the weights as they are (from start values, the first time).
 
         Parameters
@@ -117,8 +120,8 @@ class PairRanker(EpochAnnotator):
         self,
         windows: Windows,
         *,
-        valid: tuple[Any, Any] | None = None,
-        checkpoints: Any = None,
+        valid: tuple[MatrixLike, MatrixLike] | None = None,
+        checkpoints: Checkpoints | None = None,
         monitor: Progress | None = None,
         on_epoch: OnEpoch | None = None,
     ) -> Self:
@@ -168,7 +171,7 @@ class PairRanker(EpochAnnotator):
                 )  # fmt: skip
         return self
 
-    def add_tags(self, X: Any, Y_new: Any) -> Self:
+    def add_tags(self, X: MatrixLike, Y_new: MatrixLike) -> Self:
         """Learn the rows of new tags, and leave all else as it is, to the bit.
 
         Each new tag learns to score a margin above a good tag (see `learn_new_tags`) on the images that have it, and a
@@ -180,8 +183,6 @@ class PairRanker(EpochAnnotator):
         Y_new : array-like or sparse, shape (n_images, n_new)
             Above 0: the image has the new tag. New tags follow the old ones.
         """
-        from visterm.models.ranking.new_tags import learn_new_tags
-
         check_fitted(self)
         X = self._check_features(X)
         positives = positive_tags(check_tags(Y_new, X.shape[0]))
@@ -364,8 +365,6 @@ class PairRanker(EpochAnnotator):
 
     def _publish_means(self, state: RankingState, team: Team) -> Weights:
         """Move the running means towards the weights, publish and return them; refuse what is not finite."""
-        from visterm.kernels.row_moves import mix_rows
-
         share = 1 / min(state.mixed + state.epoch, self.average)
         parts = [
             (mean, current, first, min(first + MIX_ROWS, len(mean)))

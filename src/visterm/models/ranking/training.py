@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -15,6 +15,8 @@ from visterm.core.errors import StorageError
 from visterm.core.threads import Team
 from visterm.core.types import Matrix
 from visterm.models.epochs import EpochSums, Measure, TrainingState, Weights
+
+Arrays: TypeAlias = dict[str, NDArray[Any]]
 
 SMALLEST_BLOCK = 16
 LARGEST_TAG_BLOCK = 256
@@ -32,11 +34,11 @@ class Training:
         """Visit every example once, with steps of this size."""
         raise NotImplementedError
 
-    def state(self) -> dict[str, NDArray[Any]]:
+    def state(self) -> Arrays:
         """Return what training on other rows goes on with: nothing but the weights, unless a training says more."""
         return {}
 
-    def load_state(self, state: dict[str, NDArray[Any]]) -> None:
+    def load_state(self, state: Arrays) -> None:
         """Go on with the `state` that an earlier training left."""
 
 
@@ -68,7 +70,17 @@ class Checkpoint(NamedTuple):
     """All that training needs to go on to the same bytes: small facts for JSON, and arrays."""
 
     facts: dict[str, Any]
-    arrays: dict[str, NDArray[Any]]
+    arrays: Arrays
+
+
+class Checkpoints(Protocol):
+    """Where the states of a training are kept, to go on from after a kill."""
+
+    def last(self) -> Checkpoint | None:
+        """Return the last state kept, or None."""
+
+    def offer(self, make: Callable[[], Checkpoint]) -> None:
+        """Keep what `make` returns, if it is time to."""
 
 
 @dataclass(kw_only=True, eq=False)
@@ -87,7 +99,7 @@ class RankingState(TrainingState):
     doubled: float = math.inf
     slowing: float = math.inf
     mixed: int = 0
-    training_state: dict[str, NDArray[Any]] = field(default_factory=dict)
+    training_state: Arrays = field(default_factory=dict)
     seed: int = 0
     window: int = 0
     sums: NDArray[np.float64] = field(default_factory=lambda: np.zeros(4))
@@ -120,7 +132,7 @@ class RankingState(TrainingState):
 
     def resume(self, last: Checkpoint) -> None:
         """Go on from a checkpoint."""
-        kinds: dict[str, dict[str, NDArray[Any]]] = {"weights": {}, "means": {}, "best": {}, "carried": {}}
+        kinds: dict[str, Arrays] = {"weights": {}, "means": {}, "best": {}, "carried": {}}
         for name, array in last.arrays.items():
             kind, _, rest = name.partition(".")
             kinds[kind][rest] = array

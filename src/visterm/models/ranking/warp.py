@@ -35,7 +35,7 @@ from visterm.kernels.warp import (
 )
 from visterm.models.epochs import EpochSums, Floats
 from visterm.models.ranking.image_sides import EmbeddedImages, Ints, StepSettings, even_bounds
-from visterm.models.ranking.training import Training
+from visterm.models.ranking.training import Arrays, Training
 
 PART = 64  # Pairs that one thread scores at a time, at least: fixed, so that BLAS gives the same bytes always
 PARTS = 16  # Parts that a block falls into, at most
@@ -213,12 +213,12 @@ class PairTraining(Training):
         first, last = self._tag_bounds[share - self._side.n_shares :][:2]
         add_tag_steps(tuple(pairs), self._side.rows, self._rule, self._squares, first, last, self._V)
 
-    def state(self) -> dict[str, NDArray[Any]]:
+    def state(self) -> Arrays:
         """Return sums of squares, and how the last draws were made."""
         ways = np.array(self._negatives.ways)
         return {"tag_squares": self._squares, "image_squares": self._side.squares, "ways": ways}
 
-    def load_state(self, state: dict[str, NDArray[Any]]) -> None:
+    def load_state(self, state: Arrays) -> None:
         """Go on with the `state` that an earlier training left."""
         np.copyto(self._squares, state["tag_squares"])
         np.copyto(self._side.squares, state["image_squares"])
