@@ -137,7 +137,7 @@ def test_the_first_candidate_is_tried_everywhere_and_the_others_where_it_did_bes
 
 def test_six_models_are_weighed_the_best_of_each_block_among_them():
     fitted = [trial("a", kind, 0, 1 - kind / 100) for kind in range(7)] + [trial("b", 0, 1, 0.2), trial("c", 1, 1, 0.1)]
-    assert [(each.name, each.kind) for each in shortlist(fitted)] == [("a", k) for k in range(5)] + [("b", 0)]
+    assert [(each.name, each.position) for each in shortlist(fitted)] == [("a", k) for k in range(5)] + [("b", 0)]
 
 
 @pytest.mark.parametrize("blocks", [[3, 4], "12"])

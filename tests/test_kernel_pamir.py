@@ -193,7 +193,7 @@ def test_more_images_need_a_new_fit(planted):
     assert isinstance(Pamir(), LearnsOn)
     with pytest.raises(AttributeError, match="no attribute 'partial_fit'") as error:
         _ = Pamir(kernel="precomputed").partial_fit
-    assert "kernel='precomputed' PAMIR weighs its training images" in str(error.value.__cause__)
+    assert error.value.__cause__.setting == "kernel"
 
 
 def test_kernels_by_name_keep_the_rules_of_scikit_learn():

@@ -167,7 +167,7 @@ def test_ridge_chooses_a_penalty_near_the_best_on_unseen_images(planted):
     ("model", "setting"),
     [
         (Ridge(alpha=0), "alpha"),
-        (Ridge(alpha=float("nan")), "alpha"),
+        (Ridge(alpha=float("inf")), "alpha"),
         (Knn(n_neighbors=0), "n_neighbors"),
         (Knn(power=-1), "power"),
     ],

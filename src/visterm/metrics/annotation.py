@@ -95,9 +95,9 @@ class SiblingTags:
         """Predict tags of some images by their scores."""
         ids, ranked = _best_tags(block, self._n_near)
         near = (self._judgements.relevant(rows) @ self._near.T).toarray() > 0
-        counts = np.take_along_axis(near, ids, axis=1) & ranked
+        given_near = np.take_along_axis(near, ids, axis=1) & ranked
         for k, n_near in self._n_near.items():
-            n_near[rows] = counts[:, :k].sum(axis=1)
+            n_near[rows] = given_near[:, :k].sum(axis=1)
 
     def precisions(self, k: int) -> NDArray[np.float64]:
         """Tags that count over k, for each image; NaN where no tag is relevant."""

@@ -92,9 +92,9 @@ def band_values(values: dict[str, NDArray[np.float64]], band: Band, k: int) -> d
         f"tag_f1@{k}": f1_of_means(precisions, recalls),
         f"n_plus@{k}": np.full(1, np.count_nonzero(recalls > 0), np.float64),
     }
-    words = values.get("word_map")
-    if words is not None and not np.isnan(words[band.tags]).all():
-        measures["word_map"] = words[band.tags]
+    word_maps = values.get("word_map")
+    if word_maps is not None and not np.isnan(word_maps[band.tags]).all():
+        measures["word_map"] = word_maps[band.tags]
     return measures
 
 

@@ -101,13 +101,13 @@ def _measure(
 ) -> dict[str, NDArray[np.float64]]:
     wanted = check_metrics(metrics, siblings=siblings is not None, tree=tree is not None)
     rankers = _rankers(list(wanted.values()), judgements, siblings, tree)
-    words, blocks = rankers.get("word"), ScoreBlocks(scores, judgements)
-    for rows, block in blocks.once() if words is None else blocks.first_pass():
+    word_ranker, blocks = rankers.get("word"), ScoreBlocks(scores, judgements)
+    for rows, block in blocks.once() if word_ranker is None else blocks.first_pass():
         for ranker in rankers.values():
             ranker.add(rows, block)
-    if words is not None:
+    if word_ranker is not None:
         for rows, block in blocks.second_pass():
-            words.count(rows, block)
+            word_ranker.count(rows, block)
     return _values(wanted, rankers)
 
 

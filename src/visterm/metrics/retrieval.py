@@ -226,11 +226,11 @@ class StoredImageRanker:
         rows = np.repeat(np.arange(block.shape[0]), np.diff(relevant.indptr))
         order = np.argsort(relevant.indices, kind="stable")
         rows, tags = rows[order], relevant.indices[order]
-        each, start, counts = np.unique(tags, return_index=True, return_counts=True)
-        places = np.repeat(self._next[each] - start, counts) + np.arange(tags.size)
-        self._next[each] += counts
+        distinct, starts, counts = np.unique(tags, return_index=True, return_counts=True)
+        positions = np.repeat(self._next[distinct] - starts, counts) + np.arange(tags.size)
+        self._next[distinct] += counts
         keys = _descending(block[rows, tags]).astype(np.uint64) << np.uint64(32)
-        self._keys[places] = keys | (rows + first).astype(np.uint64)
+        self._keys[positions] = keys | (rows + first).astype(np.uint64)
 
     def sort(self) -> None:
         """Bring the entries of each tag into their order, once all are gathered."""
@@ -257,7 +257,7 @@ class StoredImageRanker:
     def _sums(
         self, measure: Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.floating | np.bool_]]
     ) -> NDArray[np.float64]:
-        """Sum over each tag's entries a measure of their places among the relevant ones and among all."""
+        """Sum over each tag's entries a measure of their positions among the relevant ones and among all."""
         n_tags = self._indptr.size - 1
         sums = np.zeros(n_tags)
         before, above = -1, 0  # the tag of the last entry of the part before, and the irrelevant images above that

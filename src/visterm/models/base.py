@@ -336,8 +336,8 @@ class Annotator(Estimator, ABC):
         for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
             delattr(self, name)
         if (lists := lists_of_tags(Y)) is not None:
-            words = Vocabulary.from_lists(lists)
-            Y, self.classes_ = words.encode(lists), words.tags
+            vocabulary = Vocabulary.from_lists(lists)
+            Y, self.classes_ = vocabulary.encode(lists), vocabulary.tags
         X = self._check_features(identity_rows(count_rows(Y)) if X is None else X, reset=True)
         Y = check_tags(Y, X.shape[0])
         if is_identity(X):

@@ -160,13 +160,13 @@ class EpochAnnotator(Annotator):
             while state.epoch <= epochs:
                 if state.best_epoch and state.epoch - 1 - state.best_epoch >= self.patience:
                     break
-                start = time.perf_counter()
+                began = time.perf_counter()
                 rate = self._rate() * rate_factor(self.schedule, state.epoch, self.epochs)
                 sums = run_epoch(rate)._asdict()
                 weights = publish()
                 value = None if measure is None else measure()
                 measured, shown = self._measured(value)
-                record = epoch_record(state.epoch, sums, measured, start)
+                record = epoch_record(state.epoch, sums, measured, began)
                 state.history.append(record)
                 note = f"loss {record['loss']:.3f}"
                 if value is not None:
@@ -207,10 +207,10 @@ class EpochAnnotator(Annotator):
         return {"map": value}, "" if value is None else f"MAP {value:.3f}"
 
 
-def epoch_record(epoch: int, sums: dict[str, float], measured: dict[str, float | None], start: float) -> EpochRecord:
-    """Return what the history says of an epoch that began at `start`."""
+def epoch_record(epoch: int, sums: dict[str, float], measured: dict[str, float | None], began: float) -> EpochRecord:
+    """Return what the history says of an epoch that began at `began`."""
     loss, *others = sums.items()
-    return {"epoch": epoch, **dict([loss]), **measured, **dict(others), "seconds": time.perf_counter() - start}
+    return {"epoch": epoch, **dict([loss]), **measured, **dict(others), "seconds": time.perf_counter() - began}
 
 
 def rate_factor(schedule: str, epoch: int, epochs: int) -> float:

@@ -329,7 +329,7 @@ class Auto(Blend):
                         advice="Leave them out, or choose another `model`, such as sampled_tagger.",
                     )
                 given = (*given, ("text_ridge", {}))
-            for kind, member in enumerate(given):
+            for position, member in enumerate(given):
                 model = make_member(member, "auto", self.n_jobs, rng)
                 given_blocks = getattr(model, "blocks", None)
                 if columns.block == 0 and given_blocks is None:
@@ -338,7 +338,7 @@ class Auto(Blend):
                     given_blocks is not None or not isinstance(getattr(model, "distances", ""), str)
                 ):
                     continue  # it has settings of its own for each block, so that it needs all
-                candidates.append(MemberTrial(MODELS.name_of(model), model, own_settings(model), kind, columns))
+                candidates.append(MemberTrial(MODELS.name_of(model), model, own_settings(model), position, columns))
                 if word_vectors is not None and isinstance(model, RelearnsTags):
                     model.set_params(word_vectors=word_vectors)
                 if tree is not None:

@@ -63,10 +63,10 @@ class ColumnSet(NamedTuple):
         """Take them from rows (n_images, n_features), an array or CSR."""
         if self.block == 0 and not self.dense:
             return X
-        part: Any = X[:, self.first : self.stop]
+        columns: Any = X[:, self.first : self.stop]
         if self.dense:
-            return np.ascontiguousarray(dense(part))
-        return sp.csr_array(part)
+            return np.ascontiguousarray(dense(columns))
+        return sp.csr_array(columns)
 
 
 def column_sets(X: Matrix, blocks: Blocks | None) -> list[ColumnSet]:

@@ -70,7 +70,7 @@ class MemberTrial:
     name: str
     model: Annotator  # Fitted on the part that is learned from, where `scores` is there
     settings: Settings  # Those that are not its defaults
-    kind: int  # Its place among the candidates
+    position: int  # Its place among the candidates
     columns: ColumnSet  # What it reads of the features
     scores: NDArray[np.float32] | None = None  # shape (n_judged, n_tags), with mean 0 and variance 1; None: not fitted
     mean: float = 0.0  # Of the scores before
@@ -222,18 +222,18 @@ def in_turn(trials: Sequence[MemberTrial]) -> Iterator[MemberTrial]:
     The others come one kind of model after the other, each on the best columns first; at the end those on columns that
     are not worth it, with their reason. Judge each trial before you ask for the next, as the order depends on it.
     """
-    first = [trial for trial in trials if trial.kind == 0]
-    yield from first
-    ranked = sorted(first, key=lambda trial: trial.promise, reverse=True)
+    first_trials = [trial for trial in trials if trial.position == 0]
+    yield from first_trials
+    ranked = sorted(first_trials, key=lambda trial: trial.promise, reverse=True)
     ranks = {trial.columns: rank for rank, trial in enumerate(ranked)}
     others = sorted(
-        (trial for trial in trials if trial.kind), key=lambda trial: (trial.kind, ranks.get(trial.columns, 0))
+        (trial for trial in trials if trial.position), key=lambda trial: (trial.position, ranks.get(trial.columns, 0))
     )
     poor = {columns for columns, rank in ranks.items() if rank >= MOST_SETS}
     yield from (trial for trial in others if trial.columns not in poor)
     for trial in others:
         if trial.columns in poor:
-            trial.reason = f"left out: {first[0].name} did better on other columns"
+            trial.reason = f"left out: {first_trials[0].name} did better on other columns"
             yield trial
 
 

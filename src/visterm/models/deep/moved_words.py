@@ -75,7 +75,7 @@ def move_words(
         old, before, after = old - mean, before - mean, after - after.mean(axis=0)
     rng = np.random.default_rng(0)
     tags, tag_weight = _drawn(len(before), MAX_PARTNERS, rng)
-    words, word_weight = _drawn(len(old), MAX_PARTNERS, rng)
+    word_rows, word_weight = _drawn(len(old), MAX_PARTNERS, rng)
     seen = Partners(before[tags], after[tags], np.full(len(tags), tag_weight, np.float32))
     moved = np.zeros((len(old), after.shape[1]), np.float32)
     with one_blas_thread():
@@ -83,11 +83,11 @@ def move_words(
         damping = penalty * float(np.trace(of_seen)) / after.shape[1]
         climb = partial(_climb, moved, old, damping)
         climb(seen, of_seen, np.arange(len(moved)), None)
-        if len(words):
-            climb(seen, of_seen, words, word_weight)
-        others = np.setdiff1d(np.arange(len(moved)), words)
-        if len(words) and len(others):
-            both = _joined(seen, old, moved, words, 2 * word_weight)
+        if len(word_rows):
+            climb(seen, of_seen, word_rows, word_weight)
+        others = np.setdiff1d(np.arange(len(moved)), word_rows)
+        if len(word_rows) and len(others):
+            both = _joined(seen, old, moved, word_rows, 2 * word_weight)
             climb(both, _curvature(both), others, None)
     return moved
 

@@ -84,10 +84,10 @@ def start_vectors(
         squares = sum(float(np.einsum("ij,ij->", block, block, dtype=np.float64)) for _, block in _blocks(given))
         n_given = sum(int(block.any(axis=1).sum()) for _, block in _blocks(given))
         factor = math.sqrt(n_given / squares) if squares else 1.0
-    for part in range(0, n_tags, BLOCK_ROWS):
-        block = rows[part : part + BLOCK_ROWS]
+    for first in range(0, n_tags, BLOCK_ROWS):
+        block = rows[first : first + BLOCK_ROWS]
         if given is not None:
-            block[:] = given[part : part + BLOCK_ROWS]
+            block[:] = given[first : first + BLOCK_ROWS]
             _let_go(given)
             block *= np.float32(factor)
         missing = ~block.any(axis=1) if given is not None else np.ones(len(block), np.bool_)

@@ -139,21 +139,21 @@ class KernelRidge(Annotator):
     def _choose(self, rows: Matrix, given: sp.csr_array, some: NDArray[np.int64]) -> tuple[float, float, float]:
         """Return γ, the penalty and the mean squared distance; settings that are None by leaving some images out."""
         distances = squared_distances(rows[some], rows[some])
-        width = float(distances.sum()) / max(some.size * (some.size - 1), 1) or 1.0
+        bandwidth = float(distances.sum()) / max(some.size * (some.size - 1), 1) or 1.0
         gammas = GAMMAS if self.gamma is None else (float(self.gamma),)
         alphas = ALPHAS if self.alpha is None else (float(self.alpha),)
         tags = given[some]
-        best, reached = (gammas[0], alphas[0] if len(alphas) == 1 else DEFAULT_ALPHA, width), -1.0
+        best, reached = (gammas[0], alphas[0] if len(alphas) == 1 else DEFAULT_ALPHA, bandwidth), -1.0
         if len(gammas) * len(alphas) == 1 or tags.nnz == 0 or min(tags.shape) < 2:
             return best
         targets = tags.toarray().astype(np.float64)
         for gamma in gammas:
-            kernel = np.exp(distances * (-gamma / width))
+            kernel = np.exp(distances * (-gamma / bandwidth))
             before = -1.0
             for alpha in alphas:
                 current_map = float(np.nanmean(average_precisions(_left_out(kernel, targets, alpha), tags)))
                 if current_map > reached:
-                    best, reached = (gamma, alpha, width), current_map
+                    best, reached = (gamma, alpha, bandwidth), current_map
                 if current_map <= before:
                     break
                 before = current_map

@@ -120,11 +120,11 @@ def conjugate_gradients(X: Matrix, T: Matrix, mean_x: Doubles, mean_t: Doubles, 
         for _ in range(CG_ITERATIONS):
             if (length <= enough).all():
                 break
-            image = backward(forward(direction)) + np.float32(alpha) * direction
-            curvature = np.einsum("ij,ij->j", direction, image, dtype=np.float64)
+            applied = backward(forward(direction)) + np.float32(alpha) * direction
+            curvature = np.einsum("ij,ij->j", direction, applied, dtype=np.float64)
             step = np.divide(length, curvature, out=np.zeros_like(length), where=curvature > 0)
             W += direction * step.astype(np.float32)
-            residual -= image * step.astype(np.float32)
+            residual -= applied * step.astype(np.float32)
             before, length = length, np.einsum("ij,ij->j", residual, residual, dtype=np.float64)
             ratio = np.divide(length, before, out=np.zeros_like(length), where=before > 0)
             direction = residual + direction * ratio.astype(np.float32)

@@ -157,11 +157,11 @@ class TextRidge(LinearAnnotator):
         X = self._check_features(X)
         Y = check_tags(Y_new, X.shape[0])
         with one_blas_thread():
-            text = self._text(word_vectors, Y.shape[1])
+            text_rows = self._text(word_vectors, Y.shape[1])
             moments = _moments(Y, with_ones(_unit(X).astype(np.float64)))
-            rows = self._solved(moments, text)
+            rows = self._solved(moments, text_rows)
         self.tag_rows_ = np.concatenate([self.tag_rows_, rows])
-        self.text_rows_ = np.concatenate([self.text_rows_, text])
+        self.text_rows_ = np.concatenate([self.text_rows_, text_rows])
         self.moment_rows_ = np.concatenate([self.moment_rows_, moments])
         self.n_tags_ += len(rows)
         return self
@@ -173,8 +173,8 @@ class TextRidge(LinearAnnotator):
         """
         check_fitted(self)
         vectors = np.atleast_2d(np.asarray(vectors, np.float32))
-        text = self._text(vectors, len(vectors))
-        return self._solved(np.zeros((len(text), self.n_features_in_ + 1)), text)
+        text_rows = self._text(vectors, len(vectors))
+        return self._solved(np.zeros((len(text_rows), self.n_features_in_ + 1)), text_rows)
 
     def _fit(self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator) -> None:
         self.check_settings()
@@ -203,8 +203,8 @@ class TextRidge(LinearAnnotator):
 
         Tags of one image are not looked for: left out, nothing but their text would be judged.
         """
-        text = self.text_rows_[self.text_rows_.any(axis=1)].astype(np.float64)
-        variance = float(np.einsum("ij,ij->", text @ self._covariance(), text)) / max(len(text), 1)
+        text_rows = self.text_rows_[self.text_rows_.any(axis=1)].astype(np.float64)
+        variance = float(np.einsum("ij,ij->", text_rows @ self._covariance(), text_rows)) / max(len(text_rows), 1)
         text_spread = float(np.sqrt(variance)) if variance > SMALLEST else 1.0  # of ``x · t``, over images and tags
         predicted_spread = float((chosen.predicted - chosen.predicted.mean(axis=0)).std()) if chosen.rows.size else 0.0
         unit = (predicted_spread or USUAL_SPREAD) / text_spread
@@ -214,11 +214,13 @@ class TextRidge(LinearAnnotator):
         wanted = sp.csr_array(some @ sp.diags_array((some.sum(axis=0) > 1).astype(np.float32)))
         best = USUAL_WEIGHT
         if wanted.nnz and self.text_rows_.any():
-            text = unit * (dense(X[chosen.rows]) - self._centred()[0]) @ self.text_rows_.T
+            text_scores = unit * (dense(X[chosen.rows]) - self._centred()[0]) @ self.text_rows_.T
             n_photos, n_pairs = np.asarray(some.sum(axis=0)), self._n_pairs()
             n_others = np.where(n_photos > 1, n_photos - 1, n_photos)  # of other tags' single photos none is left out
             precisions = {
-                weight: average_precisions(chosen.predicted + _text_shares(weight, n_others, n_pairs) * text, wanted)
+                weight: average_precisions(
+                    chosen.predicted + _text_shares(weight, n_others, n_pairs) * text_scores, wanted
+                )
                 for weight in TEXT_WEIGHTS
             }
             top = max(TEXT_WEIGHTS, key=lambda weight: float(np.nanmean(precisions[weight])))
@@ -308,8 +310,8 @@ def _text_shares(weight: float, n_photos: Doubles, n_pairs: float) -> Doubles:
     """
     if not weight:
         return np.zeros_like(n_photos)
-    first = NEARLY_ALONE / (1 + (n_pairs / FEW) ** 1.5)
-    return np.asarray(np.maximum(np.where(n_photos > 0, weight, max(1.0, weight)), first))
+    while_few = NEARLY_ALONE / (1 + (n_pairs / FEW) ** 1.5)
+    return np.asarray(np.maximum(np.where(n_photos > 0, weight, max(1.0, weight)), while_few))
 
 
 def _moments(Y: sp.csr_array, rows: Matrix) -> Doubles:

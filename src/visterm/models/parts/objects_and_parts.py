@@ -205,10 +205,10 @@ class ObjectsAndParts(EmbeddingRanker):
         check_fitted(self)
         tags = np.atleast_1d(np.asarray(wholes))
         as_whole, as_part = self._relation_vectors()
-        known = self._known_tags(tags, len(tags))
-        scores = as_whole[known] @ as_part.T
+        whole_tags = self._known_tags(tags, len(tags))
+        scores = as_whole[whole_tags] @ as_part.T
         if (believed := self._believed()) is not None:
-            scores += believed[known].toarray()
+            scores += believed[whole_tags].toarray()
         return scores
 
     def pair_scores(self, *, words: bool = True, offset: float = 0.0) -> Floats:

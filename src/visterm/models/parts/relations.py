@@ -66,7 +66,7 @@ class Quadruplets:
         by_tag = (as_csr(Y) > 0).tocsc()
         by_tag.sort_indices()
         pairs = check_relations(relations, by_tag.shape[1])
-        candidates = [_sides(by_tag, part, whole) for part, whole in pairs]
+        candidates = [_sides(by_tag, part_tag, whole_tag) for part_tag, whole_tag in pairs]
         counts = np.array([sides.n_pairs for sides in candidates], np.int64)
         self.relations = pairs[counts > 0]
         self.counts = counts[counts > 0]
@@ -155,8 +155,8 @@ class _Sides(NamedTuple):
         return self.wholes.size * self.parts.size - self.n_shared
 
 
-def _sides(by_tag: sp.csc_array, part: int, whole: int) -> _Sides:
-    columns = (by_tag.indices[slice(*by_tag.indptr[tag : tag + 2])] for tag in (whole, part))
+def _sides(by_tag: sp.csc_array, part_tag: int, whole_tag: int) -> _Sides:
+    columns = (by_tag.indices[slice(*by_tag.indptr[tag : tag + 2])] for tag in (whole_tag, part_tag))
     wholes, parts = (images.astype(np.int64) for images in columns)
     both = np.intersect1d(parts, wholes, assume_unique=True)
     if not both.size:
@@ -182,9 +182,9 @@ def listed_and_suggested(
     way around. Returns CSR of float64, (n_tags, n_tags), rows being wholes. Raises TooLargeError if the pairs of like
     wholes could take more than 2 GiB.
     """
-    known = sp.csr_array((np.ones(len(pairs)), (pairs[:, 1], pairs[:, 0])), shape=(n_tags, n_tags))
-    suggested = weight * (_nearness(known, siblings) @ known)
-    believed = sp.csr_array(suggested.minimum(1.0).maximum(known))
+    listed = sp.csr_array((np.ones(len(pairs)), (pairs[:, 1], pairs[:, 0])), shape=(n_tags, n_tags))
+    suggested = weight * (_nearness(listed, siblings) @ listed)
+    believed = sp.csr_array(suggested.minimum(1.0).maximum(listed))
     believed.setdiag(0)
     believed.eliminate_zeros()
     believed.sort_indices()

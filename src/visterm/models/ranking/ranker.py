@@ -84,22 +84,22 @@ class PairRanker(EpochAnnotator):
         or NaN, and the model then stays as it was.
         """
         self.check_settings()
-        known = hasattr(self, "n_epochs_")
-        X = self._check_features(X, reset=not known)
+        learned_before = hasattr(self, "n_epochs_")
+        X = self._check_features(X, reset=not learned_before)
         Y = check_tags(Y, X.shape[0])
-        if known and Y.shape[1] != self.n_tags_:
+        if learned_before and Y.shape[1] != self.n_tags_:
             raise ShapeError(
                 f"Y has {Y.shape[1]} tags, but this model knows {self.n_tags_}. Bring new tags with add_tags(X, Y_new)."
             )
         positives = self._positives(Y)
-        n_before = self.n_epochs_ if known else 0
+        n_before = self.n_epochs_ if learned_before else 0
         rng = np.random.default_rng([int(as_generator(self.random_state).integers(2**63)), n_before])
-        if not known:
+        if not learned_before:
             self.n_tags_ = Y.shape[1]
             self._scale_features(X)
             self.history_ = []
-        weights = self._resume() if known else self._start(X, positives.shape[1], rng)
-        start = time.perf_counter()
+        weights = self._resume() if learned_before else self._start(X, positives.shape[1], rng)
+        began = time.perf_counter()
 
         with one_blas_thread(), Team(resolve_jobs(self.n_jobs)) as team:
             context = TrainingContext(rng, team, images, block_for(positives.nnz, positives.shape[1]))
@@ -113,7 +113,7 @@ class PairRanker(EpochAnnotator):
             )
         self._publish(*weights, images=images)
         self.n_epochs_ = n_before + 1
-        self.history_ = [*self.history_, epoch_record(n_before + 1, sums._asdict(), self._measured(None)[0], start)]
+        self.history_ = [*self.history_, epoch_record(n_before + 1, sums._asdict(), self._measured(None)[0], began)]
         return self
 
     def fit_stream(
@@ -232,18 +232,24 @@ class PairRanker(EpochAnnotator):
             raise DataError("No image has a tag (Y has no value above 0), so there is nothing to learn.")
         self._scale_features(X)
         passes = self._open_passes if self.finds_length else self._fixed_passes
-        for each in passes(X, positives, valid, rng):
-            state, n_pairs, n_tags = each.state, each.positives.nnz, each.positives.shape[1]
+        for training_pass in passes(X, positives, valid, rng):
+            state, n_pairs, n_tags = training_pass.state, training_pass.positives.nnz, training_pass.positives.shape[1]
             with one_blas_thread(), Team(resolve_jobs(self.n_jobs)) as team:
                 context = TrainingContext(rng, team, True, block_for(n_pairs, n_tags))
-                training = self._training(each.X, each.positives, state.weights, context)
+                training = self._training(training_pass.X, training_pass.positives, state.weights, context)
                 if state.training_state:
                     training.load_state(state.training_state)
                 run_epoch, publish = partial(state.run_epoch, training), partial(self._publish_means, state, team)
                 self._run_epochs(
-                    state, each.epochs, run_epoch, publish, each.measure, monitor=monitor, on_epoch=on_epoch
+                    state,
+                    training_pass.epochs,
+                    run_epoch,
+                    publish,
+                    training_pass.measure,
+                    monitor=monitor,
+                    on_epoch=on_epoch,
                 )
-            del each, state, training, run_epoch, publish  # the next training needs their memory
+            del training_pass, state, training, run_epoch, publish  # the next training needs their memory
 
     def _fixed_passes(
         self, X: Matrix, positives: sp.csr_array, valid: Validation | None, rng: np.random.Generator

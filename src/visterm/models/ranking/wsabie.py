@@ -141,6 +141,6 @@ def pass_over_children(positives: sp.csr_array, Y: sp.csr_array, tree: NDArray[n
     has = positives.tocoo().coords
     values = np.concatenate([np.ones(positives.nnz, np.float32), np.zeros(len(images), np.float32)])
     coords = np.concatenate([has[0], images]), np.concatenate([has[1], tags])
-    known = sp.csr_array((values, coords), shape=positives.shape)
-    known.sort_indices()
-    return known
+    entries = sp.csr_array((values, coords), shape=positives.shape)
+    entries.sort_indices()
+    return entries
