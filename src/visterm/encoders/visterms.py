@@ -45,9 +45,8 @@ from visterm.encoders.codebook import (
     learn_palette,
 )
 from visterm.encoders.contract import Places
-from visterm.kernels.colour import colour_table
 from visterm.kernels.nearest import prepare_codebook
-from visterm.kernels.texture import N_PATTERNS
+from visterm.kernels.pixels import N_PATTERNS, colour_table
 
 COLOUR_IMAGES = 500  # Images, at most, from whose pixels the colours are learned
 CODEBOOK_STEPS = 10
