@@ -313,7 +313,6 @@ def test_words_have_no_place_in_a_model_without_vectors(planted, words):
         ({"hidden": 512}, "hidden", 512, UserError),
         ({"hidden": [512, 0]}, "hidden", 0, UserError),
         ({"dropout": 1.0}, "dropout", 1.0, UserError),
-        ({"device": "abacus"}, "device", "abacus", UserError),
         ({"schedule": "linear"}, "schedule", "linear", UserError),
         ({"word_vectors": np.ones((5, 4))}, "word_vectors", (5, 4), ShapeError),
         ({"word_vectors": np.ones((12, 4)), "dim": 5}, "dim", 5, UserError),
@@ -336,6 +335,11 @@ def test_settings_that_cannot_be_used_are_refused(planted, params, setting, valu
 def test_vectors_that_are_not_finite_and_too_large_trainings_are_refused(planted, params, message):
     with pytest.raises(DataError, match=message):
         SampledTagger(**{**SMALL, **params}).fit(planted.X_train, planted.Y_train)
+
+
+def test_a_device_that_does_not_exist_is_refused(planted):
+    with pytest.raises(UserError, match="device"):
+        SampledTagger(**{**SMALL, "device": "abacus"}).fit(planted.X_train, planted.Y_train)
 
 
 @pytest.mark.parametrize("name", ["sampled_tagger"])

@@ -234,7 +234,6 @@ def test_tags_of_one_kind_of_image_end_up_near_each_other():
         {"max_trials": 0},
         {"block": -1},
         {"valid_share": 1},
-        {"n_jobs": 0},
         {"l2": -1},
         {"init_scale": "small"},
         {"step": "adam"},
@@ -248,6 +247,11 @@ def test_settings_that_cannot_be_are_refused_with_what_is_accepted(settings, pla
     [(name, value)] = settings.items()
     with refused(name, value=value):
         Wsabie(**settings).fit(planted.X_train, planted.Y_train)
+
+
+def test_no_threads_are_refused(planted):
+    with pytest.raises(UserError, match="n_jobs"):
+        Wsabie(n_jobs=0).fit(planted.X_train, planted.Y_train)
 
 
 def test_images_without_a_single_tag_are_refused():

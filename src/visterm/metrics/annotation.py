@@ -82,10 +82,7 @@ class SiblingTags:
         near = as_csr(siblings)
         if near.shape != (n_tags, n_tags):
             raise ShapeError(
-                f"`siblings` has the shape {near.shape}.",
-                setting="siblings",
-                value=near.shape,
-                expected=f"{(n_tags, n_tags)} (tags, tags)",
+                setting="siblings", value=near.shape, expected=f"the shape {(n_tags, n_tags)} (tags, tags)"
             )
         self._near = _ones(near + sp.eye_array(n_tags, format="csr"))
         self._judgements = judgements
@@ -120,10 +117,7 @@ class TreeTags:
         self._above = _ones(above)
         if self._above.shape[0] != judgements.n_tags:
             raise ShapeError(
-                f"`tree` has {self._above.shape[0]} rows.",
-                setting="tree",
-                value=self._above.shape,
-                expected=f"{judgements.n_tags}, one for each tag",
+                setting="tree", value=self._above.shape, expected=f"{judgements.n_tags} rows, one for each tag"
             )
         self._judgements = judgements
         # Of each image, how many nodes are in P, and in P and T

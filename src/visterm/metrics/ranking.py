@@ -58,12 +58,7 @@ class Judgements:
         if exclude is not None:
             excluded = as_csr(as_csr(exclude) != 0)
             if excluded.shape != tags.shape:
-                raise ShapeError(
-                    f"`exclude` has the shape {excluded.shape}.",
-                    setting="exclude",
-                    value=excluded.shape,
-                    expected=f"that of Y, {tags.shape}",
-                )
+                raise ShapeError(setting="exclude", value=excluded.shape, expected=f"the shape of Y, {tags.shape}")
             relevant = as_csr(relevant - relevant.multiply(excluded))
         indptr = relevant.indptr.astype(np.int64)
         images = np.repeat(np.arange(tags.shape[0]), np.diff(indptr))
@@ -101,12 +96,7 @@ class ScoreBlocks:
                 raise ShapeError(f"The scores have the shape {scores.shape}, but the tags {expected} (images, tags).")
         elif not callable(scores):
             if not isinstance(scores, Iterable) or hasattr(scores, "tocsr"):
-                raise UserError(
-                    f"`scores` is a {type(scores).__name__}.",
-                    setting="scores",
-                    value=type(scores).__name__,
-                    expected=SCORES,
-                )
+                raise UserError(setting="scores", value=type(scores).__name__, expected=SCORES)
             self._one_time = iter(scores) is scores
 
     def first_pass(self) -> Iterator[Block]:
@@ -144,12 +134,8 @@ class ScoreBlocks:
             blocks = ((slice(start, start + step), matrix[start : start + step]) for start in range(0, seen.size, step))
         for item in blocks:
             if not (isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], slice)):
-                raise UserError(
-                    f"`scores` gives a {type(item).__name__}, not blocks.",
-                    setting="scores",
-                    value=type(item).__name__,
-                    expected=SCORES,
-                )
+                wrong = f"`scores` gives a {type(item).__name__}, not blocks."
+                raise UserError(wrong, setting="scores", value=type(item).__name__, expected=SCORES)
             (start, stop, _), block = item[0].indices(seen.size), np.asarray(item[1])
             expected = stop - start, n_tags
             if block.shape != expected:

@@ -250,12 +250,8 @@ class Annotator(Estimator, ABC):
         precisions = average_precisions(*self.judged(X, y)[:2])
         weights = np.ones(precisions.size) if sample_weight is None else np.asarray(sample_weight, np.float64)
         if weights.shape != precisions.shape:
-            raise ShapeError(
-                f"`sample_weight` has the shape {weights.shape}.",
-                setting="sample_weight",
-                value=weights.shape,
-                expected=f"({precisions.size},), one per image",
-            )
+            expected = f"the shape ({precisions.size},), one per image"
+            raise ShapeError(setting="sample_weight", value=weights.shape, expected=expected)
         tagged = np.isfinite(precisions)
         total = float(weights[tagged].sum())
         if not total > 0:

@@ -115,19 +115,10 @@ def check_vectors(given: Floats, n_tags: int, dim: int | None) -> None:
     """
     shape = np.shape(given)
     if len(shape) != 2 or shape[0] != n_tags or shape[1] == 0:
-        raise ShapeError(
-            f"`word_vectors` has the shape {shape}.",
-            setting="word_vectors",
-            value=shape,
-            expected=f"a row for each of {n_tags} tags",
-        )
+        raise ShapeError(setting="word_vectors", value=shape, expected=f"a row for each of {n_tags} tags")
     if dim is not None and dim != shape[1]:
-        raise UserError(
-            setting="dim",
-            value=dim,
-            expected=f"{shape[1]}, the numbers that `word_vectors` has of a tag",
-            advice="Leave `dim` out.",
-        )
+        expected = f"{shape[1]}, the numbers that `word_vectors` has of a tag"
+        raise UserError(setting="dim", value=dim, expected=expected, advice="Leave `dim` out.")
     for first, block in _blocks(given):
         bad = np.flatnonzero(~np.isfinite(block).all(axis=1))
         if bad.size:

@@ -235,13 +235,11 @@ class TextRidge(LinearAnnotator):
             return np.zeros((n_tags, self.n_features_in_), np.float32)
         rows = np.asarray(vectors, np.float32)
         if rows.shape != (n_tags, self.n_features_in_):
-            raise ShapeError(
-                f"`word_vectors` has the shape {rows.shape}.",
-                setting="word_vectors",
-                value=rows.shape,
-                expected=f"{(n_tags, self.n_features_in_)}, a row for each tag, as wide as the features of images",
-                advice="Take vectors from the text tower of the images' network.",
+            expected = (
+                f"the shape {(n_tags, self.n_features_in_)}: a row for each tag, as wide as the features of images"
             )
+            advice = "Take vectors from the text tower of the images' network."
+            raise ShapeError(setting="word_vectors", value=rows.shape, expected=expected, advice=advice)
         if not np.isfinite(rows).all():
             raise DataError("word_vectors has infinite numbers or NaN. Set the rows of tags without a vector to zeros.")
         return np.asarray(_unit(rows), np.float32)

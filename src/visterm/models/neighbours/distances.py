@@ -28,21 +28,11 @@ def read_blocks(blocks: Blocks | None, n_features: int) -> list[slice]:
     bounds = np.asarray(blocks, np.int64)
     if bounds.ndim == 1:
         if bounds.sum() != n_features:
-            raise UserError(
-                f"`blocks` has {bounds.sum()} columns together, but X has {n_features}.",
-                setting="blocks",
-                value=blocks,
-                expected=f"widths with the sum {n_features}, or pairs of first column and the one after the last",
-            )
+            expected = f"widths with the sum {n_features}, or pairs of first column and the one after the last"
+            raise UserError(setting="blocks", value=blocks, expected=expected)
         return [slice(*pair) for pair in pairwise([0, *np.cumsum(bounds).tolist()])]
-    for first, stop in bounds.tolist():
-        if stop > n_features:
-            raise UserError(
-                f"`blocks` has the pair {(first, stop)}.",
-                setting="blocks",
-                value=blocks,
-                expected=f"columns of the {n_features} that X has",
-            )
+    if bounds.max() > n_features:
+        raise UserError(setting="blocks", value=blocks, expected=f"columns of the {n_features} that X has")
     return [slice(first, stop) for first, stop in bounds.tolist()]
 
 
@@ -57,11 +47,8 @@ def check_blocks(blocks: object) -> None:
         for entry in entries
     )
     if not entries or not (widths or pairs):
-        raise UserError(
-            setting="blocks",
-            value=blocks,
-            expected="the widths of the blocks, such as (4096, 512), or pairs of first column and the one after it",
-        )
+        expected = "the widths of the blocks, such as (4096, 512), or pairs of first column and the one after the last"
+        raise UserError(setting="blocks", value=blocks, expected=expected)
 
 
 def _is_whole(value: object) -> bool:

@@ -97,12 +97,8 @@ class Wsabie(EmbeddingRanker):
 
     def _check_settings(self) -> None:
         if self.tree is not None and (np.ndim(self.tree) != 2 or np.shape(self.tree)[1] != 2):
-            raise ShapeError(
-                f"tree has the shape {np.shape(self.tree)}.",
-                setting="tree",
-                value=np.shape(self.tree),
-                expected="the shape (n_pairs, 2): a tag, and one above it",
-            )
+            expected = "the shape (n_pairs, 2): a tag, and one above it"
+            raise ShapeError(setting="tree", value=np.shape(self.tree), expected=expected)
 
     def _positives(self, Y: sp.csr_array) -> sp.csr_array:
         positives = positive_tags(Y)
@@ -111,12 +107,8 @@ class Wsabie(EmbeddingRanker):
             return positives
         tree = np.asarray(above, np.int64)
         if len(tree) and not 0 <= tree.min() <= tree.max() < Y.shape[1]:
-            raise ShapeError(
-                f"tree names tag column {tree.max()}.",
-                setting="tree",
-                value=int(tree.max()),
-                expected=f"0 to {Y.shape[1] - 1}, the columns of Y",
-            )
+            wrong = tree.min() if tree.min() < 0 else tree.max()
+            raise ShapeError(setting="tree", value=int(wrong), expected=f"0 to {Y.shape[1] - 1}, the columns of Y")
         return pass_over_children(positives, Y, tree)
 
     def _objective(self, n_tags: int) -> Objective:
