@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from planted import plant_corpus
 from reference import warp as reference
 from refusals import refused
-from visterm.core.errors import DataError
+from visterm.core.errors import DataError, UserError
 from visterm.core.threads import Team
 from visterm.models.ranking import warp
 from visterm.models.ranking.image_sides import EmbeddedImages, StepSettings
