@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
 from abc import abstractmethod
@@ -39,6 +40,7 @@ PENALTY = 1.0  # Of words that follow the tags (`move_words`)
 MAX_LAYERS = 1000
 
 MAX_TRAINED_BYTES = 2**34  # Weights and vectors with their gradients and what the optimisers keep
+SAMPLED_ROWS = 1000  # Rows of a dense matrix that its fingerprint looks at: all of a large library would take minutes
 NOT_OF_THE_TRAINING = ("checkpoint", "checkpoint_batches", "device", "n_jobs", "random_state", "word_vectors")
 """Settings that a checkpoint may be gone on with whatever they are, or that are compared in another way."""
 
@@ -303,8 +305,6 @@ class DeepTagger(EpochAnnotator):
         return self.dim or 300
 
     def _what_is_trained(self, X: Matrix, Y: sp.csr_array, valid: Validation | None) -> dict[str, Any]:
-        from visterm.models.deep.fitting import matrix_fingerprint  # torch
-
         params = {key: value for key, value in json_params(self).items() if key not in NOT_OF_THE_TRAINING}
         matrices = {"X": X, "Y": Y}
         if valid is not None:
@@ -353,3 +353,17 @@ def through_layers(X: Matrix, scale: float, layers: list[Layer]) -> Floats:
             hidden = np.maximum(hidden, 0, out=hidden) @ next_weights + next_offsets
         out[rows] = hidden
     return out
+
+
+def matrix_fingerprint(matrix: Matrix) -> str:
+    """Return the start of a SHA-256 of a matrix: of a CSR whole, of a dense one its shape and up to 1,000 rows."""
+    digest = hashlib.sha256(str(matrix.shape).encode())
+    csr: sp.csr_array = matrix
+    if sp.issparse(matrix):
+        parts = [csr.indptr, csr.indices, csr.data]
+    else:
+        sampled = np.linspace(0, len(matrix) - 1, min(len(matrix), SAMPLED_ROWS)).astype(np.int64)
+        parts = [np.asarray(matrix[sampled])]
+    for part in parts:
+        digest.update(np.ascontiguousarray(part).data)
+    return digest.hexdigest()[:16]

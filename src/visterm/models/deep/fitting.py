@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
@@ -27,7 +26,6 @@ from visterm.models.epochs import TrainingState, Validation, Weights
 from visterm.models.stopping import HeldOutFit, OnEpoch, hold_out
 
 KIND = "checkpoint"
-SAMPLED_ROWS = 1000  # Rows of a dense matrix that its fingerprint looks at: all of a large library would take minutes
 HOLDING_OUT, FIRST, SECOND = 0, 1, 2  # What random draws of the fit are keyed by, beside its seed
 
 
@@ -84,20 +82,6 @@ class TrainingCheckpoint:
         """Remove what is kept: the training has ended."""
         if self._folder is not None and self._folder.exists():
             shutil.rmtree(open_folder(self._folder, KIND))
-
-
-def matrix_fingerprint(matrix: Matrix) -> str:
-    """Return the start of a SHA-256 of a matrix: of a CSR whole, of a dense one its shape and up to 1,000 rows."""
-    digest = hashlib.sha256(str(matrix.shape).encode())
-    csr: Any = matrix
-    if sp.issparse(matrix):
-        parts = [csr.indptr, csr.indices, csr.data]
-    else:
-        places = np.linspace(0, len(matrix) - 1, min(len(matrix), SAMPLED_ROWS)).astype(np.int64)
-        parts = [np.asarray(matrix[places])]
-    for part in parts:
-        digest.update(np.ascontiguousarray(part).data)
-    return digest.hexdigest()[:16]
 
 
 class EpochLoss(NamedTuple):
