@@ -108,7 +108,8 @@ class Wsabie(EmbeddingRanker):
         tree = np.asarray(above, np.int64)
         if len(tree) and not 0 <= tree.min() <= tree.max() < Y.shape[1]:
             wrong = tree.min() if tree.min() < 0 else tree.max()
-            raise ShapeError(setting="tree", value=int(wrong), expected=f"0 to {Y.shape[1] - 1}, the columns of Y")
+            expected = f"0 to {Y.shape[1] - 1}, the columns of Y"
+            raise ShapeError(f"`tree` names tag column {wrong}.", setting="tree", value=int(wrong), expected=expected)
         return pass_over_children(positives, Y, tree)
 
     def _objective(self, n_tags: int) -> Objective:
