@@ -23,10 +23,8 @@ from sklearn.cluster import MiniBatchKMeans
 from visterm.core.threads import one_blas_thread
 from visterm.encoders.blocks import pixel_codes
 from visterm.encoders.visterms import Visterms
-from visterm.kernels.colour import colour_codes, gray_levels
-from visterm.kernels.histograms import block_edges
 from visterm.kernels.nearest import nearest_words
-from visterm.kernels.texture import lbp_codes
+from visterm.kernels.pixels import block_edges, colour_codes, gray_levels, lbp_codes
 
 PHOTOS = Path(__file__).resolve().parents[2] / "shared" / "data" / "corel5k"
 

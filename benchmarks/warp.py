@@ -19,8 +19,7 @@ import scipy.sparse as sp
 from visterm.core.threads import Team, one_blas_thread
 from visterm.kernels.row_moves import limit_norms
 from visterm.models.ranking.image_sides import EmbeddedImages, StepSettings
-from visterm.models.ranking.negatives import Objective, rank_weights
-from visterm.models.ranking.warp import PairTraining
+from visterm.models.ranking.warp import Objective, PairTraining, rank_weights
 
 DIM = 100
 TAGS_AN_IMAGE = 3

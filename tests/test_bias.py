@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 from planted import plant_corpus
-from visterm.core.errors import UserError
+from refusals import refused
 from visterm.core.persist import load_estimator, save_estimator
 from visterm.core.tables import MODELS
 from visterm.models.ranking.wsabie import Wsabie
@@ -64,5 +64,5 @@ def test_images_known_by_number_and_new_tags_take_the_bias_too(planted):
 
 
 def test_a_negative_bias_is_refused(planted):
-    with pytest.raises(UserError, match="bias is -1"):
+    with refused("bias", value=-1):
         Wsabie(bias=-1).fit(planted.X_train, planted.Y_train)

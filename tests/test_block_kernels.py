@@ -9,10 +9,18 @@ from skimage.color import rgb2lab
 from skimage.feature import local_binary_pattern
 
 from reference import blocks as slow
-from visterm.kernels.colour import colour_codes, colour_table, gray_levels, lab_from_rgb
-from visterm.kernels.histograms import MIN_CELL, bag_row, block_edges, block_histograms
 from visterm.kernels.nearest import TILE, WORDS, add_by_word, nearest_words, prepare_codebook
-from visterm.kernels.texture import lbp_codes
+from visterm.kernels.pixels import (
+    MIN_CELL,
+    bag_row,
+    block_edges,
+    block_histograms,
+    colour_codes,
+    colour_table,
+    gray_levels,
+    lab_from_rgb,
+    lbp_codes,
+)
 
 
 def of_scikit_image(gray):

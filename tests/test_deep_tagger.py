@@ -16,6 +16,7 @@ torch = pytest.importorskip("torch", reason="the extra 'torch' is not installed"
 
 
 from planted import plant_corpus
+from refusals import refused
 from visterm.core.errors import DataError, MissingExtraError, ShapeError, StorageError, UserError
 from visterm.core.persist import load_estimator, save_estimator
 from visterm.core.tables import MODELS
@@ -296,7 +297,7 @@ def test_words_take_the_places_of_tags_with_the_same_vectors(planted, words):
 
 def test_words_have_no_place_in_a_model_without_vectors(planted, words):
     model = SampledTagger(**SMALL, dim=10).fit(planted.X_train, planted.Y_train)
-    with pytest.raises(UserError, match="fitted without word_vectors"):
+    with pytest.raises(UserError, match="fitted without"):
         model.tag_rows_from(words)
     model = SampledTagger(**SMALL, word_vectors=words).fit(planted.X_train, planted.Y_train)
     with pytest.raises(ShapeError, match=r"shape \(1, 4\); expected 10 numbers a word"):
@@ -307,28 +308,38 @@ def test_words_have_no_place_in_a_model_without_vectors(planted, words):
 
 
 @pytest.mark.parametrize(
-    ("params", "error", "message"),
+    ("params", "setting", "value", "error"),
     [
-        ({"hidden": 512}, UserError, r"hidden is 512; expected a list of sizes"),
-        ({"hidden": [512, 0]}, UserError, r"a size in hidden is 0"),
-        ({"dropout": 1.0}, UserError, r"dropout is 1;"),
-        ({"device": "abacus"}, UserError, r"device is 'abacus'"),
-        ({"schedule": "linear"}, UserError, r"schedule is 'linear'"),
-        ({"word_vectors": np.ones((5, 4))}, ShapeError, r"shape \(5, 4\), but there are 12 tags"),
-        ({"word_vectors": np.ones((12, 4)), "dim": 5}, UserError, r"dim is 5, but word_vectors has 4"),
-        ({"word_vectors": np.full((12, 4), np.nan)}, DataError, r"The word vector of tag 0 has infinite"),
-        ({"hidden": [10**9]}, DataError, r"A network of 40 → 1,000,000,000 → 300 numbers .* Take smaller layers"),
-        ({"dim": 10**9}, DataError, r"A network of .* Take smaller layers"),
-        (
-            {"negatives": 3_000_000},
-            DataError,
-            r"3,000,005 drawn tags each would take .* Take fewer positives or negatives",
-        ),
+        ({"hidden": 512}, "hidden", 512, UserError),
+        ({"hidden": [512, 0]}, "hidden", 0, UserError),
+        ({"dropout": 1.0}, "dropout", 1.0, UserError),
+        ({"schedule": "linear"}, "schedule", "linear", UserError),
+        ({"word_vectors": np.ones((5, 4))}, "word_vectors", (5, 4), ShapeError),
+        ({"word_vectors": np.ones((12, 4)), "dim": 5}, "dim", 5, UserError),
     ],
 )
-def test_settings_that_cannot_be_used_are_refused(planted, params, error, message):
-    with pytest.raises(error, match=message):
+def test_settings_that_cannot_be_used_are_refused(planted, params, setting, value, error):
+    with refused(setting, value=value, error=error):
         SampledTagger(**{**SMALL, **params}).fit(planted.X_train, planted.Y_train)
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"word_vectors": np.full((12, 4), np.nan)}, r"tag 0 has infinite"),
+        ({"hidden": [10**9]}, r"40 → 1,000,000,000 → 300 numbers"),
+        ({"dim": 10**9}, r"A network of .* smaller layers"),
+        ({"negatives": 3_000_000}, r"3,000,005 drawn tags"),
+    ],
+)
+def test_vectors_that_are_not_finite_and_too_large_trainings_are_refused(planted, params, message):
+    with pytest.raises(DataError, match=message):
+        SampledTagger(**{**SMALL, **params}).fit(planted.X_train, planted.Y_train)
+
+
+def test_a_device_that_does_not_exist_is_refused(planted):
+    with pytest.raises(UserError, match="device"):
+        SampledTagger(**{**SMALL, "device": "abacus"}).fit(planted.X_train, planted.Y_train)
 
 
 @pytest.mark.parametrize("name", ["sampled_tagger"])

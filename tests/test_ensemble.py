@@ -9,8 +9,9 @@ import pytest
 import scipy.sparse as sp
 
 from planted import plant_corpus
+from refusals import refused
 from visterm.cli.options import settings
-from visterm.core.errors import UnknownNameError, UserError
+from visterm.core.errors import UnknownNameError
 from visterm.core.packing import learned_hash
 from visterm.core.persist import load_estimator, save_estimator
 from visterm.core.tables import MODELS
@@ -155,19 +156,19 @@ def test_members_are_read_from_the_command_line():
 
 
 @pytest.mark.parametrize(
-    ("wrong", "message"),
+    ("wrong", "setting", "value"),
     [
-        ({"members": []}, "members is .*; expected a list such as"),
-        ({"members": "wsabie"}, "members is 'wsabie'; expected a list such as"),
-        ({"members": ["wsabie"]}, "A member of the ensemble is 'wsabie'; expected a pair"),
-        ({"members": [RIDGE, KNN], "weights": [1]}, "expected 2 numbers, one a member"),
-        ({"members": [RIDGE, KNN], "weights": [1, -1]}, "none below 0"),
-        ({"members": [RIDGE], "weights": [0]}, "one above"),
-        ({"members": [RIDGE], "valid_share": 1}, "valid_share is 1; expected"),
+        ({"members": []}, "members", []),
+        ({"members": "wsabie"}, "members", "wsabie"),
+        ({"members": ["wsabie"]}, "members", "wsabie"),
+        ({"members": [RIDGE, KNN], "weights": [1]}, "weights", [1]),
+        ({"members": [RIDGE, KNN], "weights": [1, -1]}, "weights", [1, -1]),
+        ({"members": [RIDGE], "weights": [0]}, "weights", [0]),
+        ({"members": [RIDGE], "valid_share": 1}, "valid_share", 1),
     ],
 )
-def test_settings_that_cannot_be_used_are_refused(wrong, message, planted):
-    with pytest.raises(UserError, match=message):
+def test_settings_that_cannot_be_used_are_refused(wrong, setting, value, planted):
+    with refused(setting, value=value):
         Ensemble(**wrong).fit(planted.X_train, planted.Y_train)
 
 

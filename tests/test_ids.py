@@ -21,7 +21,6 @@ from visterm.features.training_rows import TrainingRows
 from visterm.learning.validation import learn_by_number
 from visterm.metrics import average_precisions
 from visterm.models.base import Annotator
-from visterm.models.stopping import says_stop
 from visterm.tagging.annotating import new_tags
 
 FAST = {"dim": 8}
@@ -198,7 +197,7 @@ class Counted(Annotator):
             self.tag_rows_ = np.array([[20], [right], [9.5], [8.5]], np.float32)[: Y.shape[1]]
             self.history_.append({"epoch": epoch, "loss": 1 / epoch, "map": None})
             monitor.advance()
-            if says_stop(on_epoch, self.history_[-1]):
+            if on_epoch is not None and on_epoch(self.history_[-1]) == "stop":
                 break
 
     def _image_rows(self, X):

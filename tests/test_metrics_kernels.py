@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reference import metrics as reference
-from visterm.kernels.ranks import count_irrelevant_above, first_non_finite_row, rank_in_rows
+from visterm.kernels.topk import count_irrelevant_above, first_non_finite_row, rank_in_rows
 
 
 def drawn(seed, n, m, levels, dtype):

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from scipy.stats import bootstrap, wilcoxon
 
-from visterm.core.errors import DataError, ShapeError, UserError
+from refusals import refused
+from visterm.core.errors import DataError, ShapeError
 from visterm.metrics import bootstrap_mean, paired_bootstrap, significance
 
 
@@ -75,7 +76,7 @@ def test_values_that_cannot_be_compared_are_refused(first, second, error, messag
 
 @pytest.mark.parametrize("value", [0, 2.5])
 def test_a_number_of_resamples_without_sense_is_refused(value):
-    with pytest.raises(UserError, match=f"n_resamples is {value}"):
+    with refused("n_resamples", value=value):
         bootstrap_mean([1, 2, 3], n_resamples=value)
 
 

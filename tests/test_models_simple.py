@@ -11,7 +11,8 @@ from sklearn.model_selection import GridSearchCV, KFold, LeaveOneOut, cross_val_
 from sklearn.preprocessing import LabelBinarizer
 
 from planted import plant_corpus
-from visterm.core.errors import DataError, ShapeError, TooLargeError, UserError
+from refusals import refused
+from visterm.core.errors import DataError, ShapeError, TooLargeError
 from visterm.models.baselines import Prior
 from visterm.models.linear import base as linear
 from visterm.models.linear import normal_equations as least_squares
@@ -163,16 +164,16 @@ def test_ridge_chooses_a_penalty_near_the_best_on_unseen_images(planted):
 
 
 @pytest.mark.parametrize(
-    ("model", "message"),
+    ("model", "setting"),
     [
-        (Ridge(alpha=0), "alpha is 0; expected a finite number above 0, or None"),
-        (Ridge(alpha=float("nan")), "alpha is nan"),
-        (Knn(n_neighbors=0), "n_neighbors is 0; expected a whole number of 1 or more, or None"),
-        (Knn(power=-1), "power is -1; expected a finite number of 0 or more, or None"),
+        (Ridge(alpha=0), "alpha"),
+        (Ridge(alpha=float("inf")), "alpha"),
+        (Knn(n_neighbors=0), "n_neighbors"),
+        (Knn(power=-1), "power"),
     ],
 )
-def test_settings_that_cannot_be_are_refused_with_what_is_accepted(model, message, planted):
-    with pytest.raises(UserError, match=message):
+def test_settings_that_cannot_be_are_refused_with_what_is_accepted(model, setting, planted):
+    with refused(setting, value=getattr(model, setting)):
         model.fit(planted.X_train, planted.Y_train)
 
 
@@ -200,7 +201,7 @@ def test_a_score_is_the_mean_average_precision_over_images_that_have_a_tag():
     assert model.score(X, Y, sample_weight=[1, 2, 5, 1]) == pytest.approx((1 + 2 / 2 + 1) / 4)
     with pytest.raises(DataError, match="No image has a right tag and a weight above 0"):
         model.score(X, Y, sample_weight=[0, 0, 5, 0])
-    with pytest.raises(ShapeError, match=r"sample_weight has the shape \(3,\); expected \(4,\), one per image"):
+    with refused("sample_weight", value=(3,), error=ShapeError):
         model.score(X, Y, sample_weight=[1, 1, 1])
     with pytest.raises(ShapeError):
         model.score(X, Y[:, :2])

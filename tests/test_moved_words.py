@@ -8,7 +8,8 @@ from scipy.optimize import brentq, minimize
 from scipy.special import expit
 
 from reference.moved_words import kept_relations
-from visterm.core.errors import DataError, ShapeError, UserError
+from refusals import refused
+from visterm.core.errors import DataError, ShapeError
 from visterm.models.deep import moved_words
 from visterm.models.deep.moved_words import move_words
 
@@ -137,5 +138,5 @@ def test_matrices_that_do_not_fit_are_refused(matrices, error, message):
 
 
 def test_a_penalty_below_0_is_refused():
-    with pytest.raises(UserError, match="penalty is -1"):
+    with refused("penalty", value=-1):
         move_words(*drawn(), penalty=-1)

@@ -5,10 +5,10 @@ import pytest
 import scipy.sparse as sp
 
 from planted import plant_corpus
-from visterm.core.errors import UserError
+from refusals import refused
 from visterm.metrics import average_precisions
 from visterm.models import VseEns, Wsabie
-from visterm.models.ranking.schedules import DOUBLED, FINISH, MOST_HELD_TAGS
+from visterm.models.ranking.ranker import DOUBLED, FINISH, MOST_HELD_TAGS
 
 
 @pytest.fixture(scope="module")
@@ -115,5 +115,5 @@ def test_with_very_many_tags_more_are_drawn_for_a_pair():
 
 
 def test_other_models_refuse_it(planted):
-    with pytest.raises(UserError, match="schedule is 'open'"):
+    with refused("schedule", value="open"):
         VseEns(schedule="open").fit(planted.X_train, planted.Y_train)

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from reference.pairs import pairs_in_order
-from visterm.core.errors import DataError, ShapeError, UserError
+from refusals import refused
+from visterm.core.errors import DataError, ShapeError
 from visterm.kernels.pairs import COLUMNS, FIRST_ROWS, pair_ranks, pair_terms, top_pairs
 from visterm.models.parts.pairs import best_pairs, label_terms, ranks_of_pairs
 
@@ -184,7 +185,7 @@ def test_scores_that_do_not_fit_are_refused():
             matrices[place][1, 1] = value
             with pytest.raises(DataError, match=f"{name} .*{message}"):
                 best_pairs(*matrices, 1)
-    with pytest.raises(UserError, match="k is -1"):
+    with refused("k", value=-1):
         best_pairs(A, B, F, -1)
 
 

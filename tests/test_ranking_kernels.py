@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 from reference import ranking as reference
-from visterm.core.errors import UserError
+from refusals import refused
 from visterm.kernels.dot import prefetch_row
 from visterm.kernels.draws import SortedTags, draw_adaptive, draw_dimension, draw_rank, sort_tags
 from visterm.kernels.passive_aggressive import separate_in_turn
@@ -27,8 +27,7 @@ from visterm.kernels.warp import (
 )
 from visterm.models.epochs import rate_factor
 from visterm.models.ranking.image_sides import EmbeddedImages, StepSettings
-from visterm.models.ranking.negatives import rank_weights
-from visterm.models.ranking.warp import in_turn
+from visterm.models.ranking.warp import in_turn, rank_weights
 from visterm.models.ranking.wsabie import Wsabie
 
 
@@ -70,9 +69,9 @@ def test_the_loss_is_the_hinge_of_the_gap_and_without_it_no_step_is_made(gap, lo
     pairs = _block_of(_ints(0), _ints(0))._replace(
         violators=_ints(1), trials=_ints(1), gaps=np.array([gap], np.float32)
     )
-    W, steps = np.array([[3.0], [1.0]], np.float32), np.ones((1, 1), np.float32)
+    V, steps = np.array([[3.0], [1.0]], np.float32), np.ones((1, 1), np.float32)
     ones = np.ones(3, np.float32)
-    found = weigh_pairs(tuple(pairs), 0, 1, (_ints(0, 1), _tags(0)), tuple(RankLoss(ones, 0)), 0.5, W, steps)
+    found = weigh_pairs(tuple(pairs), 0, 1, (_ints(0, 1), _tags(0)), tuple(RankLoss(ones, 0)), 0.5, V, steps)
     assert found == (loss, 1, gain)
     assert (pairs.gains[0], steps[0, 0], pairs.violators[0]) == (gain, gain, 1 if gain else -1)
 
@@ -95,9 +94,9 @@ def test_schedules_start_at_one_and_unknown_ones_are_refused():
     assert [rate_factor("inverse", epoch, 10) for epoch in (1, 2, 4)] == [1, 0.5, 0.25]
     assert rate_factor("cosine", 1, 10) == 1
     assert rate_factor("cosine", 6, 10) == pytest.approx(0.5)
-    with pytest.raises(UserError, match="schedule is 'step'; expected one of: constant, inverse, cosine"):
+    with refused("schedule", value="step"):
         Wsabie(schedule="step").fit(np.eye(4, dtype=np.float32), np.eye(4))
-    with pytest.raises(UserError, match="weight is 'flat'"):
+    with refused("weight", value="flat"):
         Wsabie(weight="flat").fit(np.eye(4, dtype=np.float32), np.eye(4))
 
 
@@ -135,38 +134,38 @@ def test_dimensions_follow_size_times_deviation_and_are_uniform_where_all_is_zer
     np.testing.assert_allclose(found, np.full(4, 0.25), atol=0.015)
 
 
-def _draw_adaptive(pairs, positives, U, W, lists, draws):
-    draw_adaptive(tuple(pairs), 0, len(U), tuple(positives), U, W, tuple(lists), tuple(draws))
+def _draw_adaptive(pairs, positives, U, V, lists, draws):
+    draw_adaptive(tuple(pairs), 0, len(U), tuple(positives), U, V, tuple(lists), tuple(draws))
 
 
 def test_adaptive_draws_follow_the_papers_mixture_without_the_tags_that_the_image_has():
     rng = np.random.default_rng(0)
-    W, u = rng.normal(size=(9, 4)).astype(np.float32), rng.normal(size=4).astype(np.float32)
+    V, u = rng.normal(size=(9, 4)).astype(np.float32), rng.normal(size=4).astype(np.float32)
     lists = SortedTags(np.empty((4, 9), np.int64), np.empty(4), 2.0)
-    sort_tags(W, 0, 4, lists)
-    np.testing.assert_array_equal(lists.order, np.argsort(-W, axis=0, kind="stable").T)
-    np.testing.assert_allclose(lists.sigmas, W.astype(float).std(axis=0), rtol=1e-6)
+    sort_tags(V, 0, 4, lists)
+    np.testing.assert_array_equal(lists.order, np.argsort(-V, axis=0, kind="stable").T)
+    np.testing.assert_allclose(lists.sigmas, V.astype(float).std(axis=0), rtol=1e-6)
     n = 20_000
     zeros = np.zeros(n, np.int64)
     pairs = _block_of(zeros, zeros + 3)
     positives = PositiveTags(_ints(0, 2), _tags(3, 5))
-    _draw_adaptive(pairs, positives, np.tile(u, (n, 1)), W, lists, Draws(np.inf, 100, 5, 0))
-    law = reference.adaptive_law(u.astype(float), W.astype(float), 2.0)
+    _draw_adaptive(pairs, positives, np.tile(u, (n, 1)), V, lists, Draws(np.inf, 100, 5, 0))
+    law = reference.adaptive_law(u.astype(float), V.astype(float), 2.0)
     owned = law[[3, 5]].sum()
     law[[3, 5]] = 0
     np.testing.assert_allclose(np.bincount(pairs.violators, minlength=9) / n, law / law.sum(), atol=0.015)
     assert pairs.trials.mean() == pytest.approx(1 / (1 - owned), rel=0.02)
-    np.testing.assert_allclose(pairs.gaps, (W @ u)[3] - (W @ u)[pairs.violators], atol=1e-5)
+    np.testing.assert_allclose(pairs.gaps, (V @ u)[3] - (V @ u)[pairs.violators], atol=1e-5)
 
 
 def test_an_adaptive_draw_that_finds_only_own_tags_becomes_uniform_and_none_is_drawn_where_none_is_left():
-    W = np.array([[3.0], [2.0], [1.0], [0.0]], np.float32)
+    V = np.array([[3.0], [2.0], [1.0], [0.0]], np.float32)
     lists = SortedTags(np.empty((1, 4), np.int64), np.empty(1), 1e-3)
-    sort_tags(W, 0, 1, lists)
+    sort_tags(V, 0, 1, lists)
     n = 2000
     pairs = _block_of(np.repeat([0, 1], n // 2), np.zeros(n, np.int64))
     positives = PositiveTags(_ints(0, 2, 6), _tags(0, 1, 0, 1, 2, 3))
-    _draw_adaptive(pairs, positives, np.ones((n, 1), np.float32), W, lists, Draws(np.inf, 7, 1, 0))
+    _draw_adaptive(pairs, positives, np.ones((n, 1), np.float32), V, lists, Draws(np.inf, 7, 1, 0))
     drawn = pairs.violators
     assert (pairs.trials[: n // 2] == 8).all()
     np.testing.assert_allclose(np.bincount(drawn[: n // 2], minlength=4) / (n // 2), [0, 0, 0.5, 0.5], atol=0.06)
@@ -230,33 +229,33 @@ def test_rows_of_features_and_tags_move_as_the_slow_rule_does(adagrad, l2):
     np.testing.assert_allclose(dense_map, expected, atol=1e-5)
 
     tags, others = rng.integers(0, 2, n), np.where(active > 0, rng.integers(2, n_tags, n), -1)
-    gains, U, W = rng.random(n).astype(np.float32), rng.normal(size=(n, dim)).astype(np.float32), start[:n_tags].copy()
+    gains, U, V = rng.random(n).astype(np.float32), rng.normal(size=(n, dim)).astype(np.float32), start[:n_tags].copy()
     squares = np.full(n_tags if adagrad else 0, 1.5, np.float32)
     moved = np.empty((n_tags, dim))
     for t in range(n_tags):
         terms = [gains[p] * U[p].astype(float) for p in range(n) if others[p] >= 0 and tags[p] == t]
         terms += [-gains[p] * U[p].astype(float) for p in range(n) if others[p] == t]
-        moved[t], _ = reference.block_sum(W[t], 1.5, terms, **settings)
+        moved[t], _ = reference.block_sum(V[t], 1.5, terms, **settings)
     pairs = _block_of(tags, tags)._replace(violators=others, gains=gains)
     for first, last in ((0, 1), (1, n_tags)):
-        add_tag_steps(tuple(pairs), dense_rows(U), rule, squares, first, last, W)
-    np.testing.assert_allclose(W, moved, atol=1e-5)
+        add_tag_steps(tuple(pairs), dense_rows(U), rule, squares, first, last, V)
+    np.testing.assert_allclose(V, moved, atol=1e-5)
 
 
 def test_draws_from_a_pool_follow_the_law_of_draws_one_by_one():
     positives = _ints(0, 2), _tags(1, 4)
-    W = np.array([[1.5], [2], [0], [0], [2], [1.2], [0], [0]], np.float32)  # of six candidates 0 and 5 violate
+    V = np.array([[1.5], [2], [0], [0], [2], [1.2], [0], [0]], np.float32)  # of six candidates 0 and 5 violate
     found, counts, n = np.zeros(8, int), np.zeros(7, int), 6000
     for epoch in range(n):
         pool = np.empty(3, np.int64)  # shorter than the draws that may be needed
         draw_many(3, epoch, 99, 8, pool)
         u = np.ones((1, 1), np.float32)
         pairs = _block_of(_ints(0), _ints(1))
-        shared = tuple(Pool(pool, u @ W[pool].T))
-        draw_violators(tuple(pairs), 0, 1, positives, dense_rows(u), W, shared, tuple(Draws(1.0, 6, 3, epoch)))
+        shared = tuple(Pool(pool, u @ V[pool].T))
+        draw_violators(tuple(pairs), 0, 1, positives, dense_rows(u), V, shared, tuple(Draws(1.0, 6, 3, epoch)))
         if pairs.violators[0] >= 0:
             found[pairs.violators[0]] += 1
-            assert pairs.gaps[0] == pytest.approx(2 - W[pairs.violators[0], 0])
+            assert pairs.gaps[0] == pytest.approx(2 - V[pairs.violators[0], 0])
             counts[pairs.trials[0]] += 1
         else:
             assert pairs.trials[0] == 6

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 import scipy.sparse as sp
 
-from visterm.core.errors import ShapeError, UserError
+from refusals import refused
+from visterm.core.errors import ShapeError
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.relations import sibling_sets
 from visterm.metrics import check_metrics, evaluate, measure
@@ -60,14 +60,14 @@ def test_evaluate_takes_siblings_in_blocks_beside_other_metrics():
 
 
 def test_to_ask_for_it_without_siblings_says_to_pass_relations():
-    with pytest.raises(UserError, match=r"psib@5 needs to know what tags are kinds of"):
+    with refused("metrics", value="psib@5"):
         evaluate(SCORES, np.eye(2, 5), ["map", "psib@5"])
     assert check_metrics("psib@5")["psib@5"].k == 5
 
 
 def test_siblings_of_another_number_of_tags_and_a_k_of_none_are_refused():
-    with pytest.raises(ShapeError, match=r"siblings has the shape \(4, 4\); expected \(5, 5\)"):
+    with refused("siblings", value=(4, 4), error=ShapeError):
         evaluate(SCORES, np.eye(2, 5), ["psib@5"], siblings=np.eye(4))
     for k in (0, 1.5, True):
-        with pytest.raises(UserError, match="needs a k, a whole number of 1 or more"):
+        with refused("metrics"):
             sibling_precisions(SCORES, np.eye(2, 5), SIBLINGS, k)

@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 from planted import plant_corpus
-from visterm.core.errors import UserError
+from refusals import refused
 from visterm.core.persist import load_estimator, save_estimator
 from visterm.core.tables import MODELS
 from visterm.metrics import evaluate
@@ -102,5 +102,5 @@ def test_a_run_that_was_written_without_loads_and_keeps_its_scores_as_tags_learn
 
 
 def test_a_setting_that_is_neither_true_nor_false_is_refused(planted):
-    with pytest.raises(UserError, match=r"standardize is 'no'; expected True or False"):
+    with refused("standardize", value="no"):
         Wsabie(standardize="no").fit(planted.X_train, planted.Y_train)

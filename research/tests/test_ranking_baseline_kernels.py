@@ -8,8 +8,7 @@ import pytest
 from reference import ranking as reference
 from visterm.kernels.rows import dense_rows
 from visterm.kernels.warp import PairBatch
-from visterm.models.ranking.negatives import rank_weights
-from visterm_research.kernels.logistic import loss_and_slope
+from visterm.models.ranking.warp import rank_weights
 from visterm_research.kernels.owpc import weigh_all
 from visterm_research.kernels.tag_pairs import rank_in_turn
 
@@ -34,13 +33,6 @@ def _block_of(images, tags):
     n = len(tags)
     found = np.empty((2, n), np.int64), np.empty((2, n), np.float32)
     return PairBatch(np.arange(n), images, tags, np.arange(n), *found[0], *found[1])
-
-
-@pytest.mark.parametrize("gap", [-40.0, -1.5, 0.0, 2.0, 40.0])
-def test_the_logistic_loss_and_its_slope(gap):
-    loss, slope = loss_and_slope(gap)
-    assert loss == pytest.approx(np.logaddexp(0, -gap))
-    assert slope == pytest.approx(1 / (1 + np.exp(gap)))
 
 
 def test_the_factors_of_all_violators_are_those_of_eq_6():

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from visterm.evaluation.evaluate_run import evaluate
     from visterm.learning.relations import WordRelations
     from visterm.library.catalogue import Catalogue
-    from visterm.metrics.scorer import scorer
+    from visterm.metrics.report import scorer
     from visterm.tagging.tagger import Tagger, fit
 
 _EXPORTS = {
@@ -27,7 +27,7 @@ _EXPORTS = {
     "WordRelations": "visterm.learning.relations",
     "evaluate": "visterm.evaluation.evaluate_run",
     "fit": "visterm.tagging.tagger",
-    "scorer": "visterm.metrics.scorer",
+    "scorer": "visterm.metrics.report",
     "to_frame": "visterm.data.frames",
 }
 _ROOMS = ("encoders", "models")

@@ -18,16 +18,16 @@ def owpc_factors(f, y, own):
     return factors, weight * sum(1 - f[y] + f[t] for t in violators)
 
 
-def adaptive_law(u, W, scale):
+def adaptive_law(u, V, scale):
     """Return VSE-ens's chance of each tag: Σ_f p(f|u) p(place of the tag in the list of f)."""
-    n_tags, dim = W.shape
-    importance = np.abs(u) * W.std(axis=0)
+    n_tags, dim = V.shape
+    importance = np.abs(u) * V.std(axis=0)
     importance /= importance.sum()
     places = np.exp(-np.arange(n_tags) / scale)
     places /= places.sum()
     law = np.zeros(n_tags)
     for f in range(dim):
-        order = np.argsort(-W[:, f], kind="stable")
+        order = np.argsort(-V[:, f], kind="stable")
         law[order if u[f] > 0 else order[::-1]] += importance[f] * places
     return law
 

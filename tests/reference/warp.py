@@ -62,14 +62,14 @@ def limit_norms(rows, max_norm):
     return rows * np.minimum(1, max_norm / np.maximum(norms, 1e-300))
 
 
-def train_block(X, own, examples, V, W, *, seed, epoch, rate, max_norm, max_trials, counted=False):
-    """Take a block of steps; examples are (number, image, tag). Gives the new V and W, the violators and the draws."""
-    new_V, new_W = V.copy(), W.copy()
+def train_block(X, own, examples, A, V, *, seed, epoch, rate, max_norm, max_trials, counted=False):
+    """Take a block of steps; examples are (number, image, tag). Gives the new A and V, the violators and the draws."""
+    new_A, new_V = A.copy(), V.copy()
     violators, trials = [], []
     moved = set()
     for number, image, y in examples:
-        u = X[image] @ V
-        f = W @ u
+        u = X[image] @ A
+        f = V @ u
         draws = lambda d, m, e=number: draw_below(seed, epoch, e, d, m)  # noqa: E731
         if counted:
             bad, n = counted_violator(f, y, own[image], max_trials, draw_unit(seed, epoch, number, 0), draws)
@@ -79,9 +79,9 @@ def train_block(X, own, examples, V, W, *, seed, epoch, rate, max_norm, max_tria
         trials.append(n)
         if bad is None:
             continue
-        factor = rate * rank_weight(len(W) - len(own[image]), n)
-        new_V += factor * np.outer(X[image], W[y] - W[bad])
-        new_W[y] += factor * u
-        new_W[bad] -= factor * u
+        factor = rate * rank_weight(len(V) - len(own[image]), n)
+        new_A += factor * np.outer(X[image], V[y] - V[bad])
+        new_V[y] += factor * u
+        new_V[bad] -= factor * u
         moved |= {y, bad}
-    return limit_norms(new_V, max_norm), limit_norms(new_W, max_norm), violators, trials
+    return limit_norms(new_A, max_norm), limit_norms(new_V, max_norm), violators, trials

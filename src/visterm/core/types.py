@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 if TYPE_CHECKING:  # the command line counts skipped photos without NumPy and SciPy
     import numpy as np
     import scipy.sparse as sp
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, NDArray
 
 Matrix: TypeAlias = "NDArray[np.float32] | sp.csr_array"
+MatrixLike: TypeAlias = "ArrayLike | sp.sparray | sp.spmatrix"
+"""What people pass as a matrix: an array, nested lists, or a sparse matrix."""
+
 Arrays: TypeAlias = "dict[str, NDArray[Any]]"  # Named arrays of any type, as a file holds them
 RandomState: TypeAlias = "int | np.random.RandomState | np.random.Generator | None"
 

@@ -16,10 +16,16 @@ from visterm.core.checks import check_count, check_number
 from visterm.core.errors import UserError
 from visterm.encoders.codebook import assign_words, learn_codebook
 from visterm.encoders.contract import Places
-from visterm.kernels.colour import colour_codes, gray_levels
-from visterm.kernels.histograms import bag_row, block_edges, block_histograms
 from visterm.kernels.nearest import nearest_words, prepare_codebook
-from visterm.kernels.texture import N_PATTERNS, lbp_codes
+from visterm.kernels.pixels import (
+    N_PATTERNS,
+    bag_row,
+    block_edges,
+    block_histograms,
+    colour_codes,
+    gray_levels,
+    lbp_codes,
+)
 from visterm.kernels.word_groups import nearest_in_groups, prepare_groups
 
 MOST_CELLS = 8  # Along the side of a block: a pixel is then in 64 blocks of each scale

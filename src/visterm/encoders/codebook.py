@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from visterm.core.progress import SILENT, Progress, reported
 from visterm.core.threads import Team, one_blas_thread, resolve_jobs
-from visterm.kernels.colour import lab_from_rgb
 from visterm.kernels.nearest import TILE, add_by_word, nearest_words, prepare_codebook
+from visterm.kernels.pixels import lab_from_rgb
 
 PART = 8 * TILE  # Points a thread takes at a time: by the number of threads, the last bits would depend on that
 

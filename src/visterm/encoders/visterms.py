@@ -36,9 +36,8 @@ from visterm.encoders.blocks import (
 )
 from visterm.encoders.codebook import LARGEST, MOST_COLOURS, SPACES, assign_words, learn_codebook, learn_palette
 from visterm.encoders.contract import Places
-from visterm.kernels.colour import colour_codes, colour_table, gray_levels
 from visterm.kernels.nearest import prepare_codebook
-from visterm.kernels.texture import N_PATTERNS, lbp_codes
+from visterm.kernels.pixels import N_PATTERNS, colour_codes, colour_table, gray_levels, lbp_codes
 
 COLOUR_IMAGES = 500  # Images, at most, from whose pixels the colours are learned
 CODEBOOK_STEPS = 10

@@ -23,7 +23,7 @@ from visterm.features.training_rows import source_of_rows
 from visterm.kernels.topk import top_k
 from visterm.learning.run import Run
 from visterm.metrics import check_metrics, measure
-from visterm.metrics.blocks import Judgements
+from visterm.metrics.ranking import Judgements
 from visterm.metrics.report import means
 from visterm.metrics.significance import Compared, Interval, compare_pairs, interval_of
 from visterm.tagging.tagger import Tagger

@@ -25,7 +25,7 @@ from visterm.data.tag_queries import queries_of_tags, relevant_images
 from visterm.evaluation.evaluate import encode_for_all
 from visterm.features.training_rows import HELD_OUT, LEARNED
 from visterm.learning.part_settings import check_combination
-from visterm.metrics.blocks import Scores
+from visterm.metrics.ranking import Scores
 from visterm.metrics.retrieval import Combine, best_images, kinds_of_queries, measure_queries, rank_queries
 from visterm.metrics.significance import Compared, Interval, compare_pairs, interval_of
 from visterm.tagging.tagger import Tagger

@@ -6,16 +6,15 @@ from importlib import import_module
 from typing import Any
 
 _NAMES = {
-    "colour": "colour_codes colour_table gray_levels",
     "dot": "add_at dot_at",
     "nearest": "nearest_words prepare_codebook",
+    "pixels": "N_PATTERNS colour_codes colour_table gray_levels",
     "random": "GOLDEN draw_below mix stream_of",
     "row_moves": "move_rows",
     "rows": "Rows add_row dense_rows embed row_dot row_squares sparse_rows",
     "sorted_lists": "nth_absent",
-    "texture": "N_PATTERNS",
     "topk": "top_k",
-    "warp": "PairBatch",
+    "warp": "Loss PairBatch",
 }
 """What plug-ins may use, by module; kernels know nothing of `visterm.core`, which has the same for other rooms."""
 

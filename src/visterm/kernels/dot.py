@@ -88,7 +88,7 @@ def _write_loops(builder, pointers, n):
 
     def add_product(offset, kind, total):
         at = [builder.bitcast(builder.gep(pointer, [offset]), kind.as_pointer()) for pointer in pointers]
-        product = builder.fmul(*(builder.load(each, align=4) for each in at))
+        product = builder.fmul(*(builder.load(pointer, align=4) for pointer in at))
         builder.store(builder.fadd(builder.load(total), product), total)
 
     def loop(first, last, width):
@@ -181,16 +181,16 @@ def _prefetch(typing_context, matrix, row):
     def write(context, builder, signature, values):
         array = cgutils.create_struct_proxy(signature.args[0])(context, builder, values[0])
         width = builder.extract_value(array.shape, 1)
-        address, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        address_type, int_type = ir.IntType(8).as_pointer(), ir.IntType(32)
         request = cgutils.get_or_insert_function(
-            builder.module, ir.FunctionType(ir.VoidType(), [address, number, number, number]), "llvm.prefetch.p0i8"
+            builder.module, ir.FunctionType(ir.VoidType(), [address_type] + [int_type] * 3), "llvm.prefetch.p0i8"
         )
-        to_read, to_keep, data = (ir.Constant(number, value) for value in (0, 3, 1))
+        to_read, to_keep, data = (ir.Constant(int_type, value) for value in (0, 3, 1))
         start = builder.gep(array.data, [builder.mul(context.cast(builder, values[1], row, types.intp), width)])
         first, step, most = (ir.Constant(width.type, value) for value in (0, LINE, MOST))
         end = builder.select(builder.icmp_signed("<", width, most), width, most)
         with cgutils.for_range_slice(builder, first, end, step, intp=width.type) as (c, _):
-            builder.call(request, [builder.bitcast(builder.gep(start, [c]), address), to_read, to_keep, data])
+            builder.call(request, [builder.bitcast(builder.gep(start, [c]), address_type), to_read, to_keep, data])
         return context.get_dummy_value()
 
     return types.void(matrix, row), write

@@ -74,9 +74,9 @@ def block_extremes(values, most, least):
         columns = bits[block * COLUMNS : (block + 1) * COLUMNS]
         largest, smallest = _LOWEST, _HIGHEST
         for c in range(columns.shape[0]):
-            key = _key(columns[c])
-            largest = key if key > largest else largest
-            smallest = key if key < smallest else smallest
+            ordered = _key(columns[c])
+            largest = ordered if ordered > largest else largest
+            smallest = ordered if ordered < smallest else smallest
         most[block] = np.int32(_key(largest)).view(np.float32)
         least[block] = np.int32(_key(smallest)).view(np.float32)
 
@@ -178,9 +178,9 @@ def pair_ranks(A, B, terms, objects, parts, first, last, ranks):
                 limit = limits[e, np.int64(i > objects[x])]  # of equal scores the smaller number stands before
                 self_score = (a_i + B[x, i]) + terms.diagonal[i]
                 if i == objects[x]:
-                    part = parts[x]
-                    ranks[x] += _count_from(a_i, B[x, :part], terms.F[i, :part], limits[e, 0])
-                    ranks[x] += _count_from(a_i, B[x, part:], terms.F[i, part:], limits[e, 1])
+                    part_tag = parts[x]
+                    ranks[x] += _count_from(a_i, B[x, :part_tag], terms.F[i, :part_tag], limits[e, 0])
+                    ranks[x] += _count_from(a_i, B[x, part_tag:], terms.F[i, part_tag:], limits[e, 1])
                 elif (a_i + b_most[e]) + terms.row_most[i] < limit:
                     ranks[x] += self_score >= limit
                 elif (a_i + b_least[e]) + terms.row_least[i] >= limit:

@@ -198,17 +198,17 @@ def difference_square(rows, plus, minus, scratch):
 
 
 @njit(cache=True, nogil=True)
-def rank_triplets_by_kernel(n_steps, queries, K, images, scale, aggressiveness, key, A, F):
-    """Draw triplets (q, p+, p-) as `rank_triplets` does, and make its steps on expansions ``w_t = Σ_j A[t, j] p_j``.
+def rank_triplets_by_kernel(n_steps, queries, K, images, scale, aggressiveness, key, W, F):
+    """Draw triplets (q, p+, p-) as `rank_triplets` does, and make its steps on expansions ``w_t = Σ_j W[t, j] p_j``.
 
     Section III-E of the PAMIR paper: a step ``w_t += τ q_t (p+ - p-)`` adds ``τ q_t`` to the weight of p+ and takes as
     much from that of p-, and ``|p+ - p-|² = k(p+, p+) + k(p-, p-) - 2 k(p+, p-)``. The scores of all images for all
-    words, ``F = A K``, are kept up to date, so that a triplet that makes no step costs next to nothing. Images at a
+    words, ``F = W K``, are kept up to date, so that a triplet that makes no step costs next to nothing. Images at a
     squared distance that is 0, rounding, or below 0 (the kernel is then none of Mercer's) make no step.
 
     The kernel is `scale` times `K`, float32 (n, n), C-contiguous and symmetric. `images`, int64, are the rows of K that
     are learned from, and queries name images by their place there; the others have a score, and never a weight. Changed
-    are `A`, float32 (n_words, at least n), in the columns of `images`, and ``F = scale · A K``, float32 (n_words, n).
+    are `W`, float32 (n_words, at least n), in the columns of `images`, and ``F = scale · W K``, float32 (n_words, n).
     Returns what `rank_triplets` does.
     """
     q_start, q_words, q_weights, r_start, r_images = queries
@@ -240,9 +240,9 @@ def rank_triplets_by_kernel(n_steps, queries, K, images, scale, aggressiveness, 
         size = min(aggressiveness, loss / (length * scale * square))
         for e in range(first, last):
             factor = size * q_weights[e]
-            weights = A[q_words[e]]
-            weights[plus] += np.float32(factor)
-            weights[minus] -= np.float32(factor)
+            word_weights = W[q_words[e]]
+            word_weights[plus] += np.float32(factor)
+            word_weights[minus] -= np.float32(factor)
             _add_difference(K[plus], K[minus], np.float32(factor * scale), F[q_words[e]])
     return total, n_moved
 

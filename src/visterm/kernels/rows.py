@@ -37,13 +37,13 @@ def sparse_rows(data, indices, indptr):
 
 
 @njit(cache=True, nogil=True)
-def embed(rows, chosen, weights, out):
-    """Multiply rows by weights: ``out[p] = x(chosen[p]) · weights``.
+def embed(rows, chosen, A, out):
+    """Multiply rows by a projection A: ``out[p] = x(chosen[p]) · A``.
 
-    The rows have columns below n_features, `weights` are (n_features, width). The first columns of `out`, (n, width) or
+    The rows have columns below n_features, `A` is (n_features, width). The first columns of `out`, (n, width) or
     wider, are overwritten.
     """
-    width = weights.shape[1]
+    width = A.shape[1]
     for p in range(chosen.shape[0]):
         i = chosen[p]
         out_row = out[p]
@@ -51,11 +51,11 @@ def embed(rows, chosen, weights, out):
             out_row[c] = 0.0
         for e in range(rows.start[i], rows.start[i + 1]):
             if e + AHEAD < rows.start[i + 1]:
-                prefetch_row(weights, rows.cols[e + AHEAD - rows.shift[i]])
-            weight_row = weights[rows.cols[e - rows.shift[i]]]
+                prefetch_row(A, rows.cols[e + AHEAD - rows.shift[i]])
+            a_row = A[rows.cols[e - rows.shift[i]]]
             value = rows.vals[e]
             for c in range(width):
-                out_row[c] += value * weight_row[c]
+                out_row[c] += value * a_row[c]
 
 
 @njit(cache=True, nogil=True)
@@ -66,15 +66,15 @@ def row_of(rows, i):
 
 
 @njit(cache=True, nogil=True)
-def row_dot(rows, i, weights):
+def row_dot(rows, i, vector):
     """Multiply row i by a float32 vector; a row without gaps is read in one run."""
     first, last = rows.start[i], rows.start[i + 1]
-    if last - first == weights.shape[0]:
-        return dot(rows.vals[first:last], weights)
+    if last - first == vector.shape[0]:
+        return dot(rows.vals[first:last], vector)
     cols, values = row_of(rows, i)
     total = np.float32(0.0)
     for e in range(values.shape[0]):
-        total += values[e] * weights[np.uint64(cols[e])]  # unsigned: none counts from the end, twice as fast
+        total += values[e] * vector[np.uint64(cols[e])]  # unsigned: none counts from the end, twice as fast
     return total
 
 
@@ -93,35 +93,35 @@ def row_squares(rows, out):
 
 
 @njit(cache=True, nogil=True)
-def add_row(rows, i, factor, weights):
+def add_row(rows, i, factor, vector):
     """Add `factor` times row i to a float32 vector, in place."""
     first, last = rows.start[i], rows.start[i + 1]
-    if last - first == weights.shape[0]:
+    if last - first == vector.shape[0]:
         values = rows.vals[first:last]
-        for c in range(weights.shape[0]):
-            weights[c] += factor * values[c]
+        for c in range(vector.shape[0]):
+            vector[c] += factor * values[c]
         return
     cols, values = row_of(rows, i)
     for e in range(values.shape[0]):
-        weights[np.uint64(cols[e])] += factor * values[e]
+        vector[np.uint64(cols[e])] += factor * values[e]
 
 
 @njit(cache=True, nogil=True)
-def add_outer(rows, chosen, active, steps, first, last, rule, squares, weights, stamps, stamp, touched):
-    """Add a block of outer products to the weights of some features, then bring those rows back under the norm limit.
+def add_outer(rows, chosen, active, steps, first, last, rule, squares, A, stamps, stamp, touched):
+    """Add a block of outer products to some rows of a projection A, then bring these back under the norm limit.
 
-    ``weights[j] += Σ_p x(chosen[p])[j] · steps[p]`` for the features first .. last-1 and the active p, in the order of
+    ``A[j] += Σ_p x(chosen[p])[j] · steps[p]`` for the features first .. last-1 and the active p, in the order of
     p; with AdaGrad each row's sum is divided by the root of its `squares` (see `mean_square`), this block's included;
     with L2 the row first shrinks once for each term. Threads that call it with ranges of features that do not meet
     change different rows, and the sum of each row has the same order whatever the ranges are.
 
     `chosen` are int64 (n,); where `active`, (n,), is below 0, p is left out. `steps`, float32 (n, width), are gradients
-    times the learning rate. Entries first .. last-1 of these are changed: `weights`, float32 (n_features, width);
+    times the learning rate. Entries first .. last-1 of these are changed: `A`, float32 (n_features, width);
     `squares`, float32 (n_features,), one plus the mean squares of the row's gradients so far, empty for SGD; `stamps`,
     int64 (n_features,), the last `stamp` that touched the row, which is larger in each call; `touched`, int64
     (n_features,), scratch.
     """
-    width = weights.shape[1]
+    width = A.shape[1]
     n_touched = 0
     adaptive = squares.shape[0] > 0
     if adaptive or rule.keep < 1.0:
@@ -139,7 +139,7 @@ def add_outer(rows, chosen, active, steps, first, last, rule, squares, weights, 
                 if adaptive:
                     squares[j] += value * value * length
                 if rule.keep < 1.0:
-                    scale_row(weights[j], rule.keep)
+                    scale_row(A[j], rule.keep)
                 e += 1
 
     for p in range(chosen.shape[0]):
@@ -155,38 +155,38 @@ def add_outer(rows, chosen, active, steps, first, last, rule, squares, weights, 
             value = rows.vals[e + shift]
             if adaptive:
                 value /= np.float32(math.sqrt(squares[j]))
-            weight_row = weights[j]
+            a_row = A[j]
             for c in range(width):
-                weight_row[c] += value * step[c]
+                a_row[c] += value * step[c]
             if stamps[j] != stamp:
                 stamps[j] = stamp
                 touched[first + n_touched] = j
                 n_touched += 1
             e += 1
     for t in range(n_touched):
-        limit_norm(weights[touched[first + t]], rule.max_norm)
+        limit_norm(A[touched[first + t]], rule.max_norm)
 
 
 @njit(cache=True, nogil=True)
-def copy_rows(weights, chosen, out):
-    """Copy rows together: ``out[p] = weights[chosen[p]]``."""
+def copy_rows(A, chosen, out):
+    """Copy rows together: ``out[p] = A[chosen[p]]``."""
     for p in range(chosen.shape[0]):
         if p + AHEAD < chosen.shape[0]:
-            prefetch_row(weights, chosen[p + AHEAD])
-        source, target = weights[chosen[p]], out[p]
+            prefetch_row(A, chosen[p + AHEAD])
+        source, target = A[chosen[p]], out[p]
         for c in range(source.shape[0]):
             target[c] = source[c]
 
 
 @njit(cache=True, nogil=True)
-def add_steps(chosen, active, steps, first, last, rule, squares, weights):
+def add_steps(chosen, active, steps, first, last, rule, squares, A):
     """Add a block of steps to the rows that they belong to, then bring those rows back under the norm limit.
 
-    ``weights[j] += Σ_p steps[p]`` over the active p with ``chosen[p] == j``, in the order of p, for the rows first ..
+    ``A[j] += Σ_p steps[p]`` over the active p with ``chosen[p] == j``, in the order of p, for the rows first ..
     last-1: `add_outer` for features that are 1 in one place and 0 elsewhere, with arguments as there. Threads with
     ranges of rows that do not meet change different rows.
     """
-    width, adaptive = weights.shape[1], squares.shape[0] > 0
+    width, adaptive = A.shape[1], squares.shape[0] > 0
     if adaptive or rule.keep < 1.0:
         for p in range(chosen.shape[0]):
             j = chosen[p]
@@ -195,19 +195,19 @@ def add_steps(chosen, active, steps, first, last, rule, squares, weights):
             if adaptive:
                 squares[j] += mean_square(steps[p], rule.rate)
             if rule.keep < 1.0:
-                scale_row(weights[j], rule.keep)
+                scale_row(A[j], rule.keep)
 
     for p in range(chosen.shape[0]):
         j = chosen[p]
         if active[p] < 0 or j < first or j >= last:
             continue
         if p + AHEAD < chosen.shape[0]:
-            prefetch_row(weights, chosen[p + AHEAD])
+            prefetch_row(A, chosen[p + AHEAD])
         factor = np.float32(1.0) / np.float32(math.sqrt(squares[j])) if adaptive else np.float32(1.0)
-        add_at(weights, j * width, steps, p * width, width, factor)
+        add_at(A, j * width, steps, p * width, width, factor)
     for p in range(chosen.shape[0]):
         j = chosen[p]
         if active[p] < 0 or j < first or j >= last:
             continue
-        if math.sqrt(dot_at(weights, j * width, weights, j * width, width)) > rule.max_norm:
-            limit_norm(weights[j], rule.max_norm)
+        if math.sqrt(dot_at(A, j * width, A, j * width, width)) > rule.max_norm:
+            limit_norm(A[j], rule.max_norm)

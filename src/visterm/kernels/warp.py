@@ -9,6 +9,7 @@ of a NamedTuple of eight arrays in ten.
 from __future__ import annotations
 
 import math
+from enum import IntEnum
 from typing import NamedTuple
 
 import numpy as np
@@ -21,8 +22,15 @@ from visterm.kernels.rows import add_row, row_dot, row_square
 from visterm.kernels.sorted_lists import contains, nth_absent
 
 
+class Loss(IntEnum):
+    """What a pair loses by its gap f_y - f_ȳ, before the weight of the rank; see `loss_and_slope`."""
+
+    HINGE = 0
+    LOGISTIC = 1
+
+
 class PairBatch(NamedTuple):
-    """Pairs (image x, true tag y) that see the same weights, and what was found for each; arrays of shape (n,)."""
+    """Pairs (image x, true tag y) that see the same weights, and what was drawn for each; arrays of shape (n,)."""
 
     examples: np.ndarray  # int64: numbers of the pairs: they key the draws
     # The image, as a row of `PositiveTags`, and the true tag y
@@ -60,11 +68,29 @@ class Draws(NamedTuple):
 
 
 class RankLoss(NamedTuple):
-    """What a violation costs: the hinge ``|1 - f_y + f_ȳ|₊``, times the weight of the rank that the draws tell."""
+    """What a violation costs: the loss of its gap, times the weight of the rank that the draws tell."""
 
     weights: np.ndarray
     """float32, shape (n_tags + 1,). L(k) of each rank; longer where `most_trials` is more than n_tags."""
     most_trials: int  # γ, where the rank is estimated as floor(γ / N); 0: as floor(candidates / N)
+    loss: int = Loss.HINGE  # A `Loss`
+
+
+@njit(cache=True, nogil=True)
+def loss_and_slope(loss, gap):
+    """Return what a pair loses by its gap f_y - f_ȳ, float64, and how fast that falls as the gap grows.
+
+    `Loss.HINGE` is ``|1 - gap|₊``, `Loss.LOGISTIC` ``log(1 + exp(-gap))``. A slope of 0 makes no step.
+    """
+    if loss == Loss.LOGISTIC:
+        if gap > 0:
+            odds = math.exp(-gap)
+            return math.log1p(odds), odds / (1.0 + odds)
+        odds = math.exp(gap)
+        return math.log1p(odds) - gap, 1.0 / (1.0 + odds)
+    if gap < 1.0:
+        return 1.0 - gap, 1.0
+    return 0.0, 0.0
 
 
 @njit(cache=True, nogil=True)
@@ -139,14 +165,14 @@ def weigh_pairs(pairs, first, last, positives, rank_loss, rate, V, steps):
     """Turn the violations of pairs first .. last-1 into gains, and into the steps of the image's side.
 
     After N draws the rank of y is about floor(candidates / N), which costs L(rank) times the loss. The gain is L(rank)
-    where there is a loss, the image's step ``rate · gain · (V_y - V_ȳ)``. Where there is none, `violators` is set to
-    -1. `steps`, (n, width) or (n, 0) where the image's side does not move, is overwritten.
+    times the loss's slope, the image's step ``rate · gain · (V_y - V_ȳ)``. Where it is 0, `violators` is set to -1.
+    `steps`, (n, width) or (n, 0) where the image's side does not move, is overwritten.
 
     Returns the sum of the costs, of the draws, and how many pairs have a gain.
     """
     _, images, tags, _, violators, trials, gaps, gains = pairs
     tags_start, _ = positives
-    rank_weights, most_trials = rank_loss
+    rank_weights, most_trials, loss = rank_loss
     total = 0.0
     n_trials = n_steps = 0
 
@@ -156,10 +182,10 @@ def weigh_pairs(pairs, first, last, positives, rank_loss, rate, V, steps):
         if violators[p] >= 0:
             image = images[p]
             candidates = V.shape[0] - (tags_start[image + 1] - tags_start[image])
-            loss = 1.0 - np.float64(gaps[p])
-            if loss > 0:
-                gain = rank_weights[(most_trials or candidates) // max(1, trials[p])]
-                total += gain * loss
+            value, slope = loss_and_slope(loss, np.float64(gaps[p]))
+            weight = rank_weights[(most_trials or candidates) // max(1, trials[p])]
+            gain = weight * np.float32(slope)
+            total += weight * value
         gains[p] = gain
         step = steps[p]  # a row of its own: loops over steps[p, c] stay out of vector registers
         if gain == 0.0:

@@ -7,7 +7,7 @@ to the last, so that the bytes are the same for any number of points, and on eve
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
@@ -25,9 +25,9 @@ AT_ONCE = 4  # Points for which a vector of words is loaded once
 class Blocks(NamedTuple):
     """Words in groups, 16 at a time."""
 
-    values: Any  # float32 (n_blocks, n_features + 1, 16): transposed words over a row of ``-|c|²/2``
-    words: Any  # int32 (n_blocks, 16): their numbers; 0 beside scores of -1e30 where a group has no more
-    first: Any  # int64 (n_groups + 1,): where the blocks of each group begin
+    values: np.ndarray  # float32 (n_blocks, n_features + 1, 16): transposed words over a row of ``-|c|²/2``
+    words: np.ndarray  # int32 (n_blocks, 16): their numbers; 0 beside scores of -1e30 where a group has no more
+    first: np.ndarray  # int64 (n_groups + 1,): where the blocks of each group begin
 
 
 class WordGroups(NamedTuple):

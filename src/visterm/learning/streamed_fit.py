@@ -33,7 +33,7 @@ from visterm.learning.fit_input import Cleaning, check_streams, encoder_of, refe
 from visterm.learning.fit_request import FitRequest
 from visterm.learning.learned import Learned
 from visterm.models.base import Annotator
-from visterm.models.ranking.sources import Checkpoint
+from visterm.models.ranking.training import Checkpoint
 
 MOST_COUNTED = 20_000  # Images in whose tags the calibration counts how frequent tags are
 VALID_SHARE = 0.1

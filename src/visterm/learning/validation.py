@@ -20,7 +20,7 @@ from visterm.data.tag_queries import hold_one_out
 from visterm.features.training_rows import TrainingRows
 from visterm.metrics import evaluate
 from visterm.models.base import Annotator, SideKnowledge
-from visterm.models.stopping import MIN_HELD_OUT, finds_length, learns_from_kernel, visible_columns
+from visterm.models.stopping import MIN_HELD_OUT, learns_from_kernel, visible_columns
 
 
 class Parts(NamedTuple):
@@ -82,7 +82,7 @@ def fit_judged(model: Annotator, parts: Parts, metric: str, progress: Progress) 
         return evaluate(scores, parts.Y_valid, [metric], exclude=parts.known)[metric]
 
     began = time.perf_counter()
-    if parts.known is None or (finds_length(model) and metric == "map"):
+    if parts.known is None or (model.finds_length and metric == "map"):
         model.fit(parts.X, parts.Y, side=parts.side, valid=(parts.X_valid, parts.Y_valid), monitor=progress)
     elif can_stop(model):
         stopping = EarlyStopping(model, value_of, model.patience, progress, name=metric)
@@ -124,7 +124,7 @@ def fit_on_all(
 
     One that finds its own length finds it anew.
     """
-    if epochs is None or (finds_length(model) and model.valid_share):
+    if epochs is None or (model.finds_length and model.valid_share):
         return model.fit(rows.X, rows.Y, side=rows.side, monitor=progress)
     model.fit(
         rows.X, rows.Y, side=rows.side, hold_out=False, monitor=Titled(progress, "train", total=epochs),
@@ -185,7 +185,7 @@ def learn_by_number(model: Annotator, rows: TrainingRows, progress: Progress) ->
         return fit_judged(model, part_rows(rows, 0, rng), "map", progress).model
     share = getattr(model, "valid_share", 0)
     several = int((np.diff(sp.csr_array(rows.Y > 0).indptr) > 1).sum())
-    if finds_length(model) or not can_stop(model) or min(several, round(share * rows.X.shape[0])) < MIN_HELD_OUT:
+    if model.finds_length or not can_stop(model) or min(several, round(share * rows.X.shape[0])) < MIN_HELD_OUT:
         return fit_on_all(model, rows, None, [], progress)
     parts = part_rows(rows, share, as_generator(getattr(model, "random_state", None)))
     judged = fit_judged(model, parts, "map", progress)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -11,9 +10,9 @@ from numpy.typing import NDArray
 
 from visterm.core.checks import as_csr
 from visterm.core.errors import ShapeError
+from visterm.core.types import MatrixLike
 from visterm.kernels.topk import top_k
-from visterm.metrics.blocks import Judgements
-from visterm.metrics.ranking import ratio
+from visterm.metrics.ranking import Judgements, ratio
 
 
 class GivenTags:
@@ -30,7 +29,7 @@ class GivenTags:
         self._n_right = {k: np.zeros(judgements.n_tags, np.int64) for k in self._n_given}
         self._n_relevant = np.bincount(judgements.tags, minlength=judgements.n_tags)
 
-    def add(self, rows: slice, block: NDArray[Any]) -> None:
+    def add(self, rows: slice, block: NDArray[np.floating]) -> None:
         """Predict tags of some images by their scores."""
         n_tags = self._judgements.n_tags
         ids, ranked = _best_tags(block, self._n_given)
@@ -78,22 +77,24 @@ class SiblingTags:
     will be asked for. Raises ShapeError if `siblings` has another shape.
     """
 
-    def __init__(self, judgements: Judgements, siblings: Any, ks: Iterable[int]) -> None:
+    def __init__(self, judgements: Judgements, siblings: MatrixLike, ks: Iterable[int]) -> None:
         n_tags = judgements.n_tags
         near = as_csr(siblings)
         if near.shape != (n_tags, n_tags):
-            raise ShapeError(f"siblings has the shape {near.shape}; expected {(n_tags, n_tags)} (tags, tags).")
+            raise ShapeError(
+                setting="siblings", value=near.shape, expected=f"the shape {(n_tags, n_tags)} (tags, tags)"
+            )
         self._near = _ones(near + sp.eye_array(n_tags, format="csr"))
         self._judgements = judgements
         self._n_near = {k: np.zeros(judgements.n_images, np.int64) for k in ks}
 
-    def add(self, rows: slice, block: NDArray[Any]) -> None:
+    def add(self, rows: slice, block: NDArray[np.floating]) -> None:
         """Predict tags of some images by their scores."""
         ids, ranked = _best_tags(block, self._n_near)
         near = (self._judgements.relevant(rows) @ self._near.T).toarray() > 0
-        counts = np.take_along_axis(near, ids, axis=1) & ranked
+        given_near = np.take_along_axis(near, ids, axis=1) & ranked
         for k, n_near in self._n_near.items():
-            n_near[rows] = counts[:, :k].sum(axis=1)
+            n_near[rows] = given_near[:, :k].sum(axis=1)
 
     def precisions(self, k: int) -> NDArray[np.float64]:
         """Tags that count over k, for each image; NaN where no tag is relevant."""
@@ -112,16 +113,18 @@ class TreeTags:
     have nodes that are no tags. `ks` are the k that will be asked for. Raises ShapeError if `above` has other rows.
     """
 
-    def __init__(self, judgements: Judgements, above: Any, ks: Iterable[int]) -> None:
+    def __init__(self, judgements: Judgements, above: MatrixLike, ks: Iterable[int]) -> None:
         self._above = _ones(above)
         if self._above.shape[0] != judgements.n_tags:
-            raise ShapeError(f"tree has {self._above.shape[0]} rows; expected {judgements.n_tags}, one for each tag.")
+            raise ShapeError(
+                setting="tree", value=self._above.shape, expected=f"{judgements.n_tags} rows, one for each tag"
+            )
         self._judgements = judgements
         # Of each image, how many nodes are in P, and in P and T
         self._counts = {k: np.zeros((2, judgements.n_images), np.int64) for k in ks}
         self._n_right = np.zeros(judgements.n_images, np.int64)
 
-    def add(self, rows: slice, block: NDArray[Any]) -> None:
+    def add(self, rows: slice, block: NDArray[np.floating]) -> None:
         """Predict tags of some images by their scores."""
         ids, ranked = _best_tags(block, self._counts)
         right = as_csr(self._judgements.relevant(rows) @ self._above) != 0
@@ -146,7 +149,7 @@ class TreeTags:
         """Return the harmonic mean of hp and hr of each image; NaN where no tag is relevant."""
         return self._shares(k, (self._counts[k][0] + self._n_right) / 2)
 
-    def _shares(self, k: int, of: NDArray[Any]) -> NDArray[np.float64]:
+    def _shares(self, k: int, of: NDArray[np.integer | np.floating]) -> NDArray[np.float64]:
         return ratio(self._counts[k][1], np.where(self._n_right > 0, of, 0))
 
 
@@ -160,13 +163,13 @@ def f1_of_means(precisions: NDArray[np.float64], recalls: NDArray[np.float64]) -
     return np.full(1, 2 * precision * recall / total if total > 0 else 0.0)
 
 
-def _best_tags(block: NDArray[Any], ks: Iterable[int]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+def _best_tags(block: NDArray[np.floating], ks: Iterable[int]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Return the best tags of each image, up to the largest k, and whether each is given: excluded ones are not."""
     ids, values = top_k(block, min(max(ks), block.shape[1]))
     return ids, np.isfinite(values)
 
 
-def _ones(matrix: Any) -> sp.csr_array:
+def _ones(matrix: MatrixLike) -> sp.csr_array:
     """Return a matrix as CSR, with 1 where it is not 0."""
     csr = as_csr(matrix)
     return sp.csr_array((np.ones(csr.nnz, np.float32), csr.indices, csr.indptr), shape=csr.shape)

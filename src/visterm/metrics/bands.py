@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from visterm.metrics.annotation import f1_of_means
 
@@ -26,7 +26,7 @@ class Band(NamedTuple):
     tags: NDArray[np.int64]  # Columns, ascending
 
 
-def frequency_bands(counts: Any) -> list[Band]:
+def frequency_bands(counts: ArrayLike) -> list[Band]:
     """Part tags by fixed numbers of training images, or, where that leaves them in one band, into thirds.
 
     `counts`, int of shape (n_tags,), are the training images of each tag. Returns the bands that have tags, the rarest
@@ -37,7 +37,7 @@ def frequency_bands(counts: Any) -> list[Band]:
     return fixed if len(fixed) > 1 else max(fixed, thirds_of(counts), key=len)
 
 
-def bands_from(counts: Any, starts: Sequence[int]) -> list[Band]:
+def bands_from(counts: ArrayLike, starts: Sequence[int]) -> list[Band]:
     """Part tags with `counts`, int of shape (n_tags,), at given numbers of training images.
 
     `starts` are the least number of each band, ascending; the last band has no end. Tags below the first are in none.
@@ -53,7 +53,7 @@ def bands_from(counts: Any, starts: Sequence[int]) -> list[Band]:
     return bands
 
 
-def thirds_of(counts: Any) -> list[Band]:
+def thirds_of(counts: ArrayLike) -> list[Band]:
     """Part tags into rare, middling and frequent ones, about as many of each; the rarest first, those that have tags.
 
     Tags with the same number of training images are in the same third: that of the middle one of them. Those with the
@@ -92,9 +92,9 @@ def band_values(values: dict[str, NDArray[np.float64]], band: Band, k: int) -> d
         f"tag_f1@{k}": f1_of_means(precisions, recalls),
         f"n_plus@{k}": np.full(1, np.count_nonzero(recalls > 0), np.float64),
     }
-    words = values.get("word_map")
-    if words is not None and not np.isnan(words[band.tags]).all():
-        measures["word_map"] = words[band.tags]
+    word_maps = values.get("word_map")
+    if word_maps is not None and not np.isnan(word_maps[band.tags]).all():
+        measures["word_map"] = word_maps[band.tags]
     return measures
 
 

@@ -1,18 +1,167 @@
-"""Measures of ranked lists, from the ranks of the relevant entries alone, and the ranks of the tags of images."""
+"""What is judged, block by block of scores, and measures of ranked lists from the ranks of their relevant entries."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from visterm.kernels.ranks import rank_in_rows
-from visterm.metrics.blocks import Judgements, ScoreBlocks, Scores
+from visterm.core.checks import as_csr, check_tags
+from visterm.core.errors import DataError, ShapeError, TooLargeError, UserError
+from visterm.core.types import MatrixLike
+from visterm.core.vocabulary import Vocabulary
+from visterm.data.frames import lists_of_tags
+from visterm.kernels.topk import first_non_finite_row, rank_in_rows
 
 _ROUNDING = 1e-9  # Recalls are fractions: 3 / 10 counts as 0.3
+
+Numbers: TypeAlias = "NDArray[np.integer | np.floating]"
+
+Block: TypeAlias = "tuple[slice, NDArray[np.floating]]"
+
+Scores: TypeAlias = "NDArray[np.floating] | Iterable[Block] | Callable[[], Iterable[Block]]"
+
+KEEP_BYTES = 2**29
+
+MATRIX_BLOCK_BYTES = 2**25
+
+SCORES = "a NumPy array (n_images, n_tags), pairs (slice of rows, array), or a callable that gives such pairs"
+
+
+@dataclass(frozen=True, slots=True)
+class Judgements:
+    """The relevant (image, tag) entries as a CSR pattern, and the entries that are not ranked at all."""
+
+    # Shape of the score matrix that is judged
+    n_images: int
+    n_tags: int
+    indptr: NDArray[np.int64]  # shape (n_images + 1,): where each image's relevant entries begin
+    # Relevant entries, image by image, shape (n_relevant,): their images, and their tags, ascending within an image
+    images: NDArray[np.int64]
+    tags: NDArray[np.int64]
+    excluded: sp.csr_array | None  # Entries left out of the rankings; none of them is relevant
+
+    @classmethod
+    def of(cls, Y: Any, exclude: MatrixLike | None = None) -> Judgements:
+        """Judge by a tag matrix `Y`, (n_images, n_tags), array-like or sparse, in which relevant tags are above 0.
+
+        Unknown tags (0) and explicit negatives (below 0) count as not relevant. Entries that are not 0 in `exclude`,
+        of the same shape, are left out of the rankings, relevant or not: tags known beforehand, say.
+        """
+        tags = check_tags(Y, Y.shape[0] if hasattr(Y, "shape") else len(Y))
+        relevant = as_csr(tags > 0)
+        excluded = None
+        if exclude is not None:
+            excluded = as_csr(as_csr(exclude) != 0)
+            if excluded.shape != tags.shape:
+                raise ShapeError(setting="exclude", value=excluded.shape, expected=f"the shape of Y, {tags.shape}")
+            relevant = as_csr(relevant - relevant.multiply(excluded))
+        indptr = relevant.indptr.astype(np.int64)
+        images = np.repeat(np.arange(tags.shape[0]), np.diff(indptr))
+        n_images, n_tags = tags.shape
+        return cls(n_images, n_tags, indptr, images, relevant.indices.astype(np.int64), excluded)
+
+    def span(self, rows: slice) -> slice:
+        """Return where the relevant entries of some rows lie in `tags`."""
+        return slice(int(self.indptr[rows.start]), int(self.indptr[rows.stop]))
+
+    def relevant(self, rows: slice) -> sp.csr_array:
+        """Return 1 where an entry of some rows is relevant, shape (n_rows, n_tags)."""
+        span = self.span(rows)
+        tags, starts = self.tags[span], self.indptr[rows.start : rows.stop + 1] - span.start
+        return sp.csr_array((np.ones(tags.size, np.float32), tags, starts), shape=(len(starts) - 1, self.n_tags))
+
+
+class ScoreBlocks:
+    """The scores that are judged, as blocks of whole rows; excluded entries are minus infinity.
+
+    `scores` are an array (n_images, n_tags), an iterable of (slice, array), or a callable that returns such an
+    iterable. Higher is better; finite. The slice says which images the block's rows are; together the blocks hold every
+    image once, in any order. A block may be overwritten once the next is asked for. `judgements` have the shape, and
+    the excluded entries.
+    """
+
+    def __init__(self, scores: Scores, judgements: Judgements) -> None:
+        self._scores = scores
+        self._judgements = judgements
+        self._cached: list[Block] | None = None
+        self._one_time = False
+        if isinstance(scores, np.ndarray):
+            expected = (judgements.n_images, judgements.n_tags)
+            if scores.shape != expected:
+                raise ShapeError(f"The scores have the shape {scores.shape}, but the tags {expected} (images, tags).")
+        elif not callable(scores):
+            if not isinstance(scores, Iterable) or hasattr(scores, "tocsr"):
+                raise UserError(setting="scores", value=type(scores).__name__, expected=SCORES)
+            self._one_time = iter(scores) is scores
+
+    def first_pass(self) -> Iterator[Block]:
+        """Yield what `once` does, for `second_pass`: blocks that are costly or impossible to make twice are kept.
+
+        At most 512 MiB of them are.
+        """
+        cached: list[Block] = []
+        n_bytes = 0
+        for rows, block in self.once():
+            n_bytes += block.nbytes
+            if n_bytes > KEEP_BYTES:
+                cached.clear()
+                if self._one_time:
+                    raise TooLargeError(
+                        f"Metrics of words go through the scores twice, and one-time blocks of more than "
+                        f"{KEEP_BYTES / 2**30:.1f} GiB are not kept. Pass a callable that gives the blocks anew."
+                    )
+            elif self._one_time or callable(self._scores):
+                cached.append((rows, block.copy()))
+            yield rows, block
+        self._cached = cached or None
+
+    def second_pass(self) -> Iterator[Block]:
+        """Yield the same blocks once more."""
+        yield from self.once() if self._cached is None else self._cached
+
+    def once(self) -> Iterator[Block]:
+        """Yield (rows, scores) of each block, checked, C order, float32 or float64; a matrix in parts."""
+        n_tags, excluded = self._judgements.n_tags, self._judgements.excluded
+        seen = np.zeros(self._judgements.n_images, bool)
+        blocks: Any = self._scores() if callable(self._scores) else self._scores
+        if isinstance(blocks, np.ndarray):
+            matrix, step = blocks, max(1, MATRIX_BLOCK_BYTES // (blocks.itemsize * n_tags))
+            blocks = ((slice(start, start + step), matrix[start : start + step]) for start in range(0, seen.size, step))
+        for item in blocks:
+            if not (isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], slice)):
+                wrong = f"`scores` gives a {type(item).__name__}, not blocks."
+                raise UserError(wrong, setting="scores", value=type(item).__name__, expected=SCORES)
+            (start, stop, _), block = item[0].indices(seen.size), np.asarray(item[1])
+            expected = stop - start, n_tags
+            if block.shape != expected:
+                what = f"The score block of images {start} to {stop}"
+                raise ShapeError(f"{what} has the shape {block.shape}; expected {expected} (images, tags).")
+            if seen[start:stop].any():
+                raise ShapeError(f"Image {start + seen[start:stop].argmax()} is in two score blocks; expected once.")
+            seen[start:stop] = True
+            block = np.ascontiguousarray(block, np.float32 if block.dtype == np.float32 else np.float64)
+            row = first_non_finite_row(block)
+            if row >= 0:
+                raise DataError(
+                    f"The scores of image {start + row} hold NaN or infinity, which cannot be ranked. "
+                    "Check the features of that image and the weights of the model."
+                )
+            rows = slice(start, stop)
+            if excluded is not None:
+                some, block = excluded[rows], block.copy()
+                block[np.repeat(np.arange(len(block)), np.diff(some.indptr)), some.indices] = -np.inf
+            yield rows, block
+
+        if not seen.all():
+            raise ShapeError(
+                f"The score blocks hold {seen.sum()} images, but the tags {seen.size}; the first without scores is "
+                f"{seen.argmin()}. Pass scores of the same images as tags."
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +250,7 @@ class Ranks:
         return ratio(gain, np.bincount(self.lists[order], best, minlength=self.n_lists))
 
 
-def ratio(numerator: NDArray[Any], denominator: NDArray[Any]) -> NDArray[np.float64]:
+def ratio(numerator: Numbers, denominator: Numbers) -> NDArray[np.float64]:
     """Divide element by element; NaN where the denominator is 0."""
     result = np.full(numerator.shape, np.nan)
     np.divide(numerator, denominator, out=result, where=denominator > 0)
@@ -110,10 +259,26 @@ def ratio(numerator: NDArray[Any], denominator: NDArray[Any]) -> NDArray[np.floa
 
 @dataclass(frozen=True, slots=True)
 class TagRanks(Ranks):
-    """Ranks of the relevant tags of images, with what AUC needs besides."""
+    """Ranks of the relevant tags of images, with what AUC needs besides; they are filled in block by block."""
 
+    indptr: NDArray[np.int64]  # shape (n_lists + 1,): where each image's relevant entries begin
     mid_ranks: NDArray[np.float64]  # shape (n_relevant,): as `ranks`, but equal scores share the mean of their ranks
     n_ranked: NDArray[np.int64]  # shape (n_lists,): tags that are ranked for each image, all but the excluded
+
+    @classmethod
+    def of(cls, judgements: Judgements) -> TagRanks:
+        """Return ranks of the relevant tags that are still to be filled in."""
+        n_ranked, n_relevant = np.full(judgements.n_images, judgements.n_tags), judgements.tags.size
+        if judgements.excluded is not None:
+            n_ranked -= np.diff(judgements.excluded.indptr)
+        lists = judgements.n_images, judgements.images, judgements.tags
+        return cls(*lists, np.zeros(n_relevant, np.int64), judgements.indptr, np.zeros(n_relevant), n_ranked)
+
+    def add(self, rows: slice, block: NDArray[np.floating]) -> None:
+        """Rank the tags of some images by their scores."""
+        indptr = self.indptr[rows.start : rows.stop + 1]
+        span = slice(indptr[0], indptr[-1])
+        rank_in_rows(block, indptr - indptr[0], self.items[span], self.ranks[span], self.mid_ranks[span])
 
     def auc(self) -> NDArray[np.float64]:
         """Share of the pairs (relevant, irrelevant tag) of an image in the right order; a tie counts as half.
@@ -126,42 +291,21 @@ class TagRanks(Ranks):
         return ratio(beaten - among_relevant, n_relevant * (self.n_ranked - n_relevant))
 
 
-class TagRanker:
-    """Ranks the relevant tags of each image, block by block."""
-
-    def __init__(self, judgements: Judgements) -> None:
-        self._judgements = judgements
-        self._ranks = np.zeros(judgements.tags.size, np.int64)
-        self._mid_ranks = np.zeros(judgements.tags.size, np.float64)
-
-    def add(self, rows: slice, block: NDArray[Any]) -> None:
-        """Rank the tags of some images by their scores."""
-        judgements, span = self._judgements, self._judgements.span(rows)
-        indptr = judgements.indptr[rows.start : rows.stop + 1] - span.start
-        rank_in_rows(block, indptr, judgements.tags[span], self._ranks[span], self._mid_ranks[span])
-
-    def result(self) -> TagRanks:
-        """Return the ranks, once every block is added."""
-        judgements = self._judgements
-        n_ranked = np.full(judgements.n_images, judgements.n_tags)
-        if judgements.excluded is not None:
-            n_ranked -= np.diff(judgements.excluded.indptr)
-        return TagRanks(judgements.n_images, judgements.images, judgements.tags, self._ranks, self._mid_ranks, n_ranked)
-
-
-def rank_tags(scores: Scores, Y: Any, *, exclude: Any = None) -> TagRanks:
+def rank_tags(scores: Scores, Y: MatrixLike, *, exclude: MatrixLike | None = None) -> TagRanks:
     """Rank the relevant tags of each image within its row of scores; ties are broken by the smaller tag id.
 
     Parameters and errors are those of `visterm.metrics.evaluate`.
     """
     judgements = Judgements.of(Y, exclude)
-    ranker = TagRanker(judgements)
+    ranks = TagRanks.of(judgements)
     for rows, block in ScoreBlocks(scores, judgements).once():
-        ranker.add(rows, block)
-    return ranker.result()
+        ranks.add(rows, block)
+    return ranks
 
 
-def average_precisions(scores: Scores, relevant: Any, *, exclude: Any = None) -> NDArray[np.float64]:
+def average_precisions(
+    scores: Scores, relevant: MatrixLike, *, exclude: MatrixLike | None = None
+) -> NDArray[np.float64]:
     """Return the average precision of the tags of each image; their mean is MAP over images.
 
     Parameters and errors are those of `rank_tags`.
@@ -177,3 +321,19 @@ def average_precisions(scores: Scores, relevant: Any, *, exclude: Any = None) ->
     array([0.583])
     """
     return rank_tags(scores, relevant, exclude=exclude).average_precision()
+
+
+def as_matrix(y: Any, estimator: object) -> MatrixLike:
+    """Return lists of tags as a matrix (n_images, n_tags) with the columns of an estimator; a matrix as it is.
+
+    Raises UserError if the estimator was fitted on a matrix, so that its columns have no words.
+    """
+    lists = lists_of_tags(y)
+    if lists is None:
+        return y
+    words = getattr(estimator, "classes_", None)
+    if words is None:
+        raise UserError(
+            "Tags are words, but this model was fitted on a matrix: pass a matrix, or fit on lists of tags."
+        )
+    return Vocabulary(words).encode(lists)

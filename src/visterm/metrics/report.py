@@ -1,4 +1,7 @@
-"""All the metrics that a user names, in one pass over the scores (two where words are queries), whole or in parts."""
+"""All the metrics that a user names, in one pass over the scores (two where words are queries), whole or in parts.
+
+`scorer` makes them what scikit-learn's `scoring=` takes, in GridSearchCV, cross_val_score and cross_validate.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from visterm.core.errors import DataError
+from visterm.core.errors import DataError, UserError
+from visterm.core.types import MatrixLike
 from visterm.metrics.annotation import GivenTags, SiblingTags, TreeTags
-from visterm.metrics.blocks import Block, Judgements, ScoreBlocks, Scores
-from visterm.metrics.ranking import TagRanker
+from visterm.metrics.ranking import Block, Judgements, ScoreBlocks, Scores, TagRanks, as_matrix
 from visterm.metrics.retrieval import ImageRanker, StoredImageRanker
 from visterm.metrics.significance import Interval, Moments, interval_of
 from visterm.metrics.table import RequestedMetric, check_metrics
@@ -23,7 +26,13 @@ Part: TypeAlias = "tuple[sp.csr_array, Callable[[], Iterable[Block]]]"
 
 
 def evaluate(
-    scores: Scores, Y: Any, metrics: str | Sequence[str], *, exclude: Any = None, siblings: Any = None, tree: Any = None
+    scores: Scores,
+    Y: MatrixLike,
+    metrics: str | Sequence[str],
+    *,
+    exclude: MatrixLike | None = None,
+    siblings: MatrixLike | None = None,
+    tree: MatrixLike | None = None,
 ) -> dict[str, float]:
     """Compute metrics of scores against the tags that people gave.
 
@@ -58,7 +67,13 @@ def evaluate(
 
 
 def measure(
-    scores: Scores, Y: Any, metrics: str | Sequence[str], *, exclude: Any = None, siblings: Any = None, tree: Any = None
+    scores: Scores,
+    Y: MatrixLike,
+    metrics: str | Sequence[str],
+    *,
+    exclude: MatrixLike | None = None,
+    siblings: MatrixLike | None = None,
+    tree: MatrixLike | None = None,
 ) -> dict[str, NDArray[np.float64]]:
     """Return the values that `evaluate` averages, to compare two models image by image.
 
@@ -81,27 +96,33 @@ def means(values: dict[str, NDArray[np.float64]], judgements: Judgements) -> dic
 
 
 def _measure(
-    scores: Scores, judgements: Judgements, metrics: str | Sequence[str], siblings: Any, tree: Any
+    scores: Scores,
+    judgements: Judgements,
+    metrics: str | Sequence[str],
+    siblings: MatrixLike | None,
+    tree: MatrixLike | None,
 ) -> dict[str, NDArray[np.float64]]:
     wanted = check_metrics(metrics, siblings=siblings is not None, tree=tree is not None)
     rankers = _rankers(list(wanted.values()), judgements, siblings, tree)
-    words, blocks = rankers.get("word"), ScoreBlocks(scores, judgements)
-    for rows, block in blocks.once() if words is None else blocks.first_pass():
+    word_ranker, blocks = rankers.get("word"), ScoreBlocks(scores, judgements)
+    for rows, block in blocks.once() if word_ranker is None else blocks.first_pass():
         for ranker in rankers.values():
             ranker.add(rows, block)
-    if words is not None:
+    if word_ranker is not None:
         for rows, block in blocks.second_pass():
-            words.count(rows, block)
+            word_ranker.count(rows, block)
     return _values(wanted, rankers)
 
 
-def _rankers(wanted: Iterable[RequestedMetric], judgements: Judgements, siblings: Any, tree: Any) -> dict[str, Any]:
+def _rankers(
+    wanted: Iterable[RequestedMetric], judgements: Judgements, siblings: MatrixLike | None, tree: MatrixLike | None
+) -> dict[str, Any]:
     """Return what gathers the evidence of some metrics, block by block, by its kind."""
     ks: dict[str, list[int]] = {}
     for metric, k in wanted:
         ks.setdefault(metric.of, []).append(k)
     kinds: dict[str, Callable[[list[int]], Any]] = {
-        "image": lambda _: TagRanker(judgements),
+        "image": lambda _: TagRanks.of(judgements),
         "tag": lambda ks: GivenTags(judgements, ks),
         "sibling": lambda ks: SiblingTags(judgements, siblings, ks),
         "tree": lambda ks: TreeTags(judgements, tree, ks),
@@ -112,8 +133,7 @@ def _rankers(wanted: Iterable[RequestedMetric], judgements: Judgements, siblings
 
 def _values(wanted: dict[str, RequestedMetric], rankers: dict[str, Any]) -> dict[str, NDArray[np.float64]]:
     """Return the values of metrics, once every block has been added."""
-    ranks = {kind: ranker.result() for kind, ranker in rankers.items() if kind in ("image", "word")}
-    evidence = rankers | ranks
+    evidence = rankers | {kind: ranker.result() for kind, ranker in rankers.items() if kind == "word"}
     return {name: metric.values(evidence[metric.of], k) for name, (metric, k) in wanted.items()}
 
 
@@ -125,6 +145,48 @@ def _nothing_to_average(name: str, shape: tuple[int, int], n_relevant: int, *, e
         f"{name} has nothing to average: of {shape[0]} images and {shape[1]} tags, {lacks}{left_out}. "
         "Evaluate on images that people have tagged, with the tags that the model knows."
     )
+
+
+class scorer:  # noqa: N801, called as a function
+    """A metric of ``visterm metrics`` as scikit-learn's `scoring=` takes it.
+
+    It may be called, too: ``scorer("p@5")(estimator, X, Y)``. The estimator is a tagger, a model, a pipeline that ends
+    in one, or any other with a `decision_function` that has a column for each tag.
+
+    Parameters
+    ----------
+    metric : str
+        A name from ``visterm metrics``, with ``@k`` where it takes one.
+
+    Examples
+    --------
+    >>> from sklearn.model_selection import cross_val_score
+    >>> cross_val_score(model, X, tags, scoring=visterm.scorer("p@5"))  # doctest: +SKIP
+    """
+
+    def __init__(self, metric: str = "map") -> None:
+        [self.metric] = check_metrics(metric, siblings=False, tree=False)
+
+    def __call__(self, estimator: Any, X: Any, y: Any = None, **_: Any) -> float:
+        """Return the metric of an estimator on images whose tags are known, as scikit-learn calls it.
+
+        `X` and `y` are as its `score` takes them; `y` is a matrix (n_images, n_tags) or lists of tags. Raises UserError
+        if the estimator has no scores of tags, or `y` has words and it was fitted on a matrix; DataError if there is
+        nothing to measure on.
+        """
+        judged = getattr(estimator, "judged", None)
+        if judged is not None:
+            scores, Y, exclude = judged(X, y)
+            return evaluate(scores, Y, self.metric, exclude=exclude)[self.metric]
+        if not hasattr(estimator, "decision_function"):
+            raise UserError(
+                f"A {type(estimator).__name__} has no scores of tags. {self!r} measures taggers, models of visterm, "
+                "and pipelines that end in one."
+            )
+        return evaluate(estimator.decision_function(X), as_matrix(y, estimator), self.metric)[self.metric]
+
+    def __repr__(self) -> str:
+        return f"scorer({self.metric!r})"
 
 
 class PartMeasures:
@@ -144,7 +206,7 @@ class PartMeasures:
         shape: tuple[int, int],
         n_relevant: NDArray[np.int64],
         folder: Path,
-        siblings: Any = None,
+        siblings: MatrixLike | None = None,
     ) -> None:
         self._wanted = check_metrics(metrics, siblings=siblings is not None, tree=False)
         self._shape, self._n_relevant, self._siblings = shape, n_relevant, siblings

@@ -15,12 +15,10 @@ from numpy.typing import NDArray
 from visterm.core.checks import as_csr
 from visterm.core.errors import DataError, ShapeError, TooLargeError
 from visterm.core.queries import log_probabilities, part_signs
-from visterm.core.types import Ranking
+from visterm.core.types import MatrixLike, Ranking
 from visterm.core.writing import new_map
-from visterm.kernels.ranks import count_irrelevant_above
-from visterm.kernels.topk import top_k
-from visterm.metrics.blocks import Block, Judgements, ScoreBlocks, Scores
-from visterm.metrics.ranking import Ranks, ratio
+from visterm.kernels.topk import count_irrelevant_above, top_k
+from visterm.metrics.ranking import Block, Judgements, Ranks, ScoreBlocks, Scores, ratio
 
 ENTRIES = 2**20  # Entries handled together
 MOST_IMAGES = 2**32  # An entry is 8 bytes: 4 of the score, and 4 of the image's number
@@ -30,7 +28,7 @@ EASY_FROM = 3  # Relevant images from which on a query is easy (PAMIR, Table X)
 TOP = 10  # Images of a list that people look at: for P10 and nDCG10
 BLOCK_BYTES = 2**25
 
-Combine: TypeAlias = str | Callable[[NDArray[Any], NDArray[Any], NDArray[Any]], NDArray[Any]]
+Combine: TypeAlias = str | Callable[..., NDArray[np.floating]]
 """How words are put together: by a name, or by a function of scores, tags and weights."""
 
 
@@ -50,12 +48,12 @@ class ImageRanker:
         self._order: NDArray[np.int64] | None = None
         self._images = judgements.images
 
-    def add(self, rows: slice, block: NDArray[Any]) -> None:
+    def add(self, rows: slice, block: NDArray[np.floating]) -> None:
         """Take the scores of the relevant entries of some images."""
         span = self._judgements.span(rows)
         self._scores[span] = block[self._images[span] - rows.start, self._judgements.tags[span]]
 
-    def count(self, rows: slice, block: NDArray[Any]) -> None:
+    def count(self, rows: slice, block: NDArray[np.floating]) -> None:
         """Count the irrelevant ones of some images above each relevant entry, once every block is added."""
         if self._order is None:
             self._order = np.lexsort((self._images, -self._scores, self._judgements.tags))
@@ -71,7 +69,7 @@ class ImageRanker:
         return Ranks(self._judgements.n_tags, tags, self._images, position - first + total[position] - total[first])
 
 
-def rank_images(scores: Scores, Y: Any, *, exclude: Any = None) -> Ranks:
+def rank_images(scores: Scores, Y: MatrixLike, *, exclude: MatrixLike | None = None) -> Ranks:
     """Rank the relevant images of each tag within its column of scores; ties are broken by the smaller image id.
 
     Parameters and errors are those of `visterm.metrics.ranking.rank_tags`; a one-time iterator of more than 512 MiB
@@ -86,7 +84,9 @@ def rank_images(scores: Scores, Y: Any, *, exclude: Any = None) -> Ranks:
     return ranker.result()
 
 
-def rank_queries(scores: Scores, Q: Any, R: Any, *, exclude: Any = None, combine: Combine = "sum") -> Ranks:
+def rank_queries(
+    scores: Scores, Q: MatrixLike, R: MatrixLike, *, exclude: MatrixLike | None = None, combine: Combine = "sum"
+) -> Ranks:
     """Rank the relevant images of each query by ``Σ weight of word · score of the image for the word``.
 
     Raises ShapeError if the shapes do not fit; DataError if a score is NaN or infinite, or there are no queries.
@@ -120,7 +120,9 @@ def rank_queries(scores: Scores, Q: Any, R: Any, *, exclude: Any = None, combine
     return rank_images(partial(_query_blocks, scores, Q, combine), sp.csr_array(R.T), exclude=hidden)
 
 
-def best_images(scores: Scores, Q: Any, k: int, *, exclude: Any = None, combine: Combine = "sum") -> list[Ranking]:
+def best_images(
+    scores: Scores, Q: MatrixLike, k: int, *, exclude: MatrixLike | None = None, combine: Combine = "sum"
+) -> list[Ranking]:
     """Return the best images of a few queries; all scores for these queries are held at once.
 
     Parameters are those of `rank_queries`. One `Ranking` a query, its arrays of shape (at most k,): as many as there
@@ -136,13 +138,13 @@ def best_images(scores: Scores, Q: Any, k: int, *, exclude: Any = None, combine:
     return [Ranking(i[v > -np.inf], v[v > -np.inf]) for i, v in zip(ids, values, strict=True)]
 
 
-def gains_of(ranks: Ranks, R: Any) -> NDArray[np.float64]:
+def gains_of(ranks: Ranks, R: MatrixLike) -> NDArray[np.float64]:
     """Return the relevance, in R (n_queries, n_images), of each relevant image of rankings that `rank_queries` gave."""
     gains = sp.csr_array(as_csr(R))[ranks.lists, ranks.items]
     return np.asarray(gains.todense() if sp.issparse(gains) else gains, np.float64).ravel()
 
 
-def measure_queries(ranks: Ranks, R: Any = None) -> dict[str, NDArray[np.float64]]:
+def measure_queries(ranks: Ranks, R: MatrixLike | None = None) -> dict[str, NDArray[np.float64]]:
     """Return the measures that the PAMIR paper reports, query by query (section V-A), NaN where nothing is relevant.
 
     These are ``AvgP``, average precision; ``BEP``, precision among as many images as are relevant; ``P10``, precision
@@ -224,11 +226,11 @@ class StoredImageRanker:
         rows = np.repeat(np.arange(block.shape[0]), np.diff(relevant.indptr))
         order = np.argsort(relevant.indices, kind="stable")
         rows, tags = rows[order], relevant.indices[order]
-        each, start, counts = np.unique(tags, return_index=True, return_counts=True)
-        places = np.repeat(self._next[each] - start, counts) + np.arange(tags.size)
-        self._next[each] += counts
+        distinct, starts, counts = np.unique(tags, return_index=True, return_counts=True)
+        positions = np.repeat(self._next[distinct] - starts, counts) + np.arange(tags.size)
+        self._next[distinct] += counts
         keys = _descending(block[rows, tags]).astype(np.uint64) << np.uint64(32)
-        self._keys[places] = keys | (rows + first).astype(np.uint64)
+        self._keys[positions] = keys | (rows + first).astype(np.uint64)
 
     def sort(self) -> None:
         """Bring the entries of each tag into their order, once all are gathered."""
@@ -252,8 +254,10 @@ class StoredImageRanker:
         """Return the precision at k of each tag as a query, NaN of one that is nowhere relevant, shape (n_tags,)."""
         return ratio(self._sums(lambda _, rank: rank <= k), np.where(np.diff(self._indptr) > 0, k, 0))
 
-    def _sums(self, measure: Any) -> NDArray[np.float64]:
-        """Sum over each tag's entries a measure of their places among the relevant ones and among all."""
+    def _sums(
+        self, measure: Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.floating | np.bool_]]
+    ) -> NDArray[np.float64]:
+        """Sum over each tag's entries a measure of their positions among the relevant ones and among all."""
         n_tags = self._indptr.size - 1
         sums = np.zeros(n_tags)
         before, above = -1, 0  # the tag of the last entry of the part before, and the irrelevant images above that

@@ -8,7 +8,7 @@ from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from visterm.core.checks import check_count
 from visterm.core.errors import DataError, ShapeError
@@ -77,7 +77,7 @@ class Compared(NamedTuple):
         return self.ranks._replace(p_value=self.holm_p).better()
 
 
-def bootstrap_mean(values: Any, *, n_resamples: int = 10_000) -> Interval:
+def bootstrap_mean(values: ArrayLike, *, n_resamples: int = 10_000) -> Interval:
     """Return the mean of values and its 95 % percentile bootstrap interval; that of a single value has no width.
 
     Raises DataError if no value is defined.
@@ -95,7 +95,7 @@ def bootstrap_mean(values: Any, *, n_resamples: int = 10_000) -> Interval:
     return Interval(float(array.mean()), low, high)
 
 
-def paired_bootstrap(first: Any, second: Any, *, n_resamples: int = 10_000) -> Difference:
+def paired_bootstrap(first: ArrayLike, second: ArrayLike, *, n_resamples: int = 10_000) -> Difference:
     """Compare two models by their values on the same images; the interval of a single image has no width.
 
     Raises ShapeError if the two have different lengths; DataError if a value is defined for one model only, or no image
@@ -120,7 +120,7 @@ def paired_bootstrap(first: Any, second: Any, *, n_resamples: int = 10_000) -> D
     return Difference(float(differences.mean()), low, high, p_value, differences.size)
 
 
-def signed_ranks(first: Any, second: Any) -> SignedRanks:
+def signed_ranks(first: ArrayLike, second: ArrayLike) -> SignedRanks:
     """Compare two models by Wilcoxon's signed rank test, two-sided, as the PAMIR paper does (section V-C).
 
     Differences of 0 are left out; up to 50 others without ties, and up to 13 with some, are judged exactly, more by the
@@ -203,7 +203,7 @@ def _all_signs(ranks: NDArray[np.float64], rank_sum: float) -> float:
     return float(min(1.0, 2 * min((sums <= rank_sum).mean(), (sums >= rank_sum).mean())))
 
 
-def _pairs(first: Any, second: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _pairs(first: ArrayLike, second: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the values where both are defined, and refuse what is defined for one only."""
     a, b = _vector(first, "first"), _vector(second, "second")
     if a.size != b.size:
@@ -218,7 +218,7 @@ def _pairs(first: Any, second: Any) -> tuple[NDArray[np.float64], NDArray[np.flo
     return a[both], b[both]
 
 
-def _vector(values: Any, name: str) -> NDArray[np.float64]:
+def _vector(values: ArrayLike, name: str) -> NDArray[np.float64]:
     array = np.asarray(values, np.float64)
     if array.ndim != 1:
         raise ShapeError(f"{name} has {array.ndim} dimensions; expected 1, one value an image.")
@@ -267,7 +267,7 @@ class Moments:
         return Interval(mean, mean - half, mean + half)
 
 
-def share_of_right(n_right: Any, n_given: Any) -> Interval | None:
+def share_of_right(n_right: ArrayLike, n_given: ArrayLike) -> Interval | None:
     """Return the share of right tags among all that were given, and its 95 % interval; None where nothing was given.
 
     Tags of one image are right or wrong together, so they say less than as many tags of different images. The interval

@@ -120,13 +120,18 @@ def check_metrics(
     """
     names = [names] if isinstance(names, str) else list(names)
     if not names:
-        raise UserError(f"No metric is named; expected some of {', '.join(metric.example for metric in METRICS)}.")
+        known = ", ".join(metric.example for metric in METRICS)
+        raise UserError("No metric is named.", setting="metrics", value=names, expected=f"some of {known}")
     wanted = {name: _parse(name) for name in names}
     for name, (metric, _) in wanted.items():
         if metric.of == "sibling" and not siblings:
-            raise UserError(f"{name} needs to know what tags are kinds of: the tag rule isa (--tag-rules FILE).")
+            advice = "Pass `siblings`; for a run, give `tag_rules` with the rule isa."
+            raise UserError(
+                f"{name} needs to know what tags are kinds of.", setting="metrics", value=name, advice=advice
+            )
         if metric.of == "tree" and not tree:
-            raise UserError(f"{name} needs a run whose tags have a tree (visterm fit --tree), in memory.")
+            advice = "Pass `tree`, or a run that was fitted with one."
+            raise UserError(f"{name} needs a tree, and images in memory.", setting="metrics", value=name, advice=advice)
     return wanted
 
 
@@ -136,11 +141,14 @@ def _parse(name: str) -> RequestedMetric:
     if metric is None:
         digits = re.search(r"[1-9]\d*$", name)
         k = int(digits.group()) if digits else USUAL_K
-        raise UnknownNameError(unknown("metric", name, [metric.spelled(k) for metric in METRICS]))
+        problem = unknown("metric", name, [metric.spelled(k) for metric in METRICS])
+        raise UnknownNameError(problem, setting="metrics", value=name, advice="`visterm metrics` lists them.")
     if not metric.takes_k:
         if at:
-            raise UserError(f"The metric '{name}' has a k, but {base} looks at whole rankings. Write '{base}'.")
+            wrong = f"The metric '{name}' has a k, but {base} looks at whole rankings."
+            raise UserError(wrong, setting="metrics", value=name, advice=f"Write '{base}'.")
         return RequestedMetric(metric, 0)
     if not re.fullmatch(r"[0-9]{1,9}", text) or int(text) < 1:
-        raise UserError(f"The metric '{name}' needs a k, a whole number of 1 or more. Write '{metric.example}', say.")
+        wrong = f"The metric '{name}' needs a k, a whole number of 1 or more."
+        raise UserError(wrong, setting="metrics", value=name, advice=f"Write '{metric.example}', say.")
     return RequestedMetric(metric, int(text))

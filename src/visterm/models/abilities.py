@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NamedTuple, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from visterm.core.errors import ShapeError, UserError
 from visterm.core.estimator import check_fitted
 from visterm.core.products import dense
-from visterm.core.types import PairRanking
+from visterm.core.types import MatrixLike, PairRanking
+
+if TYPE_CHECKING:
+    from visterm.encoders.onnx_graph import GraphSteps
 
 
 @runtime_checkable
 class LearnsOn(Protocol):
     """Keeps learning from more images."""
 
-    def partial_fit(self, X: Any, Y: Any, *, images: bool = True) -> Self:
+    def partial_fit(self, X: MatrixLike, Y: MatrixLike, *, images: bool = True) -> Self:
         """Go once over more images and their tags; with ``images=False`` stored image rows stay valid."""
 
 
@@ -25,7 +28,7 @@ class LearnsOn(Protocol):
 class AddsTags(Protocol):
     """Learns new tags and leaves the others unchanged."""
 
-    def add_tags(self, X: Any, Y_new: Any) -> Self:
+    def add_tags(self, X: MatrixLike, Y_new: MatrixLike) -> Self:
         """Learn the rows of new tags, which follow the old ones."""
 
 
@@ -49,7 +52,7 @@ class FeatureShares(NamedTuple):
 class Explains(Protocol):
     """Explains a score by features, because its scores are linear in them."""
 
-    def explain(self, x: Any, tag: int) -> FeatureShares:
+    def explain(self, x: MatrixLike, tag: int) -> FeatureShares:
         """Return what each feature of one image adds to the score of a tag."""
 
 
@@ -57,7 +60,7 @@ class Explains(Protocol):
 class LearnsQueries(Protocol):
     """Learns from queries and the images judged relevant to each, not only from tags."""
 
-    def fit_queries(self, X: Any, Q: Any, R: Any, *, valid: Any = None, **options: Any) -> Self:
+    def fit_queries(self, X: MatrixLike | None, Q: MatrixLike, R: MatrixLike, **options: Any) -> Self:
         """Learn from weights of words (n_queries, n_tags) and relevant images (n_queries, n_images).
 
         `valid` is such a triple of validation images, to stop by; options are `monitor` and `on_epoch`, as for `fit`.
@@ -68,14 +71,12 @@ class LearnsQueries(Protocol):
 class LabelsParts(Protocol):
     """Knows which tags name parts of what, and labels an image of an object and one of its part together."""
 
-    part_of_: Any
+    part_of_: NDArray[np.int64]
 
-    def annotate_pairs(
-        self, X_object: Any, X_part: Any, k: int = 5, *, objects: Any = None, parts: Any = None, possible: Any = None
-    ) -> PairRanking:
+    def annotate_pairs(self, X_object: MatrixLike, X_part: MatrixLike, k: int = 5, **options: Any) -> PairRanking:
         """Rank pairs of labels for each pair of images; where one of the two is known, the other."""
 
-    def relation_scores(self, wholes: Any) -> Any:
+    def relation_scores(self, wholes: ArrayLike) -> NDArray[np.float32]:
         """Return how much each tag is a part of some wholes, (n_wholes, n_tags)."""
 
 
@@ -83,7 +84,7 @@ class LabelsParts(Protocol):
 class PlacesWords(Protocol):
     """Places words that are no tags, by their vectors."""
 
-    def tag_rows_from(self, vectors: Any) -> Any:
+    def tag_rows_from(self, vectors: ArrayLike) -> NDArray[np.float32]:
         """Return rows (n_words, width) for vectors of the kind that the model was fitted with."""
 
 
@@ -106,7 +107,7 @@ class GivesProbabilities(Protocol):
 class WritesSteps(Protocol):
     """Writes its scores as steps of an ONNX graph (`visterm.encoders.onnx_graph.GraphSteps`)."""
 
-    def write_steps(self, steps: Any, x: str) -> str:
+    def write_steps(self, steps: GraphSteps, x: str) -> str:
         """Add the steps from features, the tensor `x` (n_images, n_features), to scores; return their tensor's name.
 
         Scores are those of all tags, (n_images, n_tags), as `decision_function` returns them. Raises UserError if a
@@ -130,20 +131,20 @@ def explain_linear(model: Any, x: Any, tag: int) -> FeatureShares:
     if x.shape[0] != 1:
         raise ShapeError(f"x has {x.shape[0]} rows; expected one image, shape (1, {model.n_features_in_}).")
     if not 0 <= tag < model.n_tags_:
-        raise UserError(f"tag is {tag}; expected a column of Y, from 0 to {model.n_tags_ - 1}.")
+        raise UserError(setting="tag", value=tag, expected=f"a column of Y, from 0 to {model.n_tags_ - 1}")
     weights, constant = model._scorer(x, int(tag))
     row = np.asarray(dense(x), np.float64)[0]
     return FeatureShares(row * weights, weights, constant)
 
 
-def places_words(model: Any) -> bool:
+def places_words(model: object) -> bool:
     """Return whether a fitted model places words that are no tags, itself or by a member that ranks and has vectors."""
     return isinstance(model, PlacesWords) or (
         hasattr(model, "_ranking") and any(map(_starts_from_text, model._ranking()[0]))  # a blend
     )
 
 
-def rows_of_words(model: Any, vectors: Any) -> NDArray[np.float32]:
+def rows_of_words(model: Any, vectors: ArrayLike) -> NDArray[np.float32]:
     """Return rows for words that are no tags, as `PlacesWords.tag_rows_from` does; `places_words` must be true.
 
     In a blend, the first member that has vectors of words speaks for all: its scores weigh as much as those of all
@@ -154,12 +155,12 @@ def rows_of_words(model: Any, vectors: Any) -> NDArray[np.float32]:
     members, weights = model._ranking()[0], model.weights_[model.weights_ > 0]
     speaker = next(index for index, member in enumerate(members) if _starts_from_text(member))
     widths = [member.n_tags_ if (V := member._tag_rows()) is None else V.shape[1] for member in members]
-    rows = np.zeros((len(vectors), sum(widths) + 1), np.float32)
+    rows = np.zeros((np.shape(vectors)[0], sum(widths) + 1), np.float32)
     factor = weights.sum() / model.scales_[model.weights_ > 0][speaker]
     first = sum(widths[:speaker])
     rows[:, first : first + widths[speaker]] = members[speaker].tag_rows_from(vectors) * np.float32(factor)
     return rows
 
 
-def _starts_from_text(member: Any) -> bool:
+def _starts_from_text(member: object) -> bool:
     return isinstance(member, PlacesWords) and isinstance(member, RelearnsTags)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from visterm.core.checks import (
     all_finite,
@@ -30,17 +30,18 @@ from visterm.core.estimator import Estimator, check_fitted
 from visterm.core.learned import Flag, Kind, Listed, Text, Whole
 from visterm.core.products import dense, product, top_k_products
 from visterm.core.progress import SILENT, Progress
-from visterm.core.types import Matrix, Ranking
+from visterm.core.types import Matrix, MatrixLike, Ranking
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.frames import lists_of_tags
 from visterm.kernels.topk import top_k
-from visterm.metrics.blocks import Scores
-from visterm.metrics.ranking import average_precisions
-from visterm.metrics.scorer import as_matrix
-from visterm.models.stopping import HeldOutFit, OnEpoch, finds_length
+from visterm.metrics.ranking import Scores, as_matrix, average_precisions
+from visterm.models.stopping import OPEN, HeldOutFit, OnEpoch
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
+
+Blocks: TypeAlias = "Sequence[int | tuple[int, int]]"
+"""Blocks of features side by side: their widths, or pairs of first column and the one after the last."""
 
 Limit: TypeAlias = Callable[[Any, str], None]  # Raises `UserError` for a value of a setting, and takes its name too
 
@@ -54,11 +55,15 @@ MAX_FEATURE = 1e15  # Largest feature taken: the squares of rows of such are sti
 class SideKnowledge:
     """What is known of tags and features beside images and their tags; a model takes what it can use (`takes`)."""
 
-    part_of: Any = None  # int, shape (n_relations, 2): columns of a part, and of the whole that it is part of
-    siblings: Any = None  # int, shape (n_pairs, 2): columns of two tags of one kind
-    tree: Any = None  # int, shape (n_pairs, 2): columns of a tag, and of one above it, directly or not
-    word_vectors: Any = None  # float, shape (n_tags, width): vectors of the tags, zeros where a tag has none
-    blocks: Sequence[Any] | None = None  # Widths of the blocks of features, side by side
+    part_of: ArrayLike | None = (
+        None  # int, shape (n_relations, 2): columns of a part, and of the whole that it is part of
+    )
+    siblings: ArrayLike | None = None  # int, shape (n_pairs, 2): columns of two tags of one kind
+    tree: ArrayLike | None = None  # int, shape (n_pairs, 2): columns of a tag, and of one above it, directly or not
+    word_vectors: ArrayLike | None = (
+        None  # float, shape (n_tags, width): vectors of the tags, zeros where a tag has none
+    )
+    blocks: Blocks | None = None
 
 
 class Annotator(Estimator, ABC):
@@ -113,11 +118,11 @@ class Annotator(Estimator, ABC):
 
     def fit(
         self,
-        X: Any,
-        Y: Any,
+        X: MatrixLike | None,
+        Y: MatrixLike,
         *,
         side: SideKnowledge | None = None,
-        valid: tuple[Any, Any] | None = None,
+        valid: tuple[MatrixLike, MatrixLike] | None = None,
         hold_out: bool = True,
         monitor: Progress | None = None,
         on_epoch: OnEpoch | None = None,
@@ -156,12 +161,12 @@ class Annotator(Estimator, ABC):
             self._fit_monitored(X, Y, rng, valid, monitor or SILENT, on_epoch)
         return self
 
-    def image_rows(self, X: Any) -> Matrix:
+    def image_rows(self, X: MatrixLike | None) -> Matrix:
         """Return U, the rows that a catalogue stores: float32 array or CSR, shape (n_images, width)."""
         check_fitted(self)
         return self._finite(self._image_rows(self._check_features(X)))
 
-    def query_rows(self, Q: Any) -> Matrix:
+    def query_rows(self, Q: MatrixLike) -> Matrix:
         """Return the query rows of `Q` (n_queries, n_tags), weights of tags: Q · V, of the same width as image rows.
 
         Raises ShapeError if `Q` has another number of columns than the model has tags.
@@ -173,7 +178,7 @@ class Annotator(Estimator, ABC):
         V = self._tag_rows()
         return Q if V is None else (Q @ V if sp.issparse(V) else np.asarray(Q @ V, dtype=np.float32))
 
-    def decision_function(self, X: Any) -> NDArray[np.float32]:
+    def decision_function(self, X: MatrixLike | None) -> NDArray[np.float32]:
         """Return all scores, shape (n_images, n_tags), float32: U · Vᵀ.
 
         Raises TooLargeError if they would take more than 2 GiB; `annotate` holds only blocks of them.
@@ -188,7 +193,7 @@ class Annotator(Estimator, ABC):
         )
         return self._scores(self._image_rows(X))
 
-    def annotate(self, X: Any, k: int = 5) -> Ranking:
+    def annotate(self, X: MatrixLike | None, k: int = 5) -> Ranking:
         """Rank the tags of each image.
 
         Parameters
@@ -212,11 +217,18 @@ class Annotator(Estimator, ABC):
         step = max(1, BLOCK_BYTES // (4 * (self.n_tags_ if V is None else V.shape[1])))
         for start in range(0, X.shape[0], step):
             rows = slice(start, start + step)
-            ids[rows], scores[rows] = self._best_tags(self._finite(self._image_rows(X[rows])), k)
+            U = self._finite(self._image_rows(X[rows]))
+            if isinstance(U, np.ndarray) and isinstance(V, np.ndarray):  # without holding all scores
+                ids[rows], scores[rows] = top_k_products(U, V, k, getattr(self, "n_jobs", None))
+                continue
+            n_scored = max(1, BLOCK_BYTES // (4 * self.n_tags_))
+            for first in range(0, U.shape[0], n_scored):
+                part = slice(start + first, min(start + first + n_scored, start + U.shape[0]))
+                ids[part], scores[part] = top_k(self._scores(U[first : first + n_scored]), k)
         self._finite(scores)
         return Ranking(ids, scores)
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+    def score(self, X: MatrixLike | None, y: MatrixLike, sample_weight: ArrayLike | None = None) -> float:
         """Return the mean average precision (MAP) over images: how high the right tags rank, 0 to 1.
 
         It lets scikit-learn choose settings (`GridSearchCV`) and measure models (`cross_val_score`). Tags that it
@@ -238,16 +250,15 @@ class Annotator(Estimator, ABC):
         precisions = average_precisions(*self.judged(X, y)[:2])
         weights = np.ones(precisions.size) if sample_weight is None else np.asarray(sample_weight, np.float64)
         if weights.shape != precisions.shape:
-            raise ShapeError(
-                f"sample_weight has the shape {weights.shape}; expected ({precisions.size},), one per image."
-            )
+            expected = f"the shape ({precisions.size},), one per image"
+            raise ShapeError(setting="sample_weight", value=weights.shape, expected=expected)
         tagged = np.isfinite(precisions)
         total = float(weights[tagged].sum())
         if not total > 0:
             raise DataError("No image has a right tag and a weight above 0, so there is nothing to measure.")
         return float(precisions[tagged] @ weights[tagged]) / total
 
-    def judged(self, X: Any, y: Any) -> tuple[Scores, Any, None]:
+    def judged(self, X: MatrixLike | None, y: MatrixLike) -> tuple[Scores, MatrixLike, None]:
         """Return what makes the scores of images, and their tags as a matrix, for `visterm.scorer`."""
         check_fitted(self)
         return partial(self._score_checked, self._check_features(X)), as_matrix(y, self), None
@@ -312,7 +323,7 @@ class Annotator(Estimator, ABC):
         self,
         X: Any,
         Y: Any,
-        valid: tuple[Any, Any] | None = None,
+        valid: tuple[MatrixLike, MatrixLike] | None = None,
         *,
         side: SideKnowledge | None = None,
         hold_out: bool = True,
@@ -321,8 +332,8 @@ class Annotator(Estimator, ABC):
         for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
             delattr(self, name)
         if (lists := lists_of_tags(Y)) is not None:
-            words = Vocabulary.from_lists(lists)
-            Y, self.classes_ = words.encode(lists), words.tags
+            vocabulary = Vocabulary.from_lists(lists)
+            Y, self.classes_ = vocabulary.encode(lists), vocabulary.tags
         X = self._check_features(identity_rows(count_rows(Y)) if X is None else X, reset=True)
         Y = check_tags(Y, X.shape[0])
         if is_identity(X):
@@ -335,9 +346,14 @@ class Annotator(Estimator, ABC):
         self.n_tags_ = Y.shape[1]
         rng = as_generator(getattr(self, "random_state", None))
         self._side = side or SideKnowledge()
-        self._may_hold_out = hold_out and (finds_length(self) or not is_identity(X))  # else nothing would be known
+        self._may_hold_out = hold_out and (self.finds_length or not is_identity(X))  # else nothing would be known
         yield X, Y, rng, valid
         self._refuse_non_finite()
+
+    @property
+    def finds_length(self) -> bool:
+        """Whether training finds its own length: it then holds tags out of images known by number, too."""
+        return getattr(self, "schedule", None) == OPEN
 
     @property
     def share_to_hold_out(self) -> float:
@@ -348,20 +364,11 @@ class Annotator(Estimator, ABC):
         """Return V, or None where it is the identity."""
         return getattr(self, "tag_rows_", None)
 
-    def _best_tags(self, U: Matrix, k: int) -> Ranking:
-        """Rank the tags of image rows: dense ones without holding all scores, others block by block."""
-        V = self._tag_rows()
-        if isinstance(U, np.ndarray) and isinstance(V, np.ndarray):
-            return top_k_products(U, V, k, getattr(self, "n_jobs", None))
-        step = max(1, BLOCK_BYTES // (4 * self.n_tags_))
-        blocks = [top_k(self._scores(U[start : start + step]), k) for start in range(0, U.shape[0], step)]
-        return Ranking(np.concatenate([ids for ids, _ in blocks]), np.concatenate([values for _, values in blocks]))
-
     def _scores(self, U: Matrix) -> NDArray[np.float32]:
         V = self._tag_rows()
         return np.ascontiguousarray(dense(U if V is None else product(U, V.T)), np.float32)
 
-    def score_blocks(self, X: Any) -> Iterator[tuple[slice, NDArray[np.float32]]]:
+    def score_blocks(self, X: MatrixLike | None) -> Iterator[tuple[slice, NDArray[np.float32]]]:
         """Yield the rows of each block and their scores, in memory that does not grow with the images."""
         check_fitted(self)
         yield from self._score_checked(self._check_features(X))
@@ -383,7 +390,12 @@ class Annotator(Estimator, ABC):
             X = identity_rows(self.n_features_in_)
         if sp.issparse(X) and X.dtype.kind in "biuf":
             X = as_csr(X)
-        if reset or hasattr(self, "feature_names_in_") or not _is_ready(X, self.n_features_in_):
+        # scikit-learn takes long to import, and would return such features as they are
+        as_it_is = isinstance(X, sp.csr_array) or (type(X) is np.ndarray and X.flags.c_contiguous)
+        if as_it_is and not reset and not hasattr(self, "feature_names_in_"):
+            fits = X.ndim == 2 and X.dtype == np.float32 and X.shape[0] > 0 and X.shape[1] == self.n_features_in_
+            as_it_is = fits and all_finite(X.data if sp.issparse(X) else X)
+        if reset or not as_it_is or hasattr(self, "feature_names_in_"):
             from sklearn.utils.validation import validate_data
 
             try:
@@ -416,8 +428,8 @@ class Annotator(Estimator, ABC):
             array = value.data if sp.issparse(value) else value
             if name.endswith("_") and isinstance(array, np.ndarray) and not all_finite(array):
                 raise DivergedError(
-                    f"{type(self).__name__}.{name} became infinite or NaN. "
-                    "Lower learning_rate (or max_norm), or scale the features to unit length."
+                    f"{type(self).__name__}.{name} became infinite or NaN.",
+                    advice="Lower `learning_rate` (or `max_norm`), or scale the features to unit length.",
                 )
 
     def __sklearn_tags__(self) -> Tags:
@@ -428,11 +440,3 @@ class Annotator(Estimator, ABC):
         tags.target_tags.multi_output = True
         tags.target_tags.single_output = False  # a vector of class numbers is refused
         return tags
-
-
-def _is_ready(X: Any, n_features: int) -> bool:
-    """Return whether scikit-learn, which takes long to import, would return features as they are."""
-    if not isinstance(X, sp.csr_array) and not (type(X) is np.ndarray and X.flags.c_contiguous):
-        return False
-    right = X.ndim == 2 and X.dtype == np.float32 and X.shape[0] > 0 and X.shape[1] == n_features
-    return right and all_finite(X.data if sp.issparse(X) else X)

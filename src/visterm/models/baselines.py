@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from typing import ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -29,7 +30,7 @@ class Prior(Annotator):
 
     learned: ClassVar[dict[str, Kind]] = {"tag_rows_": Array("float32", ("n_tags_", 1), least=0, most=1)}
 
-    test_params: ClassVar[dict[str, Any]] = {}
+    test_params: ClassVar[Mapping[str, object]] = {}
 
     def _fit(self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator) -> None:
         counts = np.bincount(Y.indices[Y.data > 0], minlength=Y.shape[1])

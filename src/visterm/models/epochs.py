@@ -8,7 +8,7 @@ from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, ClassVar, NamedTuple, TypeAlias
+from typing import ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -20,7 +20,7 @@ from visterm.core.progress import Progress, reported
 from visterm.core.types import Matrix, RandomState
 from visterm.metrics.ranking import rank_tags
 from visterm.models.base import Annotator, Limit
-from visterm.models.stopping import OPEN, BestWeights, OnEpoch, says_stop
+from visterm.models.stopping import OPEN, EpochRecord, OnEpoch
 
 Floats: TypeAlias = NDArray[np.float32]
 Validation: TypeAlias = tuple[Matrix, sp.csr_array]
@@ -50,17 +50,28 @@ class EpochSums(NamedTuple):
     violated: float  # Share of the examples that made a step
 
 
+@dataclass(kw_only=True, eq=False)
 class TrainingState:
-    """How far a training has come: `epoch` is the next one, from 1; `history` has the records of those before."""
+    """How far a training has come: `epoch` is the next one, from 1; `history` has the records of those before.
 
-    def __init__(self, patience: int) -> None:
-        self.epoch = 1
-        self.history: list[dict[str, Any]] = []
-        self.best = BestWeights(patience)
+    `best_weights` are a copy of the weights at `best_value`, the best one measured, after `best_epoch` epochs; 0 and
+    none before any.
+    """
 
-    def end_epoch(self) -> None:
-        """Go on to the next epoch."""
-        self.epoch += 1
+    epoch: int = 1
+    history: list[EpochRecord] = field(default_factory=list)
+    best_epoch: int = 0
+    best_value: float = -math.inf
+    best_weights: Weights = ()
+
+    def offer(self, value: float, weights: Weights) -> None:
+        """Keep the weights of the epoch that ends if their value is the best so far; higher is better."""
+        if value > self.best_value:
+            self.best_epoch, self.best_value = self.epoch, value
+            if [array.shape for array in self.best_weights] != [array.shape for array in weights]:
+                self.best_weights = tuple(np.empty_like(array) for array in weights)
+            for kept, array in zip(self.best_weights, weights, strict=True):
+                np.copyto(kept, array)  # in the memory of the best ones before: a large table is never held twice
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -96,7 +107,7 @@ class EpochAnnotator(Annotator):
     tag_rows_: Floats = field(init=False)
     n_epochs_: int = field(init=False)
     n_held_out_: int = field(init=False)
-    history_: list[dict[str, Any]] = field(init=False)
+    history_: list[EpochRecord] = field(init=False)
 
     learned: ClassVar[dict[str, Kind]] = {
         "tag_rows_": Array("float32", ("n_tags_", "width")),
@@ -143,32 +154,34 @@ class EpochAnnotator(Annotator):
         `keep` is called after each epoch.
         """
         self.history_ = state.history
-        best = state.best
         with reported(monitor, task, epochs * steps or None):
             if steps and state.history:
                 monitor.advance(steps * len(state.history))
-            while state.epoch <= epochs and not best.exhausted:
-                start = time.perf_counter()
+            while state.epoch <= epochs:
+                if state.best_epoch and state.epoch - 1 - state.best_epoch >= self.patience:
+                    break
+                began = time.perf_counter()
                 rate = self._rate() * rate_factor(self.schedule, state.epoch, self.epochs)
                 sums = run_epoch(rate)._asdict()
                 weights = publish()
                 value = None if measure is None else measure()
-                record = epoch_record(state.epoch, sums, self._measured(value), start)
+                measured, shown = self._measured(value)
+                record = epoch_record(state.epoch, sums, measured, began)
                 state.history.append(record)
                 note = f"loss {record['loss']:.3f}"
                 if value is not None:
-                    best.offer(value, *weights)
-                    note = self._in_words(value, best.value, best.epoch)
-                state.end_epoch()
+                    state.offer(value, weights)
+                    note = f"{shown}, best {self._measured(state.best_value)[1]} after {state.best_epoch}"
+                state.epoch += 1
                 monitor.advance(steps, note)
                 if keep is not None:
                     keep()
-                if says_stop(on_epoch, record):
+                if on_epoch is not None and on_epoch(record) == "stop":
                     break
 
-        self.n_epochs_ = best.epoch or len(state.history)
-        if best.weights:
-            self._publish(*best.weights)
+        self.n_epochs_ = state.best_epoch or len(state.history)
+        if state.best_weights:
+            self._publish(*state.best_weights)
 
     def _measure_map(self, judged: Validation | None, known: sp.csr_array | None = None) -> Measure | None:
         """Return what measures the MAP of the published weights on validation images; None where none has a tag.
@@ -189,19 +202,15 @@ class EpochAnnotator(Annotator):
 
         return measure
 
-    def _measured(self, value: float | None) -> dict[str, float | None]:
-        """Return what the history says of a measured value."""
-        return {"map": value}
-
-    def _in_words(self, value: float, best: float, best_epoch: int) -> str:
-        """Format a measured value, and the best one so far."""
-        return f"MAP {value:.3f}, best {best:.3f} after {best_epoch}"
+    def _measured(self, value: float | None) -> tuple[dict[str, float | None], str]:
+        """Return what the history says of a measured value, and what the monitor shows."""
+        return {"map": value}, "" if value is None else f"MAP {value:.3f}"
 
 
-def epoch_record(epoch: int, sums: dict[str, float], measured: dict[str, float | None], start: float) -> dict[str, Any]:
-    """Return what the history says of an epoch that began at `start`."""
+def epoch_record(epoch: int, sums: dict[str, float], measured: dict[str, float | None], began: float) -> EpochRecord:
+    """Return what the history says of an epoch that began at `began`."""
     loss, *others = sums.items()
-    return {"epoch": epoch, **dict([loss]), **measured, **dict(others), "seconds": time.perf_counter() - start}
+    return {"epoch": epoch, **dict([loss]), **measured, **dict(others), "seconds": time.perf_counter() - began}
 
 
 def rate_factor(schedule: str, epoch: int, epochs: int) -> float:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -13,15 +12,11 @@ from visterm.core.estimator import Estimator
 from visterm.core.products import dense
 from visterm.core.types import Matrix
 
-OPEN = "open"  # The schedule of `visterm.models.ranking.schedules.OpenSchedule`
+OPEN = "open"  # The schedule of a training that finds its own length, see `Wsabie`
 MIN_HELD_OUT = 50  # Fewer held-out images say more about chance than about the model: then none are held out
-OnEpoch: TypeAlias = Callable[[dict[str, Any]], str | None]
+EpochRecord: TypeAlias = dict[str, Any]
+OnEpoch: TypeAlias = Callable[[EpochRecord], str | None]
 """Sees the record of each epoch, as `history_` has it; what returns "stop" ends the training there."""
-
-
-def says_stop(on_epoch: OnEpoch | None, record: dict[str, Any]) -> bool:
-    """Show a callback the record of an epoch; return whether it ends the training."""
-    return on_epoch is not None and on_epoch(record) == "stop"
 
 
 def hold_out(n_images: int, share: float, rng: np.random.Generator) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -31,41 +26,6 @@ def hold_out(n_images: int, share: float, rng: np.random.Generator) -> tuple[NDA
         return np.arange(n_images), np.empty(0, np.int64)
     order = rng.permutation(n_images)
     return np.sort(order[n_held:]), np.sort(order[:n_held])
-
-
-class BestWeights:
-    """Keeps a copy of the weights at the best value so far; `exhausted` after `patience` epochs without a better one.
-
-    `epoch` is that of the best value, counted from 1, and 0 before any.
-    """
-
-    def __init__(self, patience: int) -> None:
-        self._patience = patience
-        self._epochs = 0
-        self.epoch = 0
-        self.value = -math.inf
-        self.weights: tuple[NDArray[np.float32], ...] = ()
-
-    def offer(self, value: float, *weights: NDArray[np.float32]) -> None:
-        """Take the value after one more epoch (higher is better), and the weights that gave it."""
-        self._epochs += 1
-        if value > self.value:
-            self.epoch, self.value = self._epochs, value
-            if [array.shape for array in self.weights] != [array.shape for array in weights]:
-                self.weights = tuple(np.empty_like(array) for array in weights)
-            for kept, array in zip(self.weights, weights, strict=True):
-                np.copyto(kept, array)  # in the memory of the best ones before: a large table is never held twice
-
-    def resume(self, epoch: int, value: float, epochs: int, weights: Iterable[NDArray[np.float32]]) -> None:
-        """Restore what was known after a number of epochs; with ``epoch=0`` there was no value yet."""
-        self._epochs = epochs
-        if epoch:
-            self.epoch, self.value, self.weights = epoch, value, tuple(weights)
-
-    @property
-    def exhausted(self) -> bool:
-        """Whether `patience` epochs have brought no new best."""
-        return self._epochs - self.epoch >= self._patience
 
 
 class HeldOutFit(NamedTuple):
@@ -78,11 +38,6 @@ class HeldOutFit(NamedTuple):
     def scores(self, places: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return the scores of some of these images, shape (len(places), n_tags)."""
         return np.ascontiguousarray(dense(self.image_rows[places] @ self.tag_rows.T), np.float32)
-
-
-def finds_length(model: Any) -> bool:
-    """Return whether a model holds tags out of images known by number, too, and gives them back (`OpenSchedule`)."""
-    return getattr(model, "schedule", None) == OPEN
 
 
 def learns_from_kernel(model: Estimator) -> bool:

@@ -96,7 +96,7 @@ class TaggerEstimator(Estimator, Run):
         DataError
             If there is nothing to measure on.
         """
-        from visterm.metrics.scorer import scorer
+        from visterm.metrics.report import scorer
 
         return scorer("map")(self, images, tags)
 

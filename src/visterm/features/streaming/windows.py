@@ -115,7 +115,7 @@ class ShardWindows:
     a window; a shard that is larger is a window by itself. Within it training draws the order of pairs. Images at the
     sorted positions `held_out` are left out. Rows are read from `copy`, if there is one, instead of the shards.
 
-    The attributes are those of `visterm.models.ranking.sources.Windows`.
+    The attributes are those of `visterm.models.ranking.training.Windows`.
     """
 
     def __init__(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from visterm.core.checks import check_flag, check_number
 from visterm.core.errors import DataError, ShapeError, UserError
@@ -17,12 +17,14 @@ from visterm.core.learned import Array, Kind, Listed, Number, Record, Text, Whol
 from visterm.core.products import dense
 from visterm.core.progress import Progress, Titled
 from visterm.core.tables import MODELS
-from visterm.core.types import Matrix
+from visterm.core.types import Matrix, MatrixLike
 from visterm.models.abilities import FeatureShares, RelearnsTags
+from visterm.models.base import Annotator, Blocks
 from visterm.models.blend.candidates import (
     EMBEDDING,
     USUAL,
     ColumnSet,
+    Member,
     any_from_kernel,
     chosen_settings,
     column_sets,
@@ -191,21 +193,21 @@ class Auto(Blend):
 
     start_params: ClassVar[tuple[str, ...]] = ("word_vectors", "tree")
     takes: ClassVar[tuple[str, ...]] = ("blocks", "word_vectors", "tree")
-    test_params: ClassVar[dict[str, Any]] = {
+    test_params: ClassVar[Mapping[str, object]] = {
         "candidates": [["knn", {"n_neighbors": 10, "power": 2}], ["ridge", {}]],
         "valid_share": 0.3,
     }
 
     budget: float | None = None
-    blocks: Sequence[Any] | None = None
-    candidates: Sequence[Any] | None = None
-    word_vectors: Any = None
-    tree: Any = None
+    blocks: Blocks | None = None
+    candidates: Sequence[Member] | None = None
+    word_vectors: ArrayLike | None = None
+    tree: ArrayLike | None = None
     lift: float | None = None
     valid_share: float = 0.2
     explainable: bool = True
 
-    def explain(self, x: Any, tag: int) -> FeatureShares:
+    def explain(self, x: MatrixLike, tag: int) -> FeatureShares:
         """Return what each feature contributes to a tag's score, see `explain_linear`.
 
         The share of members that compare whole images is in `elsewhere`. If no member with weight scores by features,
@@ -294,7 +296,7 @@ class Auto(Blend):
         members, read = self._ranking()
         return stacked_image_rows(members, [columns.of(X) for columns in read])
 
-    def _ranking(self) -> tuple[list[Any], list[ColumnSet]]:
+    def _ranking(self) -> tuple[list[Annotator], list[ColumnSet]]:
         """Return the members that have weight, and what they read."""
         used = np.flatnonzero(self.weights_ > 0)
         columns = self._columns()
@@ -314,18 +316,20 @@ class Auto(Blend):
         candidates = []
 
         for columns in column_sets(X, None if by_number else blocks):
-            given: Sequence[Any] = EMBEDDING if by_number else USUAL
+            given: Sequence[Member] = EMBEDDING if by_number else USUAL
             if self.candidates is not None:
                 given = listed(self.candidates, "candidates")
             elif word_vectors is not None and columns.block == 0 and not by_number:
                 if np.shape(word_vectors)[1] != X.shape[1]:
                     raise ShapeError(
-                        f"word_vectors has {np.shape(word_vectors)[1]} numbers a tag, and images {X.shape[1]} "
-                        "features: auto takes vectors of the text tower of the images' network. Leave them out, or fit "
-                        "another model (--model sampled_tagger)."
+                        f"`word_vectors` has {np.shape(word_vectors)[1]} numbers a tag.",
+                        setting="word_vectors",
+                        value=np.shape(word_vectors),
+                        expected=f"{X.shape[1]}, as images have features: vectors of the text tower of their network",
+                        advice="Leave them out, or choose another `model`, such as sampled_tagger.",
                     )
                 given = (*given, ("text_ridge", {}))
-            for kind, member in enumerate(given):
+            for position, member in enumerate(given):
                 model = make_member(member, "auto", self.n_jobs, rng)
                 given_blocks = getattr(model, "blocks", None)
                 if columns.block == 0 and given_blocks is None:
@@ -334,7 +338,7 @@ class Auto(Blend):
                     given_blocks is not None or not isinstance(getattr(model, "distances", ""), str)
                 ):
                     continue  # it has settings of its own for each block, so that it needs all
-                candidates.append(MemberTrial(MODELS.name_of(model), model, own_settings(model), kind, columns))
+                candidates.append(MemberTrial(MODELS.name_of(model), model, own_settings(model), position, columns))
                 if word_vectors is not None and isinstance(model, RelearnsTags):
                     model.set_params(word_vectors=word_vectors)
                 if tree is not None:

@@ -6,7 +6,7 @@ By itself it tries models that did best for their seconds, the cheapest first, o
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -17,11 +17,13 @@ from visterm.core.packing import json_params
 from visterm.core.products import dense
 from visterm.core.tables import MODELS
 from visterm.core.types import Matrix
-from visterm.models.base import Annotator
+from visterm.models.base import Annotator, Blocks
 from visterm.models.neighbours.distances import read_blocks
 from visterm.models.stopping import learns_from_kernel
 
-MemberList = tuple[tuple[str, dict[str, Any]], ...]
+Settings: TypeAlias = dict[str, Any]
+Member: TypeAlias = tuple[str, Settings] | Annotator
+MemberList: TypeAlias = tuple[tuple[str, Settings], ...]
 
 EXAMPLE = '[("wsabie", {"dim": 100}), ("ridge", {})]'
 EMBEDDING: MemberList = (("wsabie", {}),)
@@ -61,13 +63,13 @@ class ColumnSet(NamedTuple):
         """Take them from rows (n_images, n_features), an array or CSR."""
         if self.block == 0 and not self.dense:
             return X
-        part: Any = X[:, self.first : self.stop]
+        columns: Any = X[:, self.first : self.stop]
         if self.dense:
-            return np.ascontiguousarray(dense(part))
-        return sp.csr_array(part)
+            return np.ascontiguousarray(dense(columns))
+        return sp.csr_array(columns)
 
 
-def column_sets(X: Matrix, blocks: Any) -> list[ColumnSet]:
+def column_sets(X: Matrix, blocks: Blocks | None) -> list[ColumnSet]:
     """List all columns and, if there are several blocks (as `read_blocks` takes them), each block.
 
     All columns are taken as an array too if one of the blocks is; they are left out if that would be too large.
@@ -86,14 +88,14 @@ def column_sets(X: Matrix, blocks: Any) -> list[ColumnSet]:
     return parts if dense and 4 * n * width > MOST_BYTES else [ColumnSet(0, 0, width, dense), *parts]
 
 
-def listed(given: Any, what: str) -> list[Any]:
+def listed(given: object, what: str) -> list[Member]:
     """Return the entries of a list of members, the parameter `what`; raise `UserError` if it is none, or empty."""
     if isinstance(given, str) or not isinstance(given, Iterable) or not (members := list(given)):
-        raise UserError(f"{what} is {given!r}; expected a list such as {EXAMPLE}.")
+        raise UserError(setting=what, value=given, expected=f"a list such as {EXAMPLE}")
     return members
 
 
-def make_member(member: Any, whose: str, n_jobs: int | None, rng: np.random.Generator) -> Annotator:
+def make_member(member: object, whose: str, n_jobs: int | None, rng: np.random.Generator) -> Annotator:
     """Make an unfitted model from an entry of a list: a pair of name and settings, or a model, which is cloned.
 
     Its settings may leave open the threads, which are then `n_jobs`, and the seed, which `rng` then draws. `whose` says
@@ -102,23 +104,27 @@ def make_member(member: Any, whose: str, n_jobs: int | None, rng: np.random.Gene
     seed = int(rng.integers(2**31))
     if isinstance(member, Annotator):
         return clone(member)
-    pair = isinstance(member, list | tuple) and len(member) == 2
-    if not (pair and isinstance(member[0], str) and isinstance(member[1], dict)):
-        raise UserError(f'A member of {whose} is {member!r}; expected a pair such as ("wsabie", {{"dim": 100}}).')
-    name, settings = member
+    name, settings = member if isinstance(member, list | tuple) and len(member) == 2 else (None, None)
+    if not isinstance(name, str) or not isinstance(settings, dict):
+        raise UserError(
+            f"A member of {whose} is {member!r}.",
+            setting="candidates" if whose == "auto" else "members",
+            value=member,
+            expected='a pair such as ("wsabie", {"dim": 100})',
+        )
     model: Annotator = MODELS.create(name, **settings)
     shared = {"n_jobs": n_jobs, "random_state": seed}
     return model.set_known(**{key: value for key, value in shared.items() if key not in settings})
 
 
-def any_from_kernel(given: Any, what: str, whose: str) -> bool:
+def any_from_kernel(given: object, what: str, whose: str) -> bool:
     """Return whether a list of members, or None, has one whose features are kernel values with the training images."""
     rng = np.random.default_rng(0)  # of seeds, which do not matter here
     members = [] if given is None else listed(given, what)
     return any(learns_from_kernel(make_member(member, whose, None, rng)) for member in members)
 
 
-def own_settings(model: Annotator) -> dict[str, Any]:
+def own_settings(model: Annotator) -> Settings:
     """Return the settings of a model that are not its defaults, as JSON holds them; seed and threads aside."""
     defaults = json_params(type(model)(), MODELS)
     settings = json_params(model, MODELS)
@@ -129,7 +135,7 @@ def own_settings(model: Annotator) -> dict[str, Any]:
     }
 
 
-def chosen_settings(model: Annotator) -> dict[str, Any]:
+def chosen_settings(model: Annotator) -> Settings:
     """Return the settings that were None and that a fitted model has chosen: numbers above 0 of the name and a "_"."""
     chosen = {name: getattr(model, f"{name}_", None) for name, v in model.get_params(deep=False).items() if v is None}
     return {name: value for name, value in chosen.items() if isinstance(value, int | float) and value > 0}

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -19,7 +19,7 @@ from visterm.core.tables import MODELS
 from visterm.core.types import Matrix
 from visterm.models.abilities import Explains, explain_linear
 from visterm.models.base import Annotator
-from visterm.models.blend.candidates import any_from_kernel, listed, make_member
+from visterm.models.blend.candidates import Member, any_from_kernel, listed, make_member
 from visterm.models.blend.mixing import best_mix, sample
 from visterm.models.blend.stacked import Blend, check_stacked, stacked_image_rows, stacked_tag_rows
 from visterm.models.stopping import OnEpoch, hold_out, visible_columns
@@ -84,12 +84,12 @@ class Ensemble(Blend):
         "valid_map_": Number(least=0, most=1, or_none=True),
     }
 
-    test_params: ClassVar[dict[str, Any]] = {
+    test_params: ClassVar[Mapping[str, object]] = {
         "members": [["wsabie", {"dim": 16, "epochs": 10, "learning_rate": 0.01, "block": 128}], ["ridge", {}]],
         "valid_share": 0.3,
     }
 
-    members: Sequence[Any] | None = None
+    members: Sequence[Member] | None = None
     weights: Sequence[float] | None = None
     valid_share: float = 0.1
 
@@ -160,8 +160,9 @@ class Ensemble(Blend):
         weights: NDArray[np.float64] = np.asarray(self.weights, np.float64)
         if weights.shape != (n,) or not np.isfinite(weights).all() or (weights < 0).any() or weights.sum() <= 0:
             raise UserError(
-                f"weights is {self.weights!r}; expected {n} numbers, one a member, none below 0 and one above; "
-                "or None to have them chosen."
+                setting="weights",
+                value=self.weights,
+                expected=f"{n} numbers, one a member, none below 0 and one above; or None to have them chosen",
             )
         return np.asarray(weights / weights.sum())
 

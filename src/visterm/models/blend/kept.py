@@ -63,12 +63,12 @@ def what_to_do(model: Annotator) -> str:
     version of visterm fitted it that kept none.
     """
     if not hasattr(model, "report_"):
-        return "Fit a model that can: --model wsabie."
+        return "Fit a model that can, such as wsabie."
     if not model.get_params(deep=False)["explainable"]:
-        return "Fit it again without --set explainable=False."
+        return "Fit it again without the setting explainable=False."
     for entry in model.report_:
         if "left out" in entry["reason"] and issubclass(MODELS.load(entry["model"]), Explains):
-            return f"{entry['model']}: {entry['reason'].rstrip('.')}. Fit a model that can: --model wsabie."
+            return f"{entry['model']}: {entry['reason'].rstrip('.')}. Fit a model that can, such as wsabie."
     return "Fit it again: auto now keeps a model that explains scores and compares tags in every run."
 
 

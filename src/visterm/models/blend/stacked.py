@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -17,6 +17,9 @@ from visterm.core.tables import MODELS
 from visterm.core.types import Matrix, RandomState
 from visterm.models.abilities import WritesSteps
 from visterm.models.base import Annotator
+
+if TYPE_CHECKING:
+    from visterm.encoders.onnx_graph import GraphSteps
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -40,7 +43,7 @@ class Blend(Annotator):
             member.set_known(n_jobs=self.n_jobs)
         return self
 
-    def write_steps(self, steps: Any, x: str) -> str:
+    def write_steps(self, steps: GraphSteps, x: str) -> str:
         """Add the steps from features to scores, as `WritesSteps` says.
 
         Raises UserError if a member that has weight cannot write its own.
@@ -53,8 +56,8 @@ class Blend(Annotator):
             if not isinstance(member, WritesSteps):
                 raise UserError(
                     f"The blend '{MODELS.name_of(blend)}' asks the model '{MODELS.name_of(member)}', whose scores "
-                    "cannot be written as a graph. Name models that can, for example --model ridge, or --model "
-                    'ensemble --set \'members=[["ridge", {}], ["wsabie", {}]]\'.'
+                    "cannot be written as a graph.",
+                    advice="Fit another `model`: `ridge`, say, or an ensemble of `ridge` and `wsabie`.",
                 )
             columns = x if read is None or not read[index][0] else steps.columns(x, np.arange(*read[index][1:3]))
             weight = blend.weights_[index] / blend.scales_[index] * factors
@@ -63,7 +66,7 @@ class Blend(Annotator):
 
 
 def check_stacked(
-    members: Sequence[Annotator], widths: Sequence[int], tag_rows: Any, stacked: Sequence[Annotator]
+    members: Sequence[Annotator], widths: Sequence[int], tag_rows: Matrix, stacked: Sequence[Annotator]
 ) -> None:
     """Raise `DataError` if members have other tags or features than their blend, or `stacked` others than its rows."""
     for index, (member, width) in enumerate(zip(members, widths, strict=True)):

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from time import perf_counter as now
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -21,7 +21,7 @@ from visterm.core.tables import MODELS
 from visterm.core.types import Matrix
 from visterm.models.abilities import Explains
 from visterm.models.base import Annotator
-from visterm.models.blend.candidates import GROWTHS, PAIRWISE, ColumnSet, make_member, own_settings
+from visterm.models.blend.candidates import GROWTHS, PAIRWISE, ColumnSet, Settings, make_member, own_settings
 from visterm.models.blend.kept import explains, tag_vectors
 from visterm.models.blend.mixing import gain_of, image_map, word_map
 from visterm.models.stopping import visible_columns
@@ -69,8 +69,8 @@ class MemberTrial:
 
     name: str
     model: Annotator  # Fitted on the part that is learned from, where `scores` is there
-    settings: dict[str, Any]  # Those that are not its defaults
-    kind: int  # Its place among the candidates
+    settings: Settings  # Those that are not its defaults
+    position: int  # Its place among the candidates
     columns: ColumnSet  # What it reads of the features
     scores: NDArray[np.float32] | None = None  # shape (n_judged, n_tags), with mean 0 and variance 1; None: not fitted
     mean: float = 0.0  # Of the scores before
@@ -222,18 +222,18 @@ def in_turn(trials: Sequence[MemberTrial]) -> Iterator[MemberTrial]:
     The others come one kind of model after the other, each on the best columns first; at the end those on columns that
     are not worth it, with their reason. Judge each trial before you ask for the next, as the order depends on it.
     """
-    first = [trial for trial in trials if trial.kind == 0]
-    yield from first
-    ranked = sorted(first, key=lambda trial: trial.promise, reverse=True)
+    first_trials = [trial for trial in trials if trial.position == 0]
+    yield from first_trials
+    ranked = sorted(first_trials, key=lambda trial: trial.promise, reverse=True)
     ranks = {trial.columns: rank for rank, trial in enumerate(ranked)}
     others = sorted(
-        (trial for trial in trials if trial.kind), key=lambda trial: (trial.kind, ranks.get(trial.columns, 0))
+        (trial for trial in trials if trial.position), key=lambda trial: (trial.position, ranks.get(trial.columns, 0))
     )
     poor = {columns for columns, rank in ranks.items() if rank >= MOST_SETS}
     yield from (trial for trial in others if trial.columns not in poor)
     for trial in others:
         if trial.columns in poor:
-            trial.reason = f"left out: {first[0].name} did better on other columns"
+            trial.reason = f"left out: {first_trials[0].name} did better on other columns"
             yield trial
 
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.util import find_spec
 from itertools import pairwise
-from typing import Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import ArrayLike
 
 from visterm.core.checks import check_count, check_number, check_size
 from visterm.core.errors import DataError, MissingExtraError, ShapeError, UserError
@@ -27,6 +29,9 @@ from visterm.models.deep.moved_words import move_words
 from visterm.models.epochs import EpochAnnotator, Floats, Validation, mean_length
 from visterm.models.stopping import OnEpoch
 
+if TYPE_CHECKING:
+    from visterm.encoders.onnx_graph import GraphSteps
+
 Layer: TypeAlias = tuple[Floats, Floats]  # Weights, (n_inputs, n_outputs), and offsets, (n_outputs,)
 
 HIDDEN = (4096, 8192, 2048)  # Hidden layers of the paper (section 2)
@@ -35,6 +40,7 @@ PENALTY = 1.0  # Of words that follow the tags (`move_words`)
 MAX_LAYERS = 1000
 
 MAX_TRAINED_BYTES = 2**34  # Weights and vectors with their gradients and what the optimisers keep
+SAMPLED_ROWS = 1000  # Rows of a dense matrix that its fingerprint looks at: all of a large library would take minutes
 NOT_OF_THE_TRAINING = ("checkpoint", "checkpoint_batches", "device", "n_jobs", "random_state", "word_vectors")
 """Settings that a checkpoint may be gone on with whatever they are, or that are compared in another way."""
 
@@ -122,7 +128,7 @@ class DeepTagger(EpochAnnotator):
 
     hidden: Sequence[int] = HIDDEN
     dim: int | None = None
-    word_vectors: Any = None
+    word_vectors: ArrayLike | None = None
     dropout: float = 0.5
     batch_norm: bool = False
     epochs: int = 40
@@ -152,7 +158,7 @@ class DeepTagger(EpochAnnotator):
         "n_held_out_": Whole(),
     }
 
-    test_params: ClassVar[dict[str, Any]] = {
+    test_params: ClassVar[Mapping[str, object]] = {
         "hidden": [32],
         "dim": 16,
         "epochs": 30,
@@ -174,7 +180,7 @@ class DeepTagger(EpochAnnotator):
     takes: ClassVar[tuple[str, ...]] = ("word_vectors",)
     start_params: ClassVar[tuple[str, ...]] = ("word_vectors",)  # Settings that only a fit needs: they are not saved
 
-    def tag_rows_from(self, vectors: Any) -> Floats:
+    def tag_rows_from(self, vectors: ArrayLike) -> Floats:
         """Return rows (n_words, dim) for words that are no tags, to search with as with those of tags.
 
         `vectors`, (n_words, dim), are of the same kind as `word_vectors`. Where the vectors of the tags have moved in
@@ -184,8 +190,9 @@ class DeepTagger(EpochAnnotator):
         check_fitted(self)
         if self.vector_scale_ is None:
             raise UserError(
-                f"This {type(self).__name__} was fitted without word_vectors, so words that are not tags have no place "
-                "among its tags. Fit it with vectors of the tags, and pass vectors of the same kind."
+                f"This {type(self).__name__} was fitted without `word_vectors`, so words that are not tags have no "
+                "place among its tags.",
+                advice="Fit it with vectors of the tags, and pass vectors of the same kind.",
             )
         words = np.atleast_2d(np.asarray(vectors, np.float32))
         if words.ndim != 2 or words.shape[1] != self.tag_rows_.shape[1]:
@@ -219,7 +226,7 @@ class DeepTagger(EpochAnnotator):
     def _image_rows(self, X: Matrix) -> Matrix:
         return through_layers(X, self.scale_, self._layers())
 
-    def write_steps(self, steps: Any, x: str) -> str:
+    def write_steps(self, steps: GraphSteps, x: str) -> str:
         """Add the steps from features to scores, as `WritesSteps` says."""
         (weights, offsets), *others = self._layers()
         hidden = steps.affine(x, weights * np.float32(self.scale_), offsets)
@@ -266,7 +273,7 @@ class DeepTagger(EpochAnnotator):
         n_bytes = 16 * sum(a * b for a, b in pairwise(sizes)) + 4 * Y.shape[1] * self._dim()
         layers = " → ".join(f"{size:,}" for size in sizes)
         what = f"A network of {layers} numbers and {Y.shape[1]:,} vectors"
-        check_size(n_bytes, MAX_TRAINED_BYTES, what, "Take smaller layers (hidden, dim).")
+        check_size(n_bytes, MAX_TRAINED_BYTES, what, "Take smaller layers (`hidden`, `dim`).")
         self._held_out = None
         self.scale_ = math.sqrt(X.shape[1]) / (mean_length(X) or 1.0)
         kept = TrainingCheckpoint(self.checkpoint, self._what_is_trained(X, Y, valid) if self.checkpoint else {})
@@ -298,8 +305,6 @@ class DeepTagger(EpochAnnotator):
         return self.dim or 300
 
     def _what_is_trained(self, X: Matrix, Y: sp.csr_array, valid: Validation | None) -> dict[str, Any]:
-        from visterm.models.deep.fitting import matrix_fingerprint  # torch
-
         params = {key: value for key, value in json_params(self).items() if key not in NOT_OF_THE_TRAINING}
         matrices = {"X": X, "Y": Y}
         if valid is not None:
@@ -315,10 +320,10 @@ class DeepTagger(EpochAnnotator):
     def _check_settings(self) -> None:
         if not isinstance(self.hidden, list | tuple):
             raise UserError(
-                f"hidden is {self.hidden!r}; expected a list of sizes, such as [1024, 512], or [] for none."
+                setting="hidden", value=self.hidden, expected="a list of sizes, such as [1024, 512], or [] for none"
             )
         for size in self.hidden:
-            check_count(size, "a size in hidden")
+            check_count(size, "hidden")
 
     def check_settings(self) -> None:
         """Refuse settings that cannot be used here, before any long work; `fit` asks too."""
@@ -348,3 +353,17 @@ def through_layers(X: Matrix, scale: float, layers: list[Layer]) -> Floats:
             hidden = np.maximum(hidden, 0, out=hidden) @ next_weights + next_offsets
         out[rows] = hidden
     return out
+
+
+def matrix_fingerprint(matrix: Matrix) -> str:
+    """Return the start of a SHA-256 of a matrix: of a CSR whole, of a dense one its shape and up to 1,000 rows."""
+    digest = hashlib.sha256(str(matrix.shape).encode())
+    csr: sp.csr_array = matrix
+    if sp.issparse(matrix):
+        parts = [csr.indptr, csr.indices, csr.data]
+    else:
+        sampled = np.linspace(0, len(matrix) - 1, min(len(matrix), SAMPLED_ROWS)).astype(np.int64)
+        parts = [np.asarray(matrix[sampled])]
+    for part in parts:
+        digest.update(np.ascontiguousarray(part).data)
+    return digest.hexdigest()[:16]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,7 +26,6 @@ from visterm.models.epochs import TrainingState, Validation, Weights
 from visterm.models.stopping import HeldOutFit, OnEpoch, hold_out
 
 KIND = "checkpoint"
-SAMPLED_ROWS = 1000  # Rows of a dense matrix that its fingerprint looks at: all of a large library would take minutes
 HOLDING_OUT, FIRST, SECOND = 0, 1, 2  # What random draws of the fit are keyed by, beside its seed
 
 
@@ -85,36 +84,18 @@ class TrainingCheckpoint:
             shutil.rmtree(open_folder(self._folder, KIND))
 
 
-def matrix_fingerprint(matrix: Matrix) -> str:
-    """Return the start of a SHA-256 of a matrix: of a CSR whole, of a dense one its shape and up to 1,000 rows."""
-    digest = hashlib.sha256(str(matrix.shape).encode())
-    csr: Any = matrix
-    if sp.issparse(matrix):
-        parts = [csr.indptr, csr.indices, csr.data]
-    else:
-        places = np.linspace(0, len(matrix) - 1, min(len(matrix), SAMPLED_ROWS)).astype(np.int64)
-        parts = [np.asarray(matrix[places])]
-    for part in parts:
-        digest.update(np.ascontiguousarray(part).data)
-    return digest.hexdigest()[:16]
-
-
 class EpochLoss(NamedTuple):
     """What an epoch did: the mean loss of its batches."""
 
     loss: float
 
 
+@dataclass(kw_only=True, eq=False)
 class DeepState(TrainingState):
     """How far a training is."""
 
     batch: int = 0  # Batches of the epoch that are done
     total: float = 0.0  # The sum of their losses
-
-    def end_epoch(self) -> None:
-        """Go on to the first batch of the next epoch."""
-        super().end_epoch()
-        self.batch, self.total = 0, 0.0
 
 
 class DeepFit:
@@ -187,7 +168,9 @@ class DeepFit:
                         self._keep(phase, training, state)
 
                 first, total = state.batch, state.total
-                return EpochLoss(training.run_epoch(state.epoch, rate, first=first, total=total, after=after))
+                loss = training.run_epoch(state.epoch, rate, first=first, total=total, after=after)
+                state.batch, state.total = 0, 0.0
+                return EpochLoss(loss)
 
             def publish() -> Weights:
                 layers = [array for layer in training.network.layers() for array in layer]
@@ -224,19 +207,21 @@ class DeepFit:
         )  # fmt: skip
 
     def _enter(self, phase: int, training: DeepTraining) -> DeepState:
-        state, kept = DeepState(self._model.patience), self._kept
+        state, kept = DeepState(), self._kept
         if kept is None or kept.numbers["phase"] != phase:
             return state
         training.restore(kept.arrays)
         numbers = kept.numbers
-        weights = [np.array(kept.arrays[f"best.{number}"]) for number in range(numbers["best"]["arrays"])]
-        state.best.resume(numbers["best"]["epoch"], numbers["best"]["value"], len(numbers["history"]), weights)
+        best = numbers["best"]
+        if best["epoch"]:
+            state.best_epoch, state.best_value = best["epoch"], best["value"]
+            state.best_weights = tuple(np.array(kept.arrays[f"best.{number}"]) for number in range(best["arrays"]))
         state.epoch, state.batch, state.total = numbers["epoch"], numbers["batch"], numbers["total"]
         state.history = list(numbers["history"])
         return state
 
     def _keep(self, phase: int, training: DeepTraining, state: DeepState) -> None:
-        best = state.best
+        best_value = state.best_value if state.best_epoch else 0.0
         numbers = {
             "seed": self._seed,
             "phase": phase,
@@ -244,9 +229,9 @@ class DeepFit:
             "batch": state.batch,
             "total": state.total,
             "history": state.history,
-            "best": {"epoch": best.epoch, "value": best.value if best.epoch else 0.0, "arrays": len(best.weights)},
+            "best": {"epoch": state.best_epoch, "value": best_value, "arrays": len(state.best_weights)},
             "first": self._first.numbers,
         }
         arrays: Arrays = training.state() | self._first.arrays
-        arrays |= {f"best.{number}": array for number, array in enumerate(best.weights)}
+        arrays |= {f"best.{number}": array for number, array in enumerate(state.best_weights)}
         self._checkpoint.write(numbers, arrays)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
 from visterm.core.checks import check_number
@@ -30,7 +30,7 @@ class Partners(NamedTuple):
 
 
 def move_words(
-    old_words: Any, old_tags: Any, new_tags: Any, *, about_means: bool = False, penalty: float = 0.0
+    old_words: ArrayLike, old_tags: ArrayLike, new_tags: ArrayLike, *, about_means: bool = False, penalty: float = 0.0
 ) -> NDArray[np.float32]:
     """Move the vectors of words never seen as tags to where they are to tags and words as they were to both before.
 
@@ -68,26 +68,26 @@ def move_words(
         which tags hardly differ, and images do. Moved by the sum alone, vectors of a sentence network ranked the images
         of held-out words worse than those that had not moved; with penalty 1 about the means they ranked them better.
     """
-    old_words, old_tags, new_tags = _checked(old_words, old_tags, new_tags)
+    old, before, after = _checked(old_words, old_tags, new_tags)
     check_number(penalty, "penalty", least=0)
     if about_means:
-        mean = old_tags.mean(axis=0)
-        old_words, old_tags, new_tags = old_words - mean, old_tags - mean, new_tags - new_tags.mean(axis=0)
+        mean = before.mean(axis=0)
+        old, before, after = old - mean, before - mean, after - after.mean(axis=0)
     rng = np.random.default_rng(0)
-    tags, tag_weight = _drawn(len(old_tags), MAX_PARTNERS, rng)
-    words, word_weight = _drawn(len(old_words), MAX_PARTNERS, rng)
-    seen = Partners(old_tags[tags], new_tags[tags], np.full(len(tags), tag_weight, np.float32))
-    moved = np.zeros((len(old_words), new_tags.shape[1]), np.float32)
+    tags, tag_weight = _drawn(len(before), MAX_PARTNERS, rng)
+    word_rows, word_weight = _drawn(len(old), MAX_PARTNERS, rng)
+    seen = Partners(before[tags], after[tags], np.full(len(tags), tag_weight, np.float32))
+    moved = np.zeros((len(old), after.shape[1]), np.float32)
     with one_blas_thread():
         of_seen = _curvature(seen)  # of thousands of tags it takes longer than all else
-        damping = penalty * float(np.trace(of_seen)) / new_tags.shape[1]
-        climb = partial(_climb, moved, old_words, damping)
+        damping = penalty * float(np.trace(of_seen)) / after.shape[1]
+        climb = partial(_climb, moved, old, damping)
         climb(seen, of_seen, np.arange(len(moved)), None)
-        if len(words):
-            climb(seen, of_seen, words, word_weight)
-        others = np.setdiff1d(np.arange(len(moved)), words)
-        if len(words) and len(others):
-            both = _joined(seen, old_words, moved, words, 2 * word_weight)
+        if len(word_rows):
+            climb(seen, of_seen, word_rows, word_weight)
+        others = np.setdiff1d(np.arange(len(moved)), word_rows)
+        if len(word_rows) and len(others):
+            both = _joined(seen, old, moved, word_rows, 2 * word_weight)
             climb(both, _curvature(both), others, None)
     return moved
 
@@ -193,7 +193,7 @@ def _drawn(n: int, at_most: int, rng: np.random.Generator) -> tuple[NDArray[np.i
     return np.sort(rng.choice(n, at_most, replace=False)), n / at_most
 
 
-def _checked(old_words: Any, old_tags: Any, new_tags: Any) -> tuple[NDArray[np.float32], ...]:
+def _checked(old_words: ArrayLike, old_tags: ArrayLike, new_tags: ArrayLike) -> tuple[NDArray[np.float32], ...]:
     named = {"old_words": old_words, "old_tags": old_tags, "new_tags": new_tags}
     matrices = {name: np.asarray(matrix, np.float32) for name, matrix in named.items()}
     for name, matrix in matrices.items():

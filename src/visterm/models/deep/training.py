@@ -41,11 +41,11 @@ class DeepNetwork(nn.Module):  # type: ignore[misc]
         self._dropout, self._scale = dropout, scale
         steps = list(pairwise(sizes))
         gains = [2.0] * (len(steps) - 1) + [1.0 / sizes[-1]]
-        starts = [
+        start_weights = [
             rng.standard_normal(step, np.float32) * np.float32(math.sqrt(gain / step[0]))
             for step, gain in zip(steps, gains, strict=True)
         ]
-        self.weights = nn.ParameterList([torch.from_numpy(start) for start in starts])
+        self.weights = nn.ParameterList([torch.from_numpy(weights) for weights in start_weights])
         self.offsets = nn.ParameterList([torch.zeros(size) for size in sizes[1:]])
         self.norms = nn.ModuleList([nn.BatchNorm1d(size) for size in sizes[1:-1]] if batch_norm else [])
 

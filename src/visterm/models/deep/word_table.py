@@ -68,7 +68,7 @@ class WordTable:
 
 
 def start_vectors(
-    given: Any, n_tags: int, dim: int | None, rng: np.random.Generator, *, common: bool = False
+    given: Floats | None, n_tags: int, dim: int | None, rng: np.random.Generator, *, common: bool = False
 ) -> tuple[Floats, float | None]:
     """Return the start vectors of tags, float32 (n_tags, dim), and the factor that brings given ones to length 1.
 
@@ -84,10 +84,10 @@ def start_vectors(
         squares = sum(float(np.einsum("ij,ij->", block, block, dtype=np.float64)) for _, block in _blocks(given))
         n_given = sum(int(block.any(axis=1).sum()) for _, block in _blocks(given))
         factor = math.sqrt(n_given / squares) if squares else 1.0
-    for part in range(0, n_tags, BLOCK_ROWS):
-        block = rows[part : part + BLOCK_ROWS]
+    for first in range(0, n_tags, BLOCK_ROWS):
+        block = rows[first : first + BLOCK_ROWS]
         if given is not None:
-            block[:] = given[part : part + BLOCK_ROWS]
+            block[:] = given[first : first + BLOCK_ROWS]
             _let_go(given)
             block *= np.float32(factor)
         missing = ~block.any(axis=1) if given is not None else np.ones(len(block), np.bool_)
@@ -107,7 +107,7 @@ def offset_for(rows: Floats, score: float) -> Floats:
     return np.asarray(np.linalg.lstsq(some, np.full(len(some), score), rcond=1e-3)[0], np.float32)
 
 
-def check_vectors(given: Any, n_tags: int, dim: int | None) -> None:
+def check_vectors(given: Floats, n_tags: int, dim: int | None) -> None:
     """Refuse word vectors that do not fit the tags.
 
     Raises ShapeError if there is not a row for each tag; UserError if `dim` says another width; DataError if a number
@@ -115,22 +115,23 @@ def check_vectors(given: Any, n_tags: int, dim: int | None) -> None:
     """
     shape = np.shape(given)
     if len(shape) != 2 or shape[0] != n_tags or shape[1] == 0:
-        raise ShapeError(f"word_vectors has the shape {shape}, but there are {n_tags} tags; expected a row for each.")
+        raise ShapeError(setting="word_vectors", value=shape, expected=f"a row for each of {n_tags} tags")
     if dim is not None and dim != shape[1]:
-        raise UserError(f"dim is {dim}, but word_vectors has {shape[1]} numbers a tag. Leave dim out.")
+        expected = f"{shape[1]}, the numbers that `word_vectors` has of a tag"
+        raise UserError(setting="dim", value=dim, expected=expected, advice="Leave `dim` out.")
     for first, block in _blocks(given):
         bad = np.flatnonzero(~np.isfinite(block).all(axis=1))
         if bad.size:
             raise DataError(f"The word vector of tag {first + bad[0]} has infinite numbers or NaN. Set it to zeros.")
 
 
-def _blocks(given: Any) -> Iterator[tuple[int, NDArray[Any]]]:
+def _blocks(given: Floats) -> Iterator[tuple[int, Floats]]:
     for first in range(0, len(given), BLOCK_ROWS):
         yield first, np.asarray(given[first : first + BLOCK_ROWS], np.float32)
         _let_go(given)
 
 
-def _let_go(given: Any) -> None:
+def _let_go(given: Floats) -> None:
     """Let go of what was read of a read-only memory map: else all of it stays in this process's memory as it trains.
 
     A map in another mode may hold changes that are in no file, and is left alone.

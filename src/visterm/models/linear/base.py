@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -15,6 +15,9 @@ from visterm.core.products import product
 from visterm.core.types import Matrix
 from visterm.models.abilities import explain_linear
 from visterm.models.base import Annotator
+
+if TYPE_CHECKING:
+    from visterm.encoders.onnx_graph import GraphSteps
 
 MAX_WEIGHT_BYTES = 2**33
 
@@ -57,7 +60,7 @@ class LinearAnnotator(Annotator):
             return with_ones(X)
         return np.asarray(product(X, self.weights_) + self.intercept_, np.float32)
 
-    def write_steps(self, steps: Any, x: str) -> str:
+    def write_steps(self, steps: GraphSteps, x: str) -> str:
         """Add the steps from features to scores, as `WritesSteps` says."""
         if hasattr(self, "tag_rows_"):
             return str(steps.affine(x, self.tag_rows_[:, :-1].T, self.tag_rows_[:, -1]))

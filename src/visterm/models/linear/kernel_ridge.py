@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -19,6 +20,9 @@ from visterm.metrics.ranking import average_precisions
 from visterm.models.base import Annotator
 from visterm.models.neighbours.distances import squared_distances
 from visterm.models.neighbours.knn import UNIT_ROWS, unit_rows
+
+if TYPE_CHECKING:
+    from visterm.encoders.onnx_graph import GraphSteps
 
 Doubles = NDArray[np.float64]
 
@@ -85,7 +89,7 @@ class KernelRidge(Annotator):
         "frequencies_": Array("float32", ("n_tags_",), least=0, most=1),
     }
 
-    test_params: ClassVar[dict[str, Any]] = {"landmarks": 200}
+    test_params: ClassVar[Mapping[str, object]] = {"landmarks": 200}
 
     gamma: float | None = None
     alpha: float | None = None
@@ -121,7 +125,7 @@ class KernelRidge(Annotator):
         scores += self.frequencies_
         return scores
 
-    def write_steps(self, steps: Any, x: str) -> str:
+    def write_steps(self, steps: GraphSteps, x: str) -> str:
         """Add the steps from features to scores, as `WritesSteps` says: with the landmarks, features of photos."""
         landmarks, rows = dense(self.rows_), steps.unit(x, self.n_features_in_)
         lengths = steps.add("Add", steps.squares(rows, self.n_features_in_), np.square(landmarks).sum(axis=1))
@@ -135,21 +139,21 @@ class KernelRidge(Annotator):
     def _choose(self, rows: Matrix, given: sp.csr_array, some: NDArray[np.int64]) -> tuple[float, float, float]:
         """Return γ, the penalty and the mean squared distance; settings that are None by leaving some images out."""
         distances = squared_distances(rows[some], rows[some])
-        width = float(distances.sum()) / max(some.size * (some.size - 1), 1) or 1.0
+        bandwidth = float(distances.sum()) / max(some.size * (some.size - 1), 1) or 1.0
         gammas = GAMMAS if self.gamma is None else (float(self.gamma),)
         alphas = ALPHAS if self.alpha is None else (float(self.alpha),)
         tags = given[some]
-        best, reached = (gammas[0], alphas[0] if len(alphas) == 1 else DEFAULT_ALPHA, width), -1.0
+        best, reached = (gammas[0], alphas[0] if len(alphas) == 1 else DEFAULT_ALPHA, bandwidth), -1.0
         if len(gammas) * len(alphas) == 1 or tags.nnz == 0 or min(tags.shape) < 2:
             return best
         targets = tags.toarray().astype(np.float64)
         for gamma in gammas:
-            kernel = np.exp(distances * (-gamma / width))
+            kernel = np.exp(distances * (-gamma / bandwidth))
             before = -1.0
             for alpha in alphas:
                 current_map = float(np.nanmean(average_precisions(_left_out(kernel, targets, alpha), tags)))
                 if current_map > reached:
-                    best, reached = (gamma, alpha, width), current_map
+                    best, reached = (gamma, alpha, bandwidth), current_map
                 if current_map <= before:
                     break
                 before = current_map

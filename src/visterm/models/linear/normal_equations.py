@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -92,7 +92,7 @@ def mean_square_norm(X: Matrix) -> float:
     return max(mean_square - float(mean @ mean), ROUNDING * mean_square) or 1.0
 
 
-def with_intercept(weights: Any, mean_x: Doubles, mean_t: Doubles) -> LinearFit:
+def with_intercept(weights: Doubles | NDArray[np.float32], mean_x: Doubles, mean_t: Doubles) -> LinearFit:
     """Return weights with the intercepts that bring mean rows to mean targets."""
     intercept = mean_t - mean_x @ weights
     return LinearFit(np.asarray(weights, np.float32), np.asarray(intercept, np.float32))
@@ -101,11 +101,11 @@ def with_intercept(weights: Any, mean_x: Doubles, mean_t: Doubles) -> LinearFit:
 def conjugate_gradients(X: Matrix, T: Matrix, mean_x: Doubles, mean_t: Doubles, alpha: float) -> NDArray[np.float32]:
     """Solve ``(XᶜᵀXᶜ + αI) W = XᶜᵀTᶜ`` column by column at the same time, never forming the square matrix."""
 
-    def forward(V: Any) -> Any:
-        return X @ V - (mean_x @ V).astype(np.float32)
+    def forward(V: NDArray[np.float32]) -> NDArray[np.float32]:
+        return np.asarray(X @ V - (mean_x @ V).astype(np.float32))
 
-    def backward(R: Any) -> Any:
-        return X.T @ R - np.outer(mean_x, R.sum(axis=0)).astype(np.float32)
+    def backward(R: NDArray[np.float32]) -> NDArray[np.float32]:
+        return np.asarray(X.T @ R - np.outer(mean_x, R.sum(axis=0)).astype(np.float32))
 
     weights = np.empty((X.shape[1], T.shape[1]), np.float32)
     columns = sp.csc_array(T) if sp.issparse(T) else T
@@ -120,11 +120,11 @@ def conjugate_gradients(X: Matrix, T: Matrix, mean_x: Doubles, mean_t: Doubles, 
         for _ in range(CG_ITERATIONS):
             if (length <= enough).all():
                 break
-            image = backward(forward(direction)) + np.float32(alpha) * direction
-            curvature = np.einsum("ij,ij->j", direction, image, dtype=np.float64)
+            applied = backward(forward(direction)) + np.float32(alpha) * direction
+            curvature = np.einsum("ij,ij->j", direction, applied, dtype=np.float64)
             step = np.divide(length, curvature, out=np.zeros_like(length), where=curvature > 0)
             W += direction * step.astype(np.float32)
-            residual -= image * step.astype(np.float32)
+            residual -= applied * step.astype(np.float32)
             before, length = length, np.einsum("ij,ij->j", residual, residual, dtype=np.float64)
             ratio = np.divide(length, before, out=np.zeros_like(length), where=before > 0)
             direction = residual + direction * ratio.astype(np.float32)
@@ -132,7 +132,7 @@ def conjugate_gradients(X: Matrix, T: Matrix, mean_x: Doubles, mean_t: Doubles, 
     return weights
 
 
-def centred_kernel(X: Any) -> Doubles:
+def centred_kernel(X: Matrix) -> Doubles:
     """Return the products of centred rows, shape (n, n)."""
     kernel = dense(X @ X.T).astype(np.float64)
     rows = kernel.mean(axis=0)

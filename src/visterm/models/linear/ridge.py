@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -77,7 +77,7 @@ class Ridge(LinearAnnotator):
 
     learned: ClassVar[dict[str, Kind]] = {"alpha_": Number(above=0)}
 
-    test_params: ClassVar[dict[str, Any]] = {}
+    test_params: ClassVar[Mapping[str, object]] = {}
 
     alpha: float | None = None
     random_state: RandomState = 0

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import cho_factor, cho_solve
 
 from visterm.core.checks import check_number, check_size, check_tags
@@ -16,11 +17,14 @@ from visterm.core.estimator import check_fitted
 from visterm.core.learned import Array, Kind, Number
 from visterm.core.products import dense
 from visterm.core.threads import one_blas_thread
-from visterm.core.types import Matrix, RandomState
+from visterm.core.types import Matrix, MatrixLike, RandomState
 from visterm.metrics.ranking import average_precisions
 from visterm.models.linear.base import LinearAnnotator, check_weight_size, with_ones
 from visterm.models.linear.ridge import ALPHAS, PenaltyChoice, choose_penalty
 from visterm.models.neighbours.distances import row_squares
+
+if TYPE_CHECKING:
+    from visterm.encoders.onnx_graph import GraphSteps
 
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
@@ -109,18 +113,18 @@ class TextRidge(LinearAnnotator):
     fixed_image_rows: ClassVar[bool] = True
     start_params: ClassVar[tuple[str, ...]] = ("word_vectors",)
     takes: ClassVar[tuple[str, ...]] = ("word_vectors",)
-    test_params: ClassVar[dict[str, Any]] = {}
+    test_params: ClassVar[Mapping[str, object]] = {}
 
     text_rows_: Floats = field(init=False)
     gram_: Doubles = field(init=False)
     moment_rows_: Doubles = field(init=False)
 
-    word_vectors: Any = None
+    word_vectors: ArrayLike | None = None
     alpha: float | None = None
     text_weight: float | None = None
     random_state: RandomState = 0
 
-    def partial_fit(self, X: Any, Y: Any, *, images: bool = True) -> Self:
+    def partial_fit(self, X: MatrixLike, Y: MatrixLike, *, images: bool = True) -> Self:
         """Learn from more images (the first time: `fit`): as a fit on all of them would, with λ and s as chosen.
 
         `Y` has the tags that the model knows. Image rows never change, so `images` makes no difference. Raises
@@ -142,7 +146,7 @@ class TextRidge(LinearAnnotator):
         self._refuse_non_finite()
         return self
 
-    def add_tags(self, X: Any, Y_new: Any, *, word_vectors: Any = None) -> Self:
+    def add_tags(self, X: MatrixLike, Y_new: MatrixLike, *, word_vectors: ArrayLike | None = None) -> Self:
         """Add tags after the old ones, whose rows stay as they are to the bit.
 
         `X` are images that the model has learned from (all that have one of the new tags), `Y_new` (n_images, n_new)
@@ -153,24 +157,24 @@ class TextRidge(LinearAnnotator):
         X = self._check_features(X)
         Y = check_tags(Y_new, X.shape[0])
         with one_blas_thread():
-            text = self._text(word_vectors, Y.shape[1])
+            text_rows = self._text(word_vectors, Y.shape[1])
             moments = _moments(Y, with_ones(_unit(X).astype(np.float64)))
-            rows = self._solved(moments, text)
+            rows = self._solved(moments, text_rows)
         self.tag_rows_ = np.concatenate([self.tag_rows_, rows])
-        self.text_rows_ = np.concatenate([self.text_rows_, text])
+        self.text_rows_ = np.concatenate([self.text_rows_, text_rows])
         self.moment_rows_ = np.concatenate([self.moment_rows_, moments])
         self.n_tags_ += len(rows)
         return self
 
-    def tag_rows_from(self, vectors: Any) -> Floats:
+    def tag_rows_from(self, vectors: ArrayLike) -> Floats:
         """Return rows (n_words, n_features + 1) for words that are no tags, as tags without photos have them.
 
         Raises ShapeError if the vectors, (n_words, n_features), have another width.
         """
         check_fitted(self)
         vectors = np.atleast_2d(np.asarray(vectors, np.float32))
-        text = self._text(vectors, len(vectors))
-        return self._solved(np.zeros((len(text), self.n_features_in_ + 1)), text)
+        text_rows = self._text(vectors, len(vectors))
+        return self._solved(np.zeros((len(text_rows), self.n_features_in_ + 1)), text_rows)
 
     def _fit(self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator) -> None:
         self.check_settings()
@@ -199,8 +203,8 @@ class TextRidge(LinearAnnotator):
 
         Tags of one image are not looked for: left out, nothing but their text would be judged.
         """
-        text = self.text_rows_[self.text_rows_.any(axis=1)].astype(np.float64)
-        variance = float(np.einsum("ij,ij->", text @ self._covariance(), text)) / max(len(text), 1)
+        text_rows = self.text_rows_[self.text_rows_.any(axis=1)].astype(np.float64)
+        variance = float(np.einsum("ij,ij->", text_rows @ self._covariance(), text_rows)) / max(len(text_rows), 1)
         text_spread = float(np.sqrt(variance)) if variance > SMALLEST else 1.0  # of ``x · t``, over images and tags
         predicted_spread = float((chosen.predicted - chosen.predicted.mean(axis=0)).std()) if chosen.rows.size else 0.0
         unit = (predicted_spread or USUAL_SPREAD) / text_spread
@@ -210,11 +214,13 @@ class TextRidge(LinearAnnotator):
         wanted = sp.csr_array(some @ sp.diags_array((some.sum(axis=0) > 1).astype(np.float32)))
         best = USUAL_WEIGHT
         if wanted.nnz and self.text_rows_.any():
-            text = unit * (dense(X[chosen.rows]) - self._centred()[0]) @ self.text_rows_.T
+            text_scores = unit * (dense(X[chosen.rows]) - self._centred()[0]) @ self.text_rows_.T
             n_photos, n_pairs = np.asarray(some.sum(axis=0)), self._n_pairs()
             n_others = np.where(n_photos > 1, n_photos - 1, n_photos)  # of other tags' single photos none is left out
             precisions = {
-                weight: average_precisions(chosen.predicted + _text_shares(weight, n_others, n_pairs) * text, wanted)
+                weight: average_precisions(
+                    chosen.predicted + _text_shares(weight, n_others, n_pairs) * text_scores, wanted
+                )
                 for weight in TEXT_WEIGHTS
             }
             top = max(TEXT_WEIGHTS, key=lambda weight: float(np.nanmean(precisions[weight])))
@@ -223,16 +229,17 @@ class TextRidge(LinearAnnotator):
             best = top if gain.mean() > 2 * gain.std() / np.sqrt(gain.size) else USUAL_WEIGHT
         return best, unit
 
-    def _text(self, vectors: Any, n_tags: int) -> Floats:
+    def _text(self, vectors: ArrayLike | None, n_tags: int) -> Floats:
         """Return text vectors at length 1; zeros without any."""
         if vectors is None:
             return np.zeros((n_tags, self.n_features_in_), np.float32)
         rows = np.asarray(vectors, np.float32)
         if rows.shape != (n_tags, self.n_features_in_):
-            raise ShapeError(
-                f"word_vectors has the shape {rows.shape}; expected {(n_tags, self.n_features_in_)}, a row for each "
-                "tag, as wide as the features of images. Take vectors from the text tower of the images' network."
+            expected = (
+                f"the shape {(n_tags, self.n_features_in_)}: a row for each tag, as wide as the features of images"
             )
+            advice = "Take vectors from the text tower of the images' network."
+            raise ShapeError(setting="word_vectors", value=rows.shape, expected=expected, advice=advice)
         if not np.isfinite(rows).all():
             raise DataError("word_vectors has infinite numbers or NaN. Set the rows of tags without a vector to zeros.")
         return np.asarray(_unit(rows), np.float32)
@@ -269,7 +276,7 @@ class TextRidge(LinearAnnotator):
     def _image_rows(self, X: Matrix) -> Matrix:
         return super()._image_rows(_unit(X))
 
-    def write_steps(self, steps: Any, x: str) -> str:
+    def write_steps(self, steps: GraphSteps, x: str) -> str:
         """Add the steps from features to scores, as `WritesSteps` says."""
         return super().write_steps(steps, steps.unit(x, self.n_features_in_))
 
@@ -283,7 +290,7 @@ class TextRidge(LinearAnnotator):
         check_number(self.text_weight, "text_weight", least=0, otherwise="or None to have it chosen")
 
 
-def _unit(X: Any) -> Matrix:
+def _unit(X: Matrix) -> Matrix:
     squares = row_squares(X)
     factors = np.where(squares > 0, 1 / np.sqrt(np.where(squares > 0, squares, 1)), 0)
     return (
@@ -293,7 +300,7 @@ def _unit(X: Any) -> Matrix:
     )
 
 
-def _text_shares(weight: float, n_photos: Any, n_pairs: float) -> Any:
+def _text_shares(weight: float, n_photos: Doubles, n_pairs: float) -> Doubles:
     """Return how much the text of each tag counts: `weight`, or as much as photos say where a tag has none.
 
     While few pairs of a photo and a tag are known it counts more (`NEARLY_ALONE`), for all tags alike. Otherwise
@@ -301,9 +308,10 @@ def _text_shares(weight: float, n_photos: Any, n_pairs: float) -> Any:
     """
     if not weight:
         return np.zeros_like(n_photos)
-    first = NEARLY_ALONE / (1 + (n_pairs / FEW) ** 1.5)
-    return np.maximum(np.where(n_photos > 0, weight, max(1.0, weight)), first)
+    while_few = NEARLY_ALONE / (1 + (n_pairs / FEW) ** 1.5)
+    return np.asarray(np.maximum(np.where(n_photos > 0, weight, max(1.0, weight)), while_few))
 
 
-def _moments(Y: sp.csr_array, rows: Any) -> Doubles:
-    return dense((sp.csr_array(Y > 0, dtype=np.float64) + REJECTED * sp.csr_array(Y < 0, dtype=np.float64)).T @ rows)
+def _moments(Y: sp.csr_array, rows: Matrix) -> Doubles:
+    signs = sp.csr_array(Y > 0, dtype=np.float64) + REJECTED * sp.csr_array(Y < 0, dtype=np.float64)
+    return np.asarray(dense(signs.T @ rows))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,9 +12,10 @@ from numpy.typing import NDArray
 from visterm.core.errors import UserError
 from visterm.core.products import dense
 from visterm.core.types import Matrix
+from visterm.models.base import Blocks
 
 
-def read_blocks(blocks: Any, n_features: int) -> list[slice]:
+def read_blocks(blocks: Blocks | None, n_features: int) -> list[slice]:
     """Return the columns of each block that the setting `blocks` of a model means.
 
     None: one block of all features. Whole numbers: the widths of blocks side by side, which together are all features.
@@ -25,21 +25,18 @@ def read_blocks(blocks: Any, n_features: int) -> list[slice]:
     if blocks is None:
         return [slice(0, n_features)]
     check_blocks(blocks)
-    entries = list(blocks)
-    if _is_whole(entries[0]):
-        if sum(entries) != n_features:
-            raise UserError(
-                f"blocks is {blocks!r}: {sum(entries)} columns together, but X has {n_features}. "
-                "Pass widths of this sum, or pairs of first column and the one after the last."
-            )
-        return [slice(*pair) for pair in pairwise(np.cumsum([0, *entries]).tolist())]
-    for first, stop in entries:
-        if stop > n_features:
-            raise UserError(f"blocks has the pair {(first, stop)}, but X has {n_features} columns.")
-    return [slice(int(first), int(stop)) for first, stop in entries]
+    bounds = np.asarray(blocks, np.int64)
+    if bounds.ndim == 1:
+        if bounds.sum() != n_features:
+            expected = f"widths with the sum {n_features}, or pairs of first column and the one after the last"
+            raise UserError(setting="blocks", value=blocks, expected=expected)
+        return [slice(*pair) for pair in pairwise([0, *np.cumsum(bounds).tolist()])]
+    if bounds.max() > n_features:
+        raise UserError(setting="blocks", value=blocks, expected=f"columns of the {n_features} that X has")
+    return [slice(first, stop) for first, stop in bounds.tolist()]
 
 
-def check_blocks(blocks: Any) -> None:
+def check_blocks(blocks: object) -> None:
     """Refuse a setting `blocks` that fits no features at all."""
     if blocks is None:
         return
@@ -50,19 +47,17 @@ def check_blocks(blocks: Any) -> None:
         for entry in entries
     )
     if not entries or not (widths or pairs):
-        raise UserError(
-            f"blocks is {blocks!r}; expected the widths of the blocks, such as (4096, 512), or pairs of first column "
-            "and the one after the last."
-        )
+        expected = "the widths of the blocks, such as (4096, 512), or pairs of first column and the one after the last"
+        raise UserError(setting="blocks", value=blocks, expected=expected)
 
 
-def _is_whole(value: Any) -> bool:
+def _is_whole(value: object) -> bool:
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
-def row_squares(X: Any) -> NDArray[np.float64]:
+def row_squares(X: Matrix) -> NDArray[np.float64]:
     """Return the squared length of each row, summed in float64."""
-    if sp.issparse(X):
+    if isinstance(X, sp.sparray):
         return np.asarray(X.astype(np.float64).power(2).sum(axis=1))
     return np.asarray(np.einsum("ij,ij->i", X, X, dtype=np.float64))
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -20,6 +20,9 @@ from visterm.core.types import Matrix, RandomState
 from visterm.kernels.topk import top_k
 from visterm.metrics.ranking import average_precisions
 from visterm.models.base import Annotator
+
+if TYPE_CHECKING:
+    from visterm.encoders.onnx_graph import GraphSteps
 
 Ids: TypeAlias = NDArray[np.int64]
 Cosines: TypeAlias = NDArray[np.float32]
@@ -163,15 +166,15 @@ class Knn(VotingAnnotator):
     The exact neighbours that Weston, Bengio, Usunier 2010 (section 6.4) compare their approximate ones with.
     """
 
-    test_params: ClassVar[dict[str, Any]] = {}
+    test_params: ClassVar[Mapping[str, object]] = {}
 
-    def write_steps(self, steps: Any, x: str) -> str:
+    def write_steps(self, steps: GraphSteps, x: str) -> str:
         """Add the steps from features to scores, as `WritesSteps` says: with the features and tags of training images.
 
         Raises TooLargeError if these tags take too much as an array.
         """
         k = min(self.n_neighbors_, self.rows_.shape[0])
-        check_size(math.prod(self.given_.shape), MAX_GIVEN_BYTES, "Tags of training images", "Fit --model ridge.")
+        check_size(math.prod(self.given_.shape), MAX_GIVEN_BYTES, "Tags of training images", "Fit the model ridge.")
         cosines = steps.affine(steps.unit(x, self.n_features_in_), dense(self.rows_).T)
         near, ids = steps.top(cosines, k)
         weights = steps.add("Pow", steps.add("Max", near, 0.0), self.power_)

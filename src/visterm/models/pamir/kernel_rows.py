@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from visterm.core.checks import check_number, check_size
-from visterm.core.errors import DataError, ShapeError, UnknownNameError, UserError
+from visterm.core.checks import check_choice, check_number, check_size
+from visterm.core.errors import DataError, ShapeError, UserError
 from visterm.core.learned import DenseOrCsr, Kind, Number
 from visterm.core.products import dense
-from visterm.core.registry import unknown
 from visterm.core.types import Matrix
 from visterm.encoders.landmarks import KERNELS, Landmarks, landmark_columns
 
@@ -72,9 +71,7 @@ def kernel_values(model: Any, X: Matrix) -> NDArray[np.float32]:
 
 def check_kernel(model: Any) -> None:
     """Refuse the settings `kernel` and `gamma` that cannot be used."""
-    known = ["linear", *KEPT_KERNELS, "precomputed"]
-    if model.kernel not in known:
-        raise UnknownNameError(unknown("kernel", str(model.kernel), known))
+    check_choice(model.kernel, "kernel", ["linear", *KEPT_KERNELS, "precomputed"])
     check_number(model.gamma, "gamma", above=0, otherwise="or None")
 
 
@@ -90,4 +87,9 @@ def check_support(model: Any, n_inputs: int) -> None:
 def refuse_kernel(model: Any, *but: str) -> None:
     """Refuse to take scores apart by features where the kernel is none of `but`."""
     if model.kernel not in but:
-        raise UserError(f"With kernel='{model.kernel}' scores are no sum over features. Use kernel='linear'.")
+        raise UserError(
+            f"With the kernel {model.kernel!r} scores are no sum over features.",
+            setting="kernel",
+            value=model.kernel,
+            expected="linear",
+        )

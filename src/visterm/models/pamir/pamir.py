@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.special import expit, logit
 
-from visterm.core.checks import as_csr, check_count, check_tags
-from visterm.core.errors import DataError, ShapeError, UnknownNameError, UserError
+from visterm.core.checks import as_csr, check_choice, check_count, check_tags, count_rows
+from visterm.core.errors import DataError, ShapeError, UserError
 from visterm.core.estimator import only_if
 from visterm.core.learned import Array, Kind, Whole
 from visterm.core.progress import SILENT, Progress
 from visterm.core.queries import inverse_frequencies, weigh_words
-from visterm.core.registry import unknown
-from visterm.core.threads import Team, one_blas_thread
-from visterm.core.types import Matrix
+from visterm.core.threads import Team, one_blas_thread, resolve_jobs
+from visterm.core.types import Matrix, MatrixLike
 from visterm.data.tag_queries import MAX_SUBSETS, Queries, queries_of_tags
 from visterm.metrics.retrieval import TOP, gains_of, rank_queries
 from visterm.models.base import BLOCK_BYTES, Limit
@@ -39,8 +38,11 @@ from visterm.models.pamir.kernel_rows import (
 from visterm.models.pamir.triplet_training import TOP_LOSSES, KernelTripletTraining, TopTripletTraining, TripletTraining
 from visterm.models.ranking.linear_ranking import LinearRanker
 from visterm.models.ranking.ranker import Images
-from visterm.models.ranking.sources import RankingState, RunEpoch, Source, Training, TrainingContext, positive_tags
+from visterm.models.ranking.training import RankingState, Training, TrainingContext, positive_tags
 from visterm.models.stopping import HeldOutFit, OnEpoch
+
+if TYPE_CHECKING:
+    from visterm.encoders.onnx_graph import GraphSteps
 
 LOSSES = ("triplet", *TOP_LOSSES)
 
@@ -59,8 +61,11 @@ class JudgedImages(NamedTuple):
 def _learns_on(model: Pamir) -> None:
     if model.kernel != "linear":
         raise UserError(
-            f"With kernel={model.kernel!r} PAMIR weighs its training images, so that more of them need a new fit. "
-            'Use fit on all of them, or kernel="linear".'
+            f"With the kernel {model.kernel!r} PAMIR weighs its training images, so that more of them need a new fit.",
+            setting="kernel",
+            value=model.kernel,
+            expected="linear",
+            advice="Or fit on all images together.",
         )
 
 
@@ -142,12 +147,13 @@ class Pamir(LinearRanker):
     """
 
     limits: ClassVar[dict[str, Limit]] = {
+        "loss": partial(check_choice, choices=LOSSES),
         "max_trials": check_count,
         "max_words": partial(check_count, otherwise="or None for as many as an image has"),
         "max_subsets": check_count,
     }
 
-    test_params: ClassVar[dict[str, Any]] = {"epochs": 20}
+    test_params: ClassVar[Mapping[str, object]] = {"epochs": 20}
 
     learned: ClassVar[dict[str, Kind]] = KERNEL_LEARNED | {
         "tag_rows_": Array("float32", ("n_tags_", "n_inputs + 1")),
@@ -166,11 +172,11 @@ class Pamir(LinearRanker):
 
     def fit_queries(
         self,
-        X: Any,
-        Q: Any,
-        R: Any,
+        X: MatrixLike | None,
+        Q: MatrixLike,
+        R: MatrixLike,
         *,
-        valid: tuple[Any, Any, Any] | None = None,
+        valid: tuple[MatrixLike, MatrixLike, MatrixLike] | None = None,
         monitor: Progress | None = None,
         on_epoch: OnEpoch | None = None,
     ) -> Self:
@@ -212,7 +218,7 @@ class Pamir(LinearRanker):
         return self
 
     @only_if(_learns_on)
-    def partial_fit(self, X: Any, Y: Any, *, images: bool = True) -> Self:
+    def partial_fit(self, X: MatrixLike, Y: MatrixLike, *, images: bool = True) -> Self:
         """Go once over triplets of more images and their tags, made as `fit` makes them.
 
         Parameters and errors are those of `PairRanker.partial_fit`. The mean score of each tag over these images
@@ -268,11 +274,15 @@ class Pamir(LinearRanker):
 
         for some, held_out, epochs in self._trainings(X.shape[0], judged, rng):
             by = judged if held_out is None else JudgedImages(K[held_out], queries.among(held_out))
-            state = RankingState(self._start(K, positives.shape[1], rng), self.patience)
+            state = RankingState(weights=self._start(K, positives.shape[1], rng))
             learned = queries if some is None else queries.among(some)
-            source: Source = partial(_begun, self._triplets(K, some, learned, state.weights[0], rng).run_epoch)
-            self._train(state, epochs, source, self._found_by(by), monitor=monitor, on_epoch=on_epoch)
-            del state, source  # the next training needs their memory
+            training = self._triplets(K, some, learned, state.weights[0], rng)
+            with one_blas_thread(), Team(resolve_jobs(self.n_jobs)) as team:
+                publish, measure = partial(self._publish_means, state, team), self._measure_queries(by)
+                self._run_epochs(
+                    state, epochs, training.run_epoch, publish, measure, monitor=monitor, on_epoch=on_epoch
+                )
+            del state, training  # the next training needs their memory
             if held_out is not None:
                 set_intercepts(self.tag_rows_, K[some], positives[some])
                 self._held_out = HeldOutFit(held_out, with_ones(K[held_out]), self.tag_rows_)
@@ -311,7 +321,7 @@ class Pamir(LinearRanker):
     def _image_rows(self, X: Matrix) -> Matrix:
         return with_ones(kernel_values(self, X) if self.kernel in KEPT_KERNELS else X)
 
-    def write_steps(self, steps: Any, x: str) -> str:
+    def write_steps(self, steps: GraphSteps, x: str) -> str:
         """Add the steps from features to scores, as `WritesSteps` says; with kernels there are none."""
         refuse_kernel(self, "linear")
         return super().write_steps(steps, x)
@@ -324,7 +334,7 @@ class Pamir(LinearRanker):
         super()._check_learned()
         check_support(self, self.tag_rows_.shape[1] - 1)
 
-    def _found_by(self, judged: JudgedImages | None) -> Measure | None:
+    def _measure_queries(self, judged: JudgedImages | None) -> Measure | None:
         """Return the measure of the weights by validation queries: AvgP, or nDCG10 with its loss; None without any."""
         if judged is None or judged.queries.relevant.nnz == 0:
             return None
@@ -336,13 +346,13 @@ class Pamir(LinearRanker):
                 rows = slice(start, min(start + step, K.shape[0]))
                 yield rows, self._scores(with_ones(K[rows]))
 
-        def found() -> float:
+        def measure() -> float:
             ranks = rank_queries(blocks, queries.words, queries.relevant)
             if self.loss == "ndcg":
                 return float(ranks.graded_ndcg(TOP, gains_of(ranks, queries.relevant)).mean())
             return float(ranks.average_precision().mean())
 
-        return found
+        return measure
 
     def _queries_of(self, positives: sp.csr_array, idf: Floats, rng: np.random.Generator) -> Queries:
         made = queries_of_tags(positives, max_words=self.max_words, max_subsets=self.max_subsets, random_state=rng)
@@ -357,31 +367,26 @@ class Pamir(LinearRanker):
 
     def _check_settings(self) -> None:
         check_kernel(self)
-        if self.loss not in LOSSES:
-            raise UnknownNameError(unknown("loss", str(self.loss), list(LOSSES)))
         if self.loss != "triplet" and self.kernel != "linear":
             raise UserError(
-                f"loss is {self.loss!r} and kernel {self.kernel!r}; the losses of the top of the ranking are there for "
-                'linear scorers only. Use loss="triplet", or kernel="linear".'
+                setting="loss",
+                value=self.loss,
+                expected=f"triplet, as the kernel is {self.kernel!r}",
+                advice="Or choose the `kernel` linear: only linear scorers have losses of the top of the ranking.",
             )
-
-
-def _begun(run_epoch: RunEpoch, team: Team) -> RunEpoch:
-    """Begin a training that takes its steps in turn, and needs no team."""
-    return run_epoch
 
 
 def _idf(positives: sp.csr_array) -> Floats:
     return inverse_frequencies(np.bincount(positives.indices, minlength=positives.shape[1]), positives.shape[0])
 
 
-def _checked(Q: Any, R: Any, X: Any) -> Queries:
+def _checked(Q: MatrixLike, R: MatrixLike, X: MatrixLike | None) -> Queries:
     weights, relevant = as_csr(Q), as_csr(R)
     relevant = as_csr(relevant.multiply(relevant > 0))
     for name, matrix in (("Q", weights), ("R", relevant)):
         if not np.isfinite(matrix.data).all():
             raise DataError(f"{name} contains NaN or infinity; expected finite numbers.")
-    n_images = relevant.shape[1] if X is None else X.shape[0] if hasattr(X, "shape") else len(X)
+    n_images = relevant.shape[1] if X is None else count_rows(X)
     if relevant.shape[1] != n_images:
         raise ShapeError(f"R judges {relevant.shape[1]} images, but X has {n_images}; expected a column an image.")
     return Queries(weights, relevant)

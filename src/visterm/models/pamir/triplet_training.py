@@ -11,7 +11,7 @@ from visterm.core.types import Matrix
 from visterm.kernels.passive_aggressive import JudgedQueries, rank_triplets, rank_triplets_by_kernel, rank_violators
 from visterm.models.epochs import EpochSums, Floats
 from visterm.models.ranking.new_tags import image_rows
-from visterm.models.ranking.sources import Training
+from visterm.models.ranking.training import Training
 
 TOP = 10  # Places that count for "p10"
 TOP_LOSSES = ("p10", "warp", "ndcg")

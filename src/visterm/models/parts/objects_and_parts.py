@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import ArrayLike
 
 from visterm.core.checks import check_flag, check_k, check_number
 from visterm.core.errors import DataError, ShapeError, UserError
 from visterm.core.estimator import check_fitted
 from visterm.core.learned import Array, Kind, Listed, Whole
-from visterm.core.types import Matrix, PairRanking
+from visterm.core.types import Matrix, MatrixLike, PairRanking
 from visterm.kernels.topk import top_k
 from visterm.models.base import Limit
 from visterm.models.epochs import Floats, Measure, Validation, Weights
@@ -22,8 +23,8 @@ from visterm.models.parts.related_training import RelatedImages, RelatedTraining
 from visterm.models.parts.relations import Quadruplets, check_relations, listed_and_suggested
 from visterm.models.ranking.embedding_ranking import DRAW_LIMITS, EmbeddingRanker
 from visterm.models.ranking.image_sides import Ints, StepSettings
-from visterm.models.ranking.negatives import Objective, rank_weights
-from visterm.models.ranking.sources import Training, TrainingContext, block_size
+from visterm.models.ranking.training import Training, TrainingContext
+from visterm.models.ranking.warp import Objective, rank_weights
 
 VALIDATION_QUADRUPLETS = 2000
 IMPOSSIBLE = np.float32(-1e30)
@@ -121,14 +122,14 @@ class ObjectsAndParts(EmbeddingRanker):
 
     _by_rank = False
 
-    part_of: Any = None
+    part_of: ArrayLike | None = None
     shared: bool = True
     directed: bool = False
     alpha: float = 1.0
     negative_weight: float = 0.1
     listed: float = 0.0
     suggested: float = 3.0
-    siblings: Any = None
+    siblings: ArrayLike | None = None
     weight: str = "top"
     truncate: int = 10
     max_trials: int = 100
@@ -142,15 +143,15 @@ class ObjectsAndParts(EmbeddingRanker):
 
     def annotate_pairs(
         self,
-        X_object: Any,
-        X_part: Any,
+        X_object: MatrixLike,
+        X_part: MatrixLike,
         k: int = 5,
         *,
-        objects: Any = None,
-        parts: Any = None,
+        objects: ArrayLike | None = None,
+        parts: ArrayLike | None = None,
         words: bool = True,
         offset: float = 0.0,
-        possible: Any = None,
+        possible: ArrayLike | None = None,
     ) -> PairRanking:
         """Label images of objects and, beside each, an image of a part of it.
 
@@ -186,23 +187,28 @@ class ObjectsAndParts(EmbeddingRanker):
         if objects is None and parts is None:
             return best_pairs(A, B, F, k, self.n_jobs)
         if objects is not None and parts is not None:
-            raise UserError("Both labels are given, so there is nothing to look for. Pass the objects' or the parts'.")
-        known, S, across = (objects, B, F) if parts is None else (parts, A, F.T)
-        tags = self._known_tags(known, len(A))
+            raise UserError(
+                "Both labels are given, so there is nothing to look for.",
+                setting="parts",
+                value=parts,
+                expected="None, or None for `objects`",
+            )
+        S, across = (B, F) if parts is None else (A, F.T)
+        tags = self._known_tags(objects if parts is None else parts, len(A))
         ids, scores = top_k(np.ascontiguousarray(S + across[tags]), check_k(k, self.n_tags_))
         scores += np.take_along_axis(A if parts is None else B, tags[:, None], axis=1)
         same = np.repeat(tags[:, None], ids.shape[1], axis=1)
         return PairRanking(ids, same, scores) if parts is None else PairRanking(same, ids, scores)
 
-    def relation_scores(self, wholes: Any) -> Floats:
+    def relation_scores(self, wholes: ArrayLike) -> Floats:
         """Return f_L of wholes (n,) and all tags: how much each is a part of them, shape (n, n_tags)."""
         check_fitted(self)
         tags = np.atleast_1d(np.asarray(wholes))
         as_whole, as_part = self._relation_vectors()
-        known = self._known_tags(tags, len(tags))
-        scores = as_whole[known] @ as_part.T
+        whole_tags = self._known_tags(tags, len(tags))
+        scores = as_whole[whole_tags] @ as_part.T
         if (believed := self._believed()) is not None:
-            scores += believed[known].toarray()
+            scores += believed[whole_tags].toarray()
         return scores
 
     def pair_scores(self, *, words: bool = True, offset: float = 0.0) -> Floats:
@@ -226,7 +232,7 @@ class ObjectsAndParts(EmbeddingRanker):
         scores[self.part_of_[:, 1], self.part_of_[:, 0]] += np.float32(offset)
         return scores
 
-    def add_tags(self, X: Any, Y_new: Any) -> Self:
+    def add_tags(self, X: MatrixLike, Y_new: MatrixLike) -> Self:
         """Learn the rows of new tags, which have no relations; see `PairRanker.add_tags`."""
         super().add_tags(X, Y_new)
         n_new = self.n_tags_ - len(self.relation_rows_)
@@ -248,7 +254,7 @@ class ObjectsAndParts(EmbeddingRanker):
         places, rows = self._places(), np.hstack([self.tag_rows_, self.relation_rows_])
         return rows[:, places.whole :][:, : self.dim], rows[:, places.part :][:, : self.dim]
 
-    def _believed(self) -> Any:
+    def _believed(self) -> sp.csr_array | None:
         """Return what f_L adds for relations that are listed or suggested, sparse; None: nothing."""
         if not self.listed or not len(self.part_of_):
             return None
@@ -259,7 +265,7 @@ class ObjectsAndParts(EmbeddingRanker):
         siblings = getattr(self, "siblings_", None) if self.siblings is None else self.siblings
         return check_relations([] if siblings is None else siblings, n_tags)
 
-    def _known_tags(self, tags: Any, n: int) -> Ints:
+    def _known_tags(self, tags: ArrayLike | None, n: int) -> Ints:
         labels = np.asarray(tags)
         if labels.shape != (n,) or labels.dtype.kind not in "iu":
             raise ShapeError(
@@ -272,7 +278,7 @@ class ObjectsAndParts(EmbeddingRanker):
     def _start(self, X: Matrix, n_tags: int, rng: np.random.Generator) -> Weights:
         part_of, siblings = self.known("part_of"), self._side.siblings
         self.part_of_ = check_relations([] if part_of is None else part_of, n_tags)
-        if self.listed and siblings is not None and len(siblings):
+        if self.listed and siblings is not None and np.size(siblings):
             self.siblings_ = np.asarray(siblings).tolist()  # what f_L adds for relations is made of them
         self._known_siblings(n_tags)  # refuses what are no tags before anything is learned
         image_map, tag_rows = super()._start(X, n_tags, rng)
@@ -294,7 +300,7 @@ class ObjectsAndParts(EmbeddingRanker):
 
     def _training(self, X: Matrix, positives: sp.csr_array, weights: Weights, context: TrainingContext) -> Training:
         image_map, tag_rows = weights
-        block = block_size(self.block or context.block, positives.nnz)
+        block = min(self.block or context.block, max(1, positives.nnz))
         steps = StepSettings(block, self.max_norm)
         side = RelatedImages(
             X,
@@ -320,13 +326,12 @@ class ObjectsAndParts(EmbeddingRanker):
             team=context.team,
         )
 
-    def _measured(self, value: float | None) -> dict[str, float | None]:
-        return {"map": None, "mean_rank": None if value is None else -value} if self._by_rank else {"map": value}
-
-    def _in_words(self, value: float, best: float, best_epoch: int) -> str:
+    def _measured(self, value: float | None) -> tuple[dict[str, float | None], str]:
         if not self._by_rank:
-            return super()._in_words(value, best, best_epoch)
-        return f"mean rank {-value:,.1f} of {self.n_tags_**2:,} pairs, best {-best:,.1f} after {best_epoch}"
+            return super()._measured(value)
+        mean_rank = None if value is None else -value
+        shown = "" if mean_rank is None else f"mean rank {mean_rank:,.1f} of {self.n_tags_**2:,} pairs"
+        return {"map": None, "mean_rank": mean_rank}, shown
 
     def _measure_map(self, judged: Validation | None, known: sp.csr_array | None = None) -> Measure | None:
         """Return the measure of the weights: with relations, minus the mean rank of pairs of labels."""

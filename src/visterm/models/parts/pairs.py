@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from visterm.core.checks import check_k, check_magnitude
 from visterm.core.errors import DataError, ShapeError
@@ -20,7 +20,7 @@ LARGEST = 1e37  # Three such numbers have a sum in float32
 EXAMPLES_A_PART = 16  # Fixed, so that threads share out the same parts however many they are
 
 
-def label_terms(F: Any) -> PairTerms:
+def label_terms(F: ArrayLike) -> PairTerms:
     """Check the label-label term `F`, (n_tags, n_tags), and make what bounds it, once for many calls.
 
     Rows are tags of the object, columns tags of the part. Raises ShapeError if `F` is not square, or has no tags;
@@ -34,7 +34,7 @@ def label_terms(F: Any) -> PairTerms:
     return terms
 
 
-def best_pairs(A: Any, B: Any, F: Any, k: int, n_jobs: int | None = None) -> PairRanking:
+def best_pairs(A: ArrayLike, B: ArrayLike, F: ArrayLike | PairTerms, k: int, n_jobs: int | None = None) -> PairRanking:
     """Rank pairs of an object's tag i and a part's tag j by ``(A[:, i] + B[:, j]) + F[i, j]``.
 
     It is the score f_q of Mesnil et al. (2013), section 3. `A` and `B`, (n, n_tags), score each tag for the object's
@@ -55,7 +55,14 @@ def best_pairs(A: Any, B: Any, F: Any, k: int, n_jobs: int | None = None) -> Pai
     return PairRanking(ids % n_tags, ids // n_tags, scores)
 
 
-def ranks_of_pairs(A: Any, B: Any, F: Any, objects: Any, parts: Any, n_jobs: int | None = None) -> NDArray[np.int64]:
+def ranks_of_pairs(
+    A: ArrayLike,
+    B: ArrayLike,
+    F: ArrayLike | PairTerms,
+    objects: ArrayLike,
+    parts: ArrayLike,
+    n_jobs: int | None = None,
+) -> NDArray[np.int64]:
     """Return the place of one pair of each row, its tags `objects` and `parts`, in the order of `best_pairs`, from 0.
 
     Raises what `best_pairs` raises; DataError too if there is no such tag.
@@ -67,7 +74,7 @@ def ranks_of_pairs(A: Any, B: Any, F: Any, objects: Any, parts: Any, n_jobs: int
     return ranks
 
 
-def _checked(A: Any, B: Any, F: Any) -> tuple[Floats, Floats, PairTerms]:
+def _checked(A: ArrayLike, B: ArrayLike, F: ArrayLike | PairTerms) -> tuple[Floats, Floats, PairTerms]:
     terms = F if isinstance(F, PairTerms) else label_terms(F)
     A, B = (np.ascontiguousarray(scores, np.float32) for scores in (A, B))
     n_tags = len(terms.F)
@@ -86,7 +93,7 @@ def _check_finite(name: str, values: Floats) -> None:
     check_magnitude(values, LARGEST, name)
 
 
-def _check_tags(name: str, given: Any, n: int, n_tags: int) -> NDArray[np.int64]:
+def _check_tags(name: str, given: ArrayLike, n: int, n_tags: int) -> NDArray[np.int64]:
     tags = np.asarray(given)
     if tags.shape != (n,) or not (np.issubdtype(tags.dtype, np.integer) or n == 0):
         raise ShapeError(f"{name} has the shape {tags.shape} and type {tags.dtype}; expected ({n},) whole numbers.")

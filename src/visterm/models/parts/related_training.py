@@ -14,8 +14,7 @@ from visterm.kernels.contexts import add_contexts, draw_contexts, move_contexts
 from visterm.kernels.rows import dense_rows
 from visterm.models.epochs import Floats
 from visterm.models.ranking.image_sides import EmbeddedImages, Ints, StepSettings
-from visterm.models.ranking.negatives import Objective
-from visterm.models.ranking.warp import PairTraining
+from visterm.models.ranking.warp import Objective, PairTraining
 
 
 class RowLayout(NamedTuple):
@@ -59,9 +58,9 @@ class RelatedImages(EmbeddedImages):
         self._V, self.places, self.alpha, self._rate_factor = tag_rows, places, alpha, rate_factor
         self.contexts: tuple[Ints, Ints, Ints] = (self._numbers, self._numbers, self._numbers)
 
-    def set_rate(self, rate: float) -> None:
-        """Take the learning rate of tags in the epochs to come; images learn at their own."""
-        super().set_rate(rate * self._rate_factor)
+    def set_rate(self, rate: float, growth: float = 1.0) -> None:
+        """Set the learning rate of tags in the epochs to come; images learn at their own."""
+        super().set_rate(rate * self._rate_factor, growth)
 
     def embed(self, part: slice) -> None:
         """Map the images of this part and add their contexts."""
@@ -69,9 +68,6 @@ class RelatedImages(EmbeddedImages):
         contexts, tag_at, context_at = (array[part] for array in self.contexts)
         U = self.U[: self._n][part]
         add_contexts(contexts, tag_at, context_at, self.places.dim, self.alpha, self._V, U)
-
-    def _image_steps(self) -> Floats:
-        return np.ascontiguousarray(self.steps[: self._n, : self.places.dim])
 
 
 class RelatedTraining(PairTraining):

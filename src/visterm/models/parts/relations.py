@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from visterm.core.checks import as_csr, as_generator, check_count, check_size
 from visterm.core.errors import DataError, ShapeError, UserError
-from visterm.core.types import RandomState
+from visterm.core.types import MatrixLike, RandomState
 
 MAX_BYTES = 2 << 30
 
@@ -62,11 +62,11 @@ class Quadruplets:
     2
     """
 
-    def __init__(self, Y: Any, relations: Any, *, random_state: RandomState = 0) -> None:
+    def __init__(self, Y: MatrixLike, relations: ArrayLike, *, random_state: RandomState = 0) -> None:
         by_tag = (as_csr(Y) > 0).tocsc()
         by_tag.sort_indices()
         pairs = check_relations(relations, by_tag.shape[1])
-        candidates = [_sides(by_tag, part, whole) for part, whole in pairs]
+        candidates = [_sides(by_tag, part_tag, whole_tag) for part_tag, whole_tag in pairs]
         counts = np.array([sides.n_pairs for sides in candidates], np.int64)
         self.relations = pairs[counts > 0]
         self.counts = counts[counts > 0]
@@ -94,7 +94,7 @@ class Quadruplets:
         """
         check_count(n, "n")
         if start < 0:
-            raise UserError(f"start is {start!r}; expected a whole number of 0 or more.")
+            raise UserError(setting="start", value=start, expected="a whole number of 0 or more")
         # One count of Philox gives four numbers: those of one quadruplet, so that the stream can be entered anywhere.
         bits = np.random.Philox(key=self._key).advance(int(start))
         chosen, within = np.random.Generator(bits).random((int(n), 4)).T[:2]
@@ -119,7 +119,7 @@ class Quadruplets:
         )
 
 
-def check_relations(relations: Any, n_tags: int) -> NDArray[np.int64]:
+def check_relations(relations: ArrayLike, n_tags: int) -> NDArray[np.int64]:
     """Return relations (part, whole) as int64, sorted and without repeats, shape (n, 2).
 
     Raises ShapeError if they are not pairs of whole numbers from 0 to `n_tags` - 1; DataError if a tag is part of
@@ -155,8 +155,8 @@ class _Sides(NamedTuple):
         return self.wholes.size * self.parts.size - self.n_shared
 
 
-def _sides(by_tag: Any, part: int, whole: int) -> _Sides:
-    columns = (by_tag.indices[slice(*by_tag.indptr[tag : tag + 2])] for tag in (whole, part))
+def _sides(by_tag: sp.csc_array, part_tag: int, whole_tag: int) -> _Sides:
+    columns = (by_tag.indices[slice(*by_tag.indptr[tag : tag + 2])] for tag in (whole_tag, part_tag))
     wholes, parts = (images.astype(np.int64) for images in columns)
     both = np.intersect1d(parts, wholes, assume_unique=True)
     if not both.size:
@@ -169,7 +169,9 @@ def _joined(lists: list[NDArray[np.int64]]) -> tuple[NDArray[np.int64], NDArray[
     return np.concatenate(lists), np.cumsum([0, *(one.size for one in lists)])
 
 
-def listed_and_suggested(pairs: NDArray[np.int64], siblings: NDArray[np.int64], n_tags: int, weight: float) -> Any:
+def listed_and_suggested(
+    pairs: NDArray[np.int64], siblings: NDArray[np.int64], n_tags: int, weight: float
+) -> sp.csr_array:
     """Return how surely each tag is a part of each whole: 1 where it is known, less where it is only suggested.
 
     Like a whole are its siblings that have known parts or, where it has none, the wholes with which it shares parts,
@@ -180,16 +182,16 @@ def listed_and_suggested(pairs: NDArray[np.int64], siblings: NDArray[np.int64], 
     way around. Returns CSR of float64, (n_tags, n_tags), rows being wholes. Raises TooLargeError if the pairs of like
     wholes could take more than 2 GiB.
     """
-    known = sp.csr_array((np.ones(len(pairs)), (pairs[:, 1], pairs[:, 0])), shape=(n_tags, n_tags))
-    suggested = weight * (_nearness(known, siblings) @ known)
-    believed = sp.csr_array(suggested.minimum(1.0).maximum(known))
+    listed = sp.csr_array((np.ones(len(pairs)), (pairs[:, 1], pairs[:, 0])), shape=(n_tags, n_tags))
+    suggested = weight * (_nearness(listed, siblings) @ listed)
+    believed = sp.csr_array(suggested.minimum(1.0).maximum(listed))
     believed.setdiag(0)
     believed.eliminate_zeros()
     believed.sort_indices()
     return believed
 
 
-def _nearness(known: Any, siblings: NDArray[np.int64]) -> Any:
+def _nearness(known: sp.csr_array, siblings: NDArray[np.int64]) -> sp.csr_array:
     """Return how near others are to each whole, rows that sum to 1, or to 0 if none is like it."""
     n_parts = np.diff(known.indptr)
     n_wholes = np.bincount(known.indices).astype(np.int64)

@@ -10,19 +10,17 @@ if TYPE_CHECKING:
     from visterm.models.ranking.embedding_ranking import DRAW_LIMITS, OPEN_LIMITS, PAIR_LIMITS, EmbeddingRanker
     from visterm.models.ranking.image_sides import EmbeddedImages, StepSettings
     from visterm.models.ranking.linear_ranking import LinearRanker
-    from visterm.models.ranking.negatives import Objective, UniformDraws, rank_weights
     from visterm.models.ranking.new_tags import SeparateTraining, image_rows
-    from visterm.models.ranking.sources import Training, TrainingContext, block_size
-    from visterm.models.ranking.warp import PairTraining
+    from visterm.models.ranking.training import Training, TrainingContext
+    from visterm.models.ranking.warp import Objective, PairTraining, UniformDraws, rank_weights
 
 _NAMES = {
     "embedding_ranking": "DRAW_LIMITS EmbeddingRanker OPEN_LIMITS PAIR_LIMITS",
     "image_sides": "EmbeddedImages StepSettings",
     "linear_ranking": "LinearRanker",
-    "negatives": "Objective UniformDraws rank_weights",
     "new_tags": "SeparateTraining image_rows",
-    "sources": "Training TrainingContext block_size",
-    "warp": "PairTraining",
+    "training": "Training TrainingContext",
+    "warp": "Objective PairTraining UniformDraws rank_weights",
 }
 """What plug-ins may use, by module: docs/add_a_model.md."""
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -17,16 +18,18 @@ from visterm.core.errors import DataError
 from visterm.core.learned import Array, Kind, Number
 from visterm.core.threads import Team, one_blas_thread, resolve_jobs
 from visterm.core.types import Matrix
+from visterm.kernels.row_moves import limit_norms
 from visterm.models.abilities import explain_linear
 from visterm.models.base import Limit
 from visterm.models.epochs import SCHEDULES, Floats, Weights, mean_length
+from visterm.models.ranking.image_sides import EmbeddedImages, StepSettings
 from visterm.models.ranking.ranker import PairRanker
-from visterm.models.ranking.sources import Training, TrainingContext, block_size
+from visterm.models.ranking.training import Training, TrainingContext
+from visterm.models.ranking.warp import Objective, PairTraining
 from visterm.models.stopping import OPEN
 
 if TYPE_CHECKING:
-    from visterm.models.ranking.negatives import Objective
-    from visterm.models.ranking.warp import PairTraining
+    from visterm.encoders.onnx_graph import GraphSteps
 
 PAIR_LIMITS: dict[str, Limit] = {
     "block": partial(check_count, otherwise="or None to have it chosen"),
@@ -146,7 +149,7 @@ class EmbeddingRanker(PairRanker):
         "init_scale": partial(check_number, least=0, otherwise="or None for the paper's"),
     }
 
-    test_params: ClassVar[dict[str, Any]] = {"dim": 16, "epochs": 30, "learning_rate": 0.005, "block": 128}
+    test_params: ClassVar[Mapping[str, object]] = {"dim": 16, "epochs": 30, "learning_rate": 0.005, "block": 128}
 
     dim: int = 100
     learning_rate: float = 0.0015
@@ -162,7 +165,7 @@ class EmbeddingRanker(PairRanker):
     image_map_: NDArray[np.float32] = field(init=False)
     constant_: float = field(init=False, default=0.0)
 
-    pair_training: ClassVar[type[PairTraining] | None] = None  # What goes over the pairs; None: `PairTraining`
+    pair_training: ClassVar[type[PairTraining]] = PairTraining  # What goes over the pairs
     explain = explain_linear
 
     @abstractmethod
@@ -170,7 +173,6 @@ class EmbeddingRanker(PairRanker):
         """Return what a pair costs, and how its other tag is drawn."""
 
     def _check_learned(self) -> None:
-        super()._check_learned()
         dim, width = self.image_map_.shape[1], self.tag_rows_.shape[1]
         if width not in (dim, dim + 1):
             raise DataError(f"tag_rows_ has {width} columns and image_map_ {dim}; expected as many, or one more")
@@ -178,23 +180,21 @@ class EmbeddingRanker(PairRanker):
             raise DataError("There are tag_spread_ and damping_, but not both; expected both or neither")
 
     def _image_rows(self, X: Matrix) -> Matrix:
-        rows = self._projected(X)
-        return (rows / self._divisors(rows)).astype(np.float32) if hasattr(self, "tag_spread_") else rows
+        rows, divisors = self._rows_and_divisors(X)
+        return (rows / divisors).astype(np.float32) if hasattr(self, "tag_spread_") else rows
 
-    def _projected(self, X: Matrix) -> NDArray[np.float32]:
-        """Return image rows as training has them: not standardized."""
+    def _rows_and_divisors(self, X: Matrix) -> tuple[Floats, NDArray[np.float64]]:
+        """Return image rows as training has them, and what standardizing divides each by, shape (n_images, 1)."""
         rows = np.asarray(X @ self.image_map_, np.float32)
-        if self.tag_rows_.shape[1] == rows.shape[1]:
-            return rows
-        return np.hstack([rows, np.full((len(rows), 1), self.constant_, np.float32)])
-
-    def _divisors(self, rows: NDArray[np.float32]) -> NDArray[np.float64]:
-        """Return what standardizing divides each row by, shape (n_images, 1)."""
+        if self.tag_rows_.shape[1] > rows.shape[1]:
+            rows = np.hstack([rows, np.full((len(rows), 1), self.constant_, np.float32)])
+        if not hasattr(self, "tag_spread_"):
+            return rows, np.ones((len(rows), 1))
         spread = rows @ self.tag_spread_
         squares: NDArray[np.float64] = np.einsum("ij,ij->i", spread, spread, dtype=np.float64)
-        return np.sqrt(self.damping_ + squares)[:, None]
+        return rows, np.sqrt(self.damping_ + squares)[:, None]
 
-    def write_steps(self, steps: Any, x: str) -> str:
+    def write_steps(self, steps: GraphSteps, x: str) -> str:
         """Add the steps from features to scores, as `WritesSteps` says."""
         V, dim = self.tag_rows_, self.image_map_.shape[1]
         rows = steps.affine(x, self.image_map_)
@@ -208,8 +208,7 @@ class EmbeddingRanker(PairRanker):
     def _scorer(self, x: Matrix, tag: int) -> tuple[NDArray[np.float64], float]:
         dim = self.image_map_.shape[1]
         row = self.tag_rows_[tag].astype(np.float64)
-        if hasattr(self, "tag_spread_"):
-            row /= self._divisors(self._projected(x)).item()
+        row /= self._rows_and_divisors(x)[1].item()
         return self.image_map_.astype(np.float64) @ row[:dim], self.constant_ * float(row[dim:].sum())
 
     def _scale_features(self, X: Matrix) -> None:
@@ -227,8 +226,6 @@ class EmbeddingRanker(PairRanker):
 
     def _normal_rows(self, n_rows: int, deviation: np.float32, rng: np.random.Generator) -> Floats:
         """Draw rows within the norm limit; many rows in parts of fixed size, each from a stream of its own."""
-        from visterm.kernels.row_moves import limit_norms
-
         rows = np.empty((n_rows, self.dim), np.float32)
         starts = range(0, n_rows, START_ROWS)
         streams = [rng] if len(starts) == 1 else [np.random.default_rng(rng.integers(2**63)) for _ in starts]
@@ -246,6 +243,14 @@ class EmbeddingRanker(PairRanker):
     def _resume(self) -> Weights:
         return self.image_map_.copy(), self.tag_rows_.copy()
 
+    def _reached_growth(self, weights: Weights) -> float:
+        if not self.finds_length:
+            return 1.0
+        squares = [float(np.einsum("rc,rc->r", rows, rows).max()) for rows in weights]
+        longest = self.max_norm * self.scale_, self.max_norm
+        factors = [math.sqrt(square) / float(limit) for square, limit in zip(squares, longest, strict=True)]
+        return max(1.0, *factors)
+
     def _publish(self, *weights: Floats, images: bool = True) -> None:
         self.image_map_, self.tag_rows_ = weights
         if images and self.standardize:
@@ -255,11 +260,8 @@ class EmbeddingRanker(PairRanker):
         return self.learning_rate
 
     def _training(self, X: Matrix, positives: sp.csr_array, weights: Weights, context: TrainingContext) -> Training:
-        from visterm.models.ranking.image_sides import EmbeddedImages, StepSettings
-        from visterm.models.ranking.warp import PairTraining
-
         image_map, tag_rows = weights
-        block = block_size(self.block or context.block, positives.nnz)
+        block = min(self.block or context.block, max(1, positives.nnz))
         steps = StepSettings(block, self.max_norm, self.l2, self.step == "adagrad")
         side = EmbeddedImages(
             X,
@@ -270,8 +272,8 @@ class EmbeddingRanker(PairRanker):
             n_jobs=context.team.size,
             moving=context.images,
         )
-        kind, objective = self.pair_training or PairTraining, self._objective(len(tag_rows))
-        return kind(side, positives, tag_rows, objective, steps, rng=context.rng, team=context.team)
+        objective = self._objective(len(tag_rows))
+        return self.pair_training(side, positives, tag_rows, objective, steps, rng=context.rng, team=context.team)
 
 
 def standardized(rows: Floats) -> tuple[Floats, Floats, float]:

@@ -60,7 +60,6 @@ class EmbeddedImages:
     """
 
     rate: float = 0.0  # Learning rate of the steps
-    growth: float = 1.0  # Factor of the longest rows
     U: Floats
     rows: Rows
 
@@ -82,7 +81,7 @@ class EmbeddedImages:
         self.by_number = sp.issparse(csr) and bool(np.all(np.diff(csr.indptr) == 1) and np.all(csr.data == 1))
         self._X, self._dense = csr, filled and not self.by_number
         if self._dense:
-            self._taken = np.empty((steps.block, n_features), np.float32)
+            self._block_features = np.empty((steps.block, n_features), np.float32)
             n_shares = -(-n_features // DENSE_SHARE)
         else:
             self._features = sparse_rows(csr.data, csr.indices, csr.indptr)
@@ -99,19 +98,19 @@ class EmbeddedImages:
         self._numbers = np.arange(steps.block)
         self.n_shares = n_shares if moving else 0
 
-    def set_rate(self, rate: float) -> None:
-        """Take the learning rate of the epochs to come."""
+    def set_rate(self, rate: float, growth: float = 1.0) -> None:
+        """Set the learning rate of the epochs to come, and the factor of their longest rows."""
         self.rate = rate * self._scale**2
-        self._rule = make_rule(rate * self._scale, self._l2 / self._scale, self._max_norm * self.growth)
+        self._rule = make_rule(rate * self._scale, self._l2 / self._scale, self._max_norm * growth)
 
     def take(self, images: Ints) -> Ints:
-        """Make a block of images the one that all is about; return which of `rows` each is, numbers from 0 on."""
+        """Choose the images of the block that comes next; return which of `rows` each is, numbers from 0 on."""
         self._n = images.size
         self._stamp += 1
         if self._dense and sp.issparse(self._X):
-            self._X[images].toarray(out=self._taken[: self._n])
+            self._X[images].toarray(out=self._block_features[: self._n])
         elif self._dense:
-            np.take(self._X, images, axis=0, out=self._taken[: self._n])
+            np.take(self._X, images, axis=0, out=self._block_features[: self._n])
         else:
             self._images = self._features.cols[images] if self.by_number else images
         return self._numbers[: self._n]
@@ -120,7 +119,7 @@ class EmbeddedImages:
         """Bring a part of `U` up to date: map its images."""
         out = self.U[: self._n][part]
         if self._dense:
-            np.matmul(self._taken[: self._n][part], self._A, out=out[:, : self._A.shape[1]])
+            np.matmul(self._block_features[: self._n][part], self._A, out=out[:, : self._A.shape[1]])
         elif self.by_number:
             copy_rows(self._A, self._images[part], out)
         else:
@@ -128,10 +127,10 @@ class EmbeddedImages:
 
     def move(self, share: int, active: Ints) -> None:
         """Move one share of the map by Σ x · step over the active images of the block; steps are 0 where not active."""
-        steps, squares = self._image_steps(), self.squares
+        steps, squares = np.ascontiguousarray(self.steps[: self._n, : self._A.shape[1]]), self.squares
         if self._dense:
             features = slice(share * DENSE_SHARE, (share + 1) * DENSE_SHARE)
-            rows, rule = self._taken[: self._n, features], self._rule
+            rows, rule = self._block_features[: self._n, features], self._rule
             gradients = counts = squares[:0]
             if squares.size:
                 slopes = steps / np.float32(rule.rate)  # before they are squared, as rates follow the size of features
@@ -150,11 +149,8 @@ class EmbeddedImages:
             self._A, self._stamps, self._stamp, self._touched,
         )  # fmt: skip
 
-    def _image_steps(self) -> Floats:
-        return self.steps[: self._n]
 
-
-def even_bounds(loads: NDArray[Any], n_shares: int) -> Ints:
+def even_bounds(loads: NDArray[np.floating | np.integer], n_shares: int) -> Ints:
     """Cut numbered things into ranges of about the same load: where each of the `n_shares` begins, and the end."""
     total = np.cumsum(loads)
     inner = np.searchsorted(total, total[-1] * np.arange(1, n_shares) / n_shares)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,9 @@ from visterm.models.base import Limit
 from visterm.models.epochs import Floats, Weights, mean_length
 from visterm.models.linear.base import with_ones
 from visterm.models.ranking.ranker import PairRanker
+
+if TYPE_CHECKING:
+    from visterm.encoders.onnx_graph import GraphSteps
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -55,7 +58,7 @@ class LinearRanker(PairRanker):
     def _image_rows(self, X: Matrix) -> Matrix:
         return with_ones(X)
 
-    def write_steps(self, steps: Any, x: str) -> str:
+    def write_steps(self, steps: GraphSteps, x: str) -> str:
         """Add the steps from features to scores, as `WritesSteps` says."""
         return str(steps.affine(x, self.tag_rows_[:, :-1].T, self.tag_rows_[:, -1]))
 

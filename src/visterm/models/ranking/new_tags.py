@@ -13,7 +13,7 @@ from visterm.kernels.passive_aggressive import separate_in_turn
 from visterm.kernels.rows import Rows, dense_rows, row_squares, sparse_rows
 from visterm.kernels.topk import top_k
 from visterm.models.epochs import EpochSums, Floats
-from visterm.models.ranking.sources import Training
+from visterm.models.ranking.training import Training
 
 SHARES = 64  # Parts that the tags fall into, so that a thread with frequent tags does not hold up the others
 BAR_RANK = 3  # A new tag counts as given where it beats the image's third best old tag: photos have about three

@@ -1,12 +1,14 @@
-"""What all ranking models share: training on pairs, in memory or from disk, and rows for new tags."""
+"""What all ranking models share: the trainings of a fit, in memory or from disk, and rows for new tags."""
 
 from __future__ import annotations
 
 import time
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self, TypeAlias
+from functools import partial
+from typing import ClassVar, Self, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -17,26 +19,36 @@ from visterm.core.errors import DataError, DivergedError, ShapeError
 from visterm.core.estimator import check_fitted
 from visterm.core.progress import SILENT, Progress
 from visterm.core.threads import Team, one_blas_thread, resolve_jobs
-from visterm.core.types import Matrix
+from visterm.core.types import Matrix, MatrixLike
+from visterm.data.tag_queries import hold_one_out
+from visterm.kernels.row_moves import mix_rows
 from visterm.models.base import Limit
-from visterm.models.epochs import EpochAnnotator, Floats, Measure, Validation, Weights, epoch_record
-from visterm.models.ranking.schedules import FixedSchedule, OpenSchedule
-from visterm.models.ranking.sources import (
+from visterm.models.epochs import EpochAnnotator, EpochSums, Floats, Validation, Weights, epoch_record
+from visterm.models.ranking.new_tags import learn_new_tags
+from visterm.models.ranking.training import (
+    LARGEST_TAG_BLOCK,
+    Checkpoints,
     RankingState,
-    Source,
     Training,
     TrainingContext,
+    TrainingPass,
     Windows,
     block_for,
-    from_memory,
-    from_windows,
     positive_tags,
 )
-from visterm.models.stopping import OnEpoch, finds_length, hold_out
+from visterm.models.stopping import MIN_HELD_OUT, HeldOutFit, OnEpoch, hold_out
 
 Images: TypeAlias = NDArray[np.int64]
 
 MIX_ROWS = 4096  # Rows of weights that one thread averages at a time
+
+DOUBLED = 30
+"""Epochs after which `max_norm` has doubled. Data with few tags an image are best a little above its start, those
+with many near twice that; items with many tags known only by number rank far worse where it stays."""
+
+FINISH = 4  # Epochs on all rows at the end: a second training from the start would take many times as long
+MEANS = 2  # Epochs that the best weights count for in the running mean of the epochs at the end
+MOST_HELD_TAGS = 2000  # Tags held out of images known by number: enough to see 0.01 in MAP, and quick to rank
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -57,7 +69,7 @@ class PairRanker(EpochAnnotator):
 
     limits: ClassVar[dict[str, Limit]] = {"average": check_count}
 
-    def partial_fit(self, X: Any, Y: Any, *, images: bool = True) -> Self:
+    def partial_fit(self, X: MatrixLike, Y: MatrixLike, *, images: bool = True) -> Self:
         """Go once over more images and their tags, from the weights as they are (from start values, the first time).
 
         Parameters
@@ -72,27 +84,27 @@ class PairRanker(EpochAnnotator):
         or NaN, and the model then stays as it was.
         """
         self.check_settings()
-        known = hasattr(self, "n_epochs_")
-        X = self._check_features(X, reset=not known)
+        learned_before = hasattr(self, "n_epochs_")
+        X = self._check_features(X, reset=not learned_before)
         Y = check_tags(Y, X.shape[0])
-        if known and Y.shape[1] != self.n_tags_:
+        if learned_before and Y.shape[1] != self.n_tags_:
             raise ShapeError(
                 f"Y has {Y.shape[1]} tags, but this model knows {self.n_tags_}. Bring new tags with add_tags(X, Y_new)."
             )
         positives = self._positives(Y)
-        n_before = self.n_epochs_ if known else 0
+        n_before = self.n_epochs_ if learned_before else 0
         rng = np.random.default_rng([int(as_generator(self.random_state).integers(2**63)), n_before])
-        if not known:
+        if not learned_before:
             self.n_tags_ = Y.shape[1]
             self._scale_features(X)
             self.history_ = []
-        weights = self._resume() if known else self._start(X, positives.shape[1], rng)
-        start = time.perf_counter()
+        weights = self._resume() if learned_before else self._start(X, positives.shape[1], rng)
+        began = time.perf_counter()
 
         with one_blas_thread(), Team(resolve_jobs(self.n_jobs)) as team:
             context = TrainingContext(rng, team, images, block_for(positives.nnz, positives.shape[1]))
             training = self._training(X, positives, weights, context)
-            training.growth = self._schedule.reached(self, weights)
+            training.growth = self._reached_growth(weights)
             sums = training.run_epoch(self._rate())
         if not all(all_finite(array) for array in weights):
             raise DivergedError(
@@ -101,15 +113,15 @@ class PairRanker(EpochAnnotator):
             )
         self._publish(*weights, images=images)
         self.n_epochs_ = n_before + 1
-        self.history_ = [*self.history_, epoch_record(n_before + 1, sums._asdict(), self._measured(None), start)]
+        self.history_ = [*self.history_, epoch_record(n_before + 1, sums._asdict(), self._measured(None)[0], began)]
         return self
 
     def fit_stream(
         self,
         windows: Windows,
         *,
-        valid: tuple[Any, Any] | None = None,
-        checkpoints: Any = None,
+        valid: tuple[MatrixLike, MatrixLike] | None = None,
+        checkpoints: Checkpoints | None = None,
         monitor: Progress | None = None,
         on_epoch: OnEpoch | None = None,
     ) -> Self:
@@ -136,12 +148,13 @@ class PairRanker(EpochAnnotator):
             self._scale_features(X)
             self.n_held_out_, self._held_out = 0, None
             seed = int(rng.integers(2**62))
-            state = RankingState(self._start(X, windows.n_tags, rng), self.patience, seed)
+            state = RankingState(weights=self._start(X, windows.n_tags, rng), seed=seed)
             last = None if checkpoints is None else checkpoints.last()
             if last is not None:
                 state.resume(last)
-            if valid is not None:
-                state.growth = self._schedule.growth
+                self._publish(*state.means)
+            if valid is not None and self.finds_length:
+                state.doubled = DOUBLED
 
             def keep() -> None:
                 if checkpoints is not None:
@@ -149,18 +162,20 @@ class PairRanker(EpochAnnotator):
 
             begun = state.epoch > 1 or state.window > 0
             task = f"train windows, from epoch {state.epoch} on" if begun else "train windows"
-            source = from_windows(self, windows, state, monitor, keep)
-            self._train(
-                state, self.epochs, source, self._measure_map(valid),
-                monitor=monitor, on_epoch=on_epoch, task=task, steps=0, keep=keep,
-            )  # fmt: skip
+            with one_blas_thread(), Team(resolve_jobs(self.n_jobs)) as team:
+                run_epoch = partial(self._run_windows, windows, state, team, monitor, keep)
+                publish = partial(self._publish_means, state, team)
+                self._run_epochs(
+                    state, self.epochs, run_epoch, publish, self._measure_map(valid),
+                    monitor=monitor, on_epoch=on_epoch, task=task, steps=0, keep=keep,
+                )  # fmt: skip
         return self
 
-    def add_tags(self, X: Any, Y_new: Any) -> Self:
+    def add_tags(self, X: MatrixLike, Y_new: MatrixLike) -> Self:
         """Learn the rows of new tags, and leave all else as it is, to the bit.
 
-        Each new tag is taught to score a margin above the place of a good tag (see `learn_new_tags`) on the images that
-        have it, and a margin below on others, drawn among those that have not.
+        Each new tag learns to score a margin above a good tag (see `learn_new_tags`) on the images that have it, and a
+        margin below it on others, drawn among those that have not.
 
         Parameters
         ----------
@@ -168,8 +183,6 @@ class PairRanker(EpochAnnotator):
         Y_new : array-like or sparse, shape (n_images, n_new)
             Above 0: the image has the new tag. New tags follow the old ones.
         """
-        from visterm.models.ranking.new_tags import learn_new_tags
-
         check_fitted(self)
         X = self._check_features(X)
         positives = positive_tags(check_tags(Y_new, X.shape[0]))
@@ -196,6 +209,10 @@ class PairRanker(EpochAnnotator):
     def _publish(self, *weights: Floats, images: bool = True) -> None:
         """Set the learned attributes; `images` is False where stored image rows must stay valid."""
 
+    def _reached_growth(self, weights: Weights) -> float:
+        """Return the factor of the longest vectors that learned weights need to go on."""
+        return 1.0
+
     @abstractmethod
     def _training(self, X: Matrix, positives: sp.csr_array, weights: Weights, context: TrainingContext) -> Training:
         """Make the training that changes these weights."""
@@ -214,33 +231,41 @@ class PairRanker(EpochAnnotator):
         if positives.nnz == 0:
             raise DataError("No image has a tag (Y has no value above 0), so there is nothing to learn.")
         self._scale_features(X)
-        for each in self._schedule.passes(self, X, positives, valid, rng):
-            source = from_memory(self, each, rng)
-            self._train(each.state, each.epochs, source, each.measure, monitor=monitor, on_epoch=on_epoch)
-            del each, source  # the next training needs their memory
+        passes = self._open_passes if self.finds_length else self._fixed_passes
+        for training_pass in passes(X, positives, valid, rng):
+            state, n_pairs, n_tags = training_pass.state, training_pass.positives.nnz, training_pass.positives.shape[1]
+            with one_blas_thread(), Team(resolve_jobs(self.n_jobs)) as team:
+                context = TrainingContext(rng, team, True, block_for(n_pairs, n_tags))
+                training = self._training(training_pass.X, training_pass.positives, state.weights, context)
+                if state.training_state:
+                    training.load_state(state.training_state)
+                run_epoch, publish = partial(state.run_epoch, training), partial(self._publish_means, state, team)
+                self._run_epochs(
+                    state,
+                    training_pass.epochs,
+                    run_epoch,
+                    publish,
+                    training_pass.measure,
+                    monitor=monitor,
+                    on_epoch=on_epoch,
+                )
+            del training_pass, state, training, run_epoch, publish  # the next training needs their memory
 
-    def _train(self, state: RankingState, epochs: int, source: Source, measure: Measure | None, **how: Any) -> None:
-        """Run epochs over a source of pairs, and publish the running means of the weights; see `_run_epochs`."""
-        self._publish(*state.means)
-        with one_blas_thread(), Team(resolve_jobs(self.n_jobs)) as team:
+    def _fixed_passes(
+        self, X: Matrix, positives: sp.csr_array, valid: Validation | None, rng: np.random.Generator
+    ) -> Iterator[TrainingPass]:
+        """Yield one training after the other: on some images, stopped by the others, then on all from the start.
 
-            def publish() -> Weights:
-                share = 1 / min(state.mixed + state.epoch, self.average)
-                finite = mix_means(state.means, state.weights, share, team)
-                self._publish(*state.means)
-                if not finite:
-                    self._refuse_non_finite()
-                return state.means
-
-            self._run_epochs(state, epochs, source(team), publish, measure, **how)
-
-    @property
-    def _schedule(self) -> FixedSchedule | OpenSchedule:
-        return OpenSchedule() if finds_length(self) else FixedSchedule()
-
-    def _positives(self, Y: sp.csr_array) -> sp.csr_array:
-        """Return the tags that images have as ones, and as stored zeros those that are neither right nor wrong."""
-        return positive_tags(Y)
+        With validation images there is one, on all. Each has ended before the next is asked for.
+        """
+        for some, held_out, epochs in self._trainings(X.shape[0], valid, rng):
+            rows, tags = (X, positives) if some is None else (X[some], positives[some])
+            state = RankingState(weights=self._start(X, positives.shape[1], rng))
+            measure = self._measure_map(valid if held_out is None else (X[held_out], positives[held_out]))
+            yield TrainingPass(rows, tags, state, epochs, measure)
+            del state  # the next training needs its memory
+            if held_out is not None:
+                self._held_out = HeldOutFit(held_out, self._image_rows(X[held_out]), self.tag_rows_)
 
     def _trainings(
         self, n_images: int, valid: object | None, rng: np.random.Generator
@@ -262,18 +287,107 @@ class PairRanker(EpochAnnotator):
         yield None, None, self.n_epochs_
         self.history_ = history
 
+    def _open_passes(
+        self, X: Matrix, positives: sp.csr_array, valid: Validation | None, rng: np.random.Generator
+    ) -> Iterator[TrainingPass]:
+        """Yield the trainings of a fit that finds its own length; each has ended before the next is asked for.
 
-def mix_means(means: Weights, weights: Weights, share: float, team: Team) -> bool:
-    """Move running means towards the weights; say whether they are finite."""
-    from visterm.kernels.row_moves import mix_rows
+        `Wsabie` says how, with its defaults. These were chosen on held-out rows of photos (visterms, blobs and features
+        of a network), of texts and of images known only by number.
+        """
+        some, tags, judged, held_out = X, positives, valid, np.empty(0, np.int64)
+        by_number = getattr(self, "by_number_", False)
+        self.n_held_out_, self._held_out = 0, None
+        if valid is None and by_number:
+            several = np.count_nonzero(np.diff(positives.indptr) > 1)
+            n_held = min(MOST_HELD_TAGS, round(self.share_to_hold_out * X.shape[0]), int(several))
+            if n_held >= MIN_HELD_OUT:
+                tags, images, one_each, _ = hold_one_out(positives, rng, at_most=n_held)
+                judged, self.n_held_out_ = (X[images], one_each), n_held
+        elif valid is None:
+            learned, held_out = hold_out(X.shape[0], self.share_to_hold_out, rng)
+            if held_out.size:
+                some, tags, self.n_held_out_ = X[learned], positives[learned], held_out.size
+                judged = X[held_out], positives[held_out]
 
-    finite = True
-    for mean, current in zip(means, weights, strict=True):
-        n_parts = -(-len(mean) // MIX_ROWS)
+        known = sp.csr_array(judged[0] @ tags) if judged is not None and by_number else None
+        measure = self._measure_map(judged, known=known)
+        state = RankingState(weights=self._start(X, positives.shape[1], rng))
+        if measure is not None:
+            state.doubled = DOUBLED
+        yield TrainingPass(some, tags, state, self.epochs, measure)
+        if held_out.size:
+            yield from self._finish(some, tags, state)
+            self._held_out = HeldOutFit(held_out, self._image_rows(X[held_out]), self.tag_rows_)
+        if self.n_held_out_:
+            yield from self._finish(X, positives, state)
 
-        def part(number: int, mean: Floats = mean, current: Floats = current) -> bool:
-            first = number * MIX_ROWS
-            return bool(mix_rows(mean, current, share, first, min(first + MIX_ROWS, len(mean))))
+    def _finish(self, X: Matrix, positives: sp.csr_array, before: RankingState) -> Iterator[TrainingPass]:
+        """Go on from the best weights on these rows; the history stays that of the training before."""
+        best = self.n_epochs_
+        in_mean = max(1, best - self.average + 1)  # the earliest epoch that the best weights still have a share of
+        state = RankingState(
+            weights=tuple(rows.copy() for rows in before.best_weights or before.means),
+            growth=before.growth + (in_mean / before.doubled) ** 2,
+            slowing=FINISH,
+            mixed=MEANS,
+            training_state=before.training_state,
+        )
+        yield TrainingPass(X, positives, state, FINISH, None)
+        self.n_epochs_, self.history_ = best, before.history
 
-        finite &= all(team.run(part, n_parts))
-    return finite
+    def _run_windows(
+        self,
+        windows: Windows,
+        state: RankingState,
+        team: Team,
+        monitor: Progress,
+        keep: Callable[[], None],
+        rate: float,
+    ) -> EpochSums:
+        """Go through the windows that remain of an epoch, with steps of the size `rate`; after each, call `keep`.
+
+        Each window is a training of its own that goes on with what the one before left.
+        """
+        # Blocks as if all windows were one, but of no more than half a window's rows: they are copied together.
+        usual_block = block_for(windows.n_pairs, windows.n_tags)
+        with closing(windows.epoch(state.epoch, state.window)) as parts:
+            for X, Y in parts:
+                positives = positive_tags(Y)
+                if positives.nnz:
+                    rng = np.random.default_rng([state.seed, state.epoch, state.window])
+                    block = min(usual_block, max(LARGEST_TAG_BLOCK, X.shape[0] // 2))
+                    training = self._training(X, positives, state.weights, TrainingContext(rng, team, True, block))
+                    if state.training_state:
+                        training.load_state(state.training_state)
+                    state.sums += np.array([*state.run_epoch(training, rate), 1.0]) * positives.nnz
+                state.window += 1
+                monitor.advance(1, f"epoch {state.epoch}")
+                keep()
+
+        means = EpochSums(*(float(value) for value in state.sums[:3] / max(1.0, state.sums[3])))
+        state.window, state.sums = 0, np.zeros(4)
+        return means
+
+    def _publish_means(self, state: RankingState, team: Team) -> Weights:
+        """Move the running means towards the weights, publish and return them; refuse what is not finite."""
+        share = 1 / min(state.mixed + state.epoch, self.average)
+        parts = [
+            (mean, current, first, min(first + MIX_ROWS, len(mean)))
+            for mean, current in zip(state.means, state.weights, strict=True)
+            for first in range(0, len(mean), MIX_ROWS)
+        ]
+
+        def mix(number: int) -> bool:
+            mean, current, first, last = parts[number]
+            return bool(mix_rows(mean, current, share, first, last))
+
+        finite = all(team.run(mix, len(parts)))
+        self._publish(*state.means)
+        if not finite:
+            self._refuse_non_finite()
+        return state.means
+
+    def _positives(self, Y: sp.csr_array) -> sp.csr_array:
+        """Return the tags that images have as ones, and as stored zeros those that are neither right nor wrong."""
+        return positive_tags(Y)

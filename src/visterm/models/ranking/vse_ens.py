@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from visterm.core.checks import check_number
 from visterm.models.base import Limit
 from visterm.models.ranking.embedding_ranking import EmbeddingRanker
-
-if TYPE_CHECKING:
-    from visterm.models.ranking.negatives import Objective
+from visterm.models.ranking.warp import AdaptiveDraws, Objective
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -47,7 +46,7 @@ class VseEns(EmbeddingRanker):
 
     limits: ClassVar[dict[str, Limit]] = {"rank_scale": partial(check_number, above=0)}
 
-    test_params: ClassVar[dict[str, Any]] = {
+    test_params: ClassVar[Mapping[str, object]] = {
         "dim": 16, "epochs": 15, "learning_rate": 0.05, "block": 64, "rank_scale": 1.0, "init_scale": 0.1,
     }  # fmt: skip
 
@@ -60,8 +59,6 @@ class VseEns(EmbeddingRanker):
     bias: ClassVar[float] = 0.0  # type: ignore[misc]
 
     def _objective(self, n_tags: int) -> Objective:
-        from visterm.models.ranking.negatives import AdaptiveDraws, Objective
-
         # One draw estimates no rank: all weigh the same
         return Objective(
             np.ones(n_tags + 1, np.float32), n_tags, negatives=partial(AdaptiveDraws, rank_scale=self.rank_scale)

@@ -1,14 +1,16 @@
 """Algorithm 1 of WSABIE, in blocks of pairs that see the same weights: draw in parallel, then move in parallel.
 
 `plain_block` is the algorithm as plainly as it can be written: `PairTraining` learns the same bytes with the loops of
-`visterm.kernels.warp`. How the other tag of a pair is found, in `visterm.models.ranking.negatives`;
-the image's side, in `visterm.models.ranking.image_sides`.
+`visterm.kernels.warp`. `Objective` says what a pair costs and how its other tag is drawn: until one violates the margin
+(`UniformDraws`), or where scores are high (`AdaptiveDraws`). For the image's side see `image_sides`.
 """
 
 from __future__ import annotations
 
-from functools import partial
-from typing import Any
+import math
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -16,16 +18,63 @@ from numpy.typing import NDArray
 
 from visterm.core.threads import Team
 from visterm.kernels.dot import dot
-from visterm.kernels.random import draw_below, stream_of
+from visterm.kernels.draws import SortedTags, draw_adaptive, draw_geometric, sort_tags
+from visterm.kernels.random import draw_below, draw_many, stream_of
 from visterm.kernels.row_moves import Rule, limit_norms, make_rule
-from visterm.kernels.warp import Draws, PairBatch, PositiveTags, RankLoss, add_tag_steps, weigh_pairs
+from visterm.kernels.warp import (
+    Draws,
+    Loss,
+    PairBatch,
+    Pool,
+    PositiveTags,
+    RankLoss,
+    add_tag_steps,
+    draw_violators,
+    loss_and_slope,
+    weigh_pairs,
+)
 from visterm.models.epochs import EpochSums, Floats
 from visterm.models.ranking.image_sides import EmbeddedImages, Ints, StepSettings, even_bounds
-from visterm.models.ranking.negatives import Objective
-from visterm.models.ranking.sources import Training, block_size
+from visterm.models.ranking.training import Arrays, Training
 
 PART = 64  # Pairs that one thread scores at a time, at least: fixed, so that BLAS gives the same bytes always
 PARTS = 16  # Parts that a block falls into, at most
+
+TABLE_FLOATS = 2**20  # Scores that one matrix product makes, of all tags for a few pairs: they stay in the third cache
+TABLE_ROWS = 32  # Pairs that such a product needs to run at BLAS speed: with too many tags for that, there is none
+TABLE_FROM = 0.2  # Mean draws a pair in the epoch before, as a share of the tags, from which on all scores at once pay
+POOL = 256  # Tags of a pool: one matrix product scores them for a whole part
+POOL_FROM = 8  # Mean draws a pair in the epoch before from which on a pool pays
+REDRAWS = 100  # Draws of tags that the image has after which an adaptive draw becomes a uniform one
+
+
+class Objective(NamedTuple):
+    """What a pair (image x, true tag y) costs, and how its other tag ȳ is drawn."""
+
+    rank_weights: Floats  # L(k), what a true tag on rank k costs, as far as draws can tell ranks; see `rank_weights`
+    max_trials: int  # Draws for a pair, at most
+    margin: float = 1.0  # A tag violates where ``f_ȳ(x) > f_y(x) - margin``; infinite takes the first draw
+    most_trials: int = 0  # γ, where the rank after N draws is estimated as floor(γ / N); 0: as floor(candidates / N)
+    pooled: bool = False  # Whether draws may come from pools that many pairs share
+    loss: Loss = Loss.HINGE  # What a violation costs by its gap, before the weight of the rank
+    negatives: Callable[..., UniformDraws] | None = None  # What draws: made as `UniformDraws`, the default, is
+
+
+def rank_weights(weight: str, n: int, truncate: int = 10) -> Floats:
+    """Return L(0) .. L(n), what a true tag on rank k costs (WSABIE, Eq. 5), float32, shape (n + 1,).
+
+    "harmonic": 1 + 1/2 + ... + 1/k, which makes the first places count most. "constant": k / n, the mean rank. "top": 1
+    from rank 1 on, the share of images with a wrong tag on top. "truncated": as harmonic, but nothing more after rank
+    `truncate`.
+    """
+    ranks = np.arange(1, n + 1)
+    terms = {
+        "harmonic": 1.0 / ranks,
+        "constant": np.full(n, 1.0 / n),
+        "top": (ranks == 1).astype(float),
+        "truncated": np.where(ranks <= truncate, 1.0 / ranks, 0.0),
+    }
+    return np.concatenate([[0.0], np.cumsum(terms[weight])]).astype(np.float32)
 
 
 def plain_block(
@@ -38,8 +87,8 @@ def plain_block(
     """
     steps = np.zeros_like(U)
     for p, (image, y) in enumerate(zip(pairs.images, pairs.tags, strict=True)):
-        has = positives.tags[positives.start[image] : positives.start[image + 1]]
-        others = np.setdiff1d(np.arange(len(V)), has)
+        image_tags = positives.tags[positives.start[image] : positives.start[image + 1]]
+        others = np.setdiff1d(np.arange(len(V)), image_tags)
         stream = np.uint64(stream_of(draws.seed, draws.epoch, pairs.examples[p]))
         f_y, most = dot(U[p], V[y]), min(len(others), draws.max_trials)
         pairs.violators[p], pairs.trials[p], pairs.gains[p] = -1, most, 0
@@ -47,11 +96,13 @@ def plain_block(
             drawn = others[draw_below(stream, n - 1, len(others))]
             f_drawn = dot(U[p], V[drawn])
             if f_drawn > f_y - np.float32(draws.margin):
-                rank = len(others) // n
-                pairs.violators[p], pairs.trials[p], pairs.gains[p] = drawn, n, objective.rank_weights[rank]
-                pairs.gaps[p] = f_y - f_drawn
-                steps[p] = np.float32(rule.rate) * pairs.gains[p] * (V[y] - V[drawn])
+                pairs.gaps[p] = np.float32(f_y) - np.float32(f_drawn)
+                _, slope = loss_and_slope(int(objective.loss), np.float64(pairs.gaps[p]))
+                gain = objective.rank_weights[len(others) // n] * np.float32(slope)
+                pairs.violators[p], pairs.trials[p], pairs.gains[p] = drawn if gain else -1, n, gain
+                steps[p] = np.float32(rule.rate) * gain * (V[y] - V[drawn])
                 break
+
     for step in np.flatnonzero(pairs.violators >= 0):
         change = np.float32(rule.rate) * pairs.gains[step] * U[step]
         V[pairs.tags[step]] += change
@@ -84,16 +135,21 @@ class PairTraining(Training):
     ) -> None:
         self._side, self._V, self._steps, self._rng, self._team = side, tag_rows, steps, rng, team
         self._positives = PositiveTags(positives.indptr.astype(np.int64), positives.indices)
-        has = positives.data > 0
-        self._images = np.repeat(np.arange(positives.shape[0]), np.diff(positives.indptr))[has]
-        self._tags = positives.indices[has].astype(np.int64)
+        in_pair = positives.data > 0
+        self._images = np.repeat(np.arange(positives.shape[0]), np.diff(positives.indptr))[in_pair]
+        self._tags = positives.indices[in_pair].astype(np.int64)
         self._seed, self._epoch = int(rng.integers(2**62)), 0
-        self._block = block_size(steps.block, self._tags.size)
-        self._part = _part_size(self._block, PART * side.grain)
-        self._negatives = objective.negatives(
+        self._block = min(steps.block, max(1, self._tags.size))
+
+        n_parts = min(PARTS, max(1, self._block // (PART * side.grain)))
+        if n_parts > 2:  # numbers that most teams can share out
+            n_parts -= n_parts % (4 if n_parts > 4 else 2)
+        self._part = -(-self._block // n_parts)
+
+        self._negatives = (objective.negatives or UniformDraws)(
             objective, side, self._positives, tag_rows, seed=self._seed, block=self._block, team=team
         )
-        self._rank_loss = RankLoss(objective.rank_weights, objective.most_trials)
+        self._rank_loss = RankLoss(objective.rank_weights, objective.most_trials, int(objective.loss))
         n_tags = len(tag_rows)
         self._squares = np.ones(n_tags if steps.adagrad else 0, np.float32)
         # half of a tag's steps follow its frequency
@@ -105,10 +161,8 @@ class PairTraining(Training):
 
     def run_epoch(self, rate: float) -> EpochSums:
         """Visit every pair once, in an order drawn anew, with steps of the given learning rate."""
-        self._side.growth = self.growth
-        self._side.set_rate(rate)
+        self._side.set_rate(rate, self.growth)
         self._rule = make_rule(rate, self._steps.l2, self._steps.max_norm * self.growth)
-        self._negatives.begin_epoch(self._epoch)
         self._shares = in_turn(self._side.n_shares, self._n_tag_shares)
         order = self._rng.permutation(self._tags.size)
         sums = np.zeros(3)
@@ -118,6 +172,7 @@ class PairTraining(Training):
         self._team.run(lambda number: blocks[number].sort(), len(blocks))
         for examples in blocks:
             sums += self._run_block(examples)
+
         self._epoch += 1
         n = max(1, order.size)
         self._negatives.end_epoch(sums[1], n)
@@ -129,30 +184,25 @@ class PairTraining(Training):
         Returns the sums of the costs and of the draws, and how many pairs made a step.
         """
         n, images = examples.size, self._images[examples]
-        at = self._side.take(images)
+        rows_at = self._side.take(images)
         pairs = PairBatch(
-            examples, images, self._tags[examples], at,
+            examples, images, self._tags[examples], rows_at,
             self._violators[:n], self._trials[:n], self._gaps[:n], self._gains[:n],
         )  # fmt: skip
-        self._negatives.begin_block(pairs)
-
-        done = self._team.run(partial(self._find_steps, pairs), -(-n // self._part))
+        self._negatives.begin_block(pairs, self._epoch)
+        sums = self._team.run(lambda part: self._find_steps(pairs, part), -(-n // self._part))
         self._team.run(lambda number: self._move(pairs, self._shares[number]), len(self._shares))
-        return np.asarray(np.sum(done, axis=0))
+        return np.asarray(np.sum(sums, axis=0))
 
     def _find_steps(self, pairs: PairBatch, part: int) -> tuple[float, int, int]:
         """Embed a part of the pairs, draw their other tags, and weigh the steps by the ranks that the draws tell."""
         first, last = part * self._part, min(pairs.tags.size, (part + 1) * self._part)
         self._side.embed(slice(first, last))
         self._negatives.draw(pairs, first, last)
-        return self._weigh(pairs, first, last)
-
-    def _weigh(self, pairs: PairBatch, first: int, last: int) -> tuple[float, int, int]:
-        """Turn the violations of the pairs first .. last-1 into steps; return what `weigh_pairs` does."""
-        positives, rank_loss = tuple(self._positives), tuple(self._rank_loss)
         sums: tuple[float, int, int] = weigh_pairs(
-            tuple(pairs), first, last, positives, rank_loss, self._side.rate, self._V, self._side.steps
-        )
+            tuple(pairs), first, last, tuple(self._positives), tuple(self._rank_loss), self._side.rate, self._V,
+            self._side.steps,
+        )  # fmt: skip
         return sums
 
     def _move(self, pairs: PairBatch, share: int) -> None:
@@ -163,28 +213,131 @@ class PairTraining(Training):
         first, last = self._tag_bounds[share - self._side.n_shares :][:2]
         add_tag_steps(tuple(pairs), self._side.rows, self._rule, self._squares, first, last, self._V)
 
-    def state(self) -> dict[str, NDArray[Any]]:
+    def state(self) -> Arrays:
         """Return sums of squares, and how the last draws were made."""
         ways = np.array(self._negatives.ways)
         return {"tag_squares": self._squares, "image_squares": self._side.squares, "ways": ways}
 
-    def load_state(self, state: dict[str, NDArray[Any]]) -> None:
-        """Take over the `state` that a training before left."""
-        if state:
-            np.copyto(self._squares, state["tag_squares"])
-            np.copyto(self._side.squares, state["image_squares"])
-            self._negatives.load_ways([bool(way) for way in state["ways"]])
+    def load_state(self, state: Arrays) -> None:
+        """Go on with the `state` that an earlier training left."""
+        np.copyto(self._squares, state["tag_squares"])
+        np.copyto(self._side.squares, state["image_squares"])
+        self._negatives.load_ways([bool(way) for way in state["ways"]])
 
 
 def in_turn(n_first: int, n_second: int) -> list[int]:
     """Return the numbers of two kinds of shares, the second from `n_first` on, so that either half has half of each."""
-    places = [(share + 0.5) / n for n in (n_first, n_second) for share in range(n)]
-    return sorted(range(len(places)), key=places.__getitem__)
+    positions = [(share + 0.5) / n for n in (n_first, n_second) for share in range(n)]
+    return sorted(range(len(positions)), key=positions.__getitem__)
 
 
-def _part_size(block: int, least: int) -> int:
-    """Cut a block into parts of at least `least` pairs, if possible into a number that most teams can share out."""
-    n_parts = min(PARTS, max(1, block // least))
-    if n_parts > 2:
-        n_parts -= n_parts % (4 if n_parts > 4 else 2)
-    return -(-block // n_parts)
+class UniformDraws:
+    """Draws uniformly until a tag violates the margin, up to a number of draws.
+
+    By the same law the tags come one by one, from pools that many pairs share, or from all scores at once: whichever
+    pays, by how many draws the epoch before needed. A block has at most `block` pairs.
+    """
+
+    tabled = True  # Whether all scores of a few pairs may be made by one product
+
+    def __init__(
+        self,
+        objective: Objective,
+        side: EmbeddedImages,
+        positives: PositiveTags,
+        tag_rows: Floats,
+        *,
+        seed: int,
+        block: int,
+        team: Team,
+    ) -> None:
+        self._side, self._positives, self._V, self._seed, self._team = side, positives, tag_rows, seed, team
+        self._max_trials, self._margin, self._pooled = objective.max_trials, objective.margin, objective.pooled
+        self._tabled = self.tabled and not self._pooled and len(tag_rows) * TABLE_ROWS <= TABLE_FLOATS
+        self.ways = (False, False)
+        self._no_pool = Pool(np.empty(0, np.int64), np.empty((block, 0), np.float32))
+        self._pool_scores = np.empty((block, POOL if self._pooled else 0), np.float32)
+        self._of_thread = threading.local()
+
+    def begin_block(self, pairs: PairBatch, epoch: int) -> None:
+        """Prepare the draws for a block, which the number of the epoch keys."""
+        self._draws = Draws(self._margin, self._max_trials, self._seed, epoch)
+
+    def end_epoch(self, n_draws: float, n_pairs: int) -> None:
+        """Choose the way of the next epoch, by the draws that this one needed."""
+        by_pool = self._pooled and n_draws >= POOL_FROM * n_pairs
+        by_table = self._tabled and n_draws >= TABLE_FROM * len(self._V) * n_pairs
+        self.ways = (bool(by_pool), bool(by_table))
+
+    def load_ways(self, ways: Sequence[bool]) -> None:
+        """Draw as an earlier training did, where this one can."""
+        self.ways = (ways[0] and self._pooled, ways[1] and self._tabled)
+
+    def draw(self, pairs: PairBatch, first: int, last: int) -> None:
+        """Draw for the pairs first .. last-1, a part of their block."""
+        by_pool, by_table = self.ways
+        block, positives, draws = tuple(pairs), tuple(self._positives), tuple(self._draws)
+        if by_table:
+            size = max(TABLE_ROWS, TABLE_FLOATS // len(self._V))
+            for start in range(first, last, size):
+                stop = min(start + size, last)
+                scores = np.matmul(self._side.U[start:stop], self._V.T, out=self._table(stop - start))
+                draw_geometric(block, start, stop, positives, scores, draws)
+            return
+
+        pool = self._no_pool
+        if by_pool:
+            pool = Pool(np.empty(POOL, np.int64), self._pool_scores)
+            key = int(pairs.examples[first]) + self._positives.tags.size
+            draw_many(self._seed, self._draws.epoch, key, len(self._V), pool.tags)
+            np.matmul(self._side.U[first:last], self._V[pool.tags].T, out=pool.scores[first:last])
+        draw_violators(block, first, last, positives, self._side.rows, self._V, tuple(pool), draws)
+
+    def _table(self, n: int) -> Floats:
+        """Return room for the scores of all tags for n pairs: the same again to the same thread."""
+        n_tags = len(self._V)
+        table: Floats | None = getattr(self._of_thread, "table", None)
+        if table is None or table.size < n * n_tags:
+            table = self._of_thread.table = np.empty(n * n_tags, np.float32)
+        return table[: n * n_tags].reshape(n, n_tags)
+
+
+class AdaptiveDraws(UniformDraws):
+    """Draws one tag a pair that probably scores high, from one sorted list of tags a dimension (VSE-ens).
+
+    Ranks are drawn by `rank_scale`, λ as a share of the tags. The lists are renewed every ``n_tags · log(n_tags)``
+    pairs.
+    """
+
+    tabled = False
+
+    def __init__(
+        self,
+        objective: Objective,
+        side: EmbeddedImages,
+        positives: PositiveTags,
+        tag_rows: Floats,
+        *,
+        rank_scale: float,
+        **settings: Any,
+    ) -> None:
+        objective = objective._replace(max_trials=REDRAWS, margin=math.inf)
+        super().__init__(objective, side, positives, tag_rows, **settings)
+        n_tags, dim = tag_rows.shape
+        self._lists = SortedTags(np.empty((dim, n_tags), np.int64), np.empty(dim), rank_scale * n_tags)
+        self._until_sorted = 0
+
+    def begin_block(self, pairs: PairBatch, epoch: int) -> None:
+        """Prepare the draws for a block: sort the tags anew if it is time to."""
+        super().begin_block(pairs, epoch)
+        if self._until_sorted <= 0:
+            n_tags, dim = self._V.shape
+            bounds = np.linspace(0, dim, min(dim, 8) + 1).astype(int)
+            self._team.run(lambda i: sort_tags(self._V, bounds[i], bounds[i + 1], self._lists), len(bounds) - 1)
+            self._until_sorted = max(1, math.ceil(n_tags * math.log(n_tags)))
+        self._until_sorted -= pairs.tags.size
+
+    def draw(self, pairs: PairBatch, first: int, last: int) -> None:
+        """Draw for the pairs first .. last-1."""
+        block, positives, lists = tuple(pairs), tuple(self._positives), tuple(self._lists)
+        draw_adaptive(block, first, last, positives, self._side.U, self._V, lists, tuple(self._draws))

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from visterm.core.checks import as_csr
 from visterm.core.errors import ShapeError
 from visterm.models.base import Limit
 from visterm.models.ranking.embedding_ranking import DRAW_LIMITS, OPEN_LIMITS, EmbeddingRanker
-from visterm.models.ranking.sources import positive_tags
+from visterm.models.ranking.training import positive_tags
+from visterm.models.ranking.warp import Objective, rank_weights
 from visterm.models.stopping import OPEN
-
-if TYPE_CHECKING:
-    from visterm.models.ranking.negatives import Objective
 
 FEWEST_TRIALS = 100  # Draws for one pair with the schedule "open"; with very many tags more are worth their time
 
@@ -77,13 +76,13 @@ class Wsabie(EmbeddingRanker):
 
     limits: ClassVar[dict[str, Limit]] = DRAW_LIMITS | OPEN_LIMITS
 
-    test_params: ClassVar[dict[str, Any]] = {"dim": 16, "epochs": 8, "block": 128}
+    test_params: ClassVar[Mapping[str, object]] = {"dim": 16, "epochs": 8, "block": 128}
 
     weight: str = "harmonic"
     truncate: int = 10
     sampler: str = "draws"
     max_trials: int | None = None
-    tree: Any = None
+    tree: ArrayLike | None = None
     learning_rate: float = 0.2
     max_norm: float = 1.15
     row_length: float = 1.0
@@ -97,9 +96,9 @@ class Wsabie(EmbeddingRanker):
     takes: ClassVar[tuple[str, ...]] = ("tree",)
 
     def _check_settings(self) -> None:
-        super()._check_settings()
         if self.tree is not None and (np.ndim(self.tree) != 2 or np.shape(self.tree)[1] != 2):
-            raise ShapeError(f"tree has the shape {np.shape(self.tree)}; expected (n_pairs, 2): a tag, and one above.")
+            expected = "the shape (n_pairs, 2): a tag, and one above it"
+            raise ShapeError(setting="tree", value=np.shape(self.tree), expected=expected)
 
     def _positives(self, Y: sp.csr_array) -> sp.csr_array:
         positives = positive_tags(Y)
@@ -108,12 +107,12 @@ class Wsabie(EmbeddingRanker):
             return positives
         tree = np.asarray(above, np.int64)
         if len(tree) and not 0 <= tree.min() <= tree.max() < Y.shape[1]:
-            raise ShapeError(f"tree names tag column {tree.max()}; expected 0 to {Y.shape[1] - 1}, the columns of Y.")
+            wrong = tree.min() if tree.min() < 0 else tree.max()
+            expected = f"0 to {Y.shape[1] - 1}, the columns of Y"
+            raise ShapeError(f"`tree` names tag column {wrong}.", setting="tree", value=int(wrong), expected=expected)
         return pass_over_children(positives, Y, tree)
 
     def _objective(self, n_tags: int) -> Objective:
-        from visterm.models.ranking.negatives import Objective, rank_weights
-
         most = self.max_trials
         if most is None:
             most = max(FEWEST_TRIALS, math.isqrt(n_tags)) if self.schedule == OPEN else n_tags
@@ -135,6 +134,6 @@ def pass_over_children(positives: sp.csr_array, Y: sp.csr_array, tree: NDArray[n
     has = positives.tocoo().coords
     values = np.concatenate([np.ones(positives.nnz, np.float32), np.zeros(len(images), np.float32)])
     coords = np.concatenate([has[0], images]), np.concatenate([has[1], tags])
-    known = sp.csr_array((values, coords), shape=positives.shape)
-    known.sort_indices()
-    return known
+    entries = sp.csr_array((values, coords), shape=positives.shape)
+    entries.sort_indices()
+    return entries

@@ -8,25 +8,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from visterm.kernels import PairBatch
+from visterm.kernels import Loss
 from visterm.models import Limit
-from visterm.models.ranking import OPEN_LIMITS, EmbeddingRanker, Objective, PairTraining, UniformDraws
-from visterm_research.kernels.logistic import weigh_logistic
+from visterm.models.ranking import OPEN_LIMITS, EmbeddingRanker, Objective, UniformDraws
 
 
 class SingleDraws(UniformDraws):
     """Draws one tag a pair, whatever its score."""
 
     tabled = False
-
-
-class LogisticTraining(PairTraining):
-    """Training on pairs of which each makes a step; see `PairTraining` for the parameters."""
-
-    def _weigh(self, pairs: PairBatch, first: int, last: int) -> tuple[float, int, int]:
-        sums: tuple[float, int, int]
-        sums = weigh_logistic(tuple(pairs), first, last, self._side.rate, self._V, self._side.steps)
-        return sums
 
 
 class AucEmbedding(EmbeddingRanker):
@@ -70,7 +60,6 @@ class OptAuc(EmbeddingRanker):
     test_params: ClassVar[dict[str, Any]] = {"dim": 16, "epochs": 15, "block": 128}
 
     limits: ClassVar[dict[str, Limit]] = OPEN_LIMITS
-    pair_training: ClassVar[type[PairTraining]] = LogisticTraining
 
     learning_rate: float = 0.2
     max_norm: float = 1.15
@@ -82,4 +71,4 @@ class OptAuc(EmbeddingRanker):
     bias: float = 0.7
 
     def _objective(self, n_tags: int) -> Objective:
-        return Objective(np.ones(n_tags + 1, np.float32), 1, margin=math.inf, negatives=SingleDraws)
+        return Objective(np.ones(n_tags + 1, np.float32), 1, margin=math.inf, loss=Loss.LOGISTIC, negatives=SingleDraws)

@@ -24,7 +24,6 @@ from visterm.models.ranking import (
     Training,
     TrainingContext,
     UniformDraws,
-    block_size,
     rank_weights,
 )
 from visterm_research.kernels.violator_marks import draw_marked, mark_violators, score_own_tags
@@ -78,7 +77,7 @@ class WarpLinear(LinearRanker):
 
     def _training(self, X: Matrix, positives: sp.csr_array, weights: Weights, context: TrainingContext) -> Training:
         V, n_tags = weights[0], len(weights[0])
-        block = block_size(self.block or context.block, positives.nnz)
+        block = min(self.block or context.block, max(1, positives.nnz))
         steps = StepSettings(block, self.max_norm, self.l2, self.step == "adagrad")
         side = PlainImages(self._scaled(X), block)
         draws = MarkedDraws if side.marked and block * n_tags <= MARKS else PlainDraws
@@ -115,8 +114,8 @@ class PlainImages(EmbeddedImages):
         np.take(self._X, images, axis=0, out=self.U[: images.size])
         return self._numbers[: images.size]
 
-    def set_rate(self, rate: float) -> None:
-        """Take no learning rate."""
+    def set_rate(self, rate: float, growth: float = 1.0) -> None:
+        """Do nothing: these images learn nothing."""
 
     def embed(self, part: slice) -> None:
         """Leave the rows as they are."""
@@ -140,8 +139,9 @@ class MarkedDraws(PlainDraws):
         super().__init__(objective, side, positives, tag_rows, block=block, **given)
         self._marks = np.empty((block, len(tag_rows)), np.bool_)
 
-    def begin_block(self, pairs: PairBatch) -> None:
+    def begin_block(self, pairs: PairBatch, epoch: int) -> None:
         """Mark the tags that violate, if these draws are by marks."""
+        super().begin_block(pairs, epoch)
         if not self.ways[1]:
             return
         block, n_tags = tuple(pairs), len(self._V)

@@ -1,0 +1,265 @@
+"""From pixels to codes of colour and texture, to their histograms over overlapping blocks, and to a bag of visterms.
+
+Codes of texture are local binary patterns: for each pixel, which of the eight neighbours at radius two are at least as
+bright. They are the 59 of the uniform LBP(8,2) [1]_ with bilinear neighbours, numbered as in scikit-image's method
+``nri_uniform``. An interpolated neighbour may be exactly as bright as the centre, where the last bit of a float
+decides; so the interpolation here does the same float64 operations in the same order, and the codes are equal.
+
+References
+----------
+.. [1] T. Ojala, M. Pietikäinen, T. Mäenpää, "Multiresolution gray-scale and rotation invariant texture classification
+   with local binary patterns", IEEE PAMI 24(7), 2002.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+LEVELS = 32  # Levels a channel of the colour table: its 32,768 bytes stay in the first cache
+XYZ_FROM_RGB = np.array(
+    [[0.412453, 0.357580, 0.180423], [0.212671, 0.715160, 0.072169], [0.019334, 0.119193, 0.950227]]
+)
+"""Linear sRGB to CIE XYZ (ITU-R BT.709 primaries, D65)."""
+
+WHITE = np.array([0.95047, 1.0, 1.08883])  # CIE XYZ of the white point D65, 2° observer
+
+N_PATTERNS = 59
+MARGIN = 2
+DIAGONAL = 1.41421  # 2·cos 45°, rounded to five digits as in scikit-image
+MIN_CELL = 4  # Pixels of the smallest cell, so that a block has something to count
+
+
+@njit(cache=True, nogil=True)
+def gray_levels(pixels):
+    """Return the brightness of each pixel, uint8 (height, width), of uint8 pixels (height, width, 3).
+
+    The weights are those of ITU-R 601, in units of 1/65536, and levels are rounded, as Pillow's mode "L" has it.
+    """
+    height, width = pixels.shape[0], pixels.shape[1]
+    gray = np.empty((height, width), np.uint8)
+    for row in range(height):
+        for col in range(width):
+            red, green, blue = (
+                np.int64(pixels[row, col, 0]),
+                np.int64(pixels[row, col, 1]),
+                np.int64(pixels[row, col, 2]),
+            )
+            gray[row, col] = (19595 * red + 38470 * green + 7471 * blue + 32768) >> 16
+    return gray
+
+
+def lab_from_rgb(rgb):
+    """Convert sRGB colours, (n, 3) from 0 to 255, to CIELAB (white point D65), float64 (n, 3).
+
+    There distances are about as large as they look; L* is from 0 to 100, a* and b* are around 0.
+    """
+    share = np.asarray(rgb, np.float64) / 255
+    linear = np.where(share > 0.04045, ((share + 0.055) / 1.055) ** 2.4, share / 12.92)
+    xyz = linear @ XYZ_FROM_RGB.T / WHITE
+    root = np.where(xyz > (6 / 29) ** 3, np.cbrt(xyz), xyz * (29 / 6) ** 2 / 3 + 4 / 29)
+    x, y, z = root.T
+    return np.stack([116 * y - 16, 500 * (x - y), 200 * (y - z)], axis=1)
+
+
+def colour_table(colours, lab):
+    """Find the nearest codebook colour of each of the 32 × 32 × 32 boxes that the RGB cube is cut into, uint8 (32768,).
+
+    `colours`, at most 256, are in CIELAB with `lab`, where distances are then measured, or in RGB from 0 to 255. A box
+    takes the colour nearest to its middle, the first of equals. A pixel is at most 7 levels from its box's middle.
+    """
+    step = 256 // LEVELS
+    middle = np.arange(LEVELS) * step + (step - 1) / 2
+    boxes = np.stack(np.meshgrid(middle, middle, middle, indexing="ij"), axis=-1).reshape(-1, 3)
+    first, second, third = np.ascontiguousarray((lab_from_rgb(boxes) if lab else boxes).T)
+    best = np.full(first.size, np.inf)
+    table = np.zeros(first.size, np.uint8)
+    for index, (x, y, z) in enumerate(np.asarray(colours, np.float64)):
+        distance = np.square(first - x) + np.square(second - y) + np.square(third - z)
+        closer = distance < best
+        best[closer] = distance[closer]
+        table[closer] = index
+    return table
+
+
+@njit(cache=True, nogil=True)
+def colour_codes(pixels, table):
+    """Return the codebook colour of each pixel, uint8 (height, width); `table` is from `colour_table`."""
+    height, width = pixels.shape[0], pixels.shape[1]
+    codes = np.empty((height, width), np.uint8)
+    for row in range(height):
+        for col in range(width):
+            red, green, blue = pixels[row, col, 0], pixels[row, col, 1], pixels[row, col, 2]
+            codes[row, col] = table[(np.int64(red) >> 3) * 1024 + (np.int64(green) >> 3) * 32 + (np.int64(blue) >> 3)]
+    return codes
+
+
+def lbp_codes(gray):
+    """Return the code of every pixel of `gray`, uint8 (height, width).
+
+    Beyond its edges the image is taken to repeat its outermost pixels (scikit-image takes zeros, so that the two agree
+    only from two pixels inwards). Codes are 0 to 58: 0 is all darker, 57 none darker, 58 all patterns that are not
+    uniform; 1 + 8 (m - 1) + s stands for a run of m neighbours not darker, that begins s steps clockwise of the one on
+    the right.
+    """
+    codes = np.empty(gray.shape, np.uint8)
+    if codes.size:
+        _fill_codes(np.pad(gray, MARGIN, mode="edge").astype(np.float64), UNIFORM, codes)
+    return codes
+
+
+def _uniform_table():
+    """Map the eight bits (bit i: the neighbour i·45° counter-clockwise of the right is not darker) to the 59 codes."""
+    table = np.empty(256, np.uint8)
+    for pattern in range(256):
+        bits = [pattern >> i & 1 for i in range(8)]
+        starts = [i for i in range(8) if bits[i] and not bits[i - 1]]
+        if len(starts) > 1:
+            table[pattern] = N_PATTERNS - 1
+        elif not starts:
+            table[pattern] = (N_PATTERNS - 2) * bits[0]
+        else:
+            table[pattern] = 1 + 8 * (sum(bits) - 1) + (-starts[0]) % 8
+    return table
+
+
+UNIFORM = _uniform_table()
+
+
+@njit(cache=True, nogil=True)
+def _fill_codes(padded, table, codes):
+    """Fill `codes` from the image padded by two pixels; the diagonal neighbours first along the row, then across."""
+    height, width = codes.shape
+    left_gray = np.empty((height + 4, width))
+    right_gray = np.empty((height + 4, width))
+    _interpolate_rows(padded, left_gray, right_gray)
+    bits = np.empty(width, np.uint8)
+
+    for row in range(height):
+        up = row - DIAGONAL
+        up -= np.floor(up)
+        down = row + DIAGONAL
+        down -= np.floor(down)
+        for col in range(width):
+            centre = padded[row + 2, col + 2]
+            up_right = (1.0 - up) * right_gray[row, col] + up * right_gray[row + 1, col]
+            up_left = (1.0 - up) * left_gray[row, col] + up * left_gray[row + 1, col]
+            down_left = (1.0 - down) * left_gray[row + 3, col] + down * left_gray[row + 4, col]
+            down_right = (1.0 - down) * right_gray[row + 3, col] + down * right_gray[row + 4, col]
+            bits[col] = (
+                (padded[row + 2, col + 4] >= centre)
+                | (up_right >= centre) << 1
+                | (padded[row, col + 2] >= centre) << 2
+                | (up_left >= centre) << 3
+                | (padded[row + 2, col] >= centre) << 4
+                | (down_left >= centre) << 5
+                | (padded[row + 4, col + 2] >= centre) << 6
+                | (down_right >= centre) << 7
+            )
+        for col in range(width):
+            codes[row, col] = table[bits[col]]
+
+
+@njit(cache=True, nogil=True)
+def _interpolate_rows(padded, left_gray, right_gray):
+    """Fill both arrays with the brightness `DIAGONAL` pixels to the left and right of each pixel, in all rows."""
+    rows, width = left_gray.shape
+    for col in range(width):
+        # The offset's last bits depend on the column, and so do scikit-image's.
+        to_left = col - DIAGONAL
+        to_left -= np.floor(to_left)
+        to_right = col + DIAGONAL
+        to_right -= np.floor(to_right)
+        for row in range(rows):
+            left_gray[row, col] = (1.0 - to_left) * padded[row, col] + to_left * padded[row, col + 1]
+            right_gray[row, col] = (1.0 - to_right) * padded[row, col + 3] + to_right * padded[row, col + 4]
+
+
+def block_edges(length, stride):
+    """Cut one side of an image, of `length` pixels, into equal cells of about `stride` pixels, at least one.
+
+    Return where cells begin and end, from 0 to `length`: int64, (n_cells + 1,).
+    """
+    most = max(1, length // MIN_CELL)
+    n_cells = min(max(1, round(length / stride)), most)
+    return np.rint(np.linspace(0, length, n_cells + 1)).astype(np.int64)
+
+
+@njit(cache=True, nogil=True)
+def block_histograms(texture, colour, n_colours, rows, cols, block_cells=2):
+    """Count texture and colour codes in all blocks of some × some neighbouring cells.
+
+    Texture codes are below 59, colour codes below `n_colours`. Both are uint8 (height, width); the edges of the
+    cells, `rows` and `cols`, come from `block_edges`. Blocks have `block_cells` cells along a side (with 2 they
+    overlap by half); where a side has fewer, blocks have all of them. Returns float32 (n_blocks, 59 + n_colours),
+    row by row: the texture columns of a block add up to 1, and so do the colour columns.
+    """
+    down, across, n_codes = len(rows) - 1, len(cols) - 1, N_PATTERNS + n_colours
+    cells = np.zeros((down, across, n_codes), np.int32)
+    _count_cells(texture, colour, rows, cols, cells)
+    n_down, n_across = min(block_cells, down), min(block_cells, across)
+    high, wide = down - n_down + 1, across - n_across + 1
+    blocks = np.empty((high * wide, n_codes), np.float32)
+    column = np.empty((across, n_codes), np.int32)
+    counts = np.empty(n_codes, np.int32)
+    for i in range(high):
+        column[:] = cells[i]
+        for below in range(i + 1, i + n_down):
+            column += cells[below]
+        for j in range(wide):
+            counts[:] = 0
+            for beside in range(j, j + n_across):
+                for code in range(n_codes):
+                    counts[code] += column[beside, code]
+            pixels = np.float32(counts[:N_PATTERNS].sum())
+            for code in range(n_codes):
+                blocks[i * wide + j, code] = np.float32(counts[code]) / pixels
+    return blocks
+
+
+@njit(cache=True, nogil=True)
+def _count_cells(texture, colour, rows, cols, cells):
+    """Add to `cells` (zeros before) the codes of every pixel; codes beyond the last column are left out."""
+    n_codes = cells.shape[2]
+    for i in range(cells.shape[0]):
+        for j in range(cells.shape[1]):
+            histogram = cells[i, j]
+            for row in range(rows[i], rows[i + 1]):
+                for col in range(cols[j], cols[j + 1]):
+                    histogram[min(np.int64(texture[row, col]), N_PATTERNS - 1)] += 1
+                    histogram[min(N_PATTERNS + np.int64(colour[row, col]), n_codes - 1)] += 1
+
+
+@njit(cache=True, nogil=True)
+def bag_row(visterms, shares, idf, root):
+    """Add up an image's visterms; return their weights above 0 (float32) and which they are, increasing (int32).
+
+    `visterms` and `shares`, (n_blocks, n_nearest), say how much a block counts for each of its visterms; those beyond
+    `idf`, (n_visterms,), are left out. With `root`, they weigh by the square root of the term frequency. The squares of
+    the weights add up to 1; there are none where no visterm has weight.
+    """
+    n_visterms = idf.shape[0]
+    terms = np.zeros(n_visterms)
+    for block in range(visterms.shape[0]):
+        for j in range(visterms.shape[1]):
+            visterm = visterms[block, j]
+            if 0 <= visterm < n_visterms:
+                terms[visterm] += shares[block, j]
+    size = 0
+    square = 0.0
+    for visterm in range(n_visterms):
+        terms[visterm] = (np.sqrt(terms[visterm]) if root else terms[visterm]) * idf[visterm]
+        if terms[visterm] > 0.0:
+            size += 1
+            square += terms[visterm] * terms[visterm]
+
+    weights = np.empty(size, np.float32)
+    columns = np.empty(size, np.int32)
+    length = np.sqrt(square)
+    entry = 0
+    for visterm in range(n_visterms):
+        if terms[visterm] > 0.0:
+            weights[entry] = terms[visterm] / length
+            columns[entry] = visterm
+            entry += 1
+    return weights, columns
