@@ -47,7 +47,7 @@ from visterm.features.contents import UNFINISHED, cut
 from visterm.features.folder import FeatureFolder
 from visterm.features.job import encode_folder
 from visterm.features.stored import Features
-from visterm.features.training_rows import as_corpus
+from visterm.features.training_rows import read_corpus
 from visterm.library.info import describe
 
 pytest_plugins = ["encoding_fixtures"]
@@ -572,7 +572,7 @@ def test_evaluate_and_tune_and_index_give_the_same_as_with_the_photos(encode, ph
     encode(tmp_path / "F", encoder="visterms", encoder_params=WORDS)
     tagger = Tagger(model="ridge", n_jobs=1).fit(tmp_path / "F", tags=tagged)
     of_features, of_photos = (
-        evaluate_taggers([tagger], as_corpus(source, tagged).select("test"), ["map", "p@1"])
+        evaluate_taggers([tagger], read_corpus(None, source, tagged).select("test"), ["map", "p@1"])
         for source in (tmp_path / "F", photos)
     )
     for metric in ("map", "p@1"):
@@ -614,7 +614,7 @@ def test_a_catalogue_of_features_shows_where_the_photos_are_as_one_of_photos_doe
     encode(tmp_path / "F", encoder="visterms", encoder_params=WORDS)
     names = names_of(photos)
     tagger = Tagger(model="prior", n_jobs=1).fit(
-        replace(as_corpus(tmp_path / "F", None), tags=[["sea"] for _ in range(N)])
+        replace(read_corpus(None, tmp_path / "F", None), tags=[["sea"] for _ in range(N)])
     )
     hits = Catalogue(tagger).add(tmp_path / "F").search("sea", 0).hits
     assert sorted((hit.image, hit.path) for hit in hits) == [(name, str(photos / name)) for name in names]
@@ -625,7 +625,7 @@ def test_photos_that_are_gone_are_skipped_and_if_all_have_moved_it_is_said_what_
     first = encode(tmp_path / "F", encoder="visterms", encoder_params=WORDS)
     names = names_of(photos)
     tagger = Tagger(model="prior", n_jobs=1).fit(
-        replace(as_corpus(tmp_path / "F", None), tags=[["sea"] for _ in range(N)])
+        replace(read_corpus(None, tmp_path / "F", None), tags=[["sea"] for _ in range(N)])
     )
     (photos / names[3]).unlink()
     with pytest.warns(UserWarning, match="Skipped 1 photo, .* no such file"):

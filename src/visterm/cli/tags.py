@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -142,15 +143,16 @@ def _show_similar(run: Path, tag: str, k: int, *, json: bool) -> None:
 
 def _show_parts(run: Path, which: str, k: int, rules: TagRules, out: Path | None, *, json: bool) -> None:
     """Print which tags are parts of which, with the model's score; those of the tag rules are known, too."""
-    from visterm.learning.relations import RelationSources, is_wordnet
+    from visterm.learning.relations import check_sources, is_wordnet, read_relations
     from visterm.tagging.part_relations import believed_relations, known_relations, write_relations
 
     if which not in (PREDICTED, KNOWN):
         raise UserError(f"--parts is {which!r}; expected {PREDICTED} or {KNOWN}.")
-    sources = RelationSources(rules.part_of, None, rules.tag_synsets if is_wordnet(rules.part_of) else None)
-    sources.check()
+    rules = replace(rules, isa=None, tag_synsets=rules.tag_synsets if is_wordnet(rules.part_of) else None)
+    check_sources(rules)
     tagger = visterm.Tagger.load(run)
-    relations = (known_relations if which == KNOWN else believed_relations)(tagger, k, sources.read(tagger.vocabulary))
+    more = read_relations(rules, tagger.vocabulary)
+    relations = (known_relations if which == KNOWN else believed_relations)(tagger, k, more)
     if out is not None:
         write_relations(out, relations)
         say(f"{count_of(len(relations), 'relation')} written to {out}")

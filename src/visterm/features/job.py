@@ -117,8 +117,9 @@ def encode_folder(
         if before is not None and before.fingerprint != fitted.fingerprint:
             raise EncoderMismatchError(
                 f"The rows in {folder.path} were made by an encoder with the fingerprint {before.fingerprint}; the "
-                f"one saved there has {fitted.fingerprint} with this visterm. Choose another folder (-o)."
-            )
+                f"one saved there has {fitted.fingerprint} with this visterm.",
+                setting="out", value=out, advice="Choose another folder as `out`.",
+            )  # fmt: skip
         known = KnownRows(folder, before)
         closed = [Skipped(in_full(item.image).relative_to(root).as_posix(), item.reason) for item in unsearched.closed]
         inside = tuple(f"{item.image}/" for item in closed)
@@ -160,7 +161,10 @@ def _requested_encoder(
     requested: AnyEncoder
     if run is not None:
         if encoder is not None or params:
-            raise UserError("Both an encoder (or settings of one) and a run are given. Leave one out.")
+            raise UserError(
+                "Both an encoder (or settings of one) and a run are given.",
+                setting="encoder", value=encoder, advice="Leave `encoder` or `run` out.",
+            )  # fmt: skip
         requested = load_estimator(ENCODERS, open_folder(run, "run"), "encoder").set_known(n_jobs=n_jobs)
     elif encoder is None and (params or seed) and folder.has_encoder():
         requested, _ = folder.load_encoder(n_jobs)
@@ -174,10 +178,11 @@ def _requested_encoder(
         return None
     requested.check_settings()
     if requested.reads != "pixels":
+        name = ENCODERS.name_of(requested)
         raise UserError(
-            f"The encoder '{ENCODERS.name_of(requested)}' opens no images, so there is nothing to encode. "
-            "Choose one that looks at pixels (visterm encoders lists them)."
-        )
+            f"The encoder '{name}' opens no images, so there is nothing to encode.",
+            setting="encoder", value=name, advice="Choose one that looks at pixels (visterm encoders lists them).",
+        )  # fmt: skip
     return requested
 
 
@@ -190,9 +195,10 @@ def _folder_encoder(
         return encoder, first_job
     if requested.fingerprint not in (first_job.fingerprint, encoder.fingerprint):
         raise EncoderMismatchError(
-            f"{folder.path} has features of another encoder: {_in_words(encoder)}; requested: {_in_words(requested)}. "
-            "Leave out --encoder and --encoder-set to go on with it, or choose another folder (-o)."
-        )
+            f"{folder.path} has features of another encoder: {_in_words(encoder)}; requested: {_in_words(requested)}.",
+            setting="encoder", value=ENCODERS.name_of(requested),
+            advice="Leave `encoder` and its settings out to go on with it, or choose another folder as `out`.",
+        )  # fmt: skip
     encoder.set_params(**requested.get_params(deep=False))  # the same but for the speed, and where a network lies now
     return encoder, first_job
 

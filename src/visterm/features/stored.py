@@ -181,9 +181,9 @@ class Features:
             tags_found = tags_found._replace(skipped=[*unsearched.closed, *tags_found.skipped])
         else:
             raise TagFileError(
-                f"The image folder of {self.path}, {self.images}, is no longer there, so no tags can be found in it. "
-                "Name a table of tags: --tags FILE."
-            )
+                f"The image folder of {self.path}, {self.images}, is no longer there, so no tags can be found in it.",
+                setting="tags", value=tags, advice="Name a table of tags as `tags`.",
+            )  # fmt: skip
         return Corpus.joined(self.images, [self.images / name for name in names], tags_found, encoded=self)
 
     def _stored_row(self, name: str) -> StoredRow:

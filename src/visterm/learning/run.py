@@ -22,7 +22,7 @@ from visterm.data.tag_tree import TreeColumns
 from visterm.encoders.contract import AnyEncoder
 from visterm.kernels.topk import top_k
 from visterm.learning.learned import Learned
-from visterm.learning.run_files import read_run, write_run
+from visterm.learning.run_files import RunFiles, write_run
 from visterm.learning.word_places import WordPlaces
 from visterm.models.base import Annotator
 from visterm.models.confidence.calibration import Calibration
@@ -86,7 +86,7 @@ class Run:
         Unless it is read as a whole, what no search by words needs is read when it is first used, and the run has to
         stay where it is. Raises StorageError if there is no run at `path`, or it was damaged.
         """
-        return cls.of_parts(read_run(path, n_jobs, whole=whole))
+        return cls.of_parts(RunFiles(path, n_jobs, whole=whole))
 
     def score_blocks(self, X: Matrix) -> Iterator[tuple[slice, NDArray[np.float32]]]:
         """Yield rows and their scores of all tags, as `Annotator.score_blocks`; none is below those under it."""

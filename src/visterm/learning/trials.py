@@ -51,18 +51,22 @@ def settings_to_try(space: Mapping[str, Choices], n_random: int | None, seed: in
     """
     for name, choices in space.items():
         if isinstance(choices, str) or not isinstance(choices, Sequence) or len(choices) == 0:
-            raise UserError(f"The choices of {name} are {choices!r}; expected a list of values or a Range.")
+            raise UserError(
+                f"The choices of {name} are {choices!r}",
+                setting="grid", value=choices, expected="a list of values or a Range",
+            )  # fmt: skip
         if isinstance(choices, Range) and n_random is None:
             raise UserError(
-                f"{name} is the range {choices.low:g}:{choices.high:g}, which has no end of values. "
-                "Say how many settings to draw (--random N), or give a list of values."
-            )
+                f"{name} is the range {choices.low:g}:{choices.high:g}, which has no end of values.",
+                setting="grid", value=choices,
+                advice="Say how many settings to draw (`n_random`), or pass a list of values.",
+            )  # fmt: skip
     if not space:
-        raise UserError("There is nothing to choose from. Pass values to try: --grid NAME=VALUE,VALUE.")
+        raise UserError("There is nothing to choose from.", setting="grid", value=space, advice="Pass values to try.")
     if n_random is None:
         return [dict(zip(space, values, strict=True)) for values in itertools.product(*space.values())]
     if n_random < 1:
-        raise UserError(f"random is {n_random}; expected a whole number of 1 or more.")
+        raise UserError(setting="n_random", value=n_random, expected="a whole number of 1 or more")
     rng = np.random.default_rng(seed)
     drawn: list[dict[str, Any]] = []
     repeated = 0

@@ -59,7 +59,7 @@ def push_run(
 ) -> PushedRun:
     """Write a run into a repository of the hub, as `Tagger.push_to_hub` says."""
     if not re.fullmatch(r"[\w.-]+/[\w.-]+", repository):
-        raise UserError(f"The repository is '{repository}'; expected OWNER/NAME, for example ann/holidays.")
+        raise UserError(setting="repository", value=repository, expected="OWNER/NAME, for example ann/holidays")
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary) / "run"
         write_shared(tagger, folder, repository, with_photos=with_photos, with_network=with_network, licence=licence)
@@ -96,7 +96,10 @@ def write_shared(
         if with_network:
             if not isinstance(tagger.encoder, NetworkEncoder):  # whose weights are all in one file
                 encoder_name = ENCODERS.name_of(tagger.encoder)
-                raise UserError(f"The encoder '{encoder_name}' has no network in a file. Leave with_network out.")
+                raise UserError(
+                    f"The encoder '{encoder_name}' has no network in a file.",
+                    setting="with_network", value=True, advice="Leave `with_network` out.",
+                )  # fmt: skip
             network = Path(tagger.encoder._network_file())
             shutil.copyfile(network, inside / f"{NETWORK}{network.suffix}")
     (folder / CARD).write_text(card_of(tagger, name, licence=licence, with_network=with_network), encoding="utf-8")
@@ -210,17 +213,19 @@ def _measured(tagger: Any, name: str) -> str:
 
 
 def _refuse_photos(tagger: Any) -> None:
-    asked = "Pass with_photos=True (--with-photos) if everybody who can read the repository may see them."
+    advice = "Pass `with_photos` if everybody who can read the repository may see them."
     if tagger.encoder.reads == "names" or tagger.given is not None:
         raise UserError(
             f"The encoder '{ENCODERS.name_of(tagger.encoder)}' of this run knows photos by their names, which would be "
-            f"in the repository. {asked}"
-        )
+            "in the repository.",
+            setting="with_photos", value=False, advice=advice,
+        )  # fmt: skip
     if name := next(tags_of_photos(tagger.model), None):
         raise UserError(
             f"The model '{name}' of this run keeps which training photo has which tags, which would be in the "
-            f"repository. Fit a model that does not (--model ridge or wsabie). {asked}"
-        )
+            "repository.",
+            setting="with_photos", value=False, advice=f"Fit a model that does not (ridge or wsabie). {advice}",
+        )  # fmt: skip
 
 
 def tags_of_photos(model: Any) -> Iterator[str]:

@@ -55,9 +55,9 @@ def known_relations(tagger: Run, k: int = 20, more: WordRelations | None = None)
     tags, beliefs = tagger.vocabulary.tags, beliefs_of(tagger, more)
     if not len(beliefs.known):
         raise UserError(
-            "This run knows no part-of relations. Fit it with the tag rule part_of, or name a file with it here "
-            "(--tag-rules)."
-        )
+            "This run knows no part-of relations.",
+            setting="tag_rules", advice="Fit it with the tag rule part_of, or name a file with it here as `tag_rules`.",
+        )  # fmt: skip
     parts, wholes = beliefs.known.T
     if not beliefs.any:
         pairs = list(zip(parts, wholes, strict=True))[: k or None]
@@ -101,7 +101,10 @@ def label_pair(
     """
     check_believes(tagger.model)
     if object_tag is not None and part_tag is not None:
-        raise UserError("Both tags are given, so there is nothing to look for. Leave object_tag or part_tag out.")
+        raise UserError(
+            "Both tags are given, so there is nothing to look for.",
+            setting="object_tag", value=object_tag, advice="Leave `object_tag` or `part_tag` out.",
+        )  # fmt: skip
     tags = tagger.vocabulary
     known = {name: [tags.index(tag)] for name, tag in (("objects", object_tag), ("parts", part_tag)) if tag is not None}
     X = tagger.encoder.transform([object_image, part_image])

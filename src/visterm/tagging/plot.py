@@ -78,6 +78,7 @@ def format_of(path: str | os.PathLike[str]) -> str:
     if suffix.lower() not in FORMATS:
         ending = f"ends in {suffix}" if suffix else "has no ending"
         raise UserError(
-            f"{os.fspath(path)} {ending}; expected the name of a picture that ends in {', '.join(FORMATS)}."
-        )
+            f"{os.fspath(path)} {ending}",
+            setting="out", value=path, expected=f"the name of a picture that ends in {', '.join(FORMATS)}",
+        )  # fmt: skip
     return FORMATS[suffix.lower()]

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from visterm.core.errors import UserError
-from visterm.core.persist import check_replaceable
 from visterm.core.progress import SILENT, Progress, Say, silent
 from visterm.core.queries import Query
 from visterm.core.registry import unknown
@@ -88,20 +87,12 @@ class Tagger(TaggerEstimator):
         StorageError
             If something that is not a run lies at `out`.
         """
-        from visterm.learning.fit_input import check_encoder_of_features
-        from visterm.learning.start_words import SETTING
-
-        if request.out is not None:
-            check_replaceable(request.out, "run", overwrite=request.overwrite)
-        check_encoder_of_features(request.images, request.encoder)
+        request.check()
         encoder_params, model_params = request.part_settings()
-        tagger = cls(
+        return cls(
             encoder=request.encoder, model=request.model, encoder_params=encoder_params, model_params=model_params,
             min_count=request.min_count, seed=request.seed, n_jobs=request.n_jobs,
         )  # fmt: skip
-        if isinstance(model_params.get(SETTING), str):
-            raise UserError("Word vectors are given by --word-vectors FILE, sentences or learned, and not by --set.")
-        return tagger
 
     @classmethod
     def from_parts(
@@ -146,9 +137,16 @@ class Tagger(TaggerEstimator):
         from visterm.learning.fit_request import FitRequest
 
         if theirs := sorted(request.keys() & _OF_TAGGERS):
-            raise UserError(f"{theirs[0]} is not set in fit: make the tagger with it, as Tagger({theirs[0]}=...).")
+            raise UserError(
+                f"`{theirs[0]}` is not set in fit.",
+                setting=theirs[0], value=request[theirs[0]],
+                advice=f"Make the tagger with it: Tagger({theirs[0]}=...).",
+            )  # fmt: skip
         if "out" in request:
-            raise UserError("fit keeps the run in memory. Leave out=... out, and call save(path) afterwards.")
+            raise UserError(
+                "A tagger's fit keeps the run in memory.",
+                setting="out", value=request["out"], advice="Leave `out` out, and call save(path) afterwards.",
+            )  # fmt: skip
         asked = FitRequest(images=images, tags=tags, min_count=self.min_count, seed=self.seed, **request)
         return self.fit_request(asked, say=say, progress=progress)
 

@@ -35,7 +35,7 @@ from visterm.tagging.annotations.pieces import (
 )
 from visterm.tagging.tagger import Tagger
 
-DONE_HERE = "--ray ignored: all images are in one part, which was done here."
+DONE_HERE = "Other machines ignored: all images are in one part, which was done here."
 
 
 @dataclass(frozen=True, slots=True)
