@@ -55,7 +55,6 @@ STATIONS = {
     "fit": {
         "fit": "the command: parse, call, print",
         "fit_run": "the same for the command line and Python",
-        "fit_tags": "one of the three fits",
         "training_rows": "from photos and tags to X and Y",
         "Vocabulary.encode": "Y from lists of tags",
         "Annotator.fit": "check X and Y, fit, refuse weights that are not finite",

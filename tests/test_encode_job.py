@@ -655,7 +655,7 @@ def test_tags_beside_the_photos_are_found_while_the_photos_are_there(encode, pho
     tagger = Tagger(model="prior").fit(tmp_path / "F")
     assert set(tagger.vocabulary.tags) == {"sea", "sky", "tree"}
     shutil.rmtree(photos)
-    with pytest.raises(TagFileError, match=r"no longer there.*--tags FILE"):
+    with pytest.raises(TagFileError, match="no longer there"):
         Tagger(model="prior").fit(tmp_path / "F")
 
 

@@ -32,7 +32,7 @@ from visterm.data.tag_formats.tables import (
     table_records,
 )
 from visterm.encoders.contract import AnyEncoder, name_of
-from visterm.features.contents import is_features
+from visterm.features.contents import Contents, is_features
 
 if TYPE_CHECKING:
     from visterm.models.base import SideKnowledge
@@ -174,15 +174,15 @@ def source_of_rows(encoder: AnyEncoder, corpus: Corpus) -> Any:
     """
     if corpus.encoded is None:
         return encoder
-    check_fingerprint(encoder, ENCODERS.name_of(corpus.encoded.encoder), corpus.encoded.fingerprint)
+    check_fingerprint(encoder, corpus.encoded.contents)
     return corpus.encoded
 
 
-def check_fingerprint(encoder: AnyEncoder, made_by: str, fingerprint: str) -> None:
-    """Raise `EncoderMismatchError` for stored rows that another encoder made, of this name and fingerprint."""
-    if fingerprint != encoder.fingerprint:
+def check_fingerprint(encoder: AnyEncoder, stored: Contents) -> None:
+    """Raise `EncoderMismatchError` for stored rows that another encoder made."""
+    if stored.fingerprint != encoder.fingerprint:
         raise EncoderMismatchError(
-            f"The features were made by '{made_by}' with the fingerprint {fingerprint}, and "
+            f"The features were made by '{stored.encoder}' with the fingerprint {stored.fingerprint}, and "
             f"'{ENCODERS.name_of(encoder)}' of this run has {encoder.fingerprint}: their rows do not go together. "
             "Encode the photos as the run does: visterm encode IMAGES --encoder RUN -o FEATURES"
         )

@@ -86,8 +86,14 @@ def fit_run(run: Run, request: FitRequest, *, say: Say = silent, progress: Progr
     else:
         corpus, lines = read_images(start.encoder, request)
         images = clean_images(start, request, cleaning, corpus, lines, say, any_encoder=run.any_encoder)
-        fit = fit_tags if request.queries is None else fit_queries
-        learned = fit(start.changed(encoder=images.encoder), request, images, say, progress)
+        start = start.changed(encoder=images.encoder, relations=images.relations)
+        if request.queries is None:
+            start, rows, starts = rows_of_tags(start, request, images, say, progress)
+            learned = learn_rows(start, rows, starts, progress=progress)
+        else:
+            learned, rows = fit_queries(start, request, images, progress)
+        if request.calibrate:
+            learned = with_confidences(learned, rows, progress)
         learned = learned.changed(facts={**learned.facts, **images.facts})
         for line in _how_it_went(learned, request, cleaning):
             say(line)
@@ -119,8 +125,10 @@ def check_request(run: Run, request: FitRequest) -> None:
         check_finds_words(start.model, start.encoder, vectors)
 
 
-def fit_tags(start: Learned, request: FitRequest, images: ImagesToLearn, say: Say, progress: Progress) -> Learned:
-    """Learn tags from images that have them; with word vectors, also words that no image has."""
+def rows_of_tags(
+    start: Learned, request: FitRequest, images: ImagesToLearn, say: Say, progress: Progress
+) -> tuple[Learned, TrainingRows, StartWords | None]:
+    """Return rows to learn tags from, and where tags start; with word vectors, also words that no image has."""
     model, encoder, corpus, cleaning = start.model, start.encoder, images.corpus, images.cleaning
     words, vectors, starts = cleaning.words, request.word_vectors, None
     as_wide = needs_features_width(model)
@@ -141,24 +149,24 @@ def fit_tags(start: Learned, request: FitRequest, images: ImagesToLearn, say: Sa
         progress=progress,
     )  # fmt: skip
     reference = None if request.idf is None else reference_of(request.idf, encoder, rows.vocabulary)
-    start = start.changed(reference=reference, relations=images.relations)
-    return learn_rows(start, rows, starts, calibrate=request.calibrate, progress=progress)
+    return start.changed(reference=reference), rows, starts
 
 
-def fit_queries(start: Learned, request: FitRequest, images: ImagesToLearn, say: Say, progress: Progress) -> Learned:
-    """Learn from queries and the images that are relevant to them."""
+def fit_queries(
+    start: Learned, request: FitRequest, images: ImagesToLearn, progress: Progress
+) -> tuple[Learned, TrainingRows]:
+    """Learn from queries and the images that are relevant to them; return also the rows."""
     queries = query_rows(
         start.encoder, images.corpus, images.lines, of_tags=request.learns_tags, min_count=request.min_count,
         aliases=images.cleaning.aliases, progress=progress,
     )  # fmt: skip
     rows = queries.rows
-    images.relations.side_of(rows.vocabulary, start.model.takes)  # refuses relations of none of the words
+    start.relations.side_of(rows.vocabulary, start.model.takes)  # refuses relations of none of the words
     reference = None if request.idf is None else reference_of(request.idf, start.encoder, rows.vocabulary)
     idf = inverse_frequencies(rows.vocabulary.counts, rows.X.shape[0]) if reference is None else reference.idf
     queries.fit(start.model, idf, progress)
-    learned = learned_of(start.changed(reference=reference, relations=images.relations), rows)
-    learned = learned.changed(facts={**learned.facts, **queries.facts})
-    return with_confidences(learned, rows, progress) if request.calibrate else learned
+    learned = learned_of(start.changed(reference=reference), rows)
+    return learned.changed(facts={**learned.facts, **queries.facts}), rows
 
 
 def learn_rows(
@@ -166,7 +174,6 @@ def learn_rows(
     rows: TrainingRows,
     starts: StartWords | None = None,
     *,
-    calibrate: bool = False,
     progress: Progress = SILENT,
     on_epoch: OnEpoch | None = None,
 ) -> Learned:
@@ -189,8 +196,7 @@ def learn_rows(
         fit_weighed(model, rows, start.reference.idf, progress)
     else:
         model.fit(rows.X, rows.Y, side=side, valid=rows.valid, monitor=progress, on_epoch=on_epoch)
-    learned = learned_of(start.changed(model=model), rows)
-    return with_confidences(learned, rows, progress) if calibrate else learned
+    return learned_of(start.changed(model=model), rows)
 
 
 def learned_of(start: Learned, rows: TrainingRows) -> Learned:

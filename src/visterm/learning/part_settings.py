@@ -73,9 +73,7 @@ def check_combination(combine: str, model: Annotator) -> None:
     Raises UserError if there is no such way, or the product is asked for and the scores are not probabilities.
     """
     if combine not in COMBINATIONS:
-        raise UserError(
-            setting="combine", value=combine, expected=f"one of {', '.join(map(repr, COMBINATIONS))}",
-        )  # fmt: skip
+        raise UserError(setting="combine", value=combine, expected=f"one of {', '.join(map(repr, COMBINATIONS))}")
     if combine == "product" and not isinstance(model, GivesProbabilities):
         able = ", ".join(names_with(MODELS, lambda part: hasattr(part, "probabilities")))
         raise UserError(

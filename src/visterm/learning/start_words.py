@@ -197,9 +197,8 @@ def check_finds_words(model: Annotator, encoder: AnyEncoder, vectors: object) ->
         why = no_text_tower(encoder)
         advice = "Take an encoder that has one (visterm encoders), or add a file of `word_vectors`."
     raise UserError(
-        f"Words are found by their vectors, and {why}.",
-        setting="words", value=MODELS.name_of(model), advice=advice,
-    )  # fmt: skip
+        f"Words are found by their vectors, and {why}.", setting="words", value=MODELS.name_of(model), advice=advice
+    )
 
 
 def _starts_from(model: Annotator | type[Annotator], learned: bool) -> bool:

@@ -97,9 +97,8 @@ class WordSource:
             )  # fmt: skip
         if not Path(given).is_file():
             raise DataError(
-                f"There is no file of word vectors {given}",
-                setting="word_vectors", value=given, expected=HOW_TO_NAME,
-            )  # fmt: skip
+                f"There is no file of word vectors {given}", setting="word_vectors", value=given, expected=HOW_TO_NAME
+            )
         return cls(FILE, path=os.path.abspath(given))
 
     @property

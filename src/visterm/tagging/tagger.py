@@ -162,9 +162,11 @@ class Tagger(TaggerEstimator):
 
     def learn(self, rows: TrainingRows, *, calibrate: bool = False, progress: Progress = SILENT) -> Self:
         """Learn from rows that are encoded already, to compare models on equal rows; `calibrate` finds confidences."""
+        from visterm.learning.calibrating import with_confidences
         from visterm.learning.fitting import learn_rows
 
-        self.parts = learn_rows(self.parts, rows, calibrate=calibrate, progress=progress)
+        learned = learn_rows(self.parts, rows, progress=progress)
+        self.parts = with_confidences(learned, rows, progress) if calibrate else learned
         return self
 
     def fit_queries(

@@ -56,7 +56,7 @@ class Shards:
                     "their rows do not go together. Encode all with one encoder: visterm encode IMAGES --encoder RUN"
                 )
         self._of = [folder for folder, contents in zip(self._folders, each, strict=True) for _ in contents.shards]
-        known = next((contents for contents in each if contents.n_rows), each[0])
+        known = next((contents for contents in each if contents.shards), each[0])
         self.contents = replace(known, shards=[entry for contents in each for entry in contents.shards])
         self.starts: NDArray[np.int64] = np.cumsum([0, *(entry.rows for entry in self.contents.shards)], dtype=np.int64)
         self.n_rows = int(self.starts[-1])
@@ -182,7 +182,7 @@ def stored_chunks(
     CorruptFileError if a shard is missing or was changed.
     """
     shards = Shards(features)
-    check_encoder(encoder, shards)
+    check_fingerprint(encoder, shards.contents)
     refuse_names_twice(shards)
     groups = groups_of(shards)
     progress.start("tag photos", shards.n_rows)
@@ -224,8 +224,3 @@ def refuse_names_twice(shards: Shards) -> None:
     if shards.n_folders > 1:
         with tempfile.TemporaryDirectory(prefix="visterm-") as folder:
             index_names(Path(folder), shards)
-
-
-def check_encoder(encoder: AnyEncoder, shards: Shards) -> None:
-    """Raise `EncoderMismatchError` for rows that another encoder made."""
-    check_fingerprint(encoder, shards.contents.encoder, shards.contents.fingerprint)

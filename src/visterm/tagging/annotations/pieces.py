@@ -22,7 +22,7 @@ from visterm.features.contents import ENTRY, ShardEntry, cut, is_features
 from visterm.features.folder import FeatureFolder
 from visterm.features.part_work import PartDone, PartWork
 from visterm.features.remote_folder import BEGUN, RemoteFeatureFolder
-from visterm.features.training_rows import is_name
+from visterm.features.training_rows import check_fingerprint, is_name
 from visterm.features.video_rows import encode_all
 from visterm.tagging.annotating import ChunkTags
 
@@ -105,7 +105,7 @@ def pieces_of(encoder: AnyEncoder, source: AnnotationInput, *, stable: bool) -> 
 
     features = [str(in_full(folder)) for folder in source.features]
     shards = streamed.Shards(features)
-    streamed.check_encoder(encoder, shards)
+    check_fingerprint(encoder, shards.contents)
     streamed.refuse_names_twice(shards)
     groups = [[number] for number in range(len(shards))] if stable else streamed.groups_of(shards)
     rows = [entry.rows for entry in shards.contents.shards]
