@@ -164,7 +164,7 @@ def explain(
     networks with average pooling.
     """
     from visterm.tagging.explain import explain as explain_score
-    from visterm.tagging.plot import format_of
+    from visterm.tagging.heat_map import format_of
 
     if out is not None:
         format_of(out)  # refuses other endings before any work

@@ -56,7 +56,7 @@ class EncodeSummary:
     fingerprint: str
     shared: bool  # Whether workers of other processes made the shards
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return the summary for JSON."""
         return asdict(self)
 
@@ -66,7 +66,7 @@ def encode_folder(
     out: str | os.PathLike[str],
     *,
     encoder: str | None = None,
-    encoder_params: Mapping[str, Any] | None = None,
+    encoder_params: Mapping[str, object] | None = None,
     run: str | os.PathLike[str] | None = None,
     shard_size: int | None = None,
     seed: int = 0,
@@ -152,7 +152,7 @@ def encode_folder(
 def _requested_encoder(
     folder: FeatureFolder,
     encoder: str | None,
-    params: Mapping[str, Any],
+    params: Mapping[str, object],
     run: str | os.PathLike[str] | None,
     seed: int,
     n_jobs: int | None,
@@ -269,11 +269,11 @@ class EncodeJob:
 
     folder: FeatureFolder
     encoder: AnyEncoder | None
-    settings: dict[str, Any]
+    settings: dict[str, object]
     images: Path
     known: KnownRows
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {**vars(self), "encoder": None}
 
     def begin(self, team: Team, progress: Progress) -> Callable[[Sequence[str]], PartDone]:

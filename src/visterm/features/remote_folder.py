@@ -58,7 +58,7 @@ class RemoteFeatureFolder(FeatureFolder):
         self._lease: Lease | None = None
         self._listed: set[str] | None = None
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return self.__dict__ | {"_lease": None, "_listed": None}  # who writes is the process that took the lease
 
     def check_place(self) -> None:

@@ -6,7 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeGuard, Unpack
 
 import numpy as np
 import scipy.sparse as sp
@@ -22,7 +22,7 @@ from visterm.core.wording import count_of
 from visterm.data.corpus import Corpus
 from visterm.data.frames import FrameTable, as_table, listed
 from visterm.data.image_folders import Unsearched, find_images, no_images
-from visterm.data.tag_files import TableOptions
+from visterm.data.tag_files import TableOptions, TagSource
 from visterm.data.tag_formats.tables import (
     TAGS_COLUMNS,
     column_note,
@@ -35,6 +35,7 @@ from visterm.encoders.contract import AnyEncoder, name_of
 from visterm.features.contents import Contents, is_features
 
 if TYPE_CHECKING:
+    from visterm.features.stored import Features
     from visterm.models.base import SideKnowledge
 
 Photos: TypeAlias = "str | os.PathLike[str] | Corpus | Sequence[Any] | Any"
@@ -167,15 +168,16 @@ def encode_corpus(
     return X, Y, skipped
 
 
-def source_of_rows(encoder: AnyEncoder, corpus: Corpus) -> Any:
+def source_of_rows(encoder: AnyEncoder, corpus: Corpus) -> AnyEncoder | Features:
     """Return what encodes the images of a corpus: the encoder, or what holds the rows that it gave them before.
 
     Raises EncoderMismatchError if those are rows of another encoder.
     """
     if corpus.encoded is None:
         return encoder
-    check_fingerprint(encoder, corpus.encoded.contents)
-    return corpus.encoded
+    encoded: Features = corpus.encoded
+    check_fingerprint(encoder, encoded.contents)
+    return encoded
 
 
 def check_fingerprint(encoder: AnyEncoder, stored: Contents) -> None:
@@ -245,7 +247,7 @@ def read_corpus(
     return replace(corpus, remarks=[*corpus.remarks, *row_remarks(corpus.images, corpus.names)])
 
 
-def _named_corpus(encoder: AnyEncoder | None, tags: Any, columns: TableOptions) -> Corpus:
+def _named_corpus(encoder: AnyEncoder | None, tags: object, columns: TableOptions) -> Corpus:
     """Read images that only the tags name, by name or number."""
     if not _is_tag_source(tags):
         raise UserError(
@@ -261,7 +263,7 @@ def _named_corpus(encoder: AnyEncoder | None, tags: Any, columns: TableOptions) 
     return Corpus.read_names(tags, **columns)
 
 
-def _is_tag_source(tags: Any) -> bool:
+def _is_tag_source(tags: object) -> TypeGuard[TagSource]:
     """Return whether tags come with the names of their images: in a file, a DataFrame or a list of dicts."""
     return isinstance(tags, str | os.PathLike) or as_table(tags) is not None
 

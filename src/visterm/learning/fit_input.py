@@ -238,7 +238,7 @@ class ImagesToLearn(NamedTuple):
     lines: list[QueryRow]
     relations: WordRelations  # Among them the tree
     cleaning: Cleaning  # With the aliases that the tree of these tags brings
-    facts: dict[str, Any]  # To keep with the run
+    facts: dict[str, object]  # To keep with the run
 
 
 def clean_images(
@@ -265,7 +265,7 @@ def clean_images(
     for line in not_learned(corpus.splits):
         say(line)
 
-    facts: dict[str, Any] = {}
+    facts: dict[str, object] = {}
     if request.learns_tags:
         tags_read = TagsRead.in_lists(corpus.tags, paths=request.tree is not None)
         if tags_read.n_tags or not request.words:

@@ -52,9 +52,9 @@ class FitRequest:
     None: the first network that is on this machine, or else "visterms"; for features, the one that made them."""
     model: str | None = None
     """A name from ``visterm models``. None: "auto", or "wsabie" for images known by number."""
-    encoder_params: Mapping[str, Any] = field(default_factory=dict)
+    encoder_params: Mapping[str, object] = field(default_factory=dict)
     """Settings of the encoder."""
-    model_params: Mapping[str, Any] = field(default_factory=dict)
+    model_params: Mapping[str, object] = field(default_factory=dict)
     """Settings of the model."""
     device: str | None = None
     """Where networks run: "cpu", "cuda" or "auto"; those of onnxruntime also on others."""
@@ -131,7 +131,7 @@ class FitRequest:
                 advice="Name a file, sentences or learned as `word_vectors` instead.",
             )  # fmt: skip
 
-    def part_settings(self) -> tuple[dict[str, Any], dict[str, Any]]:
+    def part_settings(self) -> tuple[dict[str, object], dict[str, object]]:
         """Return the settings of the encoder and of the model, with the device as far as they have such a setting.
 
         Raises UserError if neither has, it is given already, or there is no such device here.

@@ -108,7 +108,7 @@ def device_lines(encoder: AnyEncoder) -> list[str]:
     ]
 
 
-def check_device(device: str, part: Any) -> None:
+def check_device(device: str, part: object) -> None:
     """Refuse a device that the libraries of a class cannot use here, before anything is read: UserError if so."""
     if device.partition(":")[0] not in _DEVICES:
         raise UserError(

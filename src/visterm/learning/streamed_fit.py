@@ -177,7 +177,7 @@ def _work_folder(folder: Path) -> Iterator[Path]:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _training_key(model: Annotator, shards: Shards, tags: Any, settings: list[Any]) -> str:
+def _training_key(model: Annotator, shards: Shards, tags: str | os.PathLike[str], settings: Sequence[object]) -> str:
     """Return a hash of all that the bytes of the model depend on: checkpoints of another training are refused by it."""
     params = {name: value for name, value in json_params(model).items() if name != "n_jobs"}
     sums = [entry.sha256 for entry in shards.contents.shards]

@@ -93,7 +93,7 @@ class Trial:
     error: str | None = None  # Why there is no value
     history: list[dict[str, Any]] = field(default_factory=list, repr=False)  # What the model was after each epoch
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return the trial as it stands in JSON, without its history."""
         return {name: value for name, value in asdict(self).items() if name != "history"}
 
@@ -149,7 +149,9 @@ class TrialLog(dict[str, Trial]):
             os.truncate(self.path, len(whole))
 
 
-def try_settings(model: Annotator, settings: Mapping[str, Any], parts: Parts, metric: str, progress: Progress) -> Trial:
+def try_settings(
+    model: Annotator, settings: Mapping[str, object], parts: Parts, metric: str, progress: Progress
+) -> Trial:
     """Fit a model that has the settings on the parts' rows, and judge it by the metric.
 
     `settings` are those that were searched over, to be kept with the trial. One that diverges gives a trial without a
@@ -168,7 +170,7 @@ class Candidate(NamedTuple):
     """A model that is not fitted, and the settings of it that are searched over."""
 
     model: Annotator
-    settings: Mapping[str, Any]
+    settings: Mapping[str, object]
 
     def __str__(self) -> str:
         return ", ".join(f"{name}={value}" for name, value in self.settings.items())

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from visterm.learning.run import Run
 from visterm.learning.trials import Candidate, Choices, Trial, TrialJob, TrialLog, settings_to_try, try_settings
 from visterm.learning.validation import Parts, all_rows, fit_on_all, part_rows
 from visterm.metrics import check_metrics
+from visterm.models.base import Annotator
 
 FORMAT = 1  # Of the trials; raised when they would come out otherwise, so that older ones are made anew
 DEFAULT_MODEL = "wsabie"
@@ -173,7 +174,7 @@ class _Search:
 
     def run(
         self, parts: Parts, encoder: AnyEncoder, say: Say, progress: Progress
-    ) -> list[tuple[Trial, Mapping[str, Any]]]:
+    ) -> list[tuple[Trial, Mapping[str, object]]]:
         """Return all trials with their settings, the best first; those that were finished before are not made again."""
         data = key_of(FORMAT, digest_of(list(parts[:5])), encoder.fingerprint, self._model, self._metric, self._seed)
         side = {} if parts.side is None else vars(parts.side)
@@ -216,7 +217,7 @@ class _Search:
     def _outcome(self, trial: Trial) -> str:
         return "diverged" if trial.value is None else f"{self._metric} {trial.value:.4f}"
 
-    def make(self, settings: Mapping[str, Any]) -> Any:
+    def make(self, settings: Mapping[str, object]) -> Annotator:
         by_number = self.start.encoder.by_number
         made = make_model(self._model, {**self._fixed, **settings}, self._shared, by_number=by_number)
         made.check_settings()

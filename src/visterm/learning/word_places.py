@@ -17,6 +17,7 @@ from visterm.core.errors import DataError, StorageError, UserError
 from visterm.core.learned import FILE_NAME, Listed, Record, Sizes, Text, Whole
 from visterm.core.persist import file_hash, load_arrays, read_json, save_arrays, write_json
 from visterm.core.tables import MODELS
+from visterm.core.types import Matrix
 from visterm.core.vocabulary import Vocabulary, clean_tag, tag_key
 from visterm.data.learned_vectors import METHODS
 from visterm.data.word_vectors import WordVectors, read_word_vectors, vectors_of_tags, write_word_vectors
@@ -178,7 +179,7 @@ class WordSource:
             )
         return f"Its word vectors ({self.name}) have none of it either."
 
-    def save(self, folder: Path) -> dict[str, Any]:
+    def save(self, folder: Path) -> dict[str, object]:
         """Return what JSON keeps of it; vectors that were given are written into the folder of a run."""
         if self.vectors is not None:
             write_word_vectors(folder / KEPT, self.vectors)
@@ -319,7 +320,7 @@ class WordPlaces:
 
 
 def rank_with_added(
-    best: Iterable[tuple[Any, Any]], model: Annotator, X: Any, places: WordPlaces, k: int
+    best: Iterable[tuple[NDArray[np.int64], Floats]], model: Annotator, X: Matrix, places: WordPlaces, k: int
 ) -> Iterator[tuple[NDArray[np.int64], Floats]]:
     """Yield the tags of each image with added words among them, by score; these have the numbers after the tags."""
     others = np.asarray(model.image_rows(X) @ places.rows.T, np.float32)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
 from itertools import chain, groupby, islice
 from operator import attrgetter, itemgetter
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -29,6 +29,11 @@ from visterm.models.base import Annotator
 from visterm.models.confidence.calibration import Calibration
 from visterm.models.confidence.cutoffs import Cutoff, cutoff_at, cutoff_for_precision, cutoff_of_best_f1
 
+if TYPE_CHECKING:
+    from visterm.store.tags import Prediction
+
+Scored = TypeVar("Scored", bound="Tag | Prediction")
+
 DEFAULT_K = 5
 MOST_SCORES = 2**23  # Of all tags, where they are needed at once
 
@@ -41,7 +46,7 @@ class Annotated(NamedTuple):
     tags: list[Tag]
     """Each with its ``tag``, ``score`` and ``confidence``."""
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return the image and its tags as they stand in JSON."""
         return {"image": self.image, "tags": [tag.as_dict() for tag in self.tags]}
 
@@ -134,7 +139,7 @@ class ChunkTags:
     def _tags_of(self, X: Matrix) -> Iterator[list[Tag]]:
         run, k = self._run, self._k
         known = run.known_tags(X) if self._wanted.new_only else None
-        best: Iterable[tuple[Any, Any]]
+        best: Iterable[tuple[NDArray[np.int64], NDArray[np.float32]]]
         chances = None
         if run.tree is not None:
             scores, chances = run.scored(X)
@@ -177,9 +182,9 @@ def annotate_each(
         progress.finish()
 
 
-def best_of(one: Sequence[Any], other: Sequence[Any]) -> list[Any]:
+def best_of(one: Sequence[Scored], other: Sequence[Scored]) -> list[Scored]:
     """Join the tags (`Tag` or `Prediction`) of two frames of a video, each with its best score; best first."""
-    best: dict[str, Any] = {}
+    best: dict[str, Scored] = {}
     for tag in sorted([*one, *other], key=attrgetter("score"), reverse=True):
         best.setdefault(tag.tag, tag)
     return [*best.values()]
@@ -202,7 +207,9 @@ def _ranked(
         yield ids, row[ids]
 
 
-def _named(run: Run, rankings: list[tuple[Any, Any]], known: NDArray[np.float64] | None = None) -> Iterator[list[Tag]]:
+def _named(
+    run: Run, rankings: list[tuple[NDArray[np.int64], NDArray[np.float32]]], known: NDArray[np.float64] | None = None
+) -> Iterator[list[Tag]]:
     """Yield the tags of each image by their numbers and scores; confidences are taken of all images together.
 
     `known` are the confidences of all tags, (n_images, n_tags), where they are not those of the scores alone.

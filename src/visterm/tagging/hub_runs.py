@@ -23,8 +23,9 @@ from visterm.encoders.hub import fetch_file, hub_errors, is_unreached
 from visterm.encoders.network import NetworkEncoder
 from visterm.features.learned_images import LearnedImages
 from visterm.learning.calibrating import RIGHT_OF_5, SURE_TAGS
-from visterm.learning.run import check_opens
+from visterm.learning.run import Run, check_opens
 from visterm.learning.run_files import write_run
+from visterm.models.base import Annotator
 
 LOG = logging.getLogger("visterm")
 CARD = "README.md"
@@ -47,7 +48,7 @@ class PushedRun(NamedTuple):
 
 
 def push_run(
-    tagger: Any,
+    tagger: Run,
     repository: str,
     *,
     public: bool = False,
@@ -77,7 +78,7 @@ def push_run(
 
 
 def write_shared(
-    tagger: Any, folder: Path, name: str, *, with_photos: bool, with_network: bool, licence: str | None
+    tagger: Run, folder: Path, name: str, *, with_photos: bool, with_network: bool, licence: str | None
 ) -> None:
     """Write a run as it is pushed: without names of photos, their tags and places of files, and with its card.
 
@@ -154,7 +155,7 @@ def network_in(folder: Path) -> Path | None:
     return next(iter(sorted(folder.glob(f"{NETWORK}.*"))), None)
 
 
-def card_of(tagger: Any, name: str, *, licence: str | None = None, with_network: bool = False) -> str:
+def card_of(tagger: Run, name: str, *, licence: str | None = None, with_network: bool = False) -> str:
     """Return the model card of a run: metadata that the hub reads, how to use it, and figures that were measured."""
     facts, encoder, model = tagger.facts, ENCODERS.name_of(tagger.encoder), MODELS.name_of(tagger.model)
     n_held = facts.get("calibration images", 0)
@@ -198,7 +199,7 @@ pickled. Names of photos, and which photo has which tags, are not in this reposi
 """
 
 
-def _measured(tagger: Any, name: str) -> str:
+def _measured(tagger: Run, name: str) -> str:
     if RIGHT_OF_5 not in tagger.facts:
         return ""
     share = tagger.facts[RIGHT_OF_5] / min(5, len(tagger.vocabulary))
@@ -212,7 +213,7 @@ def _measured(tagger: Any, name: str) -> str:
 """
 
 
-def _refuse_photos(tagger: Any) -> None:
+def _refuse_photos(tagger: Run) -> None:
     advice = "Pass `with_photos` if everybody who can read the repository may see them."
     if tagger.encoder.reads == "names" or tagger.given is not None:
         raise UserError(
@@ -228,7 +229,7 @@ def _refuse_photos(tagger: Any) -> None:
         )  # fmt: skip
 
 
-def tags_of_photos(model: Any) -> Iterator[str]:
+def tags_of_photos(model: Annotator) -> Iterator[str]:
     """Yield the names of the models, of a blend its members, that hold tags of training photos or can tell them."""
     kinds = learned_kinds(model)
     for name in learned_attributes(model):

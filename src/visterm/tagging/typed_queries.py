@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -14,6 +13,7 @@ from visterm.core.errors import UnknownNameError, UserError, VistermError
 from visterm.core.queries import OutsideWords, Query, inverse_frequencies, weigh_words
 from visterm.core.vocabulary import clean_tag, tag_key
 from visterm.learning.run import Run
+from visterm.models.abilities import places_words
 
 
 def typed_query(run: Run, words: str | Sequence[str], new_tags: Mapping[str, str] | None = None) -> Query:
@@ -29,7 +29,7 @@ def typed_query(run: Run, words: str | Sequence[str], new_tags: Mapping[str, str
     texts: dict[str, str] = {}  # By key, as they were typed first
     for word in missing:
         texts.setdefault(tag_key(word.text), clean_tag(word.text))
-    rows: dict[str, Any] = {}  # Of words outside of the vocabulary that have a place
+    rows: dict[str, NDArray[np.float32]] = {}  # Of words outside of the vocabulary that have a place
     if texts and outside.source is not None:
         looked_up = zip(texts, outside.look_up(run.model, list(texts.values())), strict=True)
         rows = {key: row for key, row in looked_up if row is not None}
@@ -90,8 +90,6 @@ def _weigh_together(
 
 
 def _advice(run: Run) -> str:
-    from visterm.models.abilities import places_words
-
     if not places_words(run.model):
         try:
             return run.words.why_not(run.model) if run.encoder.reads_texts else ""

@@ -103,6 +103,36 @@ class Shards:
         """Read the list of images that have no row."""
         return [item for folder in self._folders for item in folder.skipped()]
 
+    def groups(self) -> list[list[int]]:
+        """Put the numbers of shards that follow each other together, until they have enough rows."""
+        groups: list[list[int]] = []
+        room = 0
+
+        for number, n in enumerate(np.diff(self.starts).tolist()):
+            if room <= 0:
+                groups.append([])
+                room = ROWS
+            groups[-1].append(number)
+            room -= n
+        return groups
+
+    def chunk(self, numbers: Sequence[int]) -> Chunk:
+        """Read the names and rows of some shards. Raises CorruptFileError if one is missing or was changed."""
+        names: list[str] = []
+        parts: list[Matrix] = []
+        for number in numbers:
+            self.check(number)
+            shard_names, rows = self.named_rows(number)
+            names += shard_names
+            parts.append(rows)
+        return Chunk(names, stack_rows(parts), [])
+
+    def refuse_names_twice(self) -> None:
+        """Raise `DataError` where an image is in two of the folders: nobody could tell whose its tags are."""
+        if self.n_folders > 1:
+            with tempfile.TemporaryDirectory(prefix="visterm-") as folder:
+                index_names(Path(folder), self)
+
 
 class NameIndex:
     """Finds positions of images by hashes of their names (as `LearnedImages` keeps them): 16 bytes an image, in files.
@@ -183,44 +213,11 @@ def stored_chunks(
     """
     shards = Shards(features)
     check_fingerprint(encoder, shards.contents)
-    refuse_names_twice(shards)
-    groups = groups_of(shards)
+    shards.refuse_names_twice()
+    groups = shards.groups()
     progress.start("tag photos", shards.n_rows)
-    with closing(map_ahead(lambda numbers: chunk_of(shards, numbers), groups)) as chunks:
+    with closing(map_ahead(shards.chunk, groups)) as chunks:
         for chunk in chunks:
             yield chunk
             progress.advance(len(chunk.names))
     yield Chunk([], np.empty((0, 0), np.float32), shards.skipped())
-
-
-def groups_of(shards: Shards) -> list[list[int]]:
-    """Put the numbers of shards that follow each other together, until they have enough rows."""
-    groups: list[list[int]] = []
-    room = 0
-
-    for number, n in enumerate(np.diff(shards.starts).tolist()):
-        if room <= 0:
-            groups.append([])
-            room = ROWS
-        groups[-1].append(number)
-        room -= n
-    return groups
-
-
-def chunk_of(shards: Shards, numbers: Sequence[int]) -> Chunk:
-    """Read the names and rows of some shards. Raises CorruptFileError if one is missing or was changed."""
-    names: list[str] = []
-    parts: list[Matrix] = []
-    for number in numbers:
-        shards.check(number)
-        shard_names, rows = shards.named_rows(number)
-        names += shard_names
-        parts.append(rows)
-    return Chunk(names, stack_rows(parts), [])
-
-
-def refuse_names_twice(shards: Shards) -> None:
-    """Raise `DataError` where an image is in two features folders: nobody could tell whose its tags are."""
-    if shards.n_folders > 1:
-        with tempfile.TemporaryDirectory(prefix="visterm-") as folder:
-            index_names(Path(folder), shards)

@@ -101,16 +101,20 @@ def pieces_of(encoder: AnyEncoder, source: AnnotationInput, *, stable: bool) -> 
         pieces = [Piece([source.images[i] for i in part], [], len(part)) for part in parts]
         return Pieces(pieces, [], [*source.skipped])
 
-    from visterm.features.streaming import shards as streamed  # which loads pyarrow
-
     features = [str(in_full(folder)) for folder in source.features]
-    shards = streamed.Shards(features)
+    shards = _opened(features)
     check_fingerprint(encoder, shards.contents)
-    streamed.refuse_names_twice(shards)
-    groups = [[number] for number in range(len(shards))] if stable else streamed.groups_of(shards)
+    shards.refuse_names_twice()
+    groups = [[number] for number in range(len(shards))] if stable else shards.groups()
     rows = [entry.rows for entry in shards.contents.shards]
     pieces = [Piece([], group, sum(rows[number] for number in group)) for group in groups]
     return Pieces(pieces, features, shards.skipped())
+
+
+def _opened(features: Sequence[str]) -> Shards:
+    from visterm.features.streaming.shards import Shards  # which loads pyarrow
+
+    return Shards(features)
 
 
 class PieceReader:
@@ -124,9 +128,7 @@ class PieceReader:
 
     @cached_property
     def _shards(self) -> Shards:
-        from visterm.features.streaming.shards import Shards  # which loads pyarrow
-
-        return Shards(self._features)
+        return _opened(self._features)
 
     def path(self, image: str) -> str:
         """Return the place of an image; of encoders that open none, its name."""
@@ -138,10 +140,8 @@ class PieceReader:
         Raises CorruptFileError if a shard is missing or was changed.
         """
         if piece.shards:
-            from visterm.features.streaming.shards import chunk_of
-
             progress.advance(piece.n)
-            return chunk_of(self._shards, piece.shards)
+            return self._shards.chunk(piece.shards)
         paths = [self.path(image) for image in piece.images]
         X, kept, skipped = encode_all(self._encoder, paths, progress)
         names = dict(zip(paths, piece.images, strict=True))
@@ -164,7 +164,7 @@ class AnnotationContents:
 
     run: str  # The run, in full
     asked: str  # Fingerprint of the run and the request, which decide the lines of each image
-    wanted: dict[str, Any]  # How many tags, and of which kind
+    wanted: dict[str, object]  # How many tags, and of which kind
     # Images, and those that could not be read; all others have a line
     n_images: int
     n_skipped: int
