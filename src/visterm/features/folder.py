@@ -129,21 +129,15 @@ class FeatureFolder:
         self.settle()
         self.unfinished.mkdir(exist_ok=True)
 
-    def recover(self) -> None:
-        """Finish a change that a kill cut off, before reading.
+    def contents(self) -> Any | None:
+        """Finish a change that a kill cut off, and read the manifest; None where nothing is whole yet.
 
-        Raises StorageError if another process is just making it.
+        Raises StorageError if its format is not read here, or another process is just making that change;
+        CorruptFileError if a file that is small (all but shards) is missing or was changed, or the manifest is broken.
         """
         if (self.unfinished / persist.MANIFEST).exists():
             with self.locked():
                 self.settle()
-
-    def contents(self) -> Any | None:
-        """Read the manifest; None where nothing is whole yet.
-
-        Raises StorageError if its format is not read here; CorruptFileError if a file that is small (all but shards)
-        is missing or was changed, or the manifest is broken.
-        """
         if not (self.path / persist.MANIFEST).exists():
             return None
         file = persist.open_folder(self.path, self.kind) / persist.MANIFEST

@@ -333,7 +333,7 @@ class ShardWork(PartWork):
         old = [i for i, digest in enumerate(sha256) if digest in self._rows]
         progress.advance(len(old))
         parts: list[Matrix] = []
-        places = list(old)
+        positions = list(old)
         reasons: dict[int, str] = {}
         if old:
             parts.append(self._rows.take([digest for i in old if (digest := sha256[i]) is not None]))
@@ -350,14 +350,14 @@ class ShardWork(PartWork):
             usable = [row for row, i in enumerate(encoded) if i not in reasons]
             if usable:
                 parts.append(rows if len(usable) == len(encoded) else rows[usable])
-                places += [encoded[row] for row in usable]
+                positions += [encoded[row] for row in usable]
 
         skipped = [Skipped(names[i], reasons[i]) for i in sorted(reasons)]
-        if not places:
+        if not positions:
             return PartDone(None, skipped, 0)
-        order = np.argsort(places)
-        chosen = [places[k] for k in order]
+        order = np.argsort(positions)
+        chosen = [positions[k] for k in order]
         shard = Shard([names[i] for i in chosen], [str(sha256[i]) for i in chosen], stack_rows(parts)[order])
         entry = self._write(shard.names, shard.sha256, len(chosen), partial(shard_bytes, shard))
         layout = "sparse" if sp.issparse(shard.rows) else "dense"
-        return PartDone(entry, skipped, len(places) - len(old), shard.rows.shape[1], layout)
+        return PartDone(entry, skipped, len(positions) - len(old), shard.rows.shape[1], layout)

@@ -42,7 +42,7 @@ RENEWED = 30.0  # Seconds after which the object is written anew
 ABANDONED = 180.0  # Seconds without that, after which another process may take over: clocks may differ by a minute
 SETTLED = 1.0  # Seconds after which one of two processes that took over at once sees that the other did so later
 
-_OWN: set[str] = set()
+_OUR_TOKENS: set[str] = set()
 
 
 def feature_folder(path: str | os.PathLike[str]) -> FeatureFolder:
@@ -123,8 +123,8 @@ class RemoteFeatureFolder(FeatureFolder):
 
     def save_encoder(self, encoder: AnyEncoder, first: FirstJob) -> None:
         """Keep the fitted encoder, with what was requested; its manifest is put last."""
-        with tempfile.TemporaryDirectory(prefix="visterm-") as here:
-            copy = FeatureFolder(here)
+        with tempfile.TemporaryDirectory(prefix="visterm-") as temporary:
+            copy = FeatureFolder(temporary)
             copy.save_encoder(encoder, first)
             (self.unfinished / BEGUN).write_bytes(b"")  # whoever stops from here on finds a job of visterm
             files = sorted((copy.path / ENCODER).iterdir(), key=lambda file: (file.name == MANIFEST, file.name))
@@ -134,8 +134,8 @@ class RemoteFeatureFolder(FeatureFolder):
     def load_encoder(self, n_jobs: int | None) -> tuple[AnyEncoder, FirstJob]:
         """Return the fitted encoder, to be used with `n_jobs` threads, and what was requested."""
         open_folder(self.path / ENCODER, ENCODER)
-        with tempfile.TemporaryDirectory(prefix="visterm-") as here:
-            copy = FeatureFolder(here)
+        with tempfile.TemporaryDirectory(prefix="visterm-") as temporary:
+            copy = FeatureFolder(temporary)
             (copy.path / ENCODER).mkdir()
             for file in self.files_of(self.path / ENCODER):
                 (copy.path / ENCODER / file.name).write_bytes(file.read_bytes())
@@ -203,23 +203,23 @@ class Lease:
             if not self._is_own():
                 raise self._refusal(self._read())
 
-        over = threading.Event()
+        released = threading.Event()
 
         def renew() -> None:
-            while not over.wait(RENEWED):
+            while not released.wait(RENEWED):
                 with suppress(StorageError):  # the store may be back in time
                     if self._is_own():
                         self._file.write_bytes(self._content())
 
-        _OWN.add(self._token)
+        _OUR_TOKENS.add(self._token)
         renewing = threading.Thread(target=renew, daemon=True, name="visterm-lease")
         renewing.start()
         try:
             yield
         finally:
-            over.set()
+            released.set()
             renewing.join()
-            _OWN.discard(self._token)
+            _OUR_TOKENS.discard(self._token)
             with suppress(StorageError):  # what went wrong before says more
                 if self._is_own():
                     self._file.unlink(missing_ok=True)
@@ -265,7 +265,7 @@ def _is_abandoned(current: dict[str, Any]) -> bool:
         pid, renewed = int(current["pid"]), float(current["renewed"])
     except (KeyError, TypeError, ValueError):
         return True
-    if current.get("host") == socket.gethostname() and current.get("token") not in _OWN:
+    if current.get("host") == socket.gethostname() and current.get("token") not in _OUR_TOKENS:
         was_before = pid == os.getpid()  # in a container begun anew
         if was_before or not is_alive(pid):
             return True

@@ -208,7 +208,6 @@ def finished_contents(folder: FeatureFolder) -> Contents:
     Raises StorageError if it is no features folder, or its job was never finished; CorruptFileError if a file is
     missing or was changed.
     """
-    folder.recover()
     contents: Contents | None = folder.contents()
     if contents is not None:
         return contents

@@ -373,24 +373,29 @@ def as_images(
 
     if numbers or sp.issparse(array):
         raise DataError(
-            f"images is a matrix of numbers, {array.shape[0]:,} rows of {array.shape[1]:,}. Those are features, not "
-            "photos: fit a model on them (visterm.models.Ridge().fit(X, tags)), or save them with numpy.save and the "
-            "name of each row, and pass the names with encoder='precomputed:FILE.npy'."
-        )
+            f"`images` is a matrix of numbers, {array.shape[0]:,} rows of {array.shape[1]:,}. Those are features, not "
+            "photos.",
+            setting="images", value=array.shape,
+            advice="Fit a model on them (visterm.models.Ridge().fit(X, tags)), or save them with numpy.save and the "
+            "name of each row, and pass the names with encoder='precomputed:FILE.npy'.",
+        )  # fmt: skip
 
     table = as_table(images)
     images = listed(images) if table is None else image_cells(table, image_column)
     if not isinstance(images, Sequence | np.ndarray):
         raise DataError(
-            f"images is a {type(images).__name__}; expected a path; a sequence or a Series of paths, Pillow images "
-            "or uint8 arrays (height, width, 3); or a DataFrame with a column of these."
-        )
+            f"`images` is a {type(images).__name__}",
+            setting="images", value=images,
+            expected="a path; a sequence or a Series of paths, Pillow images or uint8 arrays (height, width, 3); or a "
+            "DataFrame with a column of these",
+        )  # fmt: skip
     names = []
     items: Any = images
     for number, image in enumerate(items):
         name = image_name(image, number)
         if name is None:
-            raise DataError(f"Image {number} is missing. Leave out the rows without an image.")
+            advice = "Leave out the rows without an image."
+            raise DataError(f"Image {number} is missing.", setting="images", value=image, advice=advice)
         names.append(name)
     return names, items
 

@@ -283,7 +283,10 @@ def clean_images(
         corpus = pruned.corpus
         facts |= pruned.facts
 
-    relations = (related and relations_to_learn(start.model, request, corpus, grown.aliases, say)) or WordRelations()
+    rules, relations = request.rules, request.relations or WordRelations()
+    of_rules = rules.part_of is not None or rules.isa is not None
+    if related and request.relations is None and (of_rules or "part_of" in start.model.takes):
+        relations = relations_to_learn(start.model, request, corpus, grown.aliases, say)
     if grown.tree is not None:  # what tags lie under is also what they are
         relations = relations._replace(is_a=relations.is_a or grown.tree, tree=grown.tree)
     encoder = start.encoder
@@ -331,18 +334,16 @@ def check_relations(model: Annotator, request: FitRequest) -> None:
 
 def relations_to_learn(
     model: Annotator, request: FitRequest, corpus: Corpus, aliases: Mapping[str, str], say: Say
-) -> WordRelations | None:
-    """Return the relations among the tags to learn, and say how many there are and whether the model uses them."""
+) -> WordRelations:
+    """Return the relations that tag rules name, and say how many there are and whether the model uses them."""
     rules, takes_parts = request.rules, "part_of" in model.takes
-    if request.relations is not None:
-        return request.relations
     if rules.part_of is None and takes_parts and model.part_of is None:
         say(
             f"The model '{MODELS.name_of(model)}' is given no relations (the tag rule part_of): without them it trains "
             "like wsabie."
         )
     if rules.part_of is None and rules.isa is None:
-        return None
+        return WordRelations()
 
     vocabulary = tags_to_learn(corpus, request.min_count, aliases)
     relations = read_relations(rules, vocabulary)

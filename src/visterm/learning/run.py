@@ -142,8 +142,10 @@ class Run:
 
     def models_tried(self) -> list[dict[str, Any]]:
         """Return what the model `auto` tried, one entry a model; no entry for another model."""
-        encoders = [ENCODERS.name_of(part) for part in getattr(self.encoder, "parts_", ())]
-        return name_blocks(getattr(self.model, "report_", []), encoders)
+        report: list[dict[str, Any]] = getattr(self.model, "report_", [])
+        if not report:
+            return []
+        return name_blocks(report, [ENCODERS.name_of(part) for part in getattr(self.encoder, "parts_", ())])
 
     def known_tags(self, X: Matrix) -> sp.csr_array | None:
         """Return the tags learned of images known by number, shape (n_images, n_tags), else None."""

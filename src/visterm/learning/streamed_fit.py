@@ -190,8 +190,8 @@ def _learned(start: Learned, shards: Shards, tags: JoinedTags, surveyed: Survey,
     wanted = tags.learned if tags.learned == NO_SPLIT else tags.learned | VALID
     hashes = [np.empty(0, np.uint64)]
     for first in range(0, len(tags.index.hashes), PAIRS):
-        some = slice(first, first + PAIRS)
-        hashes.append(tags.index.hashes[some][(tags.bits[tags.index.positions[some]] & wanted) > 0])
+        part = slice(first, first + PAIRS)
+        hashes.append(tags.index.hashes[part][(tags.bits[tags.index.positions[part]] & wanted) > 0])
     learned = start.changed(
         vocabulary=tags.vocabulary, skipped=shards.skipped(), learned_images=LearnedImages(np.concatenate(hashes))
     )

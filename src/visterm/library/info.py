@@ -102,7 +102,6 @@ def training_history(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
 
 
 def _annotation_facts(folder: AnnotationFolder) -> dict[str, Any]:
-    folder.recover()
     contents, notes = folder.contents(), folder.notes()
     if contents is None:
         return {"kind": folder.kind, "parts so far": len(notes)}
@@ -118,8 +117,7 @@ def _annotation_facts(folder: AnnotationFolder) -> dict[str, Any]:
 
 
 def _feature_facts(features: FeatureFolder) -> dict[str, Any]:
-    features.recover()
-    notes, contents = features.notes(), features.contents()
+    contents, notes = features.contents(), features.notes()
     if contents is None:  # a job that is stopped, or still at it
         unlearned = {"name": "not learned yet", "params": {}}
         encoder = _read_described(features.path / ENCODER, ENCODER) if features.has_encoder() else unlearned

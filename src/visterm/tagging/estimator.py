@@ -69,7 +69,8 @@ class TaggerEstimator(Estimator, Run):
             elif key in settings:
                 settings[key] = value
             else:
-                raise UserError(unknown("setting of a Tagger", key, sorted(self.get_params())))
+                known = sorted(self.get_params())
+                raise UserError(unknown("setting of a Tagger", key, known), setting=key, value=value)
         made = type(self)(**settings)
         vars(self).clear()
         vars(self).update(vars(made))

@@ -373,5 +373,6 @@ def _request(**request: Any) -> FitRequest:
     from visterm.learning.fit_request import FitRequest
 
     for name in request.keys() - FitRequest.__dataclass_fields__.keys():
-        raise UserError(unknown("setting of visterm.fit", name, list(FitRequest.__dataclass_fields__)))
+        fields = list(FitRequest.__dataclass_fields__)
+        raise UserError(unknown("setting of visterm.fit", name, fields), setting=name, value=request[name])
     return FitRequest(**request)

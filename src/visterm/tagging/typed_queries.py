@@ -52,7 +52,8 @@ def typed_query(run: Run, words: str | Sequence[str], new_tags: Mapping[str, str
     if not signs or (wanted and max(signs) < 0):
         message = run.vocabulary.unknown_words(wanted or unknown_words)
         rest = "The words with a '-' only leave photos out, so nothing is searched for." if signs else ""
-        raise UnknownNameError(" ".join(filter(None, [message, rest, _advice(run)])))
+        problem = f"{message} {rest}".strip()
+        raise UnknownNameError(problem, setting="words", value=words, advice=_advice(run))
 
     tags, names = run.vocabulary.weights_of((column, sign) for column, sign in known if column < n_tags)
     sums, shown = Counter[str](), {key: text for key, text, _ in placed}
@@ -61,7 +62,10 @@ def typed_query(run: Run, words: str | Sequence[str], new_tags: Mapping[str, str
     counted = [key for key, total in sums.items() if total]
     if tags.nnz == 0 and not counted and not any(not_learned.values()):
         cancelled = ", ".join([*names, *shown.values(), *not_learned])
-        raise UserError(f"The words of the search cancel each other out: {cancelled}. Leave one out.")
+        raise UserError(
+            f"The words of the search cancel each other out: {cancelled}.",
+            setting="words", value=words, advice="Leave one out.",
+        )  # fmt: skip
     new = {tag: total for tag, total in not_learned.items() if total}
     if not counted:
         return Query(weigh_words(tags, run.idf), names, unknown_words, None, new)

@@ -154,9 +154,9 @@ class NameIndex:
             hashes, positions = [], []
             for first in range(0, n, BUCKET):
                 part = np.asarray(unsorted[first : first + BUCKET])
-                here = np.flatnonzero((part >> half) * np.uint64(n_buckets) >> half == bucket)
-                hashes.append(part[here])
-                positions.append(here + first)
+                inside = np.flatnonzero((part >> half) * np.uint64(n_buckets) >> half == bucket)
+                hashes.append(part[inside])
+                positions.append(inside + first)
             bucket_hashes = np.concatenate(hashes)
             order = np.argsort(bucket_hashes)
             stop = start + bucket_hashes.size

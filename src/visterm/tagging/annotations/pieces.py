@@ -75,14 +75,17 @@ def find(encoder: AnyEncoder, given: Sequence[str]) -> AnnotationInput:
     named = [image for image in given if is_name(encoder, image)]
     stored = [image for image in given if image not in named and is_features(image)]
     if 0 < len(stored) < len(given):
-        raise UserError(f"{stored[0]} is a features folder, which stands alone. Leave the other images out.")
+        raise UserError(
+            f"{stored[0]} is a features folder, which stands alone.",
+            setting="images", value=stored[0], advice="Leave the other images out.",
+        )  # fmt: skip
     if stored:
         return AnnotationInput(stored, [])
     unsearched, folders = Unsearched(), (image for image in given if image not in named)
     others = find_images(folders, unsearched=unsearched, videos=encoder.reads != "names")
     images = [*named, *map(os.fspath, others)]
     if not images:
-        raise UserError(no_images(given[0]))
+        raise UserError(no_images(given[0]), setting="images", value=given[0])
     return AnnotationInput([], images, unsearched.closed)
 
 
