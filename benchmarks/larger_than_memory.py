@@ -121,7 +121,7 @@ def main() -> None:
     if chosen.quick:
         chosen.gigabytes = chosen.fitting = 0.01
     result: dict[str, Any] = {"machine": machine(), "gigabytes": chosen.gigabytes, "memory": chosen.memory}
-    memory = read_size(chosen.memory, "--memory")
+    memory = read_size(chosen.memory)
     shared = [str(memory), str(chosen.epochs), str(chosen.threads)]
     with tempfile.TemporaryDirectory(dir=chosen.where) as temporary:
         large = Path(temporary) / "large"

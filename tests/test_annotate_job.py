@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from command_line import run_command
+from refusals import refused
 from remote_photos import content, picture
 from tiny_networks import colour_network
-from visterm.core.errors import DataError, StorageError, UserError
+from visterm.core.errors import DataError, StorageError
 from visterm.core.persist import file_hash
 from visterm.features.job import encode_folder
 from visterm.library.info import describe
@@ -207,7 +208,7 @@ def test_other_folders_are_left_alone_and_names_are_known_by_their_run(annotate,
         annotate(tmp_path / "mine")
     with pytest.raises(StorageError, match="not a folder of annotations"):
         annotate(run)
-    with pytest.raises(UserError, match="needs a run with confidences"):
+    with refused("precision", value=0.9):
         annotate(tmp_path / "T", wanted=TagsWanted(precision=0.9))
     with pytest.raises(DataError, match="no file or folder"):
         annotate(tmp_path / "T", tmp_path / "nowhere")

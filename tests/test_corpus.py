@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.refusals import refused
 
+from refusals import refused
 from visterm.core.errors import DataError, ShapeError, TagFileError, UnknownNameError
 from visterm.data.corpus import Corpus
 

@@ -21,6 +21,7 @@ import pytest
 import scipy.sparse as sp
 from typer.testing import CliRunner
 
+from refusals import refused
 from remote_photos import content, picture
 from test_cli import lines, visterm
 from visterm import Catalogue, Tagger
@@ -33,7 +34,6 @@ from visterm.core.errors import (
     StorageError,
     TagFileError,
     UnknownNameError,
-    UserError,
 )
 from visterm.core.persist import file_hash
 from visterm.core.tables import MODELS
@@ -47,7 +47,7 @@ from visterm.features.contents import UNFINISHED, cut
 from visterm.features.folder import FeatureFolder
 from visterm.features.job import encode_folder
 from visterm.features.stored import Features
-from visterm.features.training_rows import as_corpus
+from visterm.features.training_rows import read_corpus
 from visterm.library.info import describe
 
 pytest_plugins = ["encoding_fixtures"]
@@ -464,10 +464,11 @@ def test_the_encoder_is_fitted_once_and_kept(encode, photos, tmp_path):
 def test_a_folder_of_another_encoder_is_refused(encode, photos, network, tmp_path):
     encode(tmp_path / "F", encoder="visterms", encoder_params=WORDS)
     before = content(tmp_path / "F")
-    with pytest.raises(EncoderMismatchError, match=r"'visterms' with .*codebook=30.*requested: 'onnx'"):
+    with refused("encoder", value="onnx", error=EncoderMismatchError):
         encode(tmp_path / "F")
-    with pytest.raises(EncoderMismatchError, match="codebook=40"):
+    with refused("encoder", value="visterms", error=EncoderMismatchError) as refusal:
         encode(tmp_path / "F", encoder="visterms", encoder_params=WORDS | {"codebook": 40})
+    assert "codebook=40" in refusal.value.problem
     assert content(tmp_path / "F") == before
 
 
@@ -475,9 +476,9 @@ def test_settings_alone_are_those_of_the_folders_own_encoder(encode, photos, net
     encode(tmp_path / "F")
     (photos / names_of(photos)[0]).unlink()
     assert encode(tmp_path / "F", encoder=None, encoder_params={"batch_size": 2}).reused == N - 1
-    with pytest.raises(EncoderMismatchError, match=r"of another encoder: 'onnx' .*requested: 'onnx' .*root=False"):
+    with refused("encoder", value="onnx", error=EncoderMismatchError):
         encode(tmp_path / "F", encoder=None, encoder_params={"root": False})
-    with pytest.raises(EncoderMismatchError, match=r"requested: 'onnx' .*random_state=7"):
+    with refused("encoder", value="onnx", error=EncoderMismatchError):
         encode(tmp_path / "F", encoder=None, seed=7)
     with pytest.raises(UnknownNameError, match="codebook"):
         encode(tmp_path / "F", encoder=None, encoder_params={"codebook": 7})
@@ -496,9 +497,9 @@ def test_other_folders_are_left_alone(encode, photos, tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match="has no files"):
         encode(tmp_path / "F", images=tmp_path / "empty")
-    with pytest.raises(UserError, match="opens no images"):
+    with refused("encoder", value="ids"):
         encode(tmp_path / "F", encoder="ids")
-    with pytest.raises(UserError, match="shard_size is 0"):
+    with refused("shard_size", value=0):
         encode(tmp_path / "F", shard_size=0)
     assert not (tmp_path / "F").exists()
     assert content(tmp_path / "mine") == {"letter.txt": b"dear"}
@@ -572,7 +573,7 @@ def test_evaluate_and_tune_and_index_give_the_same_as_with_the_photos(encode, ph
     encode(tmp_path / "F", encoder="visterms", encoder_params=WORDS)
     tagger = Tagger(model="ridge", n_jobs=1).fit(tmp_path / "F", tags=tagged)
     of_features, of_photos = (
-        evaluate_taggers([tagger], as_corpus(source, tagged).select("test"), ["map", "p@1"])
+        evaluate_taggers([tagger], read_corpus(None, source, tagged).select("test"), ["map", "p@1"])
         for source in (tmp_path / "F", photos)
     )
     for metric in ("map", "p@1"):
@@ -614,7 +615,7 @@ def test_a_catalogue_of_features_shows_where_the_photos_are_as_one_of_photos_doe
     encode(tmp_path / "F", encoder="visterms", encoder_params=WORDS)
     names = names_of(photos)
     tagger = Tagger(model="prior", n_jobs=1).fit(
-        replace(as_corpus(tmp_path / "F", None), tags=[["sea"] for _ in range(N)])
+        replace(read_corpus(None, tmp_path / "F", None), tags=[["sea"] for _ in range(N)])
     )
     hits = Catalogue(tagger).add(tmp_path / "F").search("sea", 0).hits
     assert sorted((hit.image, hit.path) for hit in hits) == [(name, str(photos / name)) for name in names]
@@ -625,7 +626,7 @@ def test_photos_that_are_gone_are_skipped_and_if_all_have_moved_it_is_said_what_
     first = encode(tmp_path / "F", encoder="visterms", encoder_params=WORDS)
     names = names_of(photos)
     tagger = Tagger(model="prior", n_jobs=1).fit(
-        replace(as_corpus(tmp_path / "F", None), tags=[["sea"] for _ in range(N)])
+        replace(read_corpus(None, tmp_path / "F", None), tags=[["sea"] for _ in range(N)])
     )
     (photos / names[3]).unlink()
     with pytest.warns(UserWarning, match="Skipped 1 photo, .* no such file"):
@@ -644,7 +645,7 @@ def test_features_of_another_encoder_than_the_one_requested_are_refused(encode, 
     encode(tmp_path / "F", encoder="visterms", encoder_params=WORDS)
     Tagger(encoder="visterms", encoder_params=WORDS, model="ridge", n_jobs=1).fit(tmp_path / "F", tags=tagged)
     for encoder, settings in (("visterms", None), ("ids", None), (None, WORDS | {"colours": 9})):
-        with pytest.raises(EncoderMismatchError, match="keep their own"):
+        with refused("encoder", error=EncoderMismatchError):
             Tagger(encoder=encoder, encoder_params=settings, model="ridge").fit(tmp_path / "F", tags=tagged)
 
 
@@ -655,7 +656,7 @@ def test_tags_beside_the_photos_are_found_while_the_photos_are_there(encode, pho
     tagger = Tagger(model="prior").fit(tmp_path / "F")
     assert set(tagger.vocabulary.tags) == {"sea", "sky", "tree"}
     shutil.rmtree(photos)
-    with pytest.raises(TagFileError, match=r"no longer there.*--tags FILE"):
+    with refused("tags", error=TagFileError):
         Tagger(model="prior").fit(tmp_path / "F")
 
 

@@ -16,7 +16,7 @@ from visterm.core.errors import DataError, EncoderMismatchError, TagFileError, U
 from visterm.evaluation.evaluate import DEFAULT_METRICS, evaluate_taggers
 from visterm.evaluation.evaluate_run import EvaluateRequest, evaluate_run
 from visterm.evaluation.streamed import evaluate_streamed
-from visterm.features.training_rows import as_corpus
+from visterm.features.training_rows import read_corpus
 from visterm.metrics import evaluate
 from visterm.metrics.report import PartMeasures
 from visterm.metrics.significance import Moments, bootstrap_mean
@@ -34,7 +34,7 @@ def drawn(tmp_path_factory):
     rows[3]["tags"] = []
     write_table(folder / "split.jsonl", [*rows, {"file_name": "gone.jpg", "tags": ["tag 1"], "split": "test"}])
     tagger = Tagger(model="wsabie", model_params={"epochs": 2, "dim": 4}, n_jobs=1, min_count=60)
-    tagger.fit(as_corpus(folder / "features", folder / "split.jsonl"), calibrate=False).save(folder / "run")
+    tagger.fit(read_corpus(None, folder / "features", folder / "split.jsonl"), calibrate=False).save(folder / "run")
     return folder
 
 
@@ -101,7 +101,7 @@ def test_intervals_of_moments_near_those_of_the_bootstrap():
 @pytest.mark.parametrize("split", [None, "train", "all"])
 def test_a_streamed_evaluation_gives_the_figures_of_one_in_memory(tmp_path, drawn, split):
     tagger = Tagger.load(drawn / "run", n_jobs=1)
-    corpus = as_corpus(drawn / "features", drawn / "split.jsonl").select(split or "test")
+    corpus = read_corpus(None, drawn / "features", drawn / "split.jsonl").select(split or "test")
     expected = evaluate_taggers([tagger], corpus, METRICS)
     found = evaluate_streamed(tagger, drawn / "features", drawn / "split.jsonl", METRICS, work=tmp_path, split=split)
     assert {name: value.mean for name, value in found.values.items()} == pytest.approx(
@@ -168,7 +168,7 @@ def test_what_needs_all_images_at_once_is_refused(tmp_path, drawn, more, monkeyp
 
 def test_a_run_with_a_tree_is_measured_by_it_and_only_in_memory(tmp_path, drawn):
     tagger = Tagger(model="prior").fit(
-        as_corpus(drawn / "features", drawn / "split.jsonl"), tree=[("tag 1", "group"), ("tag 2", "group")]
+        read_corpus(None, drawn / "features", drawn / "split.jsonl"), tree=[("tag 1", "group"), ("tag 2", "group")]
     )
     tagger.save(tmp_path / "run")
     asked = EvaluateRequest(

@@ -10,16 +10,17 @@ import pytest
 from PIL import Image
 
 from planted import plant_corpus
+from refusals import refused
 from test_cli import visterm
 from visterm import Catalogue, Tagger, fit
-from visterm.core.errors import DataError, TagFileError, UserError
+from visterm.core.errors import DataError, TagFileError
 from visterm.core.queries import inverse_frequencies, weigh_words
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.corpus import Corpus
 from visterm.data.query_files import QueryRow
 from visterm.data.tag_queries import queries_of_tags
 from visterm.data.text_files import count_texts
-from visterm.features.training_rows import named_corpus
+from visterm.features.training_rows import read_corpus
 from visterm.learning.query_rows import query_rows
 from visterm.models.pamir.pamir import Pamir
 
@@ -99,7 +100,7 @@ def test_words_are_those_of_the_queries_or_with_tags_those_that_are_tags(library
         QueryRow("unasked", "3.jpg", 0.0),
     ]
     encoder = tagger_of(folder).encoder
-    corpus = named_corpus(encoder, folder / "tags.csv")
+    corpus = read_corpus(encoder, None, folder / "tags.csv")
     found = query_rows(encoder, corpus, lines)
     assert found.rows.vocabulary.tags == ["red", "Red Car", "WORDA"]
     assert found.rows.vocabulary.counts.tolist() == [1, 2, 2]
@@ -148,13 +149,13 @@ def test_images_of_a_folder_are_learned_from_under_the_names_that_queries_give_t
 
 def test_what_cannot_learn_from_queries_is_refused_with_what_can(library):
     folder, _ = library
-    with pytest.raises(UserError, match=r"^--queries needs another model than ridge: add --model pamir\.$"):
+    with refused("model", value="ridge"):
         Tagger(encoder=f"precomputed:{folder / 'features.npy'}", model="ridge").fit_queries(None, folder / "clicks.csv")
-    with pytest.raises(UserError, match="the encoder 'ids' knows them by number only"):
+    with refused("encoder", value="ids"):
         Tagger(encoder="ids", model="pamir").fit_queries(None, folder / "clicks.csv")
-    with pytest.raises(UserError, match="IMAGES is missing"):
+    with refused("images"):
         Tagger(model="pamir").fit_queries(None, folder / "clicks.csv")
-    with pytest.raises(DataError, match="Of the 1 queries, none has both a relevant image among the 1 image"):
+    with refused("min_count", value=1, error=DataError):
         tagger_of(folder).fit_queries(None, [QueryRow("worda", "1.jpg", 0)])
 
 

@@ -14,10 +14,10 @@ import pyarrow as pa
 import pytest
 import scipy.sparse as sp
 from PIL import Image
-from tests.refusals import refused
 
 import visterm
 from command_line import visterm as visterm_command
+from refusals import refused
 from tiny_catalogues import ENCODER, draw_photos
 from visterm.core.errors import DataError, NoneReadableError, TagFileError, UserError
 from visterm.data.corpus import Corpus

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import sys
-
 import pytest
 from typer.testing import CliRunner
 
 from visterm import Tagger
 from visterm.cli.command_line import app
 from visterm.cli.output import in_minutes
-from visterm.core.errors import MissingExtraError, UserError
+from visterm.core.errors import UserError
 from visterm.library.info import describe, training_history
-from visterm.tagging.plot import figure_class, history_panels
+from visterm.tagging.plot import history_panels
 
 HISTORY = [
     {"epoch": 1, "loss": 2.0, "map": 0.2, "draws": 1.5, "violated": 0.9, "seconds": 0.1},
@@ -72,10 +70,3 @@ def test_the_best_mean_rank_is_the_least():
 def test_a_model_that_learns_in_one_go_has_nothing_to_draw(runs, tmp_path):
     with pytest.raises(UserError, match="'prior' learns in one go"):
         training_history(runs / "at_once")
-
-
-def test_without_matplotlib_the_message_names_the_extra(monkeypatch, tmp_path):
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'visterm\[plot\]'"):
-        figure_class()

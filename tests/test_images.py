@@ -14,8 +14,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
-from tests.refusals import refused
 
+from refusals import refused
 from visterm.core.errors import DataError, ImageError, UserError
 from visterm.core.types import Skipped
 from visterm.data.images import MOST_SCANS, Decoded, decode_images, find_images, read_image, read_image_bytes

@@ -11,10 +11,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from PIL import Image
-from tests.refusals import refused
 
 from command_line import run_command
 from fakes.immich_ml import cut_off, drip, hang, image_vector, immich_ml, json_answer, reset, status, text_vector
+from refusals import refused
 from visterm.core import web_client
 from visterm.core.errors import CorruptFileError, ServiceError, ShapeError, UserError
 from visterm.core.persist import load_estimator, save_estimator

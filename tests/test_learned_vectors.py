@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.refusals import refused
 
+from refusals import refused
 from visterm.core.errors import DataError
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.learned_vectors import learn_word_vectors, ppmi

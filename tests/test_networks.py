@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from tests.refusals import refused
 
 from command_line import visterm
+from refusals import refused
 from tiny_networks import WEIGHTS, colour_network
 from visterm.core.errors import DataError, StorageError, UnknownNameError, UserError
 from visterm.core.persist import load_estimator, save_estimator

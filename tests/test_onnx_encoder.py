@@ -10,8 +10,8 @@ import numpy as np
 import onnx
 import pytest
 from sklearn.base import clone
-from tests.refusals import refused
 
+from refusals import refused
 from tiny_networks import WEIGHTS, colour_network, greedy_network, sum_network
 from visterm.core.errors import DataError, EncoderMismatchError, StorageError, UnknownNameError, UserError
 from visterm.core.persist import load_estimator, save_estimator

@@ -9,8 +9,8 @@ from typing import ClassVar
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from tests.refusals import refused
 
+from refusals import refused
 from visterm.core.checks import check_count
 from visterm.core.errors import DataError, UserError, VistermError
 from visterm.core.learned import Array, Csr, Fitted, Kind, Listed, Text, Whole

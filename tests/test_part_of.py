@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.refusals import refused
 
+from refusals import refused
 from tiny_wordnet import write_wordnet
 from visterm.core.errors import DataError
 from visterm.core.vocabulary import Vocabulary

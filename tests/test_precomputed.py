@@ -13,10 +13,10 @@ import pytest
 import scipy.sparse as sp
 from PIL import Image
 from sklearn.datasets import dump_svmlight_file
-from tests.refusals import refused
 from typer.testing import CliRunner
 
 import visterm
+from refusals import refused
 from test_cli import lines
 from visterm import Catalogue, Tagger
 from visterm.cli.command_line import app
@@ -249,7 +249,7 @@ def test_the_file_may_grow_and_move_but_what_was_learned_from_must_stay(tmp_path
 
 def test_memory_is_refused_for_features_of_other_programs_which_do_not_stream(tmp_path):
     path = write_npy(tmp_path)
-    with pytest.raises(UserError, match=r"other programs \(--encoder precomputed\) are read into memory"):
+    with refused("memory", value=2**21):
         visterm.fit(NAMES, tags=[["a"], ["b"]] * 2, encoder=f"precomputed:{path}", model="ridge", memory=2**21)
 
 

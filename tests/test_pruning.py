@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from tests.refusals import refused
 
+from refusals import refused
 from visterm.core.errors import DataError
 from visterm.data import tag_rules
 from visterm.data.corpus import Corpus

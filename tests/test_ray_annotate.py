@@ -95,4 +95,4 @@ def test_one_piece_is_done_here_without_an_engine(library, monkeypatch):
     monkeypatch.setattr("visterm.cluster.load_ray", lambda: pytest.fail("Ray was loaded"))
     done = run_command(["annotate", library / "run", Path("photos", "01.png"), "--ray", "local"], library)
     assert (done.returncode, len(done.stdout.splitlines())) == (0, 1)
-    assert "--ray ignored: all images are in one part" in done.stderr
+    assert "Other machines ignored: all images are in one part" in done.stderr

@@ -9,8 +9,8 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
-from tests.refusals import refused
 
+from refusals import refused
 from visterm.core.errors import MissingExtraError, UnknownNameError, UserError
 from visterm.core.registry import Registry, TableEntry
 from visterm.core.tables import ENCODERS, MODELS

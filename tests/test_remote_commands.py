@@ -19,7 +19,7 @@ from visterm.core.errors import ImageError, StorageError, TagFileError
 from visterm.data.images import read_image
 from visterm.features.job import encode_folder
 from visterm.features.stored import Features
-from visterm.features.training_rows import as_corpus
+from visterm.features.training_rows import read_corpus
 from visterm.web.decoding import Decoders
 
 pytest_plugins = ["encoding_fixtures"]
@@ -93,9 +93,9 @@ def test_tags_of_photos_in_a_store_come_from_a_table(memory, tmp_path):
     with pytest.raises(
         TagFileError, match=rf"images in an object store \({memory}/photos\).*'auto' is none.*--tags FILE"
     ):
-        as_corpus(str(memory / "photos"), "auto")
+        read_corpus(None, str(memory / "photos"), "auto")
     (tmp_path / "tags.csv").write_text(f"file_name,tags\n00.png,a\nphotos/sky/01.png,b\n{memory}/photos/sky/02.png,c\n")
-    corpus = as_corpus(memory / "photos", tmp_path / "tags.csv")
+    corpus = read_corpus(None, memory / "photos", tmp_path / "tags.csv")
     assert corpus.images == [memory / "photos/sea/00.png", memory / "photos/sky/01.png", memory / "photos/sky/02.png"]
     assert len(corpus.untagged) == N - 3
 

@@ -7,9 +7,9 @@ import shutil
 
 import numpy as np
 import pytest
-from tests.refusals import refused
 
 from command_line import visterm
+from refusals import refused
 from visterm import Tagger
 from visterm.core.errors import TagFileError
 from visterm.data.tag_files import find_tags

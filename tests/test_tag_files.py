@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.refusals import refused
 
+from refusals import refused
 from visterm.core.errors import NoTagsError, TagFileError
 from visterm.data.tag_files import find_tags
 from visterm.data.tag_formats.record import TagRecord

@@ -255,7 +255,7 @@ def test_a_wrong_tag_under_a_right_parent_counts_in_part():
 @pytest.mark.parametrize(
     ("request_", "message"),
     [
-        ({"tree": "paths"}, "no tag is a path"),
+        ({"tree": "paths"}, "No tag is a path"),
         ({"tree": [("husky", "dog"), ("dog", "husky")]}, "circle"),
         ({"tree": "there_is_no.csv"}, "there_is_no.csv"),
     ],
@@ -287,7 +287,7 @@ def test_without_a_tree_slashes_are_letters_and_likely_paths_are_pointed_out():
         images, [[PATHS[tag] for tag in those] for those in tags], say=lines.append
     )
     assert "animal/dog/husky" in run.vocabulary.tags
-    assert any("--tree paths" in line for line in lines)
+    assert any("say that the tree of the tags is in their paths" in line for line in lines)
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from planted import plant_corpus
+from refusals import refused
 from visterm import Tagger
 from visterm.cli.command_line import app
 from visterm.cli.options import choices
@@ -146,11 +147,6 @@ def test_settings_that_diverge_come_last_and_if_all_do_it_is_an_error(tmp_path, 
     [
         ({"grid": {"dmi": [2]}}, "Did you mean 'dim'"),
         ({"grid": {"dim": [2, 0]}}, "dim is 0"),
-        ({"grid": {"epochs": [2]}}, "epochs is both fixed and to be searched"),
-        ({"grid": {}}, "nothing to choose from"),
-        ({"grid": {"dim": []}}, "choices of dim"),
-        ({"grid": {"dim": "2,3"}}, "choices of dim"),
-        ({"grid": {"dim": Range(2, 9)}}, "--random N"),
         ({"metric": "mpa"}, "Did you mean 'map'"),
         ({"metric": "psib@5"}, "psib@5 needs to know"),
         ({"valid": 1.0}, "valid is 1;"),
@@ -159,6 +155,23 @@ def test_settings_that_diverge_come_last_and_if_all_do_it_is_an_error(tmp_path, 
 def test_what_cannot_be_used_is_refused_before_any_work(changed, message, tmp_path, fits):
     with pytest.raises(UserError, match=message):
         search(tmp_path / "run", **changed)
+    assert fits == []
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("grid", "setting"),
+    [
+        ({"epochs": [2]}, "model.epochs"),
+        ({}, "grid"),
+        ({"dim": []}, "grid"),
+        ({"dim": "2,3"}, "grid"),
+        ({"dim": Range(2, 9)}, "grid"),
+    ],
+)
+def test_grids_that_cannot_be_searched_are_refused_before_any_work(grid, setting, tmp_path, fits):
+    with refused(setting):
+        search(tmp_path / "run", grid=grid)
     assert fits == []
     assert list(tmp_path.iterdir()) == []
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from sklearn.cluster import KMeans
 from sklearn.datasets import make_blobs
-from tests.refusals import refused
 
+from refusals import refused
 from tiny_scenes import scene
 from visterm.core.errors import DataError
 from visterm.core.threads import one_blas_thread

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.refusals import refused
 
+from refusals import refused
 from visterm.core.errors import DataError, ShapeError, UnknownNameError, UserError
 from visterm.core.vocabulary import Vocabulary, clean_tag, tag_key
 

@@ -87,7 +87,7 @@ def test_words_need_vectors_and_a_word_without_tags_is_refused_as_before(place):
     code, _, said = visterm(FIT.replace("--word-vectors text.vec", ""), place)
     assert (code, "'precomputed' has no text tower" in said, "--model" in said) == (2, True, False), said
     code, _, said = visterm(FIT.replace("text_ridge", "ridge").replace("--word-vectors text.vec", ""), place)
-    assert (code, "Add --model text_ridge." in said) == (2, True), said
+    assert (code, "Choose text_ridge as the --model." in said) == (2, True), said
     code, _, said = visterm(FIT.replace("--words words.txt", ""), place)
     assert (code, "No tags were found" in said) == (2, True), said
 
@@ -109,7 +109,7 @@ def test_words_with_neither_vector_nor_photo_are_left_out(place):
 
 @pytest.mark.parametrize(
     ("words", "told"),
-    [(b"rose\n-sea\n", "'-sea' begins with '-'"), (b"rose, sea\nfog; sea\ngrass\n", "Write one word a line."),
+    [(b"rose\n-sea\n", "'-sea' begins with '-'"), (b"rose, sea\nfog; sea\ngrass\n", "expected one word or phrase a"),
      (b"ros\xe9\n", "Save it as 'UTF-8'.")],
 )  # fmt: skip
 def test_files_of_words_that_are_none_are_refused(place, words, told):

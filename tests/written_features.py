@@ -28,7 +28,7 @@ def write_features(path, shards, encoder):
             entries.append(
                 ShardEntry(f"part-{number:06}.parquet", len(shard.names), hashlib.sha256(content).hexdigest())
             )
-            write_whole(folder.shard(entries[-1]), content)
+            write_whole(folder.data / entries[-1].file, content)
             width, layout = shard.rows.shape[1], "sparse" if sp.issparse(shard.rows) else "dense"
         contents = Contents(
             images=str(folder.path.absolute().parent),

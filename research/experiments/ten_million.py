@@ -134,7 +134,7 @@ def main() -> None:
             drawn = time.perf_counter() - start
             on_disk = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
             say(f"{n_images:,} images drawn in {drawn:.0f} s, {on_disk / 2**30:.2f} GB")
-            memory = read_size(chosen.memory, "--memory")
+            memory = read_size(chosen.memory)
             settings = (memory, chosen.dim, chosen.max_trials, chosen.threads)
             found = watched(__file__, [str(folder), *map(str, settings)])
         result["sizes"].append({"drawn": n_images, "bytes": on_disk, "seconds_to_draw": drawn, **found})

@@ -200,7 +200,7 @@ def seconds(data: dict[str, Any], runs: int) -> dict[str, float]:
 
 def plot(found: dict[str, Any], path: Path) -> None:
     """Draw the curves of both measures, a row for each data set."""
-    from visterm.tagging.plot import figure_class
+    from visterm_research.comparison.figures import figure_class
 
     sets = {name: one["curves"] for name, one in found.items()}
     figure = figure_class()(figsize=(8, 3 * len(sets)), layout="constrained")

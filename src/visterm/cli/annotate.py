@@ -17,7 +17,6 @@ from visterm.core.errors import UserError
 from visterm.core.remote import as_path
 from visterm.core.types import Skipped
 from visterm.core.wording import count_of
-from visterm.tagging.plot import format_of
 
 with imported_when_used():
     from visterm.core import persist
@@ -171,7 +170,7 @@ def explain(
     networks with average pooling.
     """
     if out is not None:
-        format_of(out)  # refuses other endings before any work
+        heat_map.format_of(out)  # refuses other endings before any work
         options.may_replace(out)
     explanation = explaining.explain(visterm.Tagger.load(run), image, tag)
     if out is not None:

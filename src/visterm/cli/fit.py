@@ -111,7 +111,7 @@ def fit(
         queries=queries, tag_rules=tag_rules, encoder=encoder,
         encoder_params=options.settings(encoder_set, "--encoder-set"),
         model=model, model_params=options.settings(set_, "--set"), word_vectors=word_vectors, words=words or (),
-        min_count=min_count, tree=tree, memory=None if memory is None else memory_sizes.read_size(memory, "--memory"),
+        min_count=min_count, tree=tree, memory=None if memory is None else memory_sizes.read_size(memory),
         out=out, overwrite=overwrite,
     )  # fmt: skip
     began = time.monotonic()
@@ -203,8 +203,9 @@ def tune(
         ),
     ] = "wsabie",
     set_: options.ModelSettings = None,
-    random: Annotated[
-        int | None, options.model_option(min=1, help="Try this many random settings [default: all combinations].")
+    n_random: Annotated[
+        int | None,
+        options.model_option("--random", min=1, help="Try this many random settings [default: all combinations]."),
     ] = None,
     ray: options.Ray = None,
 ) -> None:
@@ -220,7 +221,7 @@ def tune(
     )  # fmt: skip
     space = options.choices(grid)
     tuned = tuning.tune(
-        request, grid=space, n_random=random, executor=options.executor_of(ray), say=say, progress=Bars()
+        request, grid=space, n_random=n_random, executor=options.executor_of(ray), say=say, progress=Bars()
     )
     names = list(tuned.trials[0].settings)
     rows = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -149,11 +150,12 @@ def _show_parts(run: Path, which: str, k: int, rules: rule_files.TagRules, out: 
     if which not in (PREDICTED, KNOWN):
         raise UserError(f"--parts is {which!r}; expected {PREDICTED} or {KNOWN}.")
     synsets = rules.tag_synsets if relation_sources.is_wordnet(rules.part_of) else None
-    sources = relation_sources.RelationSources(rules.part_of, None, synsets)
-    sources.check()
+    rules = replace(rules, isa=None, tag_synsets=synsets)
+    relation_sources.check_sources(rules)
     tagger = visterm.Tagger.load(run)
+    more = relation_sources.read_relations(rules, tagger.vocabulary)
     listed = part_relations.known_relations if which == KNOWN else part_relations.believed_relations
-    relations = listed(tagger, k, sources.read(tagger.vocabulary))
+    relations = listed(tagger, k, more)
     if out is not None:
         part_relations.write_relations(out, relations)
         say(f"{count_of(len(relations), 'relation')} written to {out}")

@@ -37,7 +37,8 @@ from visterm.features.streaming.joining import (
     check_met,
     tag_hash,
 )
-from visterm.features.streaming.shards import Shards, check_encoder
+from visterm.features.streaming.shards import Shards
+from visterm.features.training_rows import check_fingerprint
 from visterm.metrics.report import Part, PartMeasures
 from visterm.metrics.significance import Interval
 from visterm.models.base import Annotator
@@ -94,7 +95,7 @@ def evaluate_streamed(
     check_in_file(tags)
     vocabulary = tagger.vocabulary
     shards = Shards(features)
-    check_encoder(tagger.encoder, shards)
+    check_fingerprint(tagger.encoder, shards.contents)
     siblings = None if isa is None else sibling_sets(read_relations(isa, vocabulary.tags), vocabulary)
 
     with tempfile.TemporaryDirectory(dir=work, prefix=".visterm-") as folder:

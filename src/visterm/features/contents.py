@@ -53,7 +53,7 @@ class Contents:
     n_images: int
     n_skipped: int
     encoder: str  # Registered name
-    settings: dict[str, Any]  # Parameters of the encoder
+    settings: dict[str, object]  # Parameters of the encoder
     asked: str  # Fingerprint of the encoder that was requested, before it learned: tells another one apart
     fingerprint: str  # Of the fitted encoder: of the rows
     width: int  # Numbers in a row; 0 where there is no row

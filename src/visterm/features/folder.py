@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from visterm.core import persist
 from visterm.core.errors import CorruptFileError, OutOfSpaceError, StorageError
@@ -41,7 +41,10 @@ from visterm.features.contents import (
     read_checked,
 )
 
+T = TypeVar("T")
+
 ENCODER, DATA, SKIPPED, ASKED, LOCK = "encoder", "data", "skipped.jsonl", "asked.json", ".lock"
+LEASE = "lock.json"  # In place of the lock, at an address: see `remote_folder`
 _LOCKS = frozenset({LOCK, holder_note(Path(LOCK)).name})
 
 
@@ -73,6 +76,7 @@ class FeatureFolder:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = as_path(path)
+        self.data = self.path / DATA
         self.unfinished = self.path / self.unfinished_name
 
     def check_place(self) -> None:
@@ -125,21 +129,15 @@ class FeatureFolder:
         self.settle()
         self.unfinished.mkdir(exist_ok=True)
 
-    def recover(self) -> None:
-        """Finish a change that a kill cut off, before reading.
+    def contents(self) -> Any | None:
+        """Finish a change that a kill cut off, and read the manifest; None where nothing is whole yet.
 
-        Raises StorageError if another process is just making it.
+        Raises StorageError if its format is not read here, or another process is just making that change;
+        CorruptFileError if a file that is small (all but shards) is missing or was changed, or the manifest is broken.
         """
         if (self.unfinished / persist.MANIFEST).exists():
             with self.locked():
                 self.settle()
-
-    def contents(self) -> Any | None:
-        """Read the manifest; None where nothing is whole yet.
-
-        Raises StorageError if its format is not read here; CorruptFileError if a file that is small (all but shards)
-        is missing or was changed, or the manifest is broken.
-        """
         if not (self.path / persist.MANIFEST).exists():
             return None
         file = persist.open_folder(self.path, self.kind) / persist.MANIFEST
@@ -154,47 +152,42 @@ class FeatureFolder:
         """Read the list of images that have no row."""
         return read_skipped(self.path / SKIPPED)
 
-    def shard(self, entry: ShardEntry) -> Path:
-        """Return the place of a shard."""
-        return self.path / DATA / entry.file
-
     def shard_to_write(self, file: str) -> Path:
         """Return the place where a job writes a shard, until all are done."""
         return self.unfinished / file
 
     def is_written(self, entry: ShardEntry) -> bool:
         """Return whether a shard of a job that is not finished is there, byte by byte as it was written."""
-        return self._is_as_written(self.shard_to_write(entry.file), entry)
+        file = self.shard_to_write(entry.file)
+        return file.is_file() and persist.file_hash(file) == entry.sha256
 
     def is_whole(self, entry: ShardEntry) -> bool:
         """Return whether a shard is there, byte by byte as it was written."""
-        return self._is_as_written(self.shard(entry), entry)
+        file = self.data / entry.file
+        return file.is_file() and persist.file_hash(file) == entry.sha256
 
     def local(self, entry: ShardEntry) -> Path:
         """Return a shard as a file of this machine; raise `CorruptFileError` if it is missing."""
-        if not self.shard(entry).is_file():
+        file = self.data / entry.file
+        if not file.is_file():
             raise self.damaged(entry)
-        return self.shard(entry)
+        return file
 
-    def source(self, entry: ShardEntry) -> Path:
-        """Return where parts of a shard can be read; raise `CorruptFileError` if it is missing."""
-        return self.local(entry)
+    source = local
+    """Return where parts of a shard can be read; raise `CorruptFileError` if it is missing."""
+
+    def read_each(self, read: Callable[[Path], T], files: Iterable[Path]) -> Iterator[T]:
+        """Read some files of the folder, in their order."""
+        return map(read, files)
 
     def check(self, entry: ShardEntry) -> None:
         """Raise `CorruptFileError` for a shard that is missing, or was changed since it was written."""
         if not self.is_whole(entry):
             raise self.damaged(entry)
 
-    def indexes(self, entries: Sequence[ShardEntry]) -> Iterator[tuple[list[str], list[str]]]:
-        """Read names and content hashes of shards, one after another."""
-        from visterm.data.feature_shards import read_shard_index  # which loads pyarrow
-
-        for entry in entries:
-            yield read_shard_index(self.source(entry))
-
     def damaged(self, entry: ShardEntry) -> CorruptFileError:
         """Return the error of a shard that is not as it was written."""
-        file = self.shard(entry)
+        file = self.data / entry.file
         state = "was changed since it was written. Remove it, and run" if file.is_file() else "is missing. Run"
         return CorruptFileError(
             f"{file} {state} the command of visterm encode that made {self.path} again: it encodes its photos anew."
@@ -202,8 +195,9 @@ class FeatureFolder:
 
     def notes(self) -> list[dict[str, Any]]:
         """Read what a job that is not finished has noted of each shard that is done."""
-        files = sorted(self.unfinished.glob("*.json"))
-        return [read_checked(file, NOTE) for file in files if file.name != persist.MANIFEST]
+        files = (file for file in self.files_of(self.unfinished) if file.suffix == ".json")
+        notes = (file for file in files if file.name not in (persist.MANIFEST, LEASE))
+        return list(self.read_each(lambda file: read_checked(file, NOTE), notes))
 
     def has_encoder(self) -> bool:
         """Return whether an encoder was saved: once it is, it is never fitted again."""
@@ -229,9 +223,9 @@ class FeatureFolder:
         """
         pending = self.unfinished / SKIPPED
         write_whole(pending, skipped_bytes(skipped))
-        sums = {SKIPPED: persist.file_hash(pending)} | {
-            file.relative_to(self.path).as_posix(): persist.file_hash(file) for file in self._files_of(ENCODER)
-        }
+        files = self.files_of(self.path / ENCODER)
+        sums = {file.relative_to(self.path).as_posix(): persist.file_hash(file) for file in files}
+        sums[SKIPPED] = persist.file_hash(pending)
         facts = {"kind": self.kind, persist.FORMAT_KEY: persist.FORMAT, "sha256": sums, "n_rows": contents.n_rows}
         facts |= asdict(contents)
         write_whole(self.unfinished / persist.MANIFEST, (json_text(facts, indent=1, sort_keys=True) + "\n").encode())
@@ -241,14 +235,13 @@ class FeatureFolder:
         """Finish a change whose manifest is written, step by step as a kill left it; then drop what is left over."""
         pending = self.unfinished / persist.MANIFEST
         if pending.exists():
-            data = self.path / DATA
-            data.mkdir(exist_ok=True)
+            self.data.mkdir(exist_ok=True)
             for name in sorted(entry["file"] for entry in read_checked(pending, self.manifest_kind)["shards"]):
                 if (self.unfinished / name).exists():
-                    os.replace(self.unfinished / name, data / name)
+                    os.replace(self.unfinished / name, self.data / name)
             if (self.unfinished / SKIPPED).exists():
                 os.replace(self.unfinished / SKIPPED, self.path / SKIPPED)
-            sync(data)
+            sync(self.data)
             os.replace(pending, self.path / persist.MANIFEST)
             sync(self.path)
             shutil.rmtree(self.unfinished)
@@ -257,16 +250,13 @@ class FeatureFolder:
 
     def _sweep(self) -> None:
         named = {entry["file"] for entry in read_checked(self.path / persist.MANIFEST, self.manifest_kind)["shards"]}
-        for file in self._files_of(DATA):
+        for file in self.files_of(self.data):
             if file.name not in named:
                 file.unlink()
 
-    def _files_of(self, name: str) -> list[Path]:
-        return list((self.path / name).glob("*"))
-
-    @staticmethod
-    def _is_as_written(file: Path, entry: ShardEntry) -> bool:
-        return file.is_file() and persist.file_hash(file) == entry.sha256
+    def files_of(self, folder: Path) -> list[Path]:
+        """List the files in a folder of this one, by name."""
+        return sorted(folder.glob("*"))
 
 
 @contextmanager

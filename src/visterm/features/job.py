@@ -55,7 +55,7 @@ class EncodeSummary:
     fingerprint: str
     shared: bool  # Whether workers of other processes made the shards
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return the summary for JSON."""
         return asdict(self)
 
@@ -65,7 +65,7 @@ def encode_folder(
     out: str | os.PathLike[str],
     *,
     encoder: str | None = None,
-    encoder_params: Mapping[str, Any] | None = None,
+    encoder_params: Mapping[str, object] | None = None,
     run: str | os.PathLike[str] | None = None,
     shard_size: int | None = None,
     seed: int = 0,
@@ -116,8 +116,9 @@ def encode_folder(
         if before is not None and before.fingerprint != fitted.fingerprint:
             raise EncoderMismatchError(
                 f"The rows in {folder.path} were made by an encoder with the fingerprint {before.fingerprint}; the "
-                f"one saved there has {fitted.fingerprint} with this visterm. Choose another folder (-o)."
-            )
+                f"one saved there has {fitted.fingerprint} with this visterm.",
+                setting="out", value=out, advice="Choose another folder as `out`.",
+            )  # fmt: skip
         known = KnownRows(folder, before)
         closed = [Skipped(in_full(item.image).relative_to(root).as_posix(), item.reason) for item in unsearched.closed]
         inside = tuple(f"{item.image}/" for item in closed)
@@ -150,7 +151,7 @@ def encode_folder(
 def _requested_encoder(
     folder: FeatureFolder,
     encoder: str | None,
-    params: Mapping[str, Any],
+    params: Mapping[str, object],
     run: str | os.PathLike[str] | None,
     seed: int,
     n_jobs: int | None,
@@ -159,7 +160,10 @@ def _requested_encoder(
     requested: AnyEncoder
     if run is not None:
         if encoder is not None or params:
-            raise UserError("Both an encoder (or settings of one) and a run are given. Leave one out.")
+            raise UserError(
+                "Both an encoder (or settings of one) and a run are given.",
+                setting="encoder", value=encoder, advice="Leave `encoder` or `run` out.",
+            )  # fmt: skip
         requested = load_estimator(ENCODERS, open_folder(run, "run"), "encoder").set_known(n_jobs=n_jobs)
     elif encoder is None and (params or seed) and folder.has_encoder():
         requested, _ = folder.load_encoder(n_jobs)
@@ -173,10 +177,11 @@ def _requested_encoder(
         return None
     requested.check_settings()
     if requested.reads != "pixels":
+        name = ENCODERS.name_of(requested)
         raise UserError(
-            f"The encoder '{ENCODERS.name_of(requested)}' opens no images, so there is nothing to encode. "
-            "Choose one that looks at pixels (visterm encoders lists them)."
-        )
+            f"The encoder '{name}' opens no images, so there is nothing to encode.",
+            setting="encoder", value=name, advice="Choose one that looks at pixels (visterm encoders lists them).",
+        )  # fmt: skip
     return requested
 
 
@@ -189,9 +194,10 @@ def _folder_encoder(
         return encoder, first_job
     if requested.fingerprint not in (first_job.fingerprint, encoder.fingerprint):
         raise EncoderMismatchError(
-            f"{folder.path} has features of another encoder: {_in_words(encoder)}; requested: {_in_words(requested)}. "
-            "Leave out --encoder and --encoder-set to go on with it, or choose another folder (-o)."
-        )
+            f"{folder.path} has features of another encoder: {_in_words(encoder)}; requested: {_in_words(requested)}.",
+            setting="encoder", value=ENCODERS.name_of(requested),
+            advice="Leave `encoder` and its settings out to go on with it, or choose another folder as `out`.",
+        )  # fmt: skip
     encoder.set_params(**requested.get_params(deep=False))  # the same but for the speed, and where a network lies now
     return encoder, first_job
 
@@ -262,11 +268,11 @@ class EncodeJob:
 
     folder: FeatureFolder
     encoder: AnyEncoder | None
-    settings: dict[str, Any]
+    settings: dict[str, object]
     images: Path
     known: KnownRows
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {**vars(self), "encoder": None}
 
     def begin(self, team: Team, progress: Progress) -> Callable[[Sequence[str]], PartDone]:
@@ -326,7 +332,7 @@ class ShardWork(PartWork):
         old = [i for i, digest in enumerate(sha256) if digest in self._rows]
         progress.advance(len(old))
         parts: list[Matrix] = []
-        places = list(old)
+        positions = list(old)
         reasons: dict[int, str] = {}
         if old:
             parts.append(self._rows.take([digest for i in old if (digest := sha256[i]) is not None]))
@@ -343,14 +349,14 @@ class ShardWork(PartWork):
             usable = [row for row, i in enumerate(encoded) if i not in reasons]
             if usable:
                 parts.append(rows if len(usable) == len(encoded) else rows[usable])
-                places += [encoded[row] for row in usable]
+                positions += [encoded[row] for row in usable]
 
         skipped = [Skipped(names[i], reasons[i]) for i in sorted(reasons)]
-        if not places:
+        if not positions:
             return PartDone(None, skipped, 0)
-        order = np.argsort(places)
-        chosen = [places[k] for k in order]
+        order = np.argsort(positions)
+        chosen = [positions[k] for k in order]
         shard = Shard([names[i] for i in chosen], [str(sha256[i]) for i in chosen], stack_rows(parts)[order])
         entry = self._write(shard.names, shard.sha256, len(chosen), partial(shard_bytes, shard))
         layout = "sparse" if sp.issparse(shard.rows) else "dense"
-        return PartDone(entry, skipped, len(places) - len(old), shard.rows.shape[1], layout)
+        return PartDone(entry, skipped, len(positions) - len(old), shard.rows.shape[1], layout)

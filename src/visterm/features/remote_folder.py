@@ -17,7 +17,7 @@ import time
 import uuid
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -30,10 +30,10 @@ from visterm.core.system import is_alive
 from visterm.core.types import Skipped
 from visterm.data.contents import READERS
 from visterm.encoders.contract import AnyEncoder
-from visterm.features.contents import NOTE, Contents, FirstJob, ShardEntry, read_checked
-from visterm.features.folder import DATA, ENCODER, SKIPPED, FeatureFolder
+from visterm.features.contents import Contents, FirstJob, ShardEntry
+from visterm.features.folder import DATA, ENCODER, LEASE, SKIPPED, FeatureFolder, T
 
-LOCK, BEGUN = "lock.json", "begun"
+BEGUN = "begun"
 
 SHARE = 0.5  # Of what is free on the disk of temporary files (TMPDIR), taken at most
 LEAST = 8  # Shards that are kept whatever their size: they are being read
@@ -42,7 +42,7 @@ RENEWED = 30.0  # Seconds after which the object is written anew
 ABANDONED = 180.0  # Seconds without that, after which another process may take over: clocks may differ by a minute
 SETTLED = 1.0  # Seconds after which one of two processes that took over at once sees that the other did so later
 
-_OWN: set[str] = set()
+_OUR_TOKENS: set[str] = set()
 
 
 def feature_folder(path: str | os.PathLike[str]) -> FeatureFolder:
@@ -58,7 +58,7 @@ class RemoteFeatureFolder(FeatureFolder):
         self._lease: Lease | None = None
         self._listed: set[str] | None = None
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return self.__dict__ | {"_lease": None, "_listed": None}  # who writes is the process that took the lease
 
     def check_place(self) -> None:
@@ -76,7 +76,7 @@ class RemoteFeatureFolder(FeatureFolder):
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Keep other processes from writing here, by a lease that is renewed (see `Lease`)."""
-        self._lease = Lease(self.unfinished / LOCK, self.path)
+        self._lease = Lease(self.unfinished / LEASE, self.path)
         try:
             with self._lease.held():
                 yield
@@ -90,7 +90,7 @@ class RemoteFeatureFolder(FeatureFolder):
 
     def shard_to_write(self, file: str) -> Path:
         """Return the place of a shard of this job: that of all shards, as it is not named by the manifest yet."""
-        return self.path / DATA / file
+        return self.data / file
 
     def is_written(self, entry: ShardEntry) -> bool:
         """Return whether a shard of this job is there: it is whole then."""
@@ -99,13 +99,13 @@ class RemoteFeatureFolder(FeatureFolder):
     def is_whole(self, entry: ShardEntry) -> bool:
         """Return whether a shard is there; its bytes are looked at when it is fetched."""
         if self._listed is None:
-            self._listed = set(_remote(self.path / DATA).children())
+            self._listed = set(_remote(self.data).children())
         return entry.file in self._listed
 
     def local(self, entry: ShardEntry) -> Path:
         """Fetch a shard, unless it is on this machine's disk already, and see that it is as it was written."""
         try:
-            file = CACHE.get(entry.sha256, self.shard(entry).read_bytes)
+            file = CACHE.get(entry.sha256, (self.data / entry.file).read_bytes)
         except FileNotFoundError:
             file = None
         if file is None:
@@ -114,26 +114,17 @@ class RemoteFeatureFolder(FeatureFolder):
 
     def source(self, entry: ShardEntry) -> Path:
         """Return where parts of a shard may be read: on this machine's disk, if it is there, or in the store."""
-        return CACHE.find(entry.sha256) or self.shard(entry)
+        return CACHE.find(entry.sha256) or self.data / entry.file
 
-    def indexes(self, entries: Sequence[ShardEntry]) -> Iterator[tuple[list[str], list[str]]]:
-        """Read names and content hashes of shards, many at the same time."""
-        from visterm.data.feature_shards import read_shard_index  # which loads pyarrow
-
+    def read_each(self, read: Callable[[Path], T], files: Iterable[Path]) -> Iterator[T]:
+        """Read some files of the folder, in their order, many at the same time."""
         with ThreadPoolExecutor(READERS, thread_name_prefix="visterm-fetch") as pool:
-            yield from pool.map(lambda entry: read_shard_index(self.source(entry)), entries)
-
-    def notes(self) -> list[dict[str, Any]]:
-        """Read what a job that is not finished has noted of each shard that is done."""
-        names = [name for name in _remote(self.unfinished).children() if name.endswith(".json")]
-        files = [self.unfinished / name for name in names if name not in (MANIFEST, LOCK)]
-        with ThreadPoolExecutor(READERS) as pool:
-            return list(pool.map(lambda file: read_checked(file, NOTE), files))
+            yield from pool.map(read, files)
 
     def save_encoder(self, encoder: AnyEncoder, first: FirstJob) -> None:
         """Keep the fitted encoder, with what was requested; its manifest is put last."""
-        with tempfile.TemporaryDirectory(prefix="visterm-") as here:
-            copy = FeatureFolder(here)
+        with tempfile.TemporaryDirectory(prefix="visterm-") as temporary:
+            copy = FeatureFolder(temporary)
             copy.save_encoder(encoder, first)
             (self.unfinished / BEGUN).write_bytes(b"")  # whoever stops from here on finds a job of visterm
             files = sorted((copy.path / ENCODER).iterdir(), key=lambda file: (file.name == MANIFEST, file.name))
@@ -143,11 +134,11 @@ class RemoteFeatureFolder(FeatureFolder):
     def load_encoder(self, n_jobs: int | None) -> tuple[AnyEncoder, FirstJob]:
         """Return the fitted encoder, to be used with `n_jobs` threads, and what was requested."""
         open_folder(self.path / ENCODER, ENCODER)
-        with tempfile.TemporaryDirectory(prefix="visterm-") as here:
-            copy = FeatureFolder(here)
+        with tempfile.TemporaryDirectory(prefix="visterm-") as temporary:
+            copy = FeatureFolder(temporary)
             (copy.path / ENCODER).mkdir()
-            for name in _remote(self.path / ENCODER).children():
-                (copy.path / ENCODER / name).write_bytes((self.path / ENCODER / name).read_bytes())
+            for file in self.files_of(self.path / ENCODER):
+                (copy.path / ENCODER / file.name).write_bytes(file.read_bytes())
             return copy.load_encoder(n_jobs)
 
     def commit(self, contents: Contents, skipped: Sequence[Skipped]) -> None:
@@ -166,17 +157,18 @@ class RemoteFeatureFolder(FeatureFolder):
             (self.path / SKIPPED).write_bytes(skipped.read_bytes())
         (self.path / MANIFEST).write_bytes(pending.read_bytes())
         self._sweep()
-        for name in _remote(self.unfinished).children():
-            if name not in (LOCK, MANIFEST):
-                (self.unfinished / name).unlink(missing_ok=True)
+        for file in self.files_of(self.unfinished):
+            if file.name not in (LEASE, MANIFEST):
+                file.unlink(missing_ok=True)
         pending.unlink(missing_ok=True)
 
     def check(self, entry: ShardEntry) -> None:
         """Refuse a shard that is missing, or was changed since it was written, by fetching it."""
         self.local(entry)
 
-    def _files_of(self, name: str) -> list[Path]:
-        return [self.path / name / each for each in _remote(self.path / name).children()]
+    def files_of(self, folder: Path) -> list[Path]:
+        """List the files in a folder of this one."""
+        return [folder / name for name in _remote(folder).children()]
 
 
 def _remote(path: Path) -> RemotePath:
@@ -211,23 +203,23 @@ class Lease:
             if not self._is_own():
                 raise self._refusal(self._read())
 
-        over = threading.Event()
+        released = threading.Event()
 
         def renew() -> None:
-            while not over.wait(RENEWED):
+            while not released.wait(RENEWED):
                 with suppress(StorageError):  # the store may be back in time
                     if self._is_own():
                         self._file.write_bytes(self._content())
 
-        _OWN.add(self._token)
+        _OUR_TOKENS.add(self._token)
         renewing = threading.Thread(target=renew, daemon=True, name="visterm-lease")
         renewing.start()
         try:
             yield
         finally:
-            over.set()
+            released.set()
             renewing.join()
-            _OWN.discard(self._token)
+            _OUR_TOKENS.discard(self._token)
             with suppress(StorageError):  # what went wrong before says more
                 if self._is_own():
                     self._file.unlink(missing_ok=True)
@@ -273,7 +265,7 @@ def _is_abandoned(current: dict[str, Any]) -> bool:
         pid, renewed = int(current["pid"]), float(current["renewed"])
     except (KeyError, TypeError, ValueError):
         return True
-    if current.get("host") == socket.gethostname() and current.get("token") not in _OWN:
+    if current.get("host") == socket.gethostname() and current.get("token") not in _OUR_TOKENS:
         was_before = pid == os.getpid()  # in a container begun anew
         if was_before or not is_alive(pid):
             return True

@@ -17,7 +17,7 @@ from visterm.core.remote import as_path
 from visterm.core.types import Matrix, Skipped
 from visterm.core.wording import count_of
 from visterm.data.corpus import Corpus
-from visterm.data.feature_shards import Shard, read_shard
+from visterm.data.feature_shards import Shard, read_shard, read_shard_index
 from visterm.data.image_folders import Unsearched, find_images
 from visterm.data.tag_files import find_tags
 from visterm.data.tag_formats.record import TagsFound, merged_by_image, record
@@ -27,7 +27,7 @@ from visterm.features.contents import Contents, ShardEntry
 from visterm.features.folder import FeatureFolder
 from visterm.features.remote_folder import feature_folder
 
-HELD = 4  # Shards kept in memory: rows are mostly read in the order of the names, as they lie
+KEPT = 4  # Shards kept in memory: rows are mostly read in the order of the names, as they lie
 
 
 class StoredRow(NamedTuple):
@@ -51,12 +51,13 @@ class FolderRows:
 
         Raises CorruptFileError if a shard is missing or was changed; with `spare_damaged` it is passed over instead.
         """
-        entries = self._contents.shards
-        numbers = [number for number in range(len(entries)) if not spare_damaged or self.is_whole(number)]
+        shards = self._contents.shards
+        numbers = [number for number in range(len(shards)) if self.is_whole(number) or not spare_damaged]
         for number in numbers:
-            self._check(number)
+            if not self.is_whole(number):
+                raise self._folder.damaged(shards[number])
 
-        indexes = self._folder.indexes([entries[number] for number in numbers])
+        indexes = self._folder.read_each(read_shard_index, [self._folder.source(shards[number]) for number in numbers])
         return [
             StoredRow(name, digest, number, row)
             for number, (names, sha256) in zip(numbers, indexes, strict=True)
@@ -78,28 +79,24 @@ class FolderRows:
         rows = np.array([each.row for each in wanted], np.int64)
         order = np.argsort(shards, kind="stable")
         parts = np.split(order, np.flatnonzero(np.diff(shards[order])) + 1) if wanted else []
-        shape = (len(wanted), self._contents.width)
+        numbers = [int(shards[part[0]]) for part in parts]
+        if damaged := [number for number in numbers if not self.is_whole(number)]:
+            raise self._folder.damaged(self._contents.shards[damaged[0]])
 
+        entries = [self._contents.shards[number] for number in numbers]
+        blocks = (_shard(self._folder, entry).rows[rows[part]] for entry, part in zip(entries, parts, strict=True))
+        shape = (len(wanted), self._contents.width)
         if self._contents.layout == "dense":
             dense = np.empty(shape, np.float32)
-            for part in parts:
-                dense[part] = self._rows_of(int(shards[part[0]]))[rows[part]]
+            for part, block in zip(parts, blocks, strict=True):
+                dense[part] = block
             return dense
-        if not parts:
-            return sp.csr_array(shape, dtype=np.float32)
-        return stack_rows([self._rows_of(int(shards[part[0]]))[rows[part]] for part in parts])[np.argsort(order)]
-
-    def _rows_of(self, number: int) -> Matrix:
-        self._check(number)
-        return _shard(self._folder, self._contents.shards[number]).rows
-
-    def _check(self, number: int) -> None:
-        if not self.is_whole(number):
-            raise self._folder.damaged(self._contents.shards[number])
+        return stack_rows([*blocks])[np.argsort(order)] if parts else sp.csr_array(shape, dtype=np.float32)
 
 
-@lru_cache(maxsize=HELD)
+@lru_cache(maxsize=KEPT)
 def _shard(folder: FeatureFolder, entry: ShardEntry) -> Shard:
+    """Return a shard, from memory if it is one of the last that were read."""
     return read_shard(folder.local(entry))
 
 
@@ -151,19 +148,22 @@ class Features:
         with reported(progress, "read features", len(images)):
             positions, wanted, skipped = [], [], []
             for number, image in enumerate(images):
-                name = self._name(image)
-                if name in self._skipped:
-                    skipped.append(Skipped(str(image), self._skipped[name].reason))
+                row = self._look_up(image)
+                if isinstance(row, Skipped):
+                    skipped.append(Skipped(str(image), row.reason))
                 else:
                     positions.append(number)
-                    wanted.append(self._stored_row(name))
+                    wanted.append(row)
             rows = self._rows.take(wanted)
             progress.advance(len(images))
         return Encoded(rows, np.array(positions, np.int64), skipped)
 
     def sha256_of(self, image: str | os.PathLike[str]) -> str:
-        """Return the hash that the file of an image had when its row was made."""
-        return self._stored_row(self._name(image)).sha256
+        """Return the hash that the file of an image had when its row was made. Raises DataError if it has no row."""
+        row = self._look_up(image)
+        if isinstance(row, Skipped):
+            raise self._unknown(row.image)
+        return row.sha256
 
     def corpus(self, tags: str | os.PathLike[str] | None = None, **columns: Unpack[TableOptions]) -> Corpus:
         """Join the images with their tags; nothing of the image folder is read, if the tags are in a table.
@@ -182,22 +182,25 @@ class Features:
             tags_found = tags_found._replace(skipped=[*unsearched.closed, *tags_found.skipped])
         else:
             raise TagFileError(
-                f"The image folder of {self.path}, {self.images}, is no longer there, so no tags can be found in it. "
-                "Name a table of tags: --tags FILE."
-            )
+                f"The image folder of {self.path}, {self.images}, is no longer there, so no tags can be found in it.",
+                setting="tags", value=tags, advice="Name a table of tags as `tags`.",
+            )  # fmt: skip
         return Corpus.joined(self.images, [self.images / name for name in names], tags_found, encoded=self)
 
-    def _stored_row(self, name: str) -> StoredRow:
-        if name not in self._stored:
-            raise DataError(
-                f"The image '{name}' is not among the {count_of(len(self._stored), 'image')} of {self.path}. "
-                "Encode it first: run the command of visterm encode that made it again."
-            )
-        return self._stored[name]
-
-    def _name(self, image: str | os.PathLike[str]) -> str:
+    def _look_up(self, image: str | os.PathLike[str]) -> StoredRow | Skipped:
+        """Return where the row of an image is, or why it has none; DataError if it is not of this folder."""
         path = as_path(image)
-        return path.relative_to(self.images).as_posix() if path.is_relative_to(self.images) else path.as_posix()
+        name = path.relative_to(self.images).as_posix() if path.is_relative_to(self.images) else path.as_posix()
+        row = self._skipped.get(name) or self._stored.get(name)
+        if row is None:
+            raise self._unknown(name)
+        return row
+
+    def _unknown(self, name: str) -> DataError:
+        return DataError(
+            f"The image '{name}' is not among the {count_of(len(self._stored), 'image')} of {self.path}. "
+            "Encode it first: run the command of visterm encode that made it again."
+        )
 
 
 def finished_contents(folder: FeatureFolder) -> Contents:
@@ -206,7 +209,6 @@ def finished_contents(folder: FeatureFolder) -> Contents:
     Raises StorageError if it is no features folder, or its job was never finished; CorruptFileError if a file is
     missing or was changed.
     """
-    folder.recover()
     contents: Contents | None = folder.contents()
     if contents is not None:
         return contents

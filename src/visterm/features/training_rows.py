@@ -6,7 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeGuard, Unpack
 
 import numpy as np
 import scipy.sparse as sp
@@ -23,6 +23,7 @@ from visterm.data.corpus import Corpus
 from visterm.data.frames import FrameTable, as_table, listed
 from visterm.data.image_folders import Unsearched, find_images, no_images
 from visterm.data.images import image_name
+from visterm.data.tag_files import TagSource
 from visterm.data.tag_formats.tables import (
     TAGS_COLUMNS,
     TableOptions,
@@ -32,9 +33,10 @@ from visterm.data.tag_formats.tables import (
     table_records,
 )
 from visterm.encoders.contract import AnyEncoder, name_of
-from visterm.features.contents import is_features
+from visterm.features.contents import Contents, is_features
 
 if TYPE_CHECKING:
+    from visterm.features.stored import Features
     from visterm.models.base import SideKnowledge
 
 Photos: TypeAlias = "str | os.PathLike[str] | Corpus | Sequence[Any] | Any"
@@ -80,17 +82,16 @@ def training_rows(
     """
     train = corpus.select(LEARNED) if any(corpus.splits) else corpus
     held_out = corpus.subset([i for i, split in enumerate(corpus.splits) if split == HELD_OUT])
+    unknown: list[Skipped] = []
     if hasattr(encoder, "row_remarks"):
         encoder.refuse_unknown(train.images, only_if_all=True)
-    train, unknown = known_part(encoder, train)
-    held_out, unknown_held_out = known_part(encoder, held_out)
+        train, unknown = known_part(encoder, train)
+        held_out, unknown_held_out = known_part(encoder, held_out)
+        unknown += unknown_held_out
     vocabulary = Vocabulary.from_lists(train.tags, min_count=min_count, aliases=aliases).with_words(words)
 
     if len(vocabulary) == 0:
-        raise DataError(
-            f"No tag is on {min_count} or more of the {count_of(len(train), 'training photo')} "
-            f"(--min-count {min_count}). Lower --min-count, or check the tags column of the tag file."
-        )
+        raise too_rare(min_count, len(train))
     if corpus.encoded is None:
         try:
             encoder.fit(train.images, skip_unreadable=True, progress=progress)
@@ -101,6 +102,7 @@ def training_rows(
 
     if text_width is not None:
         _check_width(encoder, train, text_width)
+
     X, Y, skipped = encode_corpus(encoder, train, vocabulary, progress)
     if skipped and X.shape[0] == 0:
         raise NoneReadableError(skipped, corpus.column_note)
@@ -109,8 +111,16 @@ def training_rows(
         Y = check_tags(X.T @ Y, X.shape[1])
         X = identity_rows(X.shape[1])
     valid = (X_valid, Y_valid) if Y_valid.nnz > 0 and Y_valid.max() > 0 else None
-    left_out = [*corpus.skipped, *unknown, *unknown_held_out, *skipped, *skipped_valid]
+    left_out = [*corpus.skipped, *unknown, *skipped, *skipped_valid]
     return TrainingRows(vocabulary, X, Y, valid, left_out, encoder.by_number, [*train.names, *held_out.names])
+
+
+def too_rare(min_count: int, n_photos: int) -> DataError:
+    """Return the error that no tag is on enough photos."""
+    return DataError(
+        f"No tag is on {min_count} or more of the {count_of(n_photos, 'training photo')}.",
+        setting="min_count", value=min_count, advice="Lower `min_count`, or check the tags column of the tag file.",
+    )  # fmt: skip
 
 
 def _check_width(encoder: AnyEncoder, corpus: Corpus, text_width: int) -> None:
@@ -121,9 +131,10 @@ def _check_width(encoder: AnyEncoder, corpus: Corpus, text_width: int) -> None:
         width = rows.shape[1] if len(kept) else text_width
     if width != text_width and not encoder.by_number:
         raise ShapeError(
-            f"The word vectors have {text_width:,} numbers, and the rows of images {width:,}. Take vectors of the text "
-            "tower of the images' network, or another model (--model sampled_tagger)."
-        )
+            f"The word vectors have {text_width:,} numbers, and the rows of images {width:,}.",
+            setting="word_vectors", value=text_width,
+            advice="Take vectors of the text tower of the images' network, or another `model`: sampled_tagger.",
+        )  # fmt: skip
 
 
 def not_learned(splits: Iterable[str | None] | Mapping[str | None, int]) -> list[str]:
@@ -158,22 +169,23 @@ def encode_corpus(
     return X, Y, skipped
 
 
-def source_of_rows(encoder: AnyEncoder, corpus: Corpus) -> Any:
+def source_of_rows(encoder: AnyEncoder, corpus: Corpus) -> AnyEncoder | Features:
     """Return what encodes the images of a corpus: the encoder, or what holds the rows that it gave them before.
 
     Raises EncoderMismatchError if those are rows of another encoder.
     """
     if corpus.encoded is None:
         return encoder
-    check_fingerprint(encoder, ENCODERS.name_of(corpus.encoded.encoder), corpus.encoded.fingerprint)
-    return corpus.encoded
+    encoded: Features = corpus.encoded
+    check_fingerprint(encoder, encoded.contents)
+    return encoded
 
 
-def check_fingerprint(encoder: AnyEncoder, made_by: str, fingerprint: str) -> None:
-    """Raise `EncoderMismatchError` for stored rows that another encoder made, of this name and fingerprint."""
-    if fingerprint != encoder.fingerprint:
+def check_fingerprint(encoder: AnyEncoder, stored: Contents) -> None:
+    """Raise `EncoderMismatchError` for stored rows that another encoder made."""
+    if stored.fingerprint != encoder.fingerprint:
         raise EncoderMismatchError(
-            f"The features were made by '{made_by}' with the fingerprint {fingerprint}, and "
+            f"The features were made by '{stored.encoder}' with the fingerprint {stored.fingerprint}, and "
             f"'{ENCODERS.name_of(encoder)}' of this run has {encoder.fingerprint}: their rows do not go together. "
             "Encode the photos as the run does: visterm encode IMAGES --encoder RUN -o FEATURES"
         )
@@ -188,32 +200,47 @@ def known_part(encoder: AnyEncoder, corpus: Corpus) -> tuple[Corpus, list[Skippe
     return known, [Skipped(name_of(corpus.images[i]), reason) for i, reason in unknown.items()]
 
 
-def read_corpus(encoder: AnyEncoder, images: Photos | None, tags: Any, **columns: Unpack[TableOptions]) -> Corpus:
+def read_corpus(
+    encoder: AnyEncoder | None, images: Photos | None, tags: Any = None, **columns: Unpack[TableOptions]
+) -> Corpus:
     """Read images and their tags, or the tags alone where the encoder looks only at names.
 
-    `images` is a folder of images, a features folder in its place, or as `as_corpus` takes them; the rest is as
-    `Corpus.read` takes it. Raises UserError if the encoder needs an image folder and there is none, or the other way
-    round; DataError as `Corpus.read` and `Corpus.read_names` do.
+    Parameters
+    ----------
+    encoder : AnyEncoder or None
+        What the images are for: one of names needs no images, one that has rows on file adds remarks on these.
+    images, tags
+        A folder and a tag file (or a DataFrame or a list of dicts in its place); a features folder in place of the
+        image folder, where `tags` may be None; a DataFrame or a list of dicts in place of both; or images, as
+        `as_images` takes them, and their tags side by side, as `tag_lists` takes them.
+    **columns
+        The columns of tables, as in `Corpus.read`.
+
+    Raises
+    ------
+    UserError
+        If the encoder needs an image folder and there is none, or the other way round.
+    DataError
+        As in `Corpus.read` and `Corpus.read_names`.
     """
-    name = ENCODERS.name_of(encoder)
-    if is_features(images):
-        return as_corpus(images, tags, **columns)
-    if not isinstance(images, str | os.PathLike | None):
-        corpus = as_corpus(images, tags, **columns)
-    elif images is not None and encoder.by_number:
-        raise UserError(
-            f"The encoder '{name}' knows images by number and opens none, but IMAGES is {images}. "
-            "Leave IMAGES out: the tag file (--tags FILE) names the images."
-        )
-    elif images is not None:
+    if isinstance(images, Corpus):
+        corpus = images
+    elif isinstance(images, str | os.PathLike) and is_features(images):
+        from visterm.features.stored import Features  # which loads pyarrow
+
+        corpus = Features(images).corpus(tags, **columns)
+    elif images is None:
+        corpus = _named_corpus(encoder, tags, columns)
+    elif isinstance(images, str | os.PathLike) and _is_tag_source(tags):
+        if encoder is not None and encoder.by_number:
+            raise UserError(
+                f"The encoder '{ENCODERS.name_of(encoder)}' knows images by number and opens none, but `images` is "
+                f"{images}.",
+                setting="images", value=images, advice="Leave `images` out: the file of `tags` names the images.",
+            )  # fmt: skip
         corpus = Corpus.read(images, tags, **columns)
-    elif encoder.reads == "names":
-        corpus = Corpus.read_names(tags, **columns)
     else:
-        raise UserError(
-            f"IMAGES is missing: the encoder '{name}' looks at pixels. Pass the folder of images "
-            "(only --encoder ids and --encoder precomputed do without)."
-        )
+        corpus = _listed_corpus(images, tags, columns)
 
     row_remarks = getattr(encoder, "row_remarks", None)
     if row_remarks is None or len(corpus) == 0:
@@ -221,40 +248,37 @@ def read_corpus(encoder: AnyEncoder, images: Photos | None, tags: Any, **columns
     return replace(corpus, remarks=[*corpus.remarks, *row_remarks(corpus.images, corpus.names)])
 
 
-def named_corpus(encoder: AnyEncoder, tags: Any) -> Corpus:
-    """Read images known by number from the tag file that names them, where no images are given.
+def _named_corpus(encoder: AnyEncoder | None, tags: object, columns: TableOptions) -> Corpus:
+    """Read images that only the tags name, by name or number."""
+    if not _is_tag_source(tags):
+        raise UserError(
+            "Without images, tags must be in a file that names them.",
+            setting="tags", value=tags, advice="Name a file, or pass names and a list of tags each.",
+        )  # fmt: skip
+    if encoder is None or encoder.reads != "names":
+        name = "" if encoder is None else f" '{ENCODERS.name_of(encoder)}'"
+        raise UserError(
+            f"`images` is missing: the encoder{name} looks at pixels.",
+            setting="images", advice="Pass the folder of images (only the encoders ids and precomputed do without).",
+        )  # fmt: skip
+    return Corpus.read_names(tags, **columns)
 
-    Raises UserError if the encoder looks at pixels, or the tags are in no file.
-    """
-    if not is_tag_source(tags):
-        raise UserError("Without images, tags must be a file that names them; or pass names and a list of tags each.")
-    return read_corpus(encoder, None, tags)
 
-
-def is_tag_source(tags: Any) -> bool:
+def _is_tag_source(tags: object) -> TypeGuard[TagSource]:
     """Return whether tags come with the names of their images: in a file, a DataFrame or a list of dicts."""
     return isinstance(tags, str | os.PathLike) or as_table(tags) is not None
 
 
-def as_corpus(images: Photos, tags: Any = None, **columns: Unpack[TableOptions]) -> Corpus:
-    """Return the corpus that is meant by a folder and a tag file, or by images and their tags side by side.
-
-    A features folder may stand in place of the image folder, `tags` may then be None; or a DataFrame or a list of dicts
-    in place of both, with the columns that `Corpus.read` looks for. Tags side by side are as `tag_lists` takes them.
-    """
-    if isinstance(images, Corpus):
-        return images
-    if isinstance(images, str | os.PathLike) and is_features(images):
-        from visterm.features.stored import Features  # which loads pyarrow
-
-        return Features(images).corpus(tags, **columns)
+def _listed_corpus(images: Photos, tags: Any, columns: TableOptions) -> Corpus:
+    """Return the corpus of a DataFrame, or of images and their tags side by side."""
     table, from_table = as_table(images), tags is None or (isinstance(tags, str) and tags == "auto")
     if table is not None and from_table:
         return Corpus.of_table(table, **columns)
-    if isinstance(images, str | os.PathLike) and is_tag_source(tags):
-        return Corpus.read(images, tags, **columns)
     if isinstance(tags, str | os.PathLike):
-        raise UserError("With a tag file, images must be a folder; or pass the tags of each image as lists.")
+        raise UserError(
+            "With a tag file, `images` must be a folder.",
+            setting="images", value=type(images).__name__, advice="Or pass the tags of each image as lists.",
+        )  # fmt: skip
     image_column = columns.get("image_column")
     names, items = as_images(images, image_column=image_column)
     tags = tag_lists(tags, columns.get("tags_column"), columns.get("separator"))
@@ -350,24 +374,29 @@ def as_images(
 
     if numbers or sp.issparse(array):
         raise DataError(
-            f"images is a matrix of numbers, {array.shape[0]:,} rows of {array.shape[1]:,}. Those are features, not "
-            "photos: fit a model on them (visterm.models.Ridge().fit(X, tags)), or save them with numpy.save and the "
-            "name of each row, and pass the names with encoder='precomputed:FILE.npy'."
-        )
+            f"`images` is a matrix of numbers, {array.shape[0]:,} rows of {array.shape[1]:,}. Those are features, not "
+            "photos.",
+            setting="images", value=array.shape,
+            advice="Fit a model on them (visterm.models.Ridge().fit(X, tags)), or save them with numpy.save and the "
+            "name of each row, and pass the names with encoder='precomputed:FILE.npy'.",
+        )  # fmt: skip
 
     table = as_table(images)
     images = listed(images) if table is None else image_cells(table, image_column)
     if not isinstance(images, Sequence | np.ndarray):
         raise DataError(
-            f"images is a {type(images).__name__}; expected a path; a sequence or a Series of paths, Pillow images "
-            "or uint8 arrays (height, width, 3); or a DataFrame with a column of these."
-        )
+            f"`images` is a {type(images).__name__}",
+            setting="images", value=images,
+            expected="a path; a sequence or a Series of paths, Pillow images or uint8 arrays (height, width, 3); or a "
+            "DataFrame with a column of these",
+        )  # fmt: skip
     names = []
     items: Any = images
     for number, image in enumerate(items):
         name = image_name(image, number)
         if name is None:
-            raise DataError(f"Image {number} is missing. Leave out the rows without an image.")
+            advice = "Leave out the rows without an image."
+            raise DataError(f"Image {number} is missing.", setting="images", value=image, advice=advice)
         names.append(name)
     return names, items
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from visterm.core.errors import DataError, EncoderMismatchError, NoTagsError, UserError
 from visterm.core.progress import Say
@@ -21,18 +21,18 @@ from visterm.data.tag_rules import TagRules, prune
 from visterm.data.tag_tree import PATHS, TagTree, read_tree, tree_of_paths, tree_summary
 from visterm.data.text_files import Reference, count_texts, read_words
 from visterm.encoders.contract import AnyEncoder
-from visterm.encoders.named import default_line, registered_name
+from visterm.encoders.named import default_line
 from visterm.features.contents import is_features
-from visterm.features.training_rows import as_corpus, as_images, is_tag_source, named_corpus, not_learned, read_corpus
+from visterm.features.stored import Features
+from visterm.features.streaming.memory import Plan, plan_memory
+from visterm.features.streaming.shards import Shards
+from visterm.features.training_rows import as_images, not_learned, read_corpus
 from visterm.learning.fit_request import FitRequest
 from visterm.learning.learned import Learned
-from visterm.learning.query_rows import check_learns_queries, query_corpus, query_lines
-from visterm.learning.relations import RelationSources, WordRelations, tags_to_learn
+from visterm.learning.query_rows import query_corpus, query_lines
+from visterm.learning.relations import WordRelations, check_sources, read_relations, tags_to_learn
 from visterm.models.abilities import FitsStreams
 from visterm.models.base import Annotator
-
-if TYPE_CHECKING:
-    from visterm.features.streaming.memory import Plan
 
 
 class Cleaning(NamedTuple):
@@ -48,31 +48,41 @@ class Cleaning(NamedTuple):
     def read(cls, request: FitRequest) -> Cleaning:
         """Read the rules, words and the tree, before any photo is looked at.
 
-        Raises UserError if tags are left out where queries are learned; DataError if a file cannot be used.
+        Raises UserError if words are no single words, or something of tags is given where queries are learned;
+        DataError if a file cannot be used.
         """
         words = request.words
         words = read_words(words) if isinstance(words, str | os.PathLike) else list(words)
-        _check_words(words)
-        tree, paths = request.tree, request.tree == PATHS
-        if tree is not None and request.queries is not None:
-            raise UserError("A tree is of tags, but queries are learned. Leave --tree out.")
+        if negative := next((word for word in words if word.startswith("-")), None):
+            raise UserError(
+                f"The word '{negative}' begins with '-', which means 'not' in searches.",
+                setting="words", value=negative, advice="Take the '-' off.",
+            )  # fmt: skip
+        lists = [word for word in words if "," in word or ";" in word]
+        if 2 * len(lists) > len(words):
+            raise UserError(
+                f"{len(lists):,} of {count_of(len(words), 'line')} of words look like lists, such as "
+                f"'{lists[0][:60]}'.",
+                setting="words", value=lists[0], expected="one word or phrase a line",
+            )  # fmt: skip
+
+        rules, tree, paths = request.rules, request.tree, request.tree == PATHS
+        if request.queries is not None:
+            of_tags = {"word_vectors": request.word_vectors, "words": words or None, "tree": tree}
+            for setting, value in of_tags.items():
+                if value is not None:
+                    raise UserError(
+                        f"`{setting}` goes with tags, but queries are learned.",
+                        setting=setting, value=value, advice="Leave it out.",
+                    )  # fmt: skip
+            if rules.prunes:
+                raise UserError(
+                    "The tag rules stop_tags, max_share and per_user leave out tags, but queries are learned.",
+                    setting="tag_rules", value=request.tag_rules, advice="Leave these rules out.",
+                )  # fmt: skip
         if isinstance(tree, str | os.PathLike):
             tree = None if paths else read_tree(tree)
-        if request.rules.prunes and request.queries is not None:
-            raise UserError(
-                "The tag rules stop_tags, max_share and per_user leave out tags, but queries are learned. Leave them "
-                "out."
-            )
-        return cls(request.rules, request.rules.aliases, words, tree, paths)
-
-    def prune(self, corpus: Corpus, say: Say) -> tuple[Corpus, dict[str, int]]:
-        """Return the corpus without what is left out, and the counts to keep with the run."""
-        if not self.rules.prunes:
-            return corpus, {}
-        pruned = prune(corpus, self.rules, self.aliases)
-        for remark in pruned.remarks:
-            say(remark)
-        return pruned.corpus, pruned.facts
+        return cls(rules, rules.aliases, words, tree, paths)
 
     def grow(self, corpus: Corpus, say: Say) -> tuple[Corpus, Cleaning]:
         """Return the corpus with the tags above those of each image, and itself with the tree as pairs."""
@@ -82,9 +92,9 @@ class Cleaning(NamedTuple):
             of_paths, called = tree_of_paths([*corpus.tags, *corpus.negatives])
             if not of_paths:
                 raise DataError(
-                    f"--tree {PATHS}: no tag is a path such as 'animals/dog/husky'. Leave --tree out, or pass a table "
-                    "of child,parent."
-                )
+                    "No tag is a path such as 'animals/dog/husky'.",
+                    setting="tree", value=PATHS, advice="Leave `tree` out, or pass a table of child,parent.",
+                )  # fmt: skip
             named_so = {tag_key(path): tag for path, tag in called.items()}
             aliases = {alias: named_so.get(tag_key(tag), tag) for alias, tag in aliases.items()}
             tree = TagTree(of_paths.pairs, aliases)
@@ -97,7 +107,7 @@ class Cleaning(NamedTuple):
             if paths := likely_paths(corpus.tags):
                 say(
                     f"{count_of(len(paths), 'tag')} such as '{paths[0]}' may be paths; each is learned as one tag. To "
-                    f"learn the tags above, too: --tree {PATHS}."
+                    f"learn the tags above, too, say that the tree of the tags is in their {PATHS}."
                 )
             return corpus, self
         named = [
@@ -109,17 +119,11 @@ class Cleaning(NamedTuple):
         say(tree_summary(tree))
         return corpus, self._replace(aliases=aliases, tree=tree.pairs)
 
-    def relations(self, others: WordRelations | None) -> WordRelations:
-        """Return the relations of a run with the tree; without others, what tags lie under is also what they are."""
-        others = others or WordRelations()
-        if self.tree is None:
-            return others
-        return others._replace(is_a=others.is_a or self.tree, tree=self.tree)
-
     def summary(self, used: Mapping[str, str]) -> list[str]:
-        """Describe in a line how many aliases are of tags that were learned; nothing where there are none."""
+        """Describe in a line how many aliases are of tags that were learned; nothing where there are no aliases."""
         if not self.aliases:
             return []
+
         used = {alias: tag for alias, tag in used.items() if alias in self.aliases}  # and not the paths of tags
         unused = [f"{alias} = {tag}" for alias, tag in self.aliases.items() if alias not in used]
         rest = (
@@ -129,18 +133,6 @@ class Cleaning(NamedTuple):
         )
         n_tags = len(set(used.values()))
         return [f"Aliases: {count_of(len(used), 'spelling')} of {count_of(n_tags, 'tag')}{rest}."]
-
-
-def _check_words(words: list[str]) -> None:
-    """Refuse words that no search could name, and lists in place of words; raises UserError."""
-    if negative := next((word for word in words if word.startswith("-")), None):
-        raise UserError(f"--words: '{negative}' begins with '-', which means 'not' in searches. Take the '-' off.")
-    lists = [word for word in words if "," in word or ";" in word]
-    if 2 * len(lists) > len(words):
-        raise UserError(
-            f"--words: {len(lists):,} of {count_of(len(words), 'line')} look like lists, such as '{lists[0][:60]}'. "
-            "Write one word a line."
-        )
 
 
 def one_or_features(images: Any) -> Any:
@@ -155,25 +147,11 @@ def one_or_features(images: Any) -> Any:
     other = next((folder for folder in images if not is_features(folder)), None)
     if other is not None:
         raise UserError(
-            f"Several folders may be named where all are features, and {other} is no features folder. Pass one folder "
-            f"of images, or encode each: visterm encode {other} --encoder RUN -o FEATURES, for example."
-        )
+            f"Several folders may be named where all are features, and {other} is no features folder.",
+            setting="images", value=other,
+            advice="Pass one folder of images, or encode each: visterm encode PHOTOS --encoder RUN -o FEATURES",
+        )  # fmt: skip
     return images
-
-
-def check_encoder_of_features(images: Any, encoder: str | None) -> None:
-    """Refuse an encoder that isn't the one of the features, before its network is looked for."""
-    if encoder is None:
-        return
-    for folder in filter(is_features, images if isinstance(images, list | tuple) else [images]):
-        from visterm.features.remote_folder import feature_folder  # which loads pyarrow
-
-        contents = feature_folder(folder).contents()
-        if contents is not None and contents.encoder != registered_name(encoder):
-            raise EncoderMismatchError(
-                f"--encoder {encoder} conflicts with {folder}: these features were made by the encoder "
-                f"'{contents.encoder}'. Leave --encoder out, or pass the folder of photos in place of the features."
-            )
 
 
 def plan_streaming(
@@ -185,28 +163,27 @@ def plan_streaming(
     for people, `way` how features are streamed, if not in windows. Raises UserError if memory is limited where there
     are no features, or the model cannot stream.
     """
-    several = isinstance(images, list | tuple) and bool(images) and all(map(is_features, images))
-    if not several and not is_features(images):
-        if isinstance(images, str | os.PathLike) and memory is not None:
+    several = isinstance(images, list | tuple)
+    folders = images if several else [images]
+    if not folders or not all(map(is_features, folders)):
+        if memory is None:
+            return None
+        if isinstance(images, str | os.PathLike):
             check_image_folder(as_path(images))
-        if memory is not None:
-            raise UserError(
-                "--memory is for features on disk, and none are given. Make them with: visterm encode IMAGES -o "
-                "FEATURES, and pass FEATURES in place of IMAGES. Features from other programs (--encoder precomputed) "
-                "are read into memory: leave --memory out."
-            )
-        return None
-    from visterm.features.streaming.memory import plan_memory
-    from visterm.features.streaming.shards import Shards  # which loads pyarrow
-
+        raise UserError(
+            "`memory` is for features on disk, and none are given.",
+            setting="memory", value=memory,
+            advice="Make them with: visterm encode IMAGES -o FEATURES, and pass FEATURES in place of IMAGES. Features "
+            "from other programs (the encoder precomputed) are read into memory: leave `memory` out.",
+        )  # fmt: skip
     shards = Shards(images)
     plan = plan_memory(shards.n_rows, int(shards.sizes.sum()), memory)
-    streamed = plan.streamed or several
+    streamed = plan.needed > plan.memory or several
     if model is not None and streamed:
         check_streams(model, shards.n_folders)
-    if several and not plan.streamed:
-        say(f"The features lie in {len(images)} folders: {way or 'streamed from disk'}.")
-    elif memory is not None or plan.streamed:
+    if several and plan.needed <= plan.memory:
+        say(f"The features lie in {len(folders)} folders: {way or 'streamed from disk'}.")
+    elif memory is not None or streamed:
         say(plan.line(way))
     return plan if streamed else None
 
@@ -219,43 +196,67 @@ def check_streams(model: Annotator, n_folders: int = 1) -> None:
     if isinstance(model, FitsStreams):
         return
     able = [entry.name for entry in MODELS if not entry.extra and issubclass(MODELS.load(entry.name), FitsStreams)]
-    why, otherwise = "do not fit in the memory that may be used", "or allow more (--memory)"
+    why, otherwise = "do not fit in the memory that may be used", "or allow more `memory`"
     if n_folders > 1:
         why, otherwise = f"lie in {n_folders} folders, which are streamed", "or encode all photos into one"
+    name = MODELS.name_of(model)
     raise UserError(
-        f"The features {why}, and the model '{MODELS.name_of(model)}' needs all at once. Choose one that streams them "
-        f"(--model {', '.join(able)}), {otherwise}."
-    )
+        f"The features {why}, and the model '{name}' needs all at once.",
+        setting="model", value=name, advice=f"Choose a `model` that streams them ({', '.join(able)}), {otherwise}.",
+    )  # fmt: skip
+
+
+def read_images(encoder: AnyEncoder, request: FitRequest) -> tuple[Corpus, list[QueryRow]]:
+    """Read images with their tags, and the queries about them; where words are given, there need be no tags.
+
+    Raises UserError if the encoder needs a folder and there is none, or the other way round; DataError as `Corpus.read`
+    does.
+    """
+    images, tags = request.images, "auto" if request.tags is None else request.tags
+    lines = [] if request.queries is None else query_lines(encoder, request.queries)
+    if not request.learns_tags:
+        return query_corpus(encoder, images, lines)
+    try:
+        return read_corpus(encoder, images, tags, **request.rules.columns()), lines
+    except NoTagsError:
+        if not request.words:
+            raise
+
+    if isinstance(images, str | os.PathLike) and is_features(images):
+        corpus = Features(images).corpus()
+    else:
+        names, items = as_images(images)
+        corpus = Corpus.of(items, names, [[] for _ in names])
+    return replace(corpus, remarks=["No photo has a tag: words are found by their vectors alone."]), lines
 
 
 class ImagesToLearn(NamedTuple):
     """Images with their tags, cleaned, and all that is known of these before an image is encoded."""
 
     corpus: Corpus
-    encoder: Any  # The one of the run or, of features, the one that made them
+    encoder: AnyEncoder  # The one of the run or, of features, the one that made them
     lines: list[QueryRow]
     relations: WordRelations  # Among them the tree
     cleaning: Cleaning  # With the aliases that the tree of these tags brings
-    facts: dict[str, Any]  # To keep with the run
+    facts: dict[str, object]  # To keep with the run
 
 
-def read_to_learn(
-    start: Learned, request: FitRequest, cleaning: Cleaning, say: Say, *, any_encoder: bool, related: bool = True
+def clean_images(
+    start: Learned,
+    request: FitRequest,
+    cleaning: Cleaning,
+    corpus: Corpus,
+    lines: list[QueryRow],
+    say: Say,
+    *,
+    any_encoder: bool,
+    related: bool = True,
 ) -> ImagesToLearn:
-    """Read the images with their tags, the queries about them, and relations; say what was understood and passed over.
+    """Choose, check, clean and relate the images and tags that were read; say what was understood and passed over.
 
     `start` has the encoder and the model; features may bring another encoder if `any_encoder`. Without `related` no
-    relations but the tree are read. Raises UserError if the encoder needs a folder and there is none, or the other way
-    round; DataError as `Corpus.read` does, and where most tags look like lists.
+    relations but the tree are read. Raises DataError if most tags look like lists, or no tag is left.
     """
-    sources, encoder = request.sources(), start.encoder
-    if related and not request.learns_tags and (sources.any or request.relations is not None):
-        raise UserError(
-            "Relations are between tags, and only queries are given. Add --tags, or leave the relations out."
-        )
-    if request.queries is not None:
-        check_learns_queries(start.model)
-    corpus, lines = _read_corpus(encoder, request)
     for remark in corpus.remarks:
         say(remark)
     if request.split is not None:
@@ -263,89 +264,94 @@ def read_to_learn(
         corpus = replace(corpus, splits=[None] * len(corpus))
     for line in not_learned(corpus.splits):
         say(line)
-    facts = _check_tags(corpus, request, say) if request.learns_tags else {}
+
+    facts: dict[str, object] = {}
+    if request.learns_tags:
+        tags_read = TagsRead.in_lists(corpus.tags, paths=request.tree is not None)
+        if tags_read.n_tags or not request.words:
+            say(tags_read.line())
+        tags_read.check(request.rules.separator, in_file=isinstance(request.tags, str | os.PathLike))
+        facts |= tags_read.facts()
     if any_encoder and corpus.encoded is None:
         say(default_line())
+
     corpus, grown = cleaning.grow(corpus, say)
-    corpus, pruned = grown.prune(corpus, say)
-    relations = relations_to_learn(start.model, request, sources, corpus, grown.aliases, say) if related else None
+    if grown.rules.prunes:
+        pruned = prune(corpus, grown.rules, grown.aliases)
+        for remark in pruned.remarks:
+            say(remark)
+        corpus = pruned.corpus
+        facts |= pruned.facts
+
+    rules, relations = request.rules, request.relations or WordRelations()
+    of_rules = rules.part_of is not None or rules.isa is not None
+    if related and request.relations is None and (of_rules or "part_of" in start.model.takes):
+        relations = relations_to_learn(start.model, request, corpus, grown.aliases, say)
+    if grown.tree is not None:  # what tags lie under is also what they are
+        relations = relations._replace(is_a=relations.is_a or grown.tree, tree=grown.tree)
+    encoder = start.encoder
     if (before := corpus.encoded) is not None:
         encoder = encoder_of(encoder, before.encoder, before.requested, any_encoder=any_encoder)
-    return ImagesToLearn(corpus, encoder, lines, grown.relations(relations), grown, facts | pruned)
+    return ImagesToLearn(corpus, encoder, lines, relations, grown, facts)
 
 
-def _read_corpus(encoder: AnyEncoder, request: FitRequest) -> tuple[Corpus, list[QueryRow]]:
-    """Read a folder of images and its tags, or what stands for them; where words are given, there need be no tags."""
-    images: Any = request.images
-    tags: Any = "auto" if request.tags is None else request.tags
-    lines = [] if request.queries is None else query_lines(encoder, request.queries)
+def check_relations(model: Annotator, request: FitRequest) -> None:
+    """Refuse relations that cannot be used, before any image is read.
+
+    Raises UserError if they are none, are given twice, or no tags are learned; DataError if a file is missing.
+    """
+    rules, relations = request.rules, request.relations
+    if rules.part_of is not None or rules.isa is not None or rules.tag_synsets is not None:
+        check_sources(rules)
+    of_rules = rules.part_of is not None or rules.isa is not None
+    if relations is None and not of_rules:
+        return
+
     if not request.learns_tags:
-        return query_corpus(encoder, images, lines)
-    if isinstance(images, Corpus):
-        return images, lines
-    if not (isinstance(images, str | os.PathLike | None) and is_tag_source(tags)):
-        named = named_corpus(encoder, tags) if images is None else as_corpus(images, tags, **request.rules.columns())
-        return named, lines
-    try:
-        return read_corpus(encoder, images, tags, **request.rules.columns()), lines
-    except NoTagsError:
-        if not request.words:
-            raise
-    if images is not None and is_features(images):
-        from visterm.features.stored import Features
-
-        corpus = Features(images).corpus()
-    else:
-        names, items = as_images(images)
-        corpus = Corpus.of(items, names, [[] for _ in names])
-    remark = "No photo has a tag: the words of --words are found by their vectors alone."
-    return replace(corpus, remarks=[remark]), lines
-
-
-def _check_tags(corpus: Corpus, request: FitRequest, say: Say) -> dict[str, Any]:
-    """Refuse tags that look like lists, tell which were read, and return what to keep with the run."""
-    tags_read = TagsRead.in_lists(corpus.tags, paths=request.tree is not None)
-    if tags_read.n_tags or not request.words:
-        say(tags_read.line())
-    tags_read.check(request.rules.separator, in_file=isinstance(request.tags, str | os.PathLike))
-    return tags_read.facts()
+        raise UserError(
+            "Relations are between tags, and only queries are given.",
+            setting="relations" if relations is not None else "tag_rules", value=relations or request.tag_rules,
+            advice="Add `tags`, or leave the relations out.",
+        )  # fmt: skip
+    if relations is not None and of_rules:
+        raise UserError(
+            "The relations are given twice: by `relations` and by tag rules.",
+            setting="relations", value=relations, advice="Leave one out.",
+        )  # fmt: skip
+    if relations is not None and not isinstance(relations, WordRelations):
+        raise UserError(
+            f"`relations` is of type {type(relations).__name__}", setting="relations", value=relations,
+            expected="WordRelations, such as WordRelations.read(vocabulary, part_of=FILE) or "
+            "WordRelations([(part, whole), ...])",
+        )  # fmt: skip
+    has_parts = rules.part_of is not None or (relations is not None and relations.part_of)
+    if "part_of" in model.takes and model.part_of is not None and has_parts:
+        raise UserError(
+            "The part-of relations are given twice: by `model.part_of`, and by `relations` or the tag rule part_of.",
+            setting="model.part_of", value=model.part_of, advice="Leave one out.",
+        )  # fmt: skip
 
 
 def relations_to_learn(
-    model: Annotator,
-    request: FitRequest,
-    sources: RelationSources,
-    corpus: Corpus,
-    aliases: Mapping[str, str] | None,
-    say: Say,
-) -> WordRelations | None:
-    """Return the relations among the tags to learn, and say how many there are and whether the model uses them."""
-    relations, takes_parts = request.relations, "part_of" in model.takes
-    if relations is not None and not isinstance(relations, WordRelations):
-        raise UserError(
-            f"relations is of type {type(relations).__name__}; expected WordRelations, such as "
-            "WordRelations.read(vocabulary, part_of=FILE) or WordRelations([(part, whole), ...])."
-        )
-    if takes_parts and model.part_of is not None and (sources.part_of is not None or (relations and relations.part_of)):
-        raise UserError(
-            "The part-of relations are given twice: by the tag rule part_of and by --set part_of. Leave one out."
-        )
-    if relations is not None:
-        return relations
-    if sources.part_of is None and takes_parts and model.part_of is None:
+    model: Annotator, request: FitRequest, corpus: Corpus, aliases: Mapping[str, str], say: Say
+) -> WordRelations:
+    """Return the relations that tag rules name, and say how many there are and whether the model uses them."""
+    rules, takes_parts = request.rules, "part_of" in model.takes
+    if rules.part_of is None and takes_parts and model.part_of is None:
         say(
             f"The model '{MODELS.name_of(model)}' is given no relations (the tag rule part_of): without them it trains "
             "like wsabie."
         )
-    if not sources.any:
-        return None
+    if rules.part_of is None and rules.isa is None:
+        return WordRelations()
+
     vocabulary = tags_to_learn(corpus, request.min_count, aliases)
-    if (relations := sources.read(vocabulary)) is not None:
-        say(f"Relations: {relations.summary(vocabulary)}")
-    if sources.part_of is not None and not takes_parts:
+    relations = read_relations(rules, vocabulary)
+    say(f"Relations: {relations.summary(vocabulary)}")
+    if rules.part_of is not None and not takes_parts:
         say(
-            f"The model '{MODELS.name_of(model)}' learns nothing from part-of relations; they are kept for visterm "
-            "search --expand."
+            f"The model '{MODELS.name_of(model)}' learns nothing from part-of relations; they are kept for searches "
+            "that expand their words by parts."
         )
     return relations
 
@@ -357,21 +363,25 @@ def encoder_of(encoder: AnyEncoder, fitted: AnyEncoder, requested: str, *, any_e
     EncoderMismatchError if they were made by another one.
     """
     if not any_encoder and encoder.fingerprint not in (requested, fitted.fingerprint):
+        name = ENCODERS.name_of(encoder)
         raise EncoderMismatchError(
-            f"The features were made by the encoder '{ENCODERS.name_of(fitted)}', but "
-            f"'{ENCODERS.name_of(encoder)}' is asked for, or other settings of it. Leave the encoder and its "
-            "settings out (--encoder, --encoder-set): the features keep their own."
-        )
+            f"The features were made by the encoder '{ENCODERS.name_of(fitted)}', but '{name}' is requested, or other "
+            "settings of it.",
+            setting="encoder", value=name,
+            advice="Leave `encoder` and its settings out: the features keep their own.",
+        )  # fmt: skip
     return fitted
 
 
-def reference_of(texts: str | os.PathLike[str] | None, encoder: AnyEncoder, vocabulary: Vocabulary) -> Reference | None:
-    """Return the reference corpus that words are weighed by; None: by the training images."""
-    if texts is None:
-        return None
+def reference_of(texts: str | os.PathLike[str], encoder: AnyEncoder, vocabulary: Vocabulary) -> Reference:
+    """Read the reference corpus that words are weighed by.
+
+    Raises UserError if images are known by number: they are not searched by words; TagFileError as `count_texts` does.
+    """
     if encoder.by_number:
         raise UserError(
-            f"Images known by number (--encoder {ENCODERS.name_of(encoder)}) are not searched by words, so "
-            "no words are weighed. Leave the reference corpus out."
-        )
+            f"Images known by number (the encoder {ENCODERS.name_of(encoder)}) are not searched by words, so no words "
+            "are weighed.",
+            setting="idf", value=texts, advice="Leave `idf` out.",
+        )  # fmt: skip
     return count_texts(texts, vocabulary)

@@ -10,15 +10,18 @@ from inspect import signature
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from visterm.core.errors import UserError
+from visterm.core.errors import EncoderMismatchError, UserError
+from visterm.core.persist import check_replaceable
 from visterm.core.tables import ENCODERS, MODELS
 from visterm.data.query_files import QueryRow
 from visterm.data.tag_rules import Rules, TagRules
 from visterm.data.word_vectors import WordVectors
 from visterm.encoders.named import registered_name
+from visterm.features.contents import is_features
+from visterm.features.remote_folder import feature_folder
 from visterm.features.training_rows import Photos
-from visterm.learning.part_settings import DEFAULT_MODEL, SETTING, check_device
-from visterm.learning.relations import RelationSources, WordRelations
+from visterm.learning.part_settings import DEFAULT_MODEL, DEVICE, check_device
+from visterm.learning.relations import WordRelations
 
 Place: TypeAlias = "str | os.PathLike[str]"
 
@@ -49,9 +52,9 @@ class FitRequest:
     None: the first network that is on this machine, or else "visterms"; for features, the one that made them."""
     model: str | None = None
     """A name from ``visterm models``. None: "auto", or "wsabie" for images known by number."""
-    encoder_params: Mapping[str, Any] = field(default_factory=dict)
+    encoder_params: Mapping[str, object] = field(default_factory=dict)
     """Settings of the encoder."""
-    model_params: Mapping[str, Any] = field(default_factory=dict)
+    model_params: Mapping[str, object] = field(default_factory=dict)
     """Settings of the model."""
     device: str | None = None
     """Where networks run: "cpu", "cuda" or "auto"; those of onnxruntime also on others."""
@@ -102,19 +105,33 @@ class FitRequest:
         """Return the tag rules, read and checked."""
         return TagRules.of(self.tag_rules)
 
-    def sources(self) -> RelationSources:
-        """Return where relations are read from.
+    def check(self) -> None:
+        """Refuse what cannot be used, before the encoder and the model are made.
 
-        Raises UserError if one of the sources is not there, has no meaning beside the others, or relations are given as
-        well.
+        Raises UserError if word vectors are named as a setting of the model; EncoderMismatchError if features are given
+        that another encoder made than the requested one; StorageError if something that is not a run lies at `out`.
         """
-        sources = RelationSources(self.rules.part_of, self.rules.isa, self.rules.tag_synsets)
-        sources.check()
-        if sources.any and self.relations is not None:
-            raise UserError("The relations are given twice: as relations, and by tag rules. Leave one out.")
-        return sources
+        if self.out is not None:
+            check_replaceable(self.out, "run", overwrite=self.overwrite)
+        if self.encoder is not None:
+            for folder in filter(is_features, self.images if isinstance(self.images, list | tuple) else [self.images]):
+                contents = feature_folder(folder).contents()
+                if contents is not None and contents.encoder != registered_name(self.encoder):
+                    raise EncoderMismatchError(
+                        f"The features in {folder} were made by the encoder '{contents.encoder}', not by "
+                        f"'{self.encoder}'.",
+                        setting="encoder", value=self.encoder,
+                        advice="Leave `encoder` out, or pass the folder of photos in place of the features.",
+                    )  # fmt: skip
+        vectors = self.model_params.get("word_vectors")
+        if isinstance(vectors, str):
+            raise UserError(
+                "`model.word_vectors` takes a matrix.",
+                setting="model.word_vectors", value=vectors,
+                advice="Name a file, sentences or learned as `word_vectors` instead.",
+            )  # fmt: skip
 
-    def part_settings(self) -> tuple[dict[str, Any], dict[str, Any]]:
+    def part_settings(self) -> tuple[dict[str, object], dict[str, object]]:
         """Return the settings of the encoder and of the model, with the device as far as they have such a setting.
 
         Raises UserError if neither has, it is given already, or there is no such device here.
@@ -123,19 +140,22 @@ class FitRequest:
         if self.device is None:
             return encoder_params, model_params
         model, encoder = self.model or DEFAULT_MODEL, registered_name(self.encoder)
-        parts = (("--set", MODELS.load(model), model_params), ("--encoder-set", ENCODERS.load(encoder), encoder_params))
-        able = [part for part in parts if SETTING in signature(part[1]).parameters]
+        parts = (("model", MODELS.load(model), model_params), ("encoder", ENCODERS.load(encoder), encoder_params))
+        able = [part for part in parts if DEVICE in signature(part[1]).parameters]
         if not able:
             raise UserError(
                 f"Neither the model '{model}' nor the encoder '{encoder}' runs a network of torch or ONNX, so there is "
-                "no device to choose. Leave device out."
-            )
-        for option, _, params in able:
-            if SETTING in params:
-                raise UserError(f"The device is given twice: by device and by {option} device. Leave one out.")
-            params[SETTING] = self.device
-        for _, kind, _ in able:
+                "no device to choose.",
+                setting="device", value=self.device, advice="Leave `device` out.",
+            )  # fmt: skip
+        for part, kind, params in able:
+            if DEVICE in params:
+                raise UserError(
+                    f"The device is given twice: by `device` and by `{part}.device`.",
+                    setting="device", value=self.device, advice="Leave one out.",
+                )  # fmt: skip
             check_device(self.device, kind)
+            params[DEVICE] = self.device
         return encoder_params, model_params
 
     def work_folder(self, name: str) -> Path:
@@ -144,8 +164,8 @@ class FitRequest:
             return Path(self.work)
         if self.out is None:
             raise UserError(
-                "This fit keeps files on the way, and has no folder for them. Pass work=FOLDER, or out=RUN to have "
-                "them beside the run."
-            )
+                "This fit keeps files on the way, and has no folder for them.",
+                setting="work", advice="Pass a folder as `work`, or `out` to have them beside the run.",
+            )  # fmt: skip
         out = Path(self.out).absolute()
         return out.with_name(f".{out.name}.{name}")

@@ -4,25 +4,31 @@ from __future__ import annotations
 
 import os
 from copy import copy
-from itertools import compress
 from pathlib import Path
 from typing import Any
 
-from visterm.core.errors import UserError
 from visterm.core.progress import SILENT, Progress, Say, silent
 from visterm.core.queries import inverse_frequencies
 from visterm.core.wording import count_of
-from visterm.data.corpus import Corpus
 from visterm.features.learned_images import LearnedImages
 from visterm.features.training_rows import NONE_HELD_OUT, TrainingRows, training_rows
 from visterm.learning.calibrating import with_confidences
-from visterm.learning.fit_input import Cleaning, ImagesToLearn, plan_streaming, read_to_learn, reference_of
+from visterm.learning.fit_input import (
+    Cleaning,
+    ImagesToLearn,
+    check_relations,
+    clean_images,
+    plan_streaming,
+    read_images,
+    reference_of,
+)
 from visterm.learning.fit_request import FitRequest
 from visterm.learning.learned import Learned
-from visterm.learning.query_rows import fit_weighed, query_rows
+from visterm.learning.query_rows import check_learns_queries, fit_weighed, query_rows
 from visterm.learning.relations import SENSES, tags_to_learn
 from visterm.learning.run import Run
 from visterm.learning.start_words import (
+    SETTING,
     StartWords,
     check_finds_words,
     check_start_words,
@@ -32,6 +38,7 @@ from visterm.learning.start_words import (
     vectors_summary,
     without_vectors,
 )
+from visterm.learning.streamed_fit import check_streamed, fit_streamed
 from visterm.learning.validation import learn_by_number
 from visterm.models.stopping import OnEpoch
 
@@ -66,25 +73,34 @@ def fit_run(run: Run, request: FitRequest, *, say: Say = silent, progress: Progr
     plan = plan_streaming(request.images, request.memory, say, model=start.model)
     example = None
     if plan is not None:
-        from visterm.learning.streamed_fit import check_streamed, fit_streamed
-
         check_streamed(request, cleaning)
         features: Any = request.images
         learned, remarks = fit_streamed(
-            start, features, request.tags, plan, work=request.work_folder("streaming"), any_encoder=run.any_encoder,
-            min_count=request.min_count, seed=request.seed, valid=request.valid, split=request.split, idf=request.idf,
-            aliases=cleaning.aliases, calibration=request.calibrate, progress=progress, **request.rules.columns(),
+            start, features, request.tags, plan, work=request.work_folder("streaming"),
+            any_encoder=run.any_encoder, min_count=request.min_count, seed=request.seed, valid=request.valid,
+            split=request.split, idf=request.idf, aliases=cleaning.aliases, calibration=request.calibrate,
+            progress=progress, **request.rules.columns(),
         )  # fmt: skip
         for line in remarks:
             say(line)
     else:
-        images = read_to_learn(start, request, cleaning, say, any_encoder=run.any_encoder)
-        fit = fit_tags if request.queries is None else fit_queries
-        learned = fit(start.changed(encoder=images.encoder), request, images, say, progress)
+        corpus, lines = read_images(start.encoder, request)
+        images = clean_images(start, request, cleaning, corpus, lines, say, any_encoder=run.any_encoder)
+        start = start.changed(encoder=images.encoder, relations=images.relations)
+        if request.queries is None:
+            start, rows, starts = rows_of_tags(start, request, images, say, progress)
+            learned = learn_rows(start, rows, starts, progress=progress)
+        else:
+            learned, rows = fit_queries(start, request, images, progress)
+        if request.calibrate:
+            learned = with_confidences(learned, rows, progress)
         learned = learned.changed(facts={**learned.facts, **images.facts})
         for line in _how_it_went(learned, request, cleaning):
             say(line)
-        example = _example(images.corpus, learned)
+        if images.corpus.encoded is None:  # an image that was read, to try the run with
+            skipped = {photo.image for photo in learned.skipped}
+            example = next((photo for photo in images.corpus.images if _name(photo) not in skipped), None)
+
     fitted = Run.of_parts(learned)
     if request.out is not None:
         fitted.save(request.out, overwrite=request.overwrite, example=example)
@@ -104,15 +120,19 @@ def check_request(run: Run, request: FitRequest) -> None:
     start, cleaning = _checked(run, request)
     if cleaning.words:
         vectors = request.word_vectors
-        vectors = usual_word_vectors(start.model, start.encoder) if vectors is None else vectors
+        if vectors is None:
+            vectors = usual_word_vectors(start.model, start.encoder)
         check_finds_words(start.model, start.encoder, vectors)
 
 
-def fit_tags(start: Learned, request: FitRequest, images: ImagesToLearn, say: Say, progress: Progress) -> Learned:
-    """Learn tags from images that have them; with word vectors, also words that no image has."""
+def rows_of_tags(
+    start: Learned, request: FitRequest, images: ImagesToLearn, say: Say, progress: Progress
+) -> tuple[Learned, TrainingRows, StartWords | None]:
+    """Return rows to learn tags from, and where tags start; with word vectors, also words that no image has."""
     model, encoder, corpus, cleaning = start.model, start.encoder, images.corpus, images.cleaning
     words, vectors, starts = cleaning.words, request.word_vectors, None
-    if vectors is None:
+    as_wide = needs_features_width(model)
+    if vectors is None and as_wide:
         vectors = usual_word_vectors(model, encoder)
     if words:
         check_finds_words(model, encoder, vectors)
@@ -120,32 +140,33 @@ def fit_tags(start: Learned, request: FitRequest, images: ImagesToLearn, say: Sa
         tags = tags_to_learn(corpus, request.min_count, cleaning.aliases)
         starts = StartWords.read(model, vectors, tags.with_words(words), encoder)
         words = starts.words_to_learn(words, tags, say)
-    elif alone := without_vectors(model, encoder):
+    elif as_wide and (alone := without_vectors(model, encoder)):
         say(alone)
-    width = starts.vectors.width if starts and starts.vectors and needs_features_width(model) else None
+
+    width = starts.vectors.width if starts and starts.vectors and as_wide else None
     rows = training_rows(
         encoder, corpus, min_count=request.min_count, aliases=cleaning.aliases, words=words, text_width=width,
         progress=progress,
     )  # fmt: skip
-    reference = reference_of(request.idf, encoder, rows.vocabulary)
-    start = start.changed(reference=reference, relations=images.relations)
-    return learn_rows(start, rows, starts, calibrate=request.calibrate, progress=progress)
+    reference = None if request.idf is None else reference_of(request.idf, encoder, rows.vocabulary)
+    return start.changed(reference=reference), rows, starts
 
 
-def fit_queries(start: Learned, request: FitRequest, images: ImagesToLearn, say: Say, progress: Progress) -> Learned:
-    """Learn from queries and the images that are relevant to them."""
+def fit_queries(
+    start: Learned, request: FitRequest, images: ImagesToLearn, progress: Progress
+) -> tuple[Learned, TrainingRows]:
+    """Learn from queries and the images that are relevant to them; return also the rows."""
     queries = query_rows(
         start.encoder, images.corpus, images.lines, of_tags=request.learns_tags, min_count=request.min_count,
         aliases=images.cleaning.aliases, progress=progress,
     )  # fmt: skip
     rows = queries.rows
-    images.relations.side_of(rows.vocabulary, start.model.takes)  # refuses relations of none of the words
-    reference = reference_of(request.idf, start.encoder, rows.vocabulary)
+    start.relations.side_of(rows.vocabulary, start.model.takes)  # refuses relations of none of the words
+    reference = None if request.idf is None else reference_of(request.idf, start.encoder, rows.vocabulary)
     idf = inverse_frequencies(rows.vocabulary.counts, rows.X.shape[0]) if reference is None else reference.idf
     queries.fit(start.model, idf, progress)
-    learned = learned_of(start.changed(reference=reference, relations=images.relations), rows)
-    learned = learned.changed(facts={**learned.facts, **queries.facts})
-    return with_confidences(learned, rows, progress) if request.calibrate else learned
+    learned = learned_of(start.changed(reference=reference), rows)
+    return learned.changed(facts={**learned.facts, **queries.facts}), rows
 
 
 def learn_rows(
@@ -153,7 +174,6 @@ def learn_rows(
     rows: TrainingRows,
     starts: StartWords | None = None,
     *,
-    calibrate: bool = False,
     progress: Progress = SILENT,
     on_epoch: OnEpoch | None = None,
 ) -> Learned:
@@ -176,8 +196,7 @@ def learn_rows(
         fit_weighed(model, rows, start.reference.idf, progress)
     else:
         model.fit(rows.X, rows.Y, side=side, valid=rows.valid, monitor=progress, on_epoch=on_epoch)
-    learned = learned_of(start.changed(model=model), rows)
-    return with_confidences(learned, rows, progress) if calibrate else learned
+    return learned_of(start.changed(model=model), rows)
 
 
 def learned_of(start: Learned, rows: TrainingRows) -> Learned:
@@ -188,7 +207,7 @@ def learned_of(start: Learned, rows: TrainingRows) -> Learned:
         given=rows.Y if rows.by_number else None, calibration=None,
     )  # fmt: skip
     counts = learned.counts(*rows.X.shape, held_out=held_out, tags_given=int((rows.Y.data > 0).sum()))
-    return learned.changed(facts=counts | learned.words.facts)
+    return learned.changed(facts=counts)
 
 
 def _checked(run: Run, request: FitRequest) -> tuple[Learned, Cleaning]:
@@ -204,24 +223,20 @@ def _checked(run: Run, request: FitRequest) -> tuple[Learned, Cleaning]:
     model.check_settings()
     if request.word_vectors is not None:
         check_start_words(model, request.word_vectors)
-        if request.queries is not None:
-            raise UserError("Word vectors are of tags, but queries are learned. Leave --word-vectors out.")
-    if request.words and request.queries is not None:
-        raise UserError("--words are tags, but queries are learned. Leave --words out.")
-    request.sources()  # refuses those that are not there
-    return Learned(encoder=run.encoder, model=model), Cleaning.read(request)
+    cleaning = Cleaning.read(request)
+    if request.queries is not None:
+        check_learns_queries(model)
+    check_relations(model, request)
+    return Learned(encoder=run.encoder, model=model), cleaning
 
 
-def _example(corpus: Corpus, learned: Learned) -> Any:
-    """Return an image that was read; None where the rows of all are on file."""
-    if corpus.encoded is not None:
-        return None
-    skipped = {photo.image for photo in learned.skipped}
-    is_read = (not isinstance(photo, str | os.PathLike) or os.fspath(photo) not in skipped for photo in corpus.images)
-    return next(compress(corpus.images, is_read), None)
+def _name(photo: object) -> str:
+    """Return the path or name of a photo as skipped ones have it; empty for pixels."""
+    return os.fspath(photo) if isinstance(photo, str | os.PathLike) else ""
 
 
 def _how_it_went(learned: Learned, request: FitRequest, cleaning: Cleaning) -> list[str]:
+    """Return lines for people on what was learned and what was not, and why."""
     lines, model, facts = [], learned.model, learned.facts
     stops = hasattr(model, "epochs") and hasattr(model, "valid_share") and request.valid != 0
     history = getattr(model, "history_", [])
@@ -229,9 +244,11 @@ def _how_it_went(learned: Learned, request: FitRequest, cleaning: Cleaning) -> l
         lines.append(NONE_HELD_OUT)
     if learned.words.source is not None:
         lines.append(vectors_summary(learned.words, facts["tags"]))
-    elif at_random := random_vectors_warning(model):
+    elif SETTING in model.takes and (at_random := random_vectors_warning(model)):
         lines.append(at_random)
-    lines += cleaning.summary(learned.vocabulary.aliases)
+    if cleaning.aliases:
+        lines += cleaning.summary(learned.vocabulary.aliases)
+
     if request.queries is not None:
         if unused := facts["queries left out"]:
             lines.append(

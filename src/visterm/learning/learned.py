@@ -77,9 +77,9 @@ class Learned:
         """Return what was learned with other parts; all of it is then in memory."""
         return Learned(**{part.name: getattr(self, part.name) for part in fields(Learned)} | parts)
 
-    def counts(self, images: int, features: int, *, held_out: int, tags_given: int) -> dict[str, Any]:
+    def counts(self, images: int, features: int, *, held_out: int, tags_given: int) -> dict[str, object]:
         """Return the counts that every fit keeps with its run."""
-        facts: dict[str, Any] = {
+        facts: dict[str, object] = {
             "images": images,
             "validation images": held_out,
             "skipped images": len(self.skipped),
@@ -94,6 +94,9 @@ class Learned:
             facts["tags under others"] = int((np.diff(self.tree.above.indptr) > 1).sum())
         if self.reference is not None:
             facts["texts of the reference corpus"] = self.reference.n_texts
+        if self.words.source is not None:
+            facts["word vectors"] = self.words.source.name
+            facts["tags without a word vector"] = len(self.words.without)
         return facts
 
     @cached_property
@@ -113,8 +116,9 @@ class Learned:
     @cached_property
     def tree(self) -> TreeColumns | None:
         """The tree of the tags; None where they have none."""
-        if not self._has_tree:
+        if not self.relations.tree:
             return None
+
         return TreeColumns(TagTree(self.relations.tree, self.vocabulary.aliases, grows=True), self.vocabulary)
 
     @property
@@ -125,15 +129,11 @@ class Learned:
 
     def tag_rows(self, tags: NDArray[np.int32]) -> Matrix:
         """Return the rows of some tags, V[tags], shape (n, width); CSR where V is, or is the identity."""
-        if (V := self._all_tag_rows) is not None:
-            return V[tags]
-        parts = np.ones(len(tags), np.float32), tags, np.arange(len(tags) + 1)
-        return sp.csr_array(parts, shape=(len(tags), len(self.vocabulary)))
+        V = self.model._tag_rows()
+        return unit_vectors(tags, len(self.vocabulary)) if V is None else V[tags]
 
-    @property
-    def _has_tree(self) -> bool:
-        return bool(self.relations.tree)
 
-    @property
-    def _all_tag_rows(self) -> Matrix | None:
-        return self.model._tag_rows()
+def unit_vectors(tags: NDArray[np.int32], n_tags: int) -> sp.csr_array:
+    """Return the rows of some tags where V is the identity, float32 of shape (n, n_tags)."""
+    parts = np.ones(len(tags), np.float32), tags, np.arange(len(tags) + 1)
+    return sp.csr_array(parts, shape=(len(tags), n_tags))

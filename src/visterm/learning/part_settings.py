@@ -20,27 +20,28 @@ DEFAULT_MODEL, DEFAULT_BY_NUMBER = "auto", "wsabie"
 """On no data set was the best single model clearly ahead of `auto` in MAP over images (docs/benchmarks.md).
 Of images known only by number it could judge nothing."""
 
-SETTING = "device"
+DEVICE = "device"  # The setting that says where networks run
 _DEVICES = ("auto", "cpu", "cuda", "mps", "xpu", "coreml", "openvino", "directml")
 
 
 def make_model(
-    name: str | None, params: Mapping[str, Any], shared: Mapping[str, Any], *, by_number: bool = False
-) -> Any:
+    name: str | None, params: Mapping[str, object], shared: Mapping[str, object], *, by_number: bool = False
+) -> Annotator:
     """Make a model with its settings; of the shared ones (seed, threads) it gets those that it has.
 
     None is the default model, which is another one where images are known by number.
     """
     name = name or (DEFAULT_BY_NUMBER if by_number else DEFAULT_MODEL)
     known = signature(MODELS.load(name)).parameters
-    return MODELS.create(name, **{**{key: shared[key] for key in shared if key in known}, **params})
+    model: Annotator = MODELS.create(name, **{key: shared[key] for key in shared if key in known} | dict(params))
+    return model
 
 
 def unfitted_parts(
     encoder: str | None,
     model: str | None,
-    encoder_params: Mapping[str, Any],
-    model_params: Mapping[str, Any],
+    encoder_params: Mapping[str, object],
+    model_params: Mapping[str, object],
     *,
     seed: int,
     n_jobs: int | None,
@@ -72,13 +73,14 @@ def check_combination(combine: str, model: Annotator) -> None:
     Raises UserError if there is no such way, or the product is asked for and the scores are not probabilities.
     """
     if combine not in COMBINATIONS:
-        raise UserError(f"combine is {combine!r}; expected one of {', '.join(map(repr, COMBINATIONS))}.")
+        raise UserError(setting="combine", value=combine, expected=f"one of {', '.join(map(repr, COMBINATIONS))}")
     if combine == "product" and not isinstance(model, GivesProbabilities):
         able = ", ".join(names_with(MODELS, lambda part: hasattr(part, "probabilities")))
         raise UserError(
             f"The scores of the model '{MODELS.name_of(model)}' are not probabilities, so words are not combined by "
-            f"their product. Search by the sum, or fit one of {able}."
-        )
+            "their product.",
+            setting="combine", value=combine, advice=f"Search by the sum, or fit one of {able}.",
+        )  # fmt: skip
 
 
 def move_encoder(encoder: AnyEncoder, device: str) -> None:
@@ -90,11 +92,12 @@ def move_encoder(encoder: AnyEncoder, device: str) -> None:
     if not parts:
         raise UserError(
             f"The encoder '{ENCODERS.name_of(encoder)}' of this run has no network of torch or ONNX, and models "
-            "that are trained score without one, so there is no device to choose. Leave device out."
-        )
+            "that are trained score without one, so there is no device to choose.",
+            setting="device", value=device, advice="Leave `device` out.",
+        )  # fmt: skip
     for part in parts:
         check_device(device, type(part))
-        part.set_params(**{SETTING: device})
+        part.set_params(**{DEVICE: device})
 
 
 def device_lines(encoder: AnyEncoder) -> list[str]:
@@ -105,12 +108,13 @@ def device_lines(encoder: AnyEncoder) -> list[str]:
     ]
 
 
-def check_device(device: str, part: Any) -> None:
+def check_device(device: str, part: object) -> None:
     """Refuse a device that the libraries of a class cannot use here, before anything is read: UserError if so."""
     if device.partition(":")[0] not in _DEVICES:
         raise UserError(
-            f"device is '{device}'; expected cpu, cuda or auto, or for networks of ONNX coreml, openvino or directml."
-        )
+            setting="device", value=device,
+            expected="cpu, cuda or auto, or for networks of ONNX coreml, openvino or directml",
+        )  # fmt: skip
     if hasattr(part, "check_device"):
         part.check_device(device)
     elif device not in ("auto", "cpu"):  # which need not load torch
@@ -120,4 +124,5 @@ def check_device(device: str, part: Any) -> None:
 
 
 def _with_device(encoder: AnyEncoder) -> list[Any]:
-    return [part for part in (encoder, *getattr(encoder, "parts_", ())) if hasattr(part, SETTING)]
+    """Return the encoder and those inside it that run a network."""
+    return [part for part in (encoder, *getattr(encoder, "parts_", ())) if hasattr(part, DEVICE)]

@@ -26,6 +26,7 @@ from visterm.data.tag_formats.record import TagsFound, record
 from visterm.data.tag_queries import queries_of_tags
 from visterm.encoders.contract import AnyEncoder
 from visterm.features.contents import is_features
+from visterm.features.stored import Features
 from visterm.features.training_rows import (
     HELD_OUT,
     LEARNED,
@@ -46,10 +47,11 @@ def query_lines(encoder: AnyEncoder, queries: str | os.PathLike[str] | Sequence[
     Raises UserError if the encoder knows images by number; DataError as `read_query_file` does.
     """
     if encoder.by_number:
+        name = ENCODERS.name_of(encoder)
         raise UserError(
-            f"Queries are learned by what images look like, and the encoder '{ENCODERS.name_of(encoder)}' knows them "
-            "by number only. Take an encoder that looks at pixels, or --encoder precomputed."
-        )
+            f"Queries are learned by what images look like, and the encoder '{name}' knows them by number only.",
+            setting="encoder", value=name, advice="Choose an `encoder` that looks at pixels, or precomputed.",
+        )  # fmt: skip
     return read_query_file(queries) if isinstance(queries, str | os.PathLike) else [QueryRow(*row) for row in queries]
 
 
@@ -65,17 +67,15 @@ def query_corpus(encoder: AnyEncoder, images: Photos | None, lines: list[QueryRo
     if images is None:
         if encoder.reads != "names":
             raise UserError(
-                f"IMAGES is missing: the encoder '{ENCODERS.name_of(encoder)}' looks at pixels. Pass the folder of "
-                "images that the queries name."
-            )
+                f"`images` is missing: the encoder '{ENCODERS.name_of(encoder)}' looks at pixels.",
+                setting="images", advice="Pass the folder of images that the queries name.",
+            )  # fmt: skip
         names = list(dict.fromkeys(plain_name(row.image) for row in lines))
         return Corpus.of(names, names, [[] for _ in names]), lines
     if not isinstance(images, str | os.PathLike):
         names, items = as_images(images)
         return Corpus.of(list(items), names, [[] for _ in names]), lines
     if is_features(images):
-        from visterm.features.stored import Features  # which loads pyarrow
-
         corpus = Features(images).corpus()
     else:
         folder = Path(images)
@@ -155,9 +155,10 @@ def query_rows(
         raise DataError(
             f"Of the {len({row.query for row in lines}):,} queries, none has both a relevant image "
             f"among the {count_of(len(train), 'image')} to learn from and a word "
-            f"{'that is a tag' if of_tags else 'of its own'} of at least {min_count} of them. Check that the query "
-            "file names images as the folder or the tag file does, or lower --min-count."
-        )
+            f"{'that is a tag' if of_tags else 'of its own'} of at least {min_count} of them.",
+            setting="min_count", value=min_count,
+            advice="Check that the query file names images as the folder or the tag file does, or lower `min_count`.",
+        )  # fmt: skip
     vocabulary = known.subset(kept, counts[kept])
     if corpus.encoded is None:
         encoder.fit(train.images, skip_unreadable=True, progress=progress)
@@ -206,7 +207,11 @@ def check_learns_queries(model: Annotator) -> None:
     """Refuse a model that cannot learn from queries, and say which can. Raises UserError if it cannot."""
     if not isinstance(model, LearnsQueries):
         able = first_or([*names_with(MODELS, lambda part: hasattr(part, "fit_queries"))])
-        raise UserError(f"--queries needs another model than {MODELS.name_of(model)}: add --model {able}.")
+        name = MODELS.name_of(model)
+        raise UserError(
+            f"The model '{name}' does not learn from queries.",
+            setting="model", value=name, advice=f"Choose another `model`: {able}.",
+        )  # fmt: skip
 
 
 def _captions(texts: Sequence[str], relevant: sp.csr_array) -> list[list[str]]:

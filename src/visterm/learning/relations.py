@@ -6,7 +6,7 @@ import os
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -18,7 +18,7 @@ from visterm.core.wording import count_of
 from visterm.data.corpus import Corpus
 from visterm.data.part_of import PART_OF_FILE, part_pairs, read_part_of, read_part_relations
 from visterm.data.relations import IS_A_FILE, read_is_a, sibling_sets, write_pairs
-from visterm.data.tag_rules import WORDNET
+from visterm.data.tag_rules import WORDNET, TagRules
 from visterm.data.tag_senses import (
     TagSenses,
     WordNet,
@@ -79,29 +79,32 @@ class WordRelations(NamedTuple):
         """
         if mapping is not None and not any(map(is_wordnet, (part_of, is_a))):
             raise UserError(
-                f"The mapping {mapping} is of tags to WordNet's synsets, and no relations come from WordNet. Leave it "
-                f"out, or give WordNet: its folder, or the word {WORDNET}."
-            )
+                f"The mapping {mapping} is of tags to WordNet's synsets, and no relations come from WordNet.",
+                setting="mapping", value=mapping,
+                advice=f"Leave `mapping` out, or pass WordNet as `part_of`: its folder, or the word {WORDNET}.",
+            )  # fmt: skip
+
         parts: Sequence[tuple[str, str]] = ()
         senses = None
         if part_of is not None:
             of_wordnet = mapping if is_wordnet(part_of) else None
-            part_relations = read_part_relations(_place(part_of), vocabulary, mapping=of_wordnet, inherit=inherit)
+            source = None if part_of == WORDNET else part_of
+            part_relations = read_part_relations(source, vocabulary, mapping=of_wordnet, inherit=inherit)
             parts, senses = part_relations.relations, part_relations.senses
             if is_a is None and senses is not None and part_relations.wordnet is not None:
-                return cls(parts, wordnet_is_a(part_relations.wordnet, senses), senses)
+                return cls(parts, _wordnet_is_a(part_relations.wordnet, senses), senses)
         if is_a is None:
             return cls(parts)
         if is_wordnet(is_a):
-            wordnet = WordNet(_place(is_a))
+            wordnet = WordNet(None if is_a == WORDNET else is_a)
             senses = match_tags(wordnet, vocabulary, mapping=mapping)
-            kinds = wordnet_is_a(wordnet, senses)
+            kinds = _wordnet_is_a(wordnet, senses)
         else:
             kinds = read_is_a(is_a)
         sibling_sets(kinds, vocabulary)  # refuses relations without any tag
         return cls(parts, kinds, senses)
 
-    def pairs(self, vocabulary: Vocabulary) -> NDArray[Any]:
+    def pairs(self, vocabulary: Vocabulary) -> NDArray[np.int64]:
         """Return the columns of (part, whole) among the tags, int64 of shape (n_pairs, 2); see `part_pairs`."""
         return part_pairs(self.part_of, vocabulary)
 
@@ -111,7 +114,12 @@ class WordRelations(NamedTuple):
         return self._replace(part_of=part_of, is_a=[pair for pair in self.is_a if pair[0] in vocabulary])
 
     def side_of(
-        self, vocabulary: Vocabulary, takes: Collection[str], *, blocks: Any = None, word_vectors: Any = None
+        self,
+        vocabulary: Vocabulary,
+        takes: Collection[str],
+        *,
+        blocks: Sequence[int] | None = None,
+        word_vectors: NDArray[np.float32] | None = None,
     ) -> SideKnowledge:
         """Return what they say of the tags, as far as a model `takes` it, with blocks of features and word vectors.
 
@@ -125,7 +133,7 @@ class WordRelations(NamedTuple):
             above = TreeColumns(TagTree(self.tree, vocabulary.aliases), vocabulary).pairs
         return SideKnowledge(part_of=part_of, siblings=siblings, tree=above, blocks=blocks, word_vectors=word_vectors)
 
-    def kinds(self, vocabulary: Vocabulary) -> NDArray[Any]:
+    def kinds(self, vocabulary: Vocabulary) -> NDArray[np.int64]:
         """Return the columns of tags and of other tags that they are a kind of, over any number of steps of is-a.
 
         int64 of shape (n_pairs, 2), sorted, each pair once; steps may lead over words that are no tags.
@@ -206,57 +214,44 @@ def is_wordnet(source: Source | None) -> bool:
     return source is not None and (source == WORDNET or Path(source).is_dir())
 
 
-class RelationSources(NamedTuple):
-    """Where relations among tags are read from."""
+def check_sources(rules: TagRules) -> None:
+    """Refuse sources of relations that are not there, and rules without a meaning, before any long work.
 
-    # As `WordRelations.read` takes them
-    part_of: Source | None = None
-    isa: Source | None = None
-    tag_synsets: Source | None = None  # A CSV of tag,synset: which meaning tags have in WordNet
-
-    @property
-    def any(self) -> bool:
-        """Return whether there are any."""
-        return self.part_of is not None or self.isa is not None
-
-    def check(self) -> None:
-        """Refuse sources that are not there, and settings without a meaning, before any long work.
-
-        Raises DataError if there is no such file or folder, or WordNet is at none of its usual places; UserError if a
-        setting is for WordNet, and nothing is read from there.
-        """
-        for source, rule in ((self.part_of, "part_of"), (self.isa, "isa")):
-            if is_wordnet(source):
-                find_wordnet(_place(source))
-            elif source is not None and not Path(source).is_file():
-                raise DataError(
-                    f"There is no file or folder {source} of relations (the tag rule {rule}). Name a CSV, WordNet's "
-                    f'folder, or "{WORDNET}" to look for it at its usual places.'
-                )
-        if self.tag_synsets is not None and not (is_wordnet(self.part_of) or is_wordnet(self.isa)):
-            raise UserError(
-                "The tag rule tag_synsets says what tags mean in WordNet, and no relations come from there. Add "
-                f'part_of = "{WORDNET}", or leave it out.'
-            )
-        if self.tag_synsets is not None:
-            read_mapping(self.tag_synsets)  # refuses what is no such file
-
-    def read(self, vocabulary: Vocabulary) -> WordRelations | None:
-        """Read the relations among the tags of a vocabulary; None where there is no source."""
-        if not self.any:
-            return None
-        return WordRelations.read(vocabulary, part_of=self.part_of, is_a=self.isa, mapping=self.tag_synsets)
+    Raises DataError if there is no such file or folder, or WordNet is at none of its usual places; UserError if a rule
+    is for WordNet, and nothing is read from there.
+    """
+    for rule, source in (("part_of", rules.part_of), ("isa", rules.isa)):
+        if is_wordnet(source):
+            find_wordnet(None if source == WORDNET else source)
+        elif source is not None and not Path(source).is_file():
+            raise DataError(
+                f"There is no file or folder {source} of relations (the tag rule {rule}).",
+                setting=f"tag_rules.{rule}", value=source,
+                expected=f'a CSV, WordNet\'s folder, or "{WORDNET}" to look for it at its usual places',
+            )  # fmt: skip
+    if rules.tag_synsets is None:
+        return
+    if not (is_wordnet(rules.part_of) or is_wordnet(rules.isa)):
+        raise UserError(
+            "The tag rule tag_synsets says what tags mean in WordNet, and no relations come from there.",
+            setting="tag_rules.tag_synsets", value=rules.tag_synsets,
+            advice=f'Add part_of = "{WORDNET}", or leave it out.',
+        )  # fmt: skip
+    read_mapping(rules.tag_synsets)  # refuses what is no such file
 
 
-def wordnet_is_a(wordnet: WordNet, senses: TagSenses) -> list[tuple[str, str]]:
-    """Describe what tags are directly a kind of, by the meanings that they were matched with."""
+def read_relations(rules: TagRules, vocabulary: Vocabulary) -> WordRelations:
+    """Read the relations that tag rules name, among the tags of a vocabulary; none if they name none."""
+    if rules.part_of is None and rules.isa is None:
+        return WordRelations()
+    return WordRelations.read(vocabulary, part_of=rules.part_of, is_a=rules.isa, mapping=rules.tag_synsets)
+
+
+def _wordnet_is_a(wordnet: WordNet, senses: TagSenses) -> list[tuple[str, str]]:
+    """Return what tags are directly a kind of, by the meanings that they were matched with."""
     return [
         relation
         for sense in senses
         if sense.synset is not None
         for relation in is_a_of_synset(wordnet, sense.tag, sense.synset)
     ]
-
-
-def _place(source: Source | None) -> Source | None:
-    return None if source == WORDNET else source

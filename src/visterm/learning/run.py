@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -22,7 +22,7 @@ from visterm.data.tag_tree import TreeColumns
 from visterm.encoders.contract import AnyEncoder
 from visterm.kernels.topk import top_k
 from visterm.learning.learned import Learned
-from visterm.learning.run_files import read_run, write_run
+from visterm.learning.run_files import RunFiles, write_run
 from visterm.learning.word_places import WordPlaces
 from visterm.models.base import Annotator
 from visterm.models.confidence.calibration import Calibration
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from visterm.data.text_files import Reference
     from visterm.features.learned_images import LearnedImages
     from visterm.learning.relations import WordRelations
+
+Scores: TypeAlias = NDArray[np.float32] | NDArray[np.float64]
 
 MOST_ODDS = 2**22  # Log odds of tags under others that are held at a time
 
@@ -86,7 +88,7 @@ class Run:
         Unless it is read as a whole, what no search by words needs is read when it is first used, and the run has to
         stay where it is. Raises StorageError if there is no run at `path`, or it was damaged.
         """
-        return cls.of_parts(read_run(path, n_jobs, whole=whole))
+        return cls.of_parts(RunFiles(path, n_jobs, whole=whole))
 
     def score_blocks(self, X: Matrix) -> Iterator[tuple[slice, NDArray[np.float32]]]:
         """Yield rows and their scores of all tags, as `Annotator.score_blocks`; none is below those under it."""
@@ -100,7 +102,7 @@ class Run:
 
     def best_tags(self, X: Matrix, k: int) -> tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.float64] | None]:
         """Return the k best tags of images, their scores and confidences, each (n_images, k), as in `scored`."""
-        blocks: list[tuple[Any, Any, Any]] = []
+        blocks: list[tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.float64] | None]] = []
         for _, block in self.model.score_blocks(X):
             ids, scores = top_k(block if self.tree is None else self.tree.raised(block), k)
             sure = self.confidences(block)
@@ -109,7 +111,7 @@ class Run:
         sure = None if chances[0] is None else np.concatenate(chances)
         return np.concatenate(ids), np.concatenate(scores), sure
 
-    def confidences(self, scores: NDArray[Any]) -> NDArray[np.float64] | None:
+    def confidences(self, scores: Scores) -> NDArray[np.float64] | None:
         """Return the confidences that scores of all tags stand for, (..., n_tags); None without a calibration.
 
         With a tree, no tag is less likely than one under it.
@@ -120,7 +122,7 @@ class Run:
         return confidences if self.tree is None else self.tree.raised(confidences)
 
     def word_odds(
-        self, scores: NDArray[Any], tags: NDArray[Any], products: Callable[[Matrix], NDArray[Any]]
+        self, scores: Scores, tags: NDArray[np.int32], products: Callable[[Matrix], NDArray[np.float32]]
     ) -> NDArray[np.float64]:
         """Return the log odds of some tags by their scores, both (n_images, n_tags); with a tree as in `confidences`.
 
@@ -140,14 +142,16 @@ class Run:
 
     def models_tried(self) -> list[dict[str, Any]]:
         """Return what the model `auto` tried, one entry a model; no entry for another model."""
-        encoders = [ENCODERS.name_of(part) for part in getattr(self.encoder, "parts_", ())]
-        return name_blocks(getattr(self.model, "report_", []), encoders)
+        report: list[dict[str, Any]] = getattr(self.model, "report_", [])
+        if not report:
+            return []
+        return name_blocks(report, [ENCODERS.name_of(part) for part in getattr(self.encoder, "parts_", ())])
 
     def known_tags(self, X: Matrix) -> sp.csr_array | None:
         """Return the tags learned of images known by number, shape (n_images, n_tags), else None."""
         return None if self.given is None else sp.csr_array(X @ self.given)
 
-    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False, example: Any = None) -> None:
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False, example: object = None) -> None:
         """Write a run: a folder of JSON and safetensors, whole or not there.
 
         It is opened again, and an image annotated with it, before it has its name.
@@ -183,7 +187,7 @@ def name_blocks(report: list[dict[str, Any]], encoders: Sequence[str]) -> list[d
     return [{**entry, "encoder": encoders[entry["block"] - 1]} if entry.get("block") else entry for entry in report]
 
 
-def check_opens(kind: type[Run], folder: Path, example: Any = None) -> None:
+def check_opens(kind: type[Run], folder: Path, example: object = None) -> None:
     """Open a run as a tagger of a class, and tag an image; without one, or if it can't be read, a row that is made up.
 
     Raises StorageError if either fails: such a run is of no use, and may not take the place of another.

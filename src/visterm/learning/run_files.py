@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from visterm.core import persist
 from visterm.core.errors import CorruptFileError, DataError
@@ -18,23 +20,22 @@ from visterm.core.packing import csr_of_parts, csr_parts
 from visterm.core.tables import ENCODERS, MODELS
 from visterm.core.types import Matrix, Skipped
 from visterm.core.vocabulary import Vocabulary
-from visterm.data.tag_tree import TREE
+from visterm.data.tag_tree import TREE, TreeColumns
 from visterm.data.text_files import Reference
 from visterm.encoders.contract import AnyEncoder
 from visterm.features.learned_images import LearnedImages
-from visterm.learning.learned import Learned
-from visterm.learning.word_places import WordPlaces
+from visterm.learning.learned import Learned, unit_vectors
+from visterm.learning.word_places import WORDS, WordPlaces
 from visterm.models.base import Annotator
 from visterm.models.confidence.calibration import Calibration
 
 if TYPE_CHECKING:
     from visterm.learning.relations import WordRelations
 
-T = TypeVar("T")
-
 FINGERPRINT = "fingerprint"  # The key of the manifest for what `Run.fingerprint` was when the run was saved
 GIVEN = "given.safetensors"  # In a run of images known by number: the tags that it learned from
 LEARNED_IMAGES, SKIPPED = "learned_images.safetensors", "skipped.jsonl"
+NAMES = "names"  # The array of hashes of names in the file of learned images
 REFERENCE, CALIBRATION = "reference.json", "calibration.safetensors"
 
 FACTS_KIND = Record({"images": Whole(required=False)})
@@ -44,17 +45,27 @@ GIVEN_KIND = Csr("float32", ("n_images", "n_tags_"), least=-1, most=1)
 MODEL_KIND = Record({"tag_rows_": DenseOrCsr("float32", ("n_tags_", None), canonical=False)})
 
 
-def _part(name: str, read: Callable[[RunFiles, Any], Any], kind: Kind | None = None, *, optional: bool = False) -> Any:
+def _part(
+    name: str, read: Callable[[RunFiles, Any], object], kind: Kind | None = None, *, optional: bool = False
+) -> Any:
     """Return a property of a run: what `read` makes of a file, at its first use; None if that is optional and missing.
 
-    Files are checked as `read_part` does.
+    With a `kind` the file is JSON, whose value is checked and passed to `read`; without one `read` takes the file. The
+    word "n_tags_" in shapes stands for the number of tags. Reading raises CorruptFileError if the file is damaged, or
+    not of this run.
     """
 
-    def part(run: RunFiles) -> Any:
+    def part(run: RunFiles) -> object:
         file = run.folder / name
         if optional and not file.exists():
             return None
-        return read_part(file, partial(read, run), kind, len(run.vocabulary) if optional else 0)
+
+        with persist.refusing(file):
+            if kind is None:
+                return read(run, file)
+            value = persist.read_json(file)
+            kind.check(value, Sizes({"n_tags_": len(run.vocabulary) if optional else 0}))
+            return read(run, value)
 
     return cached_property(part)
 
@@ -62,18 +73,24 @@ def _part(name: str, read: Callable[[RunFiles, Any], Any], kind: Kind | None = N
 class RunFiles(Learned):
     """A run on disk: each part is read, and checked, when it is first used; no search by words needs the model.
 
-    `n_jobs` are the threads of the model and the encoder.
+    Unless it is read as a `whole`, some parts are read later. `n_jobs` are the threads of the model and the encoder.
+    Raises StorageError if there is no run at `path`, or it was damaged.
     """
 
-    def __init__(self, folder: Path, n_jobs: int | None) -> None:
-        self.folder, self.n_jobs = folder, n_jobs
-        self.saved_fingerprint = persist.read_json(folder / persist.MANIFEST).get(FINGERPRINT)
+    def __init__(self, path: str | os.PathLike[str], n_jobs: int | None, *, whole: bool = False) -> None:
+        self.folder, self.n_jobs = persist.open_folder(path, "run"), n_jobs
+        self.saved_fingerprint = persist.read_json(self.folder / persist.MANIFEST).get(FINGERPRINT)
+        now = ("vocabulary", "facts", "saved_tag_rows")
+        later = ("model", "encoder", "skipped", "learned_images", "relations") if whole else ()
+        for name in (*now, *later, "words", "given", "reference", "calibration"):
+            getattr(self, name)
 
     vocabulary: Vocabulary = _part("vocabulary.json", lambda run, file: Vocabulary.from_json(persist.read_json(file)))
     facts: dict[str, Any] = _part("facts.json", lambda run, facts: dict(facts), FACTS_KIND)
-    skipped: list[Skipped] = _part(SKIPPED, lambda run, file: read_skips(file))
-    learned_images: LearnedImages = _part(LEARNED_IMAGES, lambda run, file: LearnedImages.load(file))
-    given: sp.csr_array | None = _part(GIVEN, lambda run, file: read_given(run, file), optional=True)
+    skipped: list[Skipped] = _part(SKIPPED, lambda run, file: _read_skipped(file))
+    learned_images: LearnedImages = _part(LEARNED_IMAGES, lambda run, file: LearnedImages(_read_hashes(file)))
+    relations: WordRelations = _part("", lambda run, folder: _read_relations(folder))
+    given: sp.csr_array | None = _part(GIVEN, lambda run, file: _read_given(run, file), optional=True)
     reference: Reference | None = _part(
         REFERENCE, lambda run, counts: Reference.from_json(counts), REFERENCE_KIND, optional=True
     )
@@ -85,8 +102,27 @@ class RunFiles(Learned):
 
     @cached_property
     def saved_tag_rows(self) -> Matrix | None:
-        """V of the model, shape (n_tags, width); None where V is the identity."""
-        return read_tag_rows(self.folder, len(self.vocabulary))
+        """V of the model, shape (n_tags, width): all that searches by words need of it; None where V is the identity.
+
+        Raises CorruptFileError if the file is damaged, or the model knows another number of tags than the vocabulary.
+        """
+        n_tags = len(self.vocabulary)
+        with persist.refusing(self.folder / "model.json"):
+            n_known = persist.read_json(self.folder / "model.json")["values"]["n_tags_"]["value"]
+            if n_known != n_tags:
+                raise CorruptFileError(
+                    f"{self.folder}: the model knows {n_known} tags, and there are {n_tags} in vocabulary.json. "
+                    f"{persist.HOW_TO_MEND}"
+                )
+        file, name = self.folder / "model.safetensors", "tag_rows_"
+        arrays = persist.load_arrays(file, name)
+        if not arrays:
+            return None
+
+        with persist.refusing(file):
+            V: Matrix = arrays[name] if name in arrays else csr_of_parts(name, arrays)
+            MODEL_KIND.check({name: V}, Sizes({"n_tags_": n_tags}))
+        return V
 
     @cached_property
     def model(self) -> Annotator:
@@ -94,27 +130,27 @@ class RunFiles(Learned):
         model: Annotator = persist.load_estimator(MODELS, self.folder, "model")
         model.set_known(n_jobs=self.n_jobs)
         if self.saved_tag_rows is not None:
-            model.tag_rows_ = self.saved_tag_rows  # the same numbers, held once
+            model.tag_rows_ = self.saved_tag_rows  # the same numbers, kept once
         return model
 
     @cached_property
     def encoder(self) -> AnyEncoder:
-        """The encoder, whose rows the model takes."""
+        """The encoder; refused if the model cannot take its rows, or knows more images by number than it names."""
         encoder: AnyEncoder = persist.load_estimator(ENCODERS, self.folder, "encoder")
         with persist.refusing(self.folder / "model.json"):
-            check_encoder(encoder, self.model)
+            width, expected = encoder.width, getattr(self.model, "n_features_in_", None)
+            if width is not None and expected is not None and width != expected:
+                raise DataError(f"the encoder gives rows of {width} features, but the model takes {expected}")
+            n_named = len(getattr(encoder, "names_", ()))
+            if getattr(self.model, "by_number_", False) and expected is not None and expected > n_named:
+                raise DataError(f"the model knows {expected} images by number, but the encoder names {n_named}")
         return encoder.set_known(n_jobs=self.n_jobs)
-
-    @cached_property
-    def relations(self) -> WordRelations:
-        """Which tags are parts of which, and kinds of what."""
-        from visterm.learning.relations import WordRelations
-
-        return read_part(self.folder, WordRelations.load)
 
     @cached_property
     def words(self) -> WordPlaces:
         """What it knows of words that are no tags."""
+        if not (self.folder / WORDS).exists():
+            return WordPlaces()
         with persist.refusing(self.folder):
             words = WordPlaces.load(self.folder, lambda: self.encoder)
             if words.added:
@@ -123,6 +159,11 @@ class RunFiles(Learned):
                 Array("float32", (len(words.added), width)).check(words.rows, Sizes())
         return words
 
+    @cached_property
+    def tree(self) -> TreeColumns | None:
+        """The tree of the tags; None where they have none."""
+        return super().tree if (self.folder / TREE).exists() else None
+
     @property
     def fingerprint(self) -> str:
         """That of the manifest, until encoder or model were read: these may be changed."""
@@ -130,23 +171,44 @@ class RunFiles(Learned):
             return self.saved_fingerprint
         return super().fingerprint
 
-    @property
-    def _has_tree(self) -> bool:
-        return (self.folder / TREE).exists()
+    def tag_rows(self, tags: NDArray[np.int32]) -> Matrix:
+        """Return the rows of some tags: those on disk, until the model was read, which may be changed."""
+        if "model" in vars(self):
+            return super().tag_rows(tags)
+        V = self.saved_tag_rows
+        return unit_vectors(tags, len(self.vocabulary)) if V is None else V[tags]
 
-    @property
-    def _all_tag_rows(self) -> Matrix | None:
-        return super()._all_tag_rows if "model" in vars(self) else self.saved_tag_rows
+
+def _read_relations(folder: Path) -> WordRelations:
+    from visterm.learning.relations import WordRelations  # which takes long to import, and few searches need it
+
+    return WordRelations.load(folder)
 
 
-def read_run(path: str | os.PathLike[str], n_jobs: int | None, *, whole: bool = False) -> RunFiles:
-    """Read a run, once its checksums hold; unless it is read as a whole, some parts when they are first used."""
-    parts = RunFiles(persist.open_folder(path, "run"), n_jobs)
-    now = ("vocabulary", "facts", "saved_tag_rows")
-    more = ("model", "encoder", "skipped", "learned_images", "relations") if whole else ()
-    for name in (*now, *more, "words", "given", "reference", "calibration"):
-        getattr(parts, name)
-    return parts
+def _read_skipped(file: Path) -> list[Skipped]:
+    """Read the list of images that were left out, and refuse lines of another form."""
+    with file.open(encoding="utf-8") as lines:
+        entries = [json.loads(line) for line in lines]
+    for entry in entries:
+        SKIPPED_KIND.check(entry, Sizes())
+    return [Skipped(**entry) for entry in entries]
+
+
+def _read_hashes(file: Path) -> NDArray[np.uint64]:
+    """Read the hashes of the names of images."""
+    arrays = persist.load_arrays(file)
+    if list(arrays) != [NAMES] or arrays[NAMES].dtype != np.uint64:
+        raise DataError(f"{file} holds no hashes of names")
+    return arrays[NAMES].ravel()
+
+
+def _read_given(run: RunFiles, file: Path) -> sp.csr_array:
+    """Read the tags that images known by number were learned with, and refuse those of other images or tags."""
+    given = csr_of_parts("matrix", persist.load_arrays(file))
+    GIVEN_KIND.check(given, Sizes({"n_tags_": len(run.vocabulary)}))
+    if (width := run.encoder.width) not in (None, given.shape[0]):
+        raise DataError(f"there are tags of {given.shape[0]} images, but the encoder knows {width}")
+    return given
 
 
 def write_run(learned: Learned, folder: Path) -> None:
@@ -156,76 +218,13 @@ def write_run(learned: Learned, folder: Path) -> None:
     persist.write_json(folder / "vocabulary.json", learned.vocabulary.to_json())
     persist.write_json(folder / "facts.json", learned.facts)
     persist.write_skipped(folder / SKIPPED, learned.skipped)
-    learned.learned_images.save(folder / LEARNED_IMAGES)
+    persist.save_arrays(folder / LEARNED_IMAGES, {NAMES: learned.learned_images.hashes})
     learned.relations.save(folder)
-    learned.words.save(folder)
+    if learned.words.source is not None:
+        learned.words.save(folder)
     if learned.given is not None:
         persist.save_arrays(folder / GIVEN, csr_parts("matrix", learned.given))
     if learned.reference is not None:
         persist.write_json(folder / REFERENCE, learned.reference.to_json())
     if learned.calibration is not None:
         persist.save_arrays(folder / CALIBRATION, learned.calibration.arrays())
-
-
-def read_tag_rows(folder: Path, n_tags: int) -> Matrix | None:
-    """Read what searches by words need of a run's model: V, shape (n_tags, width); None where that is the identity.
-
-    Raises CorruptFileError if the file is damaged, or the model knows another number of tags than the vocabulary has.
-    """
-    with persist.refusing(folder / "model.json"):
-        n_known = persist.read_json(folder / "model.json")["values"]["n_tags_"]["value"]
-        if n_known != n_tags:
-            raise CorruptFileError(
-                f"{folder}: the model knows {n_known} tags, and there are {n_tags} in vocabulary.json. "
-                f"{persist.HOW_TO_MEND}"
-            )
-    file, name = folder / "model.safetensors", "tag_rows_"
-    arrays = persist.load_arrays(file, name)
-    if not arrays:
-        return None
-    with persist.refusing(file):
-        V: Matrix = arrays[name] if name in arrays else csr_of_parts(name, arrays)
-        MODEL_KIND.check({name: V}, Sizes({"n_tags_": n_tags}))
-    return V
-
-
-def read_part(file: Path, read: Callable[[Any], T], kind: Kind | None = None, n_tags: int = 0) -> T:
-    """Read a file of a run, check it, and make of it what `read` makes.
-
-    With a `kind` the file is JSON, whose value is checked and given to `read`; without one `read` takes the file. The
-    word "n_tags_" in shapes stands for `n_tags`. Raises CorruptFileError if the file is damaged, or not of this run.
-    """
-    with persist.refusing(file):
-        value = file if kind is None else persist.read_json(file)
-        if kind is not None:
-            kind.check(value, Sizes({"n_tags_": n_tags}))
-        return read(value)
-
-
-def read_skips(file: Path) -> list[Skipped]:
-    """Read the list of images that were left out, and refuse lines of another form."""
-    with file.open(encoding="utf-8") as lines:
-        entries = [json.loads(line) for line in lines]
-    for entry in entries:
-        SKIPPED_KIND.check(entry, Sizes())
-    return [Skipped(**entry) for entry in entries]
-
-
-def check_encoder(encoder: AnyEncoder, model: Annotator) -> None:
-    """Refuse an encoder whose rows the model cannot take, or that names fewer images than the model knows by number."""
-    width, expected = encoder.width, getattr(model, "n_features_in_", None)
-    if width is not None and expected is not None and width != expected:
-        raise DataError(f"the encoder gives rows of {width} features, but the model takes {expected}")
-    n_named = len(getattr(encoder, "names_", ()))
-    if getattr(model, "by_number_", False) and expected is not None and expected > n_named:
-        raise DataError(f"the model knows {expected} images by number, but the encoder names {n_named}")
-
-
-def read_given(run: RunFiles, file: Path) -> Any:
-    """Read the tags that images known by number were learned with, and refuse those of other images or tags."""
-    with persist.refusing(file):
-        given = csr_of_parts("matrix", persist.load_arrays(file))
-    GIVEN_KIND.check(given, Sizes({"n_tags_": len(run.vocabulary)}))
-    if (width := run.encoder.width) not in (None, given.shape[0]):
-        raise DataError(f"there are tags of {given.shape[0]} images, but the encoder knows {width}")
-    return given

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,13 +36,13 @@ class StartWords(NamedTuple):
     vectors: WordVectors | None
 
     @classmethod
-    def read(cls, model: Annotator, given: Any, vocabulary: Vocabulary, encoder: AnyEncoder) -> StartWords:
+    def read(cls, model: Annotator, given: object, vocabulary: Vocabulary, encoder: AnyEncoder) -> StartWords:
         """Read the vectors of the tags to learn, from what `WordSource.of` takes.
 
         The vocabulary has the tags of the corpus, images that cannot be read included; the text tower may be that of
-        the `encoder`. Raises UserError if the model
-        does not start from word vectors, was given some already, or has another width; DataError if there is no such
-        file, or it has no vector of any tag; MissingExtraError if they need an extra that is not installed.
+        the `encoder`. Raises UserError if the model does not start from word vectors, was given some already, or has
+        another width; DataError if there is no such file, or it has no vector of any tag; MissingExtraError if they
+        need an extra that is not installed.
         """
         source = replace(check_start_words(model, given), encoder=lambda: encoder)
         if source.kind == LEARNED:
@@ -51,16 +51,17 @@ class StartWords(NamedTuple):
         dim = getattr(model, "dim", None)
         if dim is not None and dim != vectors.width:
             raise UserError(
-                f"The word vectors ({source.name}) have {vectors.width} numbers, and dim is {dim}. Leave dim out "
-                "(--set dim): it is theirs."
-            )
+                f"The word vectors ({source.name}) have {vectors.width} numbers, and `model.dim` is {dim}.",
+                setting="model.dim", value=dim, advice="Leave `model.dim` out: it is theirs.",
+            )  # fmt: skip
         if len(vocabulary) and not vectors_of_tags(vectors, vocabulary)[1].any():
             first = f"'{vocabulary.tags[0]}'"
             none = f"None of the {len(vocabulary):,} tags (such as {first}) has a" if len(vocabulary) > 1 else ""
             raise DataError(
-                f"{none or f'{first} has no'} vector ({source.name}). Take vectors of the tags' language, or learn "
-                f"them from the tags: {LEARNED}."
-            )
+                f"{none or f'{first} has no'} vector ({source.name}).",
+                setting="word_vectors", value=given,
+                advice=f"Take vectors of the tags' language, or learn them from the tags: {LEARNED}.",
+            )  # fmt: skip
         return cls(source.marked(), vectors)
 
     def words_to_learn(self, words: Sequence[str], tags: Vocabulary, say: Say) -> list[str]:
@@ -79,9 +80,9 @@ class StartWords(NamedTuple):
         examples = ", ".join(f"'{word}'" for word in lost[:3])
         if not kept:
             raise DataError(
-                f"No word of --words (such as {examples}) has a vector ({self.source.name}) or a photo. Take vectors "
-                "of the words' language."
-            )
+                f"No word of `words` (such as {examples}) has a vector ({self.source.name}) or a photo.",
+                setting="words", value=words, advice="Take vectors of the words' language.",
+            )  # fmt: skip
         say(f"Left out: {count_of(len(lost), 'word')} with neither a vector nor a photo (such as {examples}).")
         return kept
 
@@ -102,7 +103,7 @@ class StartWords(NamedTuple):
         return learn_word_vectors(lists, self.source.method, dim=dim, random_state=seed if isinstance(seed, int) else 0)
 
 
-def check_start_words(model: Annotator, given: Any) -> WordSource:
+def check_start_words(model: Annotator, given: object) -> WordSource:
     """Return where word vectors come from, and refuse what cannot be used; nothing is read.
 
     Raises UserError if the model does not start from word vectors, or was given some already; DataError if there is no
@@ -111,9 +112,15 @@ def check_start_words(model: Annotator, given: Any) -> WordSource:
     learned = isinstance(given, str) and given.partition(":")[0] == LEARNED
     if not _starts_from(model, learned):
         able = first_or([*names_with(MODELS, lambda part: _starts_from(part, learned))])
-        raise UserError(f"--word-vectors needs another model than {MODELS.name_of(model)}: add --model {able}.")
+        raise UserError(
+            f"The model '{MODELS.name_of(model)}' does not start from such word vectors.",
+            setting=SETTING, value=given, advice=f"Choose another `model`: {able}.",
+        )  # fmt: skip
     if model.word_vectors is not None:
-        raise UserError(f"The word vectors are given twice: by the model's setting {SETTING}, too. Leave one out.")
+        raise UserError(
+            "The word vectors are given twice: by `word_vectors` and by `model.word_vectors`.",
+            setting=SETTING, value=given, advice="Leave one out.",
+        )  # fmt: skip
     return WordSource.of(given)
 
 
@@ -137,7 +144,7 @@ def without_vectors(model: Annotator, encoder: AnyEncoder) -> str:
         return ""
     return (
         f"{no_text_tower(encoder)}: {MODELS.name_of(model)} learns from photos alone and finds no other words. Take an "
-        "encoder with a text tower (visterm encoders), or --word-vectors FILE."
+        "encoder with a text tower (visterm encoders), or word vectors from a file."
     )
 
 
@@ -171,21 +178,29 @@ def random_vectors_warning(model: Annotator) -> str:
         return ""
     return (
         f"{MODELS.name_of(model)} does not move the vectors of tags, and none were given: they are random, whatever "
-        f"the tags mean. Fit with --word-vectors FILE, {SENTENCES} or {LEARNED}."
+        f"the tags mean. Fit with word vectors: from a file, {SENTENCES} or {LEARNED}."
     )
 
 
-def check_finds_words(model: Annotator, encoder: AnyEncoder, vectors: Any) -> None:
-    """Refuse --words that nothing could find, and say what is missing."""
+def check_finds_words(model: Annotator, encoder: AnyEncoder, vectors: object) -> None:
+    """Refuse words that nothing could find, and say what is missing. Raises UserError if it is so."""
     if not isinstance(model, PlacesWords):
-        raise UserError("--words are found by their vectors, which this model doesn't take. Add --model text_ridge.")
-    if vectors is None:
-        why, add = f"{no_text_tower(encoder)}. Take an encoder that has one (visterm encoders), or add", "FILE"
-        if encoder.reads_texts:
-            why, add = "this model has none yet. Add", ENCODER
-        raise UserError(f"--words are found by their vectors, and {why} --word-vectors {add}.")
+        raise UserError(
+            "Words are found by their vectors, which this model doesn't take.",
+            setting="words", value=MODELS.name_of(model), advice="Choose text_ridge as the `model`.",
+        )  # fmt: skip
+    if vectors is not None:
+        return
+    if encoder.reads_texts:
+        why, advice = "this model has none yet", f"Add {ENCODER} as `word_vectors`."
+    else:
+        why = no_text_tower(encoder)
+        advice = "Take an encoder that has one (visterm encoders), or add a file of `word_vectors`."
+    raise UserError(
+        f"Words are found by their vectors, and {why}.", setting="words", value=MODELS.name_of(model), advice=advice
+    )
 
 
-def _starts_from(model: Any, learned: bool) -> bool:
+def _starts_from(model: Annotator | type[Annotator], learned: bool) -> bool:
     """Return whether a model, or its class, starts from word vectors: `learned` ones are in no space of features."""
     return SETTING in model.takes and (not learned or hasattr(model, "dim"))

@@ -43,21 +43,19 @@ CHECKPOINT = "checkpoint.safetensors"
 
 def check_streamed(request: FitRequest, cleaning: Cleaning) -> None:
     """Refuse what a request asks for beside features that are streamed: what needs the tags of all images in memory."""
-    rules = request.rules
-    unusable = {
-        "--queries": request.queries, "The tag rule part_of": rules.part_of, "The tag rule isa": rules.isa,
-        "relations": request.relations, "--word-vectors": request.word_vectors, "--words": cleaning.words,
-        "The tag rule stop_tags": list(rules.stop_tags), "--tree": request.tree,
-        "The tag rule max_share": rules.max_share, "The tag rule per_user": rules.per_user,
-    }  # fmt: skip
-    if given := [option for option, value in unusable.items() if value not in (None, [])]:
-        otherwise = "allow more memory (--memory)"
-        if given[0] == "--tree":
-            otherwise += ", or write the tags above each tag into the table of tags yourself"
-        raise UserError(
-            f"{given[0]} needs the tags of all images in memory, and these features are streamed. Leave it out, or "
-            f"{otherwise}."
-        )
+    unusable = {name: getattr(request, name) for name in ("queries", "relations", "word_vectors", "tree")}
+    unusable["words"] = cleaning.words or None
+    for rule in ("part_of", "isa", "stop_tags", "max_share", "per_user"):
+        unusable[f"tag_rules.{rule}"] = getattr(request.rules, rule) or None
+    for setting, value in unusable.items():
+        if value is not None:
+            otherwise = (
+                ", or write the tags above each tag into the table of tags yourself" if setting == "tree" else ""
+            )
+            raise UserError(
+                f"`{setting}` needs the tags of all images in memory, and these features are streamed.",
+                setting=setting, value=value, advice=f"Leave it out, or allow more `memory`{otherwise}.",
+            )  # fmt: skip
 
 
 def fit_streamed(
@@ -105,7 +103,7 @@ def fit_streamed(
             folder, shards, tags, min_count=min_count, aliases=aliases, split=split,
             most_words=max(10_000, plan.memory // WINDOWS // BYTES_A_WORD), **columns,
         )  # fmt: skip
-        start = start.changed(reference=reference_of(idf, start.encoder, joined.vocabulary))
+        start = start.changed(reference=None if idf is None else reference_of(idf, start.encoder, joined.vocabulary))
         share = getattr(model, "valid_share", VALID_SHARE) if valid is None else valid
         row_copy = RowCopy.where_it_fits(folder, shards)
         surveyed = survey(shards, joined, share, seed, plan, progress, row_copy)
@@ -179,7 +177,7 @@ def _work_folder(folder: Path) -> Iterator[Path]:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _training_key(model: Annotator, shards: Shards, tags: Any, settings: list[Any]) -> str:
+def _training_key(model: Annotator, shards: Shards, tags: str | os.PathLike[str], settings: Sequence[object]) -> str:
     """Return a hash of all that the bytes of the model depend on: checkpoints of another training are refused by it."""
     params = {name: value for name, value in json_params(model).items() if name != "n_jobs"}
     sums = [entry.sha256 for entry in shards.contents.shards]
@@ -192,8 +190,8 @@ def _learned(start: Learned, shards: Shards, tags: JoinedTags, surveyed: Survey,
     wanted = tags.learned if tags.learned == NO_SPLIT else tags.learned | VALID
     hashes = [np.empty(0, np.uint64)]
     for first in range(0, len(tags.index.hashes), PAIRS):
-        some = slice(first, first + PAIRS)
-        hashes.append(tags.index.hashes[some][(tags.bits[tags.index.positions[some]] & wanted) > 0])
+        part = slice(first, first + PAIRS)
+        hashes.append(tags.index.hashes[part][(tags.bits[tags.index.positions[part]] & wanted) > 0])
     learned = start.changed(
         vocabulary=tags.vocabulary, skipped=shards.skipped(), learned_images=LearnedImages(np.concatenate(hashes))
     )

@@ -51,18 +51,22 @@ def settings_to_try(space: Mapping[str, Choices], n_random: int | None, seed: in
     """
     for name, choices in space.items():
         if isinstance(choices, str) or not isinstance(choices, Sequence) or len(choices) == 0:
-            raise UserError(f"The choices of {name} are {choices!r}; expected a list of values or a Range.")
+            raise UserError(
+                f"The choices of {name} are {choices!r}",
+                setting="grid", value=choices, expected="a list of values or a Range",
+            )  # fmt: skip
         if isinstance(choices, Range) and n_random is None:
             raise UserError(
-                f"{name} is the range {choices.low:g}:{choices.high:g}, which has no end of values. "
-                "Say how many settings to draw (--random N), or give a list of values."
-            )
+                f"{name} is the range {choices.low:g}:{choices.high:g}, which has no end of values.",
+                setting="grid", value=choices,
+                advice="Say how many settings to draw (`n_random`), or pass a list of values.",
+            )  # fmt: skip
     if not space:
-        raise UserError("There is nothing to choose from. Pass values to try: --grid NAME=VALUE,VALUE.")
+        raise UserError("There is nothing to choose from.", setting="grid", value=space, advice="Pass values to try.")
     if n_random is None:
         return [dict(zip(space, values, strict=True)) for values in itertools.product(*space.values())]
     if n_random < 1:
-        raise UserError(f"random is {n_random}; expected a whole number of 1 or more.")
+        raise UserError(setting="n_random", value=n_random, expected="a whole number of 1 or more")
     rng = np.random.default_rng(seed)
     drawn: list[dict[str, Any]] = []
     repeated = 0
@@ -89,7 +93,7 @@ class Trial:
     error: str | None = None  # Why there is no value
     history: list[dict[str, Any]] = field(default_factory=list, repr=False)  # What the model was after each epoch
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return the trial as it stands in JSON, without its history."""
         return {name: value for name, value in asdict(self).items() if name != "history"}
 
@@ -145,7 +149,9 @@ class TrialLog(dict[str, Trial]):
             os.truncate(self.path, len(whole))
 
 
-def try_settings(model: Annotator, settings: Mapping[str, Any], parts: Parts, metric: str, progress: Progress) -> Trial:
+def try_settings(
+    model: Annotator, settings: Mapping[str, object], parts: Parts, metric: str, progress: Progress
+) -> Trial:
     """Fit a model that has the settings on the parts' rows, and judge it by the metric.
 
     `settings` are those that were searched over, to be kept with the trial. One that diverges gives a trial without a
@@ -164,7 +170,7 @@ class Candidate(NamedTuple):
     """A model that is not fitted, and the settings of it that are searched over."""
 
     model: Annotator
-    settings: Mapping[str, Any]
+    settings: Mapping[str, object]
 
     def __str__(self) -> str:
         return ", ".join(f"{name}={value}" for name, value in self.settings.items())

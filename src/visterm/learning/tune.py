@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,20 +15,21 @@ from visterm.core.checks import check_number
 from visterm.core.errors import DivergedError, UserError
 from visterm.core.executor import LOCAL, Executor
 from visterm.core.packing import digest_of, key_of
-from visterm.core.persist import check_replaceable
 from visterm.core.progress import SILENT, OneTask, Progress, Say, Titled, silent
 from visterm.core.wording import count_of
 from visterm.encoders.contract import AnyEncoder
 from visterm.features.training_rows import training_rows
 from visterm.learning.calibrating import with_confidences
-from visterm.learning.fit_input import Cleaning, check_encoder_of_features, read_to_learn
+from visterm.learning.fit_input import Cleaning, clean_images, read_images
 from visterm.learning.fit_request import FitRequest
 from visterm.learning.fitting import learned_of
 from visterm.learning.part_settings import make_model, unfitted_parts
+from visterm.learning.relations import check_sources
 from visterm.learning.run import Run
 from visterm.learning.trials import Candidate, Choices, Trial, TrialJob, TrialLog, settings_to_try, try_settings
 from visterm.learning.validation import Parts, all_rows, fit_on_all, part_rows
 from visterm.metrics import check_metrics
+from visterm.models.base import Annotator
 
 FORMAT = 1  # Of the trials; raised when they would come out otherwise, so that older ones are made anew
 DEFAULT_MODEL = "wsabie"
@@ -87,8 +88,12 @@ def tune(
     start = search.start
     cleaning = Cleaning.read(request)
     if request.rules.part_of or request.rules.isa:
+        check_sources(request.rules)
         say("Tuning leaves out the relations of the tag rules. Fit with the best settings and the same rules for them.")
-    images = read_to_learn(start, request, cleaning, say, any_encoder=search.any_encoder, related=False)
+    corpus, lines = read_images(start.encoder, request)
+    images = clean_images(
+        start, request, cleaning, corpus, lines, say, any_encoder=search.any_encoder, related=False
+    )  # fmt: skip
     encoder, relations = images.encoder, images.relations
     rows = training_rows(
         encoder, images.corpus, min_count=request.min_count, aliases=images.cleaning.aliases, progress=progress
@@ -131,22 +136,29 @@ class _Search:
     ) -> None:
         out = request.out
         if out is None:
-            raise UserError("Missing output folder: tuning writes a run, and keeps its trials beside it. Pass out=RUN.")
+            raise UserError(
+                "Missing output folder: tuning writes a run, and keeps its trials beside it.",
+                setting="out", advice="Pass `out`, the run to write.",
+            )  # fmt: skip
         request = replace(request, model=request.model or DEFAULT_MODEL)
         for name in _UNUSED:
-            if getattr(request, name) != getattr(FitRequest(), name):
-                raise UserError(f"{name} is not for tuning. Leave it out, and fit with the best settings afterwards.")
+            if (value := getattr(request, name)) != getattr(FitRequest(), name):
+                raise UserError(
+                    f"`{name}` is not for tuning.",
+                    setting=name, value=value, advice="Leave it out, and fit with the best settings afterwards.",
+                )  # fmt: skip
 
-        check_replaceable(out, "run", overwrite=request.overwrite)
-        check_encoder_of_features(request.images, request.encoder)
+        request.check()
         check_metrics([metric], siblings=False, tree=False)
         self.valid = VALID_SHARE if request.valid is None else request.valid
         check_number(self.valid, "valid", above=0, below=1)
         encoder_params, self._fixed = request.part_settings()
         if twice := sorted(set(self._fixed) & set(grid)):
             raise UserError(
-                f"{twice[0]} is both fixed and to be searched over. Leave one of the two out (--set, --grid)."
-            )
+                f"`model.{twice[0]}` is both fixed and to be searched over.",
+                setting=f"model.{twice[0]}", value=self._fixed[twice[0]],
+                advice="Leave one of the two out.",
+            )  # fmt: skip
         n_jobs = executor.n_jobs if request.n_jobs is None else request.n_jobs
         self.start, self.any_encoder = unfitted_parts(
             request.encoder, request.model, encoder_params, self._fixed, seed=request.seed, n_jobs=n_jobs
@@ -162,7 +174,7 @@ class _Search:
 
     def run(
         self, parts: Parts, encoder: AnyEncoder, say: Say, progress: Progress
-    ) -> list[tuple[Trial, Mapping[str, Any]]]:
+    ) -> list[tuple[Trial, Mapping[str, object]]]:
         """Return all trials with their settings, the best first; those that were finished before are not made again."""
         data = key_of(FORMAT, digest_of(list(parts[:5])), encoder.fingerprint, self._model, self._metric, self._seed)
         side = {} if parts.side is None else vars(parts.side)
@@ -177,7 +189,7 @@ class _Search:
             self._try_elsewhere(new, parts, progress)
         else:
             if self._executor.remote:
-                say(f"--ray ignored: {count_of(len(new), 'setting')} to try, which was done here.")
+                say(f"Other machines ignored: {count_of(len(new), 'setting')} to try, which was done here.")
             for number, (key, candidate) in enumerate(keyed, start=1):
                 if key not in self._log:
                     with OneTask(progress, f"{number} of {len(keyed)}: {candidate}") as task:
@@ -205,7 +217,7 @@ class _Search:
     def _outcome(self, trial: Trial) -> str:
         return "diverged" if trial.value is None else f"{self._metric} {trial.value:.4f}"
 
-    def make(self, settings: Mapping[str, Any]) -> Any:
+    def make(self, settings: Mapping[str, object]) -> Annotator:
         by_number = self.start.encoder.by_number
         made = make_model(self._model, {**self._fixed, **settings}, self._shared, by_number=by_number)
         made.check_settings()

@@ -77,7 +77,7 @@ def fit_judged(model: Annotator, parts: Parts, metric: str, progress: Progress) 
     X, X_valid = (visible_columns(model, rows, parts.learned) for rows in (parts.X, parts.X_valid))
     parts = parts._replace(X=X, X_valid=X_valid)
 
-    def value_of(fitted: Any) -> float:
+    def value_of(fitted: Annotator) -> float:
         scores = partial(fitted.score_blocks, parts.X_valid)
         return evaluate(scores, parts.Y_valid, [metric], exclude=parts.known)[metric]
 
@@ -119,7 +119,7 @@ def all_rows(rows: TrainingRows, model: Annotator) -> TrainingRows:
 
 def fit_on_all(
     model: Annotator, rows: TrainingRows, epochs: int | None, history: list[dict[str, Any]], progress: Progress
-) -> Any:
+) -> Annotator:
     """Fit a model on all rows for as many epochs as were found best on held-out ones, and keep how that was found.
 
     One that finds its own length finds it anew.
@@ -152,7 +152,13 @@ class EarlyStopping:
     """
 
     def __init__(
-        self, model: Annotator, measure: Callable[[Any], float], patience: int, progress: Progress, *, name: str = "MAP"
+        self,
+        model: Annotator,
+        measure: Callable[[Annotator], float],
+        patience: int,
+        progress: Progress,
+        *,
+        name: str = "MAP",
     ) -> None:
         self._model, self._measure, self._patience, self._progress = model, measure, patience, progress
         self._name = name
@@ -174,7 +180,7 @@ class EarlyStopping:
         return "stop" if len(self.curve) - self.best_epoch >= self._patience else None
 
 
-def learn_by_number(model: Annotator, rows: TrainingRows, progress: Progress) -> Any:
+def learn_by_number(model: Annotator, rows: TrainingRows, progress: Progress) -> Annotator:
     """Fit a model on tags of images known by number; epochs are chosen by tags held out, then all tags are learned.
 
     One tag of each of `valid_share` of the images is held out, of those with two or more; of less than 50 images it

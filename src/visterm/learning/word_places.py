@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
-from functools import cache, cached_property
+from functools import cache
 from itertools import compress
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -17,6 +17,7 @@ from visterm.core.errors import DataError, StorageError, UserError
 from visterm.core.learned import FILE_NAME, Listed, Record, Sizes, Text, Whole
 from visterm.core.persist import file_hash, load_arrays, read_json, save_arrays, write_json
 from visterm.core.tables import MODELS
+from visterm.core.types import Matrix
 from visterm.core.vocabulary import Vocabulary, clean_tag, tag_key
 from visterm.data.learned_vectors import METHODS
 from visterm.data.word_vectors import WordVectors, read_word_vectors, vectors_of_tags, write_word_vectors
@@ -67,7 +68,7 @@ class WordSource:
     vectors: WordVectors | None = None  # Those that were given
 
     @classmethod
-    def of(cls, given: Any) -> Self:
+    def of(cls, given: object) -> Self:
         """Understand "encoder", "learned", "learned:skipgram", "sentences", a file or vectors; no vector is read yet.
 
         "encoder" is the text tower of the run's encoder, "encoder:german" with prompts of another language than
@@ -83,7 +84,7 @@ class WordSource:
             method = method or METHODS[0]
             if method not in METHODS:
                 known = ", ".join(f"{LEARNED}:{name}" for name in METHODS)
-                raise UserError(f"Word vectors are learned in the ways {known}; expected one of these, not {given!r}.")
+                raise UserError(setting="word_vectors", value=given, expected=f"one of {known}")
             return cls(LEARNED, method=method)
         if kind == ENCODER:
             from visterm.encoders.word_rows import LANGUAGE, prompts_of
@@ -91,11 +92,14 @@ class WordSource:
             return cls(ENCODER, method=method or LANGUAGE, prompts=tuple(prompts_of(method or LANGUAGE)))
         if not isinstance(given, str | os.PathLike):
             raise UserError(
-                f"word_vectors is of type {type(given).__name__}; expected {HOW_TO_NAME}, or WordVectors. A matrix "
-                "with a row for each tag is a setting of the model."
-            )
+                f"`word_vectors` is of type {type(given).__name__}",
+                setting="word_vectors", value=given, expected=f"{HOW_TO_NAME}, or WordVectors",
+                advice="A matrix with a row for each tag is a setting of the model.",
+            )  # fmt: skip
         if not Path(given).is_file():
-            raise DataError(f"There is no file of word vectors {given}; expected {HOW_TO_NAME}.")
+            raise DataError(
+                f"There is no file of word vectors {given}", setting="word_vectors", value=given, expected=HOW_TO_NAME
+            )
         return cls(FILE, path=os.path.abspath(given))
 
     @property
@@ -155,14 +159,15 @@ class WordSource:
         source = WordSource.of(Path(path))
         if self.kind != FILE:
             raise UserError(
-                f"The word vectors of this run are '{self.name}', and vectors of a file have no relation to them. "
-                "Leave the file out."
-            )
+                f"The word vectors of this run are '{self.name}', and vectors of a file have no relation to them.",
+                setting="file", value=path, advice="Leave `file` out.",
+            )  # fmt: skip
         if _hash_now(source.path) != self.sha256:
             raise UserError(
                 f"{path} is not the file whose word vectors this run started from ({self.path}): words and tags would "
-                "not go together. Pass that file, wherever it is now, or fit anew."
-            )
+                "not go together.",
+                setting="file", value=path, advice="Pass that file, wherever it is now, or fit anew.",
+            )  # fmt: skip
         return replace(self, path=source.path)
 
     def why_not(self) -> str:
@@ -170,11 +175,11 @@ class WordSource:
         if self.kind == LEARNED:
             return (
                 "The word vectors of this run were learned from its tags alone, so other words have none. Fit with "
-                f"--word-vectors FILE or {SENTENCES}; or in Python with vectors learned from more lists of tags."
+                f"`word_vectors` of a file or {SENTENCES}; or in Python with vectors learned from more lists of tags."
             )
         return f"Its word vectors ({self.name}) have none of it either."
 
-    def save(self, folder: Path) -> dict[str, Any]:
+    def save(self, folder: Path) -> dict[str, object]:
         """Return what JSON keeps of it; vectors that were given are written into the folder of a run."""
         if self.vectors is not None:
             write_word_vectors(folder / KEPT, self.vectors)
@@ -231,13 +236,6 @@ class WordPlaces:
     rows: Floats = field(default_factory=lambda: np.zeros((0, 0), np.float32))  # Their rows, shape (n_added, width)
     _looked_up: dict[str, Floats | None] = field(default_factory=dict)
 
-    @cached_property
-    def facts(self) -> dict[str, Any]:
-        """Return what `visterm info` shows of them."""
-        if self.source is None:
-            return {}
-        return {"word vectors": self.source.name, "tags without a word vector": len(self.without)}
-
     def look_up(self, model: Annotator, words: Sequence[str]) -> list[Floats | None]:
         """Return the rows of words of a search, None of those without a vector; each has the same in any company.
 
@@ -284,13 +282,13 @@ class WordPlaces:
         if not places_words(model):
             return (
                 f"The model '{MODELS.name_of(model)}' knows no words but its tags. Fit one that starts from word "
-                "vectors: visterm fit ... --model text_ridge, with an encoder that has a text tower (visterm encoders "
-                f"lists them), or --model sampled_tagger --word-vectors FILE or {SENTENCES}"
+                "vectors: text_ridge, with an encoder that has a text tower (visterm encoders lists them), or "
+                f"sampled_tagger with `word_vectors` of a file or {SENTENCES}."
             )
         if self.source is None:
             return (
                 "This run was fitted without word vectors, so words that are not tags have no place in it. Fit with "
-                f"--word-vectors FILE, {SENTENCES}, or {ENCODER} where the encoder has a text tower."
+                f"`word_vectors` of a file, {SENTENCES}, or {ENCODER} where the encoder has a text tower."
             )
         return "" if self.source.gives_others else self.source.why_not()
 
@@ -311,9 +309,7 @@ class WordPlaces:
 
     @classmethod
     def load(cls, folder: Path, encoder: Callable[[], AnyEncoder]) -> WordPlaces:
-        """Read what `save` wrote; a run without word vectors has none. `encoder` gives the run's, when it is needed."""
-        if not (folder / WORDS).exists():
-            return cls()
+        """Read what `save` wrote. `encoder` returns the run's encoder, when it is needed."""
         saved = read_json(folder / WORDS)
         FORM.check(saved, Sizes())
         source = replace(WordSource.load(folder, saved["source"]), encoder=encoder)
@@ -324,7 +320,7 @@ class WordPlaces:
 
 
 def rank_with_added(
-    best: Iterable[tuple[Any, Any]], model: Annotator, X: Any, places: WordPlaces, k: int
+    best: Iterable[tuple[NDArray[np.int64], Floats]], model: Annotator, X: Matrix, places: WordPlaces, k: int
 ) -> Iterator[tuple[NDArray[np.int64], Floats]]:
     """Yield the tags of each image with added words among them, by score; these have the numbers after the tags."""
     others = np.asarray(model.image_rows(X) @ places.rows.T, np.float32)

@@ -13,11 +13,11 @@ from visterm.core.learned import Record, Sizes, Text
 from visterm.core.persist import folder_kind, open_folder, read_description, refusing
 from visterm.core.remote import as_path
 from visterm.core.wording import count_of
-from visterm.features.contents import FEATURES, is_features
+from visterm.features.contents import FEATURES, is_features, read_checked
 from visterm.features.folder import ENCODER, FeatureFolder
 from visterm.features.remote_folder import feature_folder
 from visterm.learning.run import name_blocks
-from visterm.learning.run_files import FACTS_KIND, read_part
+from visterm.learning.run_files import FACTS_KIND
 from visterm.library.earlier_runs import known_runs, naming_earlier
 from visterm.library.encoded_features import CatalogueFeatures
 from visterm.library.learn import FROM_HERE
@@ -102,7 +102,6 @@ def training_history(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
 
 
 def _annotation_facts(folder: AnnotationFolder) -> dict[str, Any]:
-    folder.recover()
     contents, notes = folder.contents(), folder.notes()
     if contents is None:
         return {"kind": folder.kind, "parts so far": len(notes)}
@@ -118,8 +117,7 @@ def _annotation_facts(folder: AnnotationFolder) -> dict[str, Any]:
 
 
 def _feature_facts(features: FeatureFolder) -> dict[str, Any]:
-    features.recover()
-    notes, contents = features.notes(), features.contents()
+    contents, notes = features.contents(), features.notes()
     if contents is None:  # a job that is stopped, or still at it
         unlearned = {"name": "not learned yet", "params": {}}
         encoder = _read_described(features.path / ENCODER, ENCODER) if features.has_encoder() else unlearned
@@ -150,7 +148,7 @@ def _feature_facts(features: FeatureFolder) -> dict[str, Any]:
 
 def _run_facts(folder: Path) -> dict[str, Any]:
     encoder, model = _read_described(folder, "encoder"), _read_described(folder, "model")
-    facts = read_part(folder / "facts.json", dict, FACTS_KIND)
+    facts = read_checked(folder / "facts.json", FACTS_KIND)
     with refusing(folder / "model.json"):
         history = _learned(model, "history_") or []
         measured, ranks = (

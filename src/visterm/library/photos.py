@@ -23,7 +23,7 @@ from visterm.data.sidecars import Sidecars, read_sidecar, union
 from visterm.data.tag_files import KEYWORDS
 from visterm.data.tag_formats.record import refused_remarks, usable_keywords
 from visterm.features.contents import is_features
-from visterm.features.training_rows import Photos, as_corpus, as_images, source_of_rows, with_tags
+from visterm.features.training_rows import Photos, as_images, read_corpus, source_of_rows, with_tags
 from visterm.library.files import full_paths, is_inside
 from visterm.store.catalogue import StoredCatalogue
 from visterm.store.database import as_text
@@ -97,7 +97,7 @@ def photos_of(
             _with_arrays(items), names, [None] * len(items), encoder, None, root, root,
             left_out=tuple(unsearched.closed), remarks=unsearched.remarks(),
         )  # fmt: skip
-    corpus = as_corpus(images, tags)
+    corpus = read_corpus(None, images, tags)
     source = source_of_rows(encoder, corpus)
     names, items = as_images(corpus if tags is not None or corpus is images else corpus.images)
     items = _with_arrays(items)

@@ -9,13 +9,8 @@ from visterm.core.registry import lazy_names
 if TYPE_CHECKING:
     from visterm.learning.part_settings import make_model
     from visterm.learning.validation import EarlyStopping
-    from visterm.tagging.plot import COLOURS, figure_class
 
-_NAMES = {
-    "visterm.learning.part_settings": "make_model",
-    "visterm.learning.validation": "EarlyStopping",
-    "plot": "COLOURS figure_class",
-}
+_NAMES = {"visterm.learning.part_settings": "make_model", "visterm.learning.validation": "EarlyStopping"}
 """What plug-ins may use, by module: docs/add_a_model.md."""
 
 __getattr__, __dir__ = lazy_names("visterm.tagging", _NAMES)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
 from itertools import chain, groupby, islice
 from operator import attrgetter, itemgetter
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -28,6 +28,11 @@ from visterm.models.base import Annotator
 from visterm.models.confidence.calibration import Calibration
 from visterm.models.confidence.cutoffs import Cutoff, cutoff_at, cutoff_for_precision, cutoff_of_best_f1
 
+if TYPE_CHECKING:
+    from visterm.store.tags import Prediction
+
+Scored = TypeVar("Scored", bound="Tag | Prediction")
+
 DEFAULT_K = 5
 MOST_SCORES = 2**23  # Of all tags, where they are needed at once
 
@@ -40,7 +45,7 @@ class Annotated(NamedTuple):
     tags: list[Tag]
     """Each with its ``tag``, ``score`` and ``confidence``."""
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return the image and its tags as they stand in JSON."""
         return {"image": self.image, "tags": [tag.as_dict() for tag in self.tags]}
 
@@ -98,17 +103,18 @@ class ChunkTags:
     def __init__(self, run: Run, wanted: TagsWanted) -> None:
         if wanted.new_only and run.given is None:
             raise UserError(
-                "--new-only needs images that are known by number, and this run knows "
-                f"them by '{ENCODERS.name_of(run.encoder)}'. Leave --new-only out, or fit with --encoder ids."
-            )
+                "`new_only` needs images that are known by number, and this run knows them by "
+                f"'{ENCODERS.name_of(run.encoder)}'.",
+                setting="new_only", value=True, advice="Leave `new_only` out, or fit with the encoder ids.",
+            )  # fmt: skip
         self._cutoff = cutoff_of(
             run.calibration, precision=wanted.precision, best_f1=wanted.best_f1, min_confidence=wanted.min_confidence
         )
         if self._cutoff is not None and wanted.added:
             raise UserError(
-                "Words that were added have no confidence, as no image has them, so that none are above a cut-off. "
-                "Leave --added out, or ask for a number of tags (-k)."
-            )
+                "Words that were added have no confidence, as no image has them, so none are above a cut-off.",
+                setting="added", value=True, advice="Leave `added` out, or ask for a number of tags (`k`).",
+            )  # fmt: skip
         self._run, self._wanted = run, wanted
         self._k = (DEFAULT_K if self._cutoff is None else 0) if wanted.k is None else wanted.k
 
@@ -132,7 +138,7 @@ class ChunkTags:
     def _tags_of(self, X: Matrix) -> Iterator[list[Tag]]:
         run, k = self._run, self._k
         known = run.known_tags(X) if self._wanted.new_only else None
-        best: Iterable[tuple[Any, Any]]
+        best: Iterable[tuple[NDArray[np.int64], NDArray[np.float32]]]
         chances = None
         if run.tree is not None:
             scores, chances = run.scored(X)
@@ -175,9 +181,9 @@ def annotate_each(
         progress.finish()
 
 
-def best_of(one: Sequence[Any], other: Sequence[Any]) -> list[Any]:
+def best_of(one: Sequence[Scored], other: Sequence[Scored]) -> list[Scored]:
     """Join the tags (`Tag` or `Prediction`) of two frames of a video, each with its best score; best first."""
-    best: dict[str, Any] = {}
+    best: dict[str, Scored] = {}
     for tag in sorted([*one, *other], key=attrgetter("score"), reverse=True):
         best.setdefault(tag.tag, tag)
     return [*best.values()]
@@ -200,7 +206,9 @@ def _ranked(
         yield ids, row[ids]
 
 
-def _named(run: Run, rankings: list[tuple[Any, Any]], known: NDArray[np.float64] | None = None) -> Iterator[list[Tag]]:
+def _named(
+    run: Run, rankings: list[tuple[NDArray[np.int64], NDArray[np.float32]]], known: NDArray[np.float64] | None = None
+) -> Iterator[list[Tag]]:
     """Yield the tags of each image by their numbers and scores; confidences are taken of all images together.
 
     `known` are the confidences of all tags, (n_images, n_tags), where they are not those of the scores alone.
@@ -256,15 +264,21 @@ def cutoff_of(
     if min_confidence is not None:
         check_number(min_confidence, "min_confidence", least=0, most=1)
     if precision is not None and best_f1:
-        raise UserError("A requested precision and the best F1 are two cut-offs. Leave one of the two out.")
+        raise UserError(
+            "`precision` and `best_f1` are two cut-offs.",
+            setting="precision", value=precision, advice="Leave one of the two out.",
+        )  # fmt: skip
     if precision is None and not best_f1 and min_confidence is None:
         return None
     if calibration is None:
-        option = "--precision" if precision is not None else "best_f1" if best_f1 else "--min-confidence"
+        cutoffs = {"precision": precision, "best_f1": best_f1 or None, "min_confidence": min_confidence}
+        setting = next(name for name, value in cutoffs.items() if value is not None)
         raise UserError(
-            f"{option} needs a run with confidences. Fit it again with at least 100 tagged photos, "
-            f"or leave {option} out."
-        )
+            f"`{setting}` needs a run with confidences.",
+            setting=setting, value=cutoffs[setting],
+            advice=f"Fit it again with at least 100 tagged photos, or leave `{setting}` out.",
+        )  # fmt: skip
+
     n_tags = calibration.slope.size
     cutoff = cutoff_at(0.0 if min_confidence is None else min_confidence, n_tags)
     if precision is None and not best_f1:
@@ -272,8 +286,10 @@ def cutoff_of(
     if calibration.held_out is None:
         raise UserError(
             "This run keeps nothing that cut-offs are chosen by: it learned more tags from too few photos to judge its "
-            "confidences anew. Fit it again, or pass the confidence yourself (--min-confidence)."
-        )
+            "confidences anew.",
+            setting="best_f1" if precision is None else "precision", value=best_f1 if precision is None else precision,
+            advice="Fit it again, or pass the confidence yourself (`min_confidence`).",
+        )  # fmt: skip
     held_out = calibration.held_out
     chosen = cutoff_of_best_f1(held_out) if precision is None else cutoff_for_precision(held_out, precision)
     return Cutoff(np.maximum(chosen.least, cutoff.least), chosen.wanted)

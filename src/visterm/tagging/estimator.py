@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from inspect import signature
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import scipy.sparse as sp
 
@@ -15,11 +15,9 @@ from visterm.core.estimator import Estimator
 from visterm.core.registry import unknown
 from visterm.core.tables import ENCODERS, MODELS
 from visterm.core.wording import count_of
+from visterm.features.training_rows import Photos, encode_corpus, known_part, read_corpus
 from visterm.learning.part_settings import move_encoder
 from visterm.learning.run import Run
-
-if TYPE_CHECKING:
-    from visterm.features.training_rows import Photos
 
 _PARTS = ("encoder", "model")
 _SHOWN = 5  # Tags
@@ -70,7 +68,8 @@ class TaggerEstimator(Estimator, Run):
             elif key in settings:
                 settings[key] = value
             else:
-                raise UserError(unknown("setting of a Tagger", key, sorted(self.get_params())))
+                known = sorted(self.get_params())
+                raise UserError(unknown("setting of a Tagger", key, known), setting=key, value=value)
         made = type(self)(**settings)
         vars(self).clear()
         vars(self).update(vars(made))
@@ -100,10 +99,8 @@ class TaggerEstimator(Estimator, Run):
 
         return scorer("map")(self, images, tags)
 
-    def judged(self, images: Photos, tags: Any = None) -> ScoredTags:
+    def judged(self, images: Photos, tags: object = None) -> ScoredTags:
         """Return the scores of photos, with the tags that people gave them, as metrics need them."""
-        from visterm.features.training_rows import encode_corpus, known_part, read_corpus
-
         self._refuse_unfitted()
         corpus, _ = known_part(self.encoder, read_corpus(self.encoder, images, "auto" if tags is None else tags))
         if self.tree is not None:

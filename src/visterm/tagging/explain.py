@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from visterm.core.errors import UserError
 from visterm.core.tables import ENCODERS, MODELS
-from visterm.data.images import image_size
+from visterm.core.types import Matrix
+from visterm.data.images import ImageLike, image_size
 from visterm.encoders.contract import HasPlaces, Places, no_places
 from visterm.learning.part_settings import names_with
 from visterm.learning.run import Run
@@ -63,7 +64,7 @@ class Explanation:
     explained_by: list[str]  # The models that the shares come from: the run's, or members of a blend
     no_heat: str = ""  # Why no place has a share, so that there is no heat map; empty where there is one
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return all as it stands in JSON."""
         return {
             "image": self.image,
@@ -148,7 +149,7 @@ def knows_places(tagger: Run) -> bool:
     return explains(tagger.model) and isinstance(tagger.encoder, HasPlaces)
 
 
-def _places(tagger: Run, image: Any, row: Any) -> tuple[Places, str]:
+def _places(tagger: Run, image: ImageLike, row: Matrix) -> tuple[Places, str]:
     """Return an image's row by places, or as what comes from no place, and why."""
     if isinstance(tagger.encoder, HasPlaces):
         try:

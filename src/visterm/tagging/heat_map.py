@@ -13,7 +13,11 @@ from PIL import Image, ImageDraw, ImageFont
 from visterm.core.errors import UserError
 from visterm.core.writing import whole_file
 from visterm.tagging.explain import Explanation
-from visterm.tagging.plot import QUALITY, format_of
+
+FORMATS: Final = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".webp": "WEBP"}
+"""Pillow's name of each format, by the endings of its files."""
+
+QUALITY: Final = 95  # Of formats that lose some of a picture: thin lines and small letters stay clean
 
 SIDE = 640  # Long side of the photo in the drawing, in pixels
 ADDS: Final = np.array([214, 72, 10], np.float64)
@@ -101,6 +105,21 @@ def draw_heat(photo: NDArray[np.uint8], explanation: Explanation, path: str | os
     file.parent.mkdir(parents=True, exist_ok=True)
     with whole_file(file) as temporary:
         sheet.save(temporary, format=kind, quality=QUALITY)
+
+
+def format_of(path: str | os.PathLike[str]) -> str:
+    """Return Pillow's name of the format that the ending of a picture file says, in capitals or not.
+
+    Raises UserError if the ending says none that can be written.
+    """
+    suffix = Path(path).suffix
+    if suffix.lower() not in FORMATS:
+        ending = f"ends in {suffix}" if suffix else "has no ending"
+        raise UserError(
+            f"{os.fspath(path)} {ending}",
+            setting="out", value=path, expected=f"the name of a picture that ends in {', '.join(FORMATS)}",
+        )  # fmt: skip
+    return FORMATS[suffix.lower()]
 
 
 def _covered(start: float, end: float, length: int) -> tuple[int, NDArray[np.float64]]:

@@ -23,8 +23,9 @@ from visterm.encoders.hub import fetch_file, hub_errors, is_unreached
 from visterm.encoders.network import NetworkEncoder
 from visterm.features.learned_images import LearnedImages
 from visterm.learning.calibrating import RIGHT_OF_5, SURE_TAGS
-from visterm.learning.run import check_opens
+from visterm.learning.run import Run, check_opens
 from visterm.learning.run_files import write_run
+from visterm.models.base import Annotator
 
 LOG = logging.getLogger("visterm")
 CARD = "README.md"
@@ -47,7 +48,7 @@ class PushedRun(NamedTuple):
 
 
 def push_run(
-    tagger: Any,
+    tagger: Run,
     repository: str,
     *,
     public: bool = False,
@@ -59,7 +60,7 @@ def push_run(
 ) -> PushedRun:
     """Write a run into a repository of the hub, as `Tagger.push_to_hub` says."""
     if not re.fullmatch(r"[\w.-]+/[\w.-]+", repository):
-        raise UserError(f"The repository is '{repository}'; expected OWNER/NAME, for example ann/holidays.")
+        raise UserError(setting="repository", value=repository, expected="OWNER/NAME, for example ann/holidays")
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary) / "run"
         write_shared(tagger, folder, repository, with_photos=with_photos, with_network=with_network, licence=licence)
@@ -77,7 +78,7 @@ def push_run(
 
 
 def write_shared(
-    tagger: Any, folder: Path, name: str, *, with_photos: bool, with_network: bool, licence: str | None
+    tagger: Run, folder: Path, name: str, *, with_photos: bool, with_network: bool, licence: str | None
 ) -> None:
     """Write a run as it is pushed: without names of photos, their tags and places of files, and with its card.
 
@@ -96,7 +97,10 @@ def write_shared(
         if with_network:
             if not isinstance(tagger.encoder, NetworkEncoder):  # whose weights are all in one file
                 encoder_name = ENCODERS.name_of(tagger.encoder)
-                raise UserError(f"The encoder '{encoder_name}' has no network in a file. Leave with_network out.")
+                raise UserError(
+                    f"The encoder '{encoder_name}' has no network in a file.",
+                    setting="with_network", value=True, advice="Leave `with_network` out.",
+                )  # fmt: skip
             network = Path(tagger.encoder._network_file())
             shutil.copyfile(network, inside / f"{NETWORK}{network.suffix}")
     (folder / CARD).write_text(card_of(tagger, name, licence=licence, with_network=with_network), encoding="utf-8")
@@ -151,7 +155,7 @@ def network_in(folder: Path) -> Path | None:
     return next(iter(sorted(folder.glob(f"{NETWORK}.*"))), None)
 
 
-def card_of(tagger: Any, name: str, *, licence: str | None = None, with_network: bool = False) -> str:
+def card_of(tagger: Run, name: str, *, licence: str | None = None, with_network: bool = False) -> str:
     """Return the model card of a run: metadata that the hub reads, how to use it, and figures that were measured."""
     facts, encoder, model = tagger.facts, ENCODERS.name_of(tagger.encoder), MODELS.name_of(tagger.model)
     n_held = facts.get("calibration images", 0)
@@ -195,7 +199,7 @@ pickled. Names of photos, and which photo has which tags, are not in this reposi
 """
 
 
-def _measured(tagger: Any, name: str) -> str:
+def _measured(tagger: Run, name: str) -> str:
     if RIGHT_OF_5 not in tagger.facts:
         return ""
     share = tagger.facts[RIGHT_OF_5] / min(5, len(tagger.vocabulary))
@@ -209,21 +213,23 @@ def _measured(tagger: Any, name: str) -> str:
 """
 
 
-def _refuse_photos(tagger: Any) -> None:
-    asked = "Pass with_photos=True (--with-photos) if everybody who can read the repository may see them."
+def _refuse_photos(tagger: Run) -> None:
+    advice = "Pass `with_photos` if everybody who can read the repository may see them."
     if tagger.encoder.reads == "names" or tagger.given is not None:
         raise UserError(
             f"The encoder '{ENCODERS.name_of(tagger.encoder)}' of this run knows photos by their names, which would be "
-            f"in the repository. {asked}"
-        )
+            "in the repository.",
+            setting="with_photos", value=False, advice=advice,
+        )  # fmt: skip
     if name := next(tags_of_photos(tagger.model), None):
         raise UserError(
             f"The model '{name}' of this run keeps which training photo has which tags, which would be in the "
-            f"repository. Fit a model that does not (--model ridge or wsabie). {asked}"
-        )
+            "repository.",
+            setting="with_photos", value=False, advice=f"Fit a model that does not (ridge or wsabie). {advice}",
+        )  # fmt: skip
 
 
-def tags_of_photos(model: Any) -> Iterator[str]:
+def tags_of_photos(model: Annotator) -> Iterator[str]:
     """Yield the names of the models, of a blend its members, that hold tags of training photos or can tell them."""
     kinds = learned_kinds(model)
     for name in learned_attributes(model):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from visterm.core.errors import UserError
 from visterm.core.tables import MODELS
+from visterm.data.images import ImageLike
 from visterm.data.part_of import PART_OF_FILE
 from visterm.data.relations import write_pairs
 from visterm.kernels.topk import top_k
@@ -55,9 +56,9 @@ def known_relations(tagger: Run, k: int = 20, more: WordRelations | None = None)
     tags, beliefs = tagger.vocabulary.tags, beliefs_of(tagger, more)
     if not len(beliefs.known):
         raise UserError(
-            "This run knows no part-of relations. Fit it with the tag rule part_of, or name a file with it here "
-            "(--tag-rules)."
-        )
+            "This run knows no part-of relations.",
+            setting="tag_rules", advice="Fit it with the tag rule part_of, or name a file with it here as `tag_rules`.",
+        )  # fmt: skip
     parts, wholes = beliefs.known.T
     if not beliefs.any:
         pairs = list(zip(parts, wholes, strict=True))[: k or None]
@@ -85,8 +86,8 @@ class LabelledPair(NamedTuple):
 
 def label_pair(
     tagger: Run,
-    object_image: Any,
-    part_image: Any,
+    object_image: ImageLike,
+    part_image: ImageLike,
     k: int = 5,
     *,
     object_tag: str | None = None,
@@ -101,7 +102,10 @@ def label_pair(
     """
     check_believes(tagger.model)
     if object_tag is not None and part_tag is not None:
-        raise UserError("Both tags are given, so there is nothing to look for. Leave object_tag or part_tag out.")
+        raise UserError(
+            "Both tags are given, so there is nothing to look for.",
+            setting="object_tag", value=object_tag, advice="Leave `object_tag` or `part_tag` out.",
+        )  # fmt: skip
     tags = tagger.vocabulary
     known = {name: [tags.index(tag)] for name, tag in (("objects", object_tag), ("parts", part_tag)) if tag is not None}
     X = tagger.encoder.transform([object_image, part_image])
@@ -133,13 +137,13 @@ class PartBeliefs:
     has learned from relations.
     """
 
-    def __init__(self, model: Annotator, known: Any, n_tags: int, kinds: Any = ()) -> None:
+    def __init__(self, model: Annotator, known: ArrayLike, n_tags: int, kinds: ArrayLike = ()) -> None:
         self.model = model
         self.n_tags = n_tags
         pairs = _as_pairs(known)
         if labels_parts(model):
             pairs = np.concatenate([pairs, model.part_of_])
-        self.known: NDArray[Any] = np.unique(pairs, axis=0)
+        self.known: NDArray[np.int64] = np.unique(pairs, axis=0)
         self._kinds = _as_pairs(kinds)
         self._parts_of = _lists(self.known[:, 1], self.known[:, 0])
         self._kinds_of = _lists(self._kinds[:, 0], self._kinds[:, 1])
@@ -157,9 +161,9 @@ class PartBeliefs:
         """Whether the model has beliefs."""
         return labels_parts(self.model)
 
-    def parts_of(self, whole: int) -> NDArray[Any]:
+    def parts_of(self, whole: int) -> NDArray[np.int64]:
         """Return the known parts of a tag."""
-        parts: NDArray[Any] = self.known[self.known[:, 1] == whole, 0]
+        parts: NDArray[np.int64] = self.known[self.known[:, 1] == whole, 0]
         return parts
 
     def possible(self) -> NDArray[np.bool_]:
@@ -171,7 +175,7 @@ class PartBeliefs:
         can_be[self.known[:, 1], self.known[:, 0]] = True
         return can_be
 
-    def scores(self, wholes: NDArray[Any]) -> NDArray[np.float32]:
+    def scores(self, wholes: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return how much each tag is believed to be a part of some wholes, (n_wholes, n_tags); -inf: it cannot be."""
         scores = np.array(self.model.relation_scores(wholes), np.float32)
         scores += self._usual_score * self.shares_of_kind(wholes)
@@ -185,7 +189,7 @@ class PartBeliefs:
         scores[cannot_be] = NEVER
         return scores
 
-    def shares_of_kind(self, wholes: NDArray[Any]) -> NDArray[np.float32]:
+    def shares_of_kind(self, wholes: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return the share of the other tags of each whole's kind that have each tag as a part, (n_wholes, n_tags).
 
         Others count whose parts are known, if there are two at least; of several kinds the largest share counts.
@@ -227,7 +231,7 @@ class PartBeliefs:
         order = np.lexsort((pairs[:, 0], pairs[:, 1], -pairs[:, 2]))[: k or None]
         return [(int(part), int(whole), float(score)) for part, whole, score in pairs[order]]
 
-    def _among(self, wholes: NDArray[Any], pairs: NDArray[Any]) -> NDArray[np.bool_]:
+    def _among(self, wholes: NDArray[np.int64], pairs: NDArray[np.int64]) -> NDArray[np.bool_]:
         row_of = np.full(self.n_tags, -1)
         row_of[wholes] = np.arange(len(wholes))
         parts, rows = pairs[:, 0], row_of[pairs[:, 1]]
@@ -266,11 +270,11 @@ def check_believes(model: Annotator) -> None:
     )
 
 
-def _as_pairs(pairs: Any) -> NDArray[np.int64]:
+def _as_pairs(pairs: ArrayLike) -> NDArray[np.int64]:
     return np.asarray(pairs, np.int64).reshape(-1, 2)
 
 
-def _wholeness(as_part: NDArray[Any], as_whole: NDArray[Any]) -> NDArray[np.int64]:
+def _wholeness(as_part: NDArray[np.int64], as_whole: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the position of each tag when all are sorted from those that are parts to those that are wholes."""
     n_known = as_part + as_whole
     share = np.where(n_known > 0, as_whole / np.maximum(n_known, 1), 0.5)
@@ -279,7 +283,7 @@ def _wholeness(as_part: NDArray[Any], as_whole: NDArray[Any]) -> NDArray[np.int6
     return position
 
 
-def _lists(keys: NDArray[Any], values: NDArray[Any]) -> dict[int, list[int]]:
+def _lists(keys: NDArray[np.int64], values: NDArray[np.int64]) -> dict[int, list[int]]:
     lists: dict[int, list[int]] = {}
     for key, value in zip(keys.tolist(), values.tolist(), strict=True):
         lists.setdefault(key, []).append(value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from visterm.core.errors import DataError
 from visterm.core.progress import SILENT, Progress
+from visterm.core.types import Matrix
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.corpus import Corpus
 from visterm.data.spellings import (
@@ -107,7 +108,7 @@ def tag_vectors(tagger: Run) -> NDArray[np.float32] | None:
 
 
 def alias_pairs(
-    vocabulary: Vocabulary, V: NDArray[np.float32] | None, Y: sp.csr_array | None = None, U: Any = None
+    vocabulary: Vocabulary, V: NDArray[np.float32] | None, Y: sp.csr_array | None = None, U: Matrix | None = None
 ) -> list[AliasPair]:
     """Return the pairs of tags that may mean the same: first those of alike spelling, then others; the surest first.
 
@@ -179,7 +180,7 @@ class TagPhotos:
         Projected rows of each tag's images, less their mean, summed.
     """
 
-    def __init__(self, Y: sp.csr_array, U: Any) -> None:
+    def __init__(self, Y: sp.csr_array, U: Matrix) -> None:
         U, self._Y = unit_rows(U), sp.csc_array(Y)
         self.counts = np.asarray(Y.sum(axis=0), np.float64)
         n = np.maximum(self.counts, 1)[:, None]
@@ -257,7 +258,7 @@ def aliases_of(vocabulary: Vocabulary, pairs: Sequence[AliasPair]) -> list[Alias
     return [Alias(tags[tag], tags[best], _reason(tag, best, pair, tags)) for _, tag, best, pair in sorted(joins)]
 
 
-def unit_rows(U: Any) -> Any:
+def unit_rows(U: Matrix) -> Matrix:
     """Return rows divided by their lengths, sparse ones as CSR."""
     if not sp.issparse(U):
         return _unit(U)
@@ -297,7 +298,7 @@ def _least_nearness(near: NDArray[np.float64], n_tags: int, nearness: Nearness) 
     return float(near[few[-1]]) if len(few) else np.inf
 
 
-def _never_together(Y: sp.csr_array, U: Any, V: NDArray[np.float32], family: NDArray[np.int64]) -> list[AliasPair]:
+def _never_together(Y: sp.csr_array, U: Matrix, V: NDArray[np.float32], family: NDArray[np.int64]) -> list[AliasPair]:
     """Return the tags that are each other's likest among those that no image has both of, though some should.
 
     Families are compared as one: they have more images, and are on photos with more other words, than each spelling
@@ -347,10 +348,10 @@ def _cosines(rows: NDArray[np.float32], first: NDArray[np.int64], second: NDArra
     return np.asarray(np.einsum("ij,ij->i", rows[first], rows[second]), np.float64)
 
 
-def _unit_centred(V: NDArray[Any]) -> NDArray[np.float32]:
+def _unit_centred(V: NDArray[np.float32] | NDArray[np.float64]) -> NDArray[np.float32]:
     return _unit(V - V.mean(axis=0))
 
 
-def _unit(rows: NDArray[Any]) -> NDArray[np.float32]:
+def _unit(rows: NDArray[np.float32] | NDArray[np.float64]) -> NDArray[np.float32]:
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     return np.asarray(rows / np.maximum(lengths, np.finfo(np.float32).tiny), np.float32)

@@ -115,16 +115,17 @@ def tag_map(model: Annotator, vocabulary: Vocabulary) -> list[PlacedTag]:
 
 def _in_a_plane(V: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return places in the unit square, shape (n_tags, 2)."""
-    from sklearn.decomposition import PCA
-    from sklearn.manifold import TSNE
+    from sklearn import decomposition, manifold
 
     n = len(V)
     directions = V / np.maximum(np.linalg.norm(V, axis=1, keepdims=True), np.finfo(np.float64).tiny)
     if np.ptp(directions, axis=0).max() == 0:
         return np.full((n, 2), 0.5)
-    flat = PCA(min(COMPONENTS, *directions.shape), random_state=0).fit_transform(directions)
+    flat = decomposition.PCA(min(COMPONENTS, *directions.shape), random_state=0).fit_transform(directions)
     if n > 3:  # t-SNE needs more points than neighbours
-        flat = TSNE(perplexity=min(30.0, (n - 1) / 3), init="pca", random_state=0, n_jobs=1).fit_transform(flat)
+        flat = manifold.TSNE(perplexity=min(30.0, (n - 1) / 3), init="pca", random_state=0, n_jobs=1).fit_transform(
+            flat
+        )
     if flat.shape[1] < 2:
         flat = np.column_stack([flat, np.zeros(n)])
     flat = np.asarray(flat[:, :2], np.float64)

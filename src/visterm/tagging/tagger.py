@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from visterm.core.errors import UserError
-from visterm.core.persist import check_replaceable
 from visterm.core.progress import SILENT, Progress, Say, silent
 from visterm.core.queries import Query
 from visterm.core.registry import unknown
@@ -16,6 +15,7 @@ from visterm.core.vocabulary import Vocabulary
 from visterm.learning.learned import Learned
 from visterm.learning.part_settings import unfitted_parts
 from visterm.models.base import Annotator
+from visterm.models.blend.kept import vectors_from
 from visterm.tagging.estimator import TaggerEstimator
 from visterm.tagging.typed_queries import typed_query
 
@@ -60,8 +60,8 @@ class Tagger(TaggerEstimator):
         *,
         encoder: str | None = None,
         model: str | None = None,
-        encoder_params: Mapping[str, Any] | None = None,
-        model_params: Mapping[str, Any] | None = None,
+        encoder_params: Mapping[str, object] | None = None,
+        model_params: Mapping[str, object] | None = None,
         min_count: int = 1,
         seed: int = 0,
         n_jobs: int | None = None,
@@ -88,20 +88,12 @@ class Tagger(TaggerEstimator):
         StorageError
             If something that is not a run lies at `out`.
         """
-        from visterm.learning.fit_input import check_encoder_of_features
-        from visterm.learning.start_words import SETTING
-
-        if request.out is not None:
-            check_replaceable(request.out, "run", overwrite=request.overwrite)
-        check_encoder_of_features(request.images, request.encoder)
+        request.check()
         encoder_params, model_params = request.part_settings()
-        tagger = cls(
+        return cls(
             encoder=request.encoder, model=request.model, encoder_params=encoder_params, model_params=model_params,
             min_count=request.min_count, seed=request.seed, n_jobs=request.n_jobs,
         )  # fmt: skip
-        if isinstance(model_params.get(SETTING), str):
-            raise UserError("Word vectors are given by --word-vectors FILE, sentences or learned, and not by --set.")
-        return tagger
 
     @classmethod
     def from_parts(
@@ -143,14 +135,19 @@ class Tagger(TaggerEstimator):
         EncoderMismatchError
             If features are given that another encoder made than the one asked for.
         """
-        from visterm.learning.fit_request import FitRequest
-
         if theirs := sorted(request.keys() & _OF_TAGGERS):
-            raise UserError(f"{theirs[0]} is not set in fit: make the tagger with it, as Tagger({theirs[0]}=...).")
+            raise UserError(
+                f"`{theirs[0]}` is not set in fit.",
+                setting=theirs[0], value=request[theirs[0]],
+                advice=f"Make the tagger with it: Tagger({theirs[0]}=...).",
+            )  # fmt: skip
         if "out" in request:
-            raise UserError("fit keeps the run in memory. Leave out=... out, and call save(path) afterwards.")
-        asked = FitRequest(images=images, tags=tags, min_count=self.min_count, seed=self.seed, **request)
-        return self.fit_request(asked, say=say, progress=progress)
+            raise UserError(
+                "A tagger's fit keeps the run in memory.",
+                setting="out", value=request["out"], advice="Leave `out` out, and call save(path) afterwards.",
+            )  # fmt: skip
+        made = _request(images=images, tags=tags, min_count=self.min_count, seed=self.seed, **request)
+        return self.fit_request(made, say=say, progress=progress)
 
     def fit_request(self, request: FitRequest, *, say: Say = silent, progress: Progress = SILENT) -> Self:
         """Learn what a request asks for, and write the run if it has a place, see `visterm.learning.fitting.fit_run`.
@@ -164,9 +161,10 @@ class Tagger(TaggerEstimator):
 
     def learn(self, rows: TrainingRows, *, calibrate: bool = False, progress: Progress = SILENT) -> Self:
         """Learn from rows that are encoded already, to compare models on equal rows; `calibrate` finds confidences."""
-        from visterm.learning.fitting import learn_rows
+        from visterm.learning import calibrating, fitting
 
-        self.parts = learn_rows(self.parts, rows, calibrate=calibrate, progress=progress)
+        learned = fitting.learn_rows(self.parts, rows, progress=progress)
+        self.parts = calibrating.with_confidences(learned, rows, progress) if calibrate else learned
         return self
 
     def fit_queries(
@@ -268,8 +266,6 @@ class Tagger(TaggerEstimator):
     @property
     def tags_compared_by(self) -> list[str]:
         """The models whose vectors of tags `neighbours` and the map compare: of a blend, members; empty without any."""
-        from visterm.models.blend.kept import vectors_from
-
         return vectors_from(self.model)
 
     def neighbours(self, tag: str, k: int = 10) -> list[Neighbour]:
@@ -368,9 +364,15 @@ def fit(
     >>> import visterm
     >>> visterm.fit("photos", tags="tags.csv", model="wsabie").save("run")  # doctest: +SKIP
     """
+    made = _request(images=images, tags=tags, **request)
+    return Tagger.of(made).fit_request(made, say=say, progress=progress)
+
+
+def _request(**request: Any) -> FitRequest:
+    """Make the request of a fit; refuse names that are none of its settings."""
     from visterm.learning.fit_request import FitRequest
 
     for name in request.keys() - FitRequest.__dataclass_fields__.keys():
-        raise UserError(unknown("setting of visterm.fit", name, list(FitRequest.__dataclass_fields__)))
-    asked = FitRequest(images=images, tags=tags, **request)
-    return Tagger.of(asked).fit_request(asked, say=say, progress=progress)
+        fields = list(FitRequest.__dataclass_fields__)
+        raise UserError(unknown("setting of visterm.fit", name, fields), setting=name, value=request[name])
+    return FitRequest(**request)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -14,6 +13,7 @@ from visterm.core.errors import UnknownNameError, UserError, VistermError
 from visterm.core.queries import OutsideWords, Query, inverse_frequencies, weigh_words
 from visterm.core.vocabulary import clean_tag, tag_key
 from visterm.learning.run import Run
+from visterm.models.abilities import places_words
 
 
 def typed_query(run: Run, words: str | Sequence[str], new_tags: Mapping[str, str] | None = None) -> Query:
@@ -29,7 +29,7 @@ def typed_query(run: Run, words: str | Sequence[str], new_tags: Mapping[str, str
     texts: dict[str, str] = {}  # By key, as they were typed first
     for word in missing:
         texts.setdefault(tag_key(word.text), clean_tag(word.text))
-    rows: dict[str, Any] = {}  # Of words outside of the vocabulary that have a place
+    rows: dict[str, NDArray[np.float32]] = {}  # Of words outside of the vocabulary that have a place
     if texts and outside.source is not None:
         looked_up = zip(texts, outside.look_up(run.model, list(texts.values())), strict=True)
         rows = {key: row for key, row in looked_up if row is not None}
@@ -52,7 +52,8 @@ def typed_query(run: Run, words: str | Sequence[str], new_tags: Mapping[str, str
     if not signs or (wanted and max(signs) < 0):
         message = run.vocabulary.unknown_words(wanted or unknown_words)
         rest = "The words with a '-' only leave photos out, so nothing is searched for." if signs else ""
-        raise UnknownNameError(" ".join(filter(None, [message, rest, _advice(run)])))
+        problem = f"{message} {rest}".strip()
+        raise UnknownNameError(problem, setting="words", value=words, advice=_advice(run))
 
     tags, names = run.vocabulary.weights_of((column, sign) for column, sign in known if column < n_tags)
     sums, shown = Counter[str](), {key: text for key, text, _ in placed}
@@ -61,7 +62,10 @@ def typed_query(run: Run, words: str | Sequence[str], new_tags: Mapping[str, str
     counted = [key for key, total in sums.items() if total]
     if tags.nnz == 0 and not counted and not any(not_learned.values()):
         cancelled = ", ".join([*names, *shown.values(), *not_learned])
-        raise UserError(f"The words of the search cancel each other out: {cancelled}. Leave one out.")
+        raise UserError(
+            f"The words of the search cancel each other out: {cancelled}.",
+            setting="words", value=words, advice="Leave one out.",
+        )  # fmt: skip
     new = {tag: total for tag, total in not_learned.items() if total}
     if not counted:
         return Query(weigh_words(tags, run.idf), names, unknown_words, None, new)
@@ -90,8 +94,6 @@ def _weigh_together(
 
 
 def _advice(run: Run) -> str:
-    from visterm.models.abilities import places_words
-
     if not places_words(run.model):
         try:
             return run.words.why_not(run.model) if run.encoder.reads_texts else ""

@@ -6,8 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from visterm.core.errors import MissingExtraError
 from visterm.data import read_image
-from visterm.tagging import COLOURS, figure_class
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C6D31")
+"""Okabe and Ito's palette, from the easiest to the hardest to distinguish on white."""
 
 MARKS = ("o", "s", "^", "D", "v", "P", "X", "*")
 STYLES = ("-", "--", "-.", ":")
@@ -17,6 +20,17 @@ RIGHT, WRONG = "#009E73", "#bbbbbb"
 """Frames of pictures that are relevant and that are not."""
 
 Line = tuple[Sequence[float], Sequence[float]]
+
+
+def figure_class() -> Any:
+    """Return matplotlib's `Figure`, imported only now. Raises MissingExtraError if matplotlib is not installed."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise MissingExtraError(
+            f"Drawing needs the package '{error.name}'. Install it with: pip install 'visterm[plot]'"
+        ) from error
+    return Figure
 
 
 def draw_lines(

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 from visterm.core.progress import SILENT, Progress
 from visterm.core.writing import write_whole
-from visterm.tagging import figure_class
 from visterm_research.comparison.claims import RESAMPLES, Claim, order_claim, percent, shown_metric
 from visterm_research.comparison.document import Document
+from visterm_research.comparison.figures import figure_class
 from visterm_research.comparison.folder import begin_folder, write_json
 from visterm_research.comparison.methods import Method, chosen_methods
 from visterm_research.comparison.problem import Problem

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from visterm.tagging import figure_class
-from visterm_research.comparison.figures import framed, save
+from visterm_research.comparison.figures import figure_class, framed, save
 from visterm_research.pamir.images import Pictures
 from visterm_research.pamir.methods import PAMIR, SVM
 from visterm_research.pamir.rows import SHOWN

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from visterm.tagging import figure_class
-from visterm_research.comparison.figures import framed, save
+from visterm_research.comparison.figures import figure_class, framed, save
 from visterm_research.comparison.trials import Judged
 from visterm_research.parts.methods import UNSHARED_IW
 from visterm_research.parts.parts_run import PartsRun

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from visterm.data import read_image
-from visterm.tagging import figure_class
-from visterm_research.comparison.figures import framed, save
+from visterm_research.comparison.figures import figure_class, framed, save
 from visterm_research.ugc.measures import BY_TAG
 from visterm_research.ugc.methods import LABELS, PROPOSED
 from visterm_research.ugc.problems import OUTSIDE_SEARCHED, TagProblem

@@ -19,7 +19,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from visterm.core.errors import DataError, TagFileError, UnknownNameError
+from visterm.core.errors import TagFileError, UnknownNameError
 from visterm.core.remote import as_path
 from visterm.core.vocabulary import Vocabulary, clean_tag, tag_key
 from visterm.core.wording import count_of
@@ -33,7 +33,7 @@ from visterm.data.tag_formats.record import (
 )
 from visterm.data.tag_formats.tables import stream_table
 from visterm.features.streaming.shards import Shards, index_names
-from visterm.features.training_rows import not_learned
+from visterm.features.training_rows import not_learned, too_rare
 
 BYTES_A_WORD = 256  # What a counted word takes
 NO_SPLIT, TRAIN, VALID, OTHER = 1, 2, 4, 8
@@ -192,15 +192,11 @@ class JoinedTags(JoinedTable):
 
         chosen = np.flatnonzero(counts >= min_count)
         if chosen.size == 0:
-            raise DataError(
-                f"No tag is on {min_count} or more of the {count_of(n_learned, 'training photo')} "
-                f"(--min-count {min_count}). Lower --min-count, or check the tags column of the tag file."
-            )
-
+            raise too_rare(min_count, n_learned)
         if words.error >= min_count:
             self.remarks.append(
                 f"There are more words than the memory holds: tags of up to {count_of(words.error, 'image')} may be "
-                "left out. Raise --min-count or --memory."
+                "left out. Leave out rarer tags, or allow more memory."
             )
         self._column_of = np.full(len(self._keys) + 1, -1, np.int64)  # the last is that of no candidate, -1
         self._column_of[chosen] = np.arange(chosen.size)

@@ -24,19 +24,14 @@ class Plan(NamedTuple):
     memory: int  # Bytes that it may
 
     @property
-    def streamed(self) -> bool:
-        """Whether the features do not fit."""
-        return self.needed > self.memory
-
-    @property
     def window(self) -> int:
         """Bytes of a window."""
         return self.memory // WINDOWS
 
     def line(self, way: str = "") -> str:
         """Return a line on whether features are streamed, and why; `way` is how, if not in windows."""
-        sizes = f"in memory about {size_text(self.needed)}, of {size_text(self.memory)} that may be used (--memory)"
-        if self.streamed:
+        sizes = f"in memory about {size_text(self.needed)}, of {size_text(self.memory)} that may be used"
+        if self.needed > self.memory:
             way = way or f"streamed from disk in windows of {size_text(self.window)}"
             return f"The features take {sizes}: {way}."
         return f"The features take {sizes}: held in memory."
@@ -59,7 +54,7 @@ def machine_memory() -> int:
     return n_bytes
 
 
-def read_size(text: str, option: str) -> int:
+def read_size(text: str) -> int:
     """Read an amount of memory such as ``800M``, ``1G`` or ``1.5GB``, in powers of 1,024.
 
     Raises UserError if it is none, or less than one MB.
@@ -67,7 +62,9 @@ def read_size(text: str, option: str) -> int:
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?\s*", text.lower())
     size = int(float(match[1]) * _UNITS[match[2]]) if match else 0
     if size < 2**20:
-        raise UserError(f"{option} is {text!r}; expected an amount of memory of 1M or more, such as 800M or 1.5G.")
+        raise UserError(
+            setting="memory", value=text, expected="an amount of memory of 1M or more, such as 800M or 1.5G"
+        )
     return size
 
 

@@ -56,7 +56,7 @@ class Shards:
                     "their rows do not go together. Encode all with one encoder: visterm encode IMAGES --encoder RUN"
                 )
         self._of = [folder for folder, contents in zip(self._folders, each, strict=True) for _ in contents.shards]
-        known = next((contents for contents in each if contents.n_rows), each[0])
+        known = next((contents for contents in each if contents.shards), each[0])
         self.contents = replace(known, shards=[entry for contents in each for entry in contents.shards])
         self.starts: NDArray[np.int64] = np.cumsum([0, *(entry.rows for entry in self.contents.shards)], dtype=np.int64)
         self.n_rows = int(self.starts[-1])
@@ -104,6 +104,36 @@ class Shards:
         """Read the list of images that have no row."""
         return [item for folder in self._folders for item in folder.skipped()]
 
+    def groups(self) -> list[list[int]]:
+        """Put the numbers of shards that follow each other together, until they have enough rows."""
+        groups: list[list[int]] = []
+        room = 0
+
+        for number, n in enumerate(np.diff(self.starts).tolist()):
+            if room <= 0:
+                groups.append([])
+                room = ROWS
+            groups[-1].append(number)
+            room -= n
+        return groups
+
+    def chunk(self, numbers: Sequence[int]) -> Chunk:
+        """Read the names and rows of some shards. Raises CorruptFileError if one is missing or was changed."""
+        names: list[str] = []
+        parts: list[Matrix] = []
+        for number in numbers:
+            self.check(number)
+            shard_names, rows = self.named_rows(number)
+            names += shard_names
+            parts.append(rows)
+        return Chunk(names, stack_rows(parts), [])
+
+    def refuse_names_twice(self) -> None:
+        """Raise `DataError` where an image is in two of the folders: nobody could tell whose its tags are."""
+        if self.n_folders > 1:
+            with tempfile.TemporaryDirectory(prefix="visterm-") as folder:
+                index_names(Path(folder), self)
+
 
 class NameIndex:
     """Finds positions of images by hashes of their names (as `LearnedImages` keeps them): 16 bytes an image, in files.
@@ -125,9 +155,9 @@ class NameIndex:
             hashes, positions = [], []
             for first in range(0, n, BUCKET):
                 part = np.asarray(unsorted[first : first + BUCKET])
-                here = np.flatnonzero((part >> half) * np.uint64(n_buckets) >> half == bucket)
-                hashes.append(part[here])
-                positions.append(here + first)
+                inside = np.flatnonzero((part >> half) * np.uint64(n_buckets) >> half == bucket)
+                hashes.append(part[inside])
+                positions.append(inside + first)
             bucket_hashes = np.concatenate(hashes)
             order = np.argsort(bucket_hashes)
             stop = start + bucket_hashes.size
@@ -183,50 +213,12 @@ def stored_chunks(
     CorruptFileError if a shard is missing or was changed.
     """
     shards = Shards(features)
-    check_encoder(encoder, shards)
-    refuse_names_twice(shards)
-    groups = groups_of(shards)
+    check_fingerprint(encoder, shards.contents)
+    shards.refuse_names_twice()
+    groups = shards.groups()
     progress.start("tag photos", shards.n_rows)
-    with closing(map_ahead(lambda numbers: chunk_of(shards, numbers), groups)) as chunks:
+    with closing(map_ahead(shards.chunk, groups)) as chunks:
         for chunk in chunks:
             yield chunk
             progress.advance(len(chunk.names))
     yield Chunk([], np.empty((0, 0), np.float32), shards.skipped())
-
-
-def groups_of(shards: Shards) -> list[list[int]]:
-    """Put the numbers of shards that follow each other together, until they have enough rows."""
-    groups: list[list[int]] = []
-    room = 0
-
-    for number, n in enumerate(np.diff(shards.starts).tolist()):
-        if room <= 0:
-            groups.append([])
-            room = ROWS
-        groups[-1].append(number)
-        room -= n
-    return groups
-
-
-def chunk_of(shards: Shards, numbers: Sequence[int]) -> Chunk:
-    """Read the names and rows of some shards. Raises CorruptFileError if one is missing or was changed."""
-    names: list[str] = []
-    parts: list[Matrix] = []
-    for number in numbers:
-        shards.check(number)
-        shard_names, rows = shards.named_rows(number)
-        names += shard_names
-        parts.append(rows)
-    return Chunk(names, stack_rows(parts), [])
-
-
-def refuse_names_twice(shards: Shards) -> None:
-    """Raise `DataError` where an image is in two features folders: nobody could tell whose its tags are."""
-    if shards.n_folders > 1:
-        with tempfile.TemporaryDirectory(prefix="visterm-") as folder:
-            index_names(Path(folder), shards)
-
-
-def check_encoder(encoder: AnyEncoder, shards: Shards) -> None:
-    """Raise `EncoderMismatchError` for rows that another encoder made."""
-    check_fingerprint(encoder, shards.contents.encoder, shards.contents.fingerprint)

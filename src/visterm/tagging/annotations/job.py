@@ -35,7 +35,7 @@ from visterm.tagging.annotations.pieces import (
 )
 from visterm.tagging.tagger import Tagger
 
-DONE_HERE = "--ray ignored: all images are in one part, which was done here."
+DONE_HERE = "Other machines ignored: all images are in one part, which was done here."
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class AnnotateSummary:
     parts: int
     shared: bool  # Whether workers of other processes made the parts
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return the summary as it stands in JSON."""
         return asdict(self)
 
@@ -177,7 +177,7 @@ class AnnotateJob:
     features: list[str]
     first: Piece | None
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {**vars(self), "tagger": None}
 
     def begin(self, team: Team, progress: Progress) -> Callable[[Piece], Any]:

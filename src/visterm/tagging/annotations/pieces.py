@@ -22,7 +22,7 @@ from visterm.features.contents import ENTRY, ShardEntry, cut, is_features
 from visterm.features.folder import FeatureFolder
 from visterm.features.part_work import PartDone, PartWork
 from visterm.features.remote_folder import BEGUN, RemoteFeatureFolder
-from visterm.features.training_rows import is_name
+from visterm.features.training_rows import check_fingerprint, is_name
 from visterm.features.video_rows import encode_all
 from visterm.tagging.annotating import ChunkTags
 
@@ -75,14 +75,17 @@ def find(encoder: AnyEncoder, given: Sequence[str]) -> AnnotationInput:
     named = [image for image in given if is_name(encoder, image)]
     stored = [image for image in given if image not in named and is_features(image)]
     if 0 < len(stored) < len(given):
-        raise UserError(f"{stored[0]} is a features folder, which stands alone. Leave the other images out.")
+        raise UserError(
+            f"{stored[0]} is a features folder, which stands alone.",
+            setting="images", value=stored[0], advice="Leave the other images out.",
+        )  # fmt: skip
     if stored:
         return AnnotationInput(stored, [])
     unsearched, folders = Unsearched(), (image for image in given if image not in named)
     others = find_images(folders, unsearched=unsearched, videos=encoder.reads != "names")
     images = [*named, *map(os.fspath, others)]
     if not images:
-        raise UserError(no_images(given[0]))
+        raise UserError(no_images(given[0]), setting="images", value=given[0])
     return AnnotationInput([], images, unsearched.closed)
 
 
@@ -101,16 +104,20 @@ def pieces_of(encoder: AnyEncoder, source: AnnotationInput, *, stable: bool) -> 
         pieces = [Piece([source.images[i] for i in part], [], len(part)) for part in parts]
         return Pieces(pieces, [], [*source.skipped])
 
-    from visterm.features.streaming import shards as streamed  # which loads pyarrow
-
     features = [str(in_full(folder)) for folder in source.features]
-    shards = streamed.Shards(features)
-    streamed.check_encoder(encoder, shards)
-    streamed.refuse_names_twice(shards)
-    groups = [[number] for number in range(len(shards))] if stable else streamed.groups_of(shards)
+    shards = _opened(features)
+    check_fingerprint(encoder, shards.contents)
+    shards.refuse_names_twice()
+    groups = [[number] for number in range(len(shards))] if stable else shards.groups()
     rows = [entry.rows for entry in shards.contents.shards]
     pieces = [Piece([], group, sum(rows[number] for number in group)) for group in groups]
     return Pieces(pieces, features, shards.skipped())
+
+
+def _opened(features: Sequence[str]) -> Shards:
+    from visterm.features.streaming.shards import Shards  # which loads pyarrow
+
+    return Shards(features)
 
 
 class PieceReader:
@@ -124,9 +131,7 @@ class PieceReader:
 
     @cached_property
     def _shards(self) -> Shards:
-        from visterm.features.streaming.shards import Shards  # which loads pyarrow
-
-        return Shards(self._features)
+        return _opened(self._features)
 
     def path(self, image: str) -> str:
         """Return the place of an image; of encoders that open none, its name."""
@@ -138,10 +143,8 @@ class PieceReader:
         Raises CorruptFileError if a shard is missing or was changed.
         """
         if piece.shards:
-            from visterm.features.streaming.shards import chunk_of
-
             progress.advance(piece.n)
-            return chunk_of(self._shards, piece.shards)
+            return self._shards.chunk(piece.shards)
         paths = [self.path(image) for image in piece.images]
         X, kept, skipped = encode_all(self._encoder, paths, progress)
         names = dict(zip(paths, piece.images, strict=True))
@@ -164,7 +167,7 @@ class AnnotationContents:
 
     run: str  # The run, in full
     asked: str  # Fingerprint of the run and the request, which decide the lines of each image
-    wanted: dict[str, Any]  # How many tags, and of which kind
+    wanted: dict[str, object]  # How many tags, and of which kind
     # Images, and those that could not be read; all others have a line
     n_images: int
     n_skipped: int
