@@ -18,8 +18,9 @@ from empty_catalogues import empty_catalogue
 from tiny_catalogue import save_catalogue
 from visterm.core.errors import CorruptFileError, DataError, ShapeError, StorageError
 from visterm.core.types import Skipped
+from visterm.library.records import read_records
 from visterm.store.catalogue import DATABASE, Origin, StoredCatalogue
-from visterm.store.images import NewImage, read_records
+from visterm.store.images import NewImage
 from visterm.store.segments import SegmentFolder
 
 ORIGIN = Origin("/runs/one", "f00d")

@@ -143,7 +143,7 @@ def _write_sheet(file: Path, folder: Path, catalogue: visterm.Catalogue, mistake
     """Write a page with the photo of each mistake, the tag and its chance, and the tags that the photo has."""
     from visterm.core.types import Tag
     from visterm.evaluation.html_report import Report, Shown
-    from visterm.library.videos import CatalogueVideos
+    from visterm.library.records import CatalogueVideos
 
     stored, videos = catalogue.stored, CatalogueVideos(catalogue.stored)
     ids = sorted({mistake.image_id for mistake in mistakes if mistake.image_id is not None})

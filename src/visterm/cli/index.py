@@ -97,7 +97,7 @@ def _open(run: Path, out: Path | None, store: str | None) -> tuple[visterm.Catal
     from visterm.library.photos import check_not_connected
     from visterm.store.lance_rows import FILES, lance_uri
 
-    lance_uri(store or FILES, "--store")  # refuses a mistyped one
+    lance_uri(store or FILES)  # refuses a mistyped one
     tagger = None
     if folder_kind(run) == "catalogue":
         if out is not None and out.resolve() != run.resolve():

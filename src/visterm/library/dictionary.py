@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from visterm.core.errors import UserError
+from visterm.core.errors import StorageError, UserError
 from visterm.core.persist import MANIFEST, folder_kind, new_folder, write_json
 from visterm.core.vocabulary import clean_tag, tag_key
 from visterm.learning.run import check_opens
@@ -33,8 +33,10 @@ def open_dictionary(path: str | os.PathLike[str], *, n_jobs: int | None = None) 
     """
     if folder_kind(path) == CATALOGUE:
         stored = StoredCatalogue.open(path)
-        with naming_earlier(stored):
+        try:
             return Tagger.open(stored.run_folder, n_jobs, whole=True)
+        except StorageError as error:
+            raise naming_earlier(stored, error) from error
     return Tagger.load(path, n_jobs=n_jobs)
 
 
@@ -73,7 +75,8 @@ def merge_tags(catalogue: Catalogue, tag: str, into: str) -> int:
     it. Raises UserError if both are one tag, or one of them is empty.
     """
     if tag_key(tag) == tag_key(into):
-        raise UserError(f"'{tag}' and '{into}' are one tag already, however it is spelled. Name two tags.")
+        problem = f"'{tag}' and '{into}' are one tag already, however it is spelled."
+        raise UserError(problem, setting="into", value=into, advice="Name two tags.")
     if not clean_tag(tag) or not clean_tag(into):
         raise UserError("A tag that is merged has a name, and so has the one that it is merged into: pass both.")
     stored = catalogue.stored

@@ -11,7 +11,6 @@ import json
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 from operator import itemgetter
-from typing import Any
 
 import numpy as np
 
@@ -62,7 +61,7 @@ class CatalogueFeatures:
             (self.fingerprint, *(() if image_ids is None else (as_list(image_ids),))),
         )
 
-    def rows(self, image_ids: Sequence[int]) -> tuple[list[int], Any]:
+    def rows(self, image_ids: Sequence[int]) -> tuple[list[int], Matrix]:
         """Return the images that have a row, in the order of the shards, and their rows; (empty list, None) without.
 
         Raises CorruptFileError if a shard is missing or damaged.

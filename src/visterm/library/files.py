@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from visterm.core.remote import is_remote, start_of_paths
 from visterm.core.threads import Team, resolve_jobs
 from visterm.data.contents import content_hash, file_states, is_there
 from visterm.store.catalogue import StoredCatalogue
-from visterm.store.images import ImageState
+from visterm.store.images import ImageFile, ImageState
 
 CHUNK = 512  # Files hashed between two commits
 
@@ -38,7 +38,7 @@ Candidate: TypeAlias = tuple[int, int, str, ImageState]  # An image that may hav
 
 def compare(
     stored: StoredCatalogue,
-    items: Sequence[Any],
+    items: Sequence[ImageFile],
     *,
     may_be_gone: Callable[[str], bool] | None = None,
     n_jobs: int | None = None,
@@ -127,14 +127,14 @@ def _by_state(
     return fresh, touched, differ
 
 
-def full_paths(items: Sequence[Any], *, follow_files: bool = True) -> list[str | None]:
+def full_paths(items: Sequence[ImageFile], *, follow_files: bool = True) -> list[str | None]:
     """Return files in full, links followed, and objects by their addresses; None for arrays.
 
     Without `follow_files`, only links to folders are followed.
     """
     real_path = cache(os.path.realpath)  # of the folders, which are few
 
-    def full(item: Any) -> str:
+    def full(item: str) -> str:
         if is_remote(item):
             return str(item)
         folder, name = os.path.split(os.path.abspath(item))

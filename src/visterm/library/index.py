@@ -8,7 +8,6 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import chain
-from typing import Any
 
 import numpy as np
 
@@ -24,6 +23,7 @@ from visterm.data.file_kinds import is_video
 from visterm.data.frames import as_table
 from visterm.data.image_folders import count_not_read
 from visterm.data.tag_formats.tables import column_note
+from visterm.features.training_rows import Photos
 from visterm.features.video_rows import AT_ONCE
 from visterm.library.files import ComparedFiles, compare, full_paths, is_inside
 from visterm.library.photos import LEADS_OUT, ListedPhotos, named_by_folder
@@ -50,7 +50,17 @@ class Indexed:
     cancelled: bool = False  # Whether it was cancelled (`Jobs.cancel`); what is counted is committed
     remarks: list[str] = field(default_factory=list)  # A line each, for people: what of the folder was not searched
 
-    def as_dict(self) -> dict[str, Any]:
+    def tell_skipped(self, images: Photos) -> None:
+        """Warn if some of the images that were passed in Python were skipped. Raises NoneReadableError if all were."""
+        if not self.skipped:
+            return
+        if not (self.new or self.changed or self.moved or self.kept):
+            table = as_table(images)
+            raise NoneReadableError(self.skipped, "" if table is None else column_note(table))
+        n_skipped, first = count_of(len(self.skipped), "photo"), self.skipped[0]
+        warnings.warn(f"Skipped {n_skipped}, such as {first.image}: {first.reason}. See `skipped`.", stacklevel=3)
+
+    def as_dict(self) -> dict[str, object]:
         """Return the counts as they stand in JSON; of the skipped files, how many."""
         return {name: value for name, value in asdict(self).items() if name != "remarks"} | {
             "skipped": len(self.skipped)
@@ -155,7 +165,7 @@ class Indexing:
         """List what is left out beside photos that cannot be read; no longer links and folders that are taken now."""
         skipped, root = self._stored.skipped, photos.root
         before = skipped.all()
-        links = {item.image for item in before if item.reason == LEADS_OUT}
+        links = {item.image for item in before if item.reason.startswith(LEADS_OUT)}
         others = [item.image for item in before if item.reason.startswith((CLOSED, NO_TAGS))]
         skipped.remove(links.intersection(str(item) for item in photos.items if not isinstance(item, np.ndarray)))
         skipped.remove(other for other in others if root is not None and is_inside(os.path.realpath(other), root))
@@ -200,14 +210,3 @@ class Indexing:
             n_done += len(chunk)
             job.advance(n_done, len(work))
         return done
-
-
-def tell_skipped(done: Indexed, images: Any) -> None:
-    """Warn if some of the images that were passed in Python were skipped. Raises NoneReadableError if all were."""
-    if not done.skipped:
-        return
-    if not (done.new or done.changed or done.moved or done.kept):
-        table = as_table(images)
-        raise NoneReadableError(done.skipped, "" if table is None else column_note(table))
-    n_skipped, first = count_of(len(done.skipped), "photo"), done.skipped[0]
-    warnings.warn(f"Skipped {n_skipped}, such as {first.image}: {first.reason}. See `skipped`.", stacklevel=3)

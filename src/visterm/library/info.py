@@ -54,8 +54,10 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
     if kind == "run":
         return {"kind": kind} | _run_facts(open_folder(path, kind))
     stored = StoredCatalogue.open(path)
-    with naming_earlier(stored):
+    try:
         run = _run_facts(open_folder(stored.run_folder, "run"))
+    except StorageError as error:
+        raise naming_earlier(stored, error) from error
     return {"kind": kind} | catalogue_facts(stored) | {"run": run}
 
 
@@ -69,7 +71,8 @@ def check(path: str | os.PathLike[str]) -> str:
         open_folder(path, kind)
         return "no damage: all files are as they were written. Not checked: seconds of training (model.times.json)"
     if kind != "catalogue":
-        raise UserError(f"--check is for runs and catalogues, and {path} is neither. Leave it out.")
+        problem = f"`check` is for runs and catalogues, and {path} is neither."
+        raise UserError(problem, setting="check", value=True, advice="Leave `check` out.")
     stored = StoredCatalogue.open(path)
     stored.check()
     for (fingerprint,) in stored.database.rows("SELECT DISTINCT encoder_fingerprint FROM features"):

@@ -7,7 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -33,7 +33,7 @@ class ReviewItem:
     value: float  # What an answer is expected to teach, in bits for a rare tag, less for a frequent one
     why: list[str]  # What makes it worth asking, in words
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return the question as it stands in JSON."""
         return {
             "image": self.image_id,

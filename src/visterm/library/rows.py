@@ -6,7 +6,7 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -25,9 +25,9 @@ from visterm.library.encoded_features import CatalogueFeatures
 from visterm.library.feedback import all_spelled
 from visterm.library.files import full_paths
 from visterm.library.photos import ListedPhotos
-from visterm.library.videos import CatalogueVideos, ReadVideo
+from visterm.library.records import CatalogueVideos, ReadVideo, read_records
 from visterm.store.history import CatalogueJob
-from visterm.store.images import FRAME, ImageRecord, NewImage, frame_record, read_records
+from visterm.store.images import FRAME, ImageRecord, NewImage, frame_record
 from visterm.store.tags import Prediction
 from visterm.tagging.annotating import best_of
 
@@ -236,19 +236,19 @@ class RowWriter:
                 self._keep(ids, X, U, shard)
                 stored.skipped.remove([record.path for record in records if record.path is not None])
 
-    def _commit_rows(self, ids: Sequence[int], X: Any, shard: str | None) -> None:
+    def _commit_rows(self, ids: Sequence[int], X: Matrix, shard: str | None) -> None:
         if len(ids) == 0:
             return
         U = self._tagger.model.image_rows(X)
         with self._stored.transaction():
             self._keep(ids, X, U, shard)
 
-    def _keep(self, ids: Sequence[int], X: Matrix, U: Any, shard: str | None) -> None:
+    def _keep(self, ids: Sequence[int], X: Matrix, U: Matrix, shard: str | None) -> None:
         self._stored.set_rows(ids, U, run_id=self._run_id)
         self.features.note(ids, shard)
         self._stored.tags.set_predictions(self._run_id, self._predictions(X, ids))
 
-    def _predictions(self, X: Matrix, ids: Sequence[int]) -> Any:
+    def _predictions(self, X: Matrix, ids: Sequence[int]) -> dict[int, list[Prediction]]:
         images = self._stored.frames.videos_of(ids)
         return predictions_of(self._tagger, X, images, self._stored.tags.rejected(images))
 

@@ -350,7 +350,7 @@ class Connected(CatalogueTable):
                 ((*row[:2], as_text(row[2]), *row[3:]) for row in rows),
             )
 
-    def _photos(self, where: str, *values: Any) -> list[ConnectedPhoto]:
+    def _photos(self, where: str, *values: object) -> list[ConnectedPhoto]:
         rows = self._database.rows(
             "SELECT p.id, p.remote_id, p.name, p.tags, p.rejected, p.guessed, p.given, p.denied, p.ready, p.image_id, "
             f"p.folder FROM remote_photos AS p {where}",

@@ -15,7 +15,7 @@ from visterm.core.errors import UserError
 from visterm.core.persist import folder_kind
 from visterm.core.progress import SILENT, Progress, StepProgress, reported
 from visterm.core.remote import as_path, is_remote
-from visterm.core.types import CHUNK, Skipped
+from visterm.core.types import CHUNK, Matrix, Skipped
 from visterm.core.vocabulary import tag_key
 from visterm.data.contents import is_there
 from visterm.data.image_folders import Unsearched, find_images, no_images
@@ -53,12 +53,15 @@ def open_source(
     if folder_kind(source) == "run":
         if images is None:
             raise UserError(
-                f"{source} is a run, and IMAGES is missing: pass the photos to write tags to, or a catalogue, which "
-                "knows its photos (visterm index RUN IMAGES -o CATALOGUE)."
+                f"{source} is a run, and `images` is missing.",
+                setting="images",
+                advice="Pass the photos to write tags to, or a catalogue, which knows its photos "
+                "(visterm index RUN IMAGES -o CATALOGUE).",
             )
         return RunSource(source, images, n_jobs)
     if images is not None:
-        raise UserError(f"IMAGES is {images}, and goes with a run; a catalogue has its own photos. Leave it out.")
+        problem = "A catalogue has its own photos, and `images` goes with a run."
+        raise UserError(problem, setting="images", value=str(images), advice="Leave `images` out.")
     catalogue = Catalogue.load(source, n_jobs=n_jobs)
     connection = catalogue.stored.connected.get()
     if into_files and connection is not None:
@@ -156,7 +159,7 @@ class CatalogueSource:
         These are the images that are here, and where those lay that have moved or are gone since tags were written.
         """
         names = {image.path: image.name for image in self._stored.images.all() if image.path is not None}
-        former = {path: "" for path, _ in self._stored.tags.written_elsewhere(target) if path not in names}
+        former = {path: "" for path, _ in self._stored.written.elsewhere(target) if path not in names}
         items = [*sorted(names.items()), *former.items()]  # texts that moved along before the notes that they left
         return [ExportItem(Path(path), name=name) for path, name in items if not is_remote(path)]
 
@@ -173,8 +176,10 @@ def _least_confidences(calibration: Calibration | None, limits: Limits) -> NDArr
             return None
         if calibration is None:
             raise UserError(
-                "export writes only confident tags, and this run has no confidences. Fit it again with at least 100 "
-                "tagged photos, or pass -k 3 to write the three best."
+                "export writes only confident tags, and this run has no confidences.",
+                setting="k",
+                value=limits.k,
+                advice="Fit it again with at least 100 tagged photos, or let `k` be 3 to write the three best.",
             )
         min_confidence = PREDICTED_FROM
     cutoff = cutoff_of(calibration, precision=limits.precision, min_confidence=min_confidence)
@@ -193,7 +198,7 @@ def _best_scores(tagger: Tagger, stored: StoredCatalogue, ids: NDArray[np.int64]
         yield np.maximum(scores, best.get(image_id, scores))
 
 
-def _scores(tagger: Tagger, U: Any) -> Iterator[NDArray[np.float32]]:
+def _scores(tagger: Tagger, U: Matrix) -> Iterator[NDArray[np.float32]]:
     n_tags = len(tagger.vocabulary)
     columns = tagger.model.query_rows(sp.eye_array(n_tags, format="csr", dtype=np.float32)).T
     step = max(1, MOST_SCORES // max(n_tags, 1))

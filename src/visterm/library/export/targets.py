@@ -221,9 +221,7 @@ class EmbeddedTarget:
         """Write the tags of an image, and return what is changed."""
         if _is_closed(item.path):
             if self._beside is None:
-                raise DataError(
-                    f"{item.path} is a RAW file, and none is written into. Write an XMP file beside it: --to xmp."
-                )
+                raise DataError(f"{item.path} is a RAW file, and none is written into. Write an XMP file beside it.")
             return self._beside.export(item, wanted, dry_run=dry_run)
         old = self._read(item.path)
         in_image = embedded_keywords(item.path)
@@ -264,7 +262,7 @@ class EmbeddedTarget:
         if packet is not None and b"HasExtendedXMP" in packet:
             raise DataError(
                 f"{image} has XMP in several pieces (extended XMP), which cannot be written back whole. Write an XMP "
-                "file beside it: --to xmp."
+                "file beside it."
             )
         return as_packet(packet, f"the XMP in {image}") if packet else None
 

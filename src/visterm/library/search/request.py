@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from visterm.core.checks import check_number
+from visterm.core.checks import check_choice, check_number
 from visterm.core.errors import StorageError, UserError
 from visterm.core.queries import COMBINATIONS
-from visterm.core.wording import one_of
 from visterm.library.catalogue import Catalogue
 from visterm.library.search.result import EXPANSIONS, Found, Group
-from visterm.store.filters import CHANCE, Filter, check_sort
+from visterm.store.filters import CHANCE, SORTS, Filter
 
 EVERYTHING = Filter()
 
@@ -43,28 +42,31 @@ class SearchRequest:
         UserError
             If so, or one is out of its range, or nothing is searched for.
         """
+        by_words = self.words is not None and self.like is None
         if self.words is None and self.like is None and not self.among:
-            raise UserError(
-                "Missing argument 'WORDS'. Say what to find: words, --like PHOTO, or a filter such as --tag."
-            )
-        check_sort(self.sort, "--sort")
+            advice = "Say what to find: `words`, a photo to be `like`, or a filter."
+            raise UserError("Missing argument `words`.", setting="words", advice=advice)
+        if self.sort is not None:
+            check_choice(self.sort, "sort", SORTS)
         if self.sort == CHANCE and self.words is None and self.like is None:
-            raise UserError("--sort chance and a search without words do not go together. Leave one of the two out.")
+            problem = "`sort` chance and a search without words do not go together."
+            raise UserError(problem, setting="sort", value=CHANCE, advice="Leave one of the two out.")
         for how in self.expand:
-            if how not in EXPANSIONS:
-                raise UserError(f"--expand is {how!r}; expected {one_of(EXPANSIONS)}.")
-        if self.combine is not None and self.combine not in COMBINATIONS:
-            raise UserError(f"combine is {self.combine!r}; expected {one_of(COMBINATIONS)}.")
+            check_choice(how, "expand", EXPANSIONS)
+        if self.combine is not None:
+            check_choice(self.combine, "combine", COMBINATIONS)
         if self.min_confidence is not None:
-            check_number(self.min_confidence, "--min-confidence", least=0, below=1)
+            check_number(self.min_confidence, "min_confidence", least=0, below=1)
+
         of_words = {
-            "combine": self.combine, "--cutoff": self.cutoff, "--min-confidence": self.min_confidence,
-            "--expand": self.expand, "words": self.words if self.like is not None else None,
+            "combine": self.combine, "cutoff": self.cutoff, "min_confidence": self.min_confidence,
+            "expand": self.expand, "words": self.words if self.like is not None else None,
         }  # fmt: skip
-        for option, value in of_words.items():
-            if (self.words is None or self.like is not None) and value:
-                without_words = "--like" if self.like is not None else "a search without words"
-                raise UserError(f"{option} and {without_words} do not go together. Leave one of the two out.")
+        for setting, value in of_words.items():
+            if value and not by_words:
+                other = "`like`" if self.like is not None else "a search without words"
+                problem = f"`{setting}` and {other} do not go together."
+                raise UserError(problem, setting=setting, value=value, advice="Leave one of the two out.")
 
 
 class SearchOutcome(NamedTuple):
