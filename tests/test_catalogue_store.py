@@ -79,6 +79,7 @@ def test_a_record_holds_place_size_hash_and_tags_of_a_file(tmp_path, monkeypatch
         tags=("sun", "sea"),
         mtime_ns=(tmp_path / "turned.jpeg").stat().st_mtime_ns,
         file_type="jpeg",
+        camera="",
     )
     assert record == expected
 

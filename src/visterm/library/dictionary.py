@@ -26,7 +26,7 @@ from visterm.tagging.tagger import Tagger
 CATALOGUE = "catalogue"
 
 
-def open_dictionary(path: str | os.PathLike[str], *, n_jobs: int | None = None) -> Tagger:
+def open_dictionary(path: str | os.PathLike[str]) -> Tagger:
     """Open a run, or the one that a catalogue has a copy of.
 
     Raises StorageError if neither is at `path`, or it was damaged.
@@ -34,18 +34,14 @@ def open_dictionary(path: str | os.PathLike[str], *, n_jobs: int | None = None) 
     if folder_kind(path) == CATALOGUE:
         stored = StoredCatalogue.open(path)
         try:
-            return Tagger.open(stored.run_folder, n_jobs, whole=True)
+            return Tagger.open(stored.run_folder, None, whole=True)
         except StorageError as error:
             raise naming_earlier(stored, error) from error
-    return Tagger.load(path, n_jobs=n_jobs)
+    return Tagger.load(path)
 
 
 def add_to_dictionary(
-    path: str | os.PathLike[str],
-    words: Iterable[str],
-    *,
-    file: str | os.PathLike[str] | None = None,
-    n_jobs: int | None = None,
+    path: str | os.PathLike[str], words: Iterable[str], *, file: str | os.PathLike[str] | None = None
 ) -> Added:
     """Add words to a run or a catalogue, which is afterwards what it was, or has them all.
 
@@ -53,11 +49,11 @@ def add_to_dictionary(
     word vectors is now; the run keeps that. Raises what `Tagger.add_words` raises.
     """
     if folder_kind(path) == CATALOGUE:
-        catalogue = Catalogue.load(path, n_jobs=n_jobs)
+        catalogue = Catalogue.load(path)
         done = catalogue.tagger.add_words(words, file=file)
         catalogue.save(path)
         return done
-    tagger = Tagger.load(path, n_jobs=n_jobs)
+    tagger = Tagger.load(path)
     done = tagger.add_words(words, file=file)
     with new_folder(path, "run", check=partial(check_opens, Tagger)) as folder:
         # All else is copied, so that nothing that a run has is lost

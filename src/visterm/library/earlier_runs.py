@@ -84,8 +84,8 @@ def find_run(runs: Sequence[StoredRun], name: str, hint: str = "") -> StoredRun:
     if len(matches) == 1:
         return matches[0]
     choice = ", ".join(f"{run.id} ({run.fingerprint[:SHORT]})" for run in runs)
-    what = "More than one run begins" if matches else "No run has the number, or begins,"
-    problem = f"{what} with '{name}'."
+    begins = "More than one run begins" if matches else "No run has the number, or begins,"
+    problem = f"{begins} with '{name}'."
     raise UserError(problem, setting="run", value=name, expected=f"one of {choice}", advice=hint)
 
 

@@ -94,10 +94,10 @@ class CatalogueFeatures:
             wrong += [row for _, _, row in group if not 0 <= row < len(content.names)]
             if wrong or shard != _file_name(content.names, content.sha256):
                 of_row = f"row {wrong[0]:,} is missing or not finite" if wrong else ""
-                what = of_row or "it has other images than its name says"
+                fault = of_row or "it has other images than its name says"
                 raise CorruptFileError(
-                    f"{file} is damaged: {what}. Restore the catalogue from a backup, or index the images again into a "
-                    "new one."
+                    f"{file} is damaged: {fault}. Restore the catalogue from a backup, or index the images again into "
+                    "a new one."
                 )
 
     def sweep(self) -> None:

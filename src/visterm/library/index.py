@@ -198,13 +198,13 @@ class Indexing:
         few = min(chunk_size, AT_ONCE)
         n_done = 0
         for chunk in chain(job.chunks(others, chunk_size), job.chunks(videos, few)):
-            taken, skipped = self._writer.take_in(photos, chunk, compared.changed, StepProgress(progress))
-            n_changed = sum(position in compared.changed for position in taken)
+            accepted, skipped = self._writer.take_in(photos, chunk, compared.changed, StepProgress(progress))
+            n_changed = sum(position in compared.changed for position in accepted)
             done = replace(
                 done,
-                new=done.new + len(taken) - n_changed,
+                new=done.new + len(accepted) - n_changed,
                 changed=done.changed + n_changed,
-                encoded=done.encoded + (len(taken) if photos.sha256_of is None else 0),
+                encoded=done.encoded + (len(accepted) if photos.sha256_of is None else 0),
                 skipped=[*done.skipped, *skipped],
             )
             n_done += len(chunk)

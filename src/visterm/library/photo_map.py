@@ -46,8 +46,8 @@ def read_map(stored: StoredCatalogue) -> PhotoMap | None:
     drawn = None if stored.folder is None else _read(stored.folder / FILE)
     if drawn is None:
         return None
-    here = np.isin(drawn.ids, stored.find(Filter()))
-    return PhotoMap(drawn.ids[here], drawn.places[here])
+    is_here = np.isin(drawn.ids, stored.find(Filter()))
+    return PhotoMap(drawn.ids[is_here], drawn.places[is_here])
 
 
 def not_on_map(stored: StoredCatalogue, drawn: PhotoMap) -> int:

@@ -97,17 +97,17 @@ def review_queue(
     heapq.heapify(waiting)
 
     while waiting and len(chosen) < k:
-        was, number = heapq.heappop(waiting)
+        negative, number = heapq.heappop(waiting)
         image_id, tag, confidence, before = open_questions[number]
         if image_id in seen:
             continue
-        now = value(number)
-        if now < -was:  # its tag was chosen since it was weighed
-            heapq.heappush(waiting, (-now, number))
+        worth_now = value(number)
+        if worth_now < -negative:  # its tag was chosen since it was weighed
+            heapq.heappush(waiting, (-worth_now, number))
             continue
         seen.add(image_id)
         times[tag] += 1
-        chosen.append(ReviewItem(image_id, tag, confidence, now, _why(confidence, before, images.get(tag, 0))))
+        chosen.append(ReviewItem(image_id, tag, confidence, worth_now, _why(confidence, before, images.get(tag, 0))))
     return chosen
 
 

@@ -114,9 +114,9 @@ def typical_queries(model: Annotator, tags: NDArray[np.int64]) -> NDArray[np.flo
 
     These lie elsewhere than rows of images; and an index finds less by them than by rows of single tags.
     """
-    one = np.random.default_rng(2).permutation(tags)[:N_QUERIES]
+    drawn = np.random.default_rng(2).permutation(tags)[:N_QUERIES]
     words = sp.eye_array(model.n_tags_, format="csr", dtype=np.float32)
-    queries = model.query_rows(sp.csr_array(words[one] + words[np.roll(one, 1)]))
+    queries = model.query_rows(sp.csr_array(words[drawn] + words[np.roll(drawn, 1)]))
     return np.asarray(queries if isinstance(queries, np.ndarray) else queries.toarray(), np.float32)
 
 

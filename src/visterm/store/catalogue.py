@@ -202,14 +202,14 @@ class StoredCatalogue:
         replaced since it was opened: the maps are of files that are gone.
         """
         self.database.check_in_place()
-        now = partial(self.database.keep, "rows", partial(self.database.rows, VERSION))
-        rows, version = self._current, now()
+        read_version = partial(self.database.keep, "rows", partial(self.database.rows, VERSION))
+        rows, version = self._current, read_version()
         while rows is None or [(rows.version,)] != version:
             try:
                 rows = self._current = self._rows.read_current()
                 break
             except CorruptFileError:
-                before, version = version, now()
+                before, version = version, read_version()
                 if version == before:  # else another process compacted just now, and removed what was old
                     raise
         return rows
@@ -250,8 +250,8 @@ class StoredCatalogue:
         locations = {int(i): location for i in ids if (location := known.get(int(i))) is not None}
         missing = [int(i) for i in ids if int(i) not in locations]
         if len(missing) < ONE_BY_ONE:
-            one = "SELECT name, path, id FROM images WHERE id = ?"
-            rows = [row for i in missing for row in self.database.rows(one, (i,))]
+            statement = "SELECT name, path, id FROM images WHERE id = ?"
+            rows = [row for i in missing for row in self.database.rows(statement, (i,))]
         else:
             rows = self.database.rows(f"SELECT name, path, id FROM images WHERE {AMONG}", (as_list(missing),))
         extras = "SELECT EXISTS (SELECT 1 FROM connection), EXISTS (SELECT 1 FROM frames)"

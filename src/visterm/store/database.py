@@ -115,13 +115,13 @@ class Database:
 
         self._identity = self._identity or identity
         if identity != self._identity:
-            what = "removed" if None in identity[: 1 if self._snapshot else 2] else "replaced by another"
+            change = "removed" if None in identity[: 1 if self._snapshot else 2] else "replaced by another"
             if self._snapshot is not None:
-                raise ReplacedError(f"The catalogue {self.path.parent} was {what} or written to. Restart visterm.")
+                raise ReplacedError(f"The catalogue {self.path.parent} was {change} or written to. Restart visterm.")
             raise ReplacedError(
-                f"The catalogue {self.path.parent} was {what} while it was open, so nothing more is written to it: it "
-                "would be lost. Restart visterm to use the catalogue that is there now; end visterm before you restore "
-                "or remove a catalogue."
+                f"The catalogue {self.path.parent} was {change} while it was open, so nothing more is written to it: "
+                "it would be lost. Restart visterm to use the catalogue that is there now; end visterm before you "
+                "restore or remove a catalogue."
             )
 
     def rows(self, statement: str, values: Values = ()) -> list[Any]:

@@ -117,10 +117,10 @@ class LanceRows:
                     yield numbers[inside], block[inside]
         else:
             for start in range(0, len(places), AT_ONCE):
-                some = places[start : start + AT_ONCE]
-                batch = self.at.take_offsets(some.tolist()).select(["row", "vector"]).to_arrow()
+                chunk = places[start : start + AT_ONCE]
+                batch = self.at.take_offsets(chunk.tolist()).select(["row", "vector"]).to_arrow()
                 numbers, block = self._in_order(batch, 0, self.n_rows)
-                if not np.array_equal(numbers, some):
+                if not np.array_equal(numbers, chunk):
                     raise self._damaged("rows at other places than those in their column 'row'")
                 yield numbers, block
 

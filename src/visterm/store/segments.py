@@ -184,8 +184,10 @@ class SegmentFolder(Segment):
             return ids, self._map(DENSE, n_rows * self.width).reshape(n_rows, self.width)
         indptr = self._map(INDPTR, n_rows + 1)
         data, indices = self._map(DATA, int(indptr[-1])), self._map(INDICES, int(indptr[-1]))
-        what = f"The rows in {self.folder} are damaged"
-        return ids, checked_csr(data, indices, indptr, (n_rows, self.width), what, unique=False, error=CorruptFileError)
+        problem = f"The rows in {self.folder} are damaged"
+        return ids, checked_csr(
+            data, indices, indptr, (n_rows, self.width), problem, unique=False, error=CorruptFileError
+        )
 
     def part(self, n_rows: int, hidden: NDArray[np.int64], index: StoredIndex | None = None) -> Part:
         """Map the files to search, and open an index of them when it is first used."""

@@ -154,8 +154,8 @@ class Tags(CatalogueTable):
                     "INSERT INTO tags (name, key) VALUES (CAST(? AS TEXT), ?) ON CONFLICT DO NOTHING",
                     ((as_text(name), tag_key(name)) for name in names),
                 )
-            one = "SELECT id FROM tags WHERE key = ?"
-            rows = {name: connection.execute(one, (tag_key(name),)).fetchone() for name in names}
+            by_key = "SELECT id FROM tags WHERE key = ?"
+            rows = {name: connection.execute(by_key, (tag_key(name),)).fetchone() for name in names}
         return {name: row[0] for name, row in rows.items() if row is not None}
 
     def spelled(self, name: str) -> str | None:
@@ -305,16 +305,16 @@ class Tags(CatalogueTable):
 
         "images" is how many have it; "given", of how many it was given and not rejected; "accepted", "rejected".
         """
-        here = "JOIN images ON images.id = image_id AND state = 'here'"
+        of_image = "JOIN images ON images.id = image_id AND state = 'here'"
         active = self.active()
         also_given = (
             "EXISTS (SELECT 1 FROM given AS g WHERE g.image_id = v.image_id AND g.tag_id = v.tag_id "
             f"AND {active.condition})"
         )
-        given_to = f"SELECT tag_id, count(*) AS n FROM given AS g {here} WHERE {active.condition} GROUP BY tag_id"
+        given_to = f"SELECT tag_id, count(*) AS n FROM given AS g {of_image} WHERE {active.condition} GROUP BY tag_id"
         judged = (
             "SELECT tag_id, sum(verdict = 1) AS accepted, sum(verdict = -1) AS rejected, "
-            f"sum(verdict = 1 AND NOT {also_given}) AS more FROM verdicts AS v {here} GROUP BY tag_id"
+            f"sum(verdict = 1 AND NOT {also_given}) AS more FROM verdicts AS v {of_image} GROUP BY tag_id"
         )
         rows = self._database.rows(
             "SELECT name, coalesce(n, 0), coalesce(accepted, 0), coalesce(rejected, 0), coalesce(more, 0) "

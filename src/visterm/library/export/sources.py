@@ -41,9 +41,7 @@ class Limits(NamedTuple):
     precision: float | None = None  # Share of the predictions that are expected to be right, see `cutoff_of`
 
 
-def open_source(
-    source: Path, images: Path | None, n_jobs: int | None = None, *, into_files: bool = False
-) -> RunSource | CatalogueSource:
+def open_source(source: Path, images: Path | None, *, into_files: bool = False) -> RunSource | CatalogueSource:
     """Open a catalogue, or a run with the images that it is for.
 
     `into_files` says that tags will be written beside photos or into them. Raises UserError if there are images to a
@@ -58,11 +56,11 @@ def open_source(
                 advice="Pass the photos to write tags to, or a catalogue, which knows its photos "
                 "(visterm index RUN IMAGES -o CATALOGUE).",
             )
-        return RunSource(source, images, n_jobs)
+        return RunSource(source, images)
     if images is not None:
         problem = "A catalogue has its own photos, and `images` goes with a run."
         raise UserError(problem, setting="images", value=str(images), advice="Leave `images` out.")
-    catalogue = Catalogue.load(source, n_jobs=n_jobs)
+    catalogue = Catalogue.load(source)
     connection = catalogue.stored.connected.get()
     if into_files and connection is not None:
         raise UserError(
@@ -79,8 +77,8 @@ class RunSource:
     `images` may also be one photo; names in tables are paths inside the folder.
     """
 
-    def __init__(self, run: Path, images: Path, n_jobs: int | None) -> None:
-        self.tagger = Tagger.load(run, n_jobs=n_jobs)
+    def __init__(self, run: Path, images: Path) -> None:
+        self.tagger = Tagger.load(run)
         if self.tagger.encoder.by_number:
             raise UserError(f"The run {run} knows images by number only, so there are no photos to write tags to.")
         self._unsearched, self._folder = Unsearched(), images if images.is_dir() else images.parent
@@ -136,9 +134,9 @@ class CatalogueSource:
         ids = stored.current_rows().ids
         with reported(progress, "read photos", len(ids)):
             for start in range(0, len(ids), CHUNK):
-                some = ids[start : start + CHUNK]
-                images = stored.images.get_many(some.tolist())
-                for image, scores in zip(images, _best_scores(tagger, stored, some), strict=True):
+                chunk = ids[start : start + CHUNK]
+                images = stored.images.get_many(chunk.tolist())
+                for image, scores in zip(images, _best_scores(tagger, stored, chunk), strict=True):
                     progress.advance()
                     if image.path is None or not (is_remote(image.path) or os.path.isfile(image.path)):
                         yield Skipped(image.name, CLOSED if image.path and is_there(image.path) else GONE)

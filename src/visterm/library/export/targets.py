@@ -116,12 +116,12 @@ def _flattened(wanted: Sequence[Mark], rejected: Sequence[str], flat: bool | Non
             if tag_key(tag) != tag_key(mark.tag):
                 above.setdefault(tag_key(tag), mark._replace(tag=tag, path=mark.path[:n] if n > 1 else ()))
     themselves = {tag_key(mark.tag): mark for mark in wanted}
-    here = {False: set(), None: above.keys() & themselves.keys(), True: above.keys()}[flat]
-    here = here - set(map(tag_key, rejected))
+    repeated = {False: set(), None: above.keys() & themselves.keys(), True: above.keys()}[flat]
+    repeated = repeated - set(map(tag_key, rejected))
     flattened: dict[str, Mark] = {}
     for mark in wanted:
         for key in map(tag_key, (*mark.path, mark.tag)):
-            if key in here:
+            if key in repeated:
                 flattened.setdefault(key, themselves.get(key, above[key])._replace(fields=FLAT))
             elif key == tag_key(mark.tag) and key not in above:
                 flattened[key] = mark

@@ -102,9 +102,9 @@ class CatalogueNotes:
         image_id = self._ids.get(image)
         if image_id is None:
             return
-        noted, now = self._noted.pop(image_id, {}), {tag_key(tag): tag for tag in found}
-        self._added += [(image_id, now[key]) for key in sorted(now.keys() - noted.keys())]
-        self._removed += [(image_id, noted[key]) for key in sorted(noted.keys() - now.keys())]
+        noted, current = self._noted.pop(image_id, {}), {tag_key(tag): tag for tag in found}
+        self._added += [(image_id, current[key]) for key in sorted(current.keys() - noted.keys())]
+        self._removed += [(image_id, noted[key]) for key in sorted(noted.keys() - current.keys())]
         if len(self._added) + len(self._removed) >= CHUNK:
             self.flush()
 

@@ -156,14 +156,14 @@ class WordScores:
         ranked: Floats = by_model
 
         if not leads.all():
-            some = list(judged.certain_photos)
-            weights, word_rows = words.weights[some], words.rows[some]
+            columns = list(judged.certain_photos)
+            weights, word_rows = words.weights[columns], words.rows[columns]
             signs = np.sign(weights)
             signed_rows = sp.diags_array(signs) @ word_rows if sp.issparse(word_rows) else signs[:, None] * word_rows
-            lacking = np.maximum(np.abs(weights) * rows.highest(signed_rows) - scores[:, some] * weights, 0)
+            lacking = np.maximum(np.abs(weights) * rows.highest(signed_rows) - scores[:, columns] * weights, 0)
             certain = judged.certain(judged.ids, len(words.weights))
             assert certain is not None  # of photos that do not lead, people said something of a word with scores
-            ranked = by_model + np.where(certain[:, some] & ~leads[:, None], lacking, 0).sum(axis=1)
+            ranked = by_model + np.where(certain[:, columns] & ~leads[:, None], lacking, 0).sum(axis=1)
         if key is not None:
             self.judgements.remember(key, [judged], (by_model, ranked))
         return by_model, ranked
@@ -394,8 +394,8 @@ def best_by(keys: Sequence[NDArray[np.number]], k: int) -> Ids:
         sure.append(tied[values > least])
         remaining -= len(sure[-1])
         tied = tied[values == least]
-    some = np.concatenate([*sure, tied]) if sure else tied
-    return some[np.lexsort([-key[some] for key in reversed(keys)])][: k or None]
+    candidates = np.concatenate([*sure, tied]) if sure else tied
+    return candidates[np.lexsort([-key[candidates] for key in reversed(keys)])][: k or None]
 
 
 def chosen_of(ranking: Ranking, positions: Ids) -> Ranking:

@@ -19,7 +19,6 @@ from visterm.core.rows import row_lengths
 from visterm.core.types import Hit, Matrix, Ranking
 from visterm.core.vocabulary import tag_key
 from visterm.data.contents import is_there
-from visterm.data.file_kinds import IMAGES
 from visterm.kernels.topk import top_k
 from visterm.library.feedback import as_known
 from visterm.library.search.judgements import Ids, manual_tags
@@ -27,7 +26,6 @@ from visterm.library.search.ranking import CandidatePhotos, SearchedWords, WordS
 from visterm.library.search.result import Found, Group, Share, related_tags, shares_of
 from visterm.models.confidence.calibration import log_sigmoid
 from visterm.store.filters import COLUMNS, PREDICTED_FROM, SORTS, Filter
-from visterm.store.images import file_type_of
 from visterm.tagging.typed_queries import typed_query
 
 if TYPE_CHECKING:
@@ -213,9 +211,9 @@ class CatalogueReader:
         new_tags = self.stored.tags.names_here(others) if others else {}
         if others and (tree := self.tree):
             paths = {key: tree.paths_of(key) for key in others}
-            here = self.stored.tags.names_here([tag_key(path) for each in paths.values() for path in each])
+            known_keys = self.stored.tags.names_here([tag_key(path) for each in paths.values() for path in each])
             for key, each in paths.items():
-                known = {name: path for path in each if tag_key(path) in here for name in (key, tag_key(path))}
+                known = {name: path for path in each if tag_key(path) in known_keys for name in (key, tag_key(path))}
                 new_tags = known | new_tags
         return typed_query(self.tagger, words, new_tags)
 
@@ -299,24 +297,9 @@ class CatalogueReader:
         return [shares_of(names, searched.weights, *row) for row in zip(scores, confidences, strict=True)]
 
     def unknown_filters(self, among: Filter) -> list[str]:
-        """Return a sentence for each part of a filter that no image passes, and for what is left out that none has."""
-        lines = [
-            f"No photo has the tag '{tag}' ({option})."
-            for option, tags in (("tag", among.tags), ("without", among.without))
-            for tag in tags
-            if not self._any_passes(Filter(tags=(tag,)))
-        ]
-        if among.folder is not None and not self._any_passes(Filter(folder=among.folder)):
-            lines.append(f"There is no folder '{among.folder}' in the catalogue (--folder).")
-        if among.file_type is not None and not self._any_passes(Filter(file_type=among.file_type)):
-            every = sorted({file_type_of(f"x{ending}") for ending in IMAGES})
-            types = ", ".join(kind for kind in every if self._any_passes(Filter(file_type=kind)))
-            there_are = f" There are: {types}." if types else ""
-            lines.append(f"No photo has the type '{among.file_type}' (type).{there_are}")
-        return lines
-
-    def _any_passes(self, among: Filter) -> bool:
-        return len(self.stored.find(self._spelled(among))) > 0
+        """Return a sentence for each tag of a filter that no image has."""
+        unknown = [tag for tag in among.tags if not len(self.stored.find(self._spelled(Filter(tags=(tag,)))))]
+        return [f"No photo has the tag '{tag}'." for tag in unknown]
 
     def _spelled(self, among: Filter) -> Filter:
         """Return a filter with all that its tags may be called, and the folder also in full, links followed."""

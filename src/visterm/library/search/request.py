@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 from visterm.core.checks import check_choice, check_number
 from visterm.core.errors import StorageError, UserError
-from visterm.core.queries import COMBINATIONS
 from visterm.library.catalogue import Catalogue
 from visterm.library.search.result import EXPANSIONS, Found, Group
 from visterm.store.filters import CHANCE, SORTS, Filter
@@ -26,11 +25,9 @@ class SearchRequest:
     like: str | None = None  # A photo: a file, or a name in the catalogue
     k: int = 10  # Images, at most; 0 for all
     # As `Catalogue.search` takes them
-    combine: str | None = None
     cutoff: bool = False
     min_confidence: float | None = None
     expand: Sequence[str] = ()  # "parts" or "siblings" that are found besides, see `Catalogue.expand`
-    groups: int = 5  # Related tags of each kind, at most; 0 for all
     among: Filter = EVERYTHING  # Which images are searched
     sort: str | None = None  # As `Catalogue.search` takes it; of a list without words as `Catalogue.browse` does
 
@@ -53,13 +50,11 @@ class SearchRequest:
             raise UserError(problem, setting="sort", value=CHANCE, advice="Leave one of the two out.")
         for how in self.expand:
             check_choice(how, "expand", EXPANSIONS)
-        if self.combine is not None:
-            check_choice(self.combine, "combine", COMBINATIONS)
         if self.min_confidence is not None:
             check_number(self.min_confidence, "min_confidence", least=0, below=1)
 
         of_words = {
-            "combine": self.combine, "cutoff": self.cutoff, "min_confidence": self.min_confidence,
+            "cutoff": self.cutoff, "min_confidence": self.min_confidence,
             "expand": self.expand, "words": self.words if self.like is not None else None,
         }  # fmt: skip
         for setting, value in of_words.items():
@@ -74,7 +69,7 @@ class SearchOutcome(NamedTuple):
 
     found: Found
     related: dict[str, list[Group]]  # Of the words, by kind of relation, in the requested order
-    unknown_filters: list[str]  # Where nothing was found, or without: what no image has
+    unknown_filters: list[str]  # Where nothing was found: what no image has
 
 
 def search_run(path: str | os.PathLike[str], request: SearchRequest) -> SearchOutcome:
@@ -95,13 +90,8 @@ def search_run(path: str | os.PathLike[str], request: SearchRequest) -> SearchOu
     elif words is None:
         result = opened.browse(among, k, sort=request.sort)
     else:
-        limits: dict[str, Any] = {
-            "combine": request.combine,
-            "cutoff": request.cutoff,
-            "min_confidence": request.min_confidence,
-        }
+        limits: dict[str, Any] = {"among": among, "cutoff": request.cutoff, "min_confidence": request.min_confidence}
         for how in dict.fromkeys(request.expand):
-            related[how] = opened.expand(words, how, k, n_groups=request.groups, among=among, **limits)
-        result = opened.search(words, k, among=among, sort=request.sort, **limits)
-    explains = bool(among) and (bool(among.without) or not result.hits)
-    return SearchOutcome(result, related, opened.unknown_filters(among) if explains else [])
+            related[how] = opened.expand(words, how, k, **limits)
+        result = opened.search(words, k, sort=request.sort, **limits)
+    return SearchOutcome(result, related, [] if result.hits else opened.unknown_filters(among))
