@@ -14,11 +14,13 @@ from PIL import Image
 from tests.refusals import refused
 from typer.testing import CliRunner
 
+from command_line import run_command
 from tiny_catalogue import make_tiny_catalogue
 from tiny_catalogues import draw_photo, draw_photos, fit_run, save_unchecked
 from visterm import Catalogue, Tagger
 from visterm.cli.command_line import app
 from visterm.core.errors import CorruptFileError, DataError, EncoderMismatchError, UserError
+from visterm.library.search.request import SearchRequest
 from visterm.store.catalogue import Origin
 from visterm.store.filters import Filter, name_key
 from visterm.store.images import NewImage
@@ -308,6 +310,27 @@ def test_the_command_filters_lists_and_finds_alike(catalogue, tmp_path):
         ["red", "--to", "may"],
     ):  # fmt: skip
         assert visterm("search", path, *arguments)[0] != 0, arguments
+
+
+@pytest.mark.parametrize(
+    ("options", "wording"),
+    [
+        ({}, "Missing argument WORDS. Say what to find: WORDS, a photo to be --like, or a filter."),
+        ({"words": "red", "like": "003.png"}, "WORDS and --like do not go together. Leave one of the two out."),
+        ({"words": "red", "expand": ["odd"]}, "--expand is 'odd'; expected one of: parts, siblings."),
+        ({"words": "red", "min-confidence": 2}, "--min-confidence is 2; expected a number of 0 or more and below 1."),
+    ],
+    ids=["nothing", "two", "a choice", "a number"],
+)
+def test_the_command_and_python_say_what_cannot_be_searched_with_their_own_names(options, wording, catalogue, tmp_path):
+    words = [options["words"]] if "words" in options else []
+    typed = [text for name, value in options.items() if name != "words" for text in (f"--{name}", value)]
+    typed = [text[0] if isinstance(text, list) else text for text in typed]
+    assert run_command(["search", tmp_path / "catalogue", *words, *typed]).stderr == f"visterm: {wording}\n"
+    with pytest.raises(UserError) as info:
+        SearchRequest(**{name.replace("-", "_"): value for name, value in options.items()}).check()
+    in_python = wording.replace("--min-confidence", "min_confidence").replace("--expand", "expand")
+    assert str(info.value).replace("`", "") == in_python.replace("--like", "like").replace("WORDS", "words")
 
 
 def test_a_search_sees_a_run_that_another_process_made_current(catalogue, tmp_path):

@@ -187,12 +187,8 @@ def all_spelled(
     for tag in tags:
         names[spelled(vocabulary, tag, stored)] = None
         if len(names) > most:
-            raise UserError(
-                f"There are more than {most} tags for an image.",
-                setting="tags",
-                expected=f"at most {most} at once",
-                advice="Leave out those that say least.",
-            )
+            problem = f"There are more than {most} tags for an image, and at most as many are accepted at once."
+            raise UserError(problem, setting="tags", advice="Leave out those that say least.")
     return list(names)
 
 

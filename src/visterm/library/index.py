@@ -151,8 +151,14 @@ class Indexing:
         stored.skipped.remove(image for image in listed if not (os.path.lexists(image) or is_there(image)))
         listed_tags = {image_id: photos.tags[position] for position, image_id in present.items()}
         given = {image_id: tags for image_id, tags in listed_tags.items() if tags is not None}
-        if given:
-            self._take_tags(given)
+        before: defaultdict[int, dict[str, set[str]]] = defaultdict(lambda: {"file": set(), "person": set()})
+        statement = "SELECT image_id, tags.name, source FROM given JOIN tags ON tags.id = tag_id"
+        for image_id, tag, source in stored.database.rows(statement) if given else ():
+            before[image_id][source].add(tag_key(tag))
+        with stored.database.transaction():
+            for image_id, tags in given.items():
+                if set(map(tag_key, tags)) - before[image_id]["person"] != before[image_id]["file"]:
+                    stored.tags.set_from_file(image_id, tags)
 
         names = dict(stored.database.rows("SELECT id, name FROM images WHERE state = 'here'"))
         renamed = ((photos.names[position], compared.kept[position]) for position in named if position in compared.kept)
@@ -170,17 +176,6 @@ class Indexing:
         skipped.remove(links.intersection(str(item) for item in photos.items if not isinstance(item, np.ndarray)))
         skipped.remove(other for other in others if root is not None and is_inside(os.path.realpath(other), root))
         skipped.add(photos.left_out)
-
-    def _take_tags(self, given: dict[int, list[str]]) -> None:
-        """Put the tags of files in place of those that they gave before, where they differ."""
-        before: defaultdict[int, dict[str, set[str]]] = defaultdict(lambda: {"file": set(), "person": set()})
-        statement = "SELECT image_id, tags.name, source FROM given JOIN tags ON tags.id = tag_id"
-        for image_id, tag, source in self._stored.database.rows(statement):
-            before[image_id][source].add(tag_key(tag))
-        with self._stored.database.transaction():
-            for image_id, names in given.items():
-                if set(map(tag_key, names)) - before[image_id]["person"] != before[image_id]["file"]:
-                    self._stored.tags.set_from_file(image_id, names)
 
     def _encode_all(
         self,

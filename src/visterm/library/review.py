@@ -6,7 +6,7 @@ import heapq
 import math
 from collections import Counter
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TypeAlias
 
 import numpy as np
@@ -35,13 +35,8 @@ class ReviewItem:
 
     def as_dict(self) -> dict[str, object]:
         """Return the question as it stands in JSON."""
-        return {
-            "image": self.image_id,
-            "tag": self.tag,
-            "confidence": self.confidence,
-            "value": self.value,
-            "why": self.why,
-        }
+        fields = asdict(self)
+        return {"image": fields.pop("image_id"), **fields}
 
 
 def review_queue(

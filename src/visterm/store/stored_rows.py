@@ -233,7 +233,19 @@ class RowStore:
             self._in_memory.pop(segment_id, None)
             if self.folder is not None:
                 shutil.rmtree(self.folder / ROWS / str(segment_id), ignore_errors=True)
-        self._tidy()
+
+        for segment in segments_of(self.database):  # the small files of Lance tables, and their indexes
+            files = self.files(segment)
+            if not isinstance(files, LanceSegment) or not files.table.is_untidy(segment.n_rows):
+                continue
+            version, all_indexed = files.table.tidy(files.table_version)
+            with self.database.transaction():
+                self.database.write("UPDATE segments SET table_version = ? WHERE id = ?", (version, segment.id))
+                if all_indexed:
+                    of_segment = "UPDATE indexes SET n_rows = ? WHERE segment_id = ?"
+                    self.database.write(of_segment, (segment.n_rows, segment.id))
+                self.have_changed()
+            files.table.forget_old_versions()
         return bool(replaced)
 
     def cut_what_is_not_committed(self) -> None:
@@ -286,22 +298,6 @@ class RowStore:
         self.database.write(
             "UPDATE segments SET n_rows = ?, table_version = ? WHERE id = ?", (n_rows, files.table_version, segment_id)
         )
-
-    def _tidy(self) -> None:
-        """Put the small files of Lance tables together, and bring their indexes up to date."""
-        for segment in segments_of(self.database):
-            files = self.files(segment)
-            if not isinstance(files, LanceSegment) or not files.table.is_untidy(segment.n_rows):
-                continue
-            version, all_indexed = files.table.tidy(files.table_version)
-            with self.database.transaction():
-                self.database.write("UPDATE segments SET table_version = ? WHERE id = ?", (version, segment.id))
-                if all_indexed:
-                    self.database.write(
-                        "UPDATE indexes SET n_rows = ? WHERE segment_id = ?", (segment.n_rows, segment.id)
-                    )
-                self.have_changed()
-            files.table.forget_old_versions()
 
     def _write_anew(self, old: StoredSegment, dead: NDArray[np.int64]) -> None:
         part = self.files(old).part(old.n_rows, np.empty(0, np.int64))

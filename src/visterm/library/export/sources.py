@@ -50,12 +50,8 @@ def open_source(source: Path, images: Path | None, *, into_files: bool = False) 
     """
     if folder_kind(source) == "run":
         if images is None:
-            raise UserError(
-                f"{source} is a run, and `images` is missing.",
-                setting="images",
-                advice="Pass the photos to write tags to, or a catalogue, which knows its photos "
-                "(visterm index RUN IMAGES -o CATALOGUE).",
-            )
+            advice = "Pass the photos to write tags to, or a catalogue (visterm index RUN IMAGES -o CATALOGUE)."
+            raise UserError(f"{source} is a run, and `images` is missing.", setting="images", advice=advice)
         return RunSource(source, images)
     if images is not None:
         problem = "A catalogue has its own photos, and `images` goes with a run."
@@ -173,12 +169,9 @@ def _least_confidences(calibration: Calibration | None, limits: Limits) -> NDArr
         if calibration is None and limits.k > 0:
             return None
         if calibration is None:
-            raise UserError(
-                "export writes only confident tags, and this run has no confidences.",
-                setting="k",
-                value=limits.k,
-                advice="Fit it again with at least 100 tagged photos, or let `k` be 3 to write the three best.",
-            )
+            problem = "export writes only confident tags, and this run has no confidences."
+            advice = "Fit it again with at least 100 tagged photos, or let `k` be 3 to write the three best."
+            raise UserError(problem, setting="k", value=limits.k, advice=advice)
         min_confidence = PREDICTED_FROM
     cutoff = cutoff_of(calibration, precision=limits.precision, min_confidence=min_confidence)
     return None if cutoff is None else cutoff.least

@@ -314,37 +314,23 @@ def plan_ranking(
     outside = () if query.outside is None else query.outside.words
     tags, weights = query.weights.indices, query.weights.data
     is_learned = len(tags) > 0 or len(outside) > 0
-    needs, value = next(
-        (setting, value)
-        for setting, value in (
-            ("combine", combine if combine not in (None, "sum") else None),
-            ("min_confidence", min_confidence),
-            ("cutoff", cutoff),
-        )
-        if value is not None
-    )
+    settings = {"combine": None if combine == "sum" else combine, "min_confidence": min_confidence, "cutoff": cutoff}
+    needs = next(setting for setting, value in settings.items() if value is not None)
     if is_learned and limited and combine not in (None, CONFIDENCE):
         problem = f"A cut-off is for images ranked by confidence, and `combine` is {combine!r}."
         raise UserError(problem, setting="combine", value=combine, advice="Leave one of the two out.")
     if calibration is None and ((is_learned and limited) or combine == CONFIDENCE):
-        raise UserError(
-            f"`{needs}` needs a run with confidences.",
-            setting=needs,
-            value=value,
-            advice=f"Fit it again with at least 100 tagged photos, and index again; or leave `{needs}` out.",
-        )
+        advice = f"Fit it again with at least 100 tagged photos, and index again; or leave `{needs}` out."
+        raise UserError(f"`{needs}` needs a run with confidences.", setting=needs, value=settings[needs], advice=advice)
     if not is_learned:
         return RankingPlan(ById(limited), None)
     untrained = [*(tagger.vocabulary.tags[tag] for tag in tags[tagger.vocabulary.counts[tags] == 0]), *outside]
     if untrained:
         if limited or combine not in (None, "sum"):
             listed = ", ".join(f"'{word}'" for word in untrained)
-            raise UserError(
-                f"No training image has {listed}, so nothing is known of how likely an image is to show it.",
-                setting=needs,
-                value=value,
-                advice=f"Leave `{needs}` out: images are then ranked by the sum of scores; or leave the word out.",
-            )
+            problem = f"No training image has {listed}, so nothing is known of how likely an image is to show it."
+            advice = f"Leave `{needs}` out: images are then ranked by the sum of scores; or leave the word out."
+            raise UserError(problem, setting=needs, value=settings[needs], advice=advice)
         return RankingPlan(BySum(), None, untrained)
     uncertain = limited or combine == CONFIDENCE or (combine is None and bool((weights < 0).any()))
     if uncertain and calibration is not None:

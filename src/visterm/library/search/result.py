@@ -133,13 +133,8 @@ def related_tags(tagger: Tagger, query: Query, how: str) -> list[RelatedTag]:
     positive_tags = query.weights.indices[query.weights.data > 0]
     others = [*([] if query.outside is None else query.outside.words), *query.not_learned]
     if not len(positive_tags) and others:
-        raise UserError(
-            "Relations are between tags that the run has learned, and no word of the search without a '-' is one "
-            f"({', '.join(others)}).",
-            setting="expand",
-            value=how,
-            advice="Leave `expand` out, or add a tag.",
-        )
+        problem = f"Relations are between tags that the run has learned, and these are none: {', '.join(others)}."
+        raise UserError(problem, setting="expand", value=how, advice="Leave `expand` out, or add a tag.")
     if not len(positive_tags):
         problem = "All words of the search have a '-', so there is none to expand."
         raise UserError(problem, setting="expand", value=how, advice="Add a word without a '-'.")
@@ -194,9 +189,5 @@ def _siblings(tagger: Tagger, words: NDArray[np.int32]) -> list[RelatedTag]:
 
 
 def _nothing_known(how: str, relations: str, rule: str) -> UserError:
-    return UserError(
-        f"The run of this catalogue knows no {relations}.",
-        setting="expand",
-        value=how,
-        advice=f'Fit it with a file of tag rules that has {rule} = "wordnet" or a CSV of relations, and index again.',
-    )
+    advice = f'Fit it with a file of tag rules that has {rule} = "wordnet" or a CSV of relations, and index again.'
+    return UserError(f"The run of this catalogue knows no {relations}.", setting="expand", value=how, advice=advice)
