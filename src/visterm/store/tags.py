@@ -33,7 +33,7 @@ NOT_REJECTED = (
 MEANT = "(SELECT id FROM tags WHERE key IN (SELECT value FROM json_each(?1)))"
 """The tags that are meant, by the keys of all their spellings."""
 
-MOST_JUDGEMENT_BYTES = 2**26  # Of what people said of tags, that is remembered
+MOST_TAGS, MOST_JUDGEMENT_BYTES = 5000, 2**26  # Tags of which is remembered what people said, and how much that is
 MOST_MADE, MOST_MADE_BYTES = 128, 2**20  # Answers to searches that are remembered: how many, and of one how much
 
 
@@ -401,12 +401,11 @@ class ManualJudgements(CatalogueTable):
         judgements = TagJudgements(given, has, rejected)
         if before is not None and all(map(np.array_equal, before, judgements)):
             judgements = before  # so that what was made of these arrays still counts
-        n_bytes = sum(ids.nbytes for ids in judgements)
-        if self._n_bytes + n_bytes > MOST_JUDGEMENT_BYTES:
-            self._known, self._n_bytes = {}, 0
-        if n_bytes <= MOST_JUDGEMENT_BYTES // 4:
-            self._known[key] = version, judgements
-            self._n_bytes += n_bytes
+        n_bytes, n_bytes_before = (sum(ids.nbytes for ids in each or ()) for each in (judgements, before))
+        self._n_bytes += n_bytes - n_bytes_before
+        if len(self._known) >= MOST_TAGS or self._n_bytes > MOST_JUDGEMENT_BYTES:
+            self._known, self._n_bytes = {}, n_bytes
+        self._known[key] = version, judgements
         return judgements
 
     def remembered(self, key: Hashable, of: Sequence[object]) -> Any:

@@ -91,7 +91,7 @@ def manual_tags(stored: StoredCatalogue, vocabulary: Vocabulary, query: Query, t
         words += zip(query.outside.words, query.outside.weights, strict=True)
     n_scored = len(words)
     words += query.not_learned.items()
-    wanted = [bool(weight > 0) for _, weight in words]
+    positive = [bool(weight > 0) for _, weight in words]
     judgements = []
     for number, (tag, _) in enumerate(words):
         look_up = partial(stored.judgements.of_tag, of_files=number >= n_scored)
@@ -104,22 +104,22 @@ def manual_tags(stored: StoredCatalogue, vocabulary: Vocabulary, query: Query, t
         judgements.append(of_word)
 
     if not any(map(len, chain.from_iterable(judgements))):
-        return ManualTags(sum(wanted), sum(wanted[n_scored:]))
+        return ManualTags(sum(positive), sum(positive[n_scored:]))
     key = ("words", *words)
     judged: ManualTags | None = stored.judgements.remembered(key, judgements)
     if judged is None:
-        judged = _together(wanted, judgements, n_scored)
+        judged = _merged_judgements(positive, judgements, n_scored)
         stored.judgements.remember(key, judgements, judged)
     return judged
 
 
-def _together(wanted: Sequence[bool], judgements: Sequence[TagJudgements], n_scored: int) -> ManualTags:
-    """Return what was said of all words together: those `wanted` have no `-`, the first `n_scored` have scores."""
-    both = list(zip(wanted, judgements, strict=True))
-    meant = [tag.has if positive else tag.rejected for positive, tag in both]
-    left_out = union(*(tag.rejected if positive else tag.has for positive, tag in both))
+def _merged_judgements(positive: Sequence[bool], judgements: Sequence[TagJudgements], n_scored: int) -> ManualTags:
+    """Put judgements of words together: those that are `positive` have no `-`, the first `n_scored` have scores."""
+    both = list(zip(positive, judgements, strict=True))
+    meant = [tag.has if is_positive else tag.rejected for is_positive, tag in both]
+    left_out = union(*(tag.rejected if is_positive else tag.has for is_positive, tag in both))
     certain = {word: photos for word, photos in enumerate(meant[:n_scored]) if len(photos)}
-    new = {word: meant[word] for word in range(n_scored, len(judgements)) if wanted[word] and len(meant[word])}
+    new = {word: meant[word] for word in range(n_scored, len(judgements)) if positive[word] and len(meant[word])}
     parts = certain | new
     ids, positions, photo_of = merged_photos(list(parts.values()))
     has, first = np.zeros((len(ids), len(judgements)), np.bool_), 0
@@ -130,12 +130,12 @@ def _together(wanted: Sequence[bool], judgements: Sequence[TagJudgements], n_sco
         stays = positions_of(ids, left_out) < 0
         ids, positions, has = ids[stays], positions[stays], has[stays]
 
-    n_searched, n_given = sum(wanted), np.zeros(len(ids), np.int64)
-    full = np.flatnonzero(has[:, wanted].sum(axis=1) == n_searched) if n_searched else NOBODY
+    n_searched, n_given = sum(positive), np.zeros(len(ids), np.int64)
+    full = np.flatnonzero(has[:, positive].sum(axis=1) == n_searched) if n_searched else NOBODY
     n_given[full] = 1
-    for tag in compress(judgements, wanted) if len(full) else ():
+    for tag in compress(judgements, positive) if len(full) else ():
         n_given[full] += positions_of(ids[full], tag.given) >= 0
-    n_new, n_unlearned = has[:, n_scored:].sum(axis=1), sum(wanted[n_scored:])
+    n_new, n_unlearned = has[:, n_scored:].sum(axis=1), sum(positive[n_scored:])
     leads = (n_new > 0) | (n_given > 0)
     return ManualTags(
         n_searched, n_unlearned, ids, leads, n_new, n_given, left_out, certain, list(parts.values()), positions
