@@ -31,7 +31,8 @@ import numpy as np
 from harness.runs import machine, options, parse, say, write
 
 from visterm.library.catalogue import Catalogue
-from visterm.store.images import NewImage, read_records
+from visterm.library.records import read_records
+from visterm.store.images import NewImage
 from visterm.store.tags import Prediction
 from visterm.tagging.tagger import Tagger
 from visterm_research.scenes import draw_library

@@ -68,7 +68,7 @@ def state(folder):
     files = {path.name: path.read_bytes() for path in (folder / "photos").iterdir() if path.name[0] != "."}
     hidden = sorted(path.name for path in (folder / "photos").iterdir() if path.name[0] == ".")
     stored = StoredCatalogue.open(folder / "catalogue")
-    noted = {to: [(one.image_id, one.tag) for one in stored.tags.written(to)] for to in ("xmp", "txt")}
+    noted = {to: [(one.image_id, one.tag) for one in stored.written.of_target(to)] for to in ("xmp", "txt")}
     stored.close()
     return files, hidden, noted
 

@@ -18,8 +18,9 @@ from empty_catalogues import empty_catalogue
 from tiny_catalogue import save_catalogue
 from visterm.core.errors import CorruptFileError, DataError, ShapeError, StorageError
 from visterm.core.types import Skipped
+from visterm.library.records import read_records
 from visterm.store.catalogue import DATABASE, Origin, StoredCatalogue
-from visterm.store.images import NewImage, read_records
+from visterm.store.images import NewImage
 from visterm.store.segments import SegmentFolder
 
 ORIGIN = Origin("/runs/one", "f00d")
@@ -78,6 +79,7 @@ def test_a_record_holds_place_size_hash_and_tags_of_a_file(tmp_path, monkeypatch
         tags=("sun", "sea"),
         mtime_ns=(tmp_path / "turned.jpeg").stat().st_mtime_ns,
         file_type="jpeg",
+        camera="",
     )
     assert record == expected
 

@@ -14,14 +14,14 @@ import pytest
 from PIL import Image
 
 from command_line import visterm
+from refusals import refused
 from tiny_catalogue import save_catalogue
 from visterm.cli import main
-from visterm.core.errors import UserError
 from visterm.core.remote import only_named_stores
 from visterm.data.contents import exif_of
 from visterm.library.duplicates import FLAT, find_duplicates, near_pairs, perceptual_hash
+from visterm.library.records import read_records
 from visterm.store.catalogue import Origin, StoredCatalogue
-from visterm.store.images import read_records
 
 
 def picture(seed: int, side: int = 96) -> Image.Image:
@@ -188,7 +188,7 @@ def test_hashes_are_kept_and_pictures_that_cannot_be_read_are_listed(tmp_path):
 
 
 def test_a_distance_that_would_call_all_pictures_the_same_is_refused():
-    with pytest.raises(UserError, match="0 to 12"):
+    with refused("distance", value=30):
         find_duplicates(StoredCatalogue(Origin("", "made")), 30)
 
 

@@ -561,9 +561,8 @@ def test_a_catalogue_writes_given_and_accepted_tags_and_never_rejected_ones(comm
     ]
     assert "001.png.xmp" not in after
     stored = Catalogue.load(tmp_path / "catalogue").stored
-    assert [w.tag for w in stored.tags.written("xmp") if w.image_id == ids[str(tmp_path / "photos" / "000.png")]] == [
-        "Ann", "blue",
-    ]  # fmt: skip
+    image_id = ids[str(tmp_path / "photos" / "000.png")]
+    assert [w.tag for w in stored.written.of_target("xmp") if w.image_id == image_id] == ["Ann", "blue"]
     stored.close()
     assert command("export catalogue --undo")[0] == 0
     assert files(tmp_path / "photos") == before

@@ -261,7 +261,7 @@ def test_merged_photos_stand_where_they_did_in_their_parts():
 def test_what_people_said_of_a_tag_is_the_same_array_until_they_say_more(both):
     by_index, exact = both
     say(exact, np.random.default_rng(3))
-    said = by_index.stored.judgements.said
+    said = by_index.stored.judgements.of_tag
     before = [said(["tag1"]), said(["tag2"])]
     exact.stored.tags.give(7, ["another"], "person")
     assert all(map(operator.is_, [said(["tag1"]), said(["tag2"])], before))

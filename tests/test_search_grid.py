@@ -190,8 +190,8 @@ def answer(catalogue, method, given, how):
             shares = catalogue.shares(*given)
             return [[[s.word, *map(short, (s.score, s.share, s.confidence))] for s in each] for each in shares]
         result = getattr(catalogue, method)(*given, **how)
-    except VistermError as error:  # whose end may list what is installed
-        return f"{type(error).__name__}: {error}"[:90]
+    except VistermError as error:  # what it says, other tests check
+        return type(error).__name__
     hits = result.hits
     columns = {
         "ids": [hit.id for hit in hits],

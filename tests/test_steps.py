@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 from starlette.testclient import TestClient
 
+from refusals import refused
 from tiny_catalogue import make_tiny_catalogue
 from visterm import Catalogue
 from visterm.core.errors import DataError, UserError
-from visterm.library.steps import MOST_PHOTOS, tag_photos, undo_step
+from visterm.library.steps import tag_photos, undo_step
 from visterm.store.filters import Filter
 from visterm.web.app import create_app
 
@@ -80,13 +81,13 @@ def test_what_is_said_at_once_counts_in_the_next_search_and_so_does_undoing_it(c
 
 def test_a_photo_that_is_not_there_or_a_wrong_tag_changes_nothing(catalogue):
     before = all_said(catalogue)
-    with pytest.raises(DataError, match="no image 9999"):
+    with refused("image_id", value=9999, error=DataError):
         tag_photos(catalogue, [*MANY, 9999], give=["wheat"])
-    with pytest.raises(UserError, match="nothing in it"):
+    with refused("tag", value=" "):
         tag_photos(catalogue, MANY, give=["wheat"], take=[" "])
     with pytest.raises(UserError, match="no tag to add"):
         tag_photos(catalogue, MANY)
-    with pytest.raises(UserError, match=f"choose 1 to {MOST_PHOTOS:,}"):
+    with refused("image_ids", value=0):
         tag_photos(catalogue, [], give=["wheat"])
     assert all_said(catalogue) == before
 

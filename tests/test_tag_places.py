@@ -64,7 +64,7 @@ def fields(path):
 
 
 def export(catalogue, to="xmp", program=None, **how):
-    opened = open_source(catalogue, None, 1)
+    opened = open_source(catalogue, None)
     target = make_target(program or to)
     items = opened.items(Limits(min_confidence=0.5))
     changes = list(export_tags(items, target, run="run1", parents=Parents.of_run(opened.tagger), **how))
@@ -191,7 +191,7 @@ def test_what_a_person_said_is_in_the_next_export_before_anything_is_learned(to,
     def written():
         """Of each photo, people's tags and predictions; a text does not tell them apart."""
         if to in ("csv", "jsonl"):
-            source = open_source(catalogue, None, 1)
+            source = open_source(catalogue, None)
             items = list(source.items(Limits(min_confidence=0.5)))
             source._stored.close()
             (tmp_path / f"tags.{to}").write_text(table_of(items, to), encoding="utf-8")

@@ -26,7 +26,7 @@ from visterm.data.image_folders import count_not_read
 from visterm.data.images import read_image
 from visterm.data.sidecars import read_sidecar
 from visterm.data.videos import VideoFrames, video_facts
-from visterm.library.videos import NEEDS_FOLDER
+from visterm.library.records import NEEDS_FOLDER
 from visterm.models.confidence.calibration import Calibration
 from visterm.store.filters import Filter
 
@@ -197,7 +197,7 @@ def test_a_video_is_one_image_with_a_row_for_each_frame(only_read):
     film = id_of(only_read, "film.mp4")
     assert len(only_read) == len(only_read.records) == only_read.stored.images.count() == 6
     assert [frame.at for frame in only_read.stored.frames.of([film])] == [0.0, 6.0, 12.0]
-    assert len(only_read.stored.current_rows().row_ids) == 8
+    assert len(only_read.stored.current_rows().frames_apart.ids) == 8
     assert sorted(only_read.stored.current_rows().ids.tolist()) == sorted(record.id for record in only_read.records)
     assert len(only_read.browse(k=0).hits) == 6
 
@@ -217,11 +217,11 @@ def test_the_score_of_a_video_is_the_largest_of_its_frames(only_read):
     rows = only_read.stored.current_rows()
     ids = [frame.image_id for frame in only_read.stored.frames.of([film])]
     V = only_read.tagger.tag_rows(np.arange(len(only_read.tagger.vocabulary)))
-    np.testing.assert_array_equal(rows.products(V, [film])[0], rows.row_products(V, ids).max(axis=0))
+    np.testing.assert_array_equal(rows.products(V, [film])[0], rows.frames_apart.products(V, ids).max(axis=0))
     predicted = {tag.tag: tag.score for tag in only_read.image(film).predicted}
     for tag, score in predicted.items():
         column = only_read.tagger.vocabulary.index(tag)
-        assert score == pytest.approx(rows.row_products(V[[column]], ids).max(), rel=1e-5)
+        assert score == pytest.approx(rows.frames_apart.products(V[[column]], ids).max(), rel=1e-5)
     assert {"red", "green", "blue"} <= predicted.keys()
 
 
@@ -232,7 +232,7 @@ def test_the_confidence_of_a_video_is_the_highest_of_its_frames(catalogue):
     film = id_of(catalogue, "film.mp4")
     ids = [frame.image_id for frame in catalogue.stored.frames.of([film])]
     V = tagger.tag_rows(np.arange(n))
-    scores = catalogue.stored.current_rows().row_products(V, ids)
+    scores = catalogue.stored.current_rows().frames_apart.products(V, ids)
     best = tagger.calibration.confidences(scores).max(axis=0)
     for tag in ("red", "green", "blue"):
         hit = hit_of(catalogue, tag, combine="confidence")
@@ -310,7 +310,7 @@ def test_another_run_gives_all_frames_rows_without_decoding_the_video(catalogue,
     other = fit_run(tmp_path / "others", draw_photos(tmp_path / "others", seed=8), tmp_path / "other", seed=5)
     monkeypatch.setattr(videos, "_run", lambda *_: pytest.fail("the video was decoded again"))
     catalogue.use(Tagger.load(other, n_jobs=1))
-    assert len(catalogue.stored.current_rows().row_ids) == 8
+    assert len(catalogue.stored.current_rows().frames_apart.ids) == 8
     assert hit_of(catalogue, "green").at == 6.0
 
 
@@ -339,7 +339,7 @@ def test_moved_gone_and_changed_videos_are_seen_as_what_they_are(catalogue, phot
     assert catalogue.index(photos).changed == 1
     assert [frame.at for frame in catalogue.stored.frames.of([film])] == [0.0, 6.0]
     assert hit_of(catalogue, "grey", "back.mp4").at == 6.0
-    assert len(catalogue.stored.current_rows().row_ids) == 7
+    assert len(catalogue.stored.current_rows().frames_apart.ids) == 7
     kept = list((catalogue.stored.folder / "frames").iterdir())
     catalogue.index(photos)
     assert len(list((catalogue.stored.folder / "frames").iterdir())) == len(kept) - 1  # the old film's

@@ -19,8 +19,7 @@ with imported_when_used():
     from visterm.data import relations
     from visterm.evaluation import html_report
     from visterm.library import duplicates as duplicate_photos
-    from visterm.library import steps
-    from visterm.library import videos as catalogue_videos
+    from visterm.library import records, steps
     from visterm.store import catalogue as stored_catalogues
 
 if TYPE_CHECKING:
@@ -144,7 +143,7 @@ def mistakes(
 
 def _write_sheet(file: Path, folder: Path, catalogue: visterm.Catalogue, mistakes: Sequence[Mistake]) -> None:
     """Write a page with the photo of each mistake, the tag and its chance, and the tags that the photo has."""
-    stored, videos = catalogue.stored, catalogue_videos.CatalogueVideos(catalogue.stored)
+    stored, videos = catalogue.stored, records.CatalogueVideos(catalogue.stored)
     ids = sorted({mistake.image_id for mistake in mistakes if mistake.image_id is not None})
     tags_of = stored.tags.held(ids)
     named = {

@@ -100,7 +100,7 @@ def index(
 
 def _open(run: Path, out: Path | None, store: str | None) -> tuple[visterm.Catalogue, Path, bool]:
     """Return the catalogue that is meant, its place, and whether it was just made."""
-    lance_rows.lance_uri(store or lance_rows.FILES, "--store")  # refuses a mistyped one
+    lance_rows.lance_uri(store or lance_rows.FILES)  # refuses a mistyped one
     tagger = None
     if persist.folder_kind(run) == "catalogue":
         if out is not None and out.resolve() != run.resolve():

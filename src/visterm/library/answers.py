@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from visterm.core.errors import DataError, TagFileError
 from visterm.data.tag_formats.tables import TableForm, find_column, required_column, table_rows
@@ -47,13 +46,14 @@ def store_answers(catalogue: Catalogue, text: str, path: Path) -> list[int]:
     return verdicts
 
 
-def _image_id(catalogue: Catalogue, where: str, name: Any, number: Any) -> int:
+def _image_id(catalogue: Catalogue, where: str, name: object, number: object) -> int:
     """Return the id of the photo that an answer is about: by its column id, if it has one, whose name must agree."""
     if number in (None, ""):
         return ids_of(catalogue.stored, [str(name)])[0]
     if not str(number).isdecimal():
         raise DataError(f"{where}: the id is {number!r}; expected a whole number. Leave the column id out.")
-    stored_name = catalogue.image(int(number)).record.name
+    image_id = int(str(number))
+    stored_name = catalogue.image(image_id).record.name
     if stored_name != name:
         raise DataError(f"{where}: the photo {number} is {stored_name}, and not {name}. Leave the column id out.")
-    return int(number)
+    return image_id

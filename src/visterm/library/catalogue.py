@@ -15,6 +15,7 @@ from visterm.core.types import CHUNK, Skipped
 from visterm.core.wording import count_of
 from visterm.library import earlier_runs as earlier
 from visterm.library.feedback import ImageView, TagCount, all_spelled, count_tags, known_image, spelled, take_back
+from visterm.library.photos import ListedPhotos, check_has_photos, check_not_connected, photos_of
 from visterm.library.search.reader import CatalogueReader
 from visterm.store.catalogue import RUNS, SKIPPED, Origin, StoredCatalogue
 from visterm.store.filters import Filter
@@ -61,7 +62,7 @@ class Catalogue(CatalogueReader):
         self._n_jobs: int | None = None
         origin = Origin(tagger.path, tagger.fingerprint, tagger.encoder.fingerprint)
         self.stored = StoredCatalogue(origin)
-        self.tagger, self._fingerprint = tagger, tagger.fingerprint
+        self._use_tagger(tagger)
 
     @classmethod
     def create(cls, path: str | os.PathLike[str], tagger: Tagger, *, store: str = FILES) -> Self:
@@ -100,12 +101,13 @@ class Catalogue(CatalogueReader):
         catalogue.stored = stored = StoredCatalogue.open(path)
         origin = stored.origin
         if run is not None:
-            catalogue.tagger = catalogue._own_run(run) if isinstance(run, str) else run
+            catalogue._use_tagger(catalogue._own_run(run) if isinstance(run, str) else run)
             catalogue._fingerprint = origin.fingerprint
             return catalogue
-        with earlier.naming_earlier(stored):
-            catalogue.tagger = tagger = Tagger.open(stored.run_folder, n_jobs)
-        catalogue._fingerprint = tagger.fingerprint
+        try:
+            catalogue._use_tagger(Tagger.open(stored.run_folder, n_jobs))
+        except StorageError as error:
+            raise earlier.naming_earlier(stored, error) from error
         if catalogue._fingerprint != origin.fingerprint:
             raise EncoderMismatchError(
                 f"This catalogue was made by {origin.run or 'an unsaved run'} ({origin.fingerprint}), not by this run "
@@ -142,14 +144,10 @@ class Catalogue(CatalogueReader):
 
         Warns if some are skipped (`skipped` lists them). Raises NoneReadableError if all are.
         """
-        from visterm.library.index import Indexing, tell_skipped
-        from visterm.library.photos import check_not_connected, photos_of
-
         check_not_connected(self.stored)
         listed = photos_of(self.tagger.encoder, images, tags)
-        work = Indexing(self.tagger, self.stored)
-        done = work.run(replace(listed, root=None), chunk_size=CHUNK, progress=progress)
-        tell_skipped(done, images)
+        done = self._index(replace(listed, root=None), CHUNK, None, progress)
+        done.tell_skipped(images)
         return self
 
     def index(
@@ -194,14 +192,16 @@ class Catalogue(CatalogueReader):
         progress : Progress
             Shows each image.
         """
-        from visterm.library.index import Indexing
-        from visterm.library.photos import check_not_connected, photos_of
-
         check_not_connected(self.stored)
         self.refresh()
         listed = photos_of(self.tagger.encoder, images, tags, folder)
         if not follow_links:
             listed = listed.inside()
+        return self._index(listed, chunk_size, job_id, progress)
+
+    def _index(self, listed: ListedPhotos, chunk_size: int, job_id: int | None, progress: Progress) -> Indexed:
+        from visterm.library.index import Indexing
+
         work = Indexing(self.tagger, self.stored)
         return work.run(listed, chunk_size=chunk_size, job_id=job_id, progress=progress)
 
@@ -229,7 +229,6 @@ class Catalogue(CatalogueReader):
         chunk_size, job_id, progress
             As in `index`.
         """
-        from visterm.library.photos import check_has_photos
         from visterm.library.runs import adopt
 
         if isinstance(tagger, str):
@@ -237,7 +236,7 @@ class Catalogue(CatalogueReader):
         check_has_photos(tagger.encoder)
         filled = adopt(tagger, self.stored, kind=kind, chunk_size=chunk_size, job_id=job_id, progress=progress)
         if self.stored.origin.fingerprint == tagger.fingerprint:
-            self.tagger, self._fingerprint = tagger, tagger.fingerprint
+            self._use_tagger(tagger)
         return filled
 
     def go_back(
@@ -273,7 +272,7 @@ class Catalogue(CatalogueReader):
                 stored.tags.given(image_id, standing=True),
                 stored.tags.predictions(image_id, stored.runs.current().id),
                 stored.tags.verdicts(image_id),
-                stored.tags.written_of(image_id),
+                stored.written.of_image(image_id),
                 stored.connected.links([record.id]).get(record.id),
             )
 
@@ -415,8 +414,7 @@ class Catalogue(CatalogueReader):
         """Open the current run again, where another process or thread has learned one since; return whether it has."""
         if self.stored.folder is None or self.stored.origin.fingerprint == self._fingerprint:
             return False
-        tagger = Tagger.open(self.stored.run_folder, self._n_jobs)
-        self.tagger, self._fingerprint = tagger, tagger.fingerprint
+        self._use_tagger(Tagger.open(self.stored.run_folder, self._n_jobs))
         return True
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from visterm.core.errors import UserError
+from visterm.core.errors import StorageError, UserError
 from visterm.core.persist import MANIFEST, folder_kind, new_folder, write_json
 from visterm.core.vocabulary import clean_tag, tag_key
 from visterm.learning.run import check_opens
@@ -26,24 +26,22 @@ from visterm.tagging.tagger import Tagger
 CATALOGUE = "catalogue"
 
 
-def open_dictionary(path: str | os.PathLike[str], *, n_jobs: int | None = None) -> Tagger:
+def open_dictionary(path: str | os.PathLike[str]) -> Tagger:
     """Open a run, or the one that a catalogue has a copy of.
 
     Raises StorageError if neither is at `path`, or it was damaged.
     """
     if folder_kind(path) == CATALOGUE:
         stored = StoredCatalogue.open(path)
-        with naming_earlier(stored):
-            return Tagger.open(stored.run_folder, n_jobs, whole=True)
-    return Tagger.load(path, n_jobs=n_jobs)
+        try:
+            return Tagger.open(stored.run_folder, None, whole=True)
+        except StorageError as error:
+            raise naming_earlier(stored, error) from error
+    return Tagger.load(path)
 
 
 def add_to_dictionary(
-    path: str | os.PathLike[str],
-    words: Iterable[str],
-    *,
-    file: str | os.PathLike[str] | None = None,
-    n_jobs: int | None = None,
+    path: str | os.PathLike[str], words: Iterable[str], *, file: str | os.PathLike[str] | None = None
 ) -> Added:
     """Add words to a run or a catalogue, which is afterwards what it was, or has them all.
 
@@ -51,11 +49,11 @@ def add_to_dictionary(
     word vectors is now; the run keeps that. Raises what `Tagger.add_words` raises.
     """
     if folder_kind(path) == CATALOGUE:
-        catalogue = Catalogue.load(path, n_jobs=n_jobs)
+        catalogue = Catalogue.load(path)
         done = catalogue.tagger.add_words(words, file=file)
         catalogue.save(path)
         return done
-    tagger = Tagger.load(path, n_jobs=n_jobs)
+    tagger = Tagger.load(path)
     done = tagger.add_words(words, file=file)
     with new_folder(path, "run", check=partial(check_opens, Tagger)) as folder:
         # All else is copied, so that nothing that a run has is lost
@@ -73,7 +71,8 @@ def merge_tags(catalogue: Catalogue, tag: str, into: str) -> int:
     it. Raises UserError if both are one tag, or one of them is empty.
     """
     if tag_key(tag) == tag_key(into):
-        raise UserError(f"'{tag}' and '{into}' are one tag already, however it is spelled. Name two tags.")
+        problem = f"'{tag}' and '{into}' are one tag already, however it is spelled."
+        raise UserError(problem, setting="into", value=into, advice="Name two tags.")
     if not clean_tag(tag) or not clean_tag(into):
         raise UserError("A tag that is merged has a name, and so has the one that it is merged into: pass both.")
     stored = catalogue.stored

@@ -11,12 +11,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import PurePath
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
+from scipy.fft import dctn
 
+from visterm.core.checks import check_choice
 from visterm.core.errors import UserError
 from visterm.core.progress import SILENT, Progress, reported
 from visterm.core.remote import check_named, is_remote, start_of_paths
@@ -80,7 +82,7 @@ class DuplicateGroup:
     backup or copy, the shortest path, the oldest file."""
     copies: list[Copy]  # The others, nearest first
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return the group as it stands in JSON."""
         copies = [
             {**_as_dict(copy.image), "distance": copy.distance, "same_bytes": copy.same_bytes} for copy in self.copies
@@ -95,7 +97,7 @@ class AlikeGroup:
     kind: str  # "series" or "screenshots": shots taken one after another, or pictures of a screen
     images: list[ImageRecord]  # By date and name
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return the group as it stands in JSON."""
         return {"kind": self.kind, "images": [_as_dict(image) for image in self.images]}
 
@@ -142,11 +144,11 @@ def find_duplicates(
     pictures that are read; if it returns True, no more are.
     """
     if not 0 <= distance <= MOST:
-        raise UserError(f"distance is {distance}; expected 0 to {MOST} bits.")
+        raise UserError(setting="distance", value=distance, expected=f"0 to {MOST} bits")
     skipped = _hash_what_has_none(stored, n_jobs, progress, stop) if look else []
     tags = stored.tags.held()
 
-    def rank(image: ImageRecord) -> tuple[Any, ...]:
+    def rank(image: ImageRecord) -> tuple[object, ...]:
         size = (-image.width * image.height, -len(tags.get(image.id, ())), -image.n_bytes)
         return (*size, bool(_COPY.search(image.name)), len(image.path or image.name), image.mtime_ns, image.id)
 
@@ -189,13 +191,12 @@ def keeper_by(
         inside, named = start_of_paths(folder), folder.replace(os.sep, "/").rstrip("/") + "/"
         kept = (one for one in images if start_of_paths(one.folder).startswith(inside) or one.name.startswith(named))
         return next(kept, None)
-    orders: dict[str, Callable[[ImageRecord], Any]] = {
+    orders: dict[str, Callable[[ImageRecord], tuple[object, ...]]] = {
         "largest": lambda one: (-one.width * one.height, -one.n_bytes),
         "oldest": lambda one: (one.taken or "9999", one.mtime_ns),
-        "most tags": lambda one: -len(tags.get(one.id, ())),
+        "most tags": lambda one: (-len(tags.get(one.id, ())),),
     }
-    if rule not in orders:
-        raise UserError(f"The rule is {rule!r}; expected one of {', '.join(RULES)}.")
+    check_choice(rule, "rule", RULES)
     return min(images, key=orders[rule])
 
 
@@ -288,7 +289,7 @@ def _hash_what_has_none(
     return skipped
 
 
-def _as_dict(image: ImageRecord) -> dict[str, Any]:
+def _as_dict(image: ImageRecord) -> dict[str, object]:
     return {
         "id": image.id, "image": image.name, "path": image.path, "width": image.width, "height": image.height,
         "bytes": image.n_bytes,
@@ -301,8 +302,6 @@ def perceptual_hash(pixels: NDArray[np.uint8]) -> int:
     The pixels are uint8, (height, width, 3). The number lies from -2⁶³ to 2⁶³ - 1; `FLAT` of a picture without
     contrast. One without structure has bits of a checksum of its pixels, which only the same pixels share.
     """
-    from scipy.fft import dctn  # takes long to import
-
     small = Image.fromarray(pixels).convert("L").resize((SIDE, SIDE), Image.Resampling.LANCZOS)
     grey = np.asarray(small, dtype=np.float64)
     if grey.std() < LEAST_CONTRAST:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from visterm.core.errors import StorageError, UserError
 from visterm.core.persist import folder_kind, read_json
@@ -24,7 +23,7 @@ class ShownRun(NamedTuple):
     tags: int | None
     comparison: Comparison | None  # With the run that was in use when it was learned
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return the run as it stands in JSON."""
         return {
             "number": self.run.id, "run": self.run.fingerprint, "added": self.run.added, "current": self.run.current,
@@ -45,15 +44,11 @@ def earlier_runs(stored: StoredCatalogue) -> list[StoredRun]:
     return [known[run] for run in dict.fromkeys(reversed(before)) if run in known and not known[run].current]
 
 
-@contextmanager
-def naming_earlier(stored: StoredCatalogue) -> Iterator[None]:
-    """Name, where the current run cannot be opened, the command that goes back to the one before."""
-    try:
-        yield
-    except StorageError as error:
-        if not earlier_runs(stored):
-            raise
-        raise type(error)(f"{error} Or go back to the run before: visterm use {stored.folder} --back") from error
+def naming_earlier(stored: StoredCatalogue, error: StorageError) -> StorageError:
+    """Return the error of a current run that cannot be opened, with the command that goes back to the one before."""
+    if not earlier_runs(stored):
+        return error
+    return type(error)(f"{error} Or go back to the run before: visterm use {stored.folder} --back")
 
 
 def run_to_go_back_to(stored: StoredCatalogue, name: str = "") -> StoredRun:
@@ -64,8 +59,8 @@ def run_to_go_back_to(stored: StoredCatalogue, name: str = "") -> StoredRun:
     current, earlier = stored.runs.current(), earlier_runs(stored)
     if not earlier:
         raise UserError(
-            f"There is no run to go back to: no other run was in use before run {current.id}. Those that "
-            f"there are: visterm use {stored.folder}"
+            f"There is no run to go back to: no other run was in use before run {current.id}.",
+            advice=f"To list the runs: visterm use {stored.folder}",
         )
     run = find_run(earlier, name, f"To use any other run: visterm use {stored.folder} RUN") if name else earlier[0]
     if stored.folder is not None and folder_kind(stored.folder / RUNS / run.fingerprint) != "run":
@@ -89,8 +84,9 @@ def find_run(runs: Sequence[StoredRun], name: str, hint: str = "") -> StoredRun:
     if len(matches) == 1:
         return matches[0]
     choice = ", ".join(f"{run.id} ({run.fingerprint[:SHORT]})" for run in runs)
-    what = "More than one run begins" if matches else "No run has the number, or begins,"
-    raise UserError(f"{what} with '{name}'; expected one of {choice}. {hint}".rstrip())
+    begins = "More than one run begins" if matches else "No run has the number, or begins,"
+    problem = f"{begins} with '{name}'."
+    raise UserError(problem, setting="run", value=name, expected=f"one of {choice}", advice=hint)
 
 
 def shown_runs(stored: StoredCatalogue, runs: Sequence[StoredRun]) -> list[ShownRun]:

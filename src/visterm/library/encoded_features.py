@@ -11,7 +11,6 @@ import json
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 from operator import itemgetter
-from typing import Any
 
 import numpy as np
 
@@ -61,7 +60,7 @@ class CatalogueFeatures:
             (self.fingerprint, *(() if image_ids is None else (as_list(image_ids),))),
         )
 
-    def rows(self, image_ids: Sequence[int]) -> tuple[list[int], Any]:
+    def rows(self, image_ids: Sequence[int]) -> tuple[list[int], Matrix]:
         """Return the images that have a row, in the order of the shards, and their rows; (empty list, None) without.
 
         Raises CorruptFileError if a shard is missing or damaged.
@@ -94,10 +93,10 @@ class CatalogueFeatures:
             wrong += [row for _, _, row in group if not 0 <= row < len(content.names)]
             if wrong or shard != _file_name(content.names, content.sha256):
                 of_row = f"row {wrong[0]:,} is missing or not finite" if wrong else ""
-                what = of_row or "it has other images than its name says"
+                fault = of_row or "it has other images than its name says"
                 raise CorruptFileError(
-                    f"{file} is damaged: {what}. Restore the catalogue from a backup, or index the images again into a "
-                    "new one."
+                    f"{file} is damaged: {fault}. Restore the catalogue from a backup, or index the images again into "
+                    "a new one."
                 )
 
     def sweep(self) -> None:

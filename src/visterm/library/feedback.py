@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from visterm.core.errors import DataError, UserError
 from visterm.core.vocabulary import MOST_LETTERS, MOST_TAGS, Vocabulary, clean_tag, tag_fault, tag_key
 from visterm.data.tag_tree import ends_in
 from visterm.store.catalogue import StoredCatalogue
 from visterm.store.filters import PREDICTED_FROM, Filter
+from visterm.store.history import WrittenTag
 from visterm.store.images import ImageRecord
-from visterm.store.tags import GivenTag, Prediction, Verdict, WrittenTag
+from visterm.store.tags import GivenTag, Prediction, Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class ImageView:
         accepted = {tag for tag, verdict in self.verdicts.items() if verdict > 0}
         return sorted(accepted.union(tag.tag for tag in self.given))
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return the view as it stands in JSON."""
         return {
             "image": asdict(self.record) | ({} if self.link is None else {"link": self.link}),
@@ -62,7 +62,7 @@ class TagCount:
     precision: float | None  # Share of the verdicts that accept it; None without verdicts
     learned: bool  # Whether the current run knows it
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return the counts as they stand in JSON."""
         return asdict(self)
 
@@ -127,7 +127,8 @@ def known_image(stored: StoredCatalogue, image_id: int) -> ImageRecord:
     """Return an image by id, or refuse an id that is none."""
     record = stored.images.get(image_id)
     if record is None:
-        raise DataError(f"The catalogue has no image {image_id}. Searches give the ids of images (--json).")
+        problem = f"The catalogue has no image {image_id}."
+        raise DataError(problem, setting="image_id", value=image_id, advice="Searches return the ids of images.")
     return record
 
 
@@ -152,7 +153,7 @@ def spelled(vocabulary: Vocabulary, tag: str, stored: StoredCatalogue | None = N
         fault = tag_fault(name)
         if fault is not None:
             begins = f"that begins with {name[:20]!r}" if len(name) > MOST_LETTERS else repr(name)
-            raise UserError(f"The tag {begins} {fault}.")
+            raise UserError(f"The tag {begins} {fault}.", setting="tag", value=name[:MOST_LETTERS])
     return known or name
 
 
@@ -163,7 +164,9 @@ def as_known(vocabulary: Vocabulary, tag: str) -> str:
     """
     name = clean_tag(tag)
     if not name:
-        raise UserError(f"{tag[:MOST_LETTERS]!r} is no tag: there is nothing in it. Write at least one letter.")
+        shown = tag[:MOST_LETTERS]
+        problem = f"{shown!r} is no tag: there is nothing in it."
+        raise UserError(problem, setting="tag", value=shown, advice="Write at least one letter.")
     column = vocabulary.get(name)  # of an alias, that of the tag that it means: another word
     known = None if column is None else vocabulary.tags[column]
     if known is None or tag_key(known) == tag_key(name):
@@ -179,15 +182,13 @@ def all_spelled(
     Raises UserError if `tags` is one text, has more than `most` tags, or one that `spelled` refuses.
     """
     if isinstance(tags, str):
-        raise UserError(f"tags is the text {tags[:MOST_LETTERS]!r}; expected a list of tags.")
+        raise UserError(setting="tags", value=tags[:MOST_LETTERS], expected="a list of tags")
     names: dict[str, None] = {}
     for tag in tags:
         names[spelled(vocabulary, tag, stored)] = None
         if len(names) > most:
-            raise UserError(
-                f"There are more than {most} tags for an image; at most {most} are accepted at once. Leave out those "
-                "that say least."
-            )
+            problem = f"There are more than {most} tags for an image, and at most as many are accepted at once."
+            raise UserError(problem, setting="tags", advice="Leave out those that say least.")
     return list(names)
 
 

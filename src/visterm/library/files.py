@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from visterm.core.threads import Team, resolve_jobs
 from visterm.data.contents import content_hash, file_states
 from visterm.data.image_folders import is_there
 from visterm.store.catalogue import StoredCatalogue
-from visterm.store.images import ImageState
+from visterm.store.images import ImageFile, ImageState
 
 CHUNK = 512  # Files hashed between two commits
 
@@ -39,7 +39,7 @@ Candidate: TypeAlias = tuple[int, int, str, ImageState]  # An image that may hav
 
 def compare(
     stored: StoredCatalogue,
-    items: Sequence[Any],
+    items: Sequence[ImageFile],
     *,
     may_be_gone: Callable[[str], bool] | None = None,
     n_jobs: int | None = None,
@@ -53,30 +53,20 @@ def compare(
     Items are paths, or arrays, which are always new. Images whose file is not there any more are gone where
     `may_be_gone` returns True for its path; without it nothing is gone. `stored` is held for writing.
     """
-    result = ComparedFiles()
-    known = stored.images.files()
     paths = full_paths(items)
-    states = file_states(paths)
-    fresh, touched, differ = _by_state(stored, paths, states, known, result)
+    files = _ListedFiles(stored, paths, file_states(paths), stored.images.files(), Team(resolve_jobs(n_jobs)))
+    known, result = files.known, files.result
+    fresh, touched, differ = files.by_state()
     listed = set(filter(None, paths))
 
-    digests: dict[int, str | None] = {}
-    with Team(resolve_jobs(n_jobs)) as team:
-
-        def hashes(positions: Sequence[int]) -> list[str | None]:
-            """Hash the contents of files, each once."""
-            new = [i for i in positions if i not in digests]
-            digests.update(zip(new, team.run(lambda n: content_hash(str(paths[new[n]])), len(new)), strict=True))
-            return [digests[i] for i in positions]
-
-        differ += _see_touched(stored, touched, paths, states, known, hashes, result)
+    with files.team:
+        differ += files.see_touched(touched)
         lost = [  # one that only was not listed is there
             state.id
             for path, state in known.items()
             if may_be_gone is not None and path not in listed and may_be_gone(path) and not is_there(path)
         ]
-        by_size = _may_have_moved(stored, known, lost, [str(paths[i]) for i in differ], listed)
-        _find_moved([*fresh, *differ], paths, states, by_size, hashes, result)
+        files.find_moved([*fresh, *differ], files.may_have_moved(lost, [str(paths[i]) for i in differ], listed))
 
     result.new += [i for i in fresh if i not in result.moved]
     claimed = set(result.moved.values())
@@ -94,48 +84,128 @@ def compare(
     return result
 
 
-def _by_state(
-    stored: StoredCatalogue,
-    paths: Sequence[str | None],
-    states: Sequence[FileState | None],
-    known: dict[str, ImageState],
-    result: ComparedFiles,
-) -> tuple[list[int], list[int], list[int]]:
-    """Sort files by path, size and date: those the catalogue does not know, those of another date, and of another size.
+@dataclass(slots=True)
+class _ListedFiles:
+    """Files that were listed, beside those that the catalogue knows."""
 
-    Arrays and files that are as they were are noted in `result`.
-    """
-    hidden = {image.path: (image.n_bytes, image.mtime_ns) for image in stored.images.hidden()}
-    fresh, touched, differ = [], [], []
-    seen: set[str] = set()
-    for i, (path, state) in enumerate(zip(paths, states, strict=True)):
-        if path is None:
-            result.new.append(i)
-            continue
-        if path in seen:  # a link to a file that is listed, too
-            continue
-        seen.add(path)
-        image = known.get(path)
-        if image is None:
-            if state is None or hidden.get(path) != state:  # else a person hid it, and it is as it was
-                fresh.append(i)
-        elif state == (image.n_bytes, image.mtime_ns):
-            result.kept[i] = image.id
-        elif state is not None and state[0] == image.n_bytes:
-            touched.append(i)
-        else:
-            differ.append(i)
-    return fresh, touched, differ
+    stored: StoredCatalogue
+    paths: Sequence[str | None]
+    states: Sequence[FileState | None]
+    known: dict[str, ImageState]
+    team: Team
+    result: ComparedFiles = field(default_factory=ComparedFiles)
+    digests: dict[int, str | None] = field(default_factory=dict)
+
+    def hashes(self, positions: Sequence[int]) -> list[str | None]:
+        """Hash the contents of files, each once."""
+        new = [i for i in positions if i not in self.digests]
+        contents = self.team.run(lambda n: content_hash(str(self.paths[new[n]])), len(new))
+        self.digests.update(zip(new, contents, strict=True))
+        return [self.digests[i] for i in positions]
+
+    def by_state(self) -> tuple[list[int], list[int], list[int]]:
+        """Return files that the catalogue does not know, those of another date, and those of another size.
+
+        Arrays and files that are as they were are noted in `result`.
+        """
+        hidden = {image.path: (image.n_bytes, image.mtime_ns) for image in self.stored.images.hidden()}
+        fresh, touched, differ = [], [], []
+        seen: set[str] = set()
+        for i, (path, state) in enumerate(zip(self.paths, self.states, strict=True)):
+            if path is None:
+                self.result.new.append(i)
+                continue
+            if path in seen:  # a link to a file that is listed, too
+                continue
+            seen.add(path)
+            image = self.known.get(path)
+            if image is None:
+                if state is None or hidden.get(path) != state:  # else a person hid it, and it is as it was
+                    fresh.append(i)
+            elif state == (image.n_bytes, image.mtime_ns):
+                self.result.kept[i] = image.id
+            elif state is not None and state[0] == image.n_bytes:
+                touched.append(i)
+            else:
+                differ.append(i)
+        return fresh, touched, differ
+
+    def see_touched(self, touched: Sequence[int]) -> list[int]:
+        """Keep the dates of files whose content is the old one, and give the others."""
+        differ = []
+        for start in range(0, len(touched), CHUNK):
+            chunk = touched[start : start + CHUNK]
+            dates = []
+            for i, digest in zip(chunk, self.hashes(chunk), strict=True):
+                image, state = self.known[str(self.paths[i])], self.states[i]
+                if digest == image.sha256 and state is not None:
+                    self.result.kept[i] = image.id
+                    dates.append((state[1], image.id))
+                else:
+                    differ.append(i)
+            self.stored.database.write_many("UPDATE images SET mtime_ns = ? WHERE id = ?", dates)
+        return differ
+
+    def may_have_moved(
+        self, lost: Sequence[int], differ: Sequence[str], listed: set[str]
+    ) -> dict[int, list[Candidate]]:
+        """Return images that may have moved, by size: first those just lost, then those gone, elsewhere or replaced."""
+        gone, replaced = set(lost), set(differ)
+        candidates = [
+            (0 if state.id in gone else 3 if path in replaced else 2, state.id, path, state)
+            for path, state in self.known.items()
+            if state.id in gone or path in replaced or path not in listed
+        ]
+        statement = "SELECT id, path, n_bytes, mtime_ns, sha256 FROM images WHERE state = 'gone' AND path IS NOT NULL"
+        for image_id, path, *state in self.stored.database.rows(statement):
+            candidates.append((1, image_id, path, ImageState(image_id, *state)))
+
+        by_size: defaultdict[int, list[Candidate]] = defaultdict(list)
+        for candidate in sorted(candidates):
+            by_size[candidate[-1].n_bytes].append(candidate)
+        return by_size
+
+    def find_moved(self, positions: Sequence[int], by_size: dict[int, list[Candidate]]) -> None:
+        """Find images whose content files have, and note in `result` where these lie."""
+        claimed: set[int] = set()
+        to_read = []
+        for i in positions:
+            size, date = self.states[i] or (-1, 0)
+            candidates = by_size.get(size, [])
+            for (
+                rank,
+                image_id,
+                path,
+                image,
+            ) in candidates:  # back where it was, as it was: a disk that was not there, say
+                as_it_was = rank == 1 and (path, image.mtime_ns) == (self.paths[i], date)
+                if as_it_was and image_id not in claimed:
+                    self.result.moved[i] = image_id
+                    claimed.add(image_id)
+                    break
+            else:
+                if candidates:
+                    to_read.append(i)
+
+        for i, digest in zip(to_read, self.hashes(to_read), strict=True):
+            for rank, image_id, path, image in by_size[(self.states[i] or (-1, 0))[0]]:
+                if image_id in claimed or image.sha256 != digest:
+                    continue
+                if rank == 2 and is_there(path):  # a copy: both are there
+                    continue
+                self.result.moved[i] = image_id
+                claimed.add(image_id)
+                break
 
 
-def full_paths(items: Sequence[Any], *, follow_files: bool = True) -> list[str | None]:
+def full_paths(items: Sequence[ImageFile], *, follow_files: bool = True) -> list[str | None]:
     """Return files in full, links followed, and objects by their addresses; None for arrays.
 
     Without `follow_files`, only links to folders are followed.
     """
     real_path = cache(os.path.realpath)  # of the folders, which are few
 
-    def full(item: Any) -> str:
+    def full(item: str) -> str:
         if is_remote(item):
             return str(item)
         folder, name = os.path.split(os.path.abspath(item))
@@ -148,83 +218,3 @@ def full_paths(items: Sequence[Any], *, follow_files: bool = True) -> list[str |
 def is_inside(path: str, root: str) -> bool:
     """Return whether a path in full lies in a folder."""
     return path.startswith(start_of_paths(root))
-
-
-def _see_touched(
-    stored: StoredCatalogue,
-    touched: Sequence[int],
-    paths: Sequence[str | None],
-    states: Sequence[FileState | None],
-    known: dict[str, ImageState],
-    hashes: Callable[[Sequence[int]], list[str | None]],
-    result: ComparedFiles,
-) -> list[int]:
-    """Keep the dates of files whose content is the old one, and give the others."""
-    differ = []
-    for start in range(0, len(touched), CHUNK):
-        chunk = touched[start : start + CHUNK]
-        dates = []
-        for i, digest in zip(chunk, hashes(chunk), strict=True):
-            image, state = known[str(paths[i])], states[i]
-            if digest == image.sha256 and state is not None:
-                result.kept[i] = image.id
-                dates.append((state[1], image.id))
-            else:
-                differ.append(i)
-        stored.database.write_many("UPDATE images SET mtime_ns = ? WHERE id = ?", dates)
-    return differ
-
-
-def _may_have_moved(
-    stored: StoredCatalogue, known: dict[str, ImageState], lost: Sequence[int], differ: Sequence[str], listed: set[str]
-) -> dict[int, list[Candidate]]:
-    """Return images that may have moved, by size: first those just lost, then those gone, elsewhere or replaced."""
-    gone, replaced = set(lost), set(differ)
-    candidates = [
-        (0 if state.id in gone else 3 if path in replaced else 2, state.id, path, state)
-        for path, state in known.items()
-        if state.id in gone or path in replaced or path not in listed
-    ]
-    statement = "SELECT id, path, n_bytes, mtime_ns, sha256 FROM images WHERE state = 'gone' AND path IS NOT NULL"
-    for image_id, path, *state in stored.database.rows(statement):
-        candidates.append((1, image_id, path, ImageState(image_id, *state)))
-
-    by_size: defaultdict[int, list[Candidate]] = defaultdict(list)
-    for candidate in sorted(candidates):
-        by_size[candidate[-1].n_bytes].append(candidate)
-    return by_size
-
-
-def _find_moved(
-    positions: Sequence[int],
-    paths: Sequence[str | None],
-    states: Sequence[FileState | None],
-    by_size: dict[int, list[Candidate]],
-    hashes: Callable[[Sequence[int]], list[str | None]],
-    result: ComparedFiles,
-) -> None:
-    """Find images whose content files have, and note in `result` where these lie."""
-    claimed: set[int] = set()
-    to_read = []
-    for i in positions:
-        size, date = states[i] or (-1, 0)
-        candidates = by_size.get(size, [])
-        for rank, image_id, path, image in candidates:  # back where it was, as it was: a disk that was not there, say
-            as_it_was = rank == 1 and (path, image.mtime_ns) == (paths[i], date)
-            if as_it_was and image_id not in claimed:
-                result.moved[i] = image_id
-                claimed.add(image_id)
-                break
-        else:
-            if candidates:
-                to_read.append(i)
-
-    for i, digest in zip(to_read, hashes(to_read), strict=True):
-        for rank, image_id, path, image in by_size[(states[i] or (-1, 0))[0]]:
-            if image_id in claimed or image.sha256 != digest:
-                continue
-            if rank == 2 and is_there(path):  # a copy: both are there
-                continue
-            result.moved[i] = image_id
-            claimed.add(image_id)
-            break

@@ -8,7 +8,6 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import chain
-from typing import Any
 
 import numpy as np
 
@@ -23,6 +22,7 @@ from visterm.data.contents import file_state
 from visterm.data.frames import as_table
 from visterm.data.image_folders import count_not_read, is_there, is_video
 from visterm.data.tag_formats.tables import column_note
+from visterm.features.training_rows import Photos
 from visterm.features.video_rows import AT_ONCE
 from visterm.library.files import ComparedFiles, compare, full_paths, is_inside
 from visterm.library.photos import LEADS_OUT, ListedPhotos, named_by_folder
@@ -49,7 +49,17 @@ class Indexed:
     cancelled: bool = False  # Whether it was cancelled (`Jobs.cancel`); what is counted is committed
     remarks: list[str] = field(default_factory=list)  # A line each, for people: what of the folder was not searched
 
-    def as_dict(self) -> dict[str, Any]:
+    def tell_skipped(self, images: Photos) -> None:
+        """Warn if some of the images that were passed in Python were skipped. Raises NoneReadableError if all were."""
+        if not self.skipped:
+            return
+        if not (self.new or self.changed or self.moved or self.kept):
+            table = as_table(images)
+            raise NoneReadableError(self.skipped, "" if table is None else column_note(table))
+        n_skipped, first = count_of(len(self.skipped), "photo"), self.skipped[0]
+        warnings.warn(f"Skipped {n_skipped}, such as {first.image}: {first.reason}. See `skipped`.", stacklevel=3)
+
+    def as_dict(self) -> dict[str, object]:
         """Return the counts as they stand in JSON; of the skipped files, how many."""
         return {name: value for name, value in asdict(self).items() if name != "remarks"} | {
             "skipped": len(self.skipped)
@@ -140,8 +150,14 @@ class Indexing:
         stored.skipped.remove(image for image in listed if not (os.path.lexists(image) or is_there(image)))
         listed_tags = {image_id: photos.tags[position] for position, image_id in present.items()}
         given = {image_id: tags for image_id, tags in listed_tags.items() if tags is not None}
-        if given:
-            self._take_tags(given)
+        before: defaultdict[int, dict[str, set[str]]] = defaultdict(lambda: {"file": set(), "person": set()})
+        statement = "SELECT image_id, tags.name, source FROM given JOIN tags ON tags.id = tag_id"
+        for image_id, tag, source in stored.database.rows(statement) if given else ():
+            before[image_id][source].add(tag_key(tag))
+        with stored.database.transaction():
+            for image_id, tags in given.items():
+                if set(map(tag_key, tags)) - before[image_id]["person"] != before[image_id]["file"]:
+                    stored.tags.set_from_file(image_id, tags)
 
         names = dict(stored.database.rows("SELECT id, name FROM images WHERE state = 'here'"))
         renamed = ((photos.names[position], compared.kept[position]) for position in named if position in compared.kept)
@@ -154,22 +170,11 @@ class Indexing:
         """List what is left out beside photos that cannot be read; no longer links and folders that are taken now."""
         skipped, root = self._stored.skipped, photos.root
         before = skipped.all()
-        links = {item.image for item in before if item.reason == LEADS_OUT}
+        links = {item.image for item in before if item.reason.startswith(LEADS_OUT)}
         others = [item.image for item in before if item.reason.startswith((CLOSED, NO_TAGS))]
         skipped.remove(links.intersection(str(item) for item in photos.items if not isinstance(item, np.ndarray)))
         skipped.remove(other for other in others if root is not None and is_inside(os.path.realpath(other), root))
         skipped.add(photos.left_out)
-
-    def _take_tags(self, given: dict[int, list[str]]) -> None:
-        """Put the tags of files in place of those that they gave before, where they differ."""
-        before: defaultdict[int, dict[str, set[str]]] = defaultdict(lambda: {"file": set(), "person": set()})
-        statement = "SELECT image_id, tags.name, source FROM given JOIN tags ON tags.id = tag_id"
-        for image_id, tag, source in self._stored.database.rows(statement):
-            before[image_id][source].add(tag_key(tag))
-        with self._stored.database.transaction():
-            for image_id, names in given.items():
-                if set(map(tag_key, names)) - before[image_id]["person"] != before[image_id]["file"]:
-                    self._stored.tags.set_from_file(image_id, names)
 
     def _encode_all(
         self,
@@ -187,26 +192,15 @@ class Indexing:
         few = min(chunk_size, AT_ONCE)
         n_done = 0
         for chunk in chain(job.chunks(others, chunk_size), job.chunks(videos, few)):
-            taken, skipped = self._writer.take_in(photos, chunk, compared.changed, StepProgress(progress))
-            n_changed = sum(position in compared.changed for position in taken)
+            accepted, skipped = self._writer.take_in(photos, chunk, compared.changed, StepProgress(progress))
+            n_changed = sum(position in compared.changed for position in accepted)
             done = replace(
                 done,
-                new=done.new + len(taken) - n_changed,
+                new=done.new + len(accepted) - n_changed,
                 changed=done.changed + n_changed,
-                encoded=done.encoded + (len(taken) if photos.sha256_of is None else 0),
+                encoded=done.encoded + (len(accepted) if photos.sha256_of is None else 0),
                 skipped=[*done.skipped, *skipped],
             )
             n_done += len(chunk)
             job.advance(n_done, len(work))
         return done
-
-
-def tell_skipped(done: Indexed, images: Any) -> None:
-    """Warn if some of the images that were passed in Python were skipped. Raises NoneReadableError if all were."""
-    if not done.skipped:
-        return
-    if not (done.new or done.changed or done.moved or done.kept):
-        table = as_table(images)
-        raise NoneReadableError(done.skipped, "" if table is None else column_note(table))
-    n_skipped, first = count_of(len(done.skipped), "photo"), done.skipped[0]
-    warnings.warn(f"Skipped {n_skipped}, such as {first.image}: {first.reason}. See `skipped`.", stacklevel=3)

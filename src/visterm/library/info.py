@@ -54,8 +54,10 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
     if kind == "run":
         return {"kind": kind} | _run_facts(open_folder(path, kind))
     stored = StoredCatalogue.open(path)
-    with naming_earlier(stored):
+    try:
         run = _run_facts(open_folder(stored.run_folder, "run"))
+    except StorageError as error:
+        raise naming_earlier(stored, error) from error
     return {"kind": kind} | catalogue_facts(stored) | {"run": run}
 
 
@@ -69,7 +71,8 @@ def check(path: str | os.PathLike[str]) -> str:
         open_folder(path, kind)
         return "no damage: all files are as they were written. Not checked: seconds of training (model.times.json)"
     if kind != "catalogue":
-        raise UserError(f"--check is for runs and catalogues, and {path} is neither. Leave it out.")
+        problem = f"`check` is for runs and catalogues, and {path} is neither."
+        raise UserError(problem, setting="check", value=True, advice="Leave `check` out.")
     stored = StoredCatalogue.open(path)
     stored.check()
     for (fingerprint,) in stored.database.rows("SELECT DISTINCT encoder_fingerprint FROM features"):
@@ -189,7 +192,7 @@ def _learned(model: dict[str, Any], name: str) -> Any:
 def catalogue_facts(stored: StoredCatalogue) -> dict[str, Any]:
     """Return the facts of a catalogue, but for those of its run."""
     known = stored.runs.all()
-    one, connection = stored.database.value, stored.connected.get()
+    count, connection = stored.database.value, stored.connected.get()
     source, connected = "tags of files", {}
     if connection is not None:
         source = f"tags from {connection.title}"
@@ -199,8 +202,8 @@ def catalogue_facts(stored: StoredCatalogue) -> dict[str, Any]:
             "last sync": connection.synced or "not yet",
             "next sync writes": connection.writes(),
             "photos there": stored.connected.count(),
-            "tags written there": one("SELECT count(*) FROM remote_pairs WHERE state = ?", (WRITTEN,)),
-            "tags taken off there": one("SELECT count(*) FROM remote_pairs WHERE state = ?", (OFF,)),
+            "tags written there": count("SELECT count(*) FROM remote_pairs WHERE state = ?", (WRITTEN,)),
+            "tags taken off there": count("SELECT count(*) FROM remote_pairs WHERE state = ?", (OFF,)),
         }
 
     runs = {
@@ -208,7 +211,7 @@ def catalogue_facts(stored: StoredCatalogue) -> dict[str, Any]:
             "number": run.id,
             "since": run.added,
             "current": run.current,
-            "rows": one("SELECT count(*) FROM rows WHERE run_id = ?", (run.rows_of,)),
+            "rows": count("SELECT count(*) FROM rows WHERE run_id = ?", (run.rows_of,)),
             "rows of": next(other.fingerprint for other in known if other.id == run.rows_of),
             "made by": _maker(run, connection),
             **{name: value for name, value in run.facts.items() if name not in (FROM_HERE, *COMPARED)},
@@ -224,12 +227,12 @@ def catalogue_facts(stored: StoredCatalogue) -> dict[str, Any]:
         "images without a row": stored.images.count() - len(stored),
         "gone images": stored.images.count("gone") - (n_hidden := len(stored.images.hidden())),
         "hidden images": n_hidden,
-        "reviewed images": one("SELECT count(*) FROM images WHERE state = 'here' AND reviewed IS NOT NULL"),
+        "reviewed images": count("SELECT count(*) FROM images WHERE state = 'here' AND reviewed IS NOT NULL"),
         "skipped images": stored.skipped.count(),
-        source: one("SELECT count(*) FROM given WHERE source = 'file'"),
-        "tags of people": one("SELECT count(*) FROM given WHERE source = 'person'"),
-        "accepted tags": one("SELECT count(*) FROM verdicts WHERE verdict = 1"),
-        "rejected tags": one("SELECT count(*) FROM verdicts WHERE verdict = -1"),
+        source: count("SELECT count(*) FROM given WHERE source = 'file'"),
+        "tags of people": count("SELECT count(*) FROM given WHERE source = 'person'"),
+        "accepted tags": count("SELECT count(*) FROM verdicts WHERE verdict = 1"),
+        "rejected tags": count("SELECT count(*) FROM verdicts WHERE verdict = -1"),
         **connected,
         "made by": next(_maker(run, connection) for run in known if run.current),
         "searched": stored.how_it_searches(),

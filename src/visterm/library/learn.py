@@ -52,6 +52,7 @@ from visterm.library.training import (
 )
 from visterm.metrics.significance import paired_bootstrap
 from visterm.models.abilities import AddsTags, LearnsOn, RelearnsTags
+from visterm.models.base import Annotator
 from visterm.models.confidence.calibration import Calibration
 from visterm.models.confidence.fit_calibration import MIN_IMAGES
 from visterm.models.stopping import OnEpoch
@@ -145,7 +146,7 @@ def _what_was_learned(
 
 
 def _why_not(
-    stored: StoredCatalogue, learned: Tagger, compared: Mapping[str, Any], cautious: bool, by_itself: bool
+    stored: StoredCatalogue, learned: Tagger, compared: Mapping[str, object], cautious: bool, by_itself: bool
 ) -> str:
     """Return why a new run is not used unless that is asked for, see `LearningOutcome.why_not`; empty if it is used."""
     comparison = Comparison.of(compared)
@@ -204,7 +205,8 @@ def _anew(
         old = tagger.vocabulary
         vocabulary = vocabulary.with_words(old.tags[tag] for tag in np.flatnonzero(old.counts == 0))
     if len(vocabulary) == 0:
-        raise DataError(f"No tag has {min_count} images to learn from. Lower --min-count, or give more tags.")
+        problem, advice = f"No tag has {min_count} images to learn from.", "Lower `min_count`, or give more tags."
+        raise DataError(problem, setting="min_count", value=min_count, advice=advice)
     start = _with_another_model(tagger, clone(tagger.model), vocabulary, _related(tagger, grown, vocabulary))
     if start.relations.part_of or start.relations.is_a:  # settings of runs that were fitted before fit took them
         start.model.set_known(part_of=None, siblings=None)
@@ -235,7 +237,7 @@ def _related(tagger: Tagger, grown: dict[str, tuple[str, str]], vocabulary: Voca
     return relations._replace(tree=tree, is_a=tree if relations.is_a == relations.tree else relations.is_a)
 
 
-def _with_another_model(tagger: Tagger, model: Any, vocabulary: Vocabulary, relations: WordRelations) -> Learned:
+def _with_another_model(tagger: Tagger, model: Annotator, vocabulary: Vocabulary, relations: WordRelations) -> Learned:
     reference = tagger.reference if vocabulary.tags == tagger.vocabulary.tags else None
     return Learned(
         encoder=tagger.encoder, model=model, vocabulary=vocabulary, facts={**tagger.facts, "tags": len(vocabulary)},
@@ -323,7 +325,10 @@ def _has_enough(tagger: Tagger, train: CatalogueImages, *, refuse: bool) -> bool
         raise UserError(
             f"The model '{MODELS.name_of(tagger.model)}' learns all at once, and of the catalogue's images "
             f"{train.n_tagged:,} have tags to learn from, while its run learned from {n_before:,}: the new run would "
-            "know less. Index the photos that it learned from with their tags (visterm index CATALOGUE PHOTOS --tags "
-            "FILE), or learn from these alone: --full."
+            "know less.",
+            setting="full",
+            value=False,
+            advice="Index the photos that it learned from with their tags (visterm index CATALOGUE PHOTOS --tags "
+            "FILE), or learn from these alone with `full`.",
         )
     return has_enough

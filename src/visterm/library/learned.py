@@ -64,7 +64,7 @@ class Comparison:
             f"on {count_of(self.compared, 'photo')} held out{follows}."
         )
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return it as it stands in JSON."""
         return asdict(self) | {
             "measure": MEASURE,
@@ -116,14 +116,14 @@ class LearningOutcome:
         new_tags = f"{self.new_tags:,} new{': ' if self.new else ''}{_some(self.new)}"
         text = f"{count_of(self.tags, 'tag')} ({new_tags}) from {count_of(self.images, 'photo')}, {how}"
         for tags, why in (
-            (self.too_rare, "on fewer photos than --min-count"),
+            (self.too_rare, "on too few photos"),
             (self.only_held_out, "all their photos are kept apart to compare runs"),
         ):
             if tags:
                 text += f"; not learned: {_some(tags)} ({why})"
         return text
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return it as it stands in JSON."""
         return asdict(self) | {"comparison": None if self.comparison is None else self.comparison.as_dict()}
 

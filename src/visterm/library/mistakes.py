@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import scipy.sparse as sp
+
 from visterm.core.errors import CorruptFileError, StorageError
 from visterm.core.progress import SILENT, Progress
 from visterm.core.vocabulary import Vocabulary, tag_key
@@ -58,7 +60,7 @@ def look_for_mistakes(
         return len(mistakes)
 
 
-def _answers(stored: StoredCatalogue, ids: Sequence[int], vocabulary: Vocabulary) -> list[Any]:
+def _answers(stored: StoredCatalogue, ids: Sequence[int], vocabulary: Vocabulary) -> list[sp.csr_array]:
     lists: list[list[dict[int, list[str]]]] = [[{i: [] for i in ids} for _ in range(2)] for _ in KINDS]
     for image_id, tag, accepted, from_file in stored.tags.answers():
         if image_id in lists[0][0]:

@@ -46,8 +46,8 @@ def read_map(stored: StoredCatalogue) -> PhotoMap | None:
     drawn = None if stored.folder is None else _read(stored.folder / FILE)
     if drawn is None:
         return None
-    here = np.isin(drawn.ids, stored.find(Filter()))
-    return PhotoMap(drawn.ids[here], drawn.places[here])
+    is_here = np.isin(drawn.ids, stored.find(Filter()))
+    return PhotoMap(drawn.ids[is_here], drawn.places[is_here])
 
 
 def not_on_map(stored: StoredCatalogue, drawn: PhotoMap) -> int:
@@ -76,7 +76,7 @@ def draw_map(
     with CatalogueJob(stored.jobs, "map", job_id) as job, one_blas_thread():
         catalogue.refresh()
         rows = stored.current_rows()
-        ids = np.intersect1d(stored.find(Filter()), rows.row_ids)
+        ids = np.intersect1d(stored.find(Filter()), rows.frames_apart.ids)
         if not len(ids):
             raise DataError("No photo has a row of the current run, so there is nothing to draw. Index photos first.")
         known = None if anew else _read(file)
@@ -104,25 +104,24 @@ def _with_neighbours(
     progress: Progress,
 ) -> PhotoMap | None:
     """Place the photos that are not on a map by their neighbours on it, chunk by chunk; None if it was stopped."""
-    from sklearn.neighbors import NearestNeighbors
-    from sklearn.preprocessing import normalize
+    from sklearn import neighbors, preprocessing
 
     new = np.setdiff1d(ids, known.ids)
     stays = np.isin(known.ids, ids)
     known = PhotoMap(known.ids[stays], known.places[stays])
     if len(new):
         anchors = known
-        near = NearestNeighbors(n_neighbors=min(NEIGHBOURS, len(anchors.ids)), algorithm="brute")
-        near.fit(normalize(rows_of(anchors.ids)))
+        near = neighbors.NearestNeighbors(n_neighbors=min(NEIGHBOURS, len(anchors.ids)), algorithm="brute")
+        near.fit(preprocessing.normalize(rows_of(anchors.ids)))
         with reported(progress, "place new photos", len(new)):
             for start in range(0, len(new), CHUNK):
                 if stop():
                     return None
                 chunk = new[start : start + CHUNK]
-                neighbours = near.kneighbors(normalize(rows_of(chunk)), return_distance=False)
+                nearest = near.kneighbors(preprocessing.normalize(rows_of(chunk)), return_distance=False)
                 # Apart from each other by less than a dot's width, so that photos of the same neighbours are seen
                 spread = np.random.default_rng(0).normal(0, 0.002, (len(chunk), 2))
-                places = np.clip(anchors.places[neighbours].mean(axis=1) + spread, 0, 1).astype(np.float32)
+                places = np.clip(anchors.places[nearest].mean(axis=1) + spread, 0, 1).astype(np.float32)
                 order = np.argsort(every := np.concatenate([known.ids, chunk]))
                 known = PhotoMap(every[order], np.concatenate([known.places, places])[order])
                 _write(file, known)
@@ -154,17 +153,16 @@ def _in_a_plane(X: Floats) -> Floats:
 
 def _directions(rows: Matrix) -> Floats:
     """Return rows without their lengths, in at most `COMPONENTS` principal components."""
-    from sklearn.decomposition import PCA, TruncatedSVD
-    from sklearn.preprocessing import normalize
+    from sklearn import decomposition, preprocessing
 
-    unit = normalize(rows)
+    unit = preprocessing.normalize(rows)
     n = min(COMPONENTS, *unit.shape)
     if not isinstance(unit, np.ndarray):
         n = min(n, unit.shape[1] - 1)
-        return np.asarray(TruncatedSVD(max(n, 1), random_state=0).fit_transform(unit), np.float32)
+        return np.asarray(decomposition.TruncatedSVD(max(n, 1), random_state=0).fit_transform(unit), np.float32)
     if np.ptp(unit, axis=0).max() == 0:
         return np.zeros((len(unit), 2), np.float32)
-    return np.asarray(PCA(n, random_state=0).fit_transform(unit), np.float32)
+    return np.asarray(decomposition.PCA(n, random_state=0).fit_transform(unit), np.float32)
 
 
 def _write(file: Path, drawn: PhotoMap) -> None:

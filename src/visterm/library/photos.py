@@ -22,13 +22,15 @@ from visterm.data.images import read_image
 from visterm.data.sidecars import Sidecars, read_sidecar, union
 from visterm.data.tag_files import KEYWORDS
 from visterm.data.tag_formats.record import refused_remarks, usable_keywords
+from visterm.encoders.contract import AnyEncoder
 from visterm.features.contents import is_features
 from visterm.features.training_rows import Photos, as_images, read_corpus, source_of_rows, with_tags
 from visterm.library.files import full_paths, is_inside
 from visterm.store.catalogue import StoredCatalogue
 from visterm.store.database import as_text
+from visterm.store.images import ImageFile
 
-LEADS_OUT = "a link that leads out of the folder; --follow-links takes it"
+LEADS_OUT = "a link that leads out of the folder"
 
 FOLDERS = "folders"
 """The key of the indexed folders in the table ``meta``: a JSON object, from each to what names in it begin with."""
@@ -38,7 +40,7 @@ FOLDERS = "folders"
 class ListedPhotos:
     """Images to be indexed, side by side with their names and tags."""
 
-    items: Sequence[Any]
+    items: Sequence[ImageFile]
     names: list[str]
     tags: list[list[str] | None]  # None for a photo of which nothing is said: the tags that it has stay
     source: Any  # What gives their rows
@@ -67,7 +69,7 @@ class ListedPhotos:
         if not any(outside):
             return self
         kept = [position for position, out in enumerate(outside) if not out]
-        leads_out = [Skipped(os.fspath(item), LEADS_OUT) for item, out in zip(self.items, outside, strict=True) if out]
+        leads_out = [Skipped(str(item), LEADS_OUT) for item, out in zip(self.items, outside, strict=True) if out]
         return replace(
             self,
             items=[self.items[position] for position in kept],
@@ -78,7 +80,10 @@ class ListedPhotos:
 
 
 def photos_of(
-    encoder: Any, images: Photos, tags: Any = None, folder: str | os.PathLike[str] | None = None
+    encoder: AnyEncoder,
+    images: Photos,
+    tags: str | os.PathLike[str] | Sequence[Sequence[str]] | None = None,
+    folder: str | os.PathLike[str] | None = None,
 ) -> ListedPhotos:
     """List the images that are meant, and what gives their rows.
 
@@ -131,7 +136,7 @@ def photos_of(
     )  # fmt: skip
 
 
-def _with_arrays(items: Sequence[Any]) -> Sequence[Any]:
+def _with_arrays(items: Sequence[Any]) -> Sequence[ImageFile]:
     """Return images with arrays in place of those that Pillow has opened: a catalogue compares their content.
 
     Raises DataError if one is no image, such as a number.
@@ -223,13 +228,14 @@ def _has_photos(stored: StoredCatalogue, folder: str) -> bool:
     return stored.database.value(f"SELECT 1 FROM images WHERE {condition} LIMIT 1", (inside, inside)) is not None
 
 
-def check_has_photos(encoder: Any) -> None:
+def check_has_photos(encoder: AnyEncoder) -> None:
     """Refuse runs that know their images by number only: there is nothing to keep. Raises UserError if so."""
     if encoder.by_number:
         raise UserError(
             "A catalogue keeps photos, and this run knows its images by number only "
-            f"(--encoder {ENCODERS.name_of(encoder)}). Rank tags for them with `visterm annotate RUN "
-            "NAME --new-only`, or fit with an encoder that looks at pixels."
+            f"(encoder {ENCODERS.name_of(encoder)}).",
+            advice="Rank tags for them with `visterm annotate RUN NAME --new-only`, or fit with an encoder that looks "
+            "at pixels.",
         )
 
 
@@ -239,8 +245,9 @@ def check_not_connected(stored: StoredCatalogue) -> None:
     if connection is not None:
         raise UserError(
             f"This catalogue is connected to {connection.title} at {connection.address}, and takes photos from there "
-            "only. Bring it up to date with: visterm sync CATALOGUE (--every 1h goes on). For photos in a folder, make "
-            "another catalogue: visterm index RUN IMAGES -o NEW_CATALOGUE"
+            "only.",
+            advice="Bring it up to date with: visterm sync CATALOGUE. For photos in a folder, make another catalogue: "
+            "visterm index RUN IMAGES -o NEW_CATALOGUE",
         )
 
 

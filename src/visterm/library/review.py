@@ -6,8 +6,8 @@ import heapq
 import math
 from collections import Counter
 from collections.abc import Collection
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from dataclasses import asdict, dataclass
+from typing import TypeAlias
 
 import numpy as np
 
@@ -33,15 +33,10 @@ class ReviewItem:
     value: float  # What an answer is expected to teach, in bits for a rare tag, less for a frequent one
     why: list[str]  # What makes it worth asking, in words
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return the question as it stands in JSON."""
-        return {
-            "image": self.image_id,
-            "tag": self.tag,
-            "confidence": self.confidence,
-            "value": self.value,
-            "why": self.why,
-        }
+        fields = asdict(self)
+        return {"image": fields.pop("image_id"), **fields}
 
 
 def review_queue(
@@ -97,17 +92,17 @@ def review_queue(
     heapq.heapify(waiting)
 
     while waiting and len(chosen) < k:
-        was, number = heapq.heappop(waiting)
+        negative, number = heapq.heappop(waiting)
         image_id, tag, confidence, before = open_questions[number]
         if image_id in seen:
             continue
-        now = value(number)
-        if now < -was:  # its tag was chosen since it was weighed
-            heapq.heappush(waiting, (-now, number))
+        worth_now = value(number)
+        if worth_now < -negative:  # its tag was chosen since it was weighed
+            heapq.heappush(waiting, (-worth_now, number))
             continue
         seen.add(image_id)
         times[tag] += 1
-        chosen.append(ReviewItem(image_id, tag, confidence, now, _why(confidence, before, images.get(tag, 0))))
+        chosen.append(ReviewItem(image_id, tag, confidence, worth_now, _why(confidence, before, images.get(tag, 0))))
     return chosen
 
 

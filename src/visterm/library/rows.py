@@ -6,17 +6,16 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from visterm.core.checks import check_k, finite_rows
 from visterm.core.errors import ImageError
 from visterm.core.progress import Progress, StepProgress, reported
-from visterm.core.threads import Team
 from visterm.core.types import Matrix, Skipped
 from visterm.core.vocabulary import clean_tag, tag_key
-from visterm.data.contents import exif_of, file_state, file_states, reading_threads
+from visterm.data.contents import file_state, file_states
 from visterm.data.image_folders import is_video
 from visterm.data.tag_tree import TagTree
 from visterm.features.job import CHANGED
@@ -25,9 +24,9 @@ from visterm.library.encoded_features import CatalogueFeatures
 from visterm.library.feedback import all_spelled
 from visterm.library.files import full_paths
 from visterm.library.photos import ListedPhotos
-from visterm.library.videos import CatalogueVideos, ReadVideo
+from visterm.library.records import CatalogueVideos, ReadVideo, read_records
 from visterm.store.history import CatalogueJob
-from visterm.store.images import FRAME, ImageRecord, NewImage, frame_record, read_records
+from visterm.store.images import FRAME, ImageRecord, NewImage, frame_record
 from visterm.store.tags import Prediction
 from visterm.tagging.annotating import best_of
 
@@ -82,20 +81,20 @@ class RowWriter:
         skipped = [video for video in read if isinstance(video, Skipped)]
         films = [(at, video) for at, video in zip(positions, read, strict=True) if isinstance(video, ReadVideo)]
         X, frames = encode_frames(self._tagger.encoder, [video.files for _, video in films])
-        rows, taken, records, moments = [], [], [], []
+        rows, accepted, records, moments = [], [], [], []
         for number, (position, video) in enumerate(films):
             of_video = [row for row, (video_number, _) in enumerate(frames) if video_number == number]
             state = video.record.n_bytes, video.record.mtime_ns
             if not of_video or file_state(str(video.record.path)) != state:
                 skipped.append(Skipped(str(video.record.path), CHANGED if of_video else NO_FRAME))
                 continue
-            taken.append(position)
+            accepted.append(position)
             records.append(video.record)
             moments.append([video.moments[frames[row][1]] for row in of_video])
             rows += of_video
-        self._commit(photos, X[np.array(rows, np.int64)], taken, records, changed, skipped, moments)
+        self._commit(photos, X[np.array(rows, np.int64)], accepted, records, changed, skipped, moments)
         steps.advance(len(positions))
-        return taken, skipped
+        return accepted, skipped
 
     def _take_photos(
         self, photos: ListedPhotos, positions: Sequence[int], changed: Mapping[int, int], steps: StepProgress
@@ -105,8 +104,15 @@ class RowWriter:
         before = file_states(paths)
         X, kept, failed = photos.source.encode(items, progress=steps)
         skipped = list(failed)
-        read = self._records(photos, [positions[i] for i in kept])
-        rows, taken, records = [], [], []
+        encoded = [positions[i] for i in kept]
+        read = read_records(
+            [photos.items[position] for position in encoded],
+            [photos.names[position] for position in encoded],
+            [photos.tags[position] or () for position in encoded],
+            n_jobs=self._n_jobs,
+            undated=self.undated,
+        )
+        rows, accepted, records = [], [], []
 
         for row, (i, record) in enumerate(zip(kept, read, strict=True)):
             reason = None
@@ -119,14 +125,14 @@ class RowWriter:
             if reason is None:
                 assert isinstance(record, NewImage)
                 rows.append(row)
-                taken.append(positions[i])
+                accepted.append(positions[i])
                 records.append(record)
             else:
                 skipped.append(Skipped(str(items[i]), reason))
         if len(rows) < len(kept):
             X = X[np.array(rows, np.int64)]
-        self._commit(photos, X, taken, records, changed, [_in_full(item) for item in skipped])
-        return taken, skipped
+        self._commit(photos, X, accepted, records, changed, [_in_full(item) for item in skipped])
+        return accepted, skipped
 
     def fill(self, chunk_size: int, job: CatalogueJob, progress: Progress) -> Filled:
         """Return a row of the run to each image that is here and has none: from its features, else by encoding it."""
@@ -187,18 +193,11 @@ class RowWriter:
             tags.append(None if texts is None else all_spelled(vocabulary, texts, most=math.inf))
         return replace(photos, tags=tags)
 
-    def _records(self, photos: ListedPhotos, positions: Sequence[int]) -> list[NewImage | Skipped]:
-        given = [photos.tags[position] or () for position in positions]
-        items = [photos.items[position] for position in positions]
-        read = read_records(items, [photos.names[position] for position in positions], given, n_jobs=self._n_jobs)
-        with Team(reading_threads(items, self._n_jobs)) as team:
-            return team.run(lambda i: _with_exif(read[i], self.undated), len(read))
-
     def _commit(
         self,
         photos: ListedPhotos,
         X: Matrix,
-        taken: Sequence[int],
+        positions: Sequence[int],
         records: Sequence[NewImage],
         changed: Mapping[int, int],
         skipped: Sequence[Skipped],
@@ -220,15 +219,15 @@ class RowWriter:
         with stored.transaction():
             stored.skipped.add(skipped)
             if records:
-                new = [record for position, record in zip(taken, records, strict=True) if position not in changed]
+                new = [record for position, record in zip(positions, records, strict=True) if position not in changed]
                 fresh = iter(stored.images.add(new))
-                ids = [changed[position] if position in changed else next(fresh) for position in taken]
-                for position, record in zip(taken, records, strict=True):
+                ids = [changed[position] if position in changed else next(fresh) for position in positions]
+                for position, record in zip(positions, records, strict=True):
                     if position in changed:
                         stored.images.update(changed[position], record)
                         if photos.tags[position] is not None:
                             stored.tags.set_from_file(changed[position], record.tags)
-                is_new = [(i, r.tags) for p, i, r in zip(taken, ids, records, strict=True) if p not in changed]
+                is_new = [(i, r.tags) for p, i, r in zip(positions, ids, records, strict=True) if p not in changed]
                 stored.tags.give_many(is_new, "file")
                 if moments is not None:
                     videos = zip(ids, records, moments, strict=True)
@@ -236,19 +235,19 @@ class RowWriter:
                 self._keep(ids, X, U, shard)
                 stored.skipped.remove([record.path for record in records if record.path is not None])
 
-    def _commit_rows(self, ids: Sequence[int], X: Any, shard: str | None) -> None:
+    def _commit_rows(self, ids: Sequence[int], X: Matrix, shard: str | None) -> None:
         if len(ids) == 0:
             return
         U = self._tagger.model.image_rows(X)
         with self._stored.transaction():
             self._keep(ids, X, U, shard)
 
-    def _keep(self, ids: Sequence[int], X: Matrix, U: Any, shard: str | None) -> None:
+    def _keep(self, ids: Sequence[int], X: Matrix, U: Matrix, shard: str | None) -> None:
         self._stored.set_rows(ids, U, run_id=self._run_id)
         self.features.note(ids, shard)
         self._stored.tags.set_predictions(self._run_id, self._predictions(X, ids))
 
-    def _predictions(self, X: Matrix, ids: Sequence[int]) -> Any:
+    def _predictions(self, X: Matrix, ids: Sequence[int]) -> dict[int, list[Prediction]]:
         images = self._stored.frames.videos_of(ids)
         return predictions_of(self._tagger, X, images, self._stored.tags.rejected(images))
 
@@ -267,23 +266,16 @@ class RowWriter:
         good, known = finite_rows(X), {image.id for image in images if _is_as_known(image)}
         videos = self._stored.frames.videos_of([files[i][0].id for i in kept])
         rows = [row for row, video in enumerate(videos) if good[row] and video in known]
-        these = [files[kept[row]][0] for row in rows]
+        encoded = [files[kept[row]][0] for row in rows]
         X = X if len(rows) == len(kept) else X[np.array(rows, np.int64)]
-        shard = self.features.write([image.name for image in these], [image.sha256 for image in these], X)
+        shard = self.features.write([image.name for image in encoded], [image.sha256 for image in encoded], X)
         self._stored.skipped.add(map(_in_full, [*failed, *more]))
-        self._commit_rows([image.id for image in these], X, shard)
-        return [image.id for image in these]
+        self._commit_rows([image.id for image in encoded], X, shard)
+        return [image.id for image in encoded]
 
 
 def _is_as_known(image: ImageRecord) -> bool:
     return image.path is not None and file_state(image.path) == (image.n_bytes, image.mtime_ns)
-
-
-def _with_exif(record: NewImage | Skipped, unread: list[str]) -> NewImage | Skipped:
-    if isinstance(record, Skipped) or record.path is None:
-        return record
-    exif = exif_of(record.path, unread=unread)
-    return replace(record, **exif._replace(camera=exif.camera or "")._asdict())
 
 
 def _in_full(item: Skipped) -> Skipped:

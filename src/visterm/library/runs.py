@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from typing import Any
+from collections.abc import Mapping
 
 import numpy as np
 import scipy.sparse as sp
@@ -60,7 +60,7 @@ def adopt(
 
 
 def keep_run(
-    tagger: Tagger, stored: StoredCatalogue, *, rows_of: int | None = None, facts: dict[str, Any] | None = None
+    tagger: Tagger, stored: StoredCatalogue, *, rows_of: int | None = None, facts: Mapping[str, object] | None = None
 ) -> int:
     """Copy a run into the catalogue, and give its id there; it is not the current one yet, see `switch_to`.
 
@@ -114,10 +114,10 @@ def typical_queries(model: Annotator, tags: NDArray[np.int64]) -> NDArray[np.flo
 
     These lie elsewhere than rows of images; and an index finds less by them than by rows of single tags.
     """
-    one = np.random.default_rng(2).permutation(tags)[:N_QUERIES]
+    drawn = np.random.default_rng(2).permutation(tags)[:N_QUERIES]
     words = sp.eye_array(model.n_tags_, format="csr", dtype=np.float32)
-    queries: Any = model.query_rows(sp.csr_array(words[one] + words[np.roll(one, 1)]))
-    return np.asarray(queries.toarray() if sp.issparse(queries) else queries, np.float32)
+    queries = model.query_rows(sp.csr_array(words[drawn] + words[np.roll(drawn, 1)]))
+    return np.asarray(queries if isinstance(queries, np.ndarray) else queries.toarray(), np.float32)
 
 
 def forget_unfinished(stored: StoredCatalogue) -> None:

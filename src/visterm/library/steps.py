@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from visterm.core.errors import DataError, UserError
 from visterm.core.vocabulary import tag_key
@@ -17,7 +17,7 @@ from visterm.store.images import AMONG, LISTED, as_list
 TAG_PHOTOS, KEEP_ONE, UNDO = "tag photos", "keep one of each", "undo"  # What the history calls them
 MOST_PHOTOS = 5000  # Photos of one step: half a minute, in which nobody else can write
 
-Judgements = set[tuple[Any, ...]]
+Judgements = set[tuple[str | int, ...]]
 """("given", image, tag, source), ("verdict", image, tag, verdict) and ("reviewed", image): numbers as in the tables."""
 
 
@@ -46,7 +46,9 @@ def tag_photos(
     """
     images = list(dict.fromkeys(image_ids))
     if not 0 < len(images) <= MOST_PHOTOS:
-        raise UserError(f"{count_of(len(images), 'photo')} chosen; choose 1 to {MOST_PHOTOS:,} at once.")
+        problem = f"{count_of(len(images), 'photo')} chosen."
+        expected = f"1 to {MOST_PHOTOS:,} at once"
+        raise UserError(problem, setting="image_ids", value=len(images), expected=expected)
     stored, vocabulary = catalogue.stored, catalogue.tagger.vocabulary
     spelled = {
         kind: feedback.all_spelled(vocabulary, tags, stored)
@@ -114,7 +116,7 @@ def _step(
     images: list[int],
     names: Iterable[str],
     change: Callable[[], None],
-    **details: Any,
+    **details: object,
 ) -> Step:
     """Make a change in one transaction, and note in the history what differs by it."""
     keys = json.dumps(sorted(set(map(tag_key, names))))  # tags in all their spellings

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from visterm.core.checks import stack_rows
@@ -55,7 +55,7 @@ class CatalogueImages:
             [self.negatives[i] for i in rows],
         )
 
-    def encode(self, vocabulary: Vocabulary) -> Any:
+    def encode(self, vocabulary: Vocabulary) -> sp.csr_array:
         """Return the tags as a signed matrix, shape (n_images, n_tags)."""
         return vocabulary.encode(self.tags, self.negatives)
 
@@ -107,7 +107,7 @@ def all_said(tagger: Tagger, stored: StoredCatalogue, features: CatalogueFeature
     if not any(i in current_tags for i in ids):  # what was rejected alone says nothing of what images show
         raise DataError(
             "No image of the catalogue has a tag to learn from. Add or accept some, or index the images with the tags "
-            "that they have (visterm index --tags)."
+            "that they have (visterm index CATALOGUE PHOTOS --tags FILE)."
         )
     tags, negatives = [current_tags.get(i, []) for i in ids], [rejected.get(i, []) for i in ids]
     if tagger.tree is not None:

@@ -17,35 +17,35 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, Self, TypeAlias
+from typing import NamedTuple, Self, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from visterm.core.checks import as_rows
 from visterm.core.errors import CorruptFileError, DataError, InUseError, ShapeError, StorageError
 from visterm.core.persist import open_folder
-from visterm.core.types import Ranking
+from visterm.core.types import Matrix, Ranking
 from visterm.core.writing import locked
 from visterm.store.connected import Connected
 from visterm.store.current_rows import CurrentRows
-from visterm.store.database import Database, as_text
+from visterm.store.database import MOST_KEPT, Database, as_text
 from visterm.store.filters import COLUMNS, Filter, conditions_of, image_ids, in_order
-from visterm.store.history import History, Jobs, Runs
+from visterm.store.history import History, Jobs, Runs, WrittenTags
 from visterm.store.images import AMONG, Frames, Images, NewImage, SkippedFiles, as_list
-from visterm.store.judgements import ManualJudgements
 from visterm.store.lance_rows import LancePlace, lance_uri
-from visterm.store.stored_rows import VERSION, RowStore, build_indexes, how_it_searches, indexes_are_due
-from visterm.store.tags import Tags
+from visterm.store.stored_rows import VERSION, RowStore, build_indexes, how_it_searches, indexes_are_due, no_current_run
+from visterm.store.tags import ManualJudgements, Tags
 
 DATABASE, LOCK, RUNS, FEATURES = "catalogue.sqlite", "writer.lock", "runs", "features"
 SKIPPED = "skipped.jsonl"
 """The list of files that were left out, for people and other programs; the truth is in the database."""
 
+CURRENT_RUN = "SELECT folder, fingerprint, encoder_fingerprint FROM runs WHERE current = 1"
 ONE_BY_ONE = 50  # Images below which it is quicker to ask for their names one after another
 
 Ids: TypeAlias = NDArray[np.int64]
@@ -70,16 +70,16 @@ class Origin:
     encoder_fingerprint: str = ""  # Of the encoder alone: features of another cannot be learned from with these
 
 
+@dataclass(eq=False)
 class WriterLock:
     """The right to write rows, of one process and in it of one thread at a time; held more than once by that thread.
 
     `path` is the lock's file; None of a catalogue in memory, which has no other process.
     """
 
-    def __init__(self, path: Path | None) -> None:
-        self.path = path
-        self._thread = threading.RLock()
-        self._holder: int | None = None  # The thread that holds it
+    path: Path | None
+    _thread: AbstractContextManager[object] = field(default_factory=threading.RLock, init=False)
+    _holder: int | None = field(default=None, init=False)  # The thread that holds it
 
     @property
     def is_mine(self) -> bool:
@@ -116,7 +116,8 @@ class StoredCatalogue:
 
     All methods may be called from several threads. What is committed is seen by searches from then on, in this and in
     other processes. Statements on single tables go through the parts (`images`, `tags`, `judgements`, `runs`, `jobs`,
-    `history`, `skipped`, `connected`); what changes rows goes through the methods here, which hold the writer's lock.
+    `history`, `written`, `skipped`, `connected`); what changes rows goes through the methods here, which hold the
+    writer's lock.
     `origin` is the run that makes the rows: it becomes the current one. `folder` is None in memory.
     """
 
@@ -163,6 +164,7 @@ class StoredCatalogue:
         self.runs = Runs(database)
         self.jobs = Jobs(database)
         self.history = History(database)
+        self.written = WrittenTags(database, self.tags)
         self.skipped = SkippedFiles(database)
         self.connected = Connected(database)
         self._lock = WriterLock(folder / LOCK if folder else None)
@@ -177,8 +179,10 @@ class StoredCatalogue:
     @property
     def origin(self) -> Origin:
         """The current run, as what made the rows. Raises CorruptFileError if the database names none."""
-        run = self.database.keep("current run", self.runs.current)
-        return Origin(run.folder, run.fingerprint, run.encoder_fingerprint)
+        rows = self.database.keep("current run", partial(self.database.rows, CURRENT_RUN))
+        if not rows:
+            raise no_current_run(self.database)
+        return Origin(*rows[0])
 
     @property
     def run_folder(self) -> Path:
@@ -198,19 +202,19 @@ class StoredCatalogue:
         replaced since it was opened: the maps are of files that are gone.
         """
         self.database.check_in_place()
-        now = partial(self.database.keep, "rows", partial(self.database.value, VERSION))
-        rows, version = self._current, now()
-        while rows is None or rows.version != version:
+        read_version = partial(self.database.keep, "rows", partial(self.database.rows, VERSION))
+        rows, version = self._current, read_version()
+        while rows is None or [(rows.version,)] != version:
             try:
                 rows = self._current = self._rows.read_current()
                 break
             except CorruptFileError:
-                before, version = version, now()
+                before, version = version, read_version()
                 if version == before:  # else another process compacted just now, and removed what was old
                     raise
         return rows
 
-    def search(self, q: Any, k: int = 10, *, among: Any = None) -> Ranking:
+    def search(self, q: ArrayLike | Matrix, k: int = 10, *, among: ArrayLike | None = None) -> Ranking:
         """Find the k images (0: all) with the largest dot products with a query row, (width,), or with each of several.
 
         `q` is array-like or CSR. `among` are ids of the images to search (see `find`); those without a row are left
@@ -240,31 +244,37 @@ class StoredCatalogue:
         )
         return [int(image_id) for (image_id,) in rows]
 
-    def where(self, ids: Sequence[int], q: Any = None) -> list[ImageLocation]:
+    def where(self, ids: Sequence[int], q: Matrix | None = None) -> list[ImageLocation]:
         """Return which images some ids are; of videos the moment with the largest product with a row, (1, width)."""
-        known = self.database.kept()
-        missing = [int(i) for i in ids if i not in known]
+        known: dict[int, ImageLocation] = self.database.keep("locations", dict)
+        locations = {int(i): location for i in ids if (location := known.get(int(i))) is not None}
+        missing = [int(i) for i in ids if int(i) not in locations]
         if len(missing) < ONE_BY_ONE:
-            one = "SELECT name, path, id FROM images WHERE id = ?"
-            rows = [row for i in missing for row in self.database.rows(one, (i,))]
+            statement = "SELECT name, path, id FROM images WHERE id = ?"
+            rows = [row for i in missing for row in self.database.rows(statement, (i,))]
         else:
             rows = self.database.rows(f"SELECT name, path, id FROM images WHERE {AMONG}", (as_list(missing),))
         extras = "SELECT EXISTS (SELECT 1 FROM connection), EXISTS (SELECT 1 FROM frames)"
         [(is_connected, has_videos)] = self.database.keep("extras", partial(self.database.rows, extras))
         links = self.connected.links(missing) if is_connected and missing else {}
-        known.update((number, ImageLocation(name, path, number, link=links.get(number))) for name, path, number in rows)
-        if not has_videos:
-            return [known[i] for i in ids]
-        moments = self._moments(ids, q)
-        return [known[i]._replace(at=moments.get(int(i))) for i in ids]
+        for name, path, number in rows:
+            locations[number] = ImageLocation(name, path, number, link=links.get(number))
 
-    def _moments(self, ids: Sequence[int], q: Any) -> dict[int, float]:
+        if len(known) > MOST_KEPT:
+            known.clear()
+        known.update(locations)
+        if not has_videos:
+            return [locations[int(i)] for i in ids]
+        moments = self._moments(ids, q)
+        return [locations[int(i)]._replace(at=moments.get(int(i))) for i in ids]
+
+    def _moments(self, ids: Sequence[int], q: Matrix | None) -> dict[int, float]:
         """Return the moment of those of some images that are videos: the best for a row, or the first."""
         videos = self.frames.by_video(ids)
         if q is None or not videos:
             return {video: frames[0].at for video, frames in videos.items()}
         every = [frame for frames in videos.values() for frame in frames]
-        products = self.current_rows().row_products(q, [frame.image_id for frame in every])[:, 0].tolist()
+        products = self.current_rows().frames_apart.products(q, [frame.image_id for frame in every])[:, 0].tolist()
         by_product = sorted(zip(products, every, strict=True), key=lambda pair: (pair[0], -pair[1].at))
         return {frame.video_id: frame.at for _, frame in by_product}  # the last of each counts: the best
 
@@ -288,7 +298,7 @@ class StoredCatalogue:
         with self.writing(), self.database.transaction():
             yield
 
-    def add(self, records: Sequence[NewImage], U: Any) -> list[int]:
+    def add(self, records: Sequence[NewImage], U: ArrayLike | Matrix) -> list[int]:
         """Take images in, with their tags and a row of the current run each, and return their ids.
 
         Raises ShapeError if there is not one row a record, or the rows are not as wide as those that are there;
@@ -303,7 +313,7 @@ class StoredCatalogue:
             self.set_rows(ids, U)
         return ids
 
-    def set_rows(self, ids: Sequence[int], U: Any, *, run_id: int | None = None) -> None:
+    def set_rows(self, ids: Sequence[int], U: ArrayLike | Matrix, *, run_id: int | None = None) -> None:
         """Keep a row of a run (None: the current one) for each of some images, in place of any it had.
 
         Raises ShapeError if there is not one row an image, or the rows are not as wide as those that are there;
@@ -351,7 +361,7 @@ class StoredCatalogue:
         """Return whether the current run has enough dense rows outside an index to make one (again)."""
         return indexes_are_due(self.database)
 
-    def build_index(self, queries: Any) -> bool:
+    def build_index(self, queries: NDArray[np.float32]) -> bool:
         """Make an index (faiss or LanceDB) of each large dense segment of the current run, where searches gain.
 
         Searches stay exact among filtered images, of more than 100 results, and of rows that came after the index.

@@ -306,25 +306,25 @@ class Connected(CatalogueTable):
                 "WHERE photo_id = ? AND tag = ?",
                 ((state, now(), state == LOST, *pair) for pair in pairs),
             )
-            if state in (WRITTEN, TAKEN, LOST):
-                self._set_tags(pairs, there=state == WRITTEN)
+            if state not in (WRITTEN, TAKEN, LOST):
+                return
+            photos: dict[int, set[str]] = {}
+            for photo_id, text in pairs:
+                photos.setdefault(photo_id, set()).add(text)
+            connection = self.get()
+            column = "guessed" if connection is not None and connection.kind in MARKED else "tags"
+            statement = f"SELECT id, {column} FROM remote_photos WHERE id IN (SELECT value FROM json_each(?))"
+
+            changed = []
+            for number, tags in self._database.rows(statement, (as_list(photos),)):
+                before = set(json.loads(tags))
+                after = before | photos[number] if state == WRITTEN else before - photos[number]
+                changed.append((_texts(after), number))
+            self._database.write_many(f"UPDATE remote_photos SET {column} = ? WHERE id = ?", changed)
 
     def set_sure(self, pairs: Iterable[tuple[int, str]]) -> None:
         """Note that pairs were read again, and are as they were."""
         self._database.write_many("UPDATE remote_pairs SET sure = 1 WHERE photo_id = ? AND tag = ?", pairs)
-
-    def _set_tags(self, pairs: Sequence[tuple[int, str]], *, there: bool) -> None:
-        photos: dict[int, set[str]] = {}
-        for photo_id, text in pairs:
-            photos.setdefault(photo_id, set()).add(text)
-        connection = self.get()
-        column = "guessed" if connection is not None and connection.kind in MARKED else "tags"
-        statement = f"SELECT id, {column} FROM remote_photos WHERE id IN (SELECT value FROM json_each(?))"
-        changed = []
-        for number, tags in self._database.rows(statement, (as_list(photos),)):
-            before = set(json.loads(tags))
-            changed.append((_texts(before | photos[number] if there else before - photos[number]), number))
-        self._database.write_many(f"UPDATE remote_photos SET {column} = ? WHERE id = ?", changed)
 
     def give_up(self, pairs: Iterable[tuple[int, str]]) -> None:
         """Take pairs out of the log: they are a person's now."""
@@ -350,7 +350,7 @@ class Connected(CatalogueTable):
                 ((*row[:2], as_text(row[2]), *row[3:]) for row in rows),
             )
 
-    def _photos(self, where: str, *values: Any) -> list[ConnectedPhoto]:
+    def _photos(self, where: str, *values: object) -> list[ConnectedPhoto]:
         rows = self._database.rows(
             "SELECT p.id, p.remote_id, p.name, p.tags, p.rejected, p.guessed, p.given, p.denied, p.ready, p.image_id, "
             f"p.folder FROM remote_photos AS p {where}",

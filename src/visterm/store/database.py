@@ -9,14 +9,14 @@ import sqlite3
 import tempfile
 import threading
 import weakref
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from visterm.core.errors import CorruptFileError, DiskError, InUseError, ReplacedError, StorageError
 from visterm.core.remote import in_full
@@ -39,6 +39,7 @@ BUSY_SECONDS = 30.0  # How long a statement waits while another process commits
 MOST_KEPT = 50_000  # Answers that are kept until the database changes
 MOST_KEPT_BYTES = 2**26  # Of the arrays among them
 T = TypeVar("T")
+Values: TypeAlias = Sequence[object]  # To be bound to the question marks of a statement
 
 
 class Database:
@@ -55,18 +56,21 @@ class Database:
         self._of_thread = threading.local()
         self._opened: list[sqlite3.Connection] = []
         self._opening = threading.Lock()
-        self._turns: AbstractContextManager[Any] = threading.RLock() if path is None else nullcontext()
+        self._turns: AbstractContextManager[object] = threading.RLock() if path is None else nullcontext()
         self._identity: list[tuple[int, ...] | None] = []
         self._kept: dict[Hashable, Any] = {}
         self._kept_bytes = 0
         self._snapshot: Path | None = None  # What is read where nothing can be written: the file, or a copy of it
         self._is_read_only = False
-        self._shared = self._connect() if path is None else None
+        connection = self._connect()
+        self._shared = connection if path is None else None
+        self._of_thread.connection = connection
         if path is None or new:
             with self.transaction() as connection:
                 _make_tables(connection)
             return
-        marker, stored_format = self.value("PRAGMA application_id"), self.value("PRAGMA user_version")
+        pragmas = "SELECT application_id, user_version FROM pragma_application_id, pragma_user_version"
+        [(marker, stored_format)] = self.rows(pragmas)
         if marker != APPLICATION_ID or stored_format < 1:
             raise CorruptFileError(
                 f"{self.path} is not a catalogue's database: its application_id is {marker:#x} and its user_version "
@@ -77,9 +81,7 @@ class Database:
             raise StorageError(
                 f"{self.path} has format {stored_format}; this visterm reads up to {FORMAT}. Install a newer visterm."
             )
-        if stored_format < FORMAT and (
-            self._snapshot or not os.access(self.path or "", os.W_OK) or not self._takes_files()
-        ):
+        if stored_format < FORMAT and (self._snapshot or not os.access(path, os.W_OK) or not self._takes_files()):
             self.close()
             self._snapshot = self._copied()  # which is brought up to date in its place
 
@@ -113,46 +115,43 @@ class Database:
 
         self._identity = self._identity or identity
         if identity != self._identity:
-            what = "removed" if None in identity[: 1 if self._snapshot else 2] else "replaced by another"
+            change = "removed" if None in identity[: 1 if self._snapshot else 2] else "replaced by another"
             if self._snapshot is not None:
-                raise ReplacedError(f"The catalogue {self.path.parent} was {what} or written to. Restart visterm.")
+                raise ReplacedError(f"The catalogue {self.path.parent} was {change} or written to. Restart visterm.")
             raise ReplacedError(
-                f"The catalogue {self.path.parent} was {what} while it was open, so nothing more is written to it: it "
-                "would be lost. Restart visterm to use the catalogue that is there now; end visterm before you restore "
-                "or remove a catalogue."
+                f"The catalogue {self.path.parent} was {change} while it was open, so nothing more is written to it: "
+                "it would be lost. Restart visterm to use the catalogue that is there now; end visterm before you "
+                "restore or remove a catalogue."
             )
 
-    def rows(self, statement: str, values: Any = ()) -> list[Any]:
+    def rows(self, statement: str, values: Values = ()) -> list[Any]:
         """Run one statement that reads, and return all its rows."""
         with self._used() as connection:
             return connection.execute(statement, values).fetchall()
 
-    def value(self, statement: str, values: Any = ()) -> Any:
+    def value(self, statement: str, values: Values = ()) -> Any:
         """Run one statement that reads, and return the first value of its first row, or None."""
         with self._used() as connection:
             row = connection.execute(statement, values).fetchone()
         return None if row is None else row[0]
 
-    def kept(self) -> dict[Hashable, Any]:
-        """Return a place for answers, which is empty again once any thread or process has committed something.
+    def keep(self, key: Hashable, read: Callable[[], T]) -> T:
+        """Return what `read` returned for a key, until any thread or process commits something; then call it again.
 
-        It belongs to the state of the tables that this thread sees: put nothing into it that was read before. Inside a
-        transaction it is always empty, as that may be rolled back.
+        Answers belong to the state of the tables that this thread sees. Inside a transaction nothing is kept, as that
+        may be rolled back.
         """
         with self._used() as connection:
             if connection.in_transaction:
-                return {}
+                return read()
             # SQLite counts the commits of others for each connection, and its own changes apart
             seen = connection.execute("PRAGMA data_version").fetchone()[0], connection.total_changes
-            with self._opening:
-                full = len(self._kept) > MOST_KEPT or self._kept_bytes > MOST_KEPT_BYTES
-                if full or getattr(self._of_thread, "seen", None) != seen:
-                    self._of_thread.seen, self._kept, self._kept_bytes = seen, {}, 0
-                return self._kept
 
-    def keep(self, key: Hashable, read: Callable[[], T]) -> T:
-        """Return what `read` returned for a key since the tables changed last; else call it. See `kept`."""
-        kept = self.kept()
+        with self._opening:
+            full = len(self._kept) > MOST_KEPT or self._kept_bytes > MOST_KEPT_BYTES
+            if full or getattr(self._of_thread, "seen", None) != seen:
+                self._of_thread.seen, self._kept, self._kept_bytes = seen, {}, 0
+            kept = self._kept
         if key in kept:
             known: T = kept[key]
             return known
@@ -163,17 +162,17 @@ class Database:
             self._kept_bytes += n_bytes
         return answer
 
-    def write(self, statement: str, values: Any = ()) -> int:
+    def write(self, statement: str, values: Values = ()) -> int:
         """Run one statement that writes, in a transaction, and return how many rows it changed."""
         with self.transaction() as connection:
             return connection.execute(statement, values).rowcount
 
-    def insert(self, statement: str, values: Any = ()) -> int:
+    def insert(self, statement: str, values: Values = ()) -> int:
         """Run one statement that inserts a row, in a transaction, and return the number of the row."""
         with self.transaction() as connection:
             return int(connection.execute(statement, values).lastrowid or 0)
 
-    def write_many(self, statement: str, values: Iterable[Any]) -> None:
+    def write_many(self, statement: str, values: Iterable[Values]) -> None:
         """Run one statement that writes for each of many values, in a transaction."""
         with self.transaction() as connection:
             connection.executemany(statement, values)
@@ -315,18 +314,50 @@ class Database:
         )
 
     def _connect(self) -> sqlite3.Connection:
+        """Open the file as SQLite reads it while others write; where a folder takes no files, as it is, or a copy."""
+        file = self._snapshot or self.path
+        as_it_is = file is not None and file is self._snapshot is self.path
+        target = ":memory:" if file is None else in_full(file)
+        target = f"{file.absolute().as_uri()}?immutable=1" if file is not None and as_it_is else target
+        connection = None
         try:
-            return self._opened_at(self._snapshot or self.path)
-        except StorageError:
-            if self.path is None or self._identity or not self.path.is_file() or self._takes_files():
-                raise
-        log = Path(f"{self.path}-wal")  # of writes: what was committed last may be in it alone
-        self._snapshot = self._copied() if log.is_file() and log.stat().st_size else self.path
-        return self._opened_at(self._snapshot)
+            connection = sqlite3.connect(
+                target, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False, uri=as_it_is
+            )
+            # file names may be no UTF-8: they are read as Python reads file names
+            connection.text_factory = partial(str, encoding="utf-8", errors="surrogateescape")
+            connection.execute("PRAGMA foreign_keys = ON")
+            if file is not None and not as_it_is:
+                connection.execute("PRAGMA journal_mode = WAL")
+                connection.execute(f"PRAGMA synchronous = {SYNCHRONOUS}")
+            connection.execute(f"PRAGMA query_only = {self._is_read_only:d}")
+            connection.execute("SELECT count(*) FROM sqlite_schema")  # its log of writes is there from now on
+        except sqlite3.Error as error:
+            if connection is not None:
+                connection.close()
+            if self._snapshot is None and not self._identity and not self._takes_files():
+                log = Path(f"{self.path}-wal")  # of writes: what was committed last may be in it alone
+                self._snapshot = self._copied() if log.is_file() and log.stat().st_size else self.path
+                return self._connect()
+            if isinstance(error, sqlite3.OperationalError):
+                raise self._refused(error) or StorageError(
+                    f"{self.path} cannot be opened: {error}. Its folder must be one to write in."
+                ) from error
+            raise CorruptFileError(
+                f"{self.path} is not a catalogue's database: {error}. Restore it from a backup, or index the images "
+                "again."
+            ) from error
+
+        with self._opening:
+            self._opened.append(connection)
+            if not self._identity:
+                self.check_in_place()
+        return connection
 
     def _takes_files(self) -> bool:
         """Return whether files can be made beside the database, which SQLite does to read one as others write it."""
-        assert self.path is not None
+        if self.path is None or not self.path.is_file():
+            return True
         try:
             with tempfile.TemporaryFile(dir=self.path.parent):
                 return True
@@ -343,43 +374,6 @@ class Database:
                 shutil.copyfile(f"{self.path}{end}", f"{copy}{end}")
         return copy
 
-    def _opened_at(self, file: Path | None) -> sqlite3.Connection:
-        as_it_is = file is not None and file is self._snapshot is self.path
-        target = ":memory:" if file is None else in_full(file)
-        target = f"{file.absolute().as_uri()}?immutable=1" if file is not None and as_it_is else target
-        try:
-            connection = sqlite3.connect(
-                target, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False, uri=as_it_is
-            )
-        except sqlite3.Error as error:
-            raise self._refused(error) or StorageError(f"{self.path} cannot be opened: {error}.") from error
-        # file names may be no UTF-8: they are read as Python reads file names
-        connection.text_factory = partial(str, encoding="utf-8", errors="surrogateescape")
-
-        try:
-            connection.execute("PRAGMA foreign_keys = ON")
-            if file is not None and not as_it_is:
-                connection.execute("PRAGMA journal_mode = WAL")
-                connection.execute(f"PRAGMA synchronous = {SYNCHRONOUS}")
-            connection.execute(f"PRAGMA query_only = {self._is_read_only:d}")
-            connection.execute("SELECT count(*) FROM sqlite_schema")  # its log of writes is there from now on
-        except sqlite3.OperationalError as error:
-            connection.close()
-            raise self._refused(error) or StorageError(
-                f"{self.path} cannot be opened: {error}. Its folder must be one to write in."
-            ) from error
-        except sqlite3.DatabaseError as error:
-            connection.close()
-            raise CorruptFileError(
-                f"{self.path} is not a catalogue's database: {error}. Restore it from a backup, or index the images "
-                "again."
-            ) from error
-        with self._opening:
-            self._opened.append(connection)
-            if not self._identity:
-                self.check_in_place()
-        return connection
-
 
 @dataclass(eq=False)
 class CatalogueTable:
@@ -387,7 +381,7 @@ class CatalogueTable:
 
     _database: Database
 
-    def _records(self, kind: Callable[..., T], statement: str, values: Any = ()) -> list[T]:
+    def _records(self, kind: Callable[..., T], statement: str, values: Values = ()) -> list[T]:
         return [kind(*row) for row in self._database.rows(statement, values)]
 
 

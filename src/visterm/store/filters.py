@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from visterm.core.errors import UserError
 from visterm.core.remote import in_full, start_of_paths
 from visterm.core.vocabulary import tag_key
-from visterm.core.wording import one_of
 from visterm.store.database import Database, as_text
 from visterm.store.images import file_type_of
 from visterm.store.tags import WITHOUT_TREE, ActiveTags
@@ -80,15 +79,16 @@ class Filter:
         lists: dict[str, object] = {"tags": self.tags, "without": self.without, "predicted": self.predicted}
         for name, tags in lists.items():
             if isinstance(tags, str):  # its letters would be taken for tags
-                raise UserError(f"{name} is the text {tags!r}; expected a tuple of tags.")
+                raise UserError(setting=name, value=tags, expected="a tuple of tags")
         for name, text in (("taken_from", self.taken_from), ("taken_to", self.taken_to)):
             if text is not None and not is_date(text):
-                raise UserError(f"{name} is {text!r}; expected a year, a month or a day: 2024, 2024-05 or 2024-05-31.")
+                expected = "a year, a month or a day: 2024, 2024-05 or 2024-05-31"
+                raise UserError(setting=name, value=text, expected=expected)
         if self.folder is not None and "\0" in self.folder:
-            raise UserError(f"folder is {self.folder!r}; expected the path of a folder, without zero bytes.")
+            raise UserError(setting="folder", value=self.folder, expected="the path of a folder, without zero bytes")
         for name, size in (("min_bytes", self.min_bytes), ("max_bytes", self.max_bytes)):
             if size is not None and not 0 <= size <= LARGEST:
-                raise UserError(f"{name} is {size:.6g}; expected a number of bytes, 0 to {LARGEST:.2g}.")
+                raise UserError(setting=name, value=size, expected=f"a number of bytes, 0 to {LARGEST:.2g}")
 
     def __bool__(self) -> bool:
         """Return whether anything is asked for: without that, every image passes."""
@@ -106,14 +106,14 @@ def is_date(text: str) -> bool:
     return True
 
 
-def image_ids(database: Database, conditions: Sequence[str], values: Sequence[Any]) -> NDArray[np.int64]:
+def image_ids(database: Database, conditions: Sequence[str], values: Sequence[object]) -> NDArray[np.int64]:
     """Return the ids of the images that are here and pass conditions (`conditions_of`), in order: one statement."""
     where = " AND ".join(["state = 'here'", *conditions])
     rows = database.rows(f"SELECT id FROM images WHERE {where} ORDER BY id", values)
     return np.fromiter((row[0] for row in rows), np.int64, len(rows))
 
 
-def conditions_of(among: Filter, active: ActiveTags = WITHOUT_TREE) -> tuple[list[str], list[Any]]:
+def conditions_of(among: Filter, active: ActiveTags = WITHOUT_TREE) -> tuple[list[str], list[object]]:
     """Return a filter as SQL conditions on ``images``, and the values to bind, in their order.
 
     `active` says which given tags count, see `Tags.active`.
@@ -123,9 +123,9 @@ def conditions_of(among: Filter, active: ActiveTags = WITHOUT_TREE) -> tuple[lis
         f"UNION ALL SELECT image_id FROM verdicts WHERE {TAGGED} AND verdict = 1)"
     )
     conditions: list[str] = []
-    values: list[Any] = []
+    values: list[object] = []
 
-    def add(condition: str, *bound: Any) -> None:
+    def add(condition: str, *bound: object) -> None:
         conditions.append(condition)
         values.extend(bound)
 
@@ -167,12 +167,6 @@ def conditions_of(among: Filter, active: ActiveTags = WITHOUT_TREE) -> tuple[lis
     if among.unreviewed:
         add("reviewed IS NULL")
     return conditions, values
-
-
-def check_sort(sort: str | None, name: str = "sort") -> None:
-    """Refuse an order that is none. Raises UserError."""
-    if sort is not None and sort not in SORTS:
-        raise UserError(f"{name} is {sort!r}; expected {one_of(list(SORTS))}.")
 
 
 def in_order(sort: str, ids: NDArray[np.int64], values: Sequence[str | None]) -> NDArray[np.int64]:

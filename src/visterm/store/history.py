@@ -1,4 +1,4 @@
-"""What was done to a catalogue: the runs that it has, the jobs that work at it, and its history."""
+"""What was done to a catalogue: its runs, the jobs that work at it, its history, and the tags in files."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import os
 import socket
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from types import TracebackType
@@ -16,11 +16,13 @@ from visterm.core.errors import CorruptFileError
 from visterm.core.system import is_alive
 from visterm.core.wording import json_text
 from visterm.store.database import CatalogueTable, as_text, now
+from visterm.store.tags import Tags
 
 T = TypeVar("T")
 
 SHORT = 12  # Letters of a run's fingerprint that people see and type
 JOB_COLUMNS = "id, kind, state, done, total, message, started, finished, error, pid, host"
+WRITTEN = "SELECT image_id, tags.name, target, at FROM written_tags JOIN tags ON tags.id = tag_id"
 OPEN = "('waiting', 'running', 'cancelling')"
 
 _STARTED_HERE: set[tuple[str, int]] = set()
@@ -51,7 +53,7 @@ class Runs(CatalogueTable):
         *,
         folder: str = "",
         rows_of: int | None = None,
-        facts: dict[str, Any] | None = None,
+        facts: Mapping[str, object] | None = None,
     ) -> int:
         """Write down a run, and return its id; one that is known keeps its id, and takes the new facts."""
         with self._database.transaction() as connection:
@@ -257,7 +259,7 @@ class Event(NamedTuple):
 class History(CatalogueTable):
     """The table of what was done to a catalogue."""
 
-    def note(self, what: str, **details: Any) -> int:
+    def note(self, what: str, **details: object) -> int:
         """Write down what was done, and return the number of the entry."""
         return self._database.insert(
             "INSERT INTO history (at, what, details) VALUES (?, ?, ?)", (now(), what, json_text(details))
@@ -279,6 +281,68 @@ class History(CatalogueTable):
         """List what was done, the newest first."""
         return self._select("ORDER BY id DESC LIMIT ?", limit)
 
-    def _select(self, which: str, *values: Any) -> list[Event]:
+    def _select(self, which: str, *values: object) -> list[Event]:
         rows = self._database.rows(f"SELECT id, at, what, details FROM history {which}", values)
         return [Event(event_id, at, what, json.loads(details)) for event_id, at, what, details in rows]
+
+
+class WrittenTag(NamedTuple):
+    """A tag that was written back into a file: `target` says which ("xmp", "embedded", "txt", ...)."""
+
+    image_id: int
+    tag: str
+    target: str
+    at: str
+
+
+@dataclass(eq=False)
+class WrittenTags(CatalogueTable):
+    """The table of tags that were written into files, so that they can be taken back."""
+
+    _tags: Tags
+
+    def note(self, target: str, written: Iterable[tuple[int, str]]) -> None:
+        """Remember tags that were written into files of one kind, pairs of an image's id and a tag."""
+        pairs = list(written)
+        with self._database.transaction() as connection:
+            ids = self._tags.ids((tag for _, tag in pairs), create=True)
+            connection.executemany(
+                "INSERT INTO written_tags (target, image_id, tag_id, at) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
+                ((target, image_id, ids[tag], now()) for image_id, tag in pairs),
+            )
+
+    def forget(self, target: str, written: Iterable[tuple[int, str]]) -> None:
+        """Forget tags that were taken back out of files."""
+        pairs = list(written)
+        ids = self._tags.ids(tag for _, tag in pairs)
+        self._database.write_many(
+            "DELETE FROM written_tags WHERE target = ? AND image_id = ? AND tag_id = ?",
+            [(target, image_id, ids[tag]) for image_id, tag in pairs if tag in ids],
+        )
+
+    def of_target(self, target: str) -> list[WrittenTag]:
+        """List the tags that were written into files of one kind, by image and tag."""
+        return self._records(WrittenTag, f"{WRITTEN} WHERE target = ? ORDER BY image_id, tags.name", (target,))
+
+    def of_image(self, image_id: int) -> list[WrittenTag]:
+        """List the tags that were written into files of one image, by kind of file and tag."""
+        return self._records(WrittenTag, f"{WRITTEN} WHERE image_id = ? ORDER BY target, tags.name", (image_id,))
+
+    def elsewhere(self, target: str) -> list[tuple[str, int]]:
+        """List where photos lay, with their ids, that moved or went after tags were written into their files."""
+        return self._database.rows(
+            "SELECT path, image_id FROM left_places WHERE target = ?1 UNION SELECT path, image_id FROM written_tags "
+            "JOIN images ON images.id = image_id "
+            "WHERE target = ?1 AND state = 'gone' AND path IS NOT NULL ORDER BY path",
+            (target,),
+        )
+
+    def forget_elsewhere(self, target: str, paths: Iterable[str]) -> None:
+        """Forget paths of `elsewhere` where nothing is left of what was written."""
+        values = [(target, as_text(path)) for path in paths]
+        for statement in (
+            "DELETE FROM left_places WHERE target = ? AND path = CAST(? AS TEXT)",
+            "DELETE FROM written_tags WHERE target = ? AND image_id IN "
+            "(SELECT id FROM images WHERE state = 'gone' AND path = CAST(? AS TEXT))",
+        ):
+            self._database.write_many(statement, values)

@@ -12,15 +12,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import attrgetter
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from visterm.core.errors import ImageError
-from visterm.core.persist import file_hash
-from visterm.core.remote import is_remote, real_path
-from visterm.core.threads import Team
 from visterm.core.types import Skipped
 from visterm.store.database import CatalogueTable, as_text, now
 
@@ -191,7 +187,7 @@ class Images(CatalogueTable):
         statement = "SELECT count(*) FROM images WHERE state = ? AND file_type != ?"
         return int(self._database.value(statement, (state, FRAME)))
 
-    def _select(self, where: str, *values: Any) -> list[ImageRecord]:
+    def _select(self, where: str, *values: object) -> list[ImageRecord]:
         return self._records(ImageRecord, f"SELECT {COLUMNS} FROM images {where}", values)
 
 
@@ -200,7 +196,7 @@ def as_list(ids: Iterable[int]) -> str:
     return json.dumps([int(i) for i in ids])
 
 
-def _values(record: NewImage) -> tuple[Any, ...]:
+def _values(record: NewImage) -> tuple[object, ...]:
     folder = os.path.dirname(record.path) if record.path else ""
     return (
         as_text(record.path) if record.path else None, as_text(record.name), as_text(folder), record.n_bytes,
@@ -256,47 +252,10 @@ class NewImage:
     longitude: float | None = None
 
 
-def read_records(
-    images: Sequence[ImageFile], names: Sequence[str], tags: Sequence[Iterable[str]], *, n_jobs: int | None = None
-) -> list[NewImage | Skipped]:
-    """Read size and hash of each image; one that cannot be read (any more) comes as skipped, with the reason.
-
-    Images are paths or uint8 arrays (height, width, 3); `tags` were given by people, for each image.
-    """
-    from visterm.data.contents import reading_threads
-
-    given = list(zip(images, names, tags, strict=True))
-    with Team(reading_threads(images, n_jobs)) as team:
-        return team.run(lambda i: _read_record(*given[i]), len(given))
-
-
 def file_type_of(path: str | os.PathLike[str]) -> str:
     """Return the type of a file as the ending of its name says, in small letters: "jpeg" for .jpg."""
     ending = os.path.splitext(os.fspath(path))[1].removeprefix(".").lower()
     return {"jpg": "jpeg", "jpe": "jpeg", "tif": "tiff", "heif": "heic"}.get(ending, ending)
-
-
-def _read_record(image: ImageFile, name: str, tags: Iterable[str]) -> NewImage | Skipped:
-    from visterm.data.contents import content_hash, file_state  # with Pillow, which no search needs
-    from visterm.data.images import GONE, image_size
-
-    if isinstance(image, np.ndarray):
-        sha256 = hashlib.sha256(np.ascontiguousarray(image).tobytes()).hexdigest()
-        return NewImage(name, None, image.nbytes, image.shape[1], image.shape[0], sha256, tuple(tags))
-    path = real_path(image)
-    try:
-        width, height = image_size(path)
-        state = file_state(path)
-        sha256 = (content_hash(path) or "") if is_remote(path) else file_hash(path)
-        if state is None or not sha256:
-            return Skipped(path, GONE)
-        return NewImage(
-            name, path, state[0], width, height, sha256, tuple(tags), mtime_ns=state[1], file_type=file_type_of(path)
-        )
-    except ImageError as error:
-        return Skipped(os.fspath(image), error.reason)
-    except OSError as error:
-        return Skipped(os.fspath(image), error.strerror or "it cannot be read")
 
 
 class Frame(NamedTuple):

@@ -117,10 +117,10 @@ class LanceRows:
                     yield numbers[inside], block[inside]
         else:
             for start in range(0, len(places), AT_ONCE):
-                some = places[start : start + AT_ONCE]
-                batch = self.at.take_offsets(some.tolist()).select(["row", "vector"]).to_arrow()
+                chunk = places[start : start + AT_ONCE]
+                batch = self.at.take_offsets(chunk.tolist()).select(["row", "vector"]).to_arrow()
                 numbers, block = self._in_order(batch, 0, self.n_rows)
-                if not np.array_equal(numbers, some):
+                if not np.array_equal(numbers, chunk):
                     raise self._damaged("rows at other places than those in their column 'row'")
                 yield numbers, block
 
@@ -173,7 +173,7 @@ class LancePart(Part):
             products[np.searchsorted(places, numbers)] = block @ Q.T
         return products
 
-    def _best_places(self, Q: Floats, k: int, places: Places | None) -> Ranking:
+    def _best_of_blocks(self, Q: Floats, k: int, places: Places | None) -> Ranking:
         if self.rows.is_small:
             return top_k_products(Q, self.rows.kept, k, among=places)
         best = Ranking(np.empty((len(Q), 0), np.int64), np.empty((len(Q), 0), np.float32))
@@ -268,16 +268,15 @@ class LancePlace(NamedTuple):
         return f"rows_{self.id}_"
 
 
-def lance_uri(store: str, option: str = "store") -> str | None:
-    """Return where a store keeps its Lance tables; empty: with the catalogue. None for files. Messages name `option`.
+def lance_uri(store: str) -> str | None:
+    """Return where a store keeps its Lance tables; empty: with the catalogue. None for files.
 
     Raises UserError if there is no such store.
     """
     name, colon, uri = store.partition(":")
     if name not in (FILES, LANCE) or (colon and (name == FILES or not uri)):
-        raise UserError(
-            f"{option} is {store!r}; expected {FILES}, {LANCE} or {LANCE}:URI, such as lance:s3://bucket/rows."
-        )
+        expected = f"{FILES}, {LANCE} or {LANCE}:URI, such as lance:s3://bucket/rows"
+        raise UserError(setting="store", value=store, expected=expected)
     return None if name == FILES else uri
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import cache
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -50,8 +51,7 @@ class LanceTable:
 
     def append(self, version: int, n_rows: int, ids: NDArray[np.int64], U: NDArray[np.float32]) -> int:
         """Add rows after the `n_rows` of a version, whatever was added since; return the version that has them."""
-        import pyarrow as pa
-
+        pa = _arrow()
         self.cut(version)
         table = self.writable()
         for start in range(0, len(ids), AT_ONCE):
@@ -117,8 +117,7 @@ class LanceTable:
 
 def schema_of(width: int) -> Any:
     """Return the columns of a table of rows, for Arrow."""
-    import pyarrow as pa
-
+    pa = _arrow()
     return pa.schema([("row", pa.int64()), ("id", pa.int64()), ("vector", pa.list_(pa.float32(), width))])
 
 
@@ -137,8 +136,7 @@ def table_names(uri: str) -> list[str]:
 
 def arrays_of(batch: Any, columns: list[str]) -> dict[str, NDArray[Any]]:
     """Return the columns of a batch or a table of Arrow as arrays; vectors as (n, width)."""
-    import pyarrow as pa
-
+    pa = _arrow()
     arrays = {}
     for name in columns:
         column = batch.column(name)
@@ -147,6 +145,13 @@ def arrays_of(batch: Any, columns: list[str]) -> dict[str, NDArray[Any]]:
         array = (column.flatten() if name == "vector" else column).to_numpy(zero_copy_only=False)
         arrays[name] = array.reshape(len(column), -1) if name == "vector" else array
     return arrays
+
+
+def _arrow() -> ModuleType:
+    import pyarrow  # takes long, and most catalogues have no tables
+
+    module: ModuleType = pyarrow
+    return module
 
 
 @cache

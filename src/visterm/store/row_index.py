@@ -19,7 +19,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from types import ModuleType
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +39,7 @@ FETCHED = (50, 100, 200, 400)
 AT_ONCE = 2**16
 TRAINING_ROWS = 2**17
 INDEX_SUFFIX = ".faiss"
+FaissIndex: TypeAlias = Any  # The package says nothing of its types
 MAGIC = b"IxPT"  # The first bytes of a file by faiss that turns rows before it looks for them, as ours do
 
 
@@ -73,9 +75,9 @@ class RowIndex:
     One on disk (`RowIndex.on_disk`) is read when it is first used; without faiss every search is exact.
     """
 
-    def __init__(self, index: Any, settings: IndexSettings) -> None:
+    def __init__(self, index: FaissIndex, settings: IndexSettings) -> None:
         self._index, self.settings, self.n_rows = index, settings, settings.n_rows
-        self._read: Callable[[], Any] = lambda: index
+        self._read: Callable[[], FaissIndex] = lambda: index
         self._reading = threading.Lock()
 
     @classmethod
@@ -113,7 +115,7 @@ class RowIndex:
         return best[np.searchsorted(best, 0) :]  # faiss fills up with -1
 
 
-def read_index(path: Path, settings: IndexSettings, width: int) -> Any:
+def read_index(path: Path, settings: IndexSettings, width: int) -> FaissIndex:
     """Read a faiss index that `RowIndex.write` wrote, for rows of a width.
 
     Raises CorruptFileError if it cannot be read, or is of other rows; MissingExtraError if faiss is not installed.
@@ -214,7 +216,7 @@ def is_installed() -> bool:
     return True
 
 
-def median_seconds(call: Callable[[], Any], times: int = 5) -> float:
+def median_seconds(call: Callable[[], object], times: int = 5) -> float:
     """Return the median of the seconds that a call takes."""
     seconds = []
     for _ in range(times):
@@ -253,7 +255,7 @@ def best_settings(
 
 
 @contextmanager
-def _one_thread(faiss: Any) -> Iterator[None]:
+def _one_thread(faiss: ModuleType) -> Iterator[None]:
     """Hold OpenMP to one thread: on a busy machine its threads spin for each other (k-means took 18 times as long)."""
     before = faiss.omp_get_max_threads()
     faiss.omp_set_num_threads(1)
@@ -263,11 +265,12 @@ def _one_thread(faiss: Any) -> Iterator[None]:
         faiss.omp_set_num_threads(before)
 
 
-def _faiss() -> Any:
+def _faiss() -> ModuleType:
     try:
         import faiss
     except ImportError as error:
         raise MissingExtraError(
             "An index of rows needs the package 'faiss'. Install it with: pip install 'visterm[faiss]'"
         ) from error
-    return faiss
+    module: ModuleType = faiss
+    return module

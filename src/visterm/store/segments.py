@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -42,7 +43,7 @@ class StoredSegment(NamedTuple):
     table_version: int | None = None  # Of the Lance table that holds its rows; None where files do
 
 
-def segments_of(database: Database, where: str = "", *values: Any) -> list[StoredSegment]:
+def segments_of(database: Database, where: str = "", *values: object) -> list[StoredSegment]:
     """List segments, in their order: of all runs, or those for which a condition holds.
 
     Raises CorruptFileError if there can be no such segment.
@@ -58,7 +59,7 @@ def segments_of(database: Database, where: str = "", *values: Any) -> list[Store
     return segments
 
 
-def checked_places(rows: list[Any], segment: StoredSegment) -> NDArray[np.int64]:
+def checked_places(rows: Sequence[tuple[int]], segment: StoredSegment) -> NDArray[np.int64]:
     """Return the places of rows of a segment that the database lists, a place each.
 
     Raises CorruptFileError if the segment has no such row.
@@ -182,8 +183,10 @@ class SegmentFolder(Segment):
             return ids, self._map(DENSE, n_rows * self.width).reshape(n_rows, self.width)
         indptr = self._map(INDPTR, n_rows + 1)
         data, indices = self._map(DATA, int(indptr[-1])), self._map(INDICES, int(indptr[-1]))
-        what = f"The rows in {self.folder} are damaged"
-        return ids, checked_csr(data, indices, indptr, (n_rows, self.width), what, unique=False, error=CorruptFileError)
+        problem = f"The rows in {self.folder} are damaged"
+        return ids, checked_csr(
+            data, indices, indptr, (n_rows, self.width), problem, unique=False, error=CorruptFileError
+        )
 
     def part(self, n_rows: int, hidden: NDArray[np.int64], index: StoredIndex | None = None) -> Part:
         """Map the files to search, and open an index of them when it is first used."""
@@ -224,7 +227,7 @@ class SegmentFolder(Segment):
             self._map(name, n_values)
         return n_values
 
-    def _write(self, name: str, place: int, values: NDArray[Any]) -> None:
+    def _write(self, name: str, place: int, values: NDArray[np.generic]) -> None:
         data = memoryview(np.ascontiguousarray(values, TYPES[name])).cast("B")
         check_space(self.folder, data.nbytes)
         with writing(self.folder), (self.folder / name).open("r+b") as file:

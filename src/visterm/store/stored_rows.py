@@ -10,7 +10,6 @@ import shutil
 import zlib
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -86,11 +85,11 @@ class RowStore:
         Raises CorruptFileError if the database names rows that cannot be, or their files are damaged.
         """
         with self.database.transaction(writes=False):
-            version = self.database.value(VERSION)
-            run_id = self.database.value(CURRENT)
+            [(version, run_id, last_id)] = self.database.rows(
+                f"SELECT ({VERSION}), ({CURRENT}), (SELECT coalesce(max(id), 0) FROM images)"
+            )
             if run_id is None:
-                raise CorruptFileError(f"{self.database.path} names no current run. Index the images again.")
-            last_id = self.database.value("SELECT max(id) FROM images") or 0
+                raise no_current_run(self.database)
             parts: list[Part] = []
             width = None
             for segment in segments_of(self.database, "WHERE run_id = ?", run_id):
@@ -187,7 +186,7 @@ class RowStore:
 
         Raises CorruptFileError if some differ, or in a check of all some have none.
         """
-        version = self.database.value(VERSION)
+        version = self.database.rows(VERSION)
         which = f"WHERE {OF_THE_CURRENT_RUN}" if sampled else ""
         try:
             for segment in segments_of(self.database, which):
@@ -214,7 +213,7 @@ class RowStore:
                             f"the disk or another program changed them. {RESTORE}"
                         )
         except CorruptFileError:
-            if not sampled or version == self.database.value(VERSION):
+            if not sampled or version == self.database.rows(VERSION):
                 raise  # else another process compacted just now, and removed what was old
 
     def compact(self, least: float) -> bool:
@@ -234,7 +233,19 @@ class RowStore:
             self._in_memory.pop(segment_id, None)
             if self.folder is not None:
                 shutil.rmtree(self.folder / ROWS / str(segment_id), ignore_errors=True)
-        self._tidy()
+
+        for segment in segments_of(self.database):  # the small files of Lance tables, and their indexes
+            files = self.files(segment)
+            if not isinstance(files, LanceSegment) or not files.table.is_untidy(segment.n_rows):
+                continue
+            version, all_indexed = files.table.tidy(files.table_version)
+            with self.database.transaction():
+                self.database.write("UPDATE segments SET table_version = ? WHERE id = ?", (version, segment.id))
+                if all_indexed:
+                    of_segment = "UPDATE indexes SET n_rows = ? WHERE segment_id = ?"
+                    self.database.write(of_segment, (segment.n_rows, segment.id))
+                self.have_changed()
+            files.table.forget_old_versions()
         return bool(replaced)
 
     def cut_what_is_not_committed(self) -> None:
@@ -288,22 +299,6 @@ class RowStore:
             "UPDATE segments SET n_rows = ?, table_version = ? WHERE id = ?", (n_rows, files.table_version, segment_id)
         )
 
-    def _tidy(self) -> None:
-        """Put the small files of Lance tables together, and bring their indexes up to date."""
-        for segment in segments_of(self.database):
-            files = self.files(segment)
-            if not isinstance(files, LanceSegment) or not files.table.is_untidy(segment.n_rows):
-                continue
-            version, all_indexed = files.table.tidy(files.table_version)
-            with self.database.transaction():
-                self.database.write("UPDATE segments SET table_version = ? WHERE id = ?", (version, segment.id))
-                if all_indexed:
-                    self.database.write(
-                        "UPDATE indexes SET n_rows = ? WHERE segment_id = ?", (segment.n_rows, segment.id)
-                    )
-                self.have_changed()
-            files.table.forget_old_versions()
-
     def _write_anew(self, old: StoredSegment, dead: NDArray[np.int64]) -> None:
         part = self.files(old).part(old.n_rows, np.empty(0, np.int64))
         ids = part.ids
@@ -332,18 +327,19 @@ def _copy(part: Part, places: NDArray[np.int64], files: Segment) -> None:
 def _sums(ids: NDArray[np.int64], U: Matrix, first: int, n_rows: int) -> tuple[int, int]:
     """Return the checksums of the ids and of the values of some rows, as files hold them."""
     end = first + n_rows
-    ids_sum = zlib.crc32(_bytes(ids[first:end], np.int64))
+    ids_sum = zlib.crc32(np.ascontiguousarray(ids[first:end], np.int64))
     if isinstance(U, np.ndarray):
-        return ids_sum, zlib.crc32(_bytes(U[first:end], np.float32))
+        return ids_sum, zlib.crc32(np.ascontiguousarray(U[first:end], np.float32))
     pointers = np.asarray(U.indptr[first : end + 1], np.int64)
     start, stop = int(pointers[0]), int(pointers[-1])
-    rows_sum = zlib.crc32(_bytes(np.diff(pointers), np.int64))
-    rows_sum = zlib.crc32(_bytes(U.indices[start:stop], np.int32), rows_sum)
-    return ids_sum, zlib.crc32(_bytes(U.data[start:stop], np.float32), rows_sum)
+    rows_sum = zlib.crc32(np.ascontiguousarray(np.diff(pointers), np.int64))
+    rows_sum = zlib.crc32(np.ascontiguousarray(U.indices[start:stop], np.int32), rows_sum)
+    return ids_sum, zlib.crc32(np.ascontiguousarray(U.data[start:stop], np.float32), rows_sum)
 
 
-def _bytes(values: NDArray[Any], kind: Any) -> NDArray[np.uint8]:
-    return np.ascontiguousarray(values, kind).reshape(-1).view(np.uint8)
+def no_current_run(database: Database) -> CorruptFileError:
+    """Return the error of a database that names no current run."""
+    return CorruptFileError(f"{database.path} names no current run. Index the images again.")
 
 
 def indexes_are_due(database: Database) -> bool:
@@ -356,7 +352,7 @@ def indexes_are_due(database: Database) -> bool:
     )
 
 
-def build_indexes(rows: RowStore, queries: Any) -> bool:
+def build_indexes(rows: RowStore, queries: NDArray[np.float32]) -> bool:
     """Index each large segment of the current run, and return whether an index pays; one that does not is not kept.
 
     The first 200 of `queries`, (n_queries, width), are what an index is measured on.

@@ -1,14 +1,19 @@
-"""Tags of a catalogue's images: given by people, accepted and rejected, predicted, and written into files."""
+"""Tags of a catalogue's images: given by people, accepted and rejected, and predicted."""
 
 from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import groupby
-from operator import itemgetter
+from operator import is_, itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
+from visterm.core.checks import check_choice
 from visterm.core.errors import UserError
 from visterm.core.vocabulary import Vocabulary, tag_key
 from visterm.store.database import CatalogueTable, as_text, now
@@ -24,6 +29,12 @@ NOT_REJECTED = (
     "NOT EXISTS (SELECT 1 FROM verdicts AS r WHERE r.image_id = g.image_id AND r.tag_id = g.tag_id AND verdict = -1)"
 )
 """Of a given tag `g`: that nobody rejected it."""
+
+MEANT = "(SELECT id FROM tags WHERE key IN (SELECT value FROM json_each(?1)))"
+"""The tags that are meant, by the keys of all their spellings."""
+
+MOST_TAGS, MOST_JUDGEMENT_BYTES = 5000, 2**26  # Tags of which is remembered what people said, and how much that is
+MOST_MADE, MOST_MADE_BYTES = 128, 2**20  # Answers to searches that are remembered: how many, and of one how much
 
 
 class ActiveTags(NamedTuple):
@@ -87,26 +98,14 @@ class Verdict(NamedTuple):
     run_id: int | None  # The run whose answer was shown
 
 
-class WrittenTag(NamedTuple):
-    """A tag that was written back into a file: `target` says which ("xmp", "embedded", "txt", ...)."""
-
-    image_id: int
-    tag: str
-    target: str
-    at: str
-
-
 class Tags(CatalogueTable):
     """The tables of tags. An image *has* a tag that was given or accepted, and that was not rejected last.
 
     Nor has it a tag of a tag file if one above it in the tree of the run was rejected.
     """
 
-    _tree: tuple[TagTree, Vocabulary] | None = None
-
-    def know_tree(self, words: TagTree | None, vocabulary: Vocabulary) -> None:
-        """Take the tree and the spellings of tags of the run that is used from now on; None: its tags have no tree."""
-        self._tree = (words, vocabulary) if words else None
+    tree: tuple[TagTree, Vocabulary] | None = None
+    """The tree and the spellings of the current run's tags; None: they have no tree."""
 
     def paths(self) -> tuple[str, ...]:
         """Return the tags with a ``/`` that images have here, whatever was rejected above them."""
@@ -115,7 +114,7 @@ class Tags(CatalogueTable):
 
     def active(self) -> ActiveTags:
         """Return when a given tag of an image counts: this holds wherever it matters which tags images have."""
-        tree = self._tree
+        tree = self.tree
         if tree is None:
             return WITHOUT_TREE
         return self._database.keep(("under rejected", tree[0]), lambda: self._under_rejected(*tree))
@@ -155,8 +154,8 @@ class Tags(CatalogueTable):
                     "INSERT INTO tags (name, key) VALUES (CAST(? AS TEXT), ?) ON CONFLICT DO NOTHING",
                     ((as_text(name), tag_key(name)) for name in names),
                 )
-            one = "SELECT id FROM tags WHERE key = ?"
-            rows = {name: connection.execute(one, (tag_key(name),)).fetchone() for name in names}
+            by_key = "SELECT id FROM tags WHERE key = ?"
+            rows = {name: connection.execute(by_key, (tag_key(name),)).fetchone() for name in names}
         return {name: row[0] for name, row in rows.items() if row is not None}
 
     def spelled(self, name: str) -> str | None:
@@ -177,8 +176,7 @@ class Tags(CatalogueTable):
 
     def give_many(self, given: Iterable[tuple[int, Iterable[str]]], source: str) -> None:
         """Add tags to images, pairs of an id and tags."""
-        if source not in SOURCES:
-            raise UserError(f"source is {source!r}; expected one of {', '.join(SOURCES)}.")
+        check_choice(source, "source", SOURCES)
         lists = [(image_id, list(tags)) for image_id, tags in given]
         with self._database.transaction() as connection:
             ids = self.ids((tag for _, tags in lists for tag in tags), create=True)
@@ -253,7 +251,8 @@ class Tags(CatalogueTable):
         if `verdict` is another number.
         """
         if verdict not in VERDICTS or isinstance(verdict, bool):
-            raise UserError(f"verdict is {verdict!r}; expected 1 (accepted), -1 (rejected) or 0 (taken back).")
+            expected = "1 (accepted), -1 (rejected) or 0 (taken back)"
+            raise UserError(setting="verdict", value=verdict, expected=expected)
         with self._database.transaction():
             return self._database.insert(
                 "INSERT INTO feedback (image_id, tag_id, verdict, at, run_id) VALUES (?, ?, ?, ?, ?)",
@@ -306,16 +305,16 @@ class Tags(CatalogueTable):
 
         "images" is how many have it; "given", of how many it was given and not rejected; "accepted", "rejected".
         """
-        here = "JOIN images ON images.id = image_id AND state = 'here'"
+        of_image = "JOIN images ON images.id = image_id AND state = 'here'"
         active = self.active()
         also_given = (
             "EXISTS (SELECT 1 FROM given AS g WHERE g.image_id = v.image_id AND g.tag_id = v.tag_id "
             f"AND {active.condition})"
         )
-        given_to = f"SELECT tag_id, count(*) AS n FROM given AS g {here} WHERE {active.condition} GROUP BY tag_id"
+        given_to = f"SELECT tag_id, count(*) AS n FROM given AS g {of_image} WHERE {active.condition} GROUP BY tag_id"
         judged = (
             "SELECT tag_id, sum(verdict = 1) AS accepted, sum(verdict = -1) AS rejected, "
-            f"sum(verdict = 1 AND NOT {also_given}) AS more FROM verdicts AS v {here} GROUP BY tag_id"
+            f"sum(verdict = 1 AND NOT {also_given}) AS more FROM verdicts AS v {of_image} GROUP BY tag_id"
         )
         rows = self._database.rows(
             "SELECT name, coalesce(n, 0), coalesce(accepted, 0), coalesce(rejected, 0), coalesce(more, 0) "
@@ -328,56 +327,6 @@ class Tags(CatalogueTable):
             for tag, given, accepted, rejected, more in rows
         ]
 
-    def note_written(self, target: str, written: Iterable[tuple[int, str]]) -> None:
-        """Remember tags that were written into files, pairs of an image's id and a tag: they can be taken back."""
-        pairs = list(written)
-        with self._database.transaction() as connection:
-            ids = self.ids((tag for _, tag in pairs), create=True)
-            connection.executemany(
-                "INSERT INTO written_tags (target, image_id, tag_id, at) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
-                ((target, image_id, ids[tag], now()) for image_id, tag in pairs),
-            )
-
-    def forget_written(self, target: str, written: Iterable[tuple[int, str]]) -> None:
-        """Forget tags that were taken back out of files."""
-        pairs = list(written)
-        ids = self.ids(tag for _, tag in pairs)
-        self._database.write_many(
-            "DELETE FROM written_tags WHERE target = ? AND image_id = ? AND tag_id = ?",
-            [(target, image_id, ids[tag]) for image_id, tag in pairs if tag in ids],
-        )
-
-    def written(self, target: str) -> list[WrittenTag]:
-        """List the tags that were written into files of one kind, by image and tag."""
-        return self._written("WHERE target = ? ORDER BY image_id, tags.name", target)
-
-    def written_of(self, image_id: int) -> list[WrittenTag]:
-        """List the tags that were written into files of one image, by kind of file and tag."""
-        return self._written("WHERE image_id = ? ORDER BY target, tags.name", image_id)
-
-    def _written(self, where: str, value: str | int) -> list[WrittenTag]:
-        statement = "SELECT image_id, tags.name, target, at FROM written_tags JOIN tags ON tags.id = tag_id"
-        return self._records(WrittenTag, f"{statement} {where}", (value,))
-
-    def written_elsewhere(self, target: str) -> list[tuple[str, int]]:
-        """List where photos lay, with their ids, that moved or went after tags were written into their files."""
-        return self._database.rows(
-            "SELECT path, image_id FROM left_places WHERE target = ?1 UNION SELECT path, image_id FROM written_tags "
-            "JOIN images ON images.id = image_id "
-            "WHERE target = ?1 AND state = 'gone' AND path IS NOT NULL ORDER BY path",
-            (target,),
-        )
-
-    def forget_elsewhere(self, target: str, paths: Iterable[str]) -> None:
-        """Forget places of `written_elsewhere` where nothing is left of what was written."""
-        values = [(target, as_text(path)) for path in paths]
-        for statement in (
-            "DELETE FROM left_places WHERE target = ? AND path = CAST(? AS TEXT)",
-            "DELETE FROM written_tags WHERE target = ? AND image_id IN "
-            "(SELECT id FROM images WHERE state = 'gone' AND path = CAST(? AS TEXT))",
-        ):
-            self._database.write_many(statement, values)
-
     def _by_image(self, pairs: str, image_ids: Iterable[int] | None, *values: str) -> dict[int, list[str]]:
         which = "(SELECT id FROM images WHERE state = 'here')"
         if image_ids is not None:
@@ -388,3 +337,88 @@ class Tags(CatalogueTable):
             values,
         )
         return {image_id: [name for _, name in group] for image_id, group in groupby(rows, key=itemgetter(0))}
+
+
+def judged_by(index: str, counts: str) -> str:
+    """Return the statement for what people judged of a tag, with the condition on given tags `g` that count."""
+    return (
+        f"SELECT kind, group_concat(image_id) FROM (SELECT 2 AS kind, image_id FROM given AS g INDEXED BY {index} "
+        f"WHERE tag_id IN {MEANT} AND {counts} AND (image_id, tag_id) NOT IN "
+        f"(SELECT image_id, tag_id FROM verdicts WHERE tag_id IN {MEANT} AND verdict = -1) UNION ALL "
+        f"SELECT verdict, image_id FROM verdicts AS v WHERE tag_id IN {MEANT} AND (verdict = 1 OR verdict = -1 AND "
+        f"NOT EXISTS (SELECT 1 FROM given AS g WHERE g.image_id = v.image_id AND tag_id IN {MEANT} AND {NOT_REJECTED}))"
+        ") GROUP BY kind"
+    )
+
+
+BY_HAND = judged_by("given_by_hand", "source = 'person'")
+"""Whether people said that an image has a tag: 2 gave it, 1 accepted it, -1 rejected it.
+
+An image that has the tag in another spelling does not count as rejected."""
+
+
+class TagJudgements(NamedTuple):
+    """The images of which a person said that they have a tag, or have it not; ids in order."""
+
+    given: NDArray[np.int64]
+    has: NDArray[np.int64]  # Given or accepted
+    rejected: NDArray[np.int64]
+
+
+@dataclass(eq=False)
+class ManualJudgements(CatalogueTable):
+    """What people said of tags, and what searches made of it: remembered until more is said of the same tags."""
+
+    _tags: Tags
+    _known: dict[Hashable, tuple[object, TagJudgements]] = field(default_factory=dict, init=False)
+    _n_bytes: int = field(default=0, init=False)
+    _made: dict[Hashable, tuple[Sequence[object], Any]] = field(default_factory=dict, init=False)
+
+    def of_tag(self, keys: Sequence[str], *, of_files: bool = False) -> TagJudgements:
+        """Return what people said of a tag, meant by the keys of all its spellings: the same object until more is said.
+
+        With `of_files`, what tag files say counts as given. Other tags are not scanned.
+        """
+        version = self._database.keep("version of judgements", object)  # another object once anything has changed
+        active = self._tags.active() if of_files else None
+        statement, values = (
+            (BY_HAND, ()) if active is None else (judged_by("given_by_tag", active.not_under), active.values)
+        )
+        key = (statement, *keys)
+        version_before, before = self._known.get(key, (None, None))
+        if before is not None and version_before is version:
+            return before
+
+        images = dict.fromkeys((2, 1, -1), np.empty(0, np.int64))
+        for kind, ids in self._database.rows(statement, (json.dumps(keys), *values)):
+            # as one text of each kind: numbers that come one by one take ten times as long
+            images[kind] = np.unique(np.fromstring(ids, np.int64, sep=","))
+        given, accepted, rejected = images.values()
+        has = np.union1d(given, accepted) if len(given) and len(accepted) else given if len(given) else accepted
+        if len(rejected) and len(accepted):
+            rejected = np.setdiff1d(rejected, accepted, assume_unique=True)
+
+        judgements = TagJudgements(given, has, rejected)
+        if before is not None and all(map(np.array_equal, before, judgements)):
+            judgements = before  # so that what was made of these arrays still counts
+        n_bytes, n_bytes_before = (sum(ids.nbytes for ids in each or ()) for each in (judgements, before))
+        self._n_bytes += n_bytes - n_bytes_before
+        if len(self._known) >= MOST_TAGS or self._n_bytes > MOST_JUDGEMENT_BYTES:
+            self._known, self._n_bytes = {}, n_bytes
+        self._known[key] = version, judgements
+        return judgements
+
+    def remembered(self, key: Hashable, of: Sequence[object]) -> Any:
+        """Return what was made `of` these very objects and remembered under a key; None where it was of others.
+
+        These are what `of_tag` returned, or what was made of that.
+        """
+        known = self._made.get(key)
+        return known[1] if known is not None and all(map(is_, of, known[0])) else None
+
+    def remember(self, key: Hashable, of: Sequence[object], answer: Iterable[object]) -> None:
+        """Remember what was made of some objects, for when a search is repeated."""
+        if sum(getattr(part, "nbytes", 0) for part in answer) <= MOST_MADE_BYTES:
+            if len(self._made) >= MOST_MADE:
+                self._made.clear()
+            self._made[key] = of, answer

@@ -27,7 +27,7 @@ from visterm.data.tag_rules import Alias
 from visterm.library.catalogue import Catalogue
 from visterm.library.feedback import ImageView
 from visterm.library.photos import stays_inside
-from visterm.library.videos import CatalogueVideos
+from visterm.library.records import CatalogueVideos
 from visterm.store.images import ImageRecord
 from visterm.tagging.explain import Explanation, check_explains, explain
 from visterm.tagging.heat_map import heat_overlay

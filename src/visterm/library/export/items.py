@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from visterm.core.vocabulary import tag_key
 from visterm.data.tag_tree import TagTree, own_names
 from visterm.data.xmp.keywords import GIVEN, PREDICTED, Mark
+from visterm.tagging.tagger import Tagger
 
 
 class Predicted(NamedTuple):
@@ -56,7 +57,7 @@ class FileChange:
         """Whether anything is changed or left out."""
         return bool(self.added or self.removed or self.left_out or self.copied)
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return the change as it stands in JSON."""
         added = [
             {"tag": mark.tag, "source": mark.source}
@@ -87,7 +88,7 @@ class Parents:
             self._above.setdefault(tag_key(child), []).append(tag_key(parent))
 
     @classmethod
-    def of_run(cls, tagger: Any) -> Parents:
+    def of_run(cls, tagger: Tagger) -> Parents:
         """Take the tree of a run; of a run without one, what its tags are kinds of."""
         if tagger.tree is not None:
             return cls(tree=tagger.tree.words)

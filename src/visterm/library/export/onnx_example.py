@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import onnxruntime
+from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
 HERE = Path(__file__).parent
@@ -28,7 +29,7 @@ def read_photo(path: str, max_side: int) -> Image.Image:
     return ImageOps.exif_transpose(rgb)
 
 
-def pictures_of(photo: Image.Image, prepared: dict[str, Any]) -> list[np.ndarray[Any, Any]]:
+def pictures_of(photo: Image.Image, prepared: dict[str, Any]) -> list[NDArray[np.uint8]]:
     """Return what the network is shown of a photo: uint8 arrays of its height and width."""
     height, width = prepared["size"]
     resample = Image.Resampling[prepared["interpolation"].upper()]
@@ -50,7 +51,7 @@ def pictures_of(photo: Image.Image, prepared: dict[str, Any]) -> list[np.ndarray
     return pictures
 
 
-def _trained(photo: Image.Image, prepared: dict[str, Any], resample: Image.Resampling) -> np.ndarray[Any, Any]:
+def _trained(photo: Image.Image, prepared: dict[str, Any], resample: Image.Resampling) -> NDArray[np.uint8]:
     """Return the one picture of a network whose resizing is known to the pixel."""
     height, width = prepared["size"]
     across, down = photo.size
@@ -82,11 +83,10 @@ def main(photos: list[str]) -> None:
     session = onnxruntime.InferenceSession(HERE / "model.onnx")
     for path in photos:
         pictures = np.stack(pictures_of(read_photo(path, prepared["max_side"]), prepared))
-        outputs = dict(
-            zip(prepared["outputs"], session.run(list(prepared["outputs"]), {"pictures": pictures}), strict=True)
-        )
-        scores: Any = outputs["scores"]
-        figures: Any = outputs.get("confidences", scores)
+        results: Any = session.run(list(prepared["outputs"]), {"pictures": pictures})
+        outputs: dict[str, Any] = dict(zip(prepared["outputs"], results, strict=True))
+        scores = outputs["scores"]
+        figures = outputs.get("confidences", scores)
         best = np.argsort(-scores[0], kind="stable")[:5]
         print(path, ", ".join(f"{labels[tag]} {figures[0][tag]:.4f}" for tag in best), sep=": ")
 

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import asdict
+from importlib import import_module
 from importlib.metadata import version
 from itertools import chain
 from pathlib import Path
@@ -25,7 +26,7 @@ from numpy.typing import NDArray
 from visterm.core.errors import MissingExtraError, StorageError, UserError
 from visterm.core.persist import file_hash, whole_folder
 from visterm.core.tables import ENCODERS, MODELS
-from visterm.encoders.onnx_graph import read_network, weight_files
+from visterm.encoders.onnx_graph import GraphSteps, around_network, read_network, weight_files
 from visterm.encoders.preparation import VIEWS, Preparation, views_of
 from visterm.models.abilities import WritesSteps
 from visterm.tagging.hub_runs import tags_of_photos
@@ -69,8 +70,6 @@ def graph_of(tagger: Tagger, *, for_photoprism: bool = False) -> Graph:
     tagger._refuse_unfitted()
     encoder, model = _parts(tagger, for_photoprism)
     check_packages()
-    from visterm.encoders.onnx_graph import GraphSteps, around_network
-
     n_views = 1 if for_photoprism else len(VIEWS[encoder.views])
     before, after = GraphSteps("before"), GraphSteps("after")
     network, rows = encoder.write_steps(before, after, PICTURES, n_views=n_views, floats=for_photoprism)
@@ -100,7 +99,7 @@ def graph_of(tagger: Tagger, *, for_photoprism: bool = False) -> Graph:
             return graph
     raise UserError(
         f"The network {network.path} computes other rows for {n_views} pictures together than for each alone, so that "
-        "no graph is the same as this run. Fit the run with one picture a photo (--encoder-set views=whole)."
+        "no graph is the same as this run. Fit the run with one picture a photo: encoder setting views=whole."
     )
 
 
@@ -110,12 +109,12 @@ def _parts(tagger: Tagger, for_photoprism: bool) -> tuple[Any, Any]:
     if encoder != "onnx":
         raise UserError(
             f"The encoder of this run is '{encoder}', and only a network in an ONNX file can be exported as one. Fit "
-            "the run with such a network: --encoder onnx:FILE, or one of `visterm encoders`."
+            "the run with such a network: encoder onnx:FILE, or one that `visterm encoders` lists."
         )
     if not isinstance(tagger.model, WritesSteps):
         raise UserError(
             f"The model of this run is '{model}', whose scores cannot be written as a graph. Fit a model of vectors: "
-            "--model ridge, or wsabie."
+            "ridge, or wsabie."
         )
     if for_photoprism and tagger.calibration is None:
         raise UserError(
@@ -182,7 +181,7 @@ def export_model(tagger: Tagger, out: Path) -> Graph:
 def export_folder(out: Path) -> Iterator[Path]:
     """Yield a folder to write into that is at `out` in the end, whole; refuse a place where something is."""
     if out.exists() and not (out.is_dir() and not any(out.iterdir())):
-        raise StorageError(f"{out} is there already, and nothing is replaced. Choose another folder with -o.")
+        raise StorageError(f"{out} is there already, and nothing is replaced. Choose another folder.")
     with whole_folder(out) as folder:
         yield folder
 
@@ -210,8 +209,8 @@ def write_labels(path: Path, labels: list[str]) -> None:
 def check_packages() -> None:
     """Raise MissingExtraError if graphs cannot be written here, or not be compared with their runs."""
     try:
-        import onnx  # noqa: F401
-        import onnxruntime  # noqa: F401
+        for package in ("onnx", "onnxruntime"):
+            import_module(package)
     except ImportError as error:
         raise MissingExtraError(
             "Exporting a run as an ONNX graph needs the packages onnx and onnxruntime. Install them with: pip install "

@@ -15,7 +15,7 @@ from visterm.core.errors import UserError
 from visterm.core.persist import folder_kind
 from visterm.core.progress import SILENT, Progress, StepProgress, reported
 from visterm.core.remote import as_path, is_remote
-from visterm.core.types import CHUNK, Skipped
+from visterm.core.types import CHUNK, Matrix, Skipped
 from visterm.core.vocabulary import tag_key
 from visterm.data.image_folders import Unsearched, find_images, is_there, no_images
 from visterm.data.sidecars import Sidecars
@@ -40,9 +40,7 @@ class Limits(NamedTuple):
     precision: float | None = None  # Share of the predictions that are expected to be right, see `cutoff_of`
 
 
-def open_source(
-    source: Path, images: Path | None, n_jobs: int | None = None, *, into_files: bool = False
-) -> RunSource | CatalogueSource:
+def open_source(source: Path, images: Path | None, *, into_files: bool = False) -> RunSource | CatalogueSource:
     """Open a catalogue, or a run with the images that it is for.
 
     `into_files` says that tags will be written beside photos or into them. Raises UserError if there are images to a
@@ -51,14 +49,13 @@ def open_source(
     """
     if folder_kind(source) == "run":
         if images is None:
-            raise UserError(
-                f"{source} is a run, and IMAGES is missing: pass the photos to write tags to, or a catalogue, which "
-                "knows its photos (visterm index RUN IMAGES -o CATALOGUE)."
-            )
-        return RunSource(source, images, n_jobs)
+            advice = "Pass the photos to write tags to, or a catalogue (visterm index RUN IMAGES -o CATALOGUE)."
+            raise UserError(f"{source} is a run, and `images` is missing.", setting="images", advice=advice)
+        return RunSource(source, images)
     if images is not None:
-        raise UserError(f"IMAGES is {images}, and goes with a run; a catalogue has its own photos. Leave it out.")
-    catalogue = Catalogue.load(source, n_jobs=n_jobs)
+        problem = "A catalogue has its own photos, and `images` goes with a run."
+        raise UserError(problem, setting="images", value=str(images), advice="Leave `images` out.")
+    catalogue = Catalogue.load(source)
     connection = catalogue.stored.connected.get()
     if into_files and connection is not None:
         raise UserError(
@@ -75,8 +72,8 @@ class RunSource:
     `images` may also be one photo; names in tables are paths inside the folder.
     """
 
-    def __init__(self, run: Path, images: Path, n_jobs: int | None) -> None:
-        self.tagger = Tagger.load(run, n_jobs=n_jobs)
+    def __init__(self, run: Path, images: Path) -> None:
+        self.tagger = Tagger.load(run)
         if self.tagger.encoder.by_number:
             raise UserError(f"The run {run} knows images by number only, so there are no photos to write tags to.")
         self._unsearched, self._folder = Unsearched(), images if images.is_dir() else images.parent
@@ -132,9 +129,9 @@ class CatalogueSource:
         ids = stored.current_rows().ids
         with reported(progress, "read photos", len(ids)):
             for start in range(0, len(ids), CHUNK):
-                some = ids[start : start + CHUNK]
-                images = stored.images.get_many(some.tolist())
-                for image, scores in zip(images, _best_scores(tagger, stored, some), strict=True):
+                chunk = ids[start : start + CHUNK]
+                images = stored.images.get_many(chunk.tolist())
+                for image, scores in zip(images, _best_scores(tagger, stored, chunk), strict=True):
                     progress.advance()
                     if image.path is None or not (is_remote(image.path) or os.path.isfile(image.path)):
                         yield Skipped(image.name, CLOSED if image.path and is_there(image.path) else GONE)
@@ -155,7 +152,7 @@ class CatalogueSource:
         These are the images that are here, and where those lay that have moved or are gone since tags were written.
         """
         names = {image.path: image.name for image in self._stored.images.all() if image.path is not None}
-        former = {path: "" for path, _ in self._stored.tags.written_elsewhere(target) if path not in names}
+        former = {path: "" for path, _ in self._stored.written.elsewhere(target) if path not in names}
         items = [*sorted(names.items()), *former.items()]  # texts that moved along before the notes that they left
         return [ExportItem(Path(path), name=name) for path, name in items if not is_remote(path)]
 
@@ -171,10 +168,9 @@ def _least_confidences(calibration: Calibration | None, limits: Limits) -> NDArr
         if calibration is None and limits.k > 0:
             return None
         if calibration is None:
-            raise UserError(
-                "export writes only confident tags, and this run has no confidences. Fit it again with at least 100 "
-                "tagged photos, or pass -k 3 to write the three best."
-            )
+            problem = "export writes only confident tags, and this run has no confidences."
+            advice = "Fit it again with at least 100 tagged photos, or let `k` be 3 to write the three best."
+            raise UserError(problem, setting="k", value=limits.k, advice=advice)
         min_confidence = PREDICTED_FROM
     cutoff = cutoff_of(calibration, precision=limits.precision, min_confidence=min_confidence)
     return None if cutoff is None else cutoff.least
@@ -192,7 +188,7 @@ def _best_scores(tagger: Tagger, stored: StoredCatalogue, ids: NDArray[np.int64]
         yield np.maximum(scores, best.get(image_id, scores))
 
 
-def _scores(tagger: Tagger, U: Any) -> Iterator[NDArray[np.float32]]:
+def _scores(tagger: Tagger, U: Matrix) -> Iterator[NDArray[np.float32]]:
     n_tags = len(tagger.vocabulary)
     columns = tagger.model.query_rows(sp.eye_array(n_tags, format="csr", dtype=np.float32)).T
     step = max(1, MOST_SCORES // max(n_tags, 1))

@@ -7,7 +7,6 @@ import io
 import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 from PIL import Image
 
@@ -54,7 +53,7 @@ def table_of(items: Iterable[ExportItem], to: str, *, run: str | None = None) ->
     carriage return, get an apostrophe before them. `visterm fit --tags` takes it off again.
     """
     if to not in TABLES:
-        raise UserError(f"'{to}' is no table; expected {' or '.join(TABLES)}.")
+        raise UserError(f"'{to}' is no table.", setting="to", value=to, expected=" or ".join(TABLES))
     text = io.StringIO(newline="")
     if to == CSV:
         text.write(_row(COLUMNS))
@@ -80,7 +79,8 @@ def write_table(path: Path, text: str) -> None:
     before = content_of(path)
     first = (before or b"").split(b"\n", 1)[0]
     if first and not (first.strip() == ",".join(COLUMNS).encode() or b'"predicted": ' in first):
-        raise UserError(f"{path} is no earlier export, and would be lost. Choose another -o, or remove it.")
+        problem = f"{path} is no earlier export, and would be lost."
+        raise UserError(problem, setting="out", value=str(path), advice="Choose another `out`, or remove it.")
     replace_file(path, before, text.encode("utf-8", "replace"))
 
 
@@ -125,7 +125,7 @@ def export_dataset(items: Iterable[ExportItem], to: str, out: Path, *, copy: boo
     something is at `out`.
     """
     if to not in DATASETS:
-        raise UserError(f"'{to}' is no data set; expected {one_of(DATASETS)}.")
+        raise UserError(f"'{to}' is no data set.", setting="to", value=to, expected=one_of(DATASETS))
     with export_folder(out) as folder:
         (_write_fiftyone if to == FIFTYONE else _write_imagefolder)(items, folder, copy=copy)
 
@@ -161,7 +161,7 @@ def _write_fiftyone(items: Iterable[ExportItem], folder: Path, *, copy: bool) ->
     """Write ``data.json`` (where photos are) or copies of them, ``labels.json`` and ``predictions.json``."""
     places: dict[str, str] = {}
     classes: dict[str, int] = {}
-    labels: tuple[dict[str, Any], dict[str, Any]] = {}, {}
+    labels: tuple[dict[str, object], dict[str, object]] = {}, {}
     if copy:
         (folder / PHOTOS[FIFTYONE]).mkdir()
     for number, item in enumerate(items):
@@ -178,6 +178,6 @@ def _write_fiftyone(items: Iterable[ExportItem], folder: Path, *, copy: bool) ->
     (folder / "README.md").write_text(_README % ("" if copy else _MANIFEST), encoding="utf-8")
 
 
-def _target(mark: Mark, classes: dict[str, int]) -> dict[str, Any]:
+def _target(mark: Mark, classes: dict[str, int]) -> dict[str, object]:
     number = classes.setdefault(mark.tag, len(classes))
     return {"label": number} if mark.confidence is None else {"label": number, "confidence": mark.confidence}

@@ -116,12 +116,12 @@ def _flattened(wanted: Sequence[Mark], rejected: Sequence[str], flat: bool | Non
             if tag_key(tag) != tag_key(mark.tag):
                 above.setdefault(tag_key(tag), mark._replace(tag=tag, path=mark.path[:n] if n > 1 else ()))
     themselves = {tag_key(mark.tag): mark for mark in wanted}
-    here = {False: set(), None: above.keys() & themselves.keys(), True: above.keys()}[flat]
-    here = here - set(map(tag_key, rejected))
+    repeated = {False: set(), None: above.keys() & themselves.keys(), True: above.keys()}[flat]
+    repeated = repeated - set(map(tag_key, rejected))
     flattened: dict[str, Mark] = {}
     for mark in wanted:
         for key in map(tag_key, (*mark.path, mark.tag)):
-            if key in here:
+            if key in repeated:
                 flattened.setdefault(key, themselves.get(key, above[key])._replace(fields=FLAT))
             elif key == tag_key(mark.tag) and key not in above:
                 flattened[key] = mark
@@ -221,9 +221,7 @@ class EmbeddedTarget:
         """Write the tags of an image, and return what is changed."""
         if _is_closed(item.path):
             if self._beside is None:
-                raise DataError(
-                    f"{item.path} is a RAW file, and none is written into. Write an XMP file beside it: --to xmp."
-                )
+                raise DataError(f"{item.path} is a RAW file, and none is written into. Write an XMP file beside it.")
             return self._beside.export(item, wanted, dry_run=dry_run)
         old = self._read(item.path)
         in_image = embedded_keywords(item.path)
@@ -264,7 +262,7 @@ class EmbeddedTarget:
         if packet is not None and b"HasExtendedXMP" in packet:
             raise DataError(
                 f"{image} has XMP in several pieces (extended XMP), which cannot be written back whole. Write an XMP "
-                "file beside it: --to xmp."
+                "file beside it."
             )
         return as_packet(packet, f"the XMP in {image}") if packet else None
 

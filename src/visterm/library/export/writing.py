@@ -84,11 +84,11 @@ class CatalogueNotes:
         self._ids = {path: image.id for path, image in stored.images.files().items()}
         self._noted = {
             image_id: {tag_key(written.tag): written.tag for written in group}
-            for image_id, group in groupby(stored.tags.written(target), key=attrgetter("image_id"))
+            for image_id, group in groupby(stored.written.of_target(target), key=attrgetter("image_id"))
         }
         self._elsewhere = {
             path: {image_id for _, image_id in group}
-            for path, group in groupby(stored.tags.written_elsewhere(target), key=itemgetter(0))
+            for path, group in groupby(stored.written.elsewhere(target), key=itemgetter(0))
         }
         self._folders = indexed_folders(stored)
         self._added: list[tuple[int, str]] = []
@@ -102,9 +102,9 @@ class CatalogueNotes:
         image_id = self._ids.get(image)
         if image_id is None:
             return
-        noted, now = self._noted.pop(image_id, {}), {tag_key(tag): tag for tag in found}
-        self._added += [(image_id, now[key]) for key in sorted(now.keys() - noted.keys())]
-        self._removed += [(image_id, noted[key]) for key in sorted(noted.keys() - now.keys())]
+        noted, current = self._noted.pop(image_id, {}), {tag_key(tag): tag for tag in found}
+        self._added += [(image_id, current[key]) for key in sorted(current.keys() - noted.keys())]
+        self._removed += [(image_id, noted[key]) for key in sorted(noted.keys() - current.keys())]
         if len(self._added) + len(self._removed) >= CHUNK:
             self.flush()
 
@@ -136,12 +136,12 @@ class CatalogueNotes:
 
     def flush(self) -> None:
         """Write the notes down."""
-        tags = self._stored.tags
+        written = self._stored.written
         new = {tag for _, tag in self._added}
-        known = set(filter(self._vocabulary.__contains__, new)) | tags.ids(new).keys()
-        tags.note_written(self._target, [(image_id, tag) for image_id, tag in self._added if tag in known])
-        tags.forget_written(self._target, self._removed)
-        tags.forget_elsewhere(self._target, self._cleared)
+        known = set(filter(self._vocabulary.__contains__, new)) | self._stored.tags.ids(new).keys()
+        written.note(self._target, [(image_id, tag) for image_id, tag in self._added if tag in known])
+        written.forget(self._target, self._removed)
+        written.forget_elsewhere(self._target, self._cleared)
         for noted in (self._added, self._removed, self._cleared):
             noted.clear()
 
@@ -157,10 +157,12 @@ def make_target(name: str, *, keep_originals: bool = True, follow_links: bool = 
         return TextTarget(follow_links=follow_links)
     profile = Profile(name, flat=None) if name in (XMP, EMBED) else PROFILES.get(name)
     if profile is None:
-        raise UserError(f"'{name}' is not a place for the tags of each photo; expected {one_of(TARGETS)}.")
+        problem = f"'{name}' is not a place for the tags of each photo."
+        raise UserError(problem, setting="to", value=name, expected=one_of(TARGETS))
     for_program = name in PROFILES
     if for_program and not keep_originals and profile.to != EMBED:
-        raise UserError(f"--overwrite is for tags inside of photos, and --to {name} leaves photos as they are.")
+        problem = f"`overwrite` is for tags inside of photos, and {name} leaves photos as they are."
+        raise UserError(problem, setting="overwrite", value=True, advice="Leave `overwrite` out.")
     beside = SidecarTarget(naming=profile.naming, always=for_program, flat=profile.flat, follow_links=follow_links)
     if profile.to == XMP:
         return beside
@@ -252,7 +254,7 @@ def _each(
             progress.advance()
             image = item.path
             if is_remote(image):
-                yield Skipped(str(image), "in an object store, where no tags are written: export a table (--to csv)")
+                yield Skipped(str(image), "in an object store, where no tags are written: export a table")
                 continue
             if image.parent not in swept and not dry_run:
                 swept.add(image.parent)

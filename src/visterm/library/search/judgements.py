@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import reduce
+from functools import partial, reduce
 from itertools import chain, compress
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, Self
@@ -17,12 +17,11 @@ from visterm.data.tag_tree import TagTree
 
 if TYPE_CHECKING:
     from visterm.store.catalogue import StoredCatalogue
-    from visterm.store.judgements import TagJudgements
+    from visterm.store.tags import TagJudgements
 
 Ids = NDArray[np.int64]
 
-NOBODY = np.empty(0, np.int64)
-MOST_PHOTOS = 20_000  # Tagged by hand, of a search that is remembered: a megabyte or two
+NOBODY, NONE = np.empty(0, np.int64), np.empty(0, np.bool_)
 
 
 class ManualTags(NamedTuple):
@@ -35,6 +34,8 @@ class ManualTags(NamedTuple):
     n_searched: int  # Words without a `-`
     n_unlearned: int  # How many of these no run has learned yet
     ids: Ids = NOBODY  # Photos that have one of the words by hand, or of which a `-word` was rejected
+    leads: NDArray[np.bool_] = NONE
+    """Which of the photos come before all that nobody tagged: those with all the words, or with a new one."""
     n_new: Ids = NOBODY  # How many words that no run has learned each of them has by hand
     n_given: Ids = NOBODY
     """0 of a photo that has not all the words by hand; else 1, and 1 more for each word that was given, not accepted"""
@@ -45,22 +46,14 @@ class ManualTags(NamedTuple):
     """Photos of one word each: the same arrays as long as the catalogue does not change."""
     positions: Ids = NOBODY  # Where each photo is in the parts, put one after the other
 
-    @property
-    def leads(self) -> NDArray[np.bool_]:
-        """Which of the photos come before all that nobody tagged: those with all the words, or with a new one."""
-        return (self.n_new > 0) | (self.n_given > 0)
-
     def some(self, which: NDArray[np.bool_]) -> Self:
         """Return what was said of some of the photos."""
         if which.all():
             return self
         return self._replace(
-            ids=self.ids[which], n_new=self.n_new[which], n_given=self.n_given[which], positions=self.positions[which]
-        )
-
-    def among(self, ids: Ids) -> Self:
-        """Return what was said of those photos that are among some, which are in order."""
-        return self.some(positions_of(self.ids, ids) >= 0)
+            ids=self.ids[which], leads=self.leads[which], n_new=self.n_new[which], n_given=self.n_given[which],
+            positions=self.positions[which],
+        )  # fmt: skip
 
     def certain_positions(self, ids: Ids) -> dict[int, Ids]:
         """Return where among photos, which are in order, those are of which a word is certain, by its number."""
@@ -98,39 +91,35 @@ def manual_tags(stored: StoredCatalogue, vocabulary: Vocabulary, query: Query, t
         words += zip(query.outside.words, query.outside.weights, strict=True)
     n_scored = len(words)
     words += query.not_learned.items()
-    wanted = [bool(weight > 0) for _, weight in words]
-    judgements = [_said(stored, vocabulary, tag, tree, of_files=i >= n_scored) for i, (tag, _) in enumerate(words)]
+    positive = [bool(weight > 0) for _, weight in words]
+    judgements = []
+    for number, (tag, _) in enumerate(words):
+        look_up = partial(stored.judgements.of_tag, of_files=number >= n_scored)
+        below = [] if tree is None else tree.below(tag)
+        of_word = look_up([tag_key(name) for each in (tag, *below) for name in vocabulary.spellings(each)])
+        if tree is not None:
+            over = [look_up(list(map(tag_key, vocabulary.spellings(each)))) for each in (tag, *tree.above(tag))]
+            rejected = reduce(np.union1d, [each.rejected for each in over])
+            of_word = of_word._replace(rejected=np.setdiff1d(rejected, of_word.has, assume_unique=True))
+        judgements.append(of_word)
+
     if not any(map(len, chain.from_iterable(judgements))):
-        return ManualTags(sum(wanted), sum(wanted[n_scored:]))
-    judged: ManualTags | None = stored.judgements.remembered(key := ("words", *words), judgements)
+        return ManualTags(sum(positive), sum(positive[n_scored:]))
+    key = ("words", *words)
+    judged: ManualTags | None = stored.judgements.remembered(key, judgements)
     if judged is None:
-        judged = _meaning(wanted, judgements, n_scored)
-        if len(judged.ids) <= MOST_PHOTOS:
-            stored.judgements.remember(key, judgements, judged)
+        judged = _merged_judgements(positive, judgements, n_scored)
+        stored.judgements.remember(key, judgements, judged)
     return judged
 
 
-def _said(
-    stored: StoredCatalogue, vocabulary: Vocabulary, tag: str, tree: TagTree | None, *, of_files: bool
-) -> TagJudgements:
-    def keys(*tags: str) -> list[str]:
-        return [tag_key(word) for each in tags for word in vocabulary.spellings(each)]
-
-    look_up = stored.judgements.said
-    if tree is None:
-        return look_up(keys(tag), of_files=of_files)
-    has = look_up(keys(tag, *tree.below(tag)), of_files=of_files)
-    rejected = reduce(np.union1d, [look_up(keys(over), of_files=of_files).rejected for over in (tag, *tree.above(tag))])
-    return has._replace(rejected=np.setdiff1d(rejected, has.has, assume_unique=True))
-
-
-def _meaning(wanted: Sequence[bool], judgements: Sequence[TagJudgements], n_scored: int) -> ManualTags:
-    """Return what was said of all words together: those `wanted` have no `-`, the first `n_scored` have scores."""
-    both = list(zip(wanted, judgements, strict=True))
-    meant = [tag.has if positive else tag.rejected for positive, tag in both]
-    left_out = union(*(tag.rejected if positive else tag.has for positive, tag in both))
+def _merged_judgements(positive: Sequence[bool], judgements: Sequence[TagJudgements], n_scored: int) -> ManualTags:
+    """Put judgements of words together: those that are `positive` have no `-`, the first `n_scored` have scores."""
+    both = list(zip(positive, judgements, strict=True))
+    meant = [tag.has if is_positive else tag.rejected for is_positive, tag in both]
+    left_out = union(*(tag.rejected if is_positive else tag.has for is_positive, tag in both))
     certain = {word: photos for word, photos in enumerate(meant[:n_scored]) if len(photos)}
-    new = {word: meant[word] for word in range(n_scored, len(judgements)) if wanted[word] and len(meant[word])}
+    new = {word: meant[word] for word in range(n_scored, len(judgements)) if positive[word] and len(meant[word])}
     parts = certain | new
     ids, positions, photo_of = merged_photos(list(parts.values()))
     has, first = np.zeros((len(ids), len(judgements)), np.bool_), 0
@@ -141,13 +130,16 @@ def _meaning(wanted: Sequence[bool], judgements: Sequence[TagJudgements], n_scor
         stays = positions_of(ids, left_out) < 0
         ids, positions, has = ids[stays], positions[stays], has[stays]
 
-    n_searched, n_given = sum(wanted), np.zeros(len(ids), np.int64)
-    full = np.flatnonzero(has[:, wanted].sum(axis=1) == n_searched) if n_searched else NOBODY
+    n_searched, n_given = sum(positive), np.zeros(len(ids), np.int64)
+    full = np.flatnonzero(has[:, positive].sum(axis=1) == n_searched) if n_searched else NOBODY
     n_given[full] = 1
-    for tag in compress(judgements, wanted) if len(full) else ():
+    for tag in compress(judgements, positive) if len(full) else ():
         n_given[full] += positions_of(ids[full], tag.given) >= 0
-    n_new, n_unlearned = has[:, n_scored:].sum(axis=1), sum(wanted[n_scored:])
-    return ManualTags(n_searched, n_unlearned, ids, n_new, n_given, left_out, certain, list(parts.values()), positions)
+    n_new, n_unlearned = has[:, n_scored:].sum(axis=1), sum(positive[n_scored:])
+    leads = (n_new > 0) | (n_given > 0)
+    return ManualTags(
+        n_searched, n_unlearned, ids, leads, n_new, n_given, left_out, certain, list(parts.values()), positions
+    )
 
 
 def union(*parts: Ids) -> Ids:

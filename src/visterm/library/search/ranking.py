@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -17,16 +17,16 @@ from visterm.core.queries import CONFIDENCE, Query, log_probabilities, part_sign
 from visterm.core.types import Matrix, Ranking
 from visterm.kernels.topk import top_k
 from visterm.learning.part_settings import check_combination
-from visterm.library.search.judgements import MOST_PHOTOS, Ids, ManualTags, positions_of, union
+from visterm.library.search.judgements import Ids, ManualTags, positions_of, union
 from visterm.models.confidence.calibration import Calibration
 from visterm.models.confidence.cutoffs import expected_f1_cutoff
 from visterm.store.current_rows import CurrentRows
 
 if TYPE_CHECKING:
-    from visterm.store.judgements import ManualJudgements
+    from visterm.store.tags import ManualJudgements
     from visterm.tagging.tagger import Tagger
 
-Floats: TypeAlias = NDArray[Any]
+Floats: TypeAlias = NDArray[np.floating]
 
 FEW = 200
 """Rejected photos up to which a search finds that many more, and drops them: quicker than a choice of all others."""
@@ -91,7 +91,7 @@ class CandidatePhotos:
         one are found, and above a cut-off only those with all.
         """
         if len(judged.ids):
-            judged = judged.among(rows.ids if passing is None else passing)
+            judged = judged.some(positions_of(judged.ids, rows.ids if passing is None else passing) >= 0)
         n_new = judged.n_unlearned
         if n_new and (limited or n_new == judged.n_searched):
             judged = judged.some(judged.n_new == n_new if limited else judged.n_new > 0)
@@ -112,18 +112,6 @@ class CandidatePhotos:
         if self.passing is None and len(self.left_out) == 0:
             return len(self.rows)
         return len(self.every) - int(np.count_nonzero(positions_of(self.left_out, self.every) >= 0))
-
-    def best(self, q: Matrix, k: int) -> Ranking:
-        """Return the k (0: all) with the largest products with a row, (1, width)."""
-        n_out = len(self.left_out)
-        if n_out == 0:
-            return self.rows.search(q, k, among=self.passing)
-        for n in [2 * k, k + n_out][: 1 + (n_out <= FEW)] if k else ():  # few are among the best, mostly
-            ranking = self.rows.search(q, n, among=self.passing)
-            kept = np.flatnonzero(positions_of(ranking.ids[0], self.left_out) < 0)
-            if len(kept) >= k or ranking.ids.shape[1] < n or n == k + n_out:
-                return chosen_of(ranking, kept)
-        return self.rows.search(q, k, among=self.ids)
 
     def without_left_out(self, ids: Ids, products: Floats) -> tuple[Ids, Floats]:
         """Return ids in order, and what stands beside them, but for the photos to leave out."""
@@ -148,42 +136,37 @@ class WordScores:
         That is the same for those that lead. In that of others, words of which a person said what is asked for count as
         much as in the photos where they count most.
         """
-        words, leads = self.words, judged.leads
-        if len(judged.ids) == 0:
-            return (nothing := np.empty(0, np.float32)), nothing
-        key = None if sp.issparse(words.rows) else ("sums", self.rows.version, words.rows.tobytes())
+        rows, words, leads = self.rows, self.words, judged.leads
+        if len(judged.ids) == 0 or words.q is None:
+            return (nothing := np.zeros(len(judged.ids), np.float32)), nothing
+        is_sparse = sp.issparse(words.rows)
+        key = None if is_sparse else ("sums", rows.version, words.rows.tobytes())
         known: tuple[Floats, Floats] | None = self.judgements.remembered(key, [judged])
         if known is not None:
             return known
 
-        scores = self._judged_scores(judged)
+        n_read = sum(map(len, judged.parts))
+        is_sparse = is_sparse or any(sp.issparse(part.rows) for part in rows.parts)
+        if is_sparse or len(rows.frames) or n_read > MORE_READ * len(judged.ids):
+            scores = rows.products(words.rows, judged.ids)
+        else:
+            parts = [rows.products_again(words.rows, part) for part in judged.parts]
+            scores = np.concatenate(parts)[judged.positions]
         by_model: NDArray[np.float32] = scores @ words.weights
         ranked: Floats = by_model
+
         if not leads.all():
-            some = list(judged.certain_photos)
-            rows, weights = words.rows[some], words.weights[some]
+            columns = list(judged.certain_photos)
+            weights, word_rows = words.weights[columns], words.rows[columns]
             signs = np.sign(weights)
-            highest = self.rows.highest(sp.diags_array(signs) @ rows if sp.issparse(rows) else signs[:, None] * rows)
-            lacking = np.maximum(np.abs(weights) * highest - scores[:, some] * weights, 0)
+            signed_rows = sp.diags_array(signs) @ word_rows if sp.issparse(word_rows) else signs[:, None] * word_rows
+            lacking = np.maximum(np.abs(weights) * rows.highest(signed_rows) - scores[:, columns] * weights, 0)
             certain = judged.certain(judged.ids, len(words.weights))
             assert certain is not None  # of photos that do not lead, people said something of a word with scores
-            ranked = by_model + np.where(certain[:, some] & ~leads[:, None], lacking, 0).sum(axis=1)
-        if key is not None and len(judged.ids) <= MOST_PHOTOS:
+            ranked = by_model + np.where(certain[:, columns] & ~leads[:, None], lacking, 0).sum(axis=1)
+        if key is not None:
             self.judgements.remember(key, [judged], (by_model, ranked))
         return by_model, ranked
-
-    def _judged_scores(self, judged: ManualTags) -> NDArray[np.float32]:
-        """Return the scores of the photos of which people said something, (n, n_words)."""
-        rows, word_rows, n_read = self.rows, self.words.rows, sum(map(len, judged.parts))
-        is_sparse = sp.issparse(word_rows) or sp.issparse(rows.rows(rows.row_ids[:1]))
-        if is_sparse or len(rows.frames) or n_read > MORE_READ * len(judged.ids):
-            return rows.products(word_rows, judged.ids)
-        values = [rows.products_again(word_rows, part) for part in judged.parts]
-        return np.concatenate(values)[judged.positions]
-
-    def odds(self, products: Floats, ids: Ids | None) -> NDArray[np.float64]:
-        """Return the log odds of each word for photos (None: all), whose products with its row are given."""
-        return self.tagger.word_odds(products, self.words.tags, partial(self.rows.products, ids=ids))
 
     def confidences(self, calibration: Calibration, ids: Ids, judged: ManualTags) -> NDArray[np.float64]:
         """Return the chance of each of some photos, in any order, that it is what is searched for.
@@ -192,7 +175,8 @@ class WordScores:
         """
         order = np.argsort(ids)
         in_order = ids[order]
-        odds = self.odds(self.rows.products(self.words.rows, in_order), in_order)
+        products = self.rows.products(self.words.rows, in_order)
+        odds = self.tagger.word_odds(products, self.words.tags, partial(self.rows.products, ids=in_order))
         certain = judged.certain(in_order, len(self.words.tags))
         confidences = np.empty(len(ids))
         confidences[order] = np.exp(calibration.log_of_odds(odds, self.words.weights, certain))
@@ -206,9 +190,7 @@ class Ranked(NamedTuple):
 
     best: Ranking  # In one row; the photos that people judged need not be among them
     judged: ManualTags  # Those that have a place of their own; the others are ranked as all are
-    # shape (n_judged,): by which they are ranked, and by the model alone, by which equal ones are
-    scores: Floats
-    by_model: Floats
+    scores: Floats | None = None  # By which they are ranked, shape (n_judged,); None: by `WordScores.sums`
     n_likely: int | None = None  # Photos above the cut-off; None without one
 
 
@@ -220,9 +202,8 @@ class ById:
 
     def rank(self, scores: WordScores, photos: CandidatePhotos, judged: ManualTags, k: int) -> Ranked:
         """List all photos by id."""
-        nothing = np.zeros(len(judged.ids))
         best = Ranking(photos.ids[None, :], np.zeros((1, len(photos.ids)), np.float32))
-        return Ranked(best, judged, nothing, nothing, len(photos.ids) if self.limited else None)
+        return Ranked(best, judged, n_likely=len(photos.ids) if self.limited else None)
 
 
 class BySum:
@@ -230,11 +211,23 @@ class BySum:
 
     def rank(self, scores: WordScores, photos: CandidatePhotos, judged: ManualTags, k: int) -> Ranked:
         """Find the k (0: all) best photos, which may be none where enough that people judged come before them."""
-        if enough := 0 < k <= np.count_nonzero(judged.leads):
-            judged = judged.some(judged.leads)
-        best = NOTHING if enough else photos.best(scores.words.q, k)
-        by_model, ranked = scores.sums(judged)
-        return Ranked(best, judged, ranked, by_model)
+        q, rows, n_out = scores.words.q, photos.rows, len(photos.left_out)
+        if 0 < k <= np.count_nonzero(judged.leads):
+            judged, best = judged.some(judged.leads), NOTHING
+        elif n_out == 0:
+            best = rows.search(q, k, among=photos.passing)
+        else:
+            # Few of those to leave out are among the best, mostly: a longer ranking without them is long enough
+            for n in [2 * k, k + n_out][: 1 + (n_out <= FEW)] if k else ():
+                ranking = rows.search(q, n, among=photos.passing)
+                kept = np.flatnonzero(positions_of(ranking.ids[0], photos.left_out) < 0)
+                if len(kept) >= k or ranking.ids.shape[1] < n or n == k + n_out:
+                    best = Ranking(ranking.ids[:, kept], ranking.scores[:, kept])
+                    break
+            else:
+                best = rows.search(q, k, among=photos.ids)
+
+        return Ranked(best, judged)
 
 
 class ByProduct:
@@ -249,7 +242,7 @@ class ByProduct:
             P = np.where(certain, words.weights > 0, P)
         logs = (part_signs(words.weights[None, :]) @ log_probabilities(P).T)[0]
         best = _best(ids, logs, k)
-        return Ranked(best, judged, logs[np.searchsorted(ids, judged.ids)], scores.sums(judged)[0])
+        return Ranked(best, judged, logs[np.searchsorted(ids, judged.ids)])
 
 
 @dataclass(frozen=True)
@@ -273,14 +266,15 @@ class ByConfidence:
             kept = union(likely, positions_of(judged.ids, ids))
             ids, products = ids[kept], products[kept]
         ids, products = photos.without_left_out(ids, products)
-        odds = scores.odds(products, None if ids is scores.rows.ids else ids)
+        products_of = partial(scores.rows.products, ids=None if ids is scores.rows.ids else ids)
+        odds = scores.tagger.word_odds(products, words.tags, products_of)
         logs = self.calibration.log_of_odds(odds, words.weights, judged.certain(ids, len(words.tags)))
         if not limited:
             best = _best(ids, logs, k)
-            return Ranked(best, judged, logs[np.searchsorted(ids, judged.ids)], scores.sums(judged)[0])
+            return Ranked(best, judged, logs[np.searchsorted(ids, judged.ids)])
         best, n_likely = self._likeliest(ids, logs)
-        judged = judged.among(np.sort(best.ids[0]))
-        return Ranked(best, judged, logs[np.searchsorted(ids, judged.ids)], scores.sums(judged)[0], n_likely)
+        judged = judged.some(positions_of(judged.ids, np.sort(best.ids[0])) >= 0)
+        return Ranked(best, judged, logs[np.searchsorted(ids, judged.ids)], n_likely)
 
     def _likeliest(self, ids: Ids, logs: NDArray[np.float64]) -> tuple[Ranking, int]:
         """Rank all photos above the cut-off; return how many these are, too.
@@ -320,21 +314,23 @@ def plan_ranking(
     outside = () if query.outside is None else query.outside.words
     tags, weights = query.weights.indices, query.weights.data
     is_learned = len(tags) > 0 or len(outside) > 0
+    settings = {"combine": None if combine == "sum" else combine, "min_confidence": min_confidence, "cutoff": cutoff}
+    needs = next(setting for setting, value in settings.items() if value is not None)
     if is_learned and limited and combine not in (None, CONFIDENCE):
-        raise UserError(
-            f"A cut-off is for images ranked by confidence, and combine is {combine!r}. Leave one of the two out."
-        )
+        problem = f"A cut-off is for images ranked by confidence, and `combine` is {combine!r}."
+        raise UserError(problem, setting="combine", value=combine, advice="Leave one of the two out.")
     if calibration is None and ((is_learned and limited) or combine == CONFIDENCE):
-        what = "combine=confidence" if combine == CONFIDENCE else "A cut-off (--cutoff, --min-confidence)"
-        raise UserError(
-            f"{what} needs a run with confidences. Fit it again with at least 100 tagged photos, "
-            "and index again; or leave the option out."
-        )
+        advice = f"Fit it again with at least 100 tagged photos, and index again; or leave `{needs}` out."
+        raise UserError(f"`{needs}` needs a run with confidences.", setting=needs, value=settings[needs], advice=advice)
     if not is_learned:
         return RankingPlan(ById(limited), None)
     untrained = [*(tagger.vocabulary.tags[tag] for tag in tags[tagger.vocabulary.counts[tags] == 0]), *outside]
     if untrained:
-        _refuse_confidences(untrained, combine, limited=limited)
+        if limited or combine not in (None, "sum"):
+            listed = ", ".join(f"'{word}'" for word in untrained)
+            problem = f"No training image has {listed}, so nothing is known of how likely an image is to show it."
+            advice = f"Leave `{needs}` out: images are then ranked by the sum of scores; or leave the word out."
+            raise UserError(problem, setting=needs, value=settings[needs], advice=advice)
         return RankingPlan(BySum(), None, untrained)
     uncertain = limited or combine == CONFIDENCE or (combine is None and bool((weights < 0).any()))
     if uncertain and calibration is not None:
@@ -342,26 +338,18 @@ def plan_ranking(
     return RankingPlan(ByProduct() if combine == "product" else BySum(), calibration)
 
 
-def _refuse_confidences(untrained: Sequence[str], combine: str | None, *, limited: bool) -> None:
-    if limited or combine not in (None, "sum"):
-        listed = ", ".join(f"'{word}'" for word in untrained)
-        what = f"combine={combine!r}" if combine not in (None, "sum") else "a cut-off"
-        raise UserError(
-            f"No training image has {listed}, so nothing is known of how likely an image is to show it, and {what} "
-            "cannot be used. Leave it out: images are then ranked by the sum of scores; or leave the word out."
-        )
-
-
-def merge(ranked: Ranked, k: int) -> tuple[Ranking, list[str | None]]:
+def merge(ranked: Ranked, sums: tuple[Floats, Floats], k: int) -> tuple[Ranking, list[str | None]]:
     """Put the photos of which people said something at their places among all others.
 
     Those that lead come first: those with most new words, then those with all words (with more of them given before
-    those with fewer), by score. The others are among all others, by score.
+    those with fewer), by score. The others are among all others, by score. `sums` are what `WordScores.sums` returned
+    for them.
 
     Returns at most k photos (0: all), and beside each "person" or "accepted" if it has all the words by hand, else
     None.
     """
-    judged, scores, (best, best_scores) = ranked.judged, ranked.scores, ranked.best
+    judged, (best, best_scores), (by_model, by_sum) = ranked.judged, ranked.best, sums
+    scores = by_sum if ranked.scores is None else ranked.scores
     if len(judged.ids) == 0:
         return Ranking(best[:, : k or None], best_scores[:, : k or None]), [None] * len(best[0, : k or None])
     others = np.flatnonzero(positions_of(best[0], judged.ids) < 0)[: k or None]
@@ -372,15 +360,15 @@ def merge(ranked: Ranked, k: int) -> tuple[Ranking, list[str | None]]:
         order = best_by((values, -ids), k)
         ids, values = ids[order], values[order]
     first = np.flatnonzero(leads)
-    by_model, n_given = ranked.by_model[first], judged.n_given[first]
-    order = best_by((judged.n_new[first], n_given, scores[first], by_model, -judged.ids[first]), k)
+    n_given = judged.n_given[first]
+    order = best_by((judged.n_new[first], n_given, scores[first], by_model[first], -judged.ids[first]), k)
     ids = np.concatenate([judged.ids[first[order]], ids])[: k or None]
     values = np.concatenate([scores[first[order]], values])[: k or None]
     sources = [None if n == 0 else GIVEN if n > judged.n_searched else ACCEPTED for n in n_given[order].tolist()]
     return Ranking(ids[None, :], values[None, :].astype(np.float32)), [*sources, *[None] * (len(ids) - len(sources))]
 
 
-def best_by(keys: Sequence[Floats], k: int) -> Ids:
+def best_by(keys: Sequence[NDArray[np.number]], k: int) -> Ids:
     """Return the positions of the k largest (0: all) by the first key, of equal ones by the next, and so on."""
     sure: list[Ids] = []
     tied, remaining = np.arange(len(keys[0])), k or len(keys[0])
@@ -392,11 +380,11 @@ def best_by(keys: Sequence[Floats], k: int) -> Ids:
         sure.append(tied[values > least])
         remaining -= len(sure[-1])
         tied = tied[values == least]
-    some = np.concatenate([*sure, tied]) if sure else tied
-    return some[np.lexsort([-key[some] for key in reversed(keys)])][: k or None]
+    candidates = np.concatenate([*sure, tied]) if sure else tied
+    return candidates[np.lexsort([-key[candidates] for key in reversed(keys)])][: k or None]
 
 
-def chosen_of(ranking: Ranking, positions: NDArray[Any]) -> Ranking:
+def chosen_of(ranking: Ranking, positions: Ids) -> Ranking:
     """Return photos of a ranking in another order, by their positions."""
     return Ranking(ranking.ids[:, positions], ranking.scores[:, positions])
 

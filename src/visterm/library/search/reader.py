@@ -11,22 +11,20 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from visterm.core.checks import check_k, check_number, row_lengths
+from visterm.core.checks import check_choice, check_k, check_number, row_lengths
 from visterm.core.errors import DataError, UserError
 from visterm.core.queries import Query
 from visterm.core.remote import real_path
 from visterm.core.types import Hit, Matrix, Ranking
 from visterm.core.vocabulary import tag_key
-from visterm.core.wording import one_of
-from visterm.data.image_folders import IMAGES, is_there
+from visterm.data.image_folders import is_there
 from visterm.kernels.topk import top_k
 from visterm.library.feedback import as_known
 from visterm.library.search.judgements import Ids, manual_tags
 from visterm.library.search.ranking import CandidatePhotos, SearchedWords, WordScores, chosen_of, merge, plan_ranking
 from visterm.library.search.result import Found, Group, Share, related_tags, shares_of
 from visterm.models.confidence.calibration import log_sigmoid
-from visterm.store.filters import COLUMNS, PREDICTED_FROM, Filter, check_sort
-from visterm.store.images import file_type_of
+from visterm.store.filters import COLUMNS, PREDICTED_FROM, SORTS, Filter
 from visterm.tagging.typed_queries import typed_query
 
 if TYPE_CHECKING:
@@ -52,17 +50,14 @@ class CatalogueReader:
     """
 
     stored: StoredCatalogue
-    _tagger: Tagger
+    tagger: Tagger
+    _fingerprint: str
 
-    @property
-    def tagger(self) -> Tagger:
-        """The run that made the rows."""
-        return self._tagger
-
-    @tagger.setter
-    def tagger(self, tagger: Tagger) -> None:
-        self._tagger = tagger
-        self.stored.tags.know_tree(None if tagger.tree is None else tagger.tree.words, tagger.vocabulary)
+    def _use_tagger(self, tagger: Tagger) -> None:
+        """Search by a run from now on."""
+        words = None if tagger.tree is None else tagger.tree.words
+        self.tagger, self._fingerprint = tagger, tagger.fingerprint
+        self.stored.tags.tree = (words, tagger.vocabulary) if words else None
 
     @property
     def tree(self) -> TagTree | None:
@@ -100,8 +95,8 @@ class CatalogueReader:
 
     def ids(self, among: Filter, sort: str | None = None) -> Ids:
         """Return the ids of the photos that pass a filter, ascending, or sorted as by `browse`."""
-        if sort is not None and sort not in COLUMNS:
-            raise UserError(f"sort is {sort!r}; a list without a search takes {one_of(list(COLUMNS))}.")
+        if sort is not None:
+            check_choice(sort, "sort", COLUMNS)
         return self.stored.find(self._spelled(among), sort)
 
     def hits(self, ids: Ids) -> list[Hit]:
@@ -171,7 +166,8 @@ class CatalogueReader:
         StorageError
             If a word is no tag, and the file of the run's word vectors is gone or has changed.
         """
-        check_sort(sort)
+        if sort is not None:
+            check_choice(sort, "sort", SORTS)
         self.refresh()
         if min_confidence is not None:
             check_number(min_confidence, "min_confidence", least=0, below=1)
@@ -186,7 +182,7 @@ class CatalogueReader:
         photos, judged = CandidatePhotos.of(rows, passing, judged, limited=cutoff or min_confidence is not None)
         scores = WordScores(self.tagger, rows, SearchedWords.of(self.tagger, query), self.stored.judgements)
         ranked = plan.way.rank(scores, photos, judged, n_ranked)
-        ranking, sources = merge(ranked, n_ranked)
+        ranking, sources = merge(ranked, scores.sums(ranked.judged), n_ranked)
 
         n_found = len(photos) if ranked.n_likely is None else ranked.n_likely
         confidences = None
@@ -207,14 +203,16 @@ class CatalogueReader:
     def query_weights(self, words: str | Sequence[str]) -> Query:
         """Return what was typed as weights, see `Tagger.query_weights`; tags that photos have here are words, too."""
         if not isinstance(words, Iterable):
-            raise UserError(f"words is {words!r}; expected a text such as 'snow tree -people', or one tag an entry.")
+            raise UserError(
+                setting="words", value=words, expected="a text such as 'snow tree -people', or one tag an entry"
+            )
         others = self.tagger.dictionary.not_tags(words)
         new_tags = self.stored.tags.names_here(others) if others else {}
         if others and (tree := self.tree):
             paths = {key: tree.paths_of(key) for key in others}
-            here = self.stored.tags.names_here([tag_key(path) for each in paths.values() for path in each])
+            known_keys = self.stored.tags.names_here([tag_key(path) for each in paths.values() for path in each])
             for key, each in paths.items():
-                known = {name: path for path in each if tag_key(path) in here for name in (key, tag_key(path))}
+                known = {name: path for path in each if tag_key(path) in known_keys for name in (key, tag_key(path))}
                 new_tags = known | new_tags
         return typed_query(self.tagger, words, new_tags)
 
@@ -238,7 +236,8 @@ class CatalogueReader:
         DataError
             If the catalogue has no such image, and it is no file either; or it cannot be read.
         """
-        check_sort(sort)
+        if sort is not None:
+            check_choice(sort, "sort", SORTS)
         self.refresh()
         check_k(k, 0)
         rows = self.stored.current_rows()
@@ -297,24 +296,9 @@ class CatalogueReader:
         return [shares_of(names, searched.weights, *row) for row in zip(scores, confidences, strict=True)]
 
     def unknown_filters(self, among: Filter) -> list[str]:
-        """Return a sentence for each part of a filter that no image passes, and for what is left out that none has."""
-        lines = [
-            f"No photo has the tag '{tag}' ({option})."
-            for option, tags in (("tag", among.tags), ("without", among.without))
-            for tag in tags
-            if not self._any_passes(Filter(tags=(tag,)))
-        ]
-        if among.folder is not None and not self._any_passes(Filter(folder=among.folder)):
-            lines.append(f"There is no folder '{among.folder}' in the catalogue (--folder).")
-        if among.file_type is not None and not self._any_passes(Filter(file_type=among.file_type)):
-            every = sorted({file_type_of(f"x{ending}") for ending in IMAGES})
-            types = ", ".join(kind for kind in every if self._any_passes(Filter(file_type=kind)))
-            there_are = f" There are: {types}." if types else ""
-            lines.append(f"No photo has the type '{among.file_type}' (type).{there_are}")
-        return lines
-
-    def _any_passes(self, among: Filter) -> bool:
-        return len(self.stored.find(self._spelled(among))) > 0
+        """Return a sentence for each tag of a filter that no image has."""
+        unknown = [tag for tag in among.tags if not len(self.stored.find(self._spelled(Filter(tags=(tag,)))))]
+        return [f"No photo has the tag '{tag}'." for tag in unknown]
 
     def _spelled(self, among: Filter) -> Filter:
         """Return a filter with all that its tags may be called, and the folder also in full, links followed."""
@@ -346,7 +330,7 @@ class CatalogueReader:
         ranking: Ranking,
         confidences: NDArray[np.float64] | None = None,
         sources: Sequence[str | None] | None = None,
-        q: Any = None,
+        q: Matrix | None = None,
     ) -> list[Hit]:
         """Return the images of the first query of a ranking, with names, paths, and the best moments for `q`."""
         scores = ranking.scores[0].tolist()
@@ -367,9 +351,8 @@ def image_id_of(stored: StoredCatalogue, image: ImageLike) -> int | None:
     ids = stored.current_rows().ids
     if isinstance(image, int | np.integer):
         if int(image) not in ids:
-            raise DataError(
-                f"The catalogue has no image {image} to search by. Searches give the ids of images (--json)."
-            )
+            problem = f"The catalogue has no image {image} to search by."
+            raise DataError(problem, setting="image", value=int(image), advice="Searches return the ids of images.")
         return int(image)
     if not isinstance(image, str | os.PathLike):
         return None

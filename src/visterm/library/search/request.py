@@ -8,13 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from visterm.core.checks import check_number
+from visterm.core.checks import check_choice, check_number
 from visterm.core.errors import StorageError, UserError
-from visterm.core.queries import COMBINATIONS
-from visterm.core.wording import one_of
 from visterm.library.catalogue import Catalogue
 from visterm.library.search.result import EXPANSIONS, Found, Group
-from visterm.store.filters import CHANCE, Filter, check_sort
+from visterm.store.filters import CHANCE, SORTS, Filter
 
 EVERYTHING = Filter()
 
@@ -27,11 +25,9 @@ class SearchRequest:
     like: str | None = None  # A photo: a file, or a name in the catalogue
     k: int = 10  # Images, at most; 0 for all
     # As `Catalogue.search` takes them
-    combine: str | None = None
     cutoff: bool = False
     min_confidence: float | None = None
     expand: Sequence[str] = ()  # "parts" or "siblings" that are found besides, see `Catalogue.expand`
-    groups: int = 5  # Related tags of each kind, at most; 0 for all
     among: Filter = EVERYTHING  # Which images are searched
     sort: str | None = None  # As `Catalogue.search` takes it; of a list without words as `Catalogue.browse` does
 
@@ -43,28 +39,29 @@ class SearchRequest:
         UserError
             If so, or one is out of its range, or nothing is searched for.
         """
+        by_words = self.words is not None and self.like is None
         if self.words is None and self.like is None and not self.among:
-            raise UserError(
-                "Missing argument 'WORDS'. Say what to find: words, --like PHOTO, or a filter such as --tag."
-            )
-        check_sort(self.sort, "--sort")
+            advice = "Say what to find: `words`, a photo to be `like`, or a filter."
+            raise UserError("Missing argument `words`.", setting="words", advice=advice)
+        if self.sort is not None:
+            check_choice(self.sort, "sort", SORTS)
         if self.sort == CHANCE and self.words is None and self.like is None:
-            raise UserError("--sort chance and a search without words do not go together. Leave one of the two out.")
+            problem = "`sort` chance and a search without words do not go together."
+            raise UserError(problem, setting="sort", value=CHANCE, advice="Leave one of the two out.")
         for how in self.expand:
-            if how not in EXPANSIONS:
-                raise UserError(f"--expand is {how!r}; expected {one_of(EXPANSIONS)}.")
-        if self.combine is not None and self.combine not in COMBINATIONS:
-            raise UserError(f"combine is {self.combine!r}; expected {one_of(COMBINATIONS)}.")
+            check_choice(how, "expand", EXPANSIONS)
         if self.min_confidence is not None:
-            check_number(self.min_confidence, "--min-confidence", least=0, below=1)
+            check_number(self.min_confidence, "min_confidence", least=0, below=1)
+
         of_words = {
-            "combine": self.combine, "--cutoff": self.cutoff, "--min-confidence": self.min_confidence,
-            "--expand": self.expand, "words": self.words if self.like is not None else None,
+            "cutoff": self.cutoff, "min_confidence": self.min_confidence,
+            "expand": self.expand, "words": self.words if self.like is not None else None,
         }  # fmt: skip
-        for option, value in of_words.items():
-            if (self.words is None or self.like is not None) and value:
-                without_words = "--like" if self.like is not None else "a search without words"
-                raise UserError(f"{option} and {without_words} do not go together. Leave one of the two out.")
+        for setting, value in of_words.items():
+            if value and not by_words:
+                other = "`like`" if self.like is not None else "a search without words"
+                problem = f"`{setting}` and {other} do not go together."
+                raise UserError(problem, setting=setting, value=value, advice="Leave one of the two out.")
 
 
 class SearchOutcome(NamedTuple):
@@ -72,7 +69,7 @@ class SearchOutcome(NamedTuple):
 
     found: Found
     related: dict[str, list[Group]]  # Of the words, by kind of relation, in the requested order
-    unknown_filters: list[str]  # Where nothing was found, or without: what no image has
+    unknown_filters: list[str]  # Where nothing was found: what no image has
 
 
 def search_run(path: str | os.PathLike[str], request: SearchRequest) -> SearchOutcome:
@@ -93,13 +90,8 @@ def search_run(path: str | os.PathLike[str], request: SearchRequest) -> SearchOu
     elif words is None:
         result = opened.browse(among, k, sort=request.sort)
     else:
-        limits: dict[str, Any] = {
-            "combine": request.combine,
-            "cutoff": request.cutoff,
-            "min_confidence": request.min_confidence,
-        }
+        limits: dict[str, Any] = {"among": among, "cutoff": request.cutoff, "min_confidence": request.min_confidence}
         for how in dict.fromkeys(request.expand):
-            related[how] = opened.expand(words, how, k, n_groups=request.groups, among=among, **limits)
-        result = opened.search(words, k, among=among, sort=request.sort, **limits)
-    explains = bool(among) and (bool(among.without) or not result.hits)
-    return SearchOutcome(result, related, opened.unknown_filters(among) if explains else [])
+            related[how] = opened.expand(words, how, k, **limits)
+        result = opened.search(words, k, sort=request.sort, **limits)
+    return SearchOutcome(result, related, [] if result.hits else opened.unknown_filters(among))

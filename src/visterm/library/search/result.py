@@ -8,12 +8,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from visterm.core.checks import check_choice
 from visterm.core.errors import UserError
 from visterm.core.queries import Query
 from visterm.core.types import Hit, Matrix
 from visterm.core.vocabulary import tag_key
-from visterm.core.wording import count_of, one_of
+from visterm.core.wording import count_of
 from visterm.data.frames import Framed, first_of, pictures
 from visterm.tagging.part_relations import beliefs_of
 
@@ -107,7 +109,7 @@ class Group(NamedTuple):
     related: RelatedTag
     hits: list[Hit]
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return the group as it stands in JSON."""
         related = self.related
         extra = {"score": related.score} if related.how == PARTS else {"parent": related.parent}
@@ -127,17 +129,15 @@ def related_tags(tagger: Tagger, query: Query, how: str) -> list[RelatedTag]:
     Returns each tag once, for the word that it belongs to most; none of the words themselves. Raises UserError if the
     run knows nothing of the kind, or all words have a ``-``.
     """
-    if how not in EXPANSIONS:
-        raise UserError(f"expand is {how!r}; expected {one_of(EXPANSIONS)}.")
+    check_choice(how, "expand", EXPANSIONS)
     positive_tags = query.weights.indices[query.weights.data > 0]
     others = [*([] if query.outside is None else query.outside.words), *query.not_learned]
     if not len(positive_tags) and others:
-        raise UserError(
-            "Relations are between tags that the run has learned, and no word of the search without a '-' is one "
-            f"({', '.join(others)}). Leave --expand out, or add a tag."
-        )
+        problem = f"Relations are between tags that the run has learned, and these are none: {', '.join(others)}."
+        raise UserError(problem, setting="expand", value=how, advice="Leave `expand` out, or add a tag.")
     if not len(positive_tags):
-        raise UserError("All words of the search have a '-', so there is none to expand. Add one without a '-'.")
+        problem = "All words of the search have a '-', so there is none to expand."
+        raise UserError(problem, setting="expand", value=how, advice="Add a word without a '-'.")
     related = _parts(tagger, positive_tags) if how == PARTS else _siblings(tagger, positive_tags)
     first: dict[str, RelatedTag] = {}
     for item in related:
@@ -145,11 +145,11 @@ def related_tags(tagger: Tagger, query: Query, how: str) -> list[RelatedTag]:
     return [item for item in first.values() if tagger.vocabulary.index(item.tag) not in positive_tags]
 
 
-def _parts(tagger: Tagger, wholes: Any) -> list[RelatedTag]:
+def _parts(tagger: Tagger, wholes: NDArray[np.int32]) -> list[RelatedTag]:
     vocabulary = tagger.vocabulary
     beliefs = beliefs_of(tagger)
     if not len(beliefs.known):
-        raise UserError(_nothing_known("part-of relations", "part_of"))
+        raise _nothing_known(PARTS, "part-of relations", "part_of")
     if not beliefs.any:
         pairs = [(part, whole) for whole in wholes for part in beliefs.parts_of(whole)]
         return [RelatedTag(vocabulary.tags[part], vocabulary.tags[whole], PARTS, known=True) for part, whole in pairs]
@@ -164,7 +164,7 @@ def _parts(tagger: Tagger, wholes: Any) -> list[RelatedTag]:
     return [related for *_, related in sorted(scored, key=lambda item: item[:3])]
 
 
-def _siblings(tagger: Tagger, words: Any) -> list[RelatedTag]:
+def _siblings(tagger: Tagger, words: NDArray[np.int32]) -> list[RelatedTag]:
     vocabulary = tagger.vocabulary
     children: defaultdict[str, list[int]] = defaultdict(list)
     names: dict[str, str] = {}
@@ -174,7 +174,7 @@ def _siblings(tagger: Tagger, words: Any) -> list[RelatedTag]:
             names.setdefault(tag_key(parent), parent)
             children[tag_key(parent)].append(column)
     if not children:
-        raise UserError(_nothing_known("is-a relations", "isa"))
+        raise _nothing_known(SIBLINGS, "is-a relations", "isa")
     pairs = [
         (len(tags), -int(vocabulary.counts[tag]), tag, names[parent], word)
         for parent, tags in children.items()
@@ -188,8 +188,6 @@ def _siblings(tagger: Tagger, words: Any) -> list[RelatedTag]:
     ]
 
 
-def _nothing_known(relations: str, rule: str) -> str:
-    return (
-        f"The run of this catalogue knows no {relations}. Fit it with a file of tag rules (--tag-rules) that has "
-        f'{rule} = "wordnet" or a CSV of relations, and index again.'
-    )
+def _nothing_known(how: str, relations: str, rule: str) -> UserError:
+    advice = f'Fit it with a file of tag rules that has {rule} = "wordnet" or a CSV of relations, and index again.'
+    return UserError(f"The run of this catalogue knows no {relations}.", setting="expand", value=how, advice=advice)

@@ -1,19 +1,25 @@
-"""Videos of a catalogue: each read as a record and the frames that are encoded for it, which the catalogue keeps."""
+"""Photos and videos read as records of a catalogue; videos with frames that are encoded for them, which it keeps."""
 
 from __future__ import annotations
 
+import hashlib
+import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from visterm.core.errors import ImageError
 from visterm.core.persist import file_hash
+from visterm.core.remote import is_remote, real_path
 from visterm.core.threads import Team, resolve_jobs
 from visterm.core.types import Skipped
-from visterm.data.contents import file_state
+from visterm.data.contents import content_hash, exif_of, file_state, reading_threads
+from visterm.data.images import GONE, image_size
 from visterm.data.videos import VideoFrames, video_facts
 from visterm.store.catalogue import StoredCatalogue
-from visterm.store.images import FRAME, ImageRecord, NewImage, file_type_of
+from visterm.store.images import FRAME, ImageFile, ImageRecord, NewImage, file_type_of
 
 FRAMES = "frames"  # The folder of a catalogue that keeps the frames of its videos
 NEEDS_FOLDER = "a video: a catalogue in memory takes photos only; save it first"
@@ -82,3 +88,43 @@ class CatalogueVideos:
         if self._frames is not None:
             videos = "SELECT sha256 FROM images WHERE id IN (SELECT video_id FROM frames)"
             self._frames.sweep({sha256 for (sha256,) in self._stored.database.rows(videos)})
+
+
+def read_records(
+    images: Sequence[ImageFile],
+    names: Sequence[str],
+    tags: Sequence[Iterable[str]],
+    *,
+    n_jobs: int | None = None,
+    undated: list[str] | None = None,
+) -> list[NewImage | Skipped]:
+    """Read size, hash and EXIF data of each image; one that cannot be read comes as skipped, with the reason.
+
+    Images are paths or uint8 arrays (height, width, 3); `tags` were given by people, for each image. Photos whose date
+    cannot be read are appended to `undated`.
+    """
+    given = list(zip(images, names, tags, strict=True))
+    with Team(reading_threads(images, n_jobs)) as team:
+        return team.run(lambda i: _read_record(*given[i], undated), len(given))
+
+
+def _read_record(image: ImageFile, name: str, tags: Iterable[str], undated: list[str] | None) -> NewImage | Skipped:
+    if isinstance(image, np.ndarray):
+        sha256 = hashlib.sha256(np.ascontiguousarray(image).tobytes()).hexdigest()
+        return NewImage(name, None, image.nbytes, image.shape[1], image.shape[0], sha256, tuple(tags))
+    path = real_path(image)
+    try:
+        width, height = image_size(path)
+        state = file_state(path)
+        sha256 = (content_hash(path) or "") if is_remote(path) else file_hash(path)
+        if state is None or not sha256:
+            return Skipped(path, GONE)
+        exif = exif_of(path, unread=undated)
+        return NewImage(
+            name, path, state[0], width, height, sha256, tuple(tags), mtime_ns=state[1], file_type=file_type_of(path),
+            **exif._replace(camera=exif.camera or "")._asdict(),
+        )  # fmt: skip
+    except ImageError as error:
+        return Skipped(os.fspath(image), error.reason)
+    except OSError as error:
+        return Skipped(os.fspath(image), error.strerror or "it cannot be read")
