@@ -5,8 +5,8 @@ from __future__ import annotations
 import pickle
 
 import pytest
-
 from tests.refusals import refused
+
 from visterm.core.checks import check_k, check_number
 from visterm.core.errors import MissingExtraError, UserError, VistermError
 

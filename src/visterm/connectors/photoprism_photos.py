@@ -6,7 +6,7 @@ import re
 import unicodedata
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from visterm.connectors.json_answers import YEARS, field, optional
 from visterm.core.errors import DataError, ServiceError
@@ -113,7 +113,7 @@ class LabelledPhoto(NamedTuple):
         return RemotePhoto(self.id, self.name, self.hash, _once(tags), _once(removed), _once(guessed))
 
 
-def read_photo(record: Any) -> LabelledPhoto:
+def read_photo(record: object) -> LabelledPhoto:
     """Return a photo from PhotoPrism's answer. Raises ServiceError if it is none."""
     labels = []
     for each in optional(record, "Labels", list) or []:
@@ -145,7 +145,7 @@ def _words(text: str) -> list[str]:
     return re.findall(r"[^\W_]+", text.lower())
 
 
-def uid_of(record: Any) -> str:
+def uid_of(record: object) -> str:
     """Return the id of a photo, which may become a part of a path."""
     uid = field(record, "UID", str)
     if not UID.fullmatch(uid):
@@ -153,12 +153,12 @@ def uid_of(record: Any) -> str:
     return uid
 
 
-def is_shown(record: Any) -> bool:
+def is_shown(record: object) -> bool:
     """Return whether a photo of a search is one that PhotoPrism shows: others have no file that it can read."""
     return (optional(record, "Quality", int) or 0) >= 0
 
 
-def updated_at(record: Any) -> int:
+def updated_at(record: object) -> int:
     """Return when a photo was last changed, in seconds since 1970."""
     return _time(field(record, "UpdatedAt", str), ServiceError)
 

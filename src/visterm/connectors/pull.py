@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from visterm.connectors.contract import RemoteLibrary
 from visterm.core.errors import DataError, ServiceError, UserError
@@ -48,7 +48,7 @@ class PullResult:
     skipped: list[Skipped] = field(default_factory=list)  # Photos without a preview that can be used; tried again
     unusable: Counter[str] = field(default_factory=Counter)  # Tags that no catalogue takes, by how many photos
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return it as it stands in JSON."""
         return asdict(self) | {"skipped": len(self.skipped), "unusable": dict(self.unusable)}
 
@@ -179,9 +179,8 @@ def _apply_tags(
     """Take over what people said of photos that are indexed now, in one transaction."""
     stored = catalogue.stored
     with stored.transaction():
-        logged = stored.connected.pairs(*OURS, TAKEN, LOST, OFF, photo_ids=[photo.id for photo in photos])
-        ours: dict[int, list[Any]] = {}
-        for pair in logged:
+        ours: dict[int, list[LoggedPair]] = {}
+        for pair in stored.connected.pairs(*OURS, TAKEN, LOST, OFF, photo_ids=[photo.id for photo in photos]):
             ours.setdefault(pair.photo_id, []).append(pair)
         for photo, tags, path in zip(photos, people_tags, paths, strict=True):
             if str(path) in broken:

@@ -6,11 +6,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from visterm.connectors.contract import PhotoTag, RemoteLibrary, connector_class
+from visterm.connectors.contract import PhotoTag, RemoteLibrary, batches, connector_class
 from visterm.connectors.passes import BUSY, CHANGED, WriteResult, write
 from visterm.core.progress import SILENT, Progress, reported
 from visterm.core.types import CHUNK
@@ -39,9 +38,9 @@ class TagChange(NamedTuple):
     tag: str  # As it stands there
     confidence: float | None = None  # Of one that is written; None: it is taken back
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return it as it stands in JSON."""
-        facts = {"photo": self.photo, "name": self.name, "tag": self.tag}
+        facts: dict[str, object] = {"photo": self.photo, "name": self.name, "tag": self.tag}
         if self.confidence is None:
             return facts | {"change": "taken"}
         return facts | {"change": "written", "confidence": round(self.confidence, 4)}
@@ -63,7 +62,7 @@ class PushResult:
     stalled: bool = False  # Whether the jobs of the server do not end: nothing more is sent
     changes: list[TagChange] = field(default_factory=list)  # All pairs that were written or taken
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return it as it stands in JSON."""
         return {"written": self.written, "taken": self.taken, "refused": self.refused, "waiting": self.waiting}
 
@@ -105,7 +104,7 @@ def recover(connected: Connected, library: RemoteLibrary) -> None:
     if open_pairs and library.queued:
         photos, stamps = {pair.remote_id for pair in open_pairs}, library.recent().stamps
         connected.set_touched({photo: stamps[photo] for photo in photos.intersection(stamps)})
-    for some in _batches(open_pairs):
+    for some in batches(open_pairs, ASKED):
         _settle(connected, some, library.existing([*map(_pair, some)]))
 
 
@@ -152,7 +151,7 @@ def push(
             _write(catalogue, library, first, folders, pushed, progress, check=parent is None)
             tried = {pair.key for pair in first}
             fresh = folders.writable_pairs([pair for pair in fresh if pair.key not in tried], pushed)
-        for some in _batches(fresh):
+        for some in batches(fresh, ASKED):
             _write(catalogue, library, some, folders, pushed, progress, check=parent is None)
         _read_again(connected, library, pushed)
     return pushed
@@ -196,7 +195,7 @@ def _still_ours(connected: Connected, library: RemoteLibrary) -> list[LoggedPair
         pair for pair in connected.pairs(LOST, TAKEN, OFF)
         if pair.is_ours_if_there(ours_alone) or (not library.queued and pair.state != OFF)
     ]  # fmt: skip
-    for some in _batches(maybe):
+    for some in batches(maybe, ASKED):
         existing = library.existing([*map(_pair, some)])
         connected.set_state(WRITTEN, _keys(pair for pair in some if _pair(pair)[:2] in existing))
     return connected.pairs(WRITTEN)
@@ -274,7 +273,7 @@ def _planned_tags(
             for path, image in files.items()
         )
 
-    for some in _batches(items, CHUNK):
+    for some in batches(items, CHUNK):
         of_image = {files[str(item.path)].id: item for item in some if isinstance(item, ExportItem)}
         photos = stored.connected.of_images(of_image)
         ours = set(_keys(stored.connected.pairs(*OURS, photo_ids=[photo.id for photo in photos.values()])))
@@ -378,7 +377,7 @@ def _take(
     careful: bool = True,
 ) -> None:
     """Take pairs of ours back, and read again which of them are gone."""
-    for some in _batches(pairs):
+    for some in batches(pairs, ASKED):
         if pushed.stalled:
             pushed.leave(BUSY, len(some))
             continue
@@ -443,8 +442,3 @@ def _settle(connected: Connected, pairs: Sequence[LoggedPair], existing: set[tup
     connected.forget(_keys(pair for pair in gone if pair.state != LEAVING))  # they never were there
     connected.set_state(WRITTEN, _keys(pair for pair in pairs if _pair(pair)[:2] in existing))
     connected.set_state(TAKEN, _keys(pair for pair in gone if pair.state == LEAVING))
-
-
-def _batches(entries: Iterable[Any], n: int = ASKED) -> Iterator[list[Any]]:
-    entries = iter(entries)
-    return iter(lambda: list(islice(entries, n)), [])

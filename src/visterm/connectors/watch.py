@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from visterm.connectors.folder_changes import FolderChanges, Settling, Stop, is_on_network, mounts
 from visterm.core.errors import DataError, InUseError, UserError
@@ -58,7 +58,8 @@ def folders_to_watch(stored: StoredCatalogue, folders: Sequence[str | os.PathLik
     chosen = [real_path(folder) for folder in folders]
     for folder, requested in zip(chosen, folders, strict=True):
         if is_remote(folder) or not os.path.isdir(folder):
-            raise UserError(f"{requested} cannot be watched; expected a folder of this machine that is there.")
+            expected = "a folder of this machine that is there"
+            raise UserError(f"{requested} cannot be watched", setting="folders", value=requested, expected=expected)
     if not chosen:
         known = stored.images.files()
         chosen = [
@@ -67,7 +68,7 @@ def folders_to_watch(stored: StoredCatalogue, folders: Sequence[str | os.PathLik
             if not is_remote(folder) and (os.path.isdir(folder) or _n_inside(known, folder))
         ]
     if not chosen:
-        raise UserError("No folder was indexed into this catalogue. Name some: visterm watch CATALOGUE FOLDER...")
+        raise UserError("No folder was indexed into this catalogue.", setting="folders", advice="Name some `folders`.")
     return [folder for folder in chosen if not any(is_inside(folder, other) for other in chosen)]
 
 
@@ -127,14 +128,14 @@ class Watching:
     def rounds(self) -> Iterator[WatchRound]:
         """Yield what was done each time, until it is stopped: first each folder as a whole."""
         while not self._stop.is_set():
-            places, until = self._watched_state(), time.monotonic() + AGAIN
+            before, until = self._watched_state(), time.monotonic() + AGAIN
             existing, mounted = [folder for folder in self._folders if os.path.isdir(folder)], mounts()
             polled = [folder for folder in existing if not self._reports or is_on_network(folder, mounted)]
             reported = [folder for folder in existing if folder not in polled]
             changed = FolderChanges(reported, polled, self._suffixes, self._poll or POLL, self._stop)
             with closing(changed) as changes:
                 yield from self.compare_folders()
-                while not self._stop.is_set() and self._watched_state() == places and time.monotonic() < until:
+                while not self._stop.is_set() and self._watched_state() == before and time.monotonic() < until:
                     self._settling.touch(changes.wait())
                     if changes.ended:  # the folders are compared as a whole, for what was not reported
                         self._reports = False
@@ -146,7 +147,7 @@ class Watching:
                     if settled := self._settling.settled():
                         yield from self.take_up(settled)
 
-    def _watched_state(self) -> Any:
+    def _watched_state(self) -> object:
         """Return what is different once a folder, or a drive in it, comes or goes, or the tag file changes."""
         inside = {point for point in mounts() if any(is_inside(point, folder) for folder in self._folders)}
         self._mounted |= inside
@@ -236,7 +237,7 @@ class Watching:
     def _list_folder(self, folder: str) -> ListedPhotos:
         encoder = self._catalogue.tagger.encoder
         unsearched = Unsearched()
-        photos: Any = find_images(folder, unsearched=unsearched, videos=True)
+        photos: list[Path] | Corpus = find_images(folder, unsearched=unsearched, videos=True)
         if self._tags is not None and photos:
             try:
                 photos = Corpus.read(folder, self._tags)
@@ -285,7 +286,7 @@ def _is_doubtful(n_photos: int, n_known: int) -> bool:
     return n_known > 0 and (n_photos <= 0 or (n_known >= LEAST and 2 * n_photos < n_known))
 
 
-def _n_inside(paths: Any, folder: str) -> int:
+def _n_inside(paths: Iterable[str], folder: str) -> int:
     return sum(is_inside(path, folder) for path in paths)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from visterm.core.errors import NoTagsError, UserError
 from visterm.core.persist import check_target, new_folder, write_json
@@ -20,13 +20,23 @@ from visterm.data.frames import Framed
 from visterm.data.query_files import QueryRow, read_query_file
 from visterm.data.tag_rules import WORDNET, Rules, TagRules
 from visterm.data.tag_senses import find_wordnet
-from visterm.evaluation.evaluate import DEFAULT_METRICS, SIBLING_METRIC, TREE_METRICS, evaluate_taggers, is_mean
+from visterm.evaluation.evaluate import (
+    DEFAULT_METRICS,
+    SIBLING_METRIC,
+    TREE_METRICS,
+    AnnotationEvaluation,
+    evaluate_taggers,
+    is_mean,
+)
 from visterm.evaluation.html_report import Report
 from visterm.evaluation.joined_tags import OtherLibrary, TagMap, join_library
+from visterm.evaluation.pages import annotation_page, query_page
 from visterm.evaluation.query_evaluation import evaluate_queries, learned_part
+from visterm.evaluation.streamed import StreamedEvaluation, evaluate_streamed
 from visterm.evaluation.summaries import (
     BAND_METRICS,
     PAGE_METRICS,
+    Figures,
     annotation_results,
     annotation_summary,
     band_summary,
@@ -40,10 +50,6 @@ from visterm.learning.query_rows import query_corpus, query_lines
 from visterm.metrics import check_metrics
 from visterm.tagging.annotating import cutoff_of
 from visterm.tagging.tagger import Tagger
-
-if TYPE_CHECKING:
-    from visterm.evaluation.evaluate import AnnotationEvaluation
-    from visterm.evaluation.streamed import StreamedEvaluation
 
 REPORT_KIND = "report"
 PAGE, RESULTS = "index.html", "results.json"  # Files of a report: to look at, and to compute with
@@ -95,31 +101,36 @@ class EvaluateRequest:
         if self.metrics:
             check_metrics(self.metrics, siblings=self.isa is not None)
         if self.queries is None and self.combine != "sum":
-            raise UserError("combine applies to searches: add queries='tags' or a file of queries, or leave it out.")
+            advice = "Add `queries`: a file, or 'tags'; or leave it out."
+            raise UserError("`combine` applies to searches.", setting="combine", value=self.combine, advice=advice)
         of_annotation = {
-            "--metric": (self.metrics, "queries are measured by AvgP, BEP and P10"),
+            "metrics": (self.metrics, "queries are measured by AvgP, BEP and P10"),
             "bands": (self.bands, "bands are of tags that are put on images"),
-            "--precision": (self.precision, "it is the precision of tags that are put on images"),
+            "precision": (self.precision, "it is the precision of tags that are put on images"),
         }
-        for option, (value, why) in of_annotation.items():
+        for setting, (value, why) in of_annotation.items():
             if self.queries is not None and value:
-                raise UserError(f"{option} and --queries do not go together: {why}.")
+                problem = f"`{setting}` and `queries` do not go together: {why}."
+                raise UserError(problem, setting=setting, value=value, advice="Leave one of them out.")
         if self.map is not None and self.queries not in (None, OF_TAGS):
-            raise UserError("--map and --queries FILE do not go together. Use --queries tags, of the photos' own tags.")
+            problem = "`map` and a file of `queries` do not go together."
+            raise UserError(problem, setting="map", value=self.map, advice="Use `queries` tags, the photos' own.")
         if self.isa is not None and not self.isa.exists():
-            raise UserError(f"There is no file or folder {self.isa} of what tags are kinds of (the tag rule isa).")
+            problem, advice = f"There is no file or folder {self.isa}.", "Correct the rule isa of the `tag_rules`."
+            raise UserError(problem, setting="tag_rules", value=self.isa, advice=advice)
         if self.report is not None:
             check_target(self.report, REPORT_KIND)
 
     def check_streamed(self) -> None:
         """Refuse options that need the features of all photos in memory, where these are streamed."""
         unusable = {
-            "--queries": self.queries, "--against": self.runs[1:], "--report": self.report,
-            "bands": self.bands, "--precision": self.precision, "--map": self.map,
+            "queries": self.queries, "against": self.runs[1:], "report": self.report, "bands": self.bands,
+            "precision": self.precision, "map": self.map,
         }  # fmt: skip
-        for option, value in unusable.items():
+        for setting, value in unusable.items():
             if value:
-                raise UserError(f"{option} needs all features in memory. Leave it out, or allow more (memory=).")
+                problem, advice = f"`{setting}` needs all features in memory.", "Leave it out, or allow more `memory`."
+                raise UserError(problem, setting=setting, value=value, advice=advice)
 
     @cached_property
     def rules(self) -> TagRules:
@@ -143,9 +154,9 @@ class Measured(Framed):
     of query, ``metric``, ``mean``, and the ends of its 95 % interval, ``low`` and ``high``, where it has one.
     """
 
-    values: dict[str, Any]
+    values: Figures
     """Of the first run: each metric with its value, and what was measured apart (bands, precision)."""
-    summary: dict[str, Any] | None
+    summary: Figures | None
     """Of all runs, with intervals and comparisons; None of a single run where no intervals were asked for."""
     skipped: list[Skipped]
     """The images that could not be read."""
@@ -158,7 +169,7 @@ class Measured(Framed):
             lines.append(f"{' '.join(named)} {row['mean']:.4g}{ends}")
         return "\n".join(lines)
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[Figures]:
         """Return a row for each metric of each run."""
         if self.summary is None:
             return [{"metric": name, "mean": mean} for name, mean in self.values.items() if isinstance(mean, float)]
@@ -172,7 +183,7 @@ class Measured(Framed):
 
 
 def evaluate(
-    runs: Tagger | str | os.PathLike[str] | Sequence[Any],
+    runs: Tagger | str | os.PathLike[str] | Sequence[Tagger | str | os.PathLike[str]],
     images: Photos | None = None,
     tags: Any = "auto",
     *,
@@ -208,7 +219,8 @@ def evaluate(
     >>> visterm.evaluate(tagger, frame).to_pandas()  # doctest: +SKIP
     """
     for name in request.keys() - EvaluateRequest.__dataclass_fields__.keys():
-        raise UserError(unknown("setting of visterm.evaluate", name, list(EvaluateRequest.__dataclass_fields__)))
+        problem = unknown("setting of visterm.evaluate", name, list(EvaluateRequest.__dataclass_fields__))
+        raise UserError(problem, setting=name, value=request[name])
     several: Any = runs if isinstance(runs, list | tuple) else [runs]
     return evaluate_run(EvaluateRequest(runs=several, images=images, tags=tags, **request), say=say, progress=progress)
 
@@ -275,8 +287,6 @@ def _read_photos(tagger: Tagger, request: EvaluateRequest, queries: list[QueryRo
 def _measure_annotation(
     taggers: Sequence[Tagger], photos: _Photos, request: EvaluateRequest, say: Say, progress: Progress
 ) -> Measured:
-    from visterm.evaluation.pages import annotation_page
-
     names, report, other = _names(taggers, request), request.report, photos.other
     metrics = _metrics(request, tree=any(tagger.tree is not None for tagger in taggers))
     needed = [*metrics, *(PAGE_METRICS if report else ()), *(BAND_METRICS if request.bands else ())]
@@ -284,7 +294,7 @@ def _measure_annotation(
         taggers, photos.measured, list(dict.fromkeys(needed)), optional=() if request.metrics else metrics,
         only=None if other is None else other.ranked, isa=request.isa, progress=progress,
     )  # fmt: skip
-    apart: dict[str, Any] = {"bands": band_summary(evaluation, names)} if request.bands else {}
+    apart: Figures = {"bands": band_summary(evaluation, names)} if request.bands else {}
     if other is not None:
         apart["map_counts"] = other.counts | {"given": evaluation.given, "given_left_out": evaluation.unknown}
     if request.precision is not None:
@@ -305,8 +315,6 @@ def _measure_annotation(
 def _measure_queries(
     taggers: Sequence[Tagger], photos: _Photos, request: EvaluateRequest, say: Say, progress: Progress
 ) -> Measured:
-    from visterm.evaluation.pages import query_page
-
     names, report, other = _names(taggers, request), request.report, photos.other
     evaluation = evaluate_queries(
         taggers, photos.measured, photos.queries,
@@ -327,10 +335,9 @@ def _measure_queries(
 
 def _measure_streamed(tagger: Tagger, request: EvaluateRequest, say: Say, progress: Progress) -> Measured:
     """Measure a run on features that do not fit in memory, with files on the way beside the run."""
-    from visterm.evaluation.streamed import evaluate_streamed
-
     if tagger.tree is not None:
-        raise UserError("The run's tags have a tree: all features are needed in memory. Allow more memory (memory=).")
+        problem = "The run's tags have a tree: all features are needed in memory."
+        raise UserError(problem, setting="memory", value=request.memory, advice="Allow more `memory`.")
     [run] = _names([tagger], request)
     metrics = _metrics(request)
     beside = Path(tagger.path or run).absolute().parent
@@ -392,7 +399,7 @@ def _warn_of_learned(names: Sequence[str], learned: Sequence[int], n_images: int
             )
 
 
-def write_report(path: str | os.PathLike[str], page: Report, results: dict[str, Any]) -> None:
+def write_report(path: str | os.PathLike[str], page: Report, results: Figures) -> None:
     """Write a page and its figures into a folder, whole or not at all; an earlier report there is replaced.
 
     Raises StorageError if something that is no report lies at `path`.

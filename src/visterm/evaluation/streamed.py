@@ -193,11 +193,10 @@ class MeasuredTags(JoinedTable):
 
         if self.n_images == 0:
             names = ", ".join(f"'{name}' ({count_of(count, 'row')})" for name, count in sorted(self._splits.items()))
-            raise UnknownNameError(
-                f"No image is in the split '{split}'. The tags name these: {names}; or 'all'."
-                if names
-                else "The tags have no column 'split'. Leave split out, or add the column."
-            )
+            problem, advice = "The tags have no column 'split'.", "Leave `split` out, or add the column."
+            if names:
+                problem, advice = f"No image is in the split '{split}'.", f"The tags name these: {names}; or 'all'."
+            raise UnknownNameError(problem, setting="split", value=split, advice=advice)
 
     def measured(self, number: int) -> NDArray[np.int64]:
         """Return the positions of the images of a shard to measure on. Raises TagFileError if one is in two splits."""

@@ -6,7 +6,6 @@ import asyncio
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 from fastapi import APIRouter, Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -86,7 +85,7 @@ def create_app(
 class Application(FastAPI):
     """FastAPI with an OpenAPI description whose summaries are the first lines of the routes' docstrings."""
 
-    def openapi(self) -> dict[str, Any]:
+    def openapi(self) -> dict[str, object]:
         """Return the OpenAPI description."""
         if self.openapi_schema is None:
             for methods in super().openapi()["paths"].values():

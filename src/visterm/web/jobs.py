@@ -9,7 +9,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from visterm.core.errors import StorageError, UserError
 from visterm.library.catalogue import Catalogue
@@ -33,10 +32,7 @@ class JobQueue:
     """
 
     def __init__(self, catalogue: Catalogue, work: Work, tell: Tell, figures: Figures, pid: int) -> None:
-        self._stored = catalogue.stored
-        self._work = work
-        self._tell = tell
-        self._pid = pid
+        self._stored, self._work, self._tell, self._pid = catalogue.stored, work, tell, pid
         self.n_open, self._unstored = figures.now("jobs"), figures.now("unstored")
 
     async def start(self, kind: str, *options: str) -> StoredJob:
@@ -45,10 +41,8 @@ class JobQueue:
         Options of "fit" are "full", "use-even-if-worse" and "by-itself" (it began so); that of "use run" is
         a run, by its number or the first letters of its fingerprint, and "go back" may have one.
 
-        Raises
-        ------
-        HttpError
-            409, if too many wait, there is no folder to search, or the catalogue is connected to another program.
+        Raises HttpError (409) if too many wait, there is no folder to search, or the catalogue is connected to another
+        program.
         """
         jobs = self._stored.jobs
         n_open = await self._work.run(jobs.n_open, self._pid)
@@ -63,9 +57,8 @@ class JobQueue:
             folders = await self._work.run(indexed_folders, self._stored)
             lists = [[folder] for folder in folders[: MOST_OPEN - n_open]]
             if not lists:
-                raise HttpError(
-                    409, "There is no folder to search for photos. Index one first: visterm index CATALOGUE FOLDER"
-                )
+                advice = "Index one first: visterm index CATALOGUE FOLDER"
+                raise HttpError(409, f"There is no folder to search for photos. {advice}")
 
         started = []
         for arguments in lists:
@@ -99,21 +92,18 @@ class JobRunner:
     The threads of `work` write. `ended` is called after each job.
     """
 
-    def __init__(self, path: Path, jobs: Jobs, work: Work, figures: Figures, ended: Callable[[], Any]) -> None:
-        self._path = path
-        self._jobs = jobs
-        self._work = work
-        self._ended = ended
+    def __init__(self, path: Path, jobs: Jobs, work: Work, figures: Figures, ended: Callable[[], object]) -> None:
+        self._path, self._jobs, self._work, self._ended = path, jobs, work, ended
         self._n_open, self._unstored = figures.now("jobs"), figures.now("unstored")
         self._waiting: deque[tuple[int, list[str]]] = deque()  # Ids of jobs, each with its kind and arguments
         self._running: tuple[int, asyncio.subprocess.Process] | None = None
         self._task: asyncio.Task[None] | None = None
         self._closing = asyncio.Event()
 
-    def tell(self, what: str, *arguments: Any) -> None:
+    def tell(self, what: str, *arguments: object) -> None:
         """Do what a queue says, in any process of the service."""
-        methods: dict[str, Callable[..., None]] = {"take": self.take, "cancel": self.cancel}
-        methods[what](*arguments)
+        tasks: dict[str, Callable[..., None]] = {"take": self.take, "cancel": self.cancel}
+        tasks[what](*arguments)
 
     def take(self, job_id: int, kind: str, arguments: list[str]) -> None:
         """Run a stored job when its turn comes."""

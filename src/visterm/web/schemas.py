@@ -28,7 +28,7 @@ class RequestBody(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _first_unknown(cls, values: Any) -> Any:
+    def _first_unknown(cls, values: object) -> object:
         """Keep one unknown name to be refused: writing errors about thousands would take longer than all else."""
         if not isinstance(values, dict):
             return values

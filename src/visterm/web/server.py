@@ -61,9 +61,9 @@ def listening(host: str, port: int) -> socket.socket:
     except OSError as error:
         why = (error.strerror or str(error)).partition(" (while")[0]
         raise UserError(
-            f"Cannot listen on {address_of(host, port)}: {why}. Choose another port (--port 0: any free one) or an "
-            "address of this machine (--host)."
-        ) from error
+            f"Cannot listen on {address_of(host, port)}: {why}.", setting="port", value=port,
+            advice="Choose another `port` (0: any free one), or an address of this machine as `host`.",
+        ) from error  # fmt: skip
 
 
 def address_of(host: str, port: int) -> str:
@@ -84,7 +84,7 @@ class Server(uvicorn.Server):
         ready: Callable[[], None],
         *,
         channel: socket.socket | None = None,
-        news: Callable[[], Coroutine[Any, Any, None]] | None = None,
+        news: Callable[[], Coroutine[object, object, None]] | None = None,
         header_seconds: float = HEADER_SECONDS,
     ) -> None:
         config = uvicorn.Config(
@@ -95,11 +95,8 @@ class Server(uvicorn.Server):
         n_open, self._n_taken = member.figures.now("connections"), member.figures.now("taken")
         most = -(-most_connections() // member.n_workers)
         self._connections = Connections(most, header_seconds=header_seconds, n_open=n_open)
-        self._n_workers = member.n_workers
-        self._ready = ready
-        self._channel = channel
-        self._news = news
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._n_workers, self._ready, self._channel, self._news = member.n_workers, ready, channel, news
+        self._tasks: set[asyncio.Task[object]] = set()
 
     def run_alone(self, sockets: list[socket.socket]) -> None:
         """Serve until stopped, as the only task of this process."""
@@ -119,7 +116,7 @@ class Server(uvicorn.Server):
         """Start to answer."""
         inner: Any = self.config.http_protocol_class
 
-        def protocol(**settings: Any) -> HttpConnection:
+        def protocol(**settings: object) -> HttpConnection:
             return HttpConnection(inner(**settings), self._connections)
 
         self.config.http_protocol_class = protocol  # type: ignore[assignment]
@@ -138,10 +135,10 @@ class Server(uvicorn.Server):
     def _hear(self, channel: socket.socket, protocol: Callable[..., asyncio.Protocol]) -> None:
         """Take a connection from the supervisor, or hear of news; stop if the supervisor has gone."""
         loop = asyncio.get_running_loop()
-        state: Any = {"config": self.config, "server_state": self.server_state, "app_state": self.lifespan.state}
+        state = {"config": self.config, "server_state": self.server_state, "app_state": self.lifespan.state}
         assert hasattr(socket, "recv_fds")  # else there is no supervisor
         letter, descriptors, *_ = socket.recv_fds(channel, 1, 1)
-        work: list[Coroutine[Any, Any, Any]] = []
+        work: list[Coroutine[object, object, object]] = []
         for descriptor in descriptors:
             self._n_taken.value += 1
             client = socket.socket(fileno=descriptor)
@@ -193,9 +190,8 @@ class Connections:
     """
 
     def __init__(self, most: int, *, header_seconds: float = HEADER_SECONDS, n_open: SharedCount | None = None) -> None:
-        self.most = most
+        self.most, self.header_seconds = most, header_seconds
         self._n_open = n_open or Figures().now("connections")
-        self.header_seconds = header_seconds
         self.open: set[HttpConnection] = set()
 
     def add(self, new: HttpConnection) -> bool:
@@ -232,13 +228,10 @@ class HttpConnection(asyncio.Protocol):
     """
 
     def __init__(self, inner: Any, connections: Connections) -> None:
-        self._inner = inner
-        self._connections = connections
+        self._inner, self._connections = inner, connections
         self._heard: float | None = time.monotonic()  # since when a request is awaited; None: no
         self._stuck: float | None = None  # since when the client has not read the answer
-        self._last = 0.0
-        self._received = False
-        self.client = ""
+        self._last, self._received, self.client = 0.0, False, ""
 
     @property
     def at_work(self) -> bool:

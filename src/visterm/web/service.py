@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from io import BytesIO
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 from fastapi import Depends, Request
@@ -140,9 +140,7 @@ class Service:
             tell = self._runner.tell
 
         self.jobs = JobQueue(self.catalogue, self.writing, tell, figures, member.supervisor)
-        self._annotating: Batcher[ToTag, list[Tag]] = Batcher(
-            lambda batch: annotate_together(self._tagger_now, batch), self.encoding, BATCH
-        )
+        self._annotating = Batcher(partial(annotate_together, self.catalogue), self.encoding, BATCH)
         self._of_run = RunFacts(self.catalogue.tagger)
 
     async def start(self) -> None:
@@ -169,11 +167,6 @@ class Service:
         with suppress(VistermError):
             await self.encoding.do(self.catalogue.refresh)
 
-    def _tagger_now(self) -> Tagger:
-        """Return the run in use, also if another process has learned it just now."""
-        self.catalogue.refresh()
-        return self.catalogue.tagger
-
     def of_run(self) -> RunFacts:
         """Return what was found of the run in use."""
         tagger, run = self.catalogue.tagger, self._of_run
@@ -197,12 +190,8 @@ class Service:
         if record.path is None or record.state == "gone":
             raise HttpError(404, f"The file of image {image_id} is gone.", code="gone")
         if not stays_inside(self.catalogue.stored, record.path):
-            raise HttpError(
-                404,
-                f"The file of image {image_id} is outside the indexed folders, or a link that leads out of them. "
-                "Index its folder.",
-                code="gone",
-            )
+            outside = "outside the indexed folders, or a link that leads out of them. Index its folder."
+            raise HttpError(404, f"The file of image {image_id} is {outside}", code="gone")
         return record.path
 
     def picture_of(self, image_id: int, at: float | None = None) -> str:
@@ -262,7 +251,7 @@ class Service:
         scores, or doesn't know the tag.
         """
         check_explains(self.catalogue.tagger)
-        picture: Any = self.record_of(image_id).name
+        picture: str | NDArray[np.uint8] = self.record_of(image_id).name
         if self.catalogue.tagger.encoder.reads == "pixels":
             picture = await self.pixels(await self.searching.run(self.picture_of, image_id))
         return await self.encoding.run(explain, self.catalogue.tagger, picture, tag)
@@ -291,19 +280,14 @@ class Service:
         try:
             return await asyncio.wait_for(asyncio.shield(run.map), MAP_SECONDS)
         except TimeoutError as error:
-            raise HttpError(
-                503, "The map of the tags is still being drawn. Try again in 10 s.", headers={"retry-after": "10"}
-            ) from error
+            message = "The map of the tags is still being drawn. Try again in 10 s."
+            raise HttpError(503, message, headers={"retry-after": "10"}) from error
 
     async def check_catalogue(self) -> None:
         """Check that the catalogue can be read, beside searches and writes that wait.
 
-        Raises
-        ------
-        StorageError
-            If it was removed or replaced, can't be read, or its disk doesn't answer.
-        HttpError
-            503, if too many health checks wait.
+        Raises StorageError if it was removed or replaced, can't be read, or its disk doesn't answer; HttpError (503) if
+        too many health checks wait.
         """
         check = self.checking.run(self.catalogue.stored.database.check_readable)
         try:
@@ -311,9 +295,10 @@ class Service:
         except TimeoutError as error:
             raise StorageError(f"The disk of {self.path} did not answer within {CHECK_SECONDS:g} s.") from error
 
-    def about(self) -> dict[str, Any]:
+    def about(self) -> dict[str, object]:
         """Return facts about the catalogue as JSON."""
-        stored, tagger = self.catalogue.stored, self._tagger_now()
+        self.catalogue.refresh()
+        stored, tagger = self.catalogue.stored, self.catalogue.tagger
         return {
             "version": VERSION,
             "images": stored.images.count(),

@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from visterm.core.errors import ReplacedError, StorageError, UserError, VistermError
 from visterm.core.threads import end_with_standard_input, resolve_jobs
@@ -38,6 +38,9 @@ FULL_SECONDS = 1.0  # How long nothing is accepted once too many files are open
 SHORT_LIFE = 10.0  # Seconds; a worker that ends sooner is started again more and more slowly
 LONGEST_PAUSE = 5.0
 SHARED_MEMORY = "/dev/shm"
+
+Settings: TypeAlias = dict[str, Any]
+"""What a worker reads from standard input, as JSON; see `run_workers`."""
 
 
 def shares_connections() -> bool:
@@ -87,10 +90,8 @@ def run_workers(
 class _Supervisor:
     """Starts workers, sends them connections, and runs jobs."""
 
-    def __init__(self, settings: dict[str, Any], bound: socket.socket, stored: StoredCatalogue) -> None:
-        self._settings = settings
-        self._bound = bound
-        self._stored = stored
+    def __init__(self, settings: Settings, bound: socket.socket, stored: StoredCatalogue) -> None:
+        self._settings, self._bound, self._stored = settings, bound, stored
         n_workers = settings["n_workers"]
         self._file = tempfile.TemporaryFile(dir=_memory())  # noqa: SIM115  # open as long as the service runs
         figures = Figures(n_workers + 1, n_workers, self._file.fileno())
@@ -108,7 +109,7 @@ class _Supervisor:
         with suppress(StorageError):  # a full disk: workers log it
             self._stored.jobs.mark_lost()
         self._keeping = [asyncio.create_task(self._keep(worker)) for worker in self._workers]
-        ready = asyncio.create_task(self._all_ready())
+        ready = asyncio.gather(*(worker.ready.wait() for worker in self._workers))
         ending = asyncio.create_task(self._ending.wait())
         try:
             ends: list[asyncio.Future[Any]] = [ending, *self._keeping]
@@ -131,10 +132,6 @@ class _Supervisor:
         for error in failed:
             if isinstance(error, BaseException):
                 raise error
-
-    async def _all_ready(self) -> None:
-        for worker in self._workers:
-            await worker.ready.wait()
 
     async def _keep(self, worker: _WorkerProcess) -> None:
         """Keep a worker running. Raises UserError if it can't open the catalogue when the service starts."""
@@ -161,12 +158,12 @@ class _Supervisor:
             with suppress(StorageError):
                 await asyncio.to_thread(self._stored.jobs.mark_lost)  # what it had stored and could not hand over
 
-    def _hear(self, worker: _WorkerProcess, what: str, *arguments: Any) -> None:
+    def _hear(self, worker: _WorkerProcess, what: str, *arguments: object) -> None:
         if what == "ready":
             worker.ready.set()
             self._accept(True)
         elif what == "failed":
-            worker.failed = arguments[0]
+            worker.failed = str(arguments[0])
         else:
             self._runner.tell(what, *arguments)
 
@@ -206,8 +203,7 @@ class _WorkerProcess:
         self.number = number
         self.ready = asyncio.Event()
         self.failed = ""  # Why it could not open the catalogue
-        self.status = 0
-        self._figures = figures
+        self.status, self._figures = 0, figures
         self._n_open, self._n_taken = figures.now("connections", number), figures.now("taken", number)
         self._n_sent, self._ended = 0, False
         self._channel: socket.socket | None = None
@@ -229,7 +225,7 @@ class _WorkerProcess:
         self._n_sent += len(descriptors)
         return True
 
-    async def run(self, settings: dict[str, Any], hear: Callable[..., None]) -> None:
+    async def run(self, settings: Settings, hear: Callable[..., None]) -> None:
         """Run the process until it ends; `hear` is called with each of its messages."""
         ours, its = socket.socketpair()
         ours.setblocking(False)
@@ -277,14 +273,14 @@ def _memory() -> str | None:
 
 def main() -> None:
     """Answer the requests of the connections that the supervisor sends."""
-    settings: dict[str, Any] = json.loads(sys.stdin.readline())
+    settings: Settings = json.loads(sys.stdin.readline())
     end_with_standard_input()
     os.environ["PROMETHEUS_MULTIPROC_DIR"] = settings["metrics"]  # read when prometheus_client is imported
     from visterm.web.app import create_app
 
     channel = socket.socket(fileno=settings["channel"])
 
-    def tell(what: str, *arguments: Any) -> None:
+    def tell(what: str, *arguments: object) -> None:
         channel.sendall(json.dumps([what, *arguments]).encode() + b"\n")
 
     figures = Figures(settings["n_workers"] + 1, settings["number"], settings["figures"])

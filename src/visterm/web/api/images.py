@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Path, Query, Request
@@ -79,7 +79,7 @@ Tags = Annotated[list[TagName], Field(max_length=MOST_TAGS)]
 
 
 def _view_answer(view: ImageView) -> Response:
-    content: dict[str, Any] = view.as_dict()
+    content = view.as_dict()
     content["image"] = {name: content["image"][name] for name in ImageFacts.model_fields if name in content["image"]}
     return json_answer(content)
 
@@ -167,10 +167,7 @@ async def explain(service: Shared, image_id: ImageId, tag: OneTag) -> Response:
     strongest = sorted(explanation.places, key=lambda cell: -abs(cell.share))[:STRONGEST]
     content = {
         "id": image_id,
-        "tag": explanation.tag,
-        "score": explanation.score,
-        "rank": explanation.rank,
-        "n_tags": explanation.n_tags,
+        **{name: getattr(explanation, name) for name in ("tag", "score", "rank", "n_tags")},
         "from_places": sum(cell.share for cell in explanation.places),
         "elsewhere": explanation.elsewhere,
         "from": explanation.explained_by,

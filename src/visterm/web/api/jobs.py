@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Path, Response
 from pydantic import BaseModel, Field
@@ -107,7 +107,7 @@ async def runs(service: Shared) -> Response:
     """List the runs of the catalogue, newest first, each beside the run that was in use before it."""
     stored = service.catalogue.stored
 
-    def find() -> dict[str, Any]:
+    def find() -> dict[str, object]:
         back = way_back(stored)
         entries = shown_runs(stored, known_runs(stored)[::-1])
         return {"runs": [run.as_dict() for run in entries], "back": None if back is None else back.id}
@@ -127,5 +127,5 @@ def fit_options(full: bool, use_even_if_worse: bool) -> list[str]:
     return [option for option, chosen in (("full", full), ("use-even-if-worse", use_even_if_worse)) if chosen]
 
 
-def _as_dict(job: StoredJob) -> dict[str, Any]:
+def _as_dict(job: StoredJob) -> dict[str, object]:
     return {name: getattr(job, name) for name in JobAnswer.model_fields}

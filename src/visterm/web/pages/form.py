@@ -8,7 +8,7 @@ import threading
 import weakref
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,7 @@ from visterm.library.catalogue import Catalogue
 from visterm.library.search.result import Share
 from visterm.store.filters import CHANCE, LARGEST, PREDICTED_FROM, TAKEN, Filter, is_date
 from visterm.store.images import ImageRecord
-from visterm.web.pages.render import local, percent
+from visterm.web.pages.render import label_of, local, percent
 
 LONGEST = 1000  # Letters of a field that are read
 UPLOAD = "sent"  # What stands for an uploaded photo to compare with
@@ -71,12 +71,11 @@ class SearchForm:
         """The images to search. Raises UserError if a date or a number is not one."""
         if not self.filters:
             return None
-        least, most = _number(self.min_mb, "At least (MB)"), _number(self.max_mb, "At most (MB)")
-        sure = _number(self.sure, "Predicted with at least (%)")
+        least, most, sure = (_number(name, getattr(self, name)) for name in ("min_mb", "max_mb", "sure"))
         return Filter(
             tags=tags_in(self.tag), without=tags_in(self.without), predicted=tags_in(self.predicted),
             min_confidence=None if sure is None else sure / 100, folder=self.folder or None,
-            taken_from=_date(self.taken_from), taken_to=_date(self.taken_to), file_type=self.type or None,
+            taken_from=self.taken_from or None, taken_to=self.taken_to or None, file_type=self.type or None,
             min_bytes=None if least is None else int(least * 1e6), max_bytes=None if most is None else int(most * 1e6),
             unreviewed=bool(self.unreviewed),
         )  # fmt: skip
@@ -87,7 +86,7 @@ class SearchForm:
         if not self.like:
             return None
         if not re.fullmatch(r"\d{1,12}", self.like):
-            raise UserError(f"like is {self.like!r}; expected the number of a photo.")
+            raise UserError(setting="like", value=self.like, expected="the number of a photo")
         return int(self.like)
 
     @property
@@ -114,7 +113,7 @@ class SearchForm:
                 return period
         return ""
 
-    def address(self, page: str = "/", **changed: Any) -> str:
+    def address(self, page: str = "/", **changed: object) -> str:
         """Return the address of this search with some fields changed; without `start`, that of its first page."""
         return local(page, **{**asdict(self), "start": None, **changed})
 
@@ -146,13 +145,8 @@ def tags_in(text: str) -> tuple[str, ...]:
     return tuple(filter(None, (" ".join(tag.split()) for tag in text.split(","))))
 
 
-def _date(text: str) -> str | None:
-    if text and not is_date(text):
-        raise UserError(f"{text!r} is not a date. Type a year, a month or a day: 2019, 2019-07 or 2019-07-31.")
-    return text or None
-
-
-def _number(text: str, label: str) -> float | None:
+def _number(name: str, text: str) -> float | None:
+    """Return the number in a field; None if it is empty. Raises UserError if it has none."""
     if not text:
         return None
     try:
@@ -160,7 +154,7 @@ def _number(text: str, label: str) -> float | None:
     except ValueError:
         number = -1.0
     if not 0 <= number < LARGEST / 1e6:  # refuses nan, too
-        raise UserError(f"“{label}” is {text!r}; expected a number of 0 or more.")
+        raise UserError(setting=name, value=text, expected="a number of 0 or more")
     return number
 
 
@@ -213,7 +207,7 @@ def search_photos(catalogue: Catalogue, form: SearchForm, *, afresh: bool = Fals
             result = _find(catalogue, form)
         except UserError as error:
             meant = _meant(catalogue, form.q, re.split(r"[\s,;]+", form.q))
-            result = FoundPhotos(np.empty(0, np.int64), [], [str(error)], 0, meant=meant)
+            result = FoundPhotos(np.empty(0, np.int64), [], [error.wording(label_of)], 0, meant=meant)
         with _KEEPING:
             results.pop(key, None)
             if len(results) >= SEARCHES:

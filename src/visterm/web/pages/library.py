@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 from fastapi import APIRouter, Form, Request, Response
 
@@ -19,7 +19,6 @@ from visterm.store.catalogue import RUNS, StoredCatalogue
 from visterm.store.history import StoredJob, StoredRun
 from visterm.tagging.plot import history_panels
 from visterm.web.api.jobs import JobId, fit_options, way_back
-from visterm.web.errors import HttpError
 from visterm.web.pages.render import PageRoute, answer_form, date_and_time, is_for_script, render
 from visterm.web.service import Service, Shared
 
@@ -88,7 +87,7 @@ async def start_job(
 ) -> Response:
     """Start a job, and show its progress."""
     if kind not in (*STARTED, GO_BACK) and not (kind == USE_RUN and run):
-        raise HttpError(422, f"kind is {kind!r}; expected one of {', '.join(STARTED)}.", field="kind")
+        raise UserError(setting="kind", value=kind, expected=f"one of: {', '.join(STARTED)}")
     job = await service.jobs.start(kind, *([run] if run else fit_options(full, use_even_if_worse)))
     page = f"/library/jobs/{job.id}"
     return answer_form(request, "_job.html", page, job=job, outcomes={}, kinds=KINDS, run_names={})
@@ -109,13 +108,13 @@ async def cancel_job(job_id: JobId, request: Request, service: Shared) -> Respon
     return answer_form(request, "_job.html", f"/library/jobs/{job_id}", **values)
 
 
-def _job(service: Service, job_id: int) -> dict[str, Any]:
+def _job(service: Service, job_id: int) -> dict[str, object]:
     """Return the values of a job's template, or refuse an id that no job has."""
     job = service.jobs.get(job_id)
     return {"job": job, **job_values(service.catalogue.stored, [job])}
 
 
-def _values(service: Service) -> dict[str, Any]:
+def _values(service: Service) -> dict[str, object]:
     catalogue, stored = service.catalogue, service.catalogue.stored
     skipped = stored.skipped.all()
     jobs = stored.jobs.latest(JOBS)
@@ -154,7 +153,7 @@ def _counts(catalogue: Catalogue) -> dict[str, int]:
     }
 
 
-def _facts_and_curves(stored: StoredCatalogue, run: StoredRun) -> tuple[dict[str, Any], list[Sparkline]]:
+def _facts_and_curves(stored: StoredCatalogue, run: StoredRun) -> tuple[dict[str, object], list[Sparkline]]:
     assert stored.folder is not None
     facts, curves = _read_run(stored.folder / RUNS / run.fingerprint)
     facts = facts | run.facts
@@ -162,7 +161,7 @@ def _facts_and_curves(stored: StoredCatalogue, run: StoredRun) -> tuple[dict[str
 
 
 @lru_cache(maxsize=64)
-def _read_run(folder: Path) -> tuple[dict[str, Any], list[Sparkline]]:
+def _read_run(folder: Path) -> tuple[dict[str, object], list[Sparkline]]:
     """Read the facts and the history of a run; both are empty if its files were removed to save room."""
     try:
         facts = describe(folder)
@@ -191,7 +190,7 @@ def _curve(title: str, values: Sequence[float], best: float | None) -> Sparkline
     return Sparkline(title, points, values[0], values[-1], best)
 
 
-def job_values(stored: StoredCatalogue, jobs: Sequence[StoredJob]) -> dict[str, Any]:
+def job_values(stored: StoredCatalogue, jobs: Sequence[StoredJob]) -> dict[str, object]:
     """Return what the template of jobs shows beside them: what those that learned changed, and the way back."""
     runs = {run.fingerprint: run for run in stored.runs.all()}
     events = [event for event in stored.history.of(FIT, NOT_USED) if event.details.get("run") in runs]
@@ -212,7 +211,7 @@ def job_values(stored: StoredCatalogue, jobs: Sequence[StoredJob]) -> dict[str, 
     return {"outcomes": outcomes, "back": back, "kinds": KINDS, "run_names": names}
 
 
-def latest_job(service: Service, kind: str, *, ended: bool = True) -> dict[str, Any]:
+def latest_job(service: Service, kind: str, *, ended: bool = True) -> dict[str, object]:
     """Return the newest job of a kind, and what its template shows beside it; without `ended` only one that goes on."""
     stored = service.catalogue.stored
     job = next((job for job in stored.jobs.latest() if job.kind == kind), None)

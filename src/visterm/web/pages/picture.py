@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Form, Query, Request, Response
 
@@ -15,7 +15,7 @@ from visterm.store.filters import PREDICTED_FROM
 from visterm.store.images import ImageRecord
 from visterm.tagging.explain import knows_places
 from visterm.web.api.images import ImageId, Moment
-from visterm.web.pages.form import SearchForm, grid_photos, walk
+from visterm.web.pages.form import GridPhoto, SearchForm, grid_photos, walk
 from visterm.web.pages.render import PageRoute, answer_form, is_for_script, local, percent, render, send_on
 from visterm.web.service import Service, Shared
 
@@ -75,7 +75,7 @@ async def alike(image_id: ImageId, request: Request, service: Shared) -> Respons
     if not is_for_script(request):
         return send_on(local("/", like=image_id))
 
-    def find() -> list[Any]:
+    def find() -> list[GridPhoto]:
         try:
             return grid_photos(service.catalogue, service.catalogue.like(image_id, ALIKE).hits)
         except DataError:  # a photo whose file is gone has no row to compare
@@ -89,7 +89,7 @@ def explains(catalogue: Catalogue, record: ImageRecord) -> bool:
     return record.path is not None and not is_video(record.path) and knows_places(catalogue.tagger)
 
 
-def _values(service: Service, image_id: int) -> dict[str, Any]:
+def _values(service: Service, image_id: int) -> dict[str, object]:
     """Return the values of the template; a tag counts as predicted from the confidence `PREDICTED_FROM` on."""
     catalogue, view = service.catalogue, service.view(image_id)
     sources = {tag.tag: tag.source for tag in view.given}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from datetime import datetime
 from importlib.resources import files
-from typing import Any
 from urllib.parse import quote, urlencode
 
 from fastapi import APIRouter, Request
@@ -28,6 +27,13 @@ HEADERS = {"cache-control": "no-store", "referrer-policy": "same-origin", "vary"
 
 MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September", "October",
           "November", "December")  # fmt: skip
+
+LABELS = {
+    "tag": "With tags", "without": "Without tags", "predicted": "Predicted tags", "sure": "Predicted with at least (%)",
+    "folder": "Folder", "taken_from": "Taken from", "taken_to": "Taken up to", "min_mb": "At least (MB)",
+    "max_mb": "At most (MB)", "type": "File type",
+}  # fmt: skip
+"""What the fields of the search form are called; errors about them say so, too."""
 
 HEADLINES = {
     403: "Not allowed",
@@ -56,7 +62,7 @@ _BODIES = {name: (files("visterm.web.pages") / "static" / name).read_bytes() for
 _ETAGS = {name: f'"{hashlib.sha256(body).hexdigest()[:32]}"' for name, body in _BODIES.items()}
 
 
-def render(template: str, status: int = 200, **values: Any) -> Response:
+def render(template: str, status: int = 200, /, **values: object) -> Response:
     """Return a page, or a part of one; bytes of a file name that are not Unicode are shown as "?"."""
     text = _TEMPLATES.get_template(template).render(values)
     return Response(text.encode("utf-8", "replace"), status, HEADERS, "text/html; charset=utf-8")
@@ -72,7 +78,7 @@ def send_on(address: str) -> Response:
     return RedirectResponse(address, 303, HEADERS)
 
 
-def answer_form(request: Request, part: str, page: str, **values: Any) -> Response:
+def answer_form(request: Request, part: str, page: str, /, **values: object) -> Response:
     """Return a part of a page to the script; send any other browser on to a page."""
     return render(part, **values) if is_for_script(request) else send_on(page)
 
@@ -87,7 +93,7 @@ class PageRoute(JsonRoute):
 
 def error_page(request: Request, error: Exception) -> Response:
     """Return the page of an error, with the status and the headers that the API answers with."""
-    refused = http_error_of(error)
+    refused = http_error_of(error, label_of)
     if is_for_script(request):
         return json_answer({"message": refused.detail}, refused.status_code)
     headline = HEADLINES.get(refused.status_code, "Something went wrong")
@@ -96,7 +102,12 @@ def error_page(request: Request, error: Exception) -> Response:
     return page
 
 
-def local(path: str, **query: Any) -> str:
+def label_of(name: str) -> str:
+    """Return what a page calls a field, in quotation marks; a name that no field has as it is."""
+    return f"“{LABELS[name]}”" if name in LABELS else name
+
+
+def local(path: str, **query: object) -> str:
     """Return an address on this service with a query, without values that are None, empty or False."""
     values = {name: value for name, value in query.items() if value not in (None, "", False, (), [])}
     return quote(path) + (f"?{urlencode(values, doseq=True, errors='replace')}" if values else "")
@@ -138,7 +149,7 @@ class _Exact(str):
     """Text that a form or the script sends back, and that must not change."""
 
 
-def _printable(value: Any) -> Any:
+def _printable(value: object) -> object:
     """Return a value as a page shows it, with U+FFFD for letters that are invisible or change the direction."""
     if not isinstance(value, str) or isinstance(value, Markup | _Exact):
         return value
@@ -155,7 +166,7 @@ def percent(share: float | None) -> str:
     return f"{share:.0%}".replace("%", " %").replace("-", "−")
 
 
-def decimal(value: Any, places: int = 2) -> Any:
+def decimal(value: object, places: int = 2) -> object:
     """Return a float rounded to some places, never as "-0.00"; any other value as it is."""
     return f"{round(value, places) + 0.0:.{places}f}" if isinstance(value, float) else value
 
@@ -206,7 +217,9 @@ _TEMPLATES = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
-_TEMPLATES.globals.update(static=address_of, local=local, thumbnail=thumbnail, video=video, count_of=count_of)
+_TEMPLATES.globals.update(
+    static=address_of, local=local, thumbnail=thumbnail, video=video, count_of=count_of, labels=LABELS
+)
 _TEMPLATES.filters.update(
     percent=percent,
     decimal=decimal,

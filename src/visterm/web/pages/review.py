@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 from fastapi import APIRouter, Form, Request, Response
 from pydantic import FailFast, Field, TypeAdapter, ValidationError
 
+from visterm.core.checks import check_choice
+from visterm.core.errors import UserError
 from visterm.library.catalogue import Catalogue
 from visterm.library.earlier_runs import FIT
 from visterm.library.review import review_queue
@@ -92,15 +94,15 @@ async def answer_question(
     try:
         answers = _TRAIL.validate_json(trail)[-MOST_BACK:]
     except ValidationError:
-        raise HttpError(422, "Your earlier answers can't be read. Open /review again.", field="trail") from None
+        problem = "Your earlier answers can't be read."
+        raise UserError(problem, setting="trail", advice="Open /review again.") from None
 
+    check_choice(do, "do", (*VERDICTS, "undo"))
     again, message = None, "There is nothing to undo"
     if do in VERDICTS:
         answer = ReviewAnswer(image, tag, do)
         await _write(service, answer, VERDICTS[do])
         answers, message = [*answers, answer], SAID[do].format(tag)
-    elif do != "undo":
-        raise HttpError(422, f"do is {do!r}; expected right, wrong, skip or undo.", field="do")
     elif answers:
         *answers, again = answers
         await _write(service, again, 0)
@@ -128,7 +130,7 @@ async def _write(service: Service, answer: ReviewAnswer, verdict: int) -> None:
 
 def _question(
     service: Service, queue: Queue, answers: list[ReviewAnswer], *, again: ReviewAnswer | None = None, message: str = ""
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return the next question, the photo after it to load ahead, and the progress of the review."""
     catalogue, stored = service.catalogue, service.catalogue.stored
     skipped = {(answer.image_id, answer.tag) for answer in answers if answer.do == "skip"}
