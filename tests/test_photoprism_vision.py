@@ -266,7 +266,7 @@ def test_no_other_port_of_an_allowed_host_is_reached(service):
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         answer = post(service, as_photoprism_asks(f"http://127.0.0.1:{port}/photo"))
-        assert f"--vision-host 127.0.0.1:{port}." in read_as_go(answer.text)[0]["error"]
+        assert f"--vision-host 127.0.0.1:{port}" in read_as_go(answer.text)[0]["error"]
         assert answer.status_code == 422
         other.setblocking(False)
         with pytest.raises(BlockingIOError):  # nobody connected

@@ -22,6 +22,7 @@ from visterm.store.database import now
 
 if TYPE_CHECKING:
     from visterm.library.catalogue import Catalogue
+    from visterm.store.catalogue import StoredCatalogue
 
 ASKED = 5000  # Pairs that are planned, written and read again at once
 AGAIN = 10.0  # Seconds after the last job, after which pairs are read once more
@@ -77,6 +78,12 @@ class PushResult:
         self.waiting += n
         self.reasons += Counter({reason: n})
 
+    def leave_open(self, outcome: WriteResult) -> None:
+        """Count the pairs that a request didn't settle."""
+        self.stalled = outcome.stalled
+        self.leave(CHANGED, 0 if outcome.stalled else len(outcome.unsent))
+        self.leave(BUSY, len(outcome.unsettled) + (len(outcome.unsent) if outcome.stalled else 0))
+
 
 class _PlannedTag(NamedTuple):
     """A pair that is to be there."""
@@ -127,7 +134,8 @@ def push(
     """
     connected = catalogue.stored.connected
     ours = {(pair.photo_id, pair.text): pair for pair in connected.pairs(*OURS, OFF)}
-    limits, pushed = Limits(k, precision=precision), PushResult()
+    writer = _PairWriter(catalogue.stored, library, progress, check=parent is None)
+    folders, pushed, limits = writer.folders, writer.pushed, Limits(k, precision=precision)
     wanted = {pair.key: pair for pair in _planned_tags(catalogue, parent, limits, pushed, progress)}
     pushed.wanted = len(wanted)
     leaving = [pair for key, pair in ours.items() if pair.state == WRITTEN and pair.here and key not in wanted]
@@ -137,7 +145,6 @@ def push(
         known = {(image_id, tag_key(tag)) for image_id, some in judged for tag in some}
         leaving = [pair for pair in leaving if (pair.image_id, tag_key(pair.tag)) in known]
 
-    folders = _FolderTrials(connected, library)
     fresh = sorted((pair for key, pair in wanted.items() if key not in ours), key=lambda p: (p.text, p.photo_id))
     fresh = folders.writable_pairs(fresh, pushed)
     if dry_run:
@@ -146,14 +153,14 @@ def push(
         return pushed
 
     with reported(progress, "write tags", len(leaving) + len(fresh)):
-        _take(connected, library, leaving, pushed, progress)
+        writer.take(leaving)
         if first := folders.first(fresh):
-            _write(catalogue, library, first, folders, pushed, progress, check=parent is None)
+            writer.write(first)
             tried = {pair.key for pair in first}
             fresh = folders.writable_pairs([pair for pair in fresh if pair.key not in tried], pushed)
         for some in batches(fresh, ASKED):
-            _write(catalogue, library, some, folders, pushed, progress, check=parent is None)
-        _read_again(connected, library, pushed)
+            writer.write(some)
+        writer.read_again()
     return pushed
 
 
@@ -165,8 +172,8 @@ def take_all(
     Pairs that came back after they were taken are ours as well; of those that are written as people's own only where
     they came back at once.
     """
-    connected, pushed = catalogue.stored.connected, PushResult()
-    ours = _still_ours(connected, library)
+    connected, writer = catalogue.stored.connected, _PairWriter(catalogue.stored, library, progress)
+    pushed, ours = writer.pushed, _still_ours(connected, library)
     if dry_run:
         return PushResult(taken=len(ours), changes=[*map(_taken, ours)])
     gone: dict[tuple[int, str], LoggedPair] = {}
@@ -177,8 +184,8 @@ def take_all(
                 break
             pushed.refused, pushed.waiting, pushed.reasons = 0, 0, Counter()
             gone |= {(pair.photo_id, pair.text): pair for pair in ours}
-            _take(connected, library, ours, pushed, progress, careful=False)
-            _read_again(connected, library, pushed)
+            writer.take(ours, careful=False)
+            writer.read_again()
             ours = _still_ours(connected, library)
 
     remaining = set(_keys([*ours, *connected.pairs(LEAVING)]))
@@ -320,112 +327,103 @@ class _TagTexts:
         return set() if self._tree is None else {tag_key(each) for tag in tags for each in self._tree.above(tag)}
 
 
-def _write(
-    catalogue: Catalogue,
-    library: RemoteLibrary,
-    pairs: Sequence[_PlannedTag],
-    folders: _FolderTrials,
-    pushed: PushResult,
-    progress: Progress,
-    *,
-    check: bool,
-) -> None:
-    """Plan some pairs, write them, and read them again; with `check`, leave out those that people gave meanwhile."""
-    stored, connected = catalogue.stored, catalogue.stored.connected
-    if pushed.stalled:
-        pushed.leave(BUSY, len(pairs))
-        return
-    if check:
-        existing = library.existing([*map(_pair, pairs)])
-        pairs = [pair for pair in pairs if (pair.remote_id, pair.text) not in existing]
-    if not pairs:
-        return
-    with stored.database.transaction():
-        tags = stored.tags.ids((pair.tag for pair in pairs), create=True)
-        connected.plan((*pair.key, tags[pair.tag], pair.confidence) for pair in pairs)
-    by_key = {(pair.remote_id, pair.text): pair for pair in pairs}
-    touched = connected.touched(pair.photo_id for pair in pairs)
-    outcome = write(library, [_pair(pair)._replace(confidence=pair.confidence) for pair in pairs], [], touched=touched)
-    refused = {each.pair[:2]: each.reason for each in outcome.refused}
-    open_keys = outcome.unsent | outcome.unsettled
-    written = [pair for key, pair in by_key.items() if key in outcome.existing - open_keys]
-    lost = [pair for key, pair in by_key.items() if key not in outcome.existing | open_keys | set(refused)]
+class _PairWriter:
+    """Writes pairs into a library, takes pairs out of it, reads them again, and counts in `pushed` what became of them.
 
-    with stored.database.transaction():
-        connected.set_touched(outcome.stamps)
-        connected.set_state(WRITTEN, [pair.key for pair in written])
-        folders.learn(written, lost)
-        lost_again = folders.writable_pairs(lost, pushed)
-        never = {pair.key for pair in lost} - {pair.key for pair in lost_again}
-        connected.set_state(LOST, [pair.key for pair in lost if pair.key not in never])
-        connected.forget([*never, *(by_key[key].key for key in outcome.unsent | set(refused))])
+    With `check`, pairs that people gave meanwhile are not written.
+    """
 
-    pushed.written += len(written)
-    pushed.changes += map(_written, written)
-    pushed.refuse([*refused.values(), *(VANISHED for _ in lost_again)])
-    _note_open(pushed, outcome)
-    progress.advance(len(pairs))
+    def __init__(
+        self, stored: StoredCatalogue, library: RemoteLibrary, progress: Progress, *, check: bool = False
+    ) -> None:
+        self._stored, self._connected, self._library = stored, stored.connected, library
+        self._progress, self._check = progress, check
+        self.folders, self.pushed = _FolderTrials(stored.connected, library), PushResult()
 
-
-def _take(
-    connected: Connected,
-    library: RemoteLibrary,
-    pairs: Sequence[LoggedPair],
-    pushed: PushResult,
-    progress: Progress,
-    *,
-    careful: bool = True,
-) -> None:
-    """Take pairs of ours back, and read again which of them are gone."""
-    for some in batches(pairs, ASKED):
+    def write(self, pairs: Sequence[_PlannedTag]) -> None:
+        """Plan some pairs, write them, and read them again."""
+        pushed, connected = self.pushed, self._connected
         if pushed.stalled:
-            pushed.leave(BUSY, len(some))
-            continue
-        connected.set_state(LEAVING, _keys(some))
-        touched = connected.touched(pair.photo_id for pair in some)
-        outcome = write(library, [], [*map(_pair, some)], touched=touched, careful=careful)
-        connected.set_touched(outcome.stamps)
-        settled = [pair for pair in some if _pair(pair)[:2] not in outcome.unsettled]
-        _settle(connected, [pair._replace(state=LEAVING) for pair in settled], outcome.existing | outcome.unsent)
+            pushed.leave(BUSY, len(pairs))
+            return
+        if self._check:
+            existing = self._library.existing([*map(_pair, pairs)])
+            pairs = [pair for pair in pairs if _pair(pair)[:2] not in existing]
+        if not pairs:
+            return
+        with self._stored.database.transaction():
+            tags = self._stored.tags.ids((pair.tag for pair in pairs), create=True)
+            connected.plan((*pair.key, tags[pair.tag], pair.confidence) for pair in pairs)
+        by_key = {_pair(pair)[:2]: pair for pair in pairs}
+        touched = connected.touched(pair.photo_id for pair in pairs)
+        sent = [_pair(pair)._replace(confidence=pair.confidence) for pair in pairs]
+        outcome = write(self._library, sent, [], touched=touched)
+        refused = {each.pair[:2]: each.reason for each in outcome.refused}
+        open_keys = outcome.unsent | outcome.unsettled
+        written = [pair for key, pair in by_key.items() if key in outcome.existing - open_keys]
+        lost = [pair for key, pair in by_key.items() if key not in outcome.existing | open_keys | set(refused)]
 
-        reasons = {each.pair[:2]: each.reason for each in outcome.refused}
-        returned = outcome.existing - outcome.unsettled - outcome.unsent
-        gone = [pair for pair in settled if _pair(pair)[:2] not in outcome.existing | outcome.unsent]
-        pushed.taken += len(gone)
-        pushed.changes += map(_taken, gone)
-        pushed.refuse(reasons.get(key, "it came back each time that it was taken") for key in returned)
-        _note_open(pushed, outcome)
-        progress.advance(len(some))
+        with self._stored.database.transaction():
+            connected.set_touched(outcome.stamps)
+            connected.set_state(WRITTEN, [pair.key for pair in written])
+            self.folders.learn(written, lost)
+            lost_again = self.folders.writable_pairs(lost, pushed)
+            never = {pair.key for pair in lost} - {pair.key for pair in lost_again}
+            connected.set_state(LOST, [pair.key for pair in lost if pair.key not in never])
+            connected.forget([*never, *(by_key[key].key for key in outcome.unsent | set(refused))])
 
+        pushed.written += len(written)
+        pushed.changes += map(_written, written)
+        pushed.refuse([*refused.values(), *(VANISHED for _ in lost_again)])
+        pushed.leave_open(outcome)
+        self._progress.advance(len(pairs))
 
-def _note_open(pushed: PushResult, outcome: WriteResult) -> None:
-    pushed.stalled = outcome.stalled
-    pushed.leave(CHANGED, 0 if outcome.stalled else len(outcome.unsent))
-    pushed.leave(BUSY, len(outcome.unsettled) + (len(outcome.unsent) if outcome.stalled else 0))
+    def take(self, pairs: Sequence[LoggedPair], *, careful: bool = True) -> None:
+        """Take pairs of ours back, and read again which of them are gone."""
+        pushed, connected = self.pushed, self._connected
+        for some in batches(pairs, ASKED):
+            if pushed.stalled:
+                pushed.leave(BUSY, len(some))
+                continue
+            connected.set_state(LEAVING, _keys(some))
+            touched = connected.touched(pair.photo_id for pair in some)
+            outcome = write(self._library, [], [*map(_pair, some)], touched=touched, careful=careful)
+            connected.set_touched(outcome.stamps)
+            settled = [pair for pair in some if _pair(pair)[:2] not in outcome.unsettled]
+            _settle(connected, [pair._replace(state=LEAVING) for pair in settled], outcome.existing | outcome.unsent)
 
+            reasons = {each.pair[:2]: each.reason for each in outcome.refused}
+            returned = outcome.existing - outcome.unsettled - outcome.unsent
+            gone = [pair for pair in settled if _pair(pair)[:2] not in outcome.existing | outcome.unsent]
+            pushed.taken += len(gone)
+            pushed.changes += map(_taken, gone)
+            pushed.refuse(reasons.get(key, "it came back each time that it was taken") for key in returned)
+            pushed.leave_open(outcome)
+            self._progress.advance(len(some))
 
-def _read_again(connected: Connected, library: RemoteLibrary, pushed: PushResult) -> None:
-    """Read pairs once more that were written or taken just now: those that are as they were are sure."""
-    unsure = [pair for pair in connected.pairs(WRITTEN, TAKEN) if not pair.sure and pair.here]
-    if not unsure:
-        return
-    existing: set[tuple[str, str]] = set()
-    if library.queued:  # a job that began before ours may have ended after it, and have replaced the tags once more
-        library.pause(AGAIN)
-        existing = library.existing([*map(_pair, unsure)])
-    states: dict[str | None, list[LoggedPair]] = {None: [], LOST: [], WRITTEN: []}
-    for pair in unsure:
-        is_there = _pair(pair)[:2] in existing if library.queued else pair.state == WRITTEN
-        states[None if is_there == (pair.state == WRITTEN) else WRITTEN if is_there else LOST].append(pair)
+    def read_again(self) -> None:
+        """Read pairs once more that were written or taken just now: those that are as they were are sure."""
+        pushed, connected, queued = self.pushed, self._connected, self._library.queued
+        unsure = [pair for pair in connected.pairs(WRITTEN, TAKEN) if not pair.sure and pair.here]
+        if not unsure:
+            return
+        existing: set[tuple[str, str]] = set()
+        if queued:  # a job that began before ours may have ended after it, and have replaced the tags once more
+            self._library.pause(AGAIN)
+            existing = self._library.existing([*map(_pair, unsure)])
+        states: dict[str | None, list[LoggedPair]] = {None: [], LOST: [], WRITTEN: []}
+        for pair in unsure:
+            is_there = _pair(pair)[:2] in existing if queued else pair.state == WRITTEN
+            states[None if is_there == (pair.state == WRITTEN) else WRITTEN if is_there else LOST].append(pair)
 
-    connected.set_sure(_keys(states.pop(None)))
-    for state, pairs in states.items():
-        connected.set_state(str(state), _keys(pairs))
-    undone = {_pair(pair)[:2] for pairs in states.values() for pair in pairs}
-    pushed.changes = [change for change in pushed.changes if (change.photo, change.tag) not in undone]
-    pushed.taken = sum(change.confidence is None for change in pushed.changes)
-    pushed.written = len(pushed.changes) - pushed.taken
-    pushed.refuse(VANISHED for _ in states[LOST])
+        connected.set_sure(_keys(states.pop(None)))
+        for state, pairs in states.items():
+            connected.set_state(str(state), _keys(pairs))
+        undone = {_pair(pair)[:2] for pairs in states.values() for pair in pairs}
+        pushed.changes = [change for change in pushed.changes if (change.photo, change.tag) not in undone]
+        pushed.taken = sum(change.confidence is None for change in pushed.changes)
+        pushed.written = len(pushed.changes) - pushed.taken
+        pushed.refuse(VANISHED for _ in states[LOST])
 
 
 def _pair(pair: LoggedPair | _PlannedTag) -> PhotoTag:

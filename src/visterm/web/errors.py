@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Any
 
@@ -108,6 +109,15 @@ def http_error_of(error: Exception, name_of: Callable[[str], str] | None = None)
         LOG.error("%s", error)  # one line without a traceback: the cause is known
     headers = {"retry-after": "60"} if code == "disk_fails" else None
     return HttpError(status, error.wording(name_of), code=code, field=error.setting, headers=headers)
+
+
+@contextmanager
+def answering(statuses: Mapping[type[VistermError], int]) -> Iterator[None]:
+    """Answer errors of some kinds with a status that means more than 422 here."""
+    try:
+        yield
+    except tuple(statuses) as error:
+        raise HttpError(next(n for kind, n in statuses.items() if isinstance(error, kind)), str(error)) from error
 
 
 def _first_invalid(error: RequestValidationError) -> HttpError:

@@ -15,7 +15,7 @@ from visterm.library.catalogue import Catalogue
 from visterm.library.photos import check_not_connected, indexed_folders
 from visterm.store.database import now
 from visterm.store.history import Jobs, StoredJob
-from visterm.web.errors import LOG, HttpError
+from visterm.web.errors import LOG, HttpError, answering
 from visterm.web.job_process import NOT_NOTED
 from visterm.web.work import Figures, Tell, Work
 
@@ -50,10 +50,8 @@ class JobQueue:
             raise HttpError(409, f"{n_open} jobs already run or wait. Wait for them, or cancel some.")
         lists = [list(options)]
         if kind == "index":
-            try:
+            with answering({UserError: 409}):
                 await self._work.run(check_not_connected, self._stored)
-            except UserError as error:
-                raise HttpError(409, str(error)) from error
             folders = await self._work.run(indexed_folders, self._stored)
             lists = [[folder] for folder in folders[: MOST_OPEN - n_open]]
             if not lists:

@@ -407,6 +407,13 @@ STATUSES = {
 COMMON = (400, 401, 403, 421, 422, 500, 503, 507)
 
 
+def file_answers(media_type: str, **others: str) -> dict[int | str, dict[str, Any]]:
+    """Return OpenAPI's description of a route that answers with a file, or with 404; `others` as ``s304="..."``."""
+    described = {int(status[1:]): {"description": text} for status, text in others.items()}
+    content = {"content": {media_type: {"schema": {"type": "string", "format": "binary"}}}}
+    return {200: content, **described, **errors(404)}
+
+
 def errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """Return OpenAPI's description of the errors of a route: these, and those that all routes have."""
     return {status: {"model": ErrorAnswer, "description": STATUSES[status][1]} for status in (*COMMON, *statuses)}

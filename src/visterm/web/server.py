@@ -39,18 +39,14 @@ MOST_ALIKE = 3
 MOST_TEXTS = 100
 
 
-def run_server(
-    app: FastAPI, host: str, port: int, announce: Callable[[str], None], *, header_seconds: float = HEADER_SECONDS
-) -> None:
+def run_server(app: FastAPI, host: str, port: int, announce: Callable[[str], None]) -> None:
     """Serve an application until it is stopped; call `announce` with the address once it answers.
 
-    Port 0 is any free one. The headers of a request must arrive in `header_seconds`. Raises UserError if the port is in
-    use, or the address is not an address of this machine.
+    Port 0 is any free one. Raises UserError if the port is in use, or the address is not an address of this machine.
     """
     with listening(host, port) as bound:
         address = address_of(host, bound.getsockname()[1])
-        server = Server(app, Member(), lambda: announce(address), header_seconds=header_seconds)
-        server.run_alone([bound])
+        Server(app, Member(), lambda: announce(address)).run_alone([bound])
 
 
 def listening(host: str, port: int) -> socket.socket:
@@ -85,7 +81,6 @@ class Server(uvicorn.Server):
         *,
         channel: socket.socket | None = None,
         news: Callable[[], Coroutine[object, object, None]] | None = None,
-        header_seconds: float = HEADER_SECONDS,
     ) -> None:
         config = uvicorn.Config(
             app, log_level="warning", access_log=False, server_header=False, timeout_keep_alive=KEEP_ALIVE_SECONDS,
@@ -94,7 +89,7 @@ class Server(uvicorn.Server):
         super().__init__(config)
         n_open, self._n_taken = member.figures.now("connections"), member.figures.now("taken")
         most = -(-most_connections() // member.n_workers)
-        self._connections = Connections(most, header_seconds=header_seconds, n_open=n_open)
+        self._connections = Connections(most, n_open=n_open)
         self._n_workers, self._ready, self._channel, self._news = member.n_workers, ready, channel, news
         self._tasks: set[asyncio.Task[object]] = set()
 
@@ -186,11 +181,11 @@ class Connections:
 
     If there is no room, the connection that has waited longest for a request is closed; if all are at work, the new one
     is refused. So a client that opens connections and sends nothing takes room only from itself. The headers of a
-    request must arrive in `header_seconds`.
+    request must arrive in `HEADER_SECONDS`.
     """
 
-    def __init__(self, most: int, *, header_seconds: float = HEADER_SECONDS, n_open: SharedCount | None = None) -> None:
-        self.most, self.header_seconds = most, header_seconds
+    def __init__(self, most: int, *, n_open: SharedCount | None = None) -> None:
+        self.most = most
         self._n_open = n_open or Figures().now("connections")
         self.open: set[HttpConnection] = set()
 
@@ -218,7 +213,7 @@ class Connections:
         """Close the connections whose time is over; call it about once a second."""
         now = time.monotonic()
         for connection in list(self.open):
-            connection.check(now, self.header_seconds)
+            connection.check(now)
 
 
 class HttpConnection(asyncio.Protocol):
@@ -285,14 +280,14 @@ class HttpConnection(asyncio.Protocol):
         self._stuck = None
         self._inner.resume_writing()
 
-    def check(self, now: float, header_seconds: float) -> None:
+    def check(self, now: float) -> None:
         """Close the connection if its time is over."""
         if self._stuck is None and self._transport.is_closing():
             self._stuck = now
         if self._stuck is not None:
             if now - self._stuck > ANSWER_SECONDS:
                 self._transport.abort()
-        elif self._heard is not None and not self.at_work and now - self._heard > header_seconds:
+        elif self._heard is not None and not self.at_work and now - self._heard > HEADER_SECONDS:
             if self._received:
                 self._transport.write(_LATE)
             self._transport.close()

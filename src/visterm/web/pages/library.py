@@ -35,17 +35,10 @@ KINDS = {
 
 CURVE_WIDTH, CURVE_HEIGHT = 220.0, 60.0
 SHOWN = {
-    "model": "model",
-    "encoder": "encoder",
-    "images": "photos learned from",
-    "tags": "tags",
-    "epochs": "epochs",
-    "best validation MAP": "best validation MAP",
-    "validation word MAP": "validation MAP of searches",
-    "compared": "photos held out",
-    "before": "MAP of the run before on them",
-    "after": "MAP of this run on them",
-}
+    "model": "model", "encoder": "encoder", "images": "photos learned from", "tags": "tags", "epochs": "epochs",
+    "best validation MAP": "best validation MAP", "validation word MAP": "validation MAP of searches",
+    "compared": "photos held out", "before": "MAP of the run before on them", "after": "MAP of this run on them",
+}  # fmt: skip
 """Facts of a run that the page shows, and their names there."""
 
 
@@ -118,22 +111,19 @@ def _values(service: Service) -> dict[str, object]:
     catalogue, stored = service.catalogue, service.catalogue.stored
     skipped = stored.skipped.all()
     jobs = stored.jobs.latest(JOBS)
-    runs = stored.runs.all()
-    return {
+    runs, shown, folder = stored.runs.all(), [], stored.folder
+    assert folder is not None
+    for run in reversed(runs):
+        facts, curves = _read_run(folder / RUNS / run.fingerprint)
+        facts = facts | run.facts
+        shown.append((run, {SHOWN[name]: facts[name] for name in SHOWN if facts.get(name) is not None}, curves))
+    return job_values(stored, jobs) | {
         "counts": stored.database.keep("library", lambda: _counts(catalogue)),
-        "skipped": skipped[:SKIPPED],
-        "n_skipped": len(skipped),
-        "runs": [(run, *_facts_and_curves(stored, run)) for run in reversed(runs)],
-        "jobs": [service.jobs.with_end(job) for job in jobs],
-        **job_values(stored, jobs),
-        "run_names": _named(stored, runs),
-        "run_numbers": {run.fingerprint: run.id for run in runs},
-        "started": STARTED,
-        "history": stored.history.latest(JOBS),
-        "names": SHOWN,
-        "searched": stored.how_it_searches(),
-        "folder": str(stored.folder),
-    }
+        "skipped": skipped[:SKIPPED], "n_skipped": len(skipped),
+        "runs": shown, "run_names": _named(stored, runs), "run_numbers": {run.fingerprint: run.id for run in runs},
+        "jobs": [service.jobs.with_end(job) for job in jobs], "history": stored.history.latest(JOBS),
+        "started": STARTED, "names": SHOWN, "searched": stored.how_it_searches(), "folder": str(folder),
+    }  # fmt: skip
 
 
 def _counts(catalogue: Catalogue) -> dict[str, int]:
@@ -151,13 +141,6 @@ def _counts(catalogue: Catalogue) -> dict[str, int]:
         "files skipped": catalogue.stored.skipped.count(),
         "tags learned": len(catalogue.tagger.vocabulary),
     }
-
-
-def _facts_and_curves(stored: StoredCatalogue, run: StoredRun) -> tuple[dict[str, object], list[Sparkline]]:
-    assert stored.folder is not None
-    facts, curves = _read_run(stored.folder / RUNS / run.fingerprint)
-    facts = facts | run.facts
-    return {SHOWN[name]: facts[name] for name in SHOWN if facts.get(name) is not None}, curves
 
 
 @lru_cache(maxsize=64)

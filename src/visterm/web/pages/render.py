@@ -36,28 +36,15 @@ LABELS = {
 """What the fields of the search form are called; errors about them say so, too."""
 
 HEADLINES = {
-    403: "Not allowed",
-    404: "Not found",
-    405: "Nothing to see here",
-    409: "Not possible right now",
-    413: "Too large",
-    422: "That didn’t work",
-    503: "The service is busy",
-    507: "The disk is full",
-}
+    403: "Not allowed", 404: "Not found", 405: "Nothing to see here", 409: "Not possible right now", 413: "Too large",
+    422: "That didn’t work", 503: "The service is busy", 507: "The disk is full",
+}  # fmt: skip
 
 router = APIRouter(include_in_schema=False)
 
-TYPES = {
-    "visterm.css": "text/css; charset=utf-8",
-    "early.js": "text/javascript; charset=utf-8",
-    "visterm.js": "text/javascript; charset=utf-8",
-    "choose.js": "text/javascript; charset=utf-8",
-    "photo_map.js": "text/javascript; charset=utf-8",
-    "icon.svg": "image/svg+xml",
-}
-
-
+TYPES = {"visterm.css": "text/css; charset=utf-8", "icon.svg": "image/svg+xml"} | dict.fromkeys(
+    ("early.js", "visterm.js", "choose.js", "photo_map.js"), "text/javascript; charset=utf-8"
+)
 _BODIES = {name: (files("visterm.web.pages") / "static" / name).read_bytes() for name in TYPES}
 _ETAGS = {name: f'"{hashlib.sha256(body).hexdigest()[:32]}"' for name, body in _BODIES.items()}
 
@@ -210,25 +197,13 @@ def place(record: ImageRecord) -> str:
 
 
 _TEMPLATES = Environment(
-    loader=PackageLoader("visterm.web.pages"),
-    autoescape=True,
-    finalize=_printable,
-    undefined=StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-)
+    loader=PackageLoader("visterm.web.pages"), autoescape=True, finalize=_printable, undefined=StrictUndefined,
+    trim_blocks=True, lstrip_blocks=True,
+)  # fmt: skip
 _TEMPLATES.globals.update(
     static=address_of, local=local, thumbnail=thumbnail, video=video, count_of=count_of, labels=LABELS
 )
 _TEMPLATES.filters.update(
-    percent=percent,
-    decimal=decimal,
-    signed=signed,
-    file_size=file_size,
-    moment=moment,
-    place=place,
-    exact=_Exact,
-    file_name=file_name,
-    clock=clock,
-    is_video=is_video,
-)
+    percent=percent, decimal=decimal, signed=signed, file_size=file_size, moment=moment, place=place, exact=_Exact,
+    file_name=file_name, clock=clock, is_video=is_video,
+)  # fmt: skip
