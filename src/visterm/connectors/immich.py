@@ -116,14 +116,14 @@ class ImmichLibrary:
         mark = replace(mark, tags=known)
         search, start = Search(updated=mark.since), PagePosition(mark.taken, mark.token)
         read: list[ListedPage] = []
-        whole = start == START
+        from_start = start == START
 
         for items, position in self._pages(search, start):
             read.append((items, position))
             end = position == START
             if end or len(read) == AT_ONCE:
-                yield from self._with_tags(mark, search, read, tags, bounded=not (whole and end))
-                read, whole = [], False
+                yield from self._with_tags(mark, search, read, tags, bounded=not (from_start and end))
+                read, from_start = [], False
 
     def preview(self, photo: str) -> bytes:
         """Return Immich's preview, of some 1,440 pixels. Raises DataError if there is none (yet)."""
@@ -150,7 +150,7 @@ class ImmichLibrary:
                 by_tag[pair.tag].add(checked_id(pair.photo))
         plain = [value for value in by_tag if ids[value] not in parents]
         unsure = {photo for photo, values in by_photo.items() if not values.issubset(plain)}
-        pairs_there: set[tuple[str, str]] = set()
+        existing: set[tuple[str, str]] = set()
 
         if self._has_nested_search() and len(by_photo) < BRANCHES * len(plain):
             sets = [(photo, tuple(ids[value] for value in by_photo[photo])) for photo in sorted(set(by_photo) - unsure)]
@@ -158,7 +158,7 @@ class ImmichLibrary:
             for some in batches(sets, BRANCHES):
                 for items, _ in self._pages(Search(pairs=tuple(some))):
                     unsure.difference_update(item.id for item in items)
-            pairs_there = {(photo, value) for photo in set(by_photo) - unsure for value in by_photo[photo]}
+            existing = {(photo, value) for photo in set(by_photo) - unsure for value in by_photo[photo]}
         elif len(by_photo) > len(plain):
             times = [self._taken.get(photo, "") for photo in by_photo]
             near = Search().before(max(times)) if all(times) else Search()
@@ -168,12 +168,12 @@ class ImmichLibrary:
                 )
                 if missing and near != Search():  # a date was changed, or the tag is not there
                     missing -= self._matching(Search(tags=(ids[value],)), START, missing)
-                pairs_there |= {(photo, value) for photo in by_tag[value] - missing}
+                existing |= {(photo, value) for photo in by_tag[value] - missing}
         else:
             unsure = set(by_photo)
         for photo in sorted(unsure):
-            pairs_there |= {(photo, value) for value in by_photo[photo].intersection(self._tags_of(photo) or ())}
-        return pairs_there
+            existing |= {(photo, value) for value in by_photo[photo].intersection(self._tags_of(photo) or ())}
+        return existing
 
     def recent(self, since: str = "") -> Recent:
         """Return the photos that changed in the last five minutes, and since the last call of `changes`."""

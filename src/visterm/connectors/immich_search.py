@@ -137,8 +137,7 @@ def pages(server: JsonServer, search: Search, nested: bool, position: PagePositi
     before: set[str] = set()
     for _ in range(MOST_PAGES):
         body = search.nested(position) if nested else search.flat(position)
-        answer = server.json("POST", "/search/metadata", body, needs="asset.read")
-        assets = field(answer, "assets", dict)
+        assets = field(server.json("POST", "/search/metadata", body, needs="asset.read"), "assets", dict)
         items = [_item(each) for each in field(assets, "items", list)]
         token = optional(assets, "nextCursor" if nested else "nextPage", str) or ""
         if token and (not items or token == position.token or not (nested or re.fullmatch("[0-9]{1,9}", token))):

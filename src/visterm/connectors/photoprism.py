@@ -10,13 +10,12 @@ from typing import ClassVar
 from urllib.parse import urlencode
 
 from visterm.connectors.contract import Page, PhotoTag, Recent, RefusedTag, batches
-from visterm.connectors.json_answers import JsonServer, checked, clock, field
+from visterm.connectors.json_answers import JsonServer, checked, clock, field, optional
 from visterm.connectors.photoprism_photos import (
     GONE,
     UID,
     LabelledPhoto,
     PhotoPrismMark,
-    is_shown,
     read_photo,
     time_text,
     uid_of,
@@ -254,7 +253,8 @@ class PhotoPrismLibrary:
                     break
                 if not offset:
                     first, now = [updated_at(record) for record in records], seconds
-                photos.update((uid_of(record), updated_at(record)) for record in records if is_shown(record))
+                shown = [record for record in records if (optional(record, "Quality", int) or 0) >= 0]  # by PhotoPrism
+                photos.update((uid_of(record), updated_at(record)) for record in shown)
                 if len(records) < LISTED:
                     if not query and not photos and self.count():  # else all photos would be taken for deleted
                         raise ServiceError("PhotoPrism counts photos, but lists none.")

@@ -170,7 +170,7 @@ def _apply_tags(
     broken: dict[str, str],
     pulled: PullResult,
 ) -> int:
-    """Take over what people said of photos that are indexed now; return of how many they changed tags.
+    """Take over what people said of photos that are indexed now; return for how many they changed tags.
 
     `photos` come with people's tags and the path of the preview; `broken` says which previews can't be read, and why.
     """

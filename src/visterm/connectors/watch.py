@@ -132,8 +132,7 @@ class Watching:
             existing, mounted = [folder for folder in self._folders if os.path.isdir(folder)], mounts()
             polled = [folder for folder in existing if not self._reports or is_on_network(folder, mounted)]
             reported = [folder for folder in existing if folder not in polled]
-            changed = FolderChanges(reported, polled, self._suffixes, self._poll or POLL, self._stop)
-            with closing(changed) as changes:
+            with closing(FolderChanges(reported, polled, self._suffixes, self._poll or POLL, self._stop)) as changes:
                 yield from self.compare_folders()
                 while not self._stop.is_set() and self._watched_state() == before and time.monotonic() < until:
                     self._settling.touch(changes.wait())

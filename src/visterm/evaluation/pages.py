@@ -95,12 +95,10 @@ def _add_metrics(report: Report, names: Sequence[str], results: Figures) -> None
         figures = [run["metrics"][name] for run in results["runs"]]
         most = max(figure["mean"] for figure in figures)
         [(metric, _)] = check_metrics(name).values()
-        cells = [Cell(name, metric.summary)]
+        rows.append([Cell(name, metric.summary)])
         for figure in figures:
             mark = "best" if len(figures) > 1 and figure["mean"] == most else ""
-            text = f"{figure['mean']:.3f}" if metric.name != "n_plus" else f"{figure['mean']:.0f}"
-            cells.append(Cell(text, between(figure), mark))
-        rows.append(cells)
+            rows[-1].append(Cell(band_figure({name: figure}, name), between(figure), mark))
     report.cells(["measure", *names], rows)
 
 
@@ -138,8 +136,8 @@ def _add_bands(report: Report, names: Sequence[str], bands: Sequence[Figures]) -
             cells = [Cell(band_figure(figures, metric), between(figures.get(metric))) for metric in metrics]
             counts = [Cell(f"{band['tags']:,}", f"{band['measured_tags']:,} measured"), Cell(f"{band['images']:,}")]
             rows.append([Cell(band["band"]), *counts, *cells])
-        caption = name if len(names) > 1 else ""
-        report.cells(["training photos of a tag", "tags", "photos", *metrics], rows, caption)
+        header = ["training photos of a tag", "tags", "photos", *metrics]
+        report.cells(header, rows, name if len(names) > 1 else "")
 
 
 def _add_precision(report: Report, precision: Figures) -> None:

@@ -150,8 +150,7 @@ def evaluate_queries(
     seen = None
     if learned is not None and queries is None:
         of_learned = learned.tags if tree is None else [tree.with_parents(tags) for tags in learned.tags]
-        known = taggers[0].vocabulary.encode(of_learned)
-        seen = np.diff(relevant_images(of_taggers[0], known).indptr) > 0
+        seen = np.diff(relevant_images(of_taggers[0], taggers[0].vocabulary.encode(of_learned)).indptr) > 0
     n_words = np.diff(of_taggers[0].indptr).astype(np.int64)
     n_relevant = np.diff(relevant.indptr).astype(np.int64)
     return QueryEvaluation(

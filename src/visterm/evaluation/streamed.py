@@ -100,8 +100,7 @@ def evaluate_streamed(
 
     with tempfile.TemporaryDirectory(dir=work, prefix=".visterm-") as folder:
         judged = MeasuredTags(Path(folder), shards, tags, vocabulary, split=split, **columns)
-        shape = judged.n_images, len(vocabulary)
-        measures = PartMeasures(metrics, shape, judged.counts(), Path(folder), siblings)
+        measures = PartMeasures(metrics, (judged.n_images, len(vocabulary)), judged.counts(), Path(folder), siblings)
         learned = 0
         progress.start("evaluate", shards.n_rows * (1 + measures.twice))
         try:
@@ -137,9 +136,9 @@ def _parts(
         shards.check(number)
         positions = judged.measured(number)
         names, rows = shards.named_rows(number)
-        places = positions - shards.starts[number]
-        chosen = rows if places.size == len(names) else rows[places]
-        return [names[place] for place in places], chosen, judged.rows_at(positions)
+        numbers = positions - shards.starts[number]
+        chosen = rows if numbers.size == len(names) else rows[numbers]
+        return [names[n] for n in numbers], chosen, judged.rows_at(positions)
 
     with closing(map_ahead(read, range(len(shards)))) as parts:
         for number, (names, X, Y) in enumerate(parts):

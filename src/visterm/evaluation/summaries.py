@@ -59,10 +59,9 @@ def annotation_results(evaluation: AnnotationEvaluation, summary: Figures) -> Fi
     results: Figures = {"measured": "annotation"} | summary | {"runs": [dict(run) for run in summary["runs"]]}
     names = [run["run"] for run in summary["runs"]]
     results["bands"] = summary.get("bands") or band_summary(evaluation, names)
-    counts = np.bincount(evaluation.Y.indices[evaluation.Y.data > 0], minlength=len(evaluation.vocabulary))
-    results["image_names"] = evaluation.corpus.names
-    results["tag_names"] = evaluation.vocabulary.tags
-    results["tag_images"] = counts.tolist()
+    counts = np.bincount(evaluation.Y.indices[evaluation.Y.data > 0], minlength=len(evaluation.vocabulary)).tolist()
+    names_of_tags = evaluation.vocabulary.tags
+    results |= {"image_names": evaluation.corpus.names, "tag_names": names_of_tags, "tag_images": counts}
     for number, run in enumerate(results["runs"]):
         values = evaluation.values[number]
         run["precision_at_k"] = [evaluation.mean(f"p@{k}", number) for k in CURVE_KS]
@@ -98,11 +97,13 @@ def query_summary(evaluation: QueryEvaluation, names: Sequence[str]) -> Figures:
 def query_results(evaluation: QueryEvaluation, summary: Figures) -> Figures:
     """Add to a summary the curves, and every query with its kinds and its values for each run."""
     results: Figures = {"measured": "queries"} | summary | {"runs": [dict(run) for run in summary["runs"]]}
-    results["left_out"] = evaluation.left_out
-    results["query_texts"] = evaluation.texts
-    results["query_relevant_images"] = evaluation.n_relevant.tolist()
-    results["query_kinds"] = {kind: mask.tolist() for kind, mask in evaluation.kinds.items() if kind != "all"}
-    results["recall_levels"] = list(RECALLS)
+    results |= {
+        "left_out": evaluation.left_out,
+        "query_texts": evaluation.texts,
+        "query_relevant_images": evaluation.n_relevant.tolist(),
+        "query_kinds": {kind: mask.tolist() for kind, mask in evaluation.kinds.items() if kind != "all"},
+        "recall_levels": list(RECALLS),
+    }
     for number, run in enumerate(results["runs"]):
         run["interpolated_precision_at_recall"] = _numbers(evaluation.precision_at_recall[number])
         run["precision_at_rank"] = _numbers(evaluation.precision_at_rank[number])
@@ -115,15 +116,11 @@ def _pairs(compared: dict[str, list[Compared]], names: Sequence[str]) -> list[Fi
     pairs: dict[tuple[int, int], Figures] = {}
     for measure, of_measure in compared.items():
         for pair in of_measure:
-            named = {"first": names[pair.first], "second": names[pair.second]}
-            pairs.setdefault((pair.first, pair.second), named)[measure] = {
-                "mean": pair.difference.mean,
-                "low": pair.difference.low,
-                "high": pair.difference.high,
-                "wilcoxon_p": pair.ranks.p_value,
-                "holm_p": pair.holm_p,
-                "better": pair.better(),
-            }
+            first, second, difference = pair.first, pair.second, pair.difference
+            pairs.setdefault((first, second), {"first": names[first], "second": names[second]})[measure] = {
+                "mean": difference.mean, "low": difference.low, "high": difference.high,
+                "wilcoxon_p": pair.ranks.p_value, "holm_p": pair.holm_p, "better": pair.better(),
+            }  # fmt: skip
     return list(pairs.values())
 
 

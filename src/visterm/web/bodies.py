@@ -94,8 +94,7 @@ class BodyLimit:
             return
         length = Headers(scope=scope).get("content-length", "0")
         if not length.isascii() or not length.isdigit():
-            refused = HttpError(400, f"Content-Length is {length!r}; expected a number.")
-            await refused.answer()(scope, receive, send)
+            await HttpError(400, f"Content-Length is {length!r}; expected a number.").answer()(scope, receive, send)
             return
 
         body = scope[IN_SCOPE] = _Body(receive, self._bodies, self._seconds)

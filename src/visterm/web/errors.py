@@ -132,8 +132,8 @@ def _first_invalid(error: RequestValidationError) -> HttpError:
         return HttpError(422, f"{where} is not a known name. Leave it out.", field=where)
     value, message = problem.get("input"), str(problem["msg"])
     is_short = isinstance(value, str | int | float) and len(repr(value)) <= LONGEST_SHOWN
-    what = f"{where} is {value!r}" if is_short else where
-    return HttpError(422, f"{what}: {message[:1].lower()}{message[1:]}.", field=where)
+    subject = f"{where} is {value!r}" if is_short else where
+    return HttpError(422, f"{subject}: {message[:1].lower()}{message[1:]}.", field=where)
 
 
 def json_answer(content: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

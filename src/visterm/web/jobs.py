@@ -171,8 +171,7 @@ class JobRunner:
         why = failed or f"Its process ended with status {status}. The service's log may say why."
         if status == NOT_NOTED and failed is None:
             why = "It failed and could not store the reason. The service's log has it."
-        error = None if status == 0 or cancelled else why
-        self._jobs.finish(job_id, error=error)
+        self._jobs.finish(job_id, error=None if status == 0 or cancelled else why)
         self._ended()
 
 

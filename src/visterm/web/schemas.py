@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -407,11 +408,11 @@ STATUSES = {
 COMMON = (400, 401, 403, 421, 422, 500, 503, 507)
 
 
-def file_answers(media_type: str, **others: str) -> dict[int | str, dict[str, Any]]:
-    """Return OpenAPI's description of a route that answers with a file, or with 404; `others` as ``s304="..."``."""
-    described = {int(status[1:]): {"description": text} for status, text in others.items()}
-    content = {"content": {media_type: {"schema": {"type": "string", "format": "binary"}}}}
-    return {200: content, **described, **errors(404)}
+def file_answers(media_type: str, others: Mapping[int, str]) -> dict[int | str, dict[str, Any]]:
+    """Return OpenAPI's description of a route that answers with a file, with 404, or with one of some `others`."""
+    answers: dict[int | str, dict[str, Any]] = {status: {"description": text} for status, text in others.items()}
+    answers[200] = {"content": {media_type: {"schema": {"type": "string", "format": "binary"}}}}
+    return answers | errors(404)
 
 
 def errors(*statuses: int) -> dict[int | str, dict[str, Any]]:

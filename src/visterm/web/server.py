@@ -211,9 +211,8 @@ class Connections:
 
     def sweep(self) -> None:
         """Close the connections whose time is over; call it about once a second."""
-        now = time.monotonic()
         for connection in list(self.open):
-            connection.check(now)
+            connection.check(time.monotonic())
 
 
 class HttpConnection(asyncio.Protocol):

@@ -289,9 +289,8 @@ class Service:
         Raises StorageError if it was removed or replaced, can't be read, or its disk doesn't answer; HttpError (503) if
         too many health checks wait.
         """
-        check = self.checking.run(self.catalogue.stored.database.check_readable)
         try:
-            await asyncio.wait_for(check, CHECK_SECONDS)
+            await asyncio.wait_for(self.checking.run(self.catalogue.stored.database.check_readable), CHECK_SECONDS)
         except TimeoutError as error:
             raise StorageError(f"The disk of {self.path} did not answer within {CHECK_SECONDS:g} s.") from error
 
@@ -300,16 +299,11 @@ class Service:
         self.catalogue.refresh()
         stored, tagger = self.catalogue.stored, self.catalogue.tagger
         return {
-            "version": VERSION,
-            "images": stored.images.count(),
-            "searchable": len(stored),
-            "tags": len(tagger.vocabulary),
-            "run": stored.origin.fingerprint,
-            "model": MODELS.name_of(tagger.model),
-            "encoder": ENCODERS.name_of(tagger.encoder),
-            "calibrated": tagger.calibration is not None,
+            "version": VERSION, "images": stored.images.count(), "searchable": len(stored),
+            "tags": len(tagger.vocabulary), "run": stored.origin.fingerprint, "model": MODELS.name_of(tagger.model),
+            "encoder": ENCODERS.name_of(tagger.encoder), "calibrated": tagger.calibration is not None,
             "search": stored.how_it_searches(),
-        }
+        }  # fmt: skip
 
     async def run_version(self) -> str:
         """Return the fingerprint of the run in use."""
@@ -318,25 +312,21 @@ class Service:
     def metrics_text(self, n_images: int) -> str:
         """Return all figures in Prometheus' text format."""
         decoders = (self.decoders, self.upload_decoders)
-        kinds = (
-            self.searching, self.browsing, self.writing, self.encoding, self.fetching,
-            *(each.work for each in decoders),
-        )  # fmt: skip
+        kinds = [self.searching, self.browsing, self.writing, self.encoding, self.fetching]
+        kinds += [each.work for each in decoders]
         waiting = {work.name: work.waiting.total for work in kinds}
         refused = {"body": self.bodies.refused.total} | {work.name: work.refused.total for work in kinds}
         died = sum(each.died.total for each in decoders)
-        return self.metrics.text(
-            [
-                figure("visterm_info", "Version of visterm.", {VERSION: 1}, label="version"),
-                figure("visterm_images", "Photos of the catalogue.", n_images),
-                figure("visterm_waiting", "Requests running and waiting, by kind.", waiting),
-                figure("visterm_refused_total", "Requests that were answered 503, by kind.", refused),
-                figure("visterm_body_bytes", "Bytes of request bodies in memory.", self.bodies.n_bytes.total),
-                figure("visterm_decoders_died_total", "Processes that a picture crashed; each was replaced.", died),
-                figure("visterm_thumbnail_bytes", "Bytes of thumbnails in memory.", self.thumbnails.n_bytes.total),
-                figure("visterm_jobs_open", "Jobs of this service that run or wait.", self.jobs.n_open.total),
-            ]
-        )
+        return self.metrics.text((
+            figure("visterm_info", "Version of visterm.", {VERSION: 1}, label="version"),
+            figure("visterm_images", "Photos of the catalogue.", n_images),
+            figure("visterm_waiting", "Requests running and waiting, by kind.", waiting),
+            figure("visterm_refused_total", "Requests that were answered 503, by kind.", refused),
+            figure("visterm_body_bytes", "Bytes of request bodies in memory.", self.bodies.n_bytes.total),
+            figure("visterm_decoders_died_total", "Processes that a picture crashed; each was replaced.", died),
+            figure("visterm_thumbnail_bytes", "Bytes of thumbnails in memory.", self.thumbnails.n_bytes.total),
+            figure("visterm_jobs_open", "Jobs of this service that run or wait.", self.jobs.n_open.total),
+        ))  # fmt: skip
 
 
 async def service_of(request: Request) -> Service:

@@ -71,8 +71,7 @@ class Work:
 
     async def do(self, do: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Call a function in one of the threads, inside `slot`."""
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, lambda: do(*args, **kwargs))
+        return await asyncio.get_running_loop().run_in_executor(self._threads, lambda: do(*args, **kwargs))
 
     @contextmanager
     def slot(self) -> Iterator[None]:

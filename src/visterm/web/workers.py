@@ -76,9 +76,8 @@ def run_workers(
     with listening(host, port) as bound, tempfile.TemporaryDirectory(prefix="visterm", dir=_memory()) as metrics:
         bound.setblocking(False)
         settings = {
-            "catalogue": str(path), "token": access.token, "hosts": sorted(access.hosts),
-            "any_address": access.any_address, "fetched_hosts": sorted(access.fetched_hosts),
-            "n_workers": n_workers, "metrics": metrics,
+            "catalogue": str(path), "n_workers": n_workers, "metrics": metrics,
+            "access": [access.token, sorted(access.hosts), access.any_address, sorted(access.fetched_hosts)],
         }  # fmt: skip
         address = address_of(host, bound.getsockname()[1])
         try:
@@ -285,16 +284,15 @@ def main() -> None:
 
     figures = Figures(settings["n_workers"] + 1, settings["number"], settings["figures"])
     member = Member(figures, settings["n_workers"], tell, os.getppid(), settings["metrics"])
-    hosts, fetched = frozenset(settings["hosts"]), frozenset(settings["fetched_hosts"])
-    access = Access(settings["token"], hosts, settings["any_address"], fetched)
+    token, hosts, any_address, fetched = settings["access"]
+    access = Access(token, frozenset(hosts), any_address, frozenset(fetched))
     try:
         app = create_app(settings["catalogue"], access=access, member=member)
     except VistermError as error:
         tell("failed", str(error))
         return
 
-    server = Server(app, member, lambda: tell("ready"), channel=channel, news=app.state.service.catch_up)
-    server.run_alone([])
+    Server(app, member, lambda: tell("ready"), channel=channel, news=app.state.service.catch_up).run_alone([])
 
 
 if __name__ == "__main__":

@@ -94,7 +94,7 @@ async def image(service: Shared, image_id: ImageId) -> Response:
 
 @router.get(
     "/images/{image_id}/thumbnail", tags=["images"], response_class=Response,
-    responses=file_answers("image/jpeg", s304="The client already has this thumbnail."),
+    responses=file_answers("image/jpeg", {304: "The client already has this thumbnail."}),
 )  # fmt: skip
 async def thumbnail(
     request: Request, service: Shared, image_id: ImageId, size: Side = 320, at: Moment = None
@@ -110,13 +110,12 @@ async def thumbnail(
     headers = {"etag": name, "cache-control": LASTING}
     if path is None:
         return Response(status_code=304, headers=headers)
-    content = await service.thumbnails.get(path, name, size)
-    return Response(content, headers=headers, media_type="image/jpeg")
+    return Response(await service.thumbnails.get(path, name, size), headers=headers, media_type="image/jpeg")
 
 
 @router.get(
     "/images/{image_id}/original", tags=["images"], response_class=Response,
-    responses=file_answers("image/*", s304="The client already has this picture."),
+    responses=file_answers("image/*", {304: "The client already has this picture."}),
 )  # fmt: skip
 async def original(request: Request, service: Shared, image_id: ImageId) -> Response:
     """Return a photo's file, with its metadata.
@@ -132,7 +131,7 @@ async def original(request: Request, service: Shared, image_id: ImageId) -> Resp
 
 @router.get(
     "/images/{image_id}/video", tags=["images"], response_class=Response,
-    responses=file_answers("video/*", s206="The part that a `Range` header asked for."),
+    responses=file_answers("video/*", {206: "The part that a `Range` header asked for."}),
 )  # fmt: skip
 async def video(service: Shared, image_id: ImageId) -> Response:
     """Return a video's file, or the part of it that a `Range` header asks for."""
@@ -165,7 +164,9 @@ async def explain(service: Shared, image_id: ImageId, tag: OneTag) -> Response:
     })  # fmt: skip
 
 
-@router.get("/images/{image_id}/heat", tags=["images"], response_class=Response, responses=file_answers("image/png"))
+@router.get(
+    "/images/{image_id}/heat", tags=["images"], response_class=Response, responses=file_answers("image/png", {})
+)
 async def heat(service: Shared, image_id: ImageId, tag: OneTag, size: Side = 640) -> Response:
     """Return a transparent PNG to lay over a photo: warm places speak for the tag, blue ones against it."""
     headers = {"cache-control": "private, max-age=600"}

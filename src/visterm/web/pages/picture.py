@@ -100,13 +100,10 @@ def _values(service: Service, image_id: int) -> dict[str, object]:
         prediction for prediction in others if prediction.confidence is None or prediction.confidence >= PREDICTED_FROM
     ]
     return {
-        "view": view,
+        "view": view, "likely": likely, "unlikely": others[len(likely) :], "least": PREDICTED_FROM,
         "current_tags": [(tag, sources.get(tag, "accepted"), tag in catalogue.tagger.vocabulary) for tag in view.tags],
-        "likely": likely,
-        "unlikely": others[len(likely) :],
-        "least": PREDICTED_FROM,
         "differ": len({percent(prediction.confidence) for prediction in others}) != 1 or len(others) == 1,
         "rejected": [tag for tag, verdict in view.verdicts.items() if verdict < 0],
         "explains": view.record.state == "here" and explains(catalogue, view.record),
         "explained_by": explained_by(catalogue.tagger.model),
-    }
+    }  # fmt: skip

@@ -75,8 +75,7 @@ class Question(NamedTuple):
 @router.get("/review")
 async def review_page(service: Shared, queue: Queue = "frequent") -> Response:
     """Show the first question of a queue."""
-    values = await service.searching.run(_question, service, queue, [])
-    return render("review.html", **values)
+    return render("review.html", **await service.searching.run(_question, service, queue, []))
 
 
 @router.post("/review")
@@ -135,8 +134,7 @@ def _question(
     catalogue, stored = service.catalogue, service.catalogue.stored
     skipped = {(answer.image_id, answer.tag) for answer in answers if answer.do == "skip"}
     if queue == "mistakes":
-        mistakes = _mistakes(catalogue, len(skipped) + 2)
-        pairs = [pair for pair in mistakes if pair[:2] not in skipped][:2]
+        pairs = [pair for pair in _mistakes(catalogue, len(skipped) + 2) if pair[:2] not in skipped][:2]
     else:
         items = review_queue(stored, 2, skip=skipped, frequent=queue == "frequent", tree=catalogue.tree)
         pairs = [TagQuestion(each.image_id, each.tag, each.confidence, each.why) for each in items]
@@ -153,31 +151,24 @@ def _question(
 
     by_itself = isinstance(catalogue.tagger.model, RelearnsTags)
     added = stored.runs.current().added
-    return {
-        "queue": queue,
-        "question": question,
+    return latest_job(service, FIT) | {
+        "queue": queue, "question": question, "message": message,
         "next_image": pairs[1].image_id if len(pairs) > 1 else None,
-        "trail": json.dumps(answers[-MOST_BACK:]),
-        "last": answers[-1] if answers else None,
+        "trail": json.dumps(answers[-MOST_BACK:]), "last": answers[-1] if answers else None,
         "answered": sum(answer.do != "skip" for answer in answers),
-        "unlearned": _answers_since(stored, added, "done"),
+        "unlearned": _answers_since(stored, added, "done"), "round": ROUND if by_itself else None,
         "learns_now": by_itself and _answers_since(stored, added, "%") >= ROUND,
-        "round": ROUND if by_itself else None,
         "reviewed": stored.database.value("SELECT count(*) FROM images WHERE state = 'here' AND reviewed IS NOT NULL"),
-        "n_images": stored.images.count(),
+        "n_images": stored.images.count(), "explained_by": explained_by(catalogue.tagger.model),
         "explains": question is not None and explains(catalogue, question.record),
-        "explained_by": explained_by(catalogue.tagger.model),
-        "message": message,
-        **latest_job(service, FIT),
-    }
+    }  # fmt: skip
 
 
 def _mistakes(catalogue: Catalogue, limit: int) -> list[TagQuestion]:
     """Return the most probable mistakes that were found and not answered yet."""
-    mistakes = catalogue.mistakes(limit) or []
     return [
         TagQuestion(each.image_id, each.tag, each.chance, [f"so {tag}, too" for tag in each.follows], each.kind)
-        for each in mistakes
+        for each in catalogue.mistakes(limit) or []
         if each.image_id is not None
     ]
 
@@ -194,10 +185,6 @@ def _one_more_time(service: Service, queue: Queue, again: ReviewAnswer) -> TagQu
 
 def _answers_since(stored: StoredCatalogue, added: str, state: str) -> int:
     """Return how many answers came after the last job that learned began, or after the run, which was `added` then."""
-    return int(
-        stored.database.value(
-            "SELECT count(*) FROM feedback WHERE verdict != 0 AND at > "
-            "coalesce((SELECT max(started) FROM jobs WHERE kind = 'fit' AND state LIKE ?), ?)",
-            (state, added),
-        )
-    )
+    began = "coalesce((SELECT max(started) FROM jobs WHERE kind = 'fit' AND state LIKE ?), ?)"
+    statement = f"SELECT count(*) FROM feedback WHERE verdict != 0 AND at > {began}"
+    return int(stored.database.value(statement, (state, added)))
