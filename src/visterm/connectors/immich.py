@@ -71,7 +71,7 @@ class ImmichLibrary:
     key_variable: ClassVar[str] = "IMMICH_API_KEY"
 
     def __init__(self, address: str, key: str, patience: Patience = Patience()) -> None:  # noqa: B008
-        self.address = server_address(address, "The address").removesuffix("/api")
+        self.address = server_address(address, "url").removesuffix("/api")
         self._server = JsonServer(self.title, f"{self.address}/api", key, {"x-api-key": key}, patience)
         self.pause = patience.pause
         self._version: tuple[int, int, int] | None = None

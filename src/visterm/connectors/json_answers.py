@@ -150,14 +150,9 @@ def checked(value: object, name: str, kind: type[Kind]) -> Kind:
 
 
 _NAMES: dict[type, str] = {
-    dict: "an object",
-    list: "a list",
-    str: "a text",
-    int: "a whole number",
-    float: "a number",
-    bool: "true or false",
+    dict: "an object", list: "a list", str: "a text", int: "a whole number", float: "a number", bool: "true or false",
     type(None): "nothing",
-}
+}  # fmt: skip
 
 
 def _named(value: object) -> str:

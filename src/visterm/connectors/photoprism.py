@@ -70,7 +70,7 @@ class PhotoPrismLibrary:
     key_variable: ClassVar[str] = "PHOTOPRISM_TOKEN"
 
     def __init__(self, address: str, key: str, patience: Patience = Patience()) -> None:  # noqa: B008
-        self.address = server_address(address, "The address").removesuffix("/api/v1")
+        self.address = server_address(address, "url").removesuffix("/api/v1")
         headers = {"Authorization": f"Bearer {key}"}
         self._server = JsonServer(self.title, f"{self.address}/api/v1", key, headers, patience)
         self.pause = patience.pause

@@ -104,8 +104,8 @@ class LabelledPhoto(NamedTuple):
         guessed = [label.name for label in visible if label.written or not label.given]
         guessed += [label.slug.replace("-", " ") for label in visible if label.slug not in ("", plain(label.name))]
         guessed += sorted(self.keywords)
-        names = (tuple(dict.fromkeys(each)) for each in (tags, removed, guessed))
-        return RemotePhoto(self.id, self.name, self.hash, *names)
+        given, denied, others = (tuple(dict.fromkeys(names)) for names in (tags, removed, guessed))
+        return RemotePhoto(self.id, self.name, self.hash, given, denied, others)
 
 
 def read_photo(record: object) -> LabelledPhoto:

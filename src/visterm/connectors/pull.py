@@ -261,17 +261,12 @@ class PeoplesTags:
         return list(names)
 
     def update_verdicts(
-        self,
-        stored: StoredCatalogue,
-        photo: ConnectedPhoto,
-        image_id: int,
-        tags: Sequence[str],
-        pairs: Sequence[LoggedPair],
+        self, stored: StoredCatalogue, photo: ConnectedPhoto, image: int, tags: list[str], pairs: Sequence[LoggedPair]
     ) -> tuple[int, bool]:
         """Reject the tags of one photo that people took off there, and no longer those that they gave again.
 
-        `tags` are people's, and `pairs` those of ours in the log. Returns how many tags were taken off, and whether
-        people changed any.
+        `image` is its number in the catalogue, `tags` are people's, and `pairs` those of ours in the log. Returns how
+        many tags were taken off, and whether people changed any.
         """
         gone = self._note_vanished(stored.connected, photo, pairs)
         taken_back = _by_key(pair.text for pair in pairs if pair.state == TAKEN)
@@ -281,14 +276,14 @@ class PeoplesTags:
         off = {**_by_key(pair.tag for pair in gone), **_less(before, now), **_less(denied, denied_before)}
         off = _less(off, {**now, **_by_key(photo.guessed)})
 
-        verdicts = stored.tags.verdicts(image_id)
+        verdicts = stored.tags.verdicts(image)
         for tag in sorted(off.values()):
             if verdicts.get(tag) != -1:
-                stored.tags.judge(image_id, tag, -1)
+                stored.tags.judge(image, tag, -1)
         for tag in sorted({**_less(now, before), **_less(_less(denied_before, denied), off)}.values()):
             if verdicts.get(tag) == -1:
-                stored.tags.judge(image_id, tag, 0)
-        stored.connected.set_image(photo.id, image_id, tags, list(denied.values()))
+                stored.tags.judge(image, tag, 0)
+        stored.connected.set_image(photo.id, image, tags, list(denied.values()))
         return len(off), bool(off) or now.keys() != before.keys() or denied.keys() != denied_before.keys()
 
     def _note_vanished(

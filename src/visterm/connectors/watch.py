@@ -16,6 +16,7 @@ from visterm.core.errors import DataError, InUseError, UserError
 from visterm.core.progress import SILENT, Progress
 from visterm.core.remote import is_remote, real_path
 from visterm.core.wording import count_of
+from visterm.core.writing import Place
 from visterm.data.contents import file_state
 from visterm.data.corpus import Corpus
 from visterm.data.file_kinds import is_video, readable_suffixes, suffix_of
@@ -48,7 +49,7 @@ class WatchRound(NamedTuple):
     done: Indexed
 
 
-def folders_to_watch(stored: StoredCatalogue, folders: Sequence[str | os.PathLike[str]] = ()) -> list[str]:
+def folders_to_watch(stored: StoredCatalogue, folders: Sequence[Place] = ()) -> list[str]:
     """Return the folders to watch in full: those named, else those that the catalogue was indexed from.
 
     Raises UserError if there are none; of named ones, if one is not there or in an object store; or if the catalogue is

@@ -15,6 +15,7 @@ from visterm.core.progress import SILENT, Progress, Say, silent
 from visterm.core.registry import unknown
 from visterm.core.types import Skipped
 from visterm.core.wording import count_of
+from visterm.core.writing import Place
 from visterm.data.corpus import Corpus
 from visterm.data.frames import Framed
 from visterm.data.query_files import QueryRow, read_query_file
@@ -60,7 +61,7 @@ OF_TAGS = "tags"  # In place of a file of queries: queries are made from tags
 class EvaluateRequest:
     """What to measure, on what, and what to write. Each option of ``visterm evaluate`` is a field."""
 
-    runs: Sequence[Tagger | str | os.PathLike[str]]
+    runs: Sequence[Tagger | Place]
     """The run to measure, open or as a path; then others, compared with it on the images that all can read."""
     images: Any = None
     """A folder of images, or features folders; None where the tag file names the images."""
@@ -78,7 +79,7 @@ class EvaluateRequest:
     """Measure rare and frequent tags apart, too."""
     precision: float | None = None
     """Measure the tags given for this expected precision, too."""
-    queries: str | os.PathLike[str] | None = None
+    queries: Place | None = None
     """Measure searches instead: ``"tags"`` for queries made from tags, or a query file."""
     max_words: int = 3
     """Words of queries made from tags, at most; 0: as many as an image has tags."""
@@ -183,7 +184,7 @@ class Measured(Framed):
 
 
 def evaluate(
-    runs: Tagger | str | os.PathLike[str] | Sequence[Tagger | str | os.PathLike[str]],
+    runs: Tagger | Place | Sequence[Tagger | Place],
     images: Photos | None = None,
     tags: Any = "auto",
     *,
@@ -352,13 +353,8 @@ def _measure_streamed(tagger: Tagger, request: EvaluateRequest, say: Say, progre
     _warn_of_learned([run], [evaluation.learned], evaluation.images, say)
     values = {name: value.mean for name, value in evaluation.values.items()}
     figures = {name: of._asdict() if is_mean(name) else {"mean": of.mean} for name, of in evaluation.values.items()}
-    summary = {
-        "images": evaluation.images,
-        "tags": len(tagger.vocabulary),
-        "runs": [{"run": run, "metrics": figures}],
-        "pairs": [],
-    }
-    return Measured(values, summary, evaluation.skipped)
+    counts = {"images": evaluation.images, "tags": len(tagger.vocabulary)}
+    return Measured(values, counts | {"runs": [{"run": run, "metrics": figures}], "pairs": []}, evaluation.skipped)
 
 
 def _names(taggers: Sequence[Tagger], request: EvaluateRequest) -> list[str]:
@@ -399,7 +395,7 @@ def _warn_of_learned(names: Sequence[str], learned: Sequence[int], n_images: int
             )
 
 
-def write_report(path: str | os.PathLike[str], page: Report, results: Figures) -> None:
+def write_report(path: Place, page: Report, results: Figures) -> None:
     """Write a page and its figures into a folder, whole or not at all; an earlier report there is replaced.
 
     Raises StorageError if something that is no report lies at `path`.

@@ -146,8 +146,7 @@ def _add_precision(report: Report, precision: Figures) -> None:
     report.section(
         "Requested and achieved precision",
         f"Every image was given the tags above a cut-off chosen for a precision of {wanted:.0%}, by images that the "
-        f"run held out (visterm annotate --precision {wanted:g}). Below each share of right tags the interval in which "
-        "it lies at 95 %.",
+        "run held out. Below each share of right tags the interval in which it lies at 95 %.",
     )
     for run in runs:
         rows = [[Cell(text, note) for text, note in precision_cells(row, wanted)] for row in run["bands"]]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,6 +21,7 @@ from visterm.core.threads import map_ahead
 from visterm.core.types import Matrix, Skipped
 from visterm.core.vocabulary import Vocabulary, tag_key
 from visterm.core.wording import count_of
+from visterm.core.writing import Place
 from visterm.data.image_folders import plain_name
 from visterm.data.relations import sibling_sets
 from visterm.data.tag_files import check_in_file
@@ -68,11 +68,11 @@ class StreamedEvaluation:
 
 def evaluate_streamed(
     tagger: Tagger,
-    features: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
-    tags: str | os.PathLike[str],
+    features: Place | Sequence[Place],
+    tags: Place,
     metrics: Sequence[str],
     *,
-    work: str | os.PathLike[str] | None = None,
+    work: Place | None = None,
     split: str | None = None,
     optional: Sequence[str] = (),
     isa: Path | None = None,
@@ -163,7 +163,7 @@ class MeasuredTags(JoinedTable):
         self,
         folder: Path,
         shards: Shards,
-        table: str | os.PathLike[str],
+        table: Place,
         vocabulary: Vocabulary,
         *,
         split: str | None = None,

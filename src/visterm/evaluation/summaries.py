@@ -26,10 +26,8 @@ PAGE_METRICS = (
 """What the page of annotation needs beside the requested metrics."""
 
 OF_A_TAG = {
-    "average precision": "word_map",
-    f"precision@{TAG_K}": f"tag_p@{TAG_K}",
-    f"recall@{TAG_K}": f"tag_r@{TAG_K}",
-}
+    "average precision": "word_map", f"precision@{TAG_K}": f"tag_p@{TAG_K}", f"recall@{TAG_K}": f"tag_r@{TAG_K}",
+}  # fmt: skip
 
 BAND_METRICS = (f"tag_p@{TAG_K}", f"tag_r@{TAG_K}", f"tag_f1@{TAG_K}", f"n_plus@{TAG_K}", "word_map")
 """Measures of a band; of these, the first two must be measured, and the last may be."""
@@ -73,25 +71,17 @@ def annotation_results(evaluation: AnnotationEvaluation, summary: Figures) -> Fi
 
 def query_summary(evaluation: QueryEvaluation, names: Sequence[str]) -> Figures:
     """Return the means and intervals of each run by kind of query, and what comparing every two runs says."""
-    return {
-        "queries": len(evaluation.texts),
-        "runs": [
-            {
-                "run": name,
-                "kinds": {
-                    kind: {"queries": int(mask.sum())}
-                    | {
-                        measure: evaluation.interval(measure, kind, number)._asdict()
-                        for measure in evaluation.values[0]
-                    }
-                    for kind, mask in evaluation.kinds.items()
-                    if not math.isnan(evaluation.mean("AvgP", kind, number))
-                },
-            }
-            for number, name in enumerate(names)
-        ],
-        "pairs": _pairs({measure: evaluation.compare(measure) for measure in evaluation.values[0]}, names),
-    }
+    measures, runs = list(evaluation.values[0]), []
+    for number, name in enumerate(names):
+        kinds: Figures = {}
+        for kind, mask in evaluation.kinds.items():
+            if not math.isnan(evaluation.mean("AvgP", kind, number)):
+                intervals = {measure: evaluation.interval(measure, kind, number)._asdict() for measure in measures}
+                kinds[kind] = {"queries": int(mask.sum())} | intervals
+        runs.append({"run": name, "kinds": kinds})
+
+    pairs = _pairs({measure: evaluation.compare(measure) for measure in measures}, names)
+    return {"queries": len(evaluation.texts), "runs": runs, "pairs": pairs}
 
 
 def query_results(evaluation: QueryEvaluation, summary: Figures) -> Figures:

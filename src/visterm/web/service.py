@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ import visterm
 from visterm.core.errors import DiskError, ImageError, StorageError, VistermError
 from visterm.core.tables import ENCODERS, MODELS
 from visterm.core.types import Tag
+from visterm.core.writing import Place
 from visterm.data.file_kinds import is_video
 from visterm.data.images import largest_image
 from visterm.data.tag_rules import Alias
@@ -110,7 +110,7 @@ class Service:
     `upload_decoders` for uploads, which a client can make slow to decode.
     """
 
-    def __init__(self, catalogue: str | os.PathLike[str], access: Access, bounds: Bounds, member: Member) -> None:
+    def __init__(self, catalogue: Place, access: Access, bounds: Bounds, member: Member) -> None:
         n_workers, figures = member.n_workers, member.figures
         self.path = Path(catalogue).absolute()
         self.access = access

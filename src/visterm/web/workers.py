@@ -23,6 +23,7 @@ from typing import Any, TypeAlias
 
 from visterm.core.errors import ReplacedError, StorageError, UserError, VistermError
 from visterm.core.threads import end_with_standard_input, resolve_jobs
+from visterm.core.writing import Place
 from visterm.features.streaming.memory import machine_memory
 from visterm.store.catalogue import RUNS, StoredCatalogue
 from visterm.web.errors import LOG
@@ -48,7 +49,7 @@ def shares_connections() -> bool:
     return hasattr(socket, "send_fds")
 
 
-def default_workers(catalogue: str | os.PathLike[str]) -> int:
+def default_workers(catalogue: Place) -> int:
     """Return how many processes answer if nobody says: one for each core, up to 4, as half of the memory allows."""
     if not shares_connections():
         return 1
@@ -58,13 +59,7 @@ def default_workers(catalogue: str | os.PathLike[str]) -> int:
 
 
 def run_workers(
-    n_workers: int,
-    catalogue: str | os.PathLike[str],
-    host: str,
-    port: int,
-    announce: Callable[[str], None],
-    *,
-    access: Access,
+    n_workers: int, catalogue: Place, host: str, port: int, announce: Callable[[str], None], *, access: Access
 ) -> None:
     """Serve a catalogue by several processes until stopped; call `announce` with the address once all answer.
 

@@ -130,15 +130,11 @@ def _answer(result: Found, kind: str, start: int, limit: int) -> Response:
     else:
         page = hits[start : start + limit]
         following = start + limit if len(hits) > start + limit <= DEEPEST else None
-    content = {
-        "hits": page,
-        "unknown": result.unknown,
-        "untrained": list(result.untrained),
-        "n_likely": result.n_likely,
-        "n_found": result.n_found,
-        "next": None if following is None else cursor_at(kind, following),
-    }
-    return json_answer(content)
+    cursor = None if following is None else cursor_at(kind, following)
+    return json_answer({
+        "hits": page, "unknown": result.unknown, "untrained": list(result.untrained), "n_likely": result.n_likely,
+        "n_found": result.n_found, "next": cursor,
+    })  # fmt: skip
 
 
 @router.post(

@@ -134,13 +134,8 @@ async def labels(
     if not ranked:
         LOG.warning(*await service.searching.run(why_none, tagger, precision))
     version, side = await service.run_version(), getattr(tagger.encoder, "reading_side", None) or 0
-    content = {
-        "id": body.id,
-        "code": 200,
-        "model": {"type": "labels", "name": "visterm", "version": version, "resolution": side},
-        "result": {"labels": ranked},
-    }
-    return json_answer(content)
+    model = {"type": "labels", "name": "visterm", "version": version, "resolution": side}
+    return json_answer({"id": body.id, "code": 200, "model": model, "result": {"labels": ranked}})
 
 
 def why_none(tagger: Tagger, precision: float) -> tuple[str | float, ...]:

@@ -26,14 +26,10 @@ Place = Annotated[int, Query(ge=0, le=10**12)]
 ALIKE = 12
 MOST_PREDICTED = 20
 
-Said = Literal["accept", "reject", "back", "give", "take"]
-SAID: dict[Said, str] = {
-    "accept": "{} is right",
-    "reject": "{} is wrong",
-    "back": "{}: undone",
-    "give": "{} added",
-    "take": "{} removed",
-}
+Answer = Literal["accept", "reject", "back", "give", "take"]
+MESSAGES: dict[Answer, str] = {
+    "accept": "{} is right", "reject": "{} is wrong", "back": "{}: undone", "give": "{} added", "take": "{} removed",
+}  # fmt: skip
 """What a person can say about a tag, and the message that the page then shows."""
 
 
@@ -50,7 +46,7 @@ async def picture_page(
 
 @router.post("/image/{image_id}/tags")
 async def change_tag(
-    image_id: ImageId, request: Request, service: Shared, tag: Annotated[str, Form()], do: Annotated[Said, Form()]
+    image_id: ImageId, request: Request, service: Shared, tag: Annotated[str, Form()], do: Annotated[Answer, Form()]
 ) -> Response:
     """Store what a person says about a tag: accept, reject, back, give or take."""
 
@@ -66,7 +62,7 @@ async def change_tag(
 
     await service.writing.run(write)
     values = await service.searching.run(_values, service, image_id)
-    return answer_form(request, "_picture_tags.html", f"/image/{image_id}", message=SAID[do].format(tag), **values)
+    return answer_form(request, "_picture_tags.html", f"/image/{image_id}", message=MESSAGES[do].format(tag), **values)
 
 
 @router.get("/image/{image_id}/alike")

@@ -34,7 +34,7 @@ from visterm.web.service import Service, Shared
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
 
 VERDICTS = {"right": 1, "wrong": -1, "skip": 0}
-SAID = {"right": "{} is right", "wrong": "{} is wrong", "skip": "{} skipped"}
+MESSAGES = {"right": "{} is right", "wrong": "{} is wrong", "skip": "{} skipped"}
 ROUND = 20  # Answers after which models that learn all tags in a moment learn again by themselves
 MOST_MISTAKES = 4000  # Among which one whose answer was undone is looked for
 MOST_BACK = 300  # Answers of a sitting that can be undone, and questions that stay skipped
@@ -101,7 +101,7 @@ async def answer_question(
     if do in VERDICTS:
         answer = ReviewAnswer(image, tag, do)
         await _write(service, answer, VERDICTS[do])
-        answers, message = [*answers, answer], SAID[do].format(tag)
+        answers, message = [*answers, answer], MESSAGES[do].format(tag)
     elif answers:
         *answers, again = answers
         await _write(service, again, 0)

@@ -35,12 +35,10 @@ from visterm.web.service import Shared
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
 
 GROUPED = 6  # Photos of each part or similar thing
-SAID = {
-    "give": "“{}” added to {}",
-    "take": "“{}” removed from {}",
-    "right": "“{}” is right for {}",
-    "wrong": "“{}” is wrong for {}",
-}
+MESSAGES = {
+    "give": "“{}” added to {}", "take": "“{}” removed from {}",
+    "right": "“{}” is right for {}", "wrong": "“{}” is wrong for {}",
+}  # fmt: skip
 """What can be said of a tag of the photos, and the message that the page then shows."""
 
 
@@ -124,11 +122,8 @@ def _facts(catalogue: Catalogue, form: SearchForm) -> dict[str, object]:
         types = catalogue.stored.database.rows(
             "SELECT DISTINCT file_type FROM images WHERE state = 'here' AND file_type != '' ORDER BY file_type"
         )
-        return {
-            "n_images": len(catalogue),
-            "folders": folders_to_choose(catalogue),
-            "types": [file_type for (file_type,) in types],
-        }
+        names = [file_type for (file_type,) in types]
+        return {"n_images": len(catalogue), "folders": folders_to_choose(catalogue), "types": names}
 
     facts = catalogue.stored.database.keep("facts", compute)
     return facts | {"crumbs": crumbs(form), "narrower": narrower(catalogue, form), "sorts": SORTS}
@@ -153,14 +148,14 @@ async def change_chosen(request: Request, service: Shared) -> Response:
     async with request.form(max_files=0, max_fields=MOST_PHOTOS + 10) as form:
         ids = [str(value) for value in form.getlist("image")]
         do, tag, word = (str(form.get(name, "")) for name in ("do", "tag", "word"))
-    check_choice(do, "do", SAID)
+    check_choice(do, "do", MESSAGES)
     if not all(number.isascii() and number.isdigit() and int(number) <= LARGEST for number in ids):
         raise UserError("`image` has a value that is no number of a photo.", setting="image", advice="Choose photos.")
     about = tag if do in ("give", "take") else word
     if not about.strip():
         raise UserError(setting="tag", value=about, advice="Type a tag first.")
     step = await stored_step(service, [int(number) for number in ids], **{do: [about]})
-    message = SAID[do].format(about, count_of(len(step.images), "photo"))
+    message = MESSAGES[do].format(about, count_of(len(step.images), "photo"))
     return _message(request, message=message, number=step.number, images=step.images, do=do)
 
 
