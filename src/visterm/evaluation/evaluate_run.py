@@ -125,13 +125,16 @@ class EvaluateRequest:
     def check_streamed(self) -> None:
         """Refuse options that need the features of all photos in memory, where these are streamed."""
         unusable = {
-            "queries": self.queries, "against": self.runs[1:], "report": self.report, "bands": self.bands,
+            "queries": self.queries, "runs": self.runs[1:], "report": self.report, "bands": self.bands,
             "precision": self.precision, "map": self.map,
         }  # fmt: skip
         for setting, value in unusable.items():
             if value:
-                problem, advice = f"`{setting}` needs all features in memory.", "Leave it out, or allow more `memory`."
-                raise UserError(problem, setting=setting, value=value, advice=advice)
+                subject = "Comparing `runs`" if setting == "runs" else f"`{setting}`"
+                raise UserError(
+                    f"{subject} needs all features in memory.", setting=setting, value=value,
+                    advice="Leave it out, or allow more `memory`.",
+                )  # fmt: skip
 
     @cached_property
     def rules(self) -> TagRules:

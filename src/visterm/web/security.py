@@ -67,8 +67,7 @@ class Access:
             netloc = f"[{each}]" if each.count(":") > 1 and "[" not in each else each
             origins = [origin for scheme in DEFAULT_PORTS if (origin := origin_of(f"{scheme}://{netloc}"))]
             if len(origins) < len(DEFAULT_PORTS) or set(netloc) & set("/?#@"):
-                expected = "HOST or HOST:PORT, such as photos.home"
-                raise UserError(setting="vision_host", value=each, expected=expected)
+                raise UserError(setting="vision_host", value=each, expected="HOST or HOST:PORT, such as photos.home")
             fetched.update(origins)
         return cls(token, frozenset(hosts), host in NAMES_OF_ALL, frozenset(fetched))
 

@@ -21,7 +21,14 @@ from visterm.library.catalogue import Catalogue
 from visterm.library.search.result import Share
 from visterm.store.filters import CHANCE, LARGEST, PREDICTED_FROM, TAKEN, Filter, is_date
 from visterm.store.images import ImageRecord
-from visterm.web.pages.render import label_of, local, percent
+from visterm.web.pages.render import local, percent
+
+LABELS = {
+    "tag": "With tags", "without": "Without tags", "predicted": "Predicted tags", "sure": "Predicted with at least (%)",
+    "folder": "Folder", "taken_from": "Taken from", "taken_to": "Taken up to", "min_mb": "At least (MB)",
+    "max_mb": "At most (MB)", "type": "File type",
+}  # fmt: skip
+"""What the fields of the form are called; errors about them say so, too."""
 
 LONGEST = 1000  # Letters of a field that are read
 UPLOAD = "sent"  # What stands for an uploaded photo to compare with
@@ -192,6 +199,11 @@ class Walk(NamedTuple):
     after: str | None
     back: str
     next_id: int | None  # Of the photo after it
+
+
+def label_of(name: str) -> str:
+    """Return what the form calls a field, in quotation marks; a name that no field has as it is."""
+    return f"“{LABELS[name]}”" if name in LABELS else name
 
 
 def search_photos(catalogue: Catalogue, form: SearchForm, *, afresh: bool = False) -> FoundPhotos:

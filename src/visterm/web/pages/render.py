@@ -28,13 +28,6 @@ HEADERS = {"cache-control": "no-store", "referrer-policy": "same-origin", "vary"
 MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September", "October",
           "November", "December")  # fmt: skip
 
-LABELS = {
-    "tag": "With tags", "without": "Without tags", "predicted": "Predicted tags", "sure": "Predicted with at least (%)",
-    "folder": "Folder", "taken_from": "Taken from", "taken_to": "Taken up to", "min_mb": "At least (MB)",
-    "max_mb": "At most (MB)", "type": "File type",
-}  # fmt: skip
-"""What the fields of the search form are called; errors about them say so, too."""
-
 HEADLINES = {
     403: "Not allowed", 404: "Not found", 405: "Nothing to see here", 409: "Not possible right now", 413: "Too large",
     422: "That didn’t work", 503: "The service is busy", 507: "The disk is full",
@@ -80,18 +73,13 @@ class PageRoute(JsonRoute):
 
 def error_page(request: Request, error: Exception) -> Response:
     """Return the page of an error, with the status and the headers that the API answers with."""
-    refused = http_error_of(error, label_of)
+    refused = http_error_of(error, str)  # names of settings without backquotes
     if is_for_script(request):
         return json_answer({"message": refused.detail}, refused.status_code)
     headline = HEADLINES.get(refused.status_code, "Something went wrong")
     page = render("error.html", refused.status_code, message=refused.detail, headline=headline)
     page.headers.update(refused.headers or {})
     return page
-
-
-def label_of(name: str) -> str:
-    """Return what a page calls a field, in quotation marks; a name that no field has as it is."""
-    return f"“{LABELS[name]}”" if name in LABELS else name
 
 
 def local(path: str, **query: object) -> str:
@@ -200,9 +188,7 @@ _TEMPLATES = Environment(
     loader=PackageLoader("visterm.web.pages"), autoescape=True, finalize=_printable, undefined=StrictUndefined,
     trim_blocks=True, lstrip_blocks=True,
 )  # fmt: skip
-_TEMPLATES.globals.update(
-    static=address_of, local=local, thumbnail=thumbnail, video=video, count_of=count_of, labels=LABELS
-)
+_TEMPLATES.globals.update(static=address_of, local=local, thumbnail=thumbnail, video=video, count_of=count_of)
 _TEMPLATES.filters.update(
     percent=percent, decimal=decimal, signed=signed, file_size=file_size, moment=moment, place=place, exact=_Exact,
     file_name=file_name, clock=clock, is_video=is_video,

@@ -18,6 +18,7 @@ from visterm.web.api.images import StepNumber, stored_step, undone_step
 from visterm.web.bodies import MEDIUM, read_uploads, takes, takes_pictures
 from visterm.web.pages.browse import crumbs, folders_to_choose, narrower
 from visterm.web.pages.form import (
+    LABELS,
     PAGE,
     UPLOAD,
     FoundPhotos,
@@ -126,7 +127,7 @@ def _facts(catalogue: Catalogue, form: SearchForm) -> dict[str, object]:
         return {"n_images": len(catalogue), "folders": folders_to_choose(catalogue), "types": names}
 
     facts = catalogue.stored.database.keep("facts", compute)
-    return facts | {"crumbs": crumbs(form), "narrower": narrower(catalogue, form), "sorts": SORTS}
+    return facts | {"crumbs": crumbs(form), "narrower": narrower(catalogue, form), "sorts": SORTS, "labels": LABELS}
 
 
 def _related(catalogue: Catalogue, words: str) -> list[tuple[Group, list[GridPhoto]]]:
@@ -153,7 +154,7 @@ async def change_chosen(request: Request, service: Shared) -> Response:
         raise UserError("`image` has a value that is no number of a photo.", setting="image", advice="Choose photos.")
     about = tag if do in ("give", "take") else word
     if not about.strip():
-        raise UserError(setting="tag", value=about, advice="Type a tag first.")
+        raise UserError("Type a tag first.", setting="tag", value=about)
     step = await stored_step(service, [int(number) for number in ids], **{do: [about]})
     message = MESSAGES[do].format(about, count_of(len(step.images), "photo"))
     return _message(request, message=message, number=step.number, images=step.images, do=do)
