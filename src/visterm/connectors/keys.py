@@ -33,6 +33,7 @@ def read_key(file: Path | None, variable: str) -> str:
             raise UserError("A key is needed.", setting="key_file", advice=advice)
     else:
         where, key = f"The key file {file}", read_secret("key", file)
+
     if len(key) > LONGEST or not _KEY.fullmatch(key):
         expected = "one line of letters, digits and signs without spaces"
         raise UserError(f"{where} holds no key", setting="key_file", value=file, expected=expected)
@@ -55,6 +56,7 @@ def read_secret(what: str, file: Path) -> str:
     else:
         if hasattr(os, "getuid") and mode & (stat.S_IRWXG | stat.S_IRWXO):
             problem, advice = "can be used by others than its owner.", f"Run: chmod 600 {file}"
+
     if problem:
         raise UserError(f"The {what} file {file} {problem}", setting=f"{what}_file", value=file, advice=advice)
     return text

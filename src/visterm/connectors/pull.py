@@ -283,6 +283,7 @@ class PeoplesTags:
         for tag in sorted({**_less(now, before), **_less(_less(denied_before, denied), off)}.values()):
             if verdicts.get(tag) == -1:
                 stored.tags.judge(image, tag, 0)
+
         stored.connected.set_image(photo.id, image, tags, list(denied.values()))
         return len(off), bool(off) or now.keys() != before.keys() or denied.keys() != denied_before.keys()
 
@@ -296,6 +297,7 @@ class PeoplesTags:
         """
         remote_keys = set(map(tag_key, [*photo.tags, *photo.guessed]))
         confirmed = set(map(tag_key, photo.tags)) if self._marked else set()
+
         states: dict[str, list[LoggedPair]] = {OFF: [], LOST: [], WRITTEN: []}
         for pair in pairs:
             is_there = tag_key(pair.text) in remote_keys

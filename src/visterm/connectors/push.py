@@ -134,6 +134,7 @@ def push(
     """
     connected = catalogue.stored.connected
     ours = {(pair.photo_id, pair.text): pair for pair in connected.pairs(*OURS, OFF)}
+
     writer = _PairWriter(catalogue.stored, library, progress, check=parent is None)
     folders, pushed, limits = writer.folders, writer.pushed, Limits(k, precision=precision)
     wanted = {pair.key: pair for pair in _planned_tags(catalogue, parent, limits, pushed, progress)}
@@ -351,9 +352,11 @@ class _PairWriter:
             pairs = [pair for pair in pairs if _pair(pair)[:2] not in existing]
         if not pairs:
             return
+
         with self._stored.database.transaction():
             tags = self._stored.tags.ids((pair.tag for pair in pairs), create=True)
             connected.plan((*pair.key, tags[pair.tag], pair.confidence) for pair in pairs)
+
         by_key = {_pair(pair)[:2]: pair for pair in pairs}
         touched = connected.touched(pair.photo_id for pair in pairs)
         sent = [_pair(pair)._replace(confidence=pair.confidence) for pair in pairs]
@@ -389,6 +392,7 @@ class _PairWriter:
             touched = connected.touched(pair.photo_id for pair in some)
             outcome = write(self._library, [], [*map(_pair, some)], touched=touched, careful=careful)
             connected.set_touched(outcome.stamps)
+
             settled = [pair for pair in some if _pair(pair)[:2] not in outcome.unsettled]
             _settle(connected, [pair._replace(state=LEAVING) for pair in settled], outcome.existing | outcome.unsent)
 

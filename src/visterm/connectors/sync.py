@@ -196,6 +196,7 @@ def pull(catalogue: Catalogue, library: RemoteLibrary, progress: Progress = SILE
     ):
         if path != (file := str(preview_file(folder, number))):
             moved.append((as_text(file), as_text(os.path.dirname(file)), image_id))
+
     statement = "UPDATE images SET path = CAST(? AS TEXT), folder = CAST(? AS TEXT) WHERE id = ?"
     stored.database.write_many(statement, moved)
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from visterm.core.errors import NoTagsError, UserError
 from visterm.core.persist import check_target, new_folder, write_json
@@ -33,7 +33,6 @@ from visterm.evaluation.html_report import Report
 from visterm.evaluation.joined_tags import OtherLibrary, TagMap, join_library
 from visterm.evaluation.pages import annotation_page, query_page
 from visterm.evaluation.query_evaluation import evaluate_queries, learned_part
-from visterm.evaluation.streamed import StreamedEvaluation, evaluate_streamed
 from visterm.evaluation.summaries import (
     BAND_METRICS,
     PAGE_METRICS,
@@ -51,6 +50,9 @@ from visterm.learning.query_rows import query_corpus, query_lines
 from visterm.metrics import check_metrics
 from visterm.tagging.annotating import cutoff_of
 from visterm.tagging.tagger import Tagger
+
+if TYPE_CHECKING:
+    from visterm.evaluation.streamed import StreamedEvaluation
 
 REPORT_KIND = "report"
 PAGE, RESULTS = "index.html", "results.json"  # Files of a report: to look at, and to compute with
@@ -104,6 +106,7 @@ class EvaluateRequest:
         if self.queries is None and self.combine != "sum":
             advice = "Add `queries`: a file, or 'tags'; or leave it out."
             raise UserError("`combine` applies to searches.", setting="combine", value=self.combine, advice=advice)
+
         of_annotation = {
             "metrics": (self.metrics, "queries are measured by AvgP, BEP and P10"),
             "bands": (self.bands, "bands are of tags that are put on images"),
@@ -113,12 +116,14 @@ class EvaluateRequest:
             if self.queries is not None and value:
                 problem = f"`{setting}` and `queries` do not go together: {why}."
                 raise UserError(problem, setting=setting, value=value, advice="Leave one of them out.")
+
         if self.map is not None and self.queries not in (None, OF_TAGS):
             problem = "`map` and a file of `queries` do not go together."
             raise UserError(problem, setting="map", value=self.map, advice="Use `queries` tags, the photos' own.")
         if self.isa is not None and not self.isa.exists():
             problem, advice = f"There is no file or folder {self.isa}.", "Correct the rule isa of the `tag_rules`."
             raise UserError(problem, setting="tag_rules", value=self.isa, advice=advice)
+
         if self.report is not None:
             check_target(self.report, REPORT_KIND)
 
@@ -339,6 +344,8 @@ def _measure_queries(
 
 def _measure_streamed(tagger: Tagger, request: EvaluateRequest, say: Say, progress: Progress) -> Measured:
     """Measure a run on features that do not fit in memory, with files on the way beside the run."""
+    from visterm.evaluation.streamed import evaluate_streamed  # which loads pyarrow
+
     if tagger.tree is not None:
         problem = "The run's tags have a tree: all features are needed in memory."
         raise UserError(problem, setting="memory", value=request.memory, advice="Allow more `memory`.")

@@ -57,6 +57,7 @@ def annotation_results(evaluation: AnnotationEvaluation, summary: Figures) -> Fi
     results: Figures = {"measured": "annotation"} | summary | {"runs": [dict(run) for run in summary["runs"]]}
     names = [run["run"] for run in summary["runs"]]
     results["bands"] = summary.get("bands") or band_summary(evaluation, names)
+
     counts = np.bincount(evaluation.Y.indices[evaluation.Y.data > 0], minlength=len(evaluation.vocabulary)).tolist()
     names_of_tags = evaluation.vocabulary.tags
     results |= {"image_names": evaluation.corpus.names, "tag_names": names_of_tags, "tag_images": counts}

@@ -125,6 +125,7 @@ async def labels(
         raise UserError("The request has no picture.", setting="images", advice="Send data: addresses in `images`.")
     if len(images) > (most := service.bounds.pictures):
         raise UserError(f"The request has {len(images)} pictures.", setting="images", expected=f"{most} or fewer")
+
     tagger = service.catalogue.tagger
     sure = tagger.calibration is not None
     k, limits = (len(tagger.vocabulary), TagLimits(precision)) if sure else (FEW, TagLimits())
@@ -133,6 +134,7 @@ async def labels(
     ranked = in_tree(tagger, together([tags for tags in answers if not isinstance(tags, ImageError)]))
     if not ranked:
         LOG.warning(*await service.searching.run(why_none, tagger, precision))
+
     version, side = await service.run_version(), getattr(tagger.encoder, "reading_side", None) or 0
     model = {"type": "labels", "name": "visterm", "version": version, "resolution": side}
     return json_answer({"id": body.id, "code": 200, "model": model, "result": {"labels": ranked}})

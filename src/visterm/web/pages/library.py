@@ -113,6 +113,7 @@ def _values(service: Service) -> dict[str, object]:
     jobs = stored.jobs.latest(JOBS)
     runs, shown, folder = stored.runs.all(), [], stored.folder
     assert folder is not None
+
     for run in reversed(runs):
         facts, curves = _read_run(folder / RUNS / run.fingerprint)
         facts = facts | run.facts
