@@ -10,10 +10,10 @@ import pytest
 import scipy.sparse as sp
 from typer.testing import CliRunner
 
+from refusals import refused
 from visterm import Tagger
 from visterm.cli.command_line import app
 from visterm.cli.evaluate import show_bands
-from visterm.core.errors import UserError
 from visterm.core.vocabulary import Vocabulary
 from visterm.evaluation.evaluate_run import EvaluateRequest
 from visterm.evaluation.summaries import band_summary
@@ -136,7 +136,7 @@ def test_the_command_says_bands_in_words_and_in_json_only_with_a_report(library)
     assert set(json.loads(evaluate(library, *metric, "--json").stdout)) == {"tag_r@1"}
     assert "20 to 99" in evaluate(library, *metric, "--report", library / "page").stdout
     assert "20 to 99" not in evaluate(library, *metric).stdout
-    with pytest.raises(UserError, match="bands and --queries do not go together"):
+    with refused("bands", value=True):
         EvaluateRequest(runs=[library / "run"], queries="tags", bands=True).check()
 
 

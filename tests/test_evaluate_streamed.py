@@ -11,6 +11,7 @@ import scipy.sparse as sp
 
 from command_line import run_command
 from planted_features import N, fitted_encoder, name_of, plant, write, write_table
+from refusals import refused
 from visterm import Tagger
 from visterm.core.errors import DataError, EncoderMismatchError, TagFileError, UnknownNameError, UserError
 from visterm.evaluation.evaluate import DEFAULT_METRICS, evaluate_taggers
@@ -117,9 +118,9 @@ def test_a_streamed_evaluation_gives_the_figures_of_one_in_memory(tmp_path, draw
 
 def test_tables_that_cannot_be_measured_by_are_refused(tmp_path, drawn):
     tagger, features = Tagger.load(drawn / "run", n_jobs=1), drawn / "features"
-    with pytest.raises(UnknownNameError, match=r"No image is in the split 'other'. The tags name these: 'test' \("):
+    with refused("split", value="other", error=UnknownNameError):
         evaluate_streamed(tagger, features, drawn / "split.jsonl", ["map"], split="other")
-    with pytest.raises(UnknownNameError, match=r"The tags have no column 'split'\. Leave split out"):
+    with refused("split", value="test", error=UnknownNameError):
         evaluate_streamed(tagger, features, drawn / "tags.jsonl", ["map"], split="test")
     with pytest.raises(TagFileError, match="are read from a table, and 'auto' is none"):
         evaluate_streamed(tagger, features, "auto", ["map"])
@@ -177,7 +178,7 @@ def test_a_run_with_a_tree_is_measured_by_it_and_only_in_memory(tmp_path, drawn)
     measured = evaluate_run(asked).values
     assert {"hp@5", "hr@5", "hf1@5"} <= measured.keys()
     assert measured["p@5"] < measured["hp@5"] < 1
-    with pytest.raises(UserError, match="have a tree: all features are needed in memory"):
+    with refused("memory", value=2**20):
         evaluate_run(replace(asked, runs=asked.runs[:1], memory=2**20))
     with pytest.raises(UserError, match="hr@3 needs a run whose tags have a tree"):
         evaluate_run(replace(asked, runs=asked.runs[1:], metrics=["hr@3"]))

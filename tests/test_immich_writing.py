@@ -256,7 +256,7 @@ def test_photos_that_came_just_now_are_named_as_the_reason(opened):
         photo.created = photo.updated = fake.now()
     remarks = sync(catalogue, library, LOW, dry_run=True).remarks
     assert any("photos came in the last five minutes" in remark for remark in remarks)
-    assert not any("lower --precision" in remark for remark in remarks)
+    assert not any("lower precision" in remark for remark in remarks)
 
 
 def test_a_server_is_tried_by_a_tag_on_one_photo_of_each_library(opened, tmp_path, monkeypatch):

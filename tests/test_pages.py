@@ -172,12 +172,15 @@ def test_links_to_more_pictures_lead_through_all_of_them_once(client, catalogue)
 def test_filters_narrow_and_what_is_wrong_with_them_is_told(client):
     assert 0 < len(ids_in(client.get("/?q=sky&tag=sky").text)) <= WITH_TAGS
     assert "no photo matches" in client.get("/?tag=nothing").text.lower()
-    assert "&#39;soon&#39; is not a date" in client.get("/?taken_from=soon").text
-    assert "is not a date" in client.get("/?taken_from=2024-13").text
+    assert "&#39;soon&#39;; expected a year, a month or a day" in client.get("/?taken_from=soon").text
+    assert "&#39;2024-13&#39;; expected a year, a month or a day" in client.get("/?taken_from=2024-13").text
     for wrong in ("min_mb=nan", "min_mb=inf", "max_mb=1e300", "max_mb=-1", "sure=nan", "folder=%00"):
         answer = client.get(f"/?{wrong}")
         assert answer.status_code < 500, wrong
         assert "expected" in answer.text, wrong
+    refused = client.get("/?min_mb=much").text  # the field by its label
+    assert "“At least (MB)” is &#39;much&#39;; expected a number of 0 or more." in refused
+    assert "<label>At least (MB)<input" in refused
     told = client.get("/?q=skyy").text
     assert "Did you mean" in told
     assert '<a class="button" href="/?q=sky">sky</a>' in told

@@ -20,9 +20,9 @@ import pytest
 from PIL import Image
 from starlette.testclient import TestClient
 
+from refusals import refused
 from test_web_limits import in_thread, wait_for
 from tiny_catalogue import KINDS, make_tiny_catalogue
-from visterm.core.errors import UserError
 from visterm.core.types import Tag
 from visterm.core.web_client import ServerAnswer
 from visterm.models.confidence.calibration import Calibration, HeldOutChances
@@ -88,7 +88,7 @@ def pictures(tiny):
 
 
 def started(tiny, pictures, **bounds):
-    access = Access.of("127.0.0.1", TOKEN, fetched=[urlsplit(pictures).netloc])
+    access = Access.of("127.0.0.1", TOKEN, vision_hosts=[urlsplit(pictures).netloc])
     app = create_app(tiny.folder, access=access, bounds=Bounds(**bounds))
     return TestClient(app, base_url=HERE, headers={"authorization": f"Bearer {TOKEN}"})
 
@@ -266,7 +266,7 @@ def test_no_other_port_of_an_allowed_host_is_reached(service):
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         answer = post(service, as_photoprism_asks(f"http://127.0.0.1:{port}/photo"))
-        assert f"--vision-host 127.0.0.1:{port}." in read_as_go(answer.text)[0]["error"]
+        assert f"--vision-host 127.0.0.1:{port}" in read_as_go(answer.text)[0]["error"]
         assert answer.status_code == 422
         other.setblocking(False)
         with pytest.raises(BlockingIOError):  # nobody connected
@@ -290,15 +290,15 @@ def test_a_port_that_is_none_is_refused(service, port):
     ],
 )
 def test_a_host_without_a_port_is_one_of_the_usual_ports(host, origins):
-    assert Access.of("127.0.0.1", fetched=[host]).fetched_hosts == origins
+    assert Access.of("127.0.0.1", vision_hosts=[host]).fetched_hosts == origins
 
 
 @pytest.mark.parametrize(
     "host", ["", "http://photos.home", "photos.home/", "a@b", "a b", "a:0", "a:65536", "a:x", "[a"]
 )
 def test_what_is_no_host_with_a_port_is_refused_when_the_service_starts(host):
-    with pytest.raises(UserError, match="expected HOST or HOST:PORT"):
-        Access.of("127.0.0.1", fetched=[host])
+    with refused("vision_host", value=host):
+        Access.of("127.0.0.1", vision_hosts=[host])
 
 
 def test_an_address_is_at_the_port_that_it_names_or_at_that_of_its_scheme():

@@ -11,6 +11,7 @@ import pytest
 from PIL import Image
 
 from planted import plant_corpus
+from refusals import refused
 from test_cli import visterm
 from visterm import Catalogue, Tagger
 from visterm.core.errors import DataError, UserError
@@ -156,7 +157,7 @@ def test_the_command_prints_kinds_of_queries_and_who_is_better(library, runs, tm
 
 def test_words_are_combined_and_limited_only_in_searches_by_what_a_model_can(library, runs):
     request = {"runs": runs[:1], "tags": library[0] / "tags.csv"}
-    with pytest.raises(UserError, match="combine applies to searches"):
+    with refused("combine", value="product"):
         evaluate_run(EvaluateRequest(**request, combine="product"))
     with pytest.raises(UserError, match="are not probabilities"):
         evaluate_run(EvaluateRequest(**request, queries="tags", combine="product"))

@@ -12,9 +12,10 @@ import pytest
 from PIL import Image
 
 from command_line import run_command
+from refusals import refused
 from remote_photos import content, picture
 from visterm.cluster import RayExecutor, pickled_error, results_of
-from visterm.core.errors import CorruptFileError, StorageError, UserError
+from visterm.core.errors import CorruptFileError, StorageError
 from visterm.core.executor import Executor
 from visterm.core.progress import SILENT
 from visterm.core.threads import Team
@@ -181,5 +182,5 @@ def test_one_shard_is_made_here_without_an_engine(encode, photos, network, tmp_p
 
 def test_an_address_without_an_engine_is_reported(encode, tmp_path, monkeypatch):
     monkeypatch.setattr("ray.is_initialized", lambda: False)
-    with pytest.raises(UserError, match=r"no Ray engine at '127\.0\.0\.1:1'"):
+    with refused("ray", value="127.0.0.1:1"):
         encode(tmp_path / "F", executor=RayExecutor("127.0.0.1:1"))

@@ -14,6 +14,7 @@ from urllib.request import urlopen
 import pytest
 from fastapi import FastAPI
 
+from refusals import refused
 from tiny_catalogue import make_tiny_catalogue
 from visterm.cli import serve as command
 from visterm.core.errors import MissingExtraError, UserError
@@ -53,7 +54,7 @@ def test_a_token_that_others_can_read_is_refused(mode, tmp_path):
     token = tmp_path / "token.txt"
     token.write_text("a token of many letters\n")
     token.chmod(mode)
-    with pytest.raises(UserError, match=r"can be used by others than its owner\. Run: chmod 600 .*token\.txt"):
+    with refused("token_file", value=token):
         command.serve(tmp_path, host="0.0.0.0", token_file=token)
     token.chmod(0o600)
     assert command._read_token(token) == "a token of many letters"
@@ -66,8 +67,7 @@ def test_without_its_packages_it_names_the_extra(tmp_path, monkeypatch):
 
 
 def test_a_port_that_is_in_use_is_told_with_what_to_do():
-    with (
-        socket.create_server(("127.0.0.1", 0)) as taken,
-        pytest.raises(UserError, match=r"Cannot listen on .*127\.0\.0\.1:\d+: .*--port 0"),
-    ):
-        run_server(FastAPI(), "127.0.0.1", taken.getsockname()[1], print)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        with refused("port", value=port):
+            run_server(FastAPI(), "127.0.0.1", port, print)

@@ -6,6 +6,7 @@ import pytest
 
 import remembered_library
 from command_line import visterm
+from refusals import refused
 from remembered_library import (
     LOW,
     N_PHOTOS,
@@ -21,7 +22,7 @@ from visterm import Catalogue, Tagger
 from visterm.connectors import keys
 from visterm.connectors.connect import connect
 from visterm.connectors.sync import PushSettings, connection_of, library_of, sync, undo
-from visterm.core.errors import DataError, ServiceError, StorageError, UserError
+from visterm.core.errors import DataError, ServiceError, StorageError
 from visterm.store.connected import OFF, WRITTEN
 
 made, opened = remembered_library.made, remembered_library.opened  # fixtures
@@ -356,10 +357,10 @@ def test_a_catalogue_that_was_moved_goes_on(opened, tmp_path):
 def test_a_catalogue_of_another_library_or_of_files_is_refused(opened, tmp_path):
     catalogue, library = opened
     other = RememberedLibrary("http://elsewhere:2283")
-    with pytest.raises(StorageError, match="belongs to immich at http://nas:2283, not to immich at http://elsewhere"):
+    with refused("out", error=StorageError):
         connect(tmp_path / "catalogue", other, key_file=None, run=None, request=REQUEST)
     Catalogue.create(tmp_path / "files", catalogue.tagger)
-    with pytest.raises(StorageError, match="is a catalogue of files"):
+    with refused("out", error=StorageError):
         connect(tmp_path / "files", library, key_file=None, run=None, request=REQUEST)
     with pytest.raises(StorageError, match="is connected to no library"):
         sync(Catalogue.load(tmp_path / "files"), library, LOW)
@@ -369,7 +370,7 @@ def test_a_library_without_tags_needs_words_or_a_run_and_keeps_what_was_fetched(
     library = RememberedLibrary()
     for number in range(4):
         library.put(f"p{number}", preview=picture("red", number))
-    with pytest.raises(DataError, match=r"none has a tag to learn from.*--words FILE"):
+    with pytest.raises(DataError, match="none has a tag to learn from"):
         connected(tmp_path / "catalogue", library)
     assert not (tmp_path / "catalogue").exists()
     for number in range(4):
@@ -384,18 +385,18 @@ def test_a_key_goes_only_to_a_server_that_was_named_with_it(opened, tmp_path, mo
     monkeypatch.setenv(keys.VARIABLE, str(tmp_path / "connected.json"))
     monkeypatch.setenv("IMMICH_API_KEY", "a-key")
     connection = connection_of(catalogue)
-    with pytest.raises(UserError, match=r"Nobody has said on this computer.*--url http://nas:2283"):
+    with refused("url", value="http://nas:2283"):
         library_of(connection)
     keys.allow(connection.address, None)
     assert library_of(connection).address == "http://nas:2283"
-    with pytest.raises(UserError, match="Nobody has said"):
+    with refused("url", value="http://nas:2283"):
         library_of(connection._replace(key_file="/home/me/.ssh/id"))
 
 
-@pytest.mark.parametrize(("options", "message"), [({"parent": "a//b"}, "has an empty part")], ids=["empty part"])
-def test_settings_that_cannot_be_are_refused(options, message):
-    with pytest.raises(UserError, match=message):
-        PushSettings().changed("immich", **options)
+def test_settings_that_cannot_be_are_refused():
+    for program, parent in (("immich", "a//b"), ("photoprism", "visterm")):
+        with refused("parent", value=parent):
+            PushSettings().changed(program, parent=parent)
 
 
 def test_info_says_what_a_catalogue_is_connected_to(opened, tmp_path):

@@ -269,12 +269,9 @@ def test_a_server_that_is_away_and_a_key_that_lost_its_rights_are_said_in_a_line
     ("line", "message"),
     [
         ("sync catalogue --every 1h --undo", "--dry-run and --undo are done once"),
-        ("sync catalogue --parent a//b", "has an empty part"),
+        ("sync catalogue --parent a//b", "--parent 'a//b' has an empty part; expected a tag such as visterm."),
         ("sync catalogue --precision 2", "--precision"),
-        (
-            "connect flickr http://nas -o other --key-file key",
-            "no connector to 'flickr'; expected immich or photoprism",
-        ),
+        ("connect flickr http://nas -o other --key-file key", "PROGRAM is 'flickr'; expected immich or photoprism."),
         ("sync nowhere", "no catalogue at nowhere that is connected to a library. Make a catalogue of one with:"),
         ("sync key", "no catalogue at key that is connected to a library. Make a catalogue of one with:"),
         ("connect immich nas -o other --key-file key", "expected the address of a server"),

@@ -15,13 +15,13 @@ from PIL import Image
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 
+from refusals import refused
 from tiny_catalogue import KINDS, N_IMAGES, SIZE, make_tiny_catalogue
 from tiny_scenes import scene
 from visterm.library.duplicates import find_duplicates
 from visterm.tagging.tagger import Tagger
 from visterm.web.app import create_app
 from visterm.web.batching import Batcher
-from visterm.web.errors import HttpError
 from visterm.web.metrics import Metrics, figure
 from visterm.web.query import cursor_at, position_of
 from visterm.web.security import Access, is_loopback, local_address
@@ -156,6 +156,19 @@ def test_a_parameter_that_an_address_does_not_have_is_refused(service, address, 
     assert service.get(f"{API}/health?t=1").status_code == 200
 
 
+def test_a_value_that_is_not_accepted_is_named_as_the_api_calls_it(service):
+    assert refusal(service.get(f"{API}/search", params={"q": "dots", "cursor": "x"}), 422) == {
+        "code": "invalid",
+        "message": "cursor is 'x'; expected a cursor of this list: `next` of the page before.",
+        "field": "cursor",
+    }
+    assert refusal(service.get(f"{API}/search", params={"q": "dots", "like": 1}), 422) == {
+        "code": "invalid",
+        "message": "`q` and `like` can't be used together. Leave one of them out.",
+        "field": "like",
+    }
+
+
 def test_words_that_are_no_tags_are_told(service):
     assert refusal(service.get(f"{API}/search?q=strips"), 422) == {
         "code": "unknown_name",
@@ -167,7 +180,7 @@ def test_words_that_are_no_tags_are_told(service):
 def test_a_cursor_is_read_back_and_no_other_text_is_one():
     assert position_of("words", cursor_at("words", 120)) == 120
     for text in ("", "=", "d29yZHM6", "\x00", cursor_at("jobs", 1), "é"):
-        with pytest.raises(HttpError):
+        with refused("cursor", value=text):
             position_of("words", text)
 
 

@@ -28,6 +28,7 @@ import resource, sys
 resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[1]),) * 2)
 held = [open("/dev/null") for _ in range(int(sys.argv[2]))]
 from fastapi import FastAPI
+from visterm.web import server
 from visterm.web.server import run_server
 app = FastAPI()
 
@@ -39,17 +40,20 @@ async def health():
 async def large():
     return "x" * 10_000_000
 
-run_server(app, "127.0.0.1", 0, lambda at: print(at, flush=True), header_seconds=float(sys.argv[3]))
+server.HEADER_SECONDS = float(sys.argv[3])
+run_server(app, "127.0.0.1", 0, lambda at: print(at, flush=True))
 """
 
 SERVICE = """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_NOFILE, (1024,) * 2)
 from visterm.web.app import create_app
+from visterm.web import server
 from visterm.web.server import run_server
 from visterm.web.service import Bounds
 app = create_app(sys.argv[1], bounds=Bounds(body_bytes=int(sys.argv[2])))
-run_server(app, "127.0.0.1", 0, lambda at: print(at, flush=True), header_seconds=3600.0)
+server.HEADER_SECONDS = 3600.0
+run_server(app, "127.0.0.1", 0, lambda at: print(at, flush=True))
 """
 """The whole service, at the number of files that most systems let a process open."""
 

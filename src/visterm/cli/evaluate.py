@@ -35,16 +35,19 @@ def evaluate(
     images: options.ImagesOrSeveral = None,
     tags: options.TagFile = "auto",
     tag_rules: options.TagRulesFile = None,
-    map_of_tags: Annotated[
+    map_: Annotated[
         str | None,
         options.input_option(
             "--map", help="For photos of another library: a CSV of their_tag,run_tag; or 'names'.", metavar="FILE"
         ),
     ] = None,
-    metric: Annotated[
+    metrics: Annotated[
         list[str] | None,
         measure_option(
-            help="A name from `visterm metrics`, such as p@5. Repeat for more.", autocompletion=metric_names
+            "--metric",
+            metavar="NAME",
+            help="A name from `visterm metrics`, such as p@5. Repeat for more.",
+            autocompletion=metric_names,
         ),
     ] = None,
     precision: Annotated[
@@ -77,7 +80,7 @@ def evaluate(
     """
     request = evaluate_run.EvaluateRequest(
         runs=[run, *(against or [])], images=fit_input.one_or_features(images), tags=tags, tag_rules=tag_rules,
-        map=map_of_tags, metrics=metric, bands=report is not None and queries is None, precision=precision,
+        map=map_, metrics=metrics, bands=report is not None and queries is None, precision=precision,
         queries=queries, report=report, intervals=not json,
     )  # fmt: skip
     evaluation = evaluate_run.evaluate_run(request, say=say, progress=Bars())
@@ -86,7 +89,7 @@ def evaluate(
     elif evaluation.summary is not None and "queries" in evaluation.summary:
         show_queries(evaluation.summary)
     elif evaluation.summary is not None:
-        show_annotation(evaluation.summary, metric or ["map"])
+        show_annotation(evaluation.summary, metrics or ["map"])
         if "bands" in evaluation.summary:
             show_bands(evaluation.summary["bands"])
         if "wanted_precision" in evaluation.summary:

@@ -8,12 +8,14 @@ import socket
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
+from types import ModuleType
 from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from visterm.core.errors import MissingExtraError, StorageError, UserError
 from visterm.core.executor import Executor, Job
@@ -117,12 +119,12 @@ def results_of(
 class _PartWorker:
     """What an actor runs. It begins with its first part, so that errors of that come back as those of parts do."""
 
-    def __init__(self, job: list[Any], begun: Any, tries: int) -> None:
+    def __init__(self, job: list[object], begun: Any, tries: int) -> None:
         self._ref, self._begun, self._tries = job, begun, tries
-        self._job: Any = None
-        self._work: Callable[[Any], Any] | None = None
+        self._job: Job[object, object] | None = None
+        self._work: Callable[[object], object] | None = None
 
-    def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
+    def __call__(self, batch: Mapping[str, NDArray[np.generic]]) -> dict[str, NDArray[np.generic]]:
         results = np.empty(len(batch["part"]), object)
         for row, (number, part) in enumerate(zip(batch["number"].tolist(), batch["part"], strict=True)):
             try:
@@ -131,18 +133,17 @@ class _PartWorker:
                 results[row] = pickled_error(error)
         return {"number": batch["number"], "result": results}
 
-    def _result(self, number: int, pickled: bytes) -> Any:
+    def _result(self, number: int, pickled: bytes) -> object:
         ray = load_ray()
-        if self._job is None:
-            self._job = ray.get(self._ref[0])
-        part = ray.cloudpickle.loads(pickled)
+        job: Job[object, object] = self._job or ray.get(self._ref[0])
+        self._job, part = job, ray.cloudpickle.loads(pickled)
         if ray.get(self._begun.begin.remote(number)) > self._tries:
             raise StorageError(
-                f"Workers died {self._tries} times while they were at {self._job.name_of(part)}. They may have "
-                "run out of memory, or a file breaks the program: leave out --ray to see."
+                f"Workers died {self._tries} times while they were at {job.name_of(part)}.",
+                advice="They may have run out of memory, or a file breaks the program: run it without Ray to see.",
             )
         if self._work is None:
-            self._work = self._job.begin(Team(1), SILENT)
+            self._work = job.begin(Team(1), SILENT)
         return self._work(part)
 
 
@@ -180,7 +181,7 @@ def running_engine(address: str, n_jobs: int | None = None) -> Iterator[int]:
     ray = load_ray()
     connects = not ray.is_initialized()
 
-    def logged(data: dict[str, Any], **_: Any) -> None:
+    def logged(data: Mapping[str, Iterable[str]], **_: object) -> None:
         logging.getLogger(__name__).info("%s", "\n".join(data["lines"]))
 
     # What Ray itself prints when a worker or a machine is lost goes to the log: standard output is for results.
@@ -191,7 +192,8 @@ def running_engine(address: str, n_jobs: int | None = None) -> Iterator[int]:
     try:
         n_cpus = int(ray.cluster_resources().get("CPU", 0))
         if n_cpus < 1:
-            raise UserError(f"The Ray engine at '{address}' has no free processor. Start its nodes with --num-cpus.")
+            advice = "Start its nodes with some: ray start --num-cpus N"
+            raise UserError(f"The Ray engine at '{address}' has no free processor.", setting="ray", advice=advice)
         yield n_cpus if n_jobs in (None, -1) else min(n_cpus, resolve_jobs(n_jobs))
     finally:
         if connects:
@@ -222,7 +224,7 @@ def load_ray_data() -> Any:
     return ray.data
 
 
-def _connect(ray: Any, address: str, n_jobs: int | None) -> None:
+def _connect(ray: ModuleType, address: str, n_jobs: int | None) -> None:
     """Reach the engine at an address, or start one."""
     shared = {"log_to_driver": False, "logging_level": logging.ERROR}
     if address == LOCAL:
@@ -238,9 +240,9 @@ def _connect(ray: Any, address: str, n_jobs: int | None) -> None:
             ray.init(address, **shared)
     except (OSError, ValueError, RuntimeError) as error:
         raise UserError(
-            f"There is no Ray engine at '{address}' ({str(error).splitlines()[0]}). Start one with 'ray start --head' "
-            f"and name its HOST:PORT, or give --ray {LOCAL} to use this machine alone."
-        ) from error
+            f"There is no Ray engine at '{address}' ({str(error).splitlines()[0]}).", setting="ray", value=address,
+            advice=f"Start one with 'ray start --head' and pass its HOST:PORT, or '{LOCAL}' to use this machine alone.",
+        ) from error  # fmt: skip
 
 
 @contextmanager

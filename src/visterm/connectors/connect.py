@@ -138,8 +138,8 @@ def _fit_tagger(
 
     if not images:
         raise DataError(
-            f"{count_of(connected.count(), 'photo')} of {library.title} were read, and none has a tag to learn from. "
-            "Tag some there, or start from words (--words FILE) or a run (--run RUN). What was fetched is used again."
+            f"{count_of(connected.count(), 'photo')} of {library.title} were read, and none has a tag to learn from.",
+            advice="Tag some there, or start from `words` or a `run`. What was fetched is used again.",
         )
     request = replace(request, images=images, tags=tags)
     if library.nested and request.tree is None and any("/" in tag for some in tags for tag in some):
@@ -148,15 +148,15 @@ def _fit_tagger(
 
 
 def _check_same(folder: Path, known: ProgramConnection | None, connection: ProgramConnection) -> None:
+    """Refuse a catalogue of files, or of another library."""
     if known is None:
-        raise StorageError(
-            f"{folder} is a catalogue of files, and is not connected to {connection.address}. Name a new one: -o."
-        )
-    if (known.kind, known.address) != (connection.kind, connection.address):
-        raise StorageError(
-            f"{folder} belongs to {known.kind} at {known.address}, not to {connection.kind} at {connection.address}. "
-            "Name another catalogue: -o."
-        )
+        problem = f"{folder} is a catalogue of files, and is not connected to {connection.address}."
+    elif known[:2] != connection[:2]:
+        requested = f"{connection.kind} at {connection.address}"
+        problem = f"{folder} belongs to {known.kind} at {known.address}, not to {requested}."
+    else:
+        return
+    raise StorageError(problem, setting="out", value=folder, advice="Name another catalogue as `out`.")
 
 
 def try_server(library: RemoteLibrary) -> tuple[list[str], bool]:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from importlib import import_module
-from typing import ClassVar, NamedTuple, Protocol, cast
+from itertools import islice
+from typing import ClassVar, NamedTuple, Protocol, TypeVar, cast
 
 from visterm.core.errors import UserError
 from visterm.core.progress import Say, silent
 from visterm.core.web_client import Patience, Waiting
 from visterm.core.wording import one_of
 from visterm.store.connected import RemotePhoto
+
+T = TypeVar("T")
 
 KINDS = {
     "immich": "visterm.connectors.immich:ImmichLibrary",
@@ -116,18 +119,24 @@ class RemoteLibrary(Protocol):
         """
 
 
-def open_library(kind: str, address: str, key: str, say: Say = silent) -> RemoteLibrary:
+def batches(entries: Iterable[T], most: int) -> Iterator[list[T]]:
+    """Yield lists of `most` entries, in their order; the last may be shorter."""
+    entries = iter(entries)
+    return iter(lambda: list(islice(entries, most)), [])
+
+
+def open_library(program: str, address: str, key: str, say: Say = silent) -> RemoteLibrary:
     """Return the connector of a program for the server at an address; nothing is asked yet.
 
     `say` takes a line when the server gives no answer for some seconds. Raises UserError if there is no such connector,
     or the address is none.
     """
-    return connector_class(kind)(address, key, Patience(retries=RETRIES, waiting=Waiting(say)))
+    return connector_class(program)(address, key, Patience(retries=RETRIES, waiting=Waiting(say)))
 
 
-def connector_class(kind: str) -> type[RemoteLibrary]:
+def connector_class(program: str) -> type[RemoteLibrary]:
     """Return the connector of a program. Raises UserError if there is none."""
-    if kind not in KINDS:
-        raise UserError(f"There is no connector to {kind!r}; expected {one_of(tuple(KINDS))}.")
-    module, _, name = KINDS[kind].partition(":")
+    if program not in KINDS:
+        raise UserError(setting="program", value=program, expected=one_of(tuple(KINDS)))
+    module, _, name = KINDS[program].partition(":")
     return cast("type[RemoteLibrary]", getattr(import_module(module), name))

@@ -151,10 +151,8 @@ def _events(folders: Sequence[str], stop: Stop) -> Generator[set[str]]:
     try:
         from watchfiles import watch
     except ImportError as error:
-        raise MissingExtraError(
-            "visterm watch needs the package 'watchfiles'. Install it with: pip install 'visterm[watch]'. Or look at "
-            "the folders every so often: --poll 30s"
-        ) from error
+        advice = "Install it with: pip install 'visterm[watch]'. Or look at the folders every so often, by `poll`."
+        raise MissingExtraError("To watch folders, the package 'watchfiles' is needed.", advice=advice) from error
 
     def paths() -> Generator[set[str]]:
         try:
@@ -170,8 +168,8 @@ def _events(folders: Sequence[str], stop: Stop) -> Generator[set[str]]:
             return
         except OSError as error:
             raise StorageError(
-                f"The system does not watch {count_of(len(folders), 'folder')} with all that is in them: {error}. "
-                "Raise its limit (sysctl fs.inotify.max_user_watches=1048576), or look every so often: --poll 30s"
+                f"The system does not watch {count_of(len(folders), 'folder')} with all that is in them: {error}.",
+                advice="Raise its limit (sysctl fs.inotify.max_user_watches=1048576), or look now and then, by `poll`.",
             ) from error
 
     return paths()

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import ClassVar, NamedTuple, TypeVar
+from typing import ClassVar, NamedTuple
 
 from visterm.connectors import json_answers
-from visterm.connectors.contract import Page, PhotoTag, Recent, RefusedTag
+from visterm.connectors.contract import Page, PhotoTag, Recent, RefusedTag, batches
 from visterm.connectors.immich_search import (
     START,
     ImmichMark,
@@ -37,8 +37,6 @@ DEEPEST = 50  # Tags under each other, from where on photos are asked for themse
 BATCH = 100  # Photos or tags of a request that writes: Immich takes 45 ms and more for each photo
 BRANCHES = 200  # Photos that are looked for by their ids at once
 OWN = "visterm"  # Our own tags are under this one
-
-T = TypeVar("T")
 
 
 class _Tag(NamedTuple):
@@ -73,7 +71,7 @@ class ImmichLibrary:
     key_variable: ClassVar[str] = "IMMICH_API_KEY"
 
     def __init__(self, address: str, key: str, patience: Patience = Patience()) -> None:  # noqa: B008
-        self.address = server_address(address, "The address").removesuffix("/api")
+        self.address = server_address(address, "url").removesuffix("/api")
         self._server = JsonServer(self.title, f"{self.address}/api", key, {"x-api-key": key}, patience)
         self.pause = patience.pause
         self._version: tuple[int, int, int] | None = None
@@ -118,14 +116,14 @@ class ImmichLibrary:
         mark = replace(mark, tags=known)
         search, start = Search(updated=mark.since), PagePosition(mark.taken, mark.token)
         read: list[ListedPage] = []
-        whole = start == START
+        from_start = start == START
 
         for items, position in self._pages(search, start):
             read.append((items, position))
             end = position == START
             if end or len(read) == AT_ONCE:
-                yield from self._with_tags(mark, search, read, tags, bounded=not (whole and end))
-                read, whole = [], False
+                yield from self._with_tags(mark, search, read, tags, bounded=not (from_start and end))
+                read, from_start = [], False
 
     def preview(self, photo: str) -> bytes:
         """Return Immich's preview, of some 1,440 pixels. Raises DataError if there is none (yet)."""
@@ -152,15 +150,15 @@ class ImmichLibrary:
                 by_tag[pair.tag].add(checked_id(pair.photo))
         plain = [value for value in by_tag if ids[value] not in parents]
         unsure = {photo for photo, values in by_photo.items() if not values.issubset(plain)}
-        pairs_there: set[tuple[str, str]] = set()
+        existing: set[tuple[str, str]] = set()
 
         if self._has_nested_search() and len(by_photo) < BRANCHES * len(plain):
             sets = [(photo, tuple(ids[value] for value in by_photo[photo])) for photo in sorted(set(by_photo) - unsure)]
             unsure = set(by_photo)
-            for some in _batches(sets, BRANCHES):
+            for some in batches(sets, BRANCHES):
                 for items, _ in self._pages(Search(pairs=tuple(some))):
                     unsure.difference_update(item.id for item in items)
-            pairs_there = {(photo, value) for photo in set(by_photo) - unsure for value in by_photo[photo]}
+            existing = {(photo, value) for photo in set(by_photo) - unsure for value in by_photo[photo]}
         elif len(by_photo) > len(plain):
             times = [self._taken.get(photo, "") for photo in by_photo]
             near = Search().before(max(times)) if all(times) else Search()
@@ -170,12 +168,12 @@ class ImmichLibrary:
                 )
                 if missing and near != Search():  # a date was changed, or the tag is not there
                     missing -= self._matching(Search(tags=(ids[value],)), START, missing)
-                pairs_there |= {(photo, value) for photo in by_tag[value] - missing}
+                existing |= {(photo, value) for photo in by_tag[value] - missing}
         else:
             unsure = set(by_photo)
         for photo in sorted(unsure):
-            pairs_there |= {(photo, value) for value in by_photo[photo].intersection(self._tags_of(photo) or ())}
-        return pairs_there
+            existing |= {(photo, value) for value in by_photo[photo].intersection(self._tags_of(photo) or ())}
+        return existing
 
     def recent(self, since: str = "") -> Recent:
         """Return the photos that changed in the last five minutes, and since the last call of `changes`."""
@@ -188,7 +186,7 @@ class ImmichLibrary:
     def add(self, pairs: Collection[PhotoTag]) -> list[RefusedTag]:
         """Write tags: all of a photo in one request, photos with the same tags together."""
         ids: dict[str, str] = {}
-        for values in _batches(sorted({pair.tag for pair in pairs})):
+        for values in batches(sorted({pair.tag for pair in pairs}), BATCH):
             # each time before tags are used: Immich deletes those without photos at night
             answer = self._server.json("PUT", "/tags", {"tags": values}, needs="tag.create")
             ids |= {tag.value: tag.id for tag in _read_tags(answer)}
@@ -200,7 +198,7 @@ class ImmichLibrary:
         for photo, tags in by_photo.items():
             groups[frozenset(tags)].append(photo)
         for some, photos in groups.items():
-            for batch in _batches(sorted(photos)):
+            for batch in batches(sorted(photos), BATCH):
                 body = {"tagIds": sorted(some), "assetIds": batch}
                 self._server.json("PUT", "/tags/assets", body, needs="tag.asset")
         return [RefusedTag(pair, "Immich takes no tag of this name") for pair in pairs if pair.tag not in ids]
@@ -216,7 +214,7 @@ class ImmichLibrary:
         refused: list[RefusedTag] = []
         for tag, pairs_of_tag in photos.items():
             path = f"/tags/{tag}/assets"
-            for batch in _batches(sorted(pairs_of_tag)):
+            for batch in batches(sorted(pairs_of_tag), BATCH):
                 answer = self._server.ask("DELETE", path, {"ids": batch}, needs="tag.asset", also=(400,))
                 if answer.status == 400:
                     if tag not in {each.id for each in self._tags()[1]}:
@@ -362,7 +360,3 @@ def _read_tags(answer: object) -> list[_Tag]:
         value = json_answers.field(each, "value", str)
         made.append(_Tag(checked_id(json_answers.field(each, "id", str)), value, checked_id(parent) if parent else ""))
     return made
-
-
-def _batches(values: Sequence[T], most: int = BATCH) -> Iterable[Sequence[T]]:
-    return (values[start : start + most] for start in range(0, len(values), most))

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from visterm.connectors.json_answers import YEARS, JsonServer, checked, field, optional
 from visterm.core.errors import DataError, ServiceError
@@ -40,9 +40,9 @@ class Search:
     untagged: bool = False
     pairs: tuple[tuple[str, tuple[str, ...]], ...] = ()  # From 3.2 on: one of these, with all of its tags
 
-    def flat(self, position: PagePosition) -> dict[str, Any]:
+    def flat(self, position: PagePosition) -> dict[str, object]:
         """Return the body up to Immich 3.1."""
-        body: dict[str, Any] = {"type": "IMAGE", "visibility": "timeline", "size": PAGE, "order": "asc"}
+        body: dict[str, object] = {"type": "IMAGE", "visibility": "timeline", "size": PAGE, "order": "asc"}
         times = {"updatedAfter": self.updated, "takenBefore": self.until, "takenAfter": position.taken}
         body |= {name: time for name, time in times.items() if time}
         if self.tags or self.untagged:
@@ -51,9 +51,10 @@ class Search:
             body["page"] = int(position.token)
         return body
 
-    def nested(self, position: PagePosition) -> dict[str, Any]:
+    def nested(self, position: PagePosition) -> dict[str, object]:
         """Return the body from Immich 3.2 on, where photos in the bin are found unless they are excluded."""
-        chosen: dict[str, Any] = {"type": {"eq": "IMAGE"}, "visibility": {"eq": "timeline"}, "trashedAt": {"eq": None}}
+        fixed = {"type": "IMAGE", "visibility": "timeline", "trashedAt": None}
+        chosen: dict[str, object] = {name: {"eq": value} for name, value in fixed.items()}
         if self.updated:
             chosen["updatedAt"] = {"gte": self.updated}
         if self.until or position.taken:
@@ -136,8 +137,7 @@ def pages(server: JsonServer, search: Search, nested: bool, position: PagePositi
     before: set[str] = set()
     for _ in range(MOST_PAGES):
         body = search.nested(position) if nested else search.flat(position)
-        answer = server.json("POST", "/search/metadata", body, needs="asset.read")
-        assets = field(answer, "assets", dict)
+        assets = field(server.json("POST", "/search/metadata", body, needs="asset.read"), "assets", dict)
         items = [_item(each) for each in field(assets, "items", list)]
         token = optional(assets, "nextCursor" if nested else "nextPage", str) or ""
         if token and (not items or token == position.token or not (nested or re.fullmatch("[0-9]{1,9}", token))):
@@ -165,7 +165,7 @@ def checked_id(value: object) -> str:
     return text.lower()
 
 
-def _item(record: Any) -> ListedPhoto:
+def _item(record: object) -> ListedPhoto:
     hashed = optional(record, "thumbhash", str)
     return ListedPhoto(
         checked_id(field(record, "id", str)),
@@ -191,7 +191,6 @@ def as_time(text: str) -> datetime:
     except ValueError as error:
         raise ServiceError(f"The server answers with {text[:60]!r} for a time.") from error
     if made.tzinfo is None or made.year not in YEARS:
-        raise ServiceError(
-            f"The server answers with {text[:60]!r} for a time; expected one of these days, with its zone."
-        )
+        expected = "one of these days, with its zone"
+        raise ServiceError(f"The server answers with {text[:60]!r} for a time", expected=expected)
     return made

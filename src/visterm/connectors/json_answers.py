@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from visterm.core.errors import ServiceError
 from visterm.core.web_client import Patience, ServerAnswer, ask, masked
@@ -75,11 +75,11 @@ class JsonServer(NamedTuple):
             advice[answer.status] = " Redirections are not followed: pass the address that it leads to."
         return ServiceError(f"{message}.{advice.get(answer.status, '')}")
 
-    def json(self, method: str, path: str, body: object = None, *, needs: str = "") -> Any:
+    def json(self, method: str, path: str, body: object = None, *, needs: str = "") -> object:
         """Return what a good answer holds. Raises ServiceError, too, where it is no JSON."""
         return self.parsed(self.ask(method, path, body, needs=needs), f"{method} {path}")
 
-    def parsed(self, answer: ServerAnswer, what: str) -> Any:
+    def parsed(self, answer: ServerAnswer, what: str) -> object:
         """Return the JSON of an answer to `what`, without the key and with U+FFFD for halves of letters.
 
         Millions of values take a minute to read, so they are counted before.
@@ -96,9 +96,8 @@ class JsonServer(NamedTuple):
             value = json.loads(masked(text, secrets))
             return _unescaped(value, secrets) if _ESCAPED.search(text) else value
         except (ValueError, RecursionError):
-            raise ServiceError(
-                f"{self.program} answers {what} with no JSON, or half of it: {answer.shown!r}."
-            ) from None
+            problem = f"{self.program} answers {what} with no JSON, or half of it: {answer.shown!r}."
+            raise ServiceError(problem) from None
 
 
 def clock(answer: ServerAnswer) -> datetime | None:
@@ -111,7 +110,7 @@ def clock(answer: ServerAnswer) -> datetime | None:
     return made if made.year in YEARS else None
 
 
-def _unescaped(value: Any, secrets: tuple[str, ...]) -> Any:
+def _unescaped(value: object, secrets: tuple[str, ...]) -> object:
     """Return JSON without secrets, and with U+FFFD for lone surrogates, which no database and no terminal takes."""
     if isinstance(value, str):
         value = masked(value, secrets)
@@ -151,14 +150,9 @@ def checked(value: object, name: str, kind: type[Kind]) -> Kind:
 
 
 _NAMES: dict[type, str] = {
-    dict: "an object",
-    list: "a list",
-    str: "a text",
-    int: "a whole number",
-    float: "a number",
-    bool: "true or false",
+    dict: "an object", list: "a list", str: "a text", int: "a whole number", float: "a number", bool: "true or false",
     type(None): "nothing",
-}
+}  # fmt: skip
 
 
 def _named(value: object) -> str:

@@ -29,12 +29,14 @@ def read_key(file: Path | None, variable: str) -> str:
         key = os.environ.get(variable, "").strip()
         where = f"The environment variable {variable}"
         if not key:
-            raise UserError(f"A key is needed: write it into a file that only you can read, and name it by --key-file; "
-                            f"or set {variable}.")  # fmt: skip
+            advice = f"Write it into a file that only you can read, and name it by `key_file`; or set {variable}."
+            raise UserError("A key is needed.", setting="key_file", advice=advice)
     else:
         where, key = f"The key file {file}", read_secret("key", file)
+
     if len(key) > LONGEST or not _KEY.fullmatch(key):
-        raise UserError(f"{where} holds no key; expected one line of letters, digits and signs without spaces.")
+        expected = "one line of letters, digits and signs without spaces"
+        raise UserError(f"{where} holds no key", setting="key_file", value=file, expected=expected)
     return key
 
 
@@ -43,15 +45,20 @@ def read_secret(what: str, file: Path) -> str:
 
     Raises UserError if it cannot be read, is no text, or can be used by others than its owner.
     """
+    problem, advice = "", f"Pass a file of yours with the {what} on one line."
     try:
         with open_regular(file, 64 * KB) as opened:
             mode, text = os.fstat(opened.fileno()).st_mode, opened.read().decode().strip()
     except OSError as error:
-        raise UserError(f"The {what} file {file} cannot be read: {error.strerror or error}.") from error
-    except UnicodeDecodeError as error:
-        raise UserError(f"The {what} file {file} is not text in UTF-8; expected one line of letters.") from error
-    if hasattr(os, "getuid") and mode & (stat.S_IRWXG | stat.S_IRWXO):
-        raise UserError(f"The {what} file {file} can be used by others than its owner. Run: chmod 600 {file}")
+        problem = f"cannot be read: {error.strerror or error}."
+    except UnicodeDecodeError:
+        problem = "is not text in UTF-8."
+    else:
+        if hasattr(os, "getuid") and mode & (stat.S_IRWXG | stat.S_IRWXO):
+            problem, advice = "can be used by others than its owner.", f"Run: chmod 600 {file}"
+
+    if problem:
+        raise UserError(f"The {what} file {file} {problem}", setting=f"{what}_file", value=file, advice=advice)
     return text
 
 
@@ -68,10 +75,9 @@ def check_allowed(address: str, key_file: str | None) -> None:
     """Refuse to send a key to a server that this user has not named together with it. Raises UserError."""
     if (address, key_file) not in _allowed(user_file("connected.json", VARIABLE)):
         key = f"the key file {key_file}" if key_file else "the key in the environment"
-        raise UserError(
-            f"Nobody has said on this computer that {key} may be sent to {address}. If it may, name both: "
-            f"--url {address}" + (f" --key-file {key_file}" if key_file else "")
-        )
+        both = f"`url` {address}" + (f" `key_file` {key_file}" if key_file else "")
+        problem = f"Nobody has said on this computer that {key} may be sent to {address}."
+        raise UserError(problem, setting="url", value=address, advice=f"If it may, name both: {both}")
 
 
 def _allowed(file: Path) -> list[tuple[str, str | None]]:

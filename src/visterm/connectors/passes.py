@@ -91,14 +91,17 @@ class _WritePasses:
         while queues and not self.stalled:
             step = {photo: queue.popleft() for photo, queue in queues.items()}
             entries = [entry for pairs in step.values() for entry in pairs]
-            taken = [pair for is_added, pair in entries if not is_added]
-            given = [pair for is_added, pair in entries if is_added]
-            refused = [*(self._library.take(taken) if taken else ()), *(self._library.add(given) if given else ())]
+            to_take = [pair for is_added, pair in entries if not is_added]
+            to_add = [pair for is_added, pair in entries if is_added]
+            refused = [
+                *(self._library.take(to_take) if to_take else ()),
+                *(self._library.add(to_add) if to_add else ()),
+            ]
             self.refused += refused
             answered, sent = {each.pair[:2] for each in refused}, True
 
             waiting = {pair.photo for _, pair in entries if pair[:2] not in answered}
-            for photo in self._wait(waiting, given):
+            for photo in self._wait(waiting, to_add):
                 self.unsettled.update(pair[:2] for _, pair in step[photo])
                 self.unsent.update(pair[:2] for pairs in queues.pop(photo, ()) for _, pair in pairs)
             queues = defaultdict(deque, {photo: queue for photo, queue in queues.items() if queue})

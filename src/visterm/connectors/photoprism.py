@@ -6,17 +6,16 @@ import re
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, ClassVar
+from typing import ClassVar
 from urllib.parse import urlencode
 
-from visterm.connectors.contract import Page, PhotoTag, Recent, RefusedTag
-from visterm.connectors.json_answers import JsonServer, checked, clock, field
+from visterm.connectors.contract import Page, PhotoTag, Recent, RefusedTag, batches
+from visterm.connectors.json_answers import JsonServer, checked, clock, field, optional
 from visterm.connectors.photoprism_photos import (
     GONE,
     UID,
     LabelledPhoto,
     PhotoPrismMark,
-    is_shown,
     read_photo,
     time_text,
     uid_of,
@@ -71,7 +70,7 @@ class PhotoPrismLibrary:
     key_variable: ClassVar[str] = "PHOTOPRISM_TOKEN"
 
     def __init__(self, address: str, key: str, patience: Patience = Patience()) -> None:  # noqa: B008
-        self.address = server_address(address, "The address").removesuffix("/api/v1")
+        self.address = server_address(address, "url").removesuffix("/api/v1")
         headers = {"Authorization": f"Bearer {key}"}
         self._server = JsonServer(self.title, f"{self.address}/api/v1", key, headers, patience)
         self.pause = patience.pause
@@ -92,8 +91,7 @@ class PhotoPrismLibrary:
 
     def ids(self) -> Iterator[list[str]]:
         """Yield the ids of all photos that are there now, those in the archive left out."""
-        uids = list(self._list_photos()[0])
-        yield from (uids[start : start + LISTED] for start in range(0, len(uids), LISTED))
+        yield from batches(self._list_photos()[0], LISTED)
 
     def changes(self, since: str = "") -> Iterator[Page]:
         """Yield changed photos, by the time of their last change.
@@ -111,8 +109,7 @@ class PhotoPrismLibrary:
         begun = max((*map(updated_at, newest), *first, mark.time), default=0)
         settled = min(begun, now - SETTLED)
         changed = sorted((time, uid) for uid, time in times.items() if (time, uid) > mark[:2])
-        for start in range(0, len(changed), DETAILED):
-            some = changed[start : start + DETAILED]
+        for some in batches(changed, DETAILED):
             photos = self._photos([uid for _, uid in some])
             time, uid = some[-1]
             mark = PhotoPrismMark(min(time, begun), uid if time <= settled else "", mark.all)
@@ -181,9 +178,7 @@ class PhotoPrismLibrary:
         by_photo: dict[str, list[PhotoTag]] = {}
         for pair in pairs:
             by_photo.setdefault(pair.photo, []).append(pair)
-        uids = list(by_photo)
-        for start in range(0, len(uids), AT_ONCE):
-            some = uids[start : start + AT_ONCE]
+        for some in batches(by_photo, AT_ONCE):
             photos = self._photos(some)
             yield from ((photos.get(uid), by_photo[uid]) for uid in some)
 
@@ -241,7 +236,7 @@ class PhotoPrismLibrary:
             self._hashes.popitem(last=False)
         return photo
 
-    def _list_photos(self, **query: Any) -> tuple[dict[str, int], list[int], int]:
+    def _list_photos(self, **query: object) -> tuple[dict[str, int], list[int], int]:
         """List photos, those added last first: when each changed last, by its id.
 
         Also returned are the times of the first page, of which none is later than when the list was begun, and the
@@ -258,7 +253,8 @@ class PhotoPrismLibrary:
                     break
                 if not offset:
                     first, now = [updated_at(record) for record in records], seconds
-                photos.update((uid_of(record), updated_at(record)) for record in records if is_shown(record))
+                shown = [record for record in records if (optional(record, "Quality", int) or 0) >= 0]  # by PhotoPrism
+                photos.update((uid_of(record), updated_at(record)) for record in shown)
                 if len(records) < LISTED:
                     if not query and not photos and self.count():  # else all photos would be taken for deleted
                         raise ServiceError("PhotoPrism counts photos, but lists none.")
@@ -266,7 +262,7 @@ class PhotoPrismLibrary:
                 last, offset = uid_of(records[-1]), offset + LISTED - 1
         raise ServiceError(f"The photos of {self.address} change too fast to be listed. Try again later.")
 
-    def _ask_photos(self, *, count: int, **query: Any) -> tuple[list[Any], int]:
+    def _ask_photos(self, *, count: int, **query: object) -> tuple[list[object], int]:
         """Return at most `count` photos of a search, and the server's time in seconds since 1970; 0: unknown."""
         path = f"/photos?{urlencode({'primary': 'true', 'photo': 'true', 'count': count, **query})}"
         answer = self._server.ask("GET", path, needs=SEES)
@@ -288,13 +284,11 @@ class PhotoPrismLibrary:
                 raise self._server.refused(method, path, answer) from error
         return answer
 
-    def _config(self) -> Any:
+    def _config(self) -> object:
         """Return the configuration; PhotoPrism answers with that of the login page where the key may not see it."""
         config = self._server.json("GET", "/config", needs=READS)
         if field(config, "mode", str) == "public":
-            raise ServiceError(
-                f"PhotoPrism answers GET /config as if without a key, which lacks a permission: {READS}."
-            )
+            raise ServiceError(f"PhotoPrism answers GET /config as if without a key; it lacks a permission: {READS}.")
         return config
 
 

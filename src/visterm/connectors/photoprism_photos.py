@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from visterm.connectors.json_answers import YEARS, field, optional
 from visterm.core.errors import DataError, ServiceError
@@ -38,11 +37,6 @@ class Label(NamedTuple):
     def written(self) -> bool:
         """Whether it came by the API with an uncertainty, as ours do: a person's label has none."""
         return self.given and self.uncertainty > 0
-
-    @property
-    def renamed(self) -> bool:
-        """Whether somebody renamed it, as far as its slug shows."""
-        return self.slug not in ("", plain(self.name))
 
 
 class PhotoPrismMark(NamedTuple):
@@ -104,16 +98,17 @@ class LabelledPhoto(NamedTuple):
         Labels that came by the API are among the guesses: they are ours, or another program's, never a person's. So are
         first names of labels that somebody renamed, and keywords, beside which ours need not be.
         """
-        tags = (label.name for label in self.labels if label.given and not label.written)
-        removed = (label.name for label in self.labels if label.uncertainty >= GONE)
+        tags = [label.name for label in self.labels if label.given and not label.written]
+        removed = [label.name for label in self.labels if label.uncertainty >= GONE]
         visible = [label for label in self.labels if label.uncertainty < GONE]
         guessed = [label.name for label in visible if label.written or not label.given]
-        guessed += [label.slug.replace("-", " ") for label in visible if label.renamed]
+        guessed += [label.slug.replace("-", " ") for label in visible if label.slug not in ("", plain(label.name))]
         guessed += sorted(self.keywords)
-        return RemotePhoto(self.id, self.name, self.hash, _once(tags), _once(removed), _once(guessed))
+        given, denied, others = (tuple(dict.fromkeys(names)) for names in (tags, removed, guessed))
+        return RemotePhoto(self.id, self.name, self.hash, given, denied, others)
 
 
-def read_photo(record: Any) -> LabelledPhoto:
+def read_photo(record: object) -> LabelledPhoto:
     """Return a photo from PhotoPrism's answer. Raises ServiceError if it is none."""
     labels = []
     for each in optional(record, "Labels", list) or []:
@@ -145,7 +140,7 @@ def _words(text: str) -> list[str]:
     return re.findall(r"[^\W_]+", text.lower())
 
 
-def uid_of(record: Any) -> str:
+def uid_of(record: object) -> str:
     """Return the id of a photo, which may become a part of a path."""
     uid = field(record, "UID", str)
     if not UID.fullmatch(uid):
@@ -153,12 +148,7 @@ def uid_of(record: Any) -> str:
     return uid
 
 
-def is_shown(record: Any) -> bool:
-    """Return whether a photo of a search is one that PhotoPrism shows: others have no file that it can read."""
-    return (optional(record, "Quality", int) or 0) >= 0
-
-
-def updated_at(record: Any) -> int:
+def updated_at(record: object) -> int:
     """Return when a photo was last changed, in seconds since 1970."""
     return _time(field(record, "UpdatedAt", str), ServiceError)
 
@@ -183,7 +173,3 @@ def plain(name: str) -> str:
     """Return about what PhotoPrism finds a label by, its slug: a name without capitals, accents and signs."""
     letters = unicodedata.normalize("NFKD", name.casefold())
     return re.sub(r"[\W_]+", "-", "".join(each for each in letters if not unicodedata.combining(each))).strip("-")
-
-
-def _once(names: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(names))

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from visterm.connectors.contract import RemoteLibrary
+from visterm.connectors.contract import RemoteLibrary, batches
 from visterm.core.errors import DataError, ServiceError, UserError
 from visterm.core.progress import SILENT, Progress, reported
 from visterm.core.threads import map_ahead
@@ -48,7 +48,7 @@ class PullResult:
     skipped: list[Skipped] = field(default_factory=list)  # Photos without a preview that can be used; tried again
     unusable: Counter[str] = field(default_factory=Counter)  # Tags that no catalogue takes, by how many photos
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return it as it stands in JSON."""
         return asdict(self) | {"skipped": len(self.skipped), "unusable": dict(self.unusable)}
 
@@ -151,113 +151,48 @@ def ingest(catalogue: Catalogue, progress: Progress = SILENT, *, learn: bool = T
         after = photos[-1].id
         people = PeoplesTags(stored.connected, pulled.unusable, catalogue.tagger.vocabulary, stored)
         people_tags = [people.of(photo.id, photo.tags) for photo in photos]
-        paths = [preview_file(folder, photo.id) for photo in photos]
-        listed = ListedPhotos(
-            [str(path) for path in paths], [photo.name for photo in photos], list(people_tags),
-            catalogue.tagger.encoder, None, None,
-        )  # fmt: skip
+        paths, names = [str(preview_file(folder, photo.id)) for photo in photos], [photo.name for photo in photos]
+        listed = ListedPhotos(paths, names, list(people_tags), catalogue.tagger.encoder, None, None)
         done = Indexing(catalogue.tagger, stored).run(listed, chunk_size=CHUNK, progress=progress)
         pulled.new, pulled.changed = pulled.new + done.new, pulled.changed + done.changed
         broken = {item.image: item.reason for item in done.skipped}
-        for start in range(0, len(photos), CHUNK):
-            some = slice(start, start + CHUNK)
-            _apply_tags(catalogue, people, photos[some], people_tags[some], paths[some], broken, pulled, learn=learn)
+        for some in batches(zip(photos, people_tags, paths, strict=True), CHUNK):
+            with stored.transaction():
+                if _apply_tags(stored, people, some, broken, pulled) and learn:
+                    stored.connected.learn_later(stored.origin.fingerprint)
     return pulled
 
 
 def _apply_tags(
-    catalogue: Catalogue,
-    people: PeoplesTags,
-    photos: Sequence[ConnectedPhoto],
-    people_tags: Sequence[list[str]],
-    paths: Sequence[Path],
-    broken: dict[str, str],
-    pulled: PullResult,
-    *,
-    learn: bool,
-) -> None:
-    """Take over what people said of photos that are indexed now, in one transaction."""
-    stored = catalogue.stored
-    with stored.transaction():
-        logged = stored.connected.pairs(*OURS, TAKEN, LOST, OFF, photo_ids=[photo.id for photo in photos])
-        ours: dict[int, list[Any]] = {}
-        for pair in logged:
-            ours.setdefault(pair.photo_id, []).append(pair)
-        for photo, tags, path in zip(photos, people_tags, paths, strict=True):
-            if str(path) in broken:
-                pulled.skipped.append(Skipped(f"{photo.name} ({photo.remote_id})", broken[str(path)]))
-                stored.connected.set_fetched([(photo.id, None)])
-                continue
-            image_id = stored.database.value(
-                "SELECT id FROM images WHERE path = CAST(? AS TEXT) AND state = 'here'", (as_text(str(path)),)
-            )
-            if image_id is None:
-                continue  # stopped before it was its turn
-            n_off, is_changed = _update_verdicts(stored, people, photo, image_id, tags, ours.get(photo.id, ()))
-            pulled.taken_off += n_off
-            if is_changed:
-                pulled.retagged += 1
-                if learn:
-                    stored.connected.learn_later(stored.origin.fingerprint)
-
-
-def _update_verdicts(
     stored: StoredCatalogue,
     people: PeoplesTags,
-    photo: ConnectedPhoto,
-    image_id: int,
-    tags: Sequence[str],
-    pairs: Sequence[LoggedPair],
-) -> tuple[int, bool]:
-    """Reject the tags of one photo that people took off there, and no longer those that they gave again.
+    photos: Sequence[tuple[ConnectedPhoto, list[str], str]],
+    broken: dict[str, str],
+    pulled: PullResult,
+) -> int:
+    """Take over what people said of photos that are indexed now; return for how many they changed tags.
 
-    `pairs` are those of ours in the log. Returns how many tags were taken off, and whether people changed any.
+    `photos` come with people's tags and the path of the preview; `broken` says which previews can't be read, and why.
     """
-    remote_keys = set(map(tag_key, [*photo.tags, *photo.guessed]))
-    confirmed = set(map(tag_key, photo.tags)) if people.marked else set()
-    gone = _vanished(stored.connected, people.prefixes, pairs, remote_keys, confirmed)
-    taken_back = _by_key(pair.text for pair in pairs if pair.state == TAKEN)
-    no = [text for text in photo.rejected if tag_key(text) not in taken_back]
-    now, before = _by_key(tags), _by_key(photo.given or ())
-    denied, denied_before = _by_key(people.usable(no)), _by_key(photo.denied or ())
-    off = {**_by_key(pair.tag for pair in gone), **_less(before, now), **_less(denied, denied_before)}
-    off = _less(off, {**now, **_by_key(photo.guessed)})
+    ours: dict[int, list[LoggedPair]] = {}
+    for pair in stored.connected.pairs(*OURS, TAKEN, LOST, OFF, photo_ids=[photo.id for photo, *_ in photos]):
+        ours.setdefault(pair.photo_id, []).append(pair)
 
-    verdicts = stored.tags.verdicts(image_id)
-    for tag in sorted(off.values()):
-        if verdicts.get(tag) != -1:
-            stored.tags.judge(image_id, tag, -1)
-    for tag in sorted({**_less(now, before), **_less(_less(denied_before, denied), off)}.values()):
-        if verdicts.get(tag) == -1:
-            stored.tags.judge(image_id, tag, 0)
-    stored.connected.set_image(photo.id, image_id, tags, list(denied.values()))
-    return len(off), bool(off) or now.keys() != before.keys() or denied.keys() != denied_before.keys()
+    n_retagged = 0
+    for photo, tags, path in photos:
+        if path in broken:
+            pulled.skipped.append(Skipped(f"{photo.name} ({photo.remote_id})", broken[path]))
+            stored.connected.set_fetched([(photo.id, None)])
+            continue
+        statement = "SELECT id FROM images WHERE path = CAST(? AS TEXT) AND state = 'here'"
+        image_id = stored.database.value(statement, (as_text(path),))
+        if image_id is not None:  # else it was stopped before it was its turn
+            n_off, is_changed = people.update_verdicts(stored, photo, image_id, tags, ours.get(photo.id, ()))
+            pulled.taken_off += n_off
+            n_retagged += is_changed
 
-
-def _vanished(
-    connected: Connected,
-    prefixes: tuple[str, ...],
-    pairs: Sequence[LoggedPair],
-    remote_keys: set[str],
-    confirmed: set[str],
-) -> list[LoggedPair]:
-    """Note which of our pairs of one photo vanished or came back; return those that a person took off.
-
-    One that was not read again after it was written may have been lost by the program, and is written again, once. One
-    whose key is `confirmed` is the person's from then on.
-    """
-    states: dict[str, list[LoggedPair]] = {OFF: [], LOST: [], WRITTEN: []}
-    for pair in pairs:
-        is_there = tag_key(pair.text) in remote_keys
-        if pair.state == WRITTEN and tag_key(pair.text) in confirmed:
-            connected.give_up([(pair.photo_id, pair.text)])
-        elif pair.state == WRITTEN and not is_there:
-            states[OFF if pair.sure or pair.losses else LOST].append(pair)
-        elif pair.state in (LOST, TAKEN, OFF) and is_there and pair.is_ours_if_there(prefixes):
-            states[WRITTEN].append(pair)
-    for state, some in states.items():
-        connected.set_state(state, [(pair.photo_id, pair.text) for pair in some])
-    return states[OFF]
+    pulled.retagged += n_retagged
+    return n_retagged
 
 
 def _by_key(tags: Iterable[str]) -> dict[str, str]:
@@ -287,8 +222,8 @@ class PeoplesTags:
         parent = connection.settings.get("parent")
         self._under = None if parent is None else tag_key(f"{parent}/")
         self._ours: dict[int, set[str]] = {}
-        self.marked, self.prefixes = connection.kind in MARKED, connected.prefixes()
-        for pair in () if self.marked else connected.pairs(*OURS):
+        self._marked, self._prefixes = connection.kind in MARKED, connected.prefixes()
+        for pair in () if self._marked else connected.pairs(*OURS):
             self._ours.setdefault(pair.photo_id, set()).add(pair.text)
         self._unusable = unusable
         self._spelled: dict[str, str | None] = {}
@@ -324,3 +259,55 @@ class PeoplesTags:
             else:
                 names[name] = None
         return list(names)
+
+    def update_verdicts(
+        self, stored: StoredCatalogue, photo: ConnectedPhoto, image: int, tags: list[str], pairs: Sequence[LoggedPair]
+    ) -> tuple[int, bool]:
+        """Reject the tags of one photo that people took off there, and no longer those that they gave again.
+
+        `image` is its number in the catalogue, `tags` are people's, and `pairs` those of ours in the log. Returns how
+        many tags were taken off, and whether people changed any.
+        """
+        gone = self._note_vanished(stored.connected, photo, pairs)
+        taken_back = _by_key(pair.text for pair in pairs if pair.state == TAKEN)
+        no = [text for text in photo.rejected if tag_key(text) not in taken_back]
+        now, before = _by_key(tags), _by_key(photo.given or ())
+        denied, denied_before = _by_key(self.usable(no)), _by_key(photo.denied or ())
+        off = {**_by_key(pair.tag for pair in gone), **_less(before, now), **_less(denied, denied_before)}
+        off = _less(off, {**now, **_by_key(photo.guessed)})
+
+        verdicts = stored.tags.verdicts(image)
+        for tag in sorted(off.values()):
+            if verdicts.get(tag) != -1:
+                stored.tags.judge(image, tag, -1)
+        for tag in sorted({**_less(now, before), **_less(_less(denied_before, denied), off)}.values()):
+            if verdicts.get(tag) == -1:
+                stored.tags.judge(image, tag, 0)
+
+        stored.connected.set_image(photo.id, image, tags, list(denied.values()))
+        return len(off), bool(off) or now.keys() != before.keys() or denied.keys() != denied_before.keys()
+
+    def _note_vanished(
+        self, connected: Connected, photo: ConnectedPhoto, pairs: Sequence[LoggedPair]
+    ) -> list[LoggedPair]:
+        """Note which of our pairs of one photo vanished or came back; return those that a person took off.
+
+        One that was not read again after it was written may have been lost by the program, and is written again, once.
+        One that a person confirmed is theirs from then on.
+        """
+        remote_keys = set(map(tag_key, [*photo.tags, *photo.guessed]))
+        confirmed = set(map(tag_key, photo.tags)) if self._marked else set()
+
+        states: dict[str, list[LoggedPair]] = {OFF: [], LOST: [], WRITTEN: []}
+        for pair in pairs:
+            is_there = tag_key(pair.text) in remote_keys
+            if pair.state == WRITTEN and tag_key(pair.text) in confirmed:
+                connected.give_up([(pair.photo_id, pair.text)])
+            elif pair.state == WRITTEN and not is_there:
+                states[OFF if pair.sure or pair.losses else LOST].append(pair)
+            elif pair.state in (LOST, TAKEN, OFF) and is_there and pair.is_ours_if_there(self._prefixes):
+                states[WRITTEN].append(pair)
+
+        for state, some in states.items():
+            connected.set_state(state, [(pair.photo_id, pair.text) for pair in some])
+        return states[OFF]

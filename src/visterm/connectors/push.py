@@ -6,11 +6,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from visterm.connectors.contract import PhotoTag, RemoteLibrary, connector_class
+from visterm.connectors.contract import PhotoTag, RemoteLibrary, batches, connector_class
 from visterm.connectors.passes import BUSY, CHANGED, WriteResult, write
 from visterm.core.progress import SILENT, Progress, reported
 from visterm.core.types import CHUNK
@@ -23,6 +22,7 @@ from visterm.store.database import now
 
 if TYPE_CHECKING:
     from visterm.library.catalogue import Catalogue
+    from visterm.store.catalogue import StoredCatalogue
 
 ASKED = 5000  # Pairs that are planned, written and read again at once
 AGAIN = 10.0  # Seconds after the last job, after which pairs are read once more
@@ -39,9 +39,9 @@ class TagChange(NamedTuple):
     tag: str  # As it stands there
     confidence: float | None = None  # Of one that is written; None: it is taken back
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return it as it stands in JSON."""
-        facts = {"photo": self.photo, "name": self.name, "tag": self.tag}
+        facts: dict[str, object] = {"photo": self.photo, "name": self.name, "tag": self.tag}
         if self.confidence is None:
             return facts | {"change": "taken"}
         return facts | {"change": "written", "confidence": round(self.confidence, 4)}
@@ -63,7 +63,7 @@ class PushResult:
     stalled: bool = False  # Whether the jobs of the server do not end: nothing more is sent
     changes: list[TagChange] = field(default_factory=list)  # All pairs that were written or taken
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return it as it stands in JSON."""
         return {"written": self.written, "taken": self.taken, "refused": self.refused, "waiting": self.waiting}
 
@@ -77,6 +77,12 @@ class PushResult:
         """Count pairs that are left for the next round."""
         self.waiting += n
         self.reasons += Counter({reason: n})
+
+    def leave_open(self, outcome: WriteResult) -> None:
+        """Count the pairs that a request didn't settle."""
+        self.stalled = outcome.stalled
+        self.leave(CHANGED, 0 if outcome.stalled else len(outcome.unsent))
+        self.leave(BUSY, len(outcome.unsettled) + (len(outcome.unsent) if outcome.stalled else 0))
 
 
 class _PlannedTag(NamedTuple):
@@ -105,7 +111,7 @@ def recover(connected: Connected, library: RemoteLibrary) -> None:
     if open_pairs and library.queued:
         photos, stamps = {pair.remote_id for pair in open_pairs}, library.recent().stamps
         connected.set_touched({photo: stamps[photo] for photo in photos.intersection(stamps)})
-    for some in _batches(open_pairs):
+    for some in batches(open_pairs, ASKED):
         _settle(connected, some, library.existing([*map(_pair, some)]))
 
 
@@ -128,7 +134,9 @@ def push(
     """
     connected = catalogue.stored.connected
     ours = {(pair.photo_id, pair.text): pair for pair in connected.pairs(*OURS, OFF)}
-    limits, pushed = Limits(k, precision=precision), PushResult()
+
+    writer = _PairWriter(catalogue.stored, library, progress, check=parent is None)
+    folders, pushed, limits = writer.folders, writer.pushed, Limits(k, precision=precision)
     wanted = {pair.key: pair for pair in _planned_tags(catalogue, parent, limits, pushed, progress)}
     pushed.wanted = len(wanted)
     leaving = [pair for key, pair in ours.items() if pair.state == WRITTEN and pair.here and key not in wanted]
@@ -138,7 +146,6 @@ def push(
         known = {(image_id, tag_key(tag)) for image_id, some in judged for tag in some}
         leaving = [pair for pair in leaving if (pair.image_id, tag_key(pair.tag)) in known]
 
-    folders = _FolderTrials(connected, library)
     fresh = sorted((pair for key, pair in wanted.items() if key not in ours), key=lambda p: (p.text, p.photo_id))
     fresh = folders.writable_pairs(fresh, pushed)
     if dry_run:
@@ -147,14 +154,14 @@ def push(
         return pushed
 
     with reported(progress, "write tags", len(leaving) + len(fresh)):
-        _take(connected, library, leaving, pushed, progress)
+        writer.take(leaving)
         if first := folders.first(fresh):
-            _write(catalogue, library, first, folders, pushed, progress, check=parent is None)
+            writer.write(first)
             tried = {pair.key for pair in first}
             fresh = folders.writable_pairs([pair for pair in fresh if pair.key not in tried], pushed)
-        for some in _batches(fresh):
-            _write(catalogue, library, some, folders, pushed, progress, check=parent is None)
-        _read_again(connected, library, pushed)
+        for some in batches(fresh, ASKED):
+            writer.write(some)
+        writer.read_again()
     return pushed
 
 
@@ -166,8 +173,8 @@ def take_all(
     Pairs that came back after they were taken are ours as well; of those that are written as people's own only where
     they came back at once.
     """
-    connected, pushed = catalogue.stored.connected, PushResult()
-    ours = _still_ours(connected, library)
+    connected, writer = catalogue.stored.connected, _PairWriter(catalogue.stored, library, progress)
+    pushed, ours = writer.pushed, _still_ours(connected, library)
     if dry_run:
         return PushResult(taken=len(ours), changes=[*map(_taken, ours)])
     gone: dict[tuple[int, str], LoggedPair] = {}
@@ -178,8 +185,8 @@ def take_all(
                 break
             pushed.refused, pushed.waiting, pushed.reasons = 0, 0, Counter()
             gone |= {(pair.photo_id, pair.text): pair for pair in ours}
-            _take(connected, library, ours, pushed, progress, careful=False)
-            _read_again(connected, library, pushed)
+            writer.take(ours, careful=False)
+            writer.read_again()
             ours = _still_ours(connected, library)
 
     remaining = set(_keys([*ours, *connected.pairs(LEAVING)]))
@@ -196,7 +203,7 @@ def _still_ours(connected: Connected, library: RemoteLibrary) -> list[LoggedPair
         pair for pair in connected.pairs(LOST, TAKEN, OFF)
         if pair.is_ours_if_there(ours_alone) or (not library.queued and pair.state != OFF)
     ]  # fmt: skip
-    for some in _batches(maybe):
+    for some in batches(maybe, ASKED):
         existing = library.existing([*map(_pair, some)])
         connected.set_state(WRITTEN, _keys(pair for pair in some if _pair(pair)[:2] in existing))
     return connected.pairs(WRITTEN)
@@ -274,7 +281,7 @@ def _planned_tags(
             for path, image in files.items()
         )
 
-    for some in _batches(items, CHUNK):
+    for some in batches(items, CHUNK):
         of_image = {files[str(item.path)].id: item for item in some if isinstance(item, ExportItem)}
         photos = stored.connected.of_images(of_image)
         ours = set(_keys(stored.connected.pairs(*OURS, photo_ids=[photo.id for photo in photos.values()])))
@@ -321,112 +328,106 @@ class _TagTexts:
         return set() if self._tree is None else {tag_key(each) for tag in tags for each in self._tree.above(tag)}
 
 
-def _write(
-    catalogue: Catalogue,
-    library: RemoteLibrary,
-    pairs: Sequence[_PlannedTag],
-    folders: _FolderTrials,
-    pushed: PushResult,
-    progress: Progress,
-    *,
-    check: bool,
-) -> None:
-    """Plan some pairs, write them, and read them again; with `check`, leave out those that people gave meanwhile."""
-    stored, connected = catalogue.stored, catalogue.stored.connected
-    if pushed.stalled:
-        pushed.leave(BUSY, len(pairs))
-        return
-    if check:
-        existing = library.existing([*map(_pair, pairs)])
-        pairs = [pair for pair in pairs if (pair.remote_id, pair.text) not in existing]
-    if not pairs:
-        return
-    with stored.database.transaction():
-        tags = stored.tags.ids((pair.tag for pair in pairs), create=True)
-        connected.plan((*pair.key, tags[pair.tag], pair.confidence) for pair in pairs)
-    by_key = {(pair.remote_id, pair.text): pair for pair in pairs}
-    touched = connected.touched(pair.photo_id for pair in pairs)
-    outcome = write(library, [_pair(pair)._replace(confidence=pair.confidence) for pair in pairs], [], touched=touched)
-    refused = {each.pair[:2]: each.reason for each in outcome.refused}
-    open_keys = outcome.unsent | outcome.unsettled
-    written = [pair for key, pair in by_key.items() if key in outcome.existing - open_keys]
-    lost = [pair for key, pair in by_key.items() if key not in outcome.existing | open_keys | set(refused)]
+class _PairWriter:
+    """Writes pairs into a library, takes pairs out of it, reads them again, and counts in `pushed` what became of them.
 
-    with stored.database.transaction():
-        connected.set_touched(outcome.stamps)
-        connected.set_state(WRITTEN, [pair.key for pair in written])
-        folders.learn(written, lost)
-        lost_again = folders.writable_pairs(lost, pushed)
-        never = {pair.key for pair in lost} - {pair.key for pair in lost_again}
-        connected.set_state(LOST, [pair.key for pair in lost if pair.key not in never])
-        connected.forget([*never, *(by_key[key].key for key in outcome.unsent | set(refused))])
+    With `check`, pairs that people gave meanwhile are not written.
+    """
 
-    pushed.written += len(written)
-    pushed.changes += map(_written, written)
-    pushed.refuse([*refused.values(), *(VANISHED for _ in lost_again)])
-    _note_open(pushed, outcome)
-    progress.advance(len(pairs))
+    def __init__(
+        self, stored: StoredCatalogue, library: RemoteLibrary, progress: Progress, *, check: bool = False
+    ) -> None:
+        self._stored, self._connected, self._library = stored, stored.connected, library
+        self._progress, self._check = progress, check
+        self.folders, self.pushed = _FolderTrials(stored.connected, library), PushResult()
 
-
-def _take(
-    connected: Connected,
-    library: RemoteLibrary,
-    pairs: Sequence[LoggedPair],
-    pushed: PushResult,
-    progress: Progress,
-    *,
-    careful: bool = True,
-) -> None:
-    """Take pairs of ours back, and read again which of them are gone."""
-    for some in _batches(pairs):
+    def write(self, pairs: Sequence[_PlannedTag]) -> None:
+        """Plan some pairs, write them, and read them again."""
+        pushed, connected = self.pushed, self._connected
         if pushed.stalled:
-            pushed.leave(BUSY, len(some))
-            continue
-        connected.set_state(LEAVING, _keys(some))
-        touched = connected.touched(pair.photo_id for pair in some)
-        outcome = write(library, [], [*map(_pair, some)], touched=touched, careful=careful)
-        connected.set_touched(outcome.stamps)
-        settled = [pair for pair in some if _pair(pair)[:2] not in outcome.unsettled]
-        _settle(connected, [pair._replace(state=LEAVING) for pair in settled], outcome.existing | outcome.unsent)
+            pushed.leave(BUSY, len(pairs))
+            return
+        if self._check:
+            existing = self._library.existing([*map(_pair, pairs)])
+            pairs = [pair for pair in pairs if _pair(pair)[:2] not in existing]
+        if not pairs:
+            return
 
-        reasons = {each.pair[:2]: each.reason for each in outcome.refused}
-        returned = outcome.existing - outcome.unsettled - outcome.unsent
-        gone = [pair for pair in settled if _pair(pair)[:2] not in outcome.existing | outcome.unsent]
-        pushed.taken += len(gone)
-        pushed.changes += map(_taken, gone)
-        pushed.refuse(reasons.get(key, "it came back each time that it was taken") for key in returned)
-        _note_open(pushed, outcome)
-        progress.advance(len(some))
+        with self._stored.database.transaction():
+            tags = self._stored.tags.ids((pair.tag for pair in pairs), create=True)
+            connected.plan((*pair.key, tags[pair.tag], pair.confidence) for pair in pairs)
 
+        by_key = {_pair(pair)[:2]: pair for pair in pairs}
+        touched = connected.touched(pair.photo_id for pair in pairs)
+        sent = [_pair(pair)._replace(confidence=pair.confidence) for pair in pairs]
+        outcome = write(self._library, sent, [], touched=touched)
+        refused = {each.pair[:2]: each.reason for each in outcome.refused}
+        open_keys = outcome.unsent | outcome.unsettled
+        written = [pair for key, pair in by_key.items() if key in outcome.existing - open_keys]
+        lost = [pair for key, pair in by_key.items() if key not in outcome.existing | open_keys | set(refused)]
 
-def _note_open(pushed: PushResult, outcome: WriteResult) -> None:
-    pushed.stalled = outcome.stalled
-    pushed.leave(CHANGED, 0 if outcome.stalled else len(outcome.unsent))
-    pushed.leave(BUSY, len(outcome.unsettled) + (len(outcome.unsent) if outcome.stalled else 0))
+        with self._stored.database.transaction():
+            connected.set_touched(outcome.stamps)
+            connected.set_state(WRITTEN, [pair.key for pair in written])
+            self.folders.learn(written, lost)
+            lost_again = self.folders.writable_pairs(lost, pushed)
+            never = {pair.key for pair in lost} - {pair.key for pair in lost_again}
+            connected.set_state(LOST, [pair.key for pair in lost if pair.key not in never])
+            connected.forget([*never, *(by_key[key].key for key in outcome.unsent | set(refused))])
 
+        pushed.written += len(written)
+        pushed.changes += map(_written, written)
+        pushed.refuse([*refused.values(), *(VANISHED for _ in lost_again)])
+        pushed.leave_open(outcome)
+        self._progress.advance(len(pairs))
 
-def _read_again(connected: Connected, library: RemoteLibrary, pushed: PushResult) -> None:
-    """Read pairs once more that were written or taken just now: those that are as they were are sure."""
-    unsure = [pair for pair in connected.pairs(WRITTEN, TAKEN) if not pair.sure and pair.here]
-    if not unsure:
-        return
-    existing: set[tuple[str, str]] = set()
-    if library.queued:  # a job that began before ours may have ended after it, and have replaced the tags once more
-        library.pause(AGAIN)
-        existing = library.existing([*map(_pair, unsure)])
-    states: dict[str | None, list[LoggedPair]] = {None: [], LOST: [], WRITTEN: []}
-    for pair in unsure:
-        is_there = _pair(pair)[:2] in existing if library.queued else pair.state == WRITTEN
-        states[None if is_there == (pair.state == WRITTEN) else WRITTEN if is_there else LOST].append(pair)
+    def take(self, pairs: Sequence[LoggedPair], *, careful: bool = True) -> None:
+        """Take pairs of ours back, and read again which of them are gone."""
+        pushed, connected = self.pushed, self._connected
+        for some in batches(pairs, ASKED):
+            if pushed.stalled:
+                pushed.leave(BUSY, len(some))
+                continue
+            connected.set_state(LEAVING, _keys(some))
+            touched = connected.touched(pair.photo_id for pair in some)
+            outcome = write(self._library, [], [*map(_pair, some)], touched=touched, careful=careful)
+            connected.set_touched(outcome.stamps)
 
-    connected.set_sure(_keys(states.pop(None)))
-    for state, pairs in states.items():
-        connected.set_state(str(state), _keys(pairs))
-    undone = {_pair(pair)[:2] for pairs in states.values() for pair in pairs}
-    pushed.changes = [change for change in pushed.changes if (change.photo, change.tag) not in undone]
-    pushed.taken = sum(change.confidence is None for change in pushed.changes)
-    pushed.written = len(pushed.changes) - pushed.taken
-    pushed.refuse(VANISHED for _ in states[LOST])
+            settled = [pair for pair in some if _pair(pair)[:2] not in outcome.unsettled]
+            _settle(connected, [pair._replace(state=LEAVING) for pair in settled], outcome.existing | outcome.unsent)
+
+            reasons = {each.pair[:2]: each.reason for each in outcome.refused}
+            returned = outcome.existing - outcome.unsettled - outcome.unsent
+            gone = [pair for pair in settled if _pair(pair)[:2] not in outcome.existing | outcome.unsent]
+            pushed.taken += len(gone)
+            pushed.changes += map(_taken, gone)
+            pushed.refuse(reasons.get(key, "it came back each time that it was taken") for key in returned)
+            pushed.leave_open(outcome)
+            self._progress.advance(len(some))
+
+    def read_again(self) -> None:
+        """Read pairs once more that were written or taken just now: those that are as they were are sure."""
+        pushed, connected, queued = self.pushed, self._connected, self._library.queued
+        unsure = [pair for pair in connected.pairs(WRITTEN, TAKEN) if not pair.sure and pair.here]
+        if not unsure:
+            return
+        existing: set[tuple[str, str]] = set()
+        if queued:  # a job that began before ours may have ended after it, and have replaced the tags once more
+            self._library.pause(AGAIN)
+            existing = self._library.existing([*map(_pair, unsure)])
+        states: dict[str | None, list[LoggedPair]] = {None: [], LOST: [], WRITTEN: []}
+        for pair in unsure:
+            is_there = _pair(pair)[:2] in existing if queued else pair.state == WRITTEN
+            states[None if is_there == (pair.state == WRITTEN) else WRITTEN if is_there else LOST].append(pair)
+
+        connected.set_sure(_keys(states.pop(None)))
+        for state, pairs in states.items():
+            connected.set_state(str(state), _keys(pairs))
+        undone = {_pair(pair)[:2] for pairs in states.values() for pair in pairs}
+        pushed.changes = [change for change in pushed.changes if (change.photo, change.tag) not in undone]
+        pushed.taken = sum(change.confidence is None for change in pushed.changes)
+        pushed.written = len(pushed.changes) - pushed.taken
+        pushed.refuse(VANISHED for _ in states[LOST])
 
 
 def _pair(pair: LoggedPair | _PlannedTag) -> PhotoTag:
@@ -443,8 +444,3 @@ def _settle(connected: Connected, pairs: Sequence[LoggedPair], existing: set[tup
     connected.forget(_keys(pair for pair in gone if pair.state != LEAVING))  # they never were there
     connected.set_state(WRITTEN, _keys(pair for pair in pairs if _pair(pair)[:2] in existing))
     connected.set_state(TAKEN, _keys(pair for pair in gone if pair.state == LEAVING))
-
-
-def _batches(entries: Iterable[Any], n: int = ASKED) -> Iterator[list[Any]]:
-    entries = iter(entries)
-    return iter(lambda: list(islice(entries, n)), [])

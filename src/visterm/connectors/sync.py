@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from visterm.connectors.contract import RemoteLibrary, connector_class, open_library
 from visterm.connectors.keys import check_allowed, read_key
@@ -52,16 +52,18 @@ class PushSettings(NamedTuple):
         Raises UserError if they do not go together, the parent cannot be a tag, or the program has no tags under
         others.
         """
-        nested = connector_class(kind).nested
-        if parent is not None and not nested:
-            raise UserError(f"{connector_class(kind).title} has no tags under others: leave --parent out.")
+        program = connector_class(kind)
+        if parent is not None and not program.nested:
+            problem = f"{program.title} has no tags under others."
+            raise UserError(problem, setting="parent", value=parent, advice="Leave `parent` out.")
         if parent:
             parent = clean_tag(parent)
             fault = "has an empty part" if not all(parent.split("/")) else tag_fault(parent)
             if fault is not None:
-                raise UserError(f"--parent {parent!r} {fault}; expected a tag such as {PARENT}.")
+                problem = f"`parent` {parent!r} {fault}"
+                raise UserError(problem, setting="parent", value=parent, expected=f"a tag such as {PARENT}")
         return PushSettings(
-            None if not nested or parent == "" else parent or self.parent,
+            None if not program.nested or parent == "" else parent or self.parent,
             self.precision if precision is None else precision,
             self.k if k is None else k,
         )
@@ -76,7 +78,7 @@ class SyncRound:
     learned: str | None = None  # What was learned, in words; None: nothing changed
     remarks: list[str] = field(default_factory=list)  # A line each, for people
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return it as it stands in JSON."""
         return {**self.pulled.as_dict(), **self.pushed.as_dict(), "learned": self.learned, "remarks": self.remarks}
 
@@ -143,7 +145,7 @@ def sync(
         if has_cutoffs(catalogue) and not done.pushed.wanted and not done.pushed.young:
             done.remarks.append(
                 f"No prediction is sure enough to be written: of each tag, {settings.precision:.0%} are to be right. "
-                f"A lower --precision writes more. visterm info {stored.folder} says how many tags it may give a photo."
+                f"A lower precision writes more. visterm info {stored.folder} says how many tags it may give a photo."
             )
         if done.pushed.young:
             done.remarks.append(young_photos(library.title, done.pushed.young))
@@ -187,17 +189,16 @@ def pull(catalogue: Catalogue, library: RemoteLibrary, progress: Progress = SILE
     stored, learn = catalogue.stored, connection_of(catalogue).synced is not None
     catalogue.refresh()
     folder = folder_of(catalogue)
-    places = [
-        (str(preview_file(folder, number)), path, image_id)
-        for image_id, number, path in stored.database.rows(
-            "SELECT images.id, p.id, path FROM remote_photos AS p JOIN images ON images.id = image_id "
-            "WHERE images.state = 'here' ORDER BY images.id"
-        )
-    ]
-    stored.database.write_many(  # where previews lie now, if the catalogue's folder was moved
-        "UPDATE images SET path = CAST(? AS TEXT), folder = CAST(? AS TEXT) WHERE id = ?",
-        [(as_text(file), as_text(os.path.dirname(file)), image_id) for file, path, image_id in places if file != path],
-    )
+    moved = []  # Previews, if the catalogue's folder was moved
+    for image_id, number, path in stored.database.rows(
+        "SELECT images.id, p.id, path FROM remote_photos AS p JOIN images ON images.id = image_id "
+        "WHERE images.state = 'here' ORDER BY images.id"
+    ):
+        if path != (file := str(preview_file(folder, number))):
+            moved.append((as_text(file), as_text(os.path.dirname(file)), image_id))
+
+    statement = "UPDATE images SET path = CAST(? AS TEXT), folder = CAST(? AS TEXT) WHERE id = ?"
+    stored.database.write_many(statement, moved)
 
     read_changes(stored.connected, library, progress)
     deleted = find_deleted(catalogue, library, progress)

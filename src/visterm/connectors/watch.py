@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from visterm.connectors.folder_changes import FolderChanges, Settling, Stop, is_on_network, mounts
 from visterm.core.errors import DataError, InUseError, UserError
 from visterm.core.progress import SILENT, Progress
 from visterm.core.remote import is_remote, real_path
 from visterm.core.wording import count_of
+from visterm.core.writing import Place
 from visterm.data.contents import file_state
 from visterm.data.corpus import Corpus
 from visterm.data.image_folders import Unsearched, find_images, is_video, readable_suffixes, suffix_of
@@ -47,7 +48,7 @@ class WatchRound(NamedTuple):
     done: Indexed
 
 
-def folders_to_watch(stored: StoredCatalogue, folders: Sequence[str | os.PathLike[str]] = ()) -> list[str]:
+def folders_to_watch(stored: StoredCatalogue, folders: Sequence[Place] = ()) -> list[str]:
     """Return the folders to watch in full: those named, else those that the catalogue was indexed from.
 
     Raises UserError if there are none; of named ones, if one is not there or in an object store; or if the catalogue is
@@ -57,7 +58,8 @@ def folders_to_watch(stored: StoredCatalogue, folders: Sequence[str | os.PathLik
     chosen = [real_path(folder) for folder in folders]
     for folder, requested in zip(chosen, folders, strict=True):
         if is_remote(folder) or not os.path.isdir(folder):
-            raise UserError(f"{requested} cannot be watched; expected a folder of this machine that is there.")
+            expected = "a folder of this machine that is there"
+            raise UserError(f"{requested} cannot be watched", setting="folders", value=requested, expected=expected)
     if not chosen:
         known = stored.images.files()
         chosen = [
@@ -66,7 +68,7 @@ def folders_to_watch(stored: StoredCatalogue, folders: Sequence[str | os.PathLik
             if not is_remote(folder) and (os.path.isdir(folder) or _n_inside(known, folder))
         ]
     if not chosen:
-        raise UserError("No folder was indexed into this catalogue. Name some: visterm watch CATALOGUE FOLDER...")
+        raise UserError("No folder was indexed into this catalogue.", setting="folders", advice="Name some `folders`.")
     return [folder for folder in chosen if not any(is_inside(folder, other) for other in chosen)]
 
 
@@ -126,14 +128,13 @@ class Watching:
     def rounds(self) -> Iterator[WatchRound]:
         """Yield what was done each time, until it is stopped: first each folder as a whole."""
         while not self._stop.is_set():
-            places, until = self._watched_state(), time.monotonic() + AGAIN
+            before, until = self._watched_state(), time.monotonic() + AGAIN
             existing, mounted = [folder for folder in self._folders if os.path.isdir(folder)], mounts()
             polled = [folder for folder in existing if not self._reports or is_on_network(folder, mounted)]
             reported = [folder for folder in existing if folder not in polled]
-            changed = FolderChanges(reported, polled, self._suffixes, self._poll or POLL, self._stop)
-            with closing(changed) as changes:
+            with closing(FolderChanges(reported, polled, self._suffixes, self._poll or POLL, self._stop)) as changes:
                 yield from self.compare_folders()
-                while not self._stop.is_set() and self._watched_state() == places and time.monotonic() < until:
+                while not self._stop.is_set() and self._watched_state() == before and time.monotonic() < until:
                     self._settling.touch(changes.wait())
                     if changes.ended:  # the folders are compared as a whole, for what was not reported
                         self._reports = False
@@ -145,7 +146,7 @@ class Watching:
                     if settled := self._settling.settled():
                         yield from self.take_up(settled)
 
-    def _watched_state(self) -> Any:
+    def _watched_state(self) -> object:
         """Return what is different once a folder, or a drive in it, comes or goes, or the tag file changes."""
         inside = {point for point in mounts() if any(is_inside(point, folder) for folder in self._folders)}
         self._mounted |= inside
@@ -235,7 +236,7 @@ class Watching:
     def _list_folder(self, folder: str) -> ListedPhotos:
         encoder = self._catalogue.tagger.encoder
         unsearched = Unsearched()
-        photos: Any = find_images(folder, unsearched=unsearched, videos=True)
+        photos: list[Path] | Corpus = find_images(folder, unsearched=unsearched, videos=True)
         if self._tags is not None and photos:
             try:
                 photos = Corpus.read(folder, self._tags)
@@ -284,7 +285,7 @@ def _is_doubtful(n_photos: int, n_known: int) -> bool:
     return n_known > 0 and (n_photos <= 0 or (n_known >= LEAST and 2 * n_photos < n_known))
 
 
-def _n_inside(paths: Any, folder: str) -> int:
+def _n_inside(paths: Iterable[str], folder: str) -> int:
     return sum(is_inside(path, folder) for path in paths)
 
 

@@ -15,18 +15,28 @@ from visterm.core.progress import SILENT, Progress, Say, silent
 from visterm.core.registry import unknown
 from visterm.core.types import Skipped
 from visterm.core.wording import count_of
+from visterm.core.writing import Place
 from visterm.data.corpus import Corpus
 from visterm.data.frames import Framed
 from visterm.data.query_files import QueryRow, read_query_file
 from visterm.data.tag_rules import WORDNET, Rules, TagRules
 from visterm.data.tag_senses import find_wordnet
-from visterm.evaluation.evaluate import DEFAULT_METRICS, SIBLING_METRIC, TREE_METRICS, evaluate_taggers, is_mean
+from visterm.evaluation.evaluate import (
+    DEFAULT_METRICS,
+    SIBLING_METRIC,
+    TREE_METRICS,
+    AnnotationEvaluation,
+    evaluate_taggers,
+    is_mean,
+)
 from visterm.evaluation.html_report import Report
 from visterm.evaluation.joined_tags import OtherLibrary, TagMap, join_library
+from visterm.evaluation.pages import annotation_page, query_page
 from visterm.evaluation.query_evaluation import evaluate_queries, learned_part
 from visterm.evaluation.summaries import (
     BAND_METRICS,
     PAGE_METRICS,
+    Figures,
     annotation_results,
     annotation_summary,
     band_summary,
@@ -42,7 +52,6 @@ from visterm.tagging.annotating import cutoff_of
 from visterm.tagging.tagger import Tagger
 
 if TYPE_CHECKING:
-    from visterm.evaluation.evaluate import AnnotationEvaluation
     from visterm.evaluation.streamed import StreamedEvaluation
 
 REPORT_KIND = "report"
@@ -54,7 +63,7 @@ OF_TAGS = "tags"  # In place of a file of queries: queries are made from tags
 class EvaluateRequest:
     """What to measure, on what, and what to write. Each option of ``visterm evaluate`` is a field."""
 
-    runs: Sequence[Tagger | str | os.PathLike[str]]
+    runs: Sequence[Tagger | Place]
     """The run to measure, open or as a path; then others, compared with it on the images that all can read."""
     images: Any = None
     """A folder of images, or features folders; None where the tag file names the images."""
@@ -72,7 +81,7 @@ class EvaluateRequest:
     """Measure rare and frequent tags apart, too."""
     precision: float | None = None
     """Measure the tags given for this expected precision, too."""
-    queries: str | os.PathLike[str] | None = None
+    queries: Place | None = None
     """Measure searches instead: ``"tags"`` for queries made from tags, or a query file."""
     max_words: int = 3
     """Words of queries made from tags, at most; 0: as many as an image has tags."""
@@ -95,31 +104,42 @@ class EvaluateRequest:
         if self.metrics:
             check_metrics(self.metrics, siblings=self.isa is not None)
         if self.queries is None and self.combine != "sum":
-            raise UserError("combine applies to searches: add queries='tags' or a file of queries, or leave it out.")
+            advice = "Add `queries`: a file, or 'tags'; or leave it out."
+            raise UserError("`combine` applies to searches.", setting="combine", value=self.combine, advice=advice)
+
         of_annotation = {
-            "--metric": (self.metrics, "queries are measured by AvgP, BEP and P10"),
+            "metrics": (self.metrics, "queries are measured by AvgP, BEP and P10"),
             "bands": (self.bands, "bands are of tags that are put on images"),
-            "--precision": (self.precision, "it is the precision of tags that are put on images"),
+            "precision": (self.precision, "it is the precision of tags that are put on images"),
         }
-        for option, (value, why) in of_annotation.items():
+        for setting, (value, why) in of_annotation.items():
             if self.queries is not None and value:
-                raise UserError(f"{option} and --queries do not go together: {why}.")
+                problem = f"`{setting}` and `queries` do not go together: {why}."
+                raise UserError(problem, setting=setting, value=value, advice="Leave one of them out.")
+
         if self.map is not None and self.queries not in (None, OF_TAGS):
-            raise UserError("--map and --queries FILE do not go together. Use --queries tags, of the photos' own tags.")
+            problem = "`map` and a file of `queries` do not go together."
+            raise UserError(problem, setting="map", value=self.map, advice="Use `queries` tags, the photos' own.")
         if self.isa is not None and not self.isa.exists():
-            raise UserError(f"There is no file or folder {self.isa} of what tags are kinds of (the tag rule isa).")
+            problem, advice = f"There is no file or folder {self.isa}.", "Correct the rule isa of the `tag_rules`."
+            raise UserError(problem, setting="tag_rules", value=self.isa, advice=advice)
+
         if self.report is not None:
             check_target(self.report, REPORT_KIND)
 
     def check_streamed(self) -> None:
         """Refuse options that need the features of all photos in memory, where these are streamed."""
         unusable = {
-            "--queries": self.queries, "--against": self.runs[1:], "--report": self.report,
-            "bands": self.bands, "--precision": self.precision, "--map": self.map,
+            "queries": self.queries, "runs": self.runs[1:], "report": self.report, "bands": self.bands,
+            "precision": self.precision, "map": self.map,
         }  # fmt: skip
-        for option, value in unusable.items():
+        for setting, value in unusable.items():
             if value:
-                raise UserError(f"{option} needs all features in memory. Leave it out, or allow more (memory=).")
+                subject = "Comparing `runs`" if setting == "runs" else f"`{setting}`"
+                raise UserError(
+                    f"{subject} needs all features in memory.", setting=setting, value=value,
+                    advice="Leave it out, or allow more `memory`.",
+                )  # fmt: skip
 
     @cached_property
     def rules(self) -> TagRules:
@@ -143,9 +163,9 @@ class Measured(Framed):
     of query, ``metric``, ``mean``, and the ends of its 95 % interval, ``low`` and ``high``, where it has one.
     """
 
-    values: dict[str, Any]
+    values: Figures
     """Of the first run: each metric with its value, and what was measured apart (bands, precision)."""
-    summary: dict[str, Any] | None
+    summary: Figures | None
     """Of all runs, with intervals and comparisons; None of a single run where no intervals were asked for."""
     skipped: list[Skipped]
     """The images that could not be read."""
@@ -158,7 +178,7 @@ class Measured(Framed):
             lines.append(f"{' '.join(named)} {row['mean']:.4g}{ends}")
         return "\n".join(lines)
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[Figures]:
         """Return a row for each metric of each run."""
         if self.summary is None:
             return [{"metric": name, "mean": mean} for name, mean in self.values.items() if isinstance(mean, float)]
@@ -172,7 +192,7 @@ class Measured(Framed):
 
 
 def evaluate(
-    runs: Tagger | str | os.PathLike[str] | Sequence[Any],
+    runs: Tagger | Place | Sequence[Tagger | Place],
     images: Photos | None = None,
     tags: Any = "auto",
     *,
@@ -208,7 +228,8 @@ def evaluate(
     >>> visterm.evaluate(tagger, frame).to_pandas()  # doctest: +SKIP
     """
     for name in request.keys() - EvaluateRequest.__dataclass_fields__.keys():
-        raise UserError(unknown("setting of visterm.evaluate", name, list(EvaluateRequest.__dataclass_fields__)))
+        problem = unknown("setting of visterm.evaluate", name, list(EvaluateRequest.__dataclass_fields__))
+        raise UserError(problem, setting=name, value=request[name])
     several: Any = runs if isinstance(runs, list | tuple) else [runs]
     return evaluate_run(EvaluateRequest(runs=several, images=images, tags=tags, **request), say=say, progress=progress)
 
@@ -275,8 +296,6 @@ def _read_photos(tagger: Tagger, request: EvaluateRequest, queries: list[QueryRo
 def _measure_annotation(
     taggers: Sequence[Tagger], photos: _Photos, request: EvaluateRequest, say: Say, progress: Progress
 ) -> Measured:
-    from visterm.evaluation.pages import annotation_page
-
     names, report, other = _names(taggers, request), request.report, photos.other
     metrics = _metrics(request, tree=any(tagger.tree is not None for tagger in taggers))
     needed = [*metrics, *(PAGE_METRICS if report else ()), *(BAND_METRICS if request.bands else ())]
@@ -284,7 +303,7 @@ def _measure_annotation(
         taggers, photos.measured, list(dict.fromkeys(needed)), optional=() if request.metrics else metrics,
         only=None if other is None else other.ranked, isa=request.isa, progress=progress,
     )  # fmt: skip
-    apart: dict[str, Any] = {"bands": band_summary(evaluation, names)} if request.bands else {}
+    apart: Figures = {"bands": band_summary(evaluation, names)} if request.bands else {}
     if other is not None:
         apart["map_counts"] = other.counts | {"given": evaluation.given, "given_left_out": evaluation.unknown}
     if request.precision is not None:
@@ -305,8 +324,6 @@ def _measure_annotation(
 def _measure_queries(
     taggers: Sequence[Tagger], photos: _Photos, request: EvaluateRequest, say: Say, progress: Progress
 ) -> Measured:
-    from visterm.evaluation.pages import query_page
-
     names, report, other = _names(taggers, request), request.report, photos.other
     evaluation = evaluate_queries(
         taggers, photos.measured, photos.queries,
@@ -327,10 +344,11 @@ def _measure_queries(
 
 def _measure_streamed(tagger: Tagger, request: EvaluateRequest, say: Say, progress: Progress) -> Measured:
     """Measure a run on features that do not fit in memory, with files on the way beside the run."""
-    from visterm.evaluation.streamed import evaluate_streamed
+    from visterm.evaluation.streamed import evaluate_streamed  # which loads pyarrow
 
     if tagger.tree is not None:
-        raise UserError("The run's tags have a tree: all features are needed in memory. Allow more memory (memory=).")
+        problem = "The run's tags have a tree: all features are needed in memory."
+        raise UserError(problem, setting="memory", value=request.memory, advice="Allow more `memory`.")
     [run] = _names([tagger], request)
     metrics = _metrics(request)
     beside = Path(tagger.path or run).absolute().parent
@@ -345,13 +363,8 @@ def _measure_streamed(tagger: Tagger, request: EvaluateRequest, say: Say, progre
     _warn_of_learned([run], [evaluation.learned], evaluation.images, say)
     values = {name: value.mean for name, value in evaluation.values.items()}
     figures = {name: of._asdict() if is_mean(name) else {"mean": of.mean} for name, of in evaluation.values.items()}
-    summary = {
-        "images": evaluation.images,
-        "tags": len(tagger.vocabulary),
-        "runs": [{"run": run, "metrics": figures}],
-        "pairs": [],
-    }
-    return Measured(values, summary, evaluation.skipped)
+    counts = {"images": evaluation.images, "tags": len(tagger.vocabulary)}
+    return Measured(values, counts | {"runs": [{"run": run, "metrics": figures}], "pairs": []}, evaluation.skipped)
 
 
 def _names(taggers: Sequence[Tagger], request: EvaluateRequest) -> list[str]:
@@ -392,7 +405,7 @@ def _warn_of_learned(names: Sequence[str], learned: Sequence[int], n_images: int
             )
 
 
-def write_report(path: str | os.PathLike[str], page: Report, results: dict[str, Any]) -> None:
+def write_report(path: Place, page: Report, results: Figures) -> None:
     """Write a page and its figures into a folder, whole or not at all; an earlier report there is replaced.
 
     Raises StorageError if something that is no report lies at `path`.

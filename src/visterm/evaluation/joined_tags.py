@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,7 +54,7 @@ class OtherLibrary:
 
     corpus: Corpus  # All photos; tags that are not joined keep their names
     ranked: list[str]  # Tags of the run that a photo of the other library could have: only these are ranked
-    counts: dict[str, Any]  # For JSON: what was joined and what left out
+    counts: dict[str, int | list[str]]  # For JSON: what was joined and what left out
     remarks: list[str]  # The same for people, a line each
 
 
@@ -72,10 +71,11 @@ def join_library(vocabulary: Vocabulary, corpus: Corpus, tag_map: TagMap, tree: 
     joined = join_tags(vocabulary, their.tags, translation)
     is_joined = joined.ours != NONE
     if not is_joined.any():
+        theirs = f"{count_of(len(their), 'tag')} of these photos (such as {_named(their.tags)})"
         raise DataError(
-            f"None of the {count_of(len(their), 'tag')} of these photos (such as {_named(their.tags)}) "
-            "is a tag of the run. Write a map of tags, with the columns their_tag and run_tag (--map FILE)."
-        )
+            f"None of the {theirs} is a tag of the run.",
+            setting="map", value=tag_map, advice="Pass as `map` a file with the columns their_tag and run_tag.",
+        )  # fmt: skip
     names = {
         tag_key(tag): vocabulary.tags[number] for tag, number in zip(their, joined.ours, strict=True) if number >= 0
     }
@@ -83,39 +83,31 @@ def join_library(vocabulary: Vocabulary, corpus: Corpus, tag_map: TagMap, tree: 
     if tree is not None:
         for tag in list(ranked):
             ranked.update(dict.fromkeys(above for above in tree.above(tag) if above in vocabulary))
-    left_out = np.flatnonzero(~is_joined)
-    left_out = left_out[np.argsort(-their.counts[left_out], kind="stable")]
-    counts = {
-        "their_tags": len(their),
-        "joined_by_name": int(joined.by_name.sum()),
-        "joined_by_map": int((is_joined & ~joined.by_name).sum()),
-        "their_tags_left_out": [their.tags[number] for number in left_out],
-        "run_tags": len(vocabulary),
-        "run_tags_ranked": len(ranked),
-        "map_without_photos": [tag for tag in translation if tag not in their],
-    }
-    renamed = replace(
-        corpus,
-        tags=[_renamed(tags, names) for tags in corpus.tags],
-        negatives=[_renamed(tags, names) for tags in corpus.negatives],
-    )
-    return OtherLibrary(renamed, list(ranked), counts, _remarks(counts))
+    numbers = np.flatnonzero(~is_joined)
+    left_out = [their.tags[number] for number in numbers[np.argsort(-their.counts[numbers], kind="stable")]]
+    by_name, by_map = int(joined.by_name.sum()), int((is_joined & ~joined.by_name).sum())
+    unused = [tag for tag in translation if tag not in their]
+    counts: dict[str, int | list[str]] = {
+        "their_tags": len(their), "joined_by_name": by_name, "joined_by_map": by_map, "their_tags_left_out": left_out,
+        "run_tags": len(vocabulary), "run_tags_ranked": len(ranked), "map_without_photos": unused,
+    }  # fmt: skip
 
-
-def _remarks(counts: dict[str, Any]) -> list[str]:
-    """Describe for people what was joined and what was left out."""
-    by_name, by_map = counts["joined_by_name"], counts["joined_by_map"]
     remarks = [
-        f"Joined {by_name + by_map:,} of these photos' {count_of(counts['their_tags'], 'tag')} with the run's: "
-        f"{by_name:,} by name, {by_map:,} by the map."
+        f"Joined {by_name + by_map:,} of these photos' {count_of(len(their), 'tag')} with the run's: {by_name:,} by "
+        f"name, {by_map:,} by the map."
     ]
-    if left_out := counts["their_tags_left_out"]:
+    if left_out:
         remarks.append(f"Left out {count_of(len(left_out), 'tag')} of theirs, such as {_named(left_out)}.")
-    if unmeant := counts["run_tags"] - counts["run_tags_ranked"]:
-        remarks.append(f"Left out {unmeant:,} of the run's {counts['run_tags']:,} tags: none of theirs means them.")
-    if unused := counts["map_without_photos"]:
+    if unmeant := len(vocabulary) - len(ranked):
+        remarks.append(f"Left out {unmeant:,} of the run's {len(vocabulary):,} tags: none of theirs means them.")
+    if unused:
         remarks.append(f"The map has {count_of(len(unused), 'tag')} that no photo has, such as '{unused[0]}'.")
-    return remarks
+
+    tags, negatives = (
+        [list(dict.fromkeys(names.get(tag_key(tag), tag) for tag in tags)) for tags in lists]
+        for lists in (corpus.tags, corpus.negatives)
+    )
+    return OtherLibrary(replace(corpus, tags=tags, negatives=negatives), list(ranked), counts, remarks)
 
 
 def _read(tag_map: TagMap, vocabulary: Vocabulary) -> dict[str, str]:
@@ -128,16 +120,13 @@ def _read(tag_map: TagMap, vocabulary: Vocabulary) -> dict[str, str]:
     first: dict[str, str] = {}
     for theirs, ours, source in pairs:
         if ours not in vocabulary:
-            raise UserError(f"{source}: {vocabulary.unknown_words([ours])} The map goes from their_tag to run_tag.")
+            problem = f"{source}: {vocabulary.unknown_words([ours])}"
+            raise UserError(problem, setting="map", value=ours, advice="The map goes from their_tag to run_tag.")
         before = first.setdefault(tag_key(theirs), ours)
         if vocabulary.index(before) != vocabulary.index(ours):
             raise DataError(f"{source}: '{theirs}' means '{ours}' here and '{before}' above. Leave one line out.")
         translation[theirs] = ours
     return translation
-
-
-def _renamed(tags: Sequence[str], names: Mapping[str, str]) -> list[str]:
-    return list(dict.fromkeys(names.get(tag_key(tag), tag) for tag in tags))
 
 
 def _named(tags: Sequence[str]) -> str:

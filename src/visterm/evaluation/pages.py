@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +19,7 @@ from visterm.evaluation.summaries import (
     OF_A_TAG,
     PRECISION_HEADER,
     TAG_K,
+    Figures,
     band_figure,
     band_metrics,
     between,
@@ -44,7 +44,7 @@ VERDICTS = {1: ("better", "good"), -1: ("worse", "poor"), 0: ("no sure differenc
 """How a difference between two runs is put, and marked."""
 
 
-def annotation_page(evaluation: AnnotationEvaluation, names: Sequence[str], results: dict[str, Any]) -> Report:
+def annotation_page(evaluation: AnnotationEvaluation, names: Sequence[str], results: Figures) -> Report:
     """Make the page of runs of which the `PAGE_METRICS` were measured; `results` are those of `annotation_results`."""
     left_out = f", of which {evaluation.unknown:,} are not in the vocabulary" if evaluation.unknown else ""
     report = Report(
@@ -69,7 +69,7 @@ def annotation_page(evaluation: AnnotationEvaluation, names: Sequence[str], resu
     return report
 
 
-def query_page(evaluation: QueryEvaluation, names: Sequence[str], results: dict[str, Any]) -> Report:
+def query_page(evaluation: QueryEvaluation, names: Sequence[str], results: Figures) -> Report:
     """Make the page of some runs, by their names; `results` are those of `query_results`."""
     report = Report(
         f"How well {' and '.join(names) if len(names) < 3 else f'{len(names)} runs'} find images by words",
@@ -84,7 +84,7 @@ def query_page(evaluation: QueryEvaluation, names: Sequence[str], results: dict[
     return report
 
 
-def _add_metrics(report: Report, names: Sequence[str], results: dict[str, Any]) -> None:
+def _add_metrics(report: Report, names: Sequence[str], results: Figures) -> None:
     report.section(
         "Measures",
         "Below each, the interval in which it lies at 95 % when images are drawn anew (for measures of tags and words: "
@@ -95,16 +95,14 @@ def _add_metrics(report: Report, names: Sequence[str], results: dict[str, Any]) 
         figures = [run["metrics"][name] for run in results["runs"]]
         most = max(figure["mean"] for figure in figures)
         [(metric, _)] = check_metrics(name).values()
-        cells = [Cell(name, metric.summary)]
+        rows.append([Cell(name, metric.summary)])
         for figure in figures:
             mark = "best" if len(figures) > 1 and figure["mean"] == most else ""
-            text = f"{figure['mean']:.3f}" if metric.name != "n_plus" else f"{figure['mean']:.0f}"
-            cells.append(Cell(text, between(figure), mark))
-        rows.append(cells)
+            rows[-1].append(Cell(band_figure({name: figure}, name), between(figure), mark))
     report.cells(["measure", *names], rows)
 
 
-def _add_precision_curves(report: Report, names: Sequence[str], results: dict[str, Any]) -> None:
+def _add_precision_curves(report: Report, names: Sequence[str], results: Figures) -> None:
     runs = results["runs"]
     report.section(
         "Precision as more tags are given",
@@ -123,7 +121,7 @@ def _add_precision_curves(report: Report, names: Sequence[str], results: dict[st
     report.columns([(by_k, header, rows), (by_recall, (), ())])
 
 
-def _add_bands(report: Report, names: Sequence[str], bands: Sequence[dict[str, Any]]) -> None:
+def _add_bands(report: Report, names: Sequence[str], bands: Sequence[Figures]) -> None:
     """Add a table for each run, with a row for each of the bands of `band_summary`."""
     report.section(
         "Rare and frequent tags",
@@ -138,25 +136,24 @@ def _add_bands(report: Report, names: Sequence[str], bands: Sequence[dict[str, A
             cells = [Cell(band_figure(figures, metric), between(figures.get(metric))) for metric in metrics]
             counts = [Cell(f"{band['tags']:,}", f"{band['measured_tags']:,} measured"), Cell(f"{band['images']:,}")]
             rows.append([Cell(band["band"]), *counts, *cells])
-        caption = name if len(names) > 1 else ""
-        report.cells(["training photos of a tag", "tags", "photos", *metrics], rows, caption)
+        header = ["training photos of a tag", "tags", "photos", *metrics]
+        report.cells(header, rows, name if len(names) > 1 else "")
 
 
-def _add_precision(report: Report, precision: dict[str, Any]) -> None:
+def _add_precision(report: Report, precision: Figures) -> None:
     """Add a table for each run of what `precision_summary` gave."""
     wanted, runs = precision["wanted"], precision["runs"]
     report.section(
         "Requested and achieved precision",
         f"Every image was given the tags above a cut-off chosen for a precision of {wanted:.0%}, by images that the "
-        f"run held out (visterm annotate --precision {wanted:g}). Below each share of right tags the interval in which "
-        "it lies at 95 %.",
+        "run held out. Below each share of right tags the interval in which it lies at 95 %.",
     )
     for run in runs:
         rows = [[Cell(text, note) for text, note in precision_cells(row, wanted)] for row in run["bands"]]
         report.cells(PRECISION_HEADER, rows, run["run"] if len(runs) > 1 else "")
 
 
-def _add_tags(report: Report, evaluation: AnnotationEvaluation, names: Sequence[str], results: dict[str, Any]) -> None:
+def _add_tags(report: Report, evaluation: AnnotationEvaluation, names: Sequence[str], results: Figures) -> None:
     counts = np.array(results["tag_images"])
     precision = evaluation.values[0][OF_A_TAG["average precision"]]
     frequent = np.lexsort((np.arange(counts.size), -counts))
@@ -184,7 +181,7 @@ def _add_tags(report: Report, evaluation: AnnotationEvaluation, names: Sequence[
         report.columns(charts)
 
 
-def _add_differences(report: Report, results: dict[str, Any], measures: Sequence[str], what: str) -> None:
+def _add_differences(report: Report, results: Figures, measures: Sequence[str], what: str) -> None:
     """Add a section with a table of all runs for each measure, if there are several runs.
 
     `results` have the ``runs`` and ``pairs`` of a summary; `what` is what the runs were compared on: "images".
@@ -236,7 +233,7 @@ def _add_pictures(report: Report, evaluation: AnnotationEvaluation, names: Seque
         report.tagged(cards)
 
 
-def _add_kinds(report: Report, results: dict[str, Any], measures: Sequence[str]) -> None:
+def _add_kinds(report: Report, results: Figures, measures: Sequence[str]) -> None:
     """Add one table of kinds by measures for a run alone, and one of kinds by runs a measure for several."""
     report.section(
         "Measures by kind of query",

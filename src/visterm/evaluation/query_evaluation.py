@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -124,14 +124,10 @@ def evaluate_queries(
     else:
         texts, of_taggers, relevant, left_out = _queries_from_file(taggers, read.names, queries)
     if len(texts) == 0:
-        raise DataError(
-            "No query has a relevant photo among those measured. "
-            + (
-                f"Queries made from tags use words that the run knows and at least {min_count} of these photos have."
-                if queries is None
-                else "Check that the query file names photos as the tag file does, with words that are tags of the run."
-            )
-        )
+        advice = "Check that the query file names photos as the tag file does, with words that are tags of the run."
+        if queries is None:
+            advice = f"Queries of tags use words that the run knows and at least {min_count} of these photos have."
+        raise DataError("No query has a relevant photo among those measured.", advice=advice)
     learned_to_have = [
         relevant_images(words, known_tags)
         for tagger, X, words in zip(taggers, rows, of_taggers, strict=True)
@@ -154,8 +150,7 @@ def evaluate_queries(
     seen = None
     if learned is not None and queries is None:
         of_learned = learned.tags if tree is None else [tree.with_parents(tags) for tags in learned.tags]
-        known = taggers[0].vocabulary.encode(of_learned)
-        seen = np.diff(relevant_images(of_taggers[0], known).indptr) > 0
+        seen = np.diff(relevant_images(of_taggers[0], taggers[0].vocabulary.encode(of_learned)).indptr) > 0
     n_words = np.diff(of_taggers[0].indptr).astype(np.int64)
     n_relevant = np.diff(relevant.indptr).astype(np.int64)
     return QueryEvaluation(
@@ -190,7 +185,7 @@ def _queries_from_file(
     """Take the queries of a file that have a relevant image here and, for each tagger, a word that it knows."""
     rows = read_query_file(queries) if isinstance(queries, Path) else queries
     judged = judge_images(rows, names)
-    words: list[list[Any]] = [[] for _ in taggers]
+    words: list[list[sp.csr_array]] = [[] for _ in taggers]
     numbers: list[int] = []
     for number, text in enumerate(judged.texts):
         try:
@@ -219,16 +214,16 @@ def _combination(combine: str, tagger: Tagger) -> Combine:
         return combine
     if tagger.calibration is None:
         raise UserError(
-            f"combine='confidence' needs a run with confidences, and {tagger.path or 'this run'} has none. Fit it "
-            "again with at least 100 tagged photos or use combine='sum'."
-        )
+            f"`combine` '{combine}' needs a run with confidences, and {tagger.path or 'this run'} has none.",
+            setting="combine", value=combine, advice="Fit it again with at least 100 tagged photos, or use 'sum'.",
+        )  # fmt: skip
     if tagger.tree is None:
         return tagger.calibration.log_confidences
     of_odds = tagger.calibration.log_of_odds
     return lambda odds, tags, signs: of_odds(odds, signs)
 
 
-def _scores(tagger: Tagger, X: Matrix, combine: str) -> Iterator[tuple[slice, NDArray[Any]]]:
+def _scores(tagger: Tagger, X: Matrix, combine: str) -> Iterator[tuple[slice, NDArray[np.floating]]]:
     """Yield scores of all tags, or for confidences by a tree log odds, none below those of the tags under it."""
     for rows, block in tagger.model.score_blocks(X):
         if combine == CONFIDENCE and tagger.tree is not None and tagger.calibration is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,6 +21,7 @@ from visterm.core.threads import map_ahead
 from visterm.core.types import Matrix, Skipped
 from visterm.core.vocabulary import Vocabulary, tag_key
 from visterm.core.wording import count_of
+from visterm.core.writing import Place
 from visterm.data.image_folders import plain_name
 from visterm.data.relations import sibling_sets
 from visterm.data.tag_formats.record import TagRecord, contradiction_remarks, split_name
@@ -68,11 +68,11 @@ class StreamedEvaluation:
 
 def evaluate_streamed(
     tagger: Tagger,
-    features: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
-    tags: str | os.PathLike[str],
+    features: Place | Sequence[Place],
+    tags: Place,
     metrics: Sequence[str],
     *,
-    work: str | os.PathLike[str] | None = None,
+    work: Place | None = None,
     split: str | None = None,
     optional: Sequence[str] = (),
     isa: Path | None = None,
@@ -100,8 +100,7 @@ def evaluate_streamed(
 
     with tempfile.TemporaryDirectory(dir=work, prefix=".visterm-") as folder:
         judged = MeasuredTags(Path(folder), shards, tags, vocabulary, split=split, **columns)
-        shape = judged.n_images, len(vocabulary)
-        measures = PartMeasures(metrics, shape, judged.counts(), Path(folder), siblings)
+        measures = PartMeasures(metrics, (judged.n_images, len(vocabulary)), judged.counts(), Path(folder), siblings)
         learned = 0
         progress.start("evaluate", shards.n_rows * (1 + measures.twice))
         try:
@@ -137,9 +136,9 @@ def _parts(
         shards.check(number)
         positions = judged.measured(number)
         names, rows = shards.named_rows(number)
-        places = positions - shards.starts[number]
-        chosen = rows if places.size == len(names) else rows[places]
-        return [names[place] for place in places], chosen, judged.rows_at(positions)
+        numbers = positions - shards.starts[number]
+        chosen = rows if numbers.size == len(names) else rows[numbers]
+        return [names[n] for n in numbers], chosen, judged.rows_at(positions)
 
     with closing(map_ahead(read, range(len(shards)))) as parts:
         for number, (names, X, Y) in enumerate(parts):
@@ -164,7 +163,7 @@ class MeasuredTags(JoinedTable):
         self,
         folder: Path,
         shards: Shards,
-        table: str | os.PathLike[str],
+        table: Place,
         vocabulary: Vocabulary,
         *,
         split: str | None = None,
@@ -193,11 +192,10 @@ class MeasuredTags(JoinedTable):
 
         if self.n_images == 0:
             names = ", ".join(f"'{name}' ({count_of(count, 'row')})" for name, count in sorted(self._splits.items()))
-            raise UnknownNameError(
-                f"No image is in the split '{split}'. The tags name these: {names}; or 'all'."
-                if names
-                else "The tags have no column 'split'. Leave split out, or add the column."
-            )
+            problem, advice = "The tags have no column 'split'.", "Leave `split` out, or add the column."
+            if names:
+                problem, advice = f"No image is in the split '{split}'.", f"The tags name these: {names}; or 'all'."
+            raise UnknownNameError(problem, setting="split", value=split, advice=advice)
 
     def measured(self, number: int) -> NDArray[np.int64]:
         """Return the positions of the images of a shard to measure on. Raises TagFileError if one is in two splits."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,9 @@ from visterm.metrics.bands import band_values, frequency_bands
 from visterm.metrics.significance import Compared, interval_of, share_of_right
 from visterm.tagging.annotating import cutoff_of
 
+Figures: TypeAlias = dict[str, Any]
+"""What JSON has of an evaluation: lists, texts and numbers by name."""
+
 CURVE_KS = range(1, 11)
 TAG_K = 5
 PAGE_METRICS = (
@@ -23,10 +26,8 @@ PAGE_METRICS = (
 """What the page of annotation needs beside the requested metrics."""
 
 OF_A_TAG = {
-    "average precision": "word_map",
-    f"precision@{TAG_K}": f"tag_p@{TAG_K}",
-    f"recall@{TAG_K}": f"tag_r@{TAG_K}",
-}
+    "average precision": "word_map", f"precision@{TAG_K}": f"tag_p@{TAG_K}", f"recall@{TAG_K}": f"tag_r@{TAG_K}",
+}  # fmt: skip
 
 BAND_METRICS = (f"tag_p@{TAG_K}", f"tag_r@{TAG_K}", f"tag_f1@{TAG_K}", f"n_plus@{TAG_K}", "word_map")
 """Measures of a band; of these, the first two must be measured, and the last may be."""
@@ -34,9 +35,7 @@ BAND_METRICS = (f"tag_p@{TAG_K}", f"tag_r@{TAG_K}", f"tag_f1@{TAG_K}", f"n_plus@
 PRECISION_HEADER = ("training photos of a tag", "requested", "achieved", "right", "tags per photo", "recall")
 
 
-def annotation_summary(
-    evaluation: AnnotationEvaluation, names: Sequence[str], metrics: Sequence[str]
-) -> dict[str, Any]:
+def annotation_summary(evaluation: AnnotationEvaluation, names: Sequence[str], metrics: Sequence[str]) -> Figures:
     """Return the metrics of each run with intervals, and what comparing every two runs says of each metric."""
     runs = []
     for number, name in enumerate(names):
@@ -50,18 +49,18 @@ def annotation_summary(
     return {"images": len(evaluation.corpus), "tags": len(evaluation.vocabulary), "runs": runs, "pairs": pairs}
 
 
-def annotation_results(evaluation: AnnotationEvaluation, summary: dict[str, Any]) -> dict[str, Any]:
+def annotation_results(evaluation: AnnotationEvaluation, summary: Figures) -> Figures:
     """Add to a summary the bands of tags, the curves and all values of images and tags.
 
     `PAGE_METRICS` must have been measured. Bands that the summary has are kept.
     """
-    results = {"measured": "annotation"} | summary | {"runs": [dict(run) for run in summary["runs"]]}
+    results: Figures = {"measured": "annotation"} | summary | {"runs": [dict(run) for run in summary["runs"]]}
     names = [run["run"] for run in summary["runs"]]
     results["bands"] = summary.get("bands") or band_summary(evaluation, names)
-    counts = np.bincount(evaluation.Y.indices[evaluation.Y.data > 0], minlength=len(evaluation.vocabulary))
-    results["image_names"] = evaluation.corpus.names
-    results["tag_names"] = evaluation.vocabulary.tags
-    results["tag_images"] = counts.tolist()
+
+    counts = np.bincount(evaluation.Y.indices[evaluation.Y.data > 0], minlength=len(evaluation.vocabulary)).tolist()
+    names_of_tags = evaluation.vocabulary.tags
+    results |= {"image_names": evaluation.corpus.names, "tag_names": names_of_tags, "tag_images": counts}
     for number, run in enumerate(results["runs"]):
         values = evaluation.values[number]
         run["precision_at_k"] = [evaluation.mean(f"p@{k}", number) for k in CURVE_KS]
@@ -71,37 +70,31 @@ def annotation_results(evaluation: AnnotationEvaluation, summary: dict[str, Any]
     return results
 
 
-def query_summary(evaluation: QueryEvaluation, names: Sequence[str]) -> dict[str, Any]:
+def query_summary(evaluation: QueryEvaluation, names: Sequence[str]) -> Figures:
     """Return the means and intervals of each run by kind of query, and what comparing every two runs says."""
-    return {
-        "queries": len(evaluation.texts),
-        "runs": [
-            {
-                "run": name,
-                "kinds": {
-                    kind: {"queries": int(mask.sum())}
-                    | {
-                        measure: evaluation.interval(measure, kind, number)._asdict()
-                        for measure in evaluation.values[0]
-                    }
-                    for kind, mask in evaluation.kinds.items()
-                    if not math.isnan(evaluation.mean("AvgP", kind, number))
-                },
-            }
-            for number, name in enumerate(names)
-        ],
-        "pairs": _pairs({measure: evaluation.compare(measure) for measure in evaluation.values[0]}, names),
-    }
+    measures, runs = list(evaluation.values[0]), []
+    for number, name in enumerate(names):
+        kinds: Figures = {}
+        for kind, mask in evaluation.kinds.items():
+            if not math.isnan(evaluation.mean("AvgP", kind, number)):
+                intervals = {measure: evaluation.interval(measure, kind, number)._asdict() for measure in measures}
+                kinds[kind] = {"queries": int(mask.sum())} | intervals
+        runs.append({"run": name, "kinds": kinds})
+
+    pairs = _pairs({measure: evaluation.compare(measure) for measure in measures}, names)
+    return {"queries": len(evaluation.texts), "runs": runs, "pairs": pairs}
 
 
-def query_results(evaluation: QueryEvaluation, summary: dict[str, Any]) -> dict[str, Any]:
+def query_results(evaluation: QueryEvaluation, summary: Figures) -> Figures:
     """Add to a summary the curves, and every query with its kinds and its values for each run."""
-    results = {"measured": "queries"} | summary | {"runs": [dict(run) for run in summary["runs"]]}
-    results["left_out"] = evaluation.left_out
-    results["query_texts"] = evaluation.texts
-    results["query_relevant_images"] = evaluation.n_relevant.tolist()
-    results["query_kinds"] = {kind: mask.tolist() for kind, mask in evaluation.kinds.items() if kind != "all"}
-    results["recall_levels"] = list(RECALLS)
+    results: Figures = {"measured": "queries"} | summary | {"runs": [dict(run) for run in summary["runs"]]}
+    results |= {
+        "left_out": evaluation.left_out,
+        "query_texts": evaluation.texts,
+        "query_relevant_images": evaluation.n_relevant.tolist(),
+        "query_kinds": {kind: mask.tolist() for kind, mask in evaluation.kinds.items() if kind != "all"},
+        "recall_levels": list(RECALLS),
+    }
     for number, run in enumerate(results["runs"]):
         run["interpolated_precision_at_recall"] = _numbers(evaluation.precision_at_recall[number])
         run["precision_at_rank"] = _numbers(evaluation.precision_at_rank[number])
@@ -109,20 +102,16 @@ def query_results(evaluation: QueryEvaluation, summary: dict[str, Any]) -> dict[
     return results
 
 
-def _pairs(compared: dict[str, list[Compared]], names: Sequence[str]) -> list[dict[str, Any]]:
+def _pairs(compared: dict[str, list[Compared]], names: Sequence[str]) -> list[Figures]:
     """Gather what every measure says of each two runs."""
-    pairs: dict[tuple[int, int], dict[str, Any]] = {}
+    pairs: dict[tuple[int, int], Figures] = {}
     for measure, of_measure in compared.items():
         for pair in of_measure:
-            named = {"first": names[pair.first], "second": names[pair.second]}
-            pairs.setdefault((pair.first, pair.second), named)[measure] = {
-                "mean": pair.difference.mean,
-                "low": pair.difference.low,
-                "high": pair.difference.high,
-                "wilcoxon_p": pair.ranks.p_value,
-                "holm_p": pair.holm_p,
-                "better": pair.better(),
-            }
+            first, second, difference = pair.first, pair.second, pair.difference
+            pairs.setdefault((first, second), {"first": names[first], "second": names[second]})[measure] = {
+                "mean": difference.mean, "low": difference.low, "high": difference.high,
+                "wilcoxon_p": pair.ranks.p_value, "holm_p": pair.holm_p, "better": pair.better(),
+            }  # fmt: skip
     return list(pairs.values())
 
 
@@ -131,7 +120,7 @@ def _numbers(values: NDArray[np.float64] | Iterable[float]) -> list[float | None
     return [None if math.isnan(value) else round(float(value), 6) for value in values]
 
 
-def band_summary(evaluation: AnnotationEvaluation, names: Sequence[str]) -> list[dict[str, Any]]:
+def band_summary(evaluation: AnnotationEvaluation, names: Sequence[str]) -> list[Figures]:
     """Return the measures of each band of tags, for each run.
 
     ``tag_p@5`` and ``tag_r@5`` are measured, and ``word_map`` if that is to be shown. Of each band, the rarest first:
@@ -162,25 +151,25 @@ def band_summary(evaluation: AnnotationEvaluation, names: Sequence[str]) -> list
     return bands
 
 
-def band_metrics(bands: Sequence[dict[str, Any]]) -> list[str]:
+def band_metrics(bands: Sequence[Figures]) -> list[str]:
     """Return the metrics that some band has, in the order in which they are shown."""
     measured = {metric for band in bands for run in band["runs"] for metric in run["metrics"]}
     return [metric for metric in BAND_METRICS if metric in measured]
 
 
-def band_figure(figures: dict[str, Any], metric: str) -> str:
+def band_figure(figures: Figures, metric: str) -> str:
     """Write a figure of a band: a dash where no measured image has a tag of it, and N+ as a whole number."""
     if metric not in figures:
         return "-"
     return f"{figures[metric]['mean']:.3f}" if not metric.startswith("n_plus") else f"{figures[metric]['mean']:.0f}"
 
 
-def between(figure: dict[str, Any] | None) -> str:
+def between(figure: Figures | None) -> str:
     """Write the interval of a figure; nothing where it has none."""
     return f"{figure['low']:.3f} to {figure['high']:.3f}" if figure is not None and "low" in figure else ""
 
 
-def precision_summary(evaluation: AnnotationEvaluation, names: Sequence[str], wanted: float) -> dict[str, Any]:
+def precision_summary(evaluation: AnnotationEvaluation, names: Sequence[str], wanted: float) -> Figures:
     """Return each run's tags for a requested precision, and measure how many of them are right.
 
     ``wanted``, and for each run ``bands``: all tags, then the bands by training images of the first run, the rarest
@@ -231,7 +220,7 @@ def _counts(
     return given, right
 
 
-def precision_cells(row: dict[str, Any], wanted: float) -> list[tuple[str, str]]:
+def precision_cells(row: Figures, wanted: float) -> list[tuple[str, str]]:
     """Write the figures of a band, each with what stands below it; a dash where there is none."""
     share, recall = row["precision"], row["recall"]
     return [

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 from fastapi import APIRouter, Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -15,6 +13,7 @@ from starlette.responses import RedirectResponse, Response
 
 import visterm
 from visterm.core.errors import VistermError
+from visterm.core.writing import Place
 from visterm.web.api import about, images, jobs, search, tags, vision
 from visterm.web.bodies import BodyLimit
 from visterm.web.errors import http_error_of
@@ -37,11 +36,7 @@ router = APIRouter(include_in_schema=False)  # Of the token: the browser then ke
 
 
 def create_app(
-    catalogue: str | os.PathLike[str],
-    *,
-    access: Access | None = None,
-    bounds: Bounds | None = None,
-    member: Member | None = None,
+    catalogue: Place, *, access: Access | None = None, bounds: Bounds | None = None, member: Member | None = None
 ) -> FastAPI:
     """Return the application that serves a catalogue; routes find all they need in ``request.app.state.service``.
 
@@ -86,7 +81,7 @@ def create_app(
 class Application(FastAPI):
     """FastAPI with an OpenAPI description whose summaries are the first lines of the routes' docstrings."""
 
-    def openapi(self) -> dict[str, Any]:
+    def openapi(self) -> dict[str, object]:
         """Return the OpenAPI description."""
         if self.openapi_schema is None:
             for methods in super().openapi()["paths"].values():

@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from visterm.core.errors import ImageError
 from visterm.core.types import Tag
+from visterm.library.catalogue import Catalogue
 from visterm.tagging.annotating import Annotated
-from visterm.tagging.tagger import Tagger
 from visterm.web.work import Work
 
 T = TypeVar("T")
@@ -30,17 +30,12 @@ class Batcher(Generic[T, R]):
     """
 
     def __init__(self, process: Callable[[Sequence[T]], Sequence[R | Exception]], work: Work, most: int) -> None:
-        self._process = process
-        self._work = work
-        self._most = most
+        self._process, self._work, self._most = process, work, most
         self._waiting: deque[tuple[T, asyncio.Future[R]]] = deque()
         self._task: asyncio.Task[None] | None = None
 
     async def ask(self, item: T) -> R:
-        """Process one item with others, and return its result.
-
-        Raises HttpError (503) if too many wait.
-        """
+        """Process one item with others, and return its result. Raises HttpError (503) if too many wait."""
         with self._work.slot():
             future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
             self._waiting.append((item, future))
@@ -83,17 +78,21 @@ class ToTag(NamedTuple):
     limits: TagLimits
 
 
-def annotate_together(tagger: Callable[[], Tagger], batch: Sequence[ToTag]) -> list[list[Tag] | Exception]:
-    """Return the tags of each picture, or its error; pictures with the same limits are encoded together."""
+def annotate_together(catalogue: Catalogue, batch: Sequence[ToTag]) -> list[list[Tag] | Exception]:
+    """Return the tags of each picture, or its error, by the run in use now, also if another process just learned it.
+
+    Pictures with the same limits are encoded together.
+    """
     groups: defaultdict[tuple[TagLimits, bool], list[int]] = defaultdict(list)
     for index, item in enumerate(batch):
         groups[item.limits, item.k is None].append(index)
     results: dict[int, list[Tag] | Exception] = {}
     for (limits, without_k), indices in groups.items():
-        pictures: Any = [batch[index].pixels for index in indices]
+        pictures = [batch[index].pixels for index in indices]
         most = None if without_k else max(batch[index].k or 0 for index in indices)
         try:
-            answers = list(tagger().annotate_each(pictures, most, **limits._asdict()))
+            catalogue.refresh()
+            answers = list(catalogue.tagger.annotate_each(pictures, most, **limits._asdict()))
         except Exception as error:  # any error answers these requests, and not the others
             results |= dict.fromkeys(indices, error)
             continue

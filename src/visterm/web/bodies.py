@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import binascii
 import json
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any, NamedTuple, TypeVar
 
 from fastapi import Request, Response
@@ -17,7 +16,7 @@ from starlette.datastructures import Headers, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from visterm.core.errors import DataError
+from visterm.core.errors import DataError, UserError
 from visterm.web.errors import HttpError
 from visterm.web.work import Figures, busy
 
@@ -26,8 +25,8 @@ MEDIUM = 2**20  # Bytes of lists of tags, and of Label Studio's events
 PIECE_SECONDS = 30.0  # Seconds in which the next piece of a body must arrive
 MOST_VALUES = 100_000  # Values in the JSON of one request: reading these takes 50 ms, in which nothing else is answered
 IN_SCOPE = "visterm_body"  # In the scope of a request
-E = TypeVar("E", bound=Callable[..., Any])
-_MOST: dict[Any, int] = {}
+E = TypeVar("E", bound=Callable[..., object])
+_MOST: dict[object, int] = {}
 FIELD = "image"
 PICTURE = {"type": "string", "format": "binary"}
 PICTURES = {"type": "array", "items": PICTURE, "minItems": 1, "description": "Pictures to upload."}
@@ -86,10 +85,7 @@ class BodyLimit:
     """
 
     def __init__(self, app: ASGIApp, bodies: Bodies, most: int, seconds: float) -> None:
-        self._app = app
-        self._bodies = bodies
-        self._most = most
-        self._seconds = seconds
+        self._app, self._bodies, self._most, self._seconds = app, bodies, most, seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -98,8 +94,7 @@ class BodyLimit:
             return
         length = Headers(scope=scope).get("content-length", "0")
         if not length.isascii() or not length.isdigit():
-            refused = HttpError(400, f"Content-Length is {length!r}; expected a number.")
-            await refused.answer()(scope, receive, send)
+            await HttpError(400, f"Content-Length is {length!r}; expected a number.").answer()(scope, receive, send)
             return
 
         body = scope[IN_SCOPE] = _Body(receive, self._bodies, self._seconds)
@@ -118,9 +113,7 @@ class BodyLimit:
 
 class _Body:
     def __init__(self, receive: Receive, bodies: Bodies, seconds: float) -> None:
-        self._receive = receive
-        self._bodies = bodies
-        self._seconds = seconds
+        self._receive, self._bodies, self._seconds = receive, bodies, seconds
         self._end = asyncio.get_running_loop().time() + seconds
         self._complete = False
         self.most: int | None = None
@@ -161,7 +154,7 @@ def hold(request: Request, n_bytes: int) -> None:
 class JsonRoute(APIRoute):
     """A route that counts the values of JSON before it reads them, and reads long JSON in a thread."""
 
-    def get_route_handler(self) -> Callable[..., Any]:
+    def get_route_handler(self) -> Callable[[Request], Coroutine[object, object, Response]]:
         """Return the handler, called with requests that count."""
         handle = super().get_route_handler()
 
@@ -182,7 +175,7 @@ class JsonRoute(APIRoute):
 class _JsonRequest(Request):
     """A request that refuses JSON with too many values."""
 
-    async def json(self) -> Any:
+    async def json(self) -> object:
         body = await self.body()
         if sum(map(body.count, (b",", b":", b"[", b"{"))) > MOST_VALUES:
             raise HttpError(413, f"The JSON of a request may have at most {MOST_VALUES:,} values. Send less at once.")
@@ -205,17 +198,15 @@ def data_content(address: str) -> bytes | None:
         return None
     try:
         return base64.b64decode(address.partition(",")[2], validate=True)
-    except (binascii.Error, ValueError) as error:
+    except ValueError as error:
         raise DataError(f"the data: address is not base64: {error}") from error
 
 
 async def read_uploads(request: Request, most: int) -> list[Upload]:
     """Read the pictures of a request.
 
-    Raises
-    ------
-    HttpError
-        400, 415 or 422, if it has no pictures, or more than `most`.
+    Raises UserError if it has none, or more than `most`; HttpError if its form can't be read (400), or it is of another
+    type (415).
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "multipart/form-data":
@@ -223,7 +214,7 @@ async def read_uploads(request: Request, most: int) -> list[Upload]:
     if kind.startswith("image/") or kind in ("application/octet-stream", ""):
         content = await request.body()
         if not content:
-            raise HttpError(422, "The request has no picture: its body is empty.", field=FIELD)
+            raise UserError("The request has no picture: its body is empty.", setting=FIELD, advice="Send one.")
         return [Upload(FIELD, content)]
     raise HttpError(
         415,
@@ -244,13 +235,13 @@ async def _read_form(request: Request, most: int) -> list[Upload]:
     try:
         parts = [part for name, part in form.multi_items() if name == FIELD]
         if len(parts) > most:
-            raise HttpError(422, f"The form has {len(parts)} pictures; send at most {most} at once.", field=FIELD)
+            raise UserError(f"The form has {len(parts)} pictures.", setting=FIELD, expected=f"{most} or fewer")
         if not parts:
-            raise HttpError(422, f"The form has no picture: send files in the field '{FIELD}'.", field=FIELD)
+            raise UserError("The form has no picture.", setting=FIELD, advice=f"Send files in the field `{FIELD}`.")
         uploads = []
         for part in parts:
             if not isinstance(part, UploadFile):
-                raise HttpError(422, f"'{FIELD}' is text; expected a file.", field=FIELD)
+                raise UserError(f"`{FIELD}` is text.", setting=FIELD, expected="a file")
             uploads.append(Upload(part.filename or FIELD, await part.read()))
         return uploads
     finally:

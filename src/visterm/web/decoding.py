@@ -107,12 +107,9 @@ class _Process:
         if self._process is None:
             one_thread = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
             self._process = subprocess.Popen(
-                self._command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                env={**os.environ, **one_thread},
-            )
+                self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                env=os.environ | one_thread,
+            )  # fmt: skip
             assert self._process.stdout is not None
             read_exactly(self._process.stdout, len(READY))
 
@@ -168,10 +165,8 @@ class Thumbnails:
     """
 
     def __init__(self, decoders: Decoders, most_bytes: int, n_bytes: SharedCount) -> None:
-        self._decoders = decoders
-        self._most_bytes = most_bytes
+        self._decoders, self._most_bytes, self.n_bytes = decoders, most_bytes, n_bytes
         self._jpegs: OrderedDict[str, bytes] = OrderedDict()
-        self.n_bytes = n_bytes
 
     async def get(self, path: str, name: str, side: int) -> bytes:
         """Return the thumbnail of the photo at a path; `name` stands for its content and side.

@@ -14,7 +14,11 @@ from io import BytesIO
 from queue import SimpleQueue
 from typing import IO
 
+from PIL import Image
+
+from visterm.core.errors import ImageError
 from visterm.core.system import limit_this_process
+from visterm.data.images import read_image, read_image_bytes
 
 REQUEST = struct.Struct(">c?IQ")
 """What is asked for, whether a path follows and not a picture, the longest side (0: unchanged), and the bytes of it."""
@@ -29,11 +33,6 @@ MOST_FILES = 64
 
 def answer(outcome: bytes, is_path: bool, side: int, content: bytes) -> tuple[bytes, int, int, bytes]:
     """Return the answer to one request for an outcome: the outcome, height, width and bytes."""
-    from PIL import Image
-
-    from visterm.core.errors import ImageError
-    from visterm.data.images import read_image, read_image_bytes
-
     max_side = side or None
     try:
         if is_path:
@@ -73,10 +72,6 @@ def _read(stream: IO[bytes], requests: SimpleQueue[tuple[bytes, bool, int, bytes
 
 def main() -> None:
     """Answer requests until there are no more."""
-    from PIL import Image
-
-    import visterm.data.images  # noqa: F401  # decoding needs these modules, which are loaded before the limits apply
-
     memory_bytes, max_pixels = map(int, sys.argv[1:3])
     Image.init()
     Image.MAX_IMAGE_PIXELS = max_pixels

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Any
 
@@ -49,10 +50,10 @@ _ENCODE = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", 
 
 
 class HttpError(HTTPException):
-    """A request that is answered with an error.
+    """A request that is answered with an error; where a value of it isn't accepted (422), raise `UserError` instead.
 
-    The message says what is wrong with the value, what is accepted, what to do. `code` is the name of the error for
-    programs; None: that of the status. `field` is the part of the request that is wrong.
+    The message says what is wrong, what is accepted, what to do. `code` is the name of the error for programs; None:
+    that of the status. `field` is the part of the request that is wrong.
     """
 
     def __init__(
@@ -76,8 +77,11 @@ class HttpError(HTTPException):
         return json_answer({"error": error}, self.status_code, self.headers)
 
 
-def http_error_of(error: Exception) -> HttpError:
-    """Return the answer to an error of visterm, of the disk, or of the web framework; log errors of the service."""
+def http_error_of(error: Exception, name_of: Callable[[str], str] | None = None) -> HttpError:
+    """Return the answer to an error of visterm, of the disk, or of the web framework; log errors of the service.
+
+    `name_of` returns what a reader calls a setting; None: as the API does.
+    """
     error = storage_error(error) or error
     if isinstance(error, HttpError):
         return error
@@ -98,13 +102,22 @@ def http_error_of(error: Exception) -> HttpError:
     status, code = next(
         ((status, code) for kind, status, code in ANSWERS if isinstance(error, kind)), (500, "internal")
     )
-    if code == "internal":
+    if not isinstance(error, VistermError) or code == "internal":
         LOG.error("A request failed.", exc_info=error)
         return HttpError(500, "The service failed to answer this request. Its log says why.")
     if code in ("damaged", "disk_full", "disk_fails"):
         LOG.error("%s", error)  # one line without a traceback: the cause is known
     headers = {"retry-after": "60"} if code == "disk_fails" else None
-    return HttpError(status, str(error), code=code, field=getattr(error, "setting", None), headers=headers)
+    return HttpError(status, error.wording(name_of), code=code, field=error.setting, headers=headers)
+
+
+@contextmanager
+def answering(statuses: Mapping[type[VistermError], int]) -> Iterator[None]:
+    """Answer errors of some kinds with a status that means more than 422 here."""
+    try:
+        yield
+    except tuple(statuses) as error:
+        raise HttpError(next(n for kind, n in statuses.items() if isinstance(error, kind)), str(error)) from error
 
 
 def _first_invalid(error: RequestValidationError) -> HttpError:
@@ -119,11 +132,11 @@ def _first_invalid(error: RequestValidationError) -> HttpError:
         return HttpError(422, f"{where} is not a known name. Leave it out.", field=where)
     value, message = problem.get("input"), str(problem["msg"])
     is_short = isinstance(value, str | int | float) and len(repr(value)) <= LONGEST_SHOWN
-    what = f"{where} is {value!r}" if is_short else where
-    return HttpError(422, f"{what}: {message[:1].lower()}{message[1:]}.", field=where)
+    subject = f"{where} is {value!r}" if is_short else where
+    return HttpError(422, f"{subject}: {message[:1].lower()}{message[1:]}.", field=where)
 
 
-def json_answer(content: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+def json_answer(content: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     r"""Return JSON, which no cache stores; bytes of names that are not UTF-8 become ``\udcff``, as in our files."""
     headers = {"cache-control": "no-store", **(headers or {})}
     return Response(_ENCODE(content), status, headers, media_type="application/json")

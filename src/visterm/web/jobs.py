@@ -9,14 +9,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from visterm.core.errors import StorageError, UserError
 from visterm.library.catalogue import Catalogue
 from visterm.library.photos import check_not_connected, indexed_folders
 from visterm.store.database import now
 from visterm.store.history import Jobs, StoredJob
-from visterm.web.errors import LOG, HttpError
+from visterm.web.errors import LOG, HttpError, answering
 from visterm.web.job_process import NOT_NOTED
 from visterm.web.work import Figures, Tell, Work
 
@@ -33,10 +32,7 @@ class JobQueue:
     """
 
     def __init__(self, catalogue: Catalogue, work: Work, tell: Tell, figures: Figures, pid: int) -> None:
-        self._stored = catalogue.stored
-        self._work = work
-        self._tell = tell
-        self._pid = pid
+        self._stored, self._work, self._tell, self._pid = catalogue.stored, work, tell, pid
         self.n_open, self._unstored = figures.now("jobs"), figures.now("unstored")
 
     async def start(self, kind: str, *options: str) -> StoredJob:
@@ -45,10 +41,8 @@ class JobQueue:
         Options of "fit" are "full", "use-even-if-worse" and "by-itself" (it began so); that of "use run" is
         a run, by its number or the first letters of its fingerprint, and "go back" may have one.
 
-        Raises
-        ------
-        HttpError
-            409, if too many wait, there is no folder to search, or the catalogue is connected to another program.
+        Raises HttpError (409) if too many wait, there is no folder to search, or the catalogue is connected to another
+        program.
         """
         jobs = self._stored.jobs
         n_open = await self._work.run(jobs.n_open, self._pid)
@@ -56,16 +50,13 @@ class JobQueue:
             raise HttpError(409, f"{n_open} jobs already run or wait. Wait for them, or cancel some.")
         lists = [list(options)]
         if kind == "index":
-            try:
+            with answering({UserError: 409}):
                 await self._work.run(check_not_connected, self._stored)
-            except UserError as error:
-                raise HttpError(409, str(error)) from error
             folders = await self._work.run(indexed_folders, self._stored)
             lists = [[folder] for folder in folders[: MOST_OPEN - n_open]]
             if not lists:
-                raise HttpError(
-                    409, "There is no folder to search for photos. Index one first: visterm index CATALOGUE FOLDER"
-                )
+                advice = "Index one first: visterm index CATALOGUE FOLDER"
+                raise HttpError(409, f"There is no folder to search for photos. {advice}")
 
         started = []
         for arguments in lists:
@@ -99,21 +90,18 @@ class JobRunner:
     The threads of `work` write. `ended` is called after each job.
     """
 
-    def __init__(self, path: Path, jobs: Jobs, work: Work, figures: Figures, ended: Callable[[], Any]) -> None:
-        self._path = path
-        self._jobs = jobs
-        self._work = work
-        self._ended = ended
+    def __init__(self, path: Path, jobs: Jobs, work: Work, figures: Figures, ended: Callable[[], object]) -> None:
+        self._path, self._jobs, self._work, self._ended = path, jobs, work, ended
         self._n_open, self._unstored = figures.now("jobs"), figures.now("unstored")
         self._waiting: deque[tuple[int, list[str]]] = deque()  # Ids of jobs, each with its kind and arguments
         self._running: tuple[int, asyncio.subprocess.Process] | None = None
         self._task: asyncio.Task[None] | None = None
         self._closing = asyncio.Event()
 
-    def tell(self, what: str, *arguments: Any) -> None:
+    def tell(self, what: str, *arguments: object) -> None:
         """Do what a queue says, in any process of the service."""
-        methods: dict[str, Callable[..., None]] = {"take": self.take, "cancel": self.cancel}
-        methods[what](*arguments)
+        tasks: dict[str, Callable[..., None]] = {"take": self.take, "cancel": self.cancel}
+        tasks[what](*arguments)
 
     def take(self, job_id: int, kind: str, arguments: list[str]) -> None:
         """Run a stored job when its turn comes."""
@@ -183,8 +171,7 @@ class JobRunner:
         why = failed or f"Its process ended with status {status}. The service's log may say why."
         if status == NOT_NOTED and failed is None:
             why = "It failed and could not store the reason. The service's log has it."
-        error = None if status == 0 or cancelled else why
-        self._jobs.finish(job_id, error=error)
+        self._jobs.finish(job_id, error=None if status == 0 or cancelled else why)
         self._ended()
 
 

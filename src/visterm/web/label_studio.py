@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import re
 import xml.etree.ElementTree as ET
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 from urllib.parse import urlsplit
 
 from fastapi import APIRouter, Response
@@ -38,7 +38,7 @@ _ID = re.compile(r"(?:visterm:)?(\d{1,18})")
 _ADDRESS = re.compile(r".*/api/v1/images/(\d{1,18})(?:/thumbnail)?")
 _DECLARES = re.compile(r"<!(DOCTYPE|ENTITY)", re.IGNORECASE)
 
-Task = dict[str, Any]
+Task = dict[str, object]  # JSON
 RunVersion = Annotated[str, Field(description="Fingerprint of the run that answers.")]
 
 
@@ -67,8 +67,8 @@ class WebhookRequest(Message):
 
     action: str = Field(description="The event, such as ANNOTATION_CREATED.")
     task: Task | None = Field(None, description="The task.")
-    annotation: dict[str, Any] | None = Field(None, description="What the annotator chose.")
-    project: dict[str, Any] | None = Field(None, description="The project.")
+    annotation: Task | None = Field(None, description="What the annotator chose.")
+    project: Task | None = Field(None, description="The project.")
 
 
 class BackendAnswer(BaseModel):
@@ -88,7 +88,7 @@ class VersionAnswer(BaseModel):
 class TaskAnswer(BaseModel):
     """The choices for one task."""
 
-    result: list[dict[str, Any]] = Field(description="The choices, as Label Studio stores them.")
+    result: list[Task] = Field(description="The choices, as Label Studio stores them.")
     score: float = Field(description="Mean confidence of the choices (0-1).")
     model_version: RunVersion
     error: str | None = Field(None, description="Why there is no prediction.")
@@ -104,7 +104,7 @@ class WebhookAnswer(BaseModel):
     """What was done about an event."""
 
     status: str = Field(description="ok or ignored.")
-    result: dict[str, Any] = Field(description="The photo and the tags that it got, or the job that was started.")
+    result: Task = Field(description="The photo and the tags that it got, or the job that was started.")
 
 
 class Choices(NamedTuple):
@@ -145,7 +145,7 @@ async def predict(service: Shared, body: PredictRequest) -> Response:
     """
     config = read_config(body.label_config)
     version = await service.run_version()
-    results: list[dict[str, Any]] = []
+    results: list[dict[str, object]] = []
     for start in range(0, len(body.tasks), AT_ONCE):
         batch = body.tasks[start : start + AT_ONCE]
         results += await asyncio.gather(*(_predict(service, task, config, version) for task in batch))
@@ -172,7 +172,7 @@ async def webhook(service: Shared, body: WebhookRequest) -> Response:
     return json_answer({"status": "ok", "result": {"image": image_id, "given": tags}}, 201)
 
 
-async def _predict(service: Service, task: Task, config: Choices, version: str) -> dict[str, Any]:
+async def _predict(service: Service, task: Task, config: Choices, version: str) -> dict[str, object]:
     """Return the suggestions for one task, or the reason why there are none."""
     data = task.get("data")
     try:
@@ -189,17 +189,13 @@ async def _predict(service: Service, task: Task, config: Choices, version: str) 
     if config.single:
         suggested = suggested[:1]
     confidences = [tag.confidence for tag, _ in suggested if tag.confidence is not None]
-    result = {
-        "from_name": config.from_name,
-        "to_name": config.to_name,
-        "type": "choices",
-        "value": {"choices": [name for _, name in suggested]},
-    }
+    chosen = {"choices": [name for _, name in suggested]}
+    result = {"from_name": config.from_name, "to_name": config.to_name, "type": "choices", "value": chosen}
     score = sum(confidences) / len(confidences) if confidences else 0.0
     return {"result": [result] if suggested else [], "score": score, "model_version": version}
 
 
-async def _picture(service: Service, value: Any) -> bytes | str:
+async def _picture(service: Service, value: object) -> bytes | str:
     """Return the content of a ``data:`` address, or the path of a photo of the catalogue."""
     content = data_content(value) if isinstance(value, str) else None
     if content is not None:
@@ -215,7 +211,7 @@ async def _picture(service: Service, value: Any) -> bytes | str:
         raise DataError(str(error.detail)) from error
 
 
-def _id_of(value: Any) -> int | None:
+def _id_of(value: object) -> int | None:
     """Return the id of a photo from a number, from "visterm:12", or from the address of its thumbnail."""
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 10**18:
         return value
@@ -230,7 +226,7 @@ def _id_of(value: Any) -> int | None:
     return int(match[1]) if match else None
 
 
-def _chosen(annotation: dict[str, Any]) -> list[str]:
+def _chosen(annotation: Task) -> list[str]:
     results = annotation.get("result")
     tags: list[str] = []
     for result in results if isinstance(results, list) else []:

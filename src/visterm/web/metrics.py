@@ -29,16 +29,10 @@ class Metrics:
 
     def __init__(self, folder: str | None = None) -> None:
         self._folder = folder
-        self._requests = Counter(
-            "visterm_requests", "Requests that were answered.", ["method", "route", "status"], registry=None
-        )
-        self._seconds = Histogram(
-            "visterm_request_seconds",
-            "Time from a request to the end of its answer.",
-            ["route"],
-            buckets=BOUNDS,
-            registry=None,
-        )
+        labels = ["method", "route", "status"]
+        self._requests = Counter("visterm_requests", "Requests that were answered.", labels, registry=None)
+        text = "Time from a request to the end of its answer."
+        self._seconds = Histogram("visterm_request_seconds", text, ["route"], buckets=BOUNDS, registry=None)
 
     def note(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count one request."""
@@ -57,26 +51,25 @@ class Metrics:
         return generate_latest(registry).decode()
 
 
-def figure(name: str, what: str, values: Mapping[str, float] | float, label: str = "kind") -> Metric:
+def figure(name: str, text: str, values: Mapping[str, float] | float, label: str = "kind") -> Metric:
     """Return a figure: a counter if its name ends in ``_total``, else a gauge.
 
-    `what` is the help text. The values go by the value of the label; one number is a figure without labels.
+    `text` is the help text. The values go by the value of the label; one number is a figure without labels.
     """
     kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
     if isinstance(values, Mapping):
-        family = kind(name, what, labels=[label])
+        family = kind(name, text, labels=[label])
         for value_of_label, value in values.items():
             family.add_metric([value_of_label], value)
         return family
-    return kind(name, what, value=values)
+    return kind(name, text, value=values)
 
 
 class Counting:
     """The layer that counts requests and their time."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
-        self._app = app
-        self._metrics = metrics
+        self._app, self._metrics = app, metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""

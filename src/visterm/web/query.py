@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import re
 from collections.abc import Sequence
 from typing import Annotated, TypeVar
 
 from fastapi import Query, Request
 
+from visterm.core.errors import UserError
 from visterm.core.registry import known_names
-from visterm.web.errors import LONGEST_SHOWN, HttpError
+from visterm.web.errors import LONGEST_SHOWN
 from visterm.web.schemas import TagName
 
 T = TypeVar("T")
@@ -26,7 +26,7 @@ _CURSOR = re.compile(r"([a-z]+):(\d{1,18})")
 async def refuse_unknown(request: Request) -> None:
     """Refuse a query with a name that is no parameter of its address: a misspelled filter would find too much.
 
-    Raises HttpError (422), which names the known ones.
+    Raises UserError, which names the known ones.
     """
     if not request.query_params:
         return
@@ -40,8 +40,8 @@ async def refuse_unknown(request: Request) -> None:
         parts += part.dependencies
     for name in request.query_params:
         if name not in known:
-            short_name = name[:LONGEST_SHOWN]
-            raise HttpError(422, f"Unknown parameter {short_name!r}. {known_names(sorted(known))}", field=short_name)
+            shown = name[:LONGEST_SHOWN]
+            raise UserError(f"Unknown parameter {shown!r}.", setting=shown, advice=known_names(sorted(known)))
 
 
 def cursor_at(kind: str, position: int) -> str:
@@ -52,17 +52,17 @@ def cursor_at(kind: str, position: int) -> str:
 def position_of(kind: str, cursor: str | None, start: int = 0) -> int:
     """Return the position of a cursor; without a cursor, the start.
 
-    Raises HttpError (422) if it is not a cursor of such a list.
+    Raises UserError if it is not a cursor of such a list.
     """
     if cursor is None:
         return start
     try:
         text = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode("ascii")
-    except (binascii.Error, ValueError):
+    except ValueError:
         text = ""
     match = _CURSOR.fullmatch(text)
     if match is None or match[1] != kind:
-        raise HttpError(422, f"{cursor!r} is not a cursor of this list. Use 'next' of the page before.", field="cursor")
+        raise UserError(setting="cursor", value=cursor, expected="a cursor of this list: `next` of the page before")
     return int(match[2])
 
 

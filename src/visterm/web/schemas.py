@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -28,7 +29,7 @@ class RequestBody(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _first_unknown(cls, values: Any) -> Any:
+    def _first_unknown(cls, values: object) -> object:
         """Keep one unknown name to be refused: writing errors about thousands would take longer than all else."""
         if not isinstance(values, dict):
             return values
@@ -405,6 +406,13 @@ STATUSES = {
 """The name of an error with a status, for programs, and what OpenAPI says of it."""
 
 COMMON = (400, 401, 403, 421, 422, 500, 503, 507)
+
+
+def file_answers(media_type: str, others: Mapping[int, str]) -> dict[int | str, dict[str, Any]]:
+    """Return OpenAPI's description of a route that answers with a file, with 404, or with one of some `others`."""
+    answers: dict[int | str, dict[str, Any]] = {status: {"description": text} for status, text in others.items()}
+    answers[200] = {"content": {media_type: {"schema": {"type": "string", "format": "binary"}}}}
+    return answers | errors(404)
 
 
 def errors(*statuses: int) -> dict[int | str, dict[str, Any]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import hmac
 import ipaddress
@@ -56,13 +55,21 @@ class Access:
     fetched_hosts: frozenset[str] = frozenset()  # Origins from which pictures are fetched that a request names
 
     @classmethod
-    def of(cls, host: str, token: str = "", names: Iterable[str] = (), fetched: Iterable[str] = ()) -> Access:
-        """Return the access of a service that listens on `host`, has more `names`, and fetches from ``HOST[:PORT]``.
+    def of(cls, host: str, token: str = "", names: Iterable[str] = (), vision_hosts: Iterable[str] = ()) -> Access:
+        """Return the access of a service that listens on `host`, and has more `names`.
 
-        Without a port, only the usual one of http or https is fetched from. Raises UserError if one is no such host.
+        It fetches pictures from `vision_hosts`, ``HOST[:PORT]``; without a port, only from the usual one of http or
+        https. Raises UserError if one is no such host.
         """
         hosts = {name.lower() for name in (host, *names, *LOOPBACK_NAMES) if name}
-        return cls(token, frozenset(hosts), host in NAMES_OF_ALL, frozenset().union(*map(_origins, fetched)))
+        fetched: set[str] = set()
+        for each in vision_hosts:
+            netloc = f"[{each}]" if each.count(":") > 1 and "[" not in each else each
+            origins = [origin for scheme in DEFAULT_PORTS if (origin := origin_of(f"{scheme}://{netloc}"))]
+            if len(origins) < len(DEFAULT_PORTS) or set(netloc) & set("/?#@"):
+                raise UserError(setting="vision_host", value=each, expected="HOST or HOST:PORT, such as photos.home")
+            fetched.update(origins)
+        return cls(token, frozenset(hosts), host in NAMES_OF_ALL, frozenset(fetched))
 
     @property
     def cookie(self) -> str:
@@ -108,21 +115,11 @@ def origin_of(address: str) -> str | None:
     return f"{parts.scheme}://{parts.hostname}:{port}"
 
 
-def _origins(host: str) -> set[str]:
-    """Return the origins of ``HOST[:PORT]``; errors are those of `Access.of`."""
-    netloc = f"[{host}]" if host.count(":") > 1 and "[" not in host else host
-    origins = [origin_of(f"{scheme}://{netloc}") for scheme in DEFAULT_PORTS]
-    if None in origins or set(netloc) & set("/?#@"):
-        raise UserError(f"Pictures can't be fetched from {host!r}; expected HOST or HOST:PORT, such as photos.home.")
-    return {origin for origin in origins if origin}
-
-
 class Security:
     """The outermost layer of the application: refuses requests, and adds headers to every answer."""
 
     def __init__(self, app: ASGIApp, access: Access) -> None:
-        self._app = app
-        self._access = access
+        self._app, self._access = app, access
         self._headers = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -158,10 +155,15 @@ class Security:
         headers = Headers(scope=scope)
         host = headers.get("host", "")
         if not self._access.answers_to(host):
-            message = f"This service is not called {host!r}. Start it with --name NAME for each host name that it has."
-            return HttpError(421, message).answer()
+            advice = "Start it with each host name that it has: visterm serve CATALOGUE --name NAME"
+            return HttpError(421, f"This service is not called {host!r}. {advice}").answer()
         method, path = scope["method"], scope["path"]
-        if method not in SAFE_METHODS and _from_another_site(headers, host):
+        # Browsers say which site's page sends a request; programs send neither header.
+        origin = headers.get("origin")
+        from_elsewhere = headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none")
+        if origin is not None and origin.partition("://")[2].lower() != host.lower():
+            from_elsewhere = True
+        if method not in SAFE_METHODS and from_elsewhere:
             message = "Pages of other sites can't change anything here. Use this site's own pages."
             return HttpError(403, message, code="cross_site").answer()
         if path in OPEN_PATHS or path.startswith(OPEN_FOLDER):
@@ -204,14 +206,6 @@ def _ask(scope: Scope, headers: Headers) -> Response:
     return HttpError(401, message, headers={"www-authenticate": 'Bearer realm="visterm"'}).answer()
 
 
-def _from_another_site(headers: Headers, host: str) -> bool:
-    """Return whether a browser sent the request for a page of another site; programs send neither header."""
-    if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
-        return True
-    origin = headers.get("origin")
-    return origin is not None and origin.partition("://")[2].lower() != host.lower()
-
-
 def _given_token(authorisation: str) -> str | None:
     scheme, _, value = authorisation.partition(" ")
     if scheme.lower() == "bearer":
@@ -219,7 +213,7 @@ def _given_token(authorisation: str) -> str | None:
     if scheme.lower() == "basic":
         try:
             return base64.b64decode(value, validate=True).decode().partition(":")[2]
-        except (binascii.Error, UnicodeDecodeError):
+        except ValueError:
             return ""
     return None
 

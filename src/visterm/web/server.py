@@ -39,18 +39,14 @@ MOST_ALIKE = 3
 MOST_TEXTS = 100
 
 
-def run_server(
-    app: FastAPI, host: str, port: int, announce: Callable[[str], None], *, header_seconds: float = HEADER_SECONDS
-) -> None:
+def run_server(app: FastAPI, host: str, port: int, announce: Callable[[str], None]) -> None:
     """Serve an application until it is stopped; call `announce` with the address once it answers.
 
-    Port 0 is any free one. The headers of a request must arrive in `header_seconds`. Raises UserError if the port is in
-    use, or the address is not an address of this machine.
+    Port 0 is any free one. Raises UserError if the port is in use, or the address is not an address of this machine.
     """
     with listening(host, port) as bound:
         address = address_of(host, bound.getsockname()[1])
-        server = Server(app, Member(), lambda: announce(address), header_seconds=header_seconds)
-        server.run_alone([bound])
+        Server(app, Member(), lambda: announce(address)).run_alone([bound])
 
 
 def listening(host: str, port: int) -> socket.socket:
@@ -61,9 +57,9 @@ def listening(host: str, port: int) -> socket.socket:
     except OSError as error:
         why = (error.strerror or str(error)).partition(" (while")[0]
         raise UserError(
-            f"Cannot listen on {address_of(host, port)}: {why}. Choose another port (--port 0: any free one) or an "
-            "address of this machine (--host)."
-        ) from error
+            f"Cannot listen on {address_of(host, port)}: {why}.", setting="port", value=port,
+            advice="Choose another `port` (0: any free one), or an address of this machine as `host`.",
+        ) from error  # fmt: skip
 
 
 def address_of(host: str, port: int) -> str:
@@ -84,8 +80,7 @@ class Server(uvicorn.Server):
         ready: Callable[[], None],
         *,
         channel: socket.socket | None = None,
-        news: Callable[[], Coroutine[Any, Any, None]] | None = None,
-        header_seconds: float = HEADER_SECONDS,
+        news: Callable[[], Coroutine[object, object, None]] | None = None,
     ) -> None:
         config = uvicorn.Config(
             app, log_level="warning", access_log=False, server_header=False, timeout_keep_alive=KEEP_ALIVE_SECONDS,
@@ -94,12 +89,9 @@ class Server(uvicorn.Server):
         super().__init__(config)
         n_open, self._n_taken = member.figures.now("connections"), member.figures.now("taken")
         most = -(-most_connections() // member.n_workers)
-        self._connections = Connections(most, header_seconds=header_seconds, n_open=n_open)
-        self._n_workers = member.n_workers
-        self._ready = ready
-        self._channel = channel
-        self._news = news
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._connections = Connections(most, n_open=n_open)
+        self._n_workers, self._ready, self._channel, self._news = member.n_workers, ready, channel, news
+        self._tasks: set[asyncio.Task[object]] = set()
 
     def run_alone(self, sockets: list[socket.socket]) -> None:
         """Serve until stopped, as the only task of this process."""
@@ -119,7 +111,7 @@ class Server(uvicorn.Server):
         """Start to answer."""
         inner: Any = self.config.http_protocol_class
 
-        def protocol(**settings: Any) -> HttpConnection:
+        def protocol(**settings: object) -> HttpConnection:
             return HttpConnection(inner(**settings), self._connections)
 
         self.config.http_protocol_class = protocol  # type: ignore[assignment]
@@ -138,10 +130,10 @@ class Server(uvicorn.Server):
     def _hear(self, channel: socket.socket, protocol: Callable[..., asyncio.Protocol]) -> None:
         """Take a connection from the supervisor, or hear of news; stop if the supervisor has gone."""
         loop = asyncio.get_running_loop()
-        state: Any = {"config": self.config, "server_state": self.server_state, "app_state": self.lifespan.state}
+        state = {"config": self.config, "server_state": self.server_state, "app_state": self.lifespan.state}
         assert hasattr(socket, "recv_fds")  # else there is no supervisor
         letter, descriptors, *_ = socket.recv_fds(channel, 1, 1)
-        work: list[Coroutine[Any, Any, Any]] = []
+        work: list[Coroutine[object, object, object]] = []
         for descriptor in descriptors:
             self._n_taken.value += 1
             client = socket.socket(fileno=descriptor)
@@ -189,13 +181,12 @@ class Connections:
 
     If there is no room, the connection that has waited longest for a request is closed; if all are at work, the new one
     is refused. So a client that opens connections and sends nothing takes room only from itself. The headers of a
-    request must arrive in `header_seconds`.
+    request must arrive in `HEADER_SECONDS`.
     """
 
-    def __init__(self, most: int, *, header_seconds: float = HEADER_SECONDS, n_open: SharedCount | None = None) -> None:
+    def __init__(self, most: int, *, n_open: SharedCount | None = None) -> None:
         self.most = most
         self._n_open = n_open or Figures().now("connections")
-        self.header_seconds = header_seconds
         self.open: set[HttpConnection] = set()
 
     def add(self, new: HttpConnection) -> bool:
@@ -220,9 +211,8 @@ class Connections:
 
     def sweep(self) -> None:
         """Close the connections whose time is over; call it about once a second."""
-        now = time.monotonic()
         for connection in list(self.open):
-            connection.check(now, self.header_seconds)
+            connection.check(time.monotonic())
 
 
 class HttpConnection(asyncio.Protocol):
@@ -232,13 +222,10 @@ class HttpConnection(asyncio.Protocol):
     """
 
     def __init__(self, inner: Any, connections: Connections) -> None:
-        self._inner = inner
-        self._connections = connections
+        self._inner, self._connections = inner, connections
         self._heard: float | None = time.monotonic()  # since when a request is awaited; None: no
         self._stuck: float | None = None  # since when the client has not read the answer
-        self._last = 0.0
-        self._received = False
-        self.client = ""
+        self._last, self._received, self.client = 0.0, False, ""
 
     @property
     def at_work(self) -> bool:
@@ -292,14 +279,14 @@ class HttpConnection(asyncio.Protocol):
         self._stuck = None
         self._inner.resume_writing()
 
-    def check(self, now: float, header_seconds: float) -> None:
+    def check(self, now: float) -> None:
         """Close the connection if its time is over."""
         if self._stuck is None and self._transport.is_closing():
             self._stuck = now
         if self._stuck is not None:
             if now - self._stuck > ANSWER_SECONDS:
                 self._transport.abort()
-        elif self._heard is not None and not self.at_work and now - self._heard > header_seconds:
+        elif self._heard is not None and not self.at_work and now - self._heard > HEADER_SECONDS:
             if self._received:
                 self._transport.write(_LATE)
             self._transport.close()

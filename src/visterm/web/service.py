@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from io import BytesIO
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 from fastapi import Depends, Request
@@ -21,6 +20,7 @@ import visterm
 from visterm.core.errors import DiskError, ImageError, StorageError, VistermError
 from visterm.core.tables import ENCODERS, MODELS
 from visterm.core.types import Tag
+from visterm.core.writing import Place
 from visterm.data.image_folders import is_video
 from visterm.data.images import largest_image
 from visterm.data.tag_rules import Alias
@@ -110,7 +110,7 @@ class Service:
     `upload_decoders` for uploads, which a client can make slow to decode.
     """
 
-    def __init__(self, catalogue: str | os.PathLike[str], access: Access, bounds: Bounds, member: Member) -> None:
+    def __init__(self, catalogue: Place, access: Access, bounds: Bounds, member: Member) -> None:
         n_workers, figures = member.n_workers, member.figures
         self.path = Path(catalogue).absolute()
         self.access = access
@@ -140,9 +140,7 @@ class Service:
             tell = self._runner.tell
 
         self.jobs = JobQueue(self.catalogue, self.writing, tell, figures, member.supervisor)
-        self._annotating: Batcher[ToTag, list[Tag]] = Batcher(
-            lambda batch: annotate_together(self._tagger_now, batch), self.encoding, BATCH
-        )
+        self._annotating = Batcher(partial(annotate_together, self.catalogue), self.encoding, BATCH)
         self._of_run = RunFacts(self.catalogue.tagger)
 
     async def start(self) -> None:
@@ -169,11 +167,6 @@ class Service:
         with suppress(VistermError):
             await self.encoding.do(self.catalogue.refresh)
 
-    def _tagger_now(self) -> Tagger:
-        """Return the run in use, also if another process has learned it just now."""
-        self.catalogue.refresh()
-        return self.catalogue.tagger
-
     def of_run(self) -> RunFacts:
         """Return what was found of the run in use."""
         tagger, run = self.catalogue.tagger, self._of_run
@@ -197,12 +190,8 @@ class Service:
         if record.path is None or record.state == "gone":
             raise HttpError(404, f"The file of image {image_id} is gone.", code="gone")
         if not stays_inside(self.catalogue.stored, record.path):
-            raise HttpError(
-                404,
-                f"The file of image {image_id} is outside the indexed folders, or a link that leads out of them. "
-                "Index its folder.",
-                code="gone",
-            )
+            outside = "outside the indexed folders, or a link that leads out of them. Index its folder."
+            raise HttpError(404, f"The file of image {image_id} is {outside}", code="gone")
         return record.path
 
     def picture_of(self, image_id: int, at: float | None = None) -> str:
@@ -262,7 +251,7 @@ class Service:
         scores, or doesn't know the tag.
         """
         check_explains(self.catalogue.tagger)
-        picture: Any = self.record_of(image_id).name
+        picture: str | NDArray[np.uint8] = self.record_of(image_id).name
         if self.catalogue.tagger.encoder.reads == "pixels":
             picture = await self.pixels(await self.searching.run(self.picture_of, image_id))
         return await self.encoding.run(explain, self.catalogue.tagger, picture, tag)
@@ -291,40 +280,30 @@ class Service:
         try:
             return await asyncio.wait_for(asyncio.shield(run.map), MAP_SECONDS)
         except TimeoutError as error:
-            raise HttpError(
-                503, "The map of the tags is still being drawn. Try again in 10 s.", headers={"retry-after": "10"}
-            ) from error
+            message = "The map of the tags is still being drawn. Try again in 10 s."
+            raise HttpError(503, message, headers={"retry-after": "10"}) from error
 
     async def check_catalogue(self) -> None:
         """Check that the catalogue can be read, beside searches and writes that wait.
 
-        Raises
-        ------
-        StorageError
-            If it was removed or replaced, can't be read, or its disk doesn't answer.
-        HttpError
-            503, if too many health checks wait.
+        Raises StorageError if it was removed or replaced, can't be read, or its disk doesn't answer; HttpError (503) if
+        too many health checks wait.
         """
-        check = self.checking.run(self.catalogue.stored.database.check_readable)
         try:
-            await asyncio.wait_for(check, CHECK_SECONDS)
+            await asyncio.wait_for(self.checking.run(self.catalogue.stored.database.check_readable), CHECK_SECONDS)
         except TimeoutError as error:
             raise StorageError(f"The disk of {self.path} did not answer within {CHECK_SECONDS:g} s.") from error
 
-    def about(self) -> dict[str, Any]:
+    def about(self) -> dict[str, object]:
         """Return facts about the catalogue as JSON."""
-        stored, tagger = self.catalogue.stored, self._tagger_now()
+        self.catalogue.refresh()
+        stored, tagger = self.catalogue.stored, self.catalogue.tagger
         return {
-            "version": VERSION,
-            "images": stored.images.count(),
-            "searchable": len(stored),
-            "tags": len(tagger.vocabulary),
-            "run": stored.origin.fingerprint,
-            "model": MODELS.name_of(tagger.model),
-            "encoder": ENCODERS.name_of(tagger.encoder),
-            "calibrated": tagger.calibration is not None,
+            "version": VERSION, "images": stored.images.count(), "searchable": len(stored),
+            "tags": len(tagger.vocabulary), "run": stored.origin.fingerprint, "model": MODELS.name_of(tagger.model),
+            "encoder": ENCODERS.name_of(tagger.encoder), "calibrated": tagger.calibration is not None,
             "search": stored.how_it_searches(),
-        }
+        }  # fmt: skip
 
     async def run_version(self) -> str:
         """Return the fingerprint of the run in use."""
@@ -333,25 +312,21 @@ class Service:
     def metrics_text(self, n_images: int) -> str:
         """Return all figures in Prometheus' text format."""
         decoders = (self.decoders, self.upload_decoders)
-        kinds = (
-            self.searching, self.browsing, self.writing, self.encoding, self.fetching,
-            *(each.work for each in decoders),
-        )  # fmt: skip
+        kinds = [self.searching, self.browsing, self.writing, self.encoding, self.fetching]
+        kinds += [each.work for each in decoders]
         waiting = {work.name: work.waiting.total for work in kinds}
         refused = {"body": self.bodies.refused.total} | {work.name: work.refused.total for work in kinds}
         died = sum(each.died.total for each in decoders)
-        return self.metrics.text(
-            [
-                figure("visterm_info", "Version of visterm.", {VERSION: 1}, label="version"),
-                figure("visterm_images", "Photos of the catalogue.", n_images),
-                figure("visterm_waiting", "Requests running and waiting, by kind.", waiting),
-                figure("visterm_refused_total", "Requests that were answered 503, by kind.", refused),
-                figure("visterm_body_bytes", "Bytes of request bodies in memory.", self.bodies.n_bytes.total),
-                figure("visterm_decoders_died_total", "Processes that a picture crashed; each was replaced.", died),
-                figure("visterm_thumbnail_bytes", "Bytes of thumbnails in memory.", self.thumbnails.n_bytes.total),
-                figure("visterm_jobs_open", "Jobs of this service that run or wait.", self.jobs.n_open.total),
-            ]
-        )
+        return self.metrics.text((
+            figure("visterm_info", "Version of visterm.", {VERSION: 1}, label="version"),
+            figure("visterm_images", "Photos of the catalogue.", n_images),
+            figure("visterm_waiting", "Requests running and waiting, by kind.", waiting),
+            figure("visterm_refused_total", "Requests that were answered 503, by kind.", refused),
+            figure("visterm_body_bytes", "Bytes of request bodies in memory.", self.bodies.n_bytes.total),
+            figure("visterm_decoders_died_total", "Processes that a picture crashed; each was replaced.", died),
+            figure("visterm_thumbnail_bytes", "Bytes of thumbnails in memory.", self.thumbnails.n_bytes.total),
+            figure("visterm_jobs_open", "Jobs of this service that run or wait.", self.jobs.n_open.total),
+        ))  # fmt: skip
 
 
 async def service_of(request: Request) -> Service:

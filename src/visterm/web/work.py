@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 from visterm.core.threads import limit_this_thread
 from visterm.web.errors import HttpError
@@ -47,9 +47,7 @@ class Work:
     def __init__(
         self, name: str, threads: int, bound: int, *, patience: float = math.inf, figures: Figures | None = None
     ) -> None:
-        self.name = name
-        self.bound = bound
-        self._patience = patience
+        self.name, self.bound, self._patience = name, bound, patience
         figures = figures or Figures()
         self.waiting, self.refused = figures.now(name), figures.ever(name)
         self._threads = ThreadPoolExecutor(
@@ -73,8 +71,7 @@ class Work:
 
     async def do(self, do: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Call a function in one of the threads, inside `slot`."""
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, lambda: do(*args, **kwargs))
+        return await asyncio.get_running_loop().run_in_executor(self._threads, lambda: do(*args, **kwargs))
 
     @contextmanager
     def slot(self) -> Iterator[None]:
@@ -100,9 +97,7 @@ class SharedCount:
     """A number of this process, which is one of several that are added up."""
 
     def __init__(self, numbers: memoryview, row: int, column: int) -> None:
-        self._numbers = numbers
-        self._index = row * ROW + column
-        self._all = slice(column, None, ROW)
+        self._numbers, self._index, self._all = numbers, row * ROW + column, slice(column, None, ROW)
 
     @property
     def value(self) -> int:
@@ -128,10 +123,9 @@ class Figures:
     def __init__(self, n_rows: int = 1, row: int = 0, file: int | None = None) -> None:
         if file is not None and os.fstat(file).st_size == 0:
             os.write(file, bytes(8 * ROW * n_rows))
-        shared: Any = bytearray(8 * ROW) if file is None else mmap.mmap(file, 8 * ROW * n_rows)
+        shared = bytearray(8 * ROW) if file is None else mmap.mmap(file, 8 * ROW * n_rows)
         self._numbers = memoryview(shared).cast("q")
-        self._row = row
-        self._names = list(KNOWN)
+        self._row, self._names = row, list(KNOWN)
 
     def now(self, name: str, row: int | None = None) -> SharedCount:
         """Return a number that counts what is there now, such as requests that wait."""

@@ -19,10 +19,11 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from visterm.core.errors import ReplacedError, StorageError, UserError, VistermError
 from visterm.core.threads import end_with_standard_input, resolve_jobs
+from visterm.core.writing import Place
 from visterm.features.streaming.memory import machine_memory
 from visterm.store.catalogue import RUNS, StoredCatalogue
 from visterm.web.errors import LOG
@@ -39,13 +40,16 @@ SHORT_LIFE = 10.0  # Seconds; a worker that ends sooner is started again more an
 LONGEST_PAUSE = 5.0
 SHARED_MEMORY = "/dev/shm"
 
+Settings: TypeAlias = dict[str, Any]
+"""What a worker reads from standard input, as JSON; see `run_workers`."""
+
 
 def shares_connections() -> bool:
     """Return whether one process can hand connections to another on this system; Windows can't."""
     return hasattr(socket, "send_fds")
 
 
-def default_workers(catalogue: str | os.PathLike[str]) -> int:
+def default_workers(catalogue: Place) -> int:
     """Return how many processes answer if nobody says: one for each core, up to 4, as half of the memory allows."""
     if not shares_connections():
         return 1
@@ -55,13 +59,7 @@ def default_workers(catalogue: str | os.PathLike[str]) -> int:
 
 
 def run_workers(
-    n_workers: int,
-    catalogue: str | os.PathLike[str],
-    host: str,
-    port: int,
-    announce: Callable[[str], None],
-    *,
-    access: Access,
+    n_workers: int, catalogue: Place, host: str, port: int, announce: Callable[[str], None], *, access: Access
 ) -> None:
     """Serve a catalogue by several processes until stopped; call `announce` with the address once all answer.
 
@@ -73,9 +71,8 @@ def run_workers(
     with listening(host, port) as bound, tempfile.TemporaryDirectory(prefix="visterm", dir=_memory()) as metrics:
         bound.setblocking(False)
         settings = {
-            "catalogue": str(path), "token": access.token, "hosts": sorted(access.hosts),
-            "any_address": access.any_address, "fetched_hosts": sorted(access.fetched_hosts),
-            "n_workers": n_workers, "metrics": metrics,
+            "catalogue": str(path), "n_workers": n_workers, "metrics": metrics,
+            "access": [access.token, sorted(access.hosts), access.any_address, sorted(access.fetched_hosts)],
         }  # fmt: skip
         address = address_of(host, bound.getsockname()[1])
         try:
@@ -87,10 +84,8 @@ def run_workers(
 class _Supervisor:
     """Starts workers, sends them connections, and runs jobs."""
 
-    def __init__(self, settings: dict[str, Any], bound: socket.socket, stored: StoredCatalogue) -> None:
-        self._settings = settings
-        self._bound = bound
-        self._stored = stored
+    def __init__(self, settings: Settings, bound: socket.socket, stored: StoredCatalogue) -> None:
+        self._settings, self._bound, self._stored = settings, bound, stored
         n_workers = settings["n_workers"]
         self._file = tempfile.TemporaryFile(dir=_memory())  # noqa: SIM115  # open as long as the service runs
         figures = Figures(n_workers + 1, n_workers, self._file.fileno())
@@ -108,7 +103,7 @@ class _Supervisor:
         with suppress(StorageError):  # a full disk: workers log it
             self._stored.jobs.mark_lost()
         self._keeping = [asyncio.create_task(self._keep(worker)) for worker in self._workers]
-        ready = asyncio.create_task(self._all_ready())
+        ready = asyncio.gather(*(worker.ready.wait() for worker in self._workers))
         ending = asyncio.create_task(self._ending.wait())
         try:
             ends: list[asyncio.Future[Any]] = [ending, *self._keeping]
@@ -131,10 +126,6 @@ class _Supervisor:
         for error in failed:
             if isinstance(error, BaseException):
                 raise error
-
-    async def _all_ready(self) -> None:
-        for worker in self._workers:
-            await worker.ready.wait()
 
     async def _keep(self, worker: _WorkerProcess) -> None:
         """Keep a worker running. Raises UserError if it can't open the catalogue when the service starts."""
@@ -161,12 +152,12 @@ class _Supervisor:
             with suppress(StorageError):
                 await asyncio.to_thread(self._stored.jobs.mark_lost)  # what it had stored and could not hand over
 
-    def _hear(self, worker: _WorkerProcess, what: str, *arguments: Any) -> None:
+    def _hear(self, worker: _WorkerProcess, what: str, *arguments: object) -> None:
         if what == "ready":
             worker.ready.set()
             self._accept(True)
         elif what == "failed":
-            worker.failed = arguments[0]
+            worker.failed = str(arguments[0])
         else:
             self._runner.tell(what, *arguments)
 
@@ -206,8 +197,7 @@ class _WorkerProcess:
         self.number = number
         self.ready = asyncio.Event()
         self.failed = ""  # Why it could not open the catalogue
-        self.status = 0
-        self._figures = figures
+        self.status, self._figures = 0, figures
         self._n_open, self._n_taken = figures.now("connections", number), figures.now("taken", number)
         self._n_sent, self._ended = 0, False
         self._channel: socket.socket | None = None
@@ -229,7 +219,7 @@ class _WorkerProcess:
         self._n_sent += len(descriptors)
         return True
 
-    async def run(self, settings: dict[str, Any], hear: Callable[..., None]) -> None:
+    async def run(self, settings: Settings, hear: Callable[..., None]) -> None:
         """Run the process until it ends; `hear` is called with each of its messages."""
         ours, its = socket.socketpair()
         ours.setblocking(False)
@@ -277,28 +267,27 @@ def _memory() -> str | None:
 
 def main() -> None:
     """Answer the requests of the connections that the supervisor sends."""
-    settings: dict[str, Any] = json.loads(sys.stdin.readline())
+    settings: Settings = json.loads(sys.stdin.readline())
     end_with_standard_input()
     os.environ["PROMETHEUS_MULTIPROC_DIR"] = settings["metrics"]  # read when prometheus_client is imported
     from visterm.web.app import create_app
 
     channel = socket.socket(fileno=settings["channel"])
 
-    def tell(what: str, *arguments: Any) -> None:
+    def tell(what: str, *arguments: object) -> None:
         channel.sendall(json.dumps([what, *arguments]).encode() + b"\n")
 
     figures = Figures(settings["n_workers"] + 1, settings["number"], settings["figures"])
     member = Member(figures, settings["n_workers"], tell, os.getppid(), settings["metrics"])
-    hosts, fetched = frozenset(settings["hosts"]), frozenset(settings["fetched_hosts"])
-    access = Access(settings["token"], hosts, settings["any_address"], fetched)
+    token, hosts, any_address, fetched = settings["access"]
+    access = Access(token, frozenset(hosts), any_address, frozenset(fetched))
     try:
         app = create_app(settings["catalogue"], access=access, member=member)
     except VistermError as error:
         tell("failed", str(error))
         return
 
-    server = Server(app, member, lambda: tell("ready"), channel=channel, news=app.state.service.catch_up)
-    server.run_alone([])
+    Server(app, member, lambda: tell("ready"), channel=channel, news=app.state.service.catch_up).run_alone([])
 
 
 if __name__ == "__main__":

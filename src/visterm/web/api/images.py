@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Path, Query, Request
@@ -23,7 +21,7 @@ from visterm.store.filters import LARGEST
 from visterm.store.tags import Verdict
 from visterm.web.bodies import MEDIUM, JsonRoute, takes
 from visterm.web.decoding import name_of
-from visterm.web.errors import HttpError, json_answer
+from visterm.web.errors import HttpError, answering, json_answer
 from visterm.web.query import Cursor, Limit, OneTag, page_from, position_of
 from visterm.web.schemas import (
     DuplicatesAnswer,
@@ -36,6 +34,7 @@ from visterm.web.schemas import (
     VerdictAnswer,
     VerdictRequest,
     errors,
+    file_answers,
 )
 from visterm.web.service import Service, Shared
 
@@ -69,6 +68,9 @@ SHOWN_TYPES = {
 }  # fmt: skip
 """Formats that all browsers show."""
 
+UNDOING = {DataError: 404, UserError: 409}
+"""There is nothing of that number; it can't be undone (any more)."""
+
 LASTING = "private, max-age=3600"
 """A photo can change under its id: after an hour browsers ask again, and get a short answer if it has not."""
 
@@ -79,7 +81,7 @@ Tags = Annotated[list[TagName], Field(max_length=MOST_TAGS)]
 
 
 def _view_answer(view: ImageView) -> Response:
-    content: dict[str, Any] = view.as_dict()
+    content = view.as_dict()
     content["image"] = {name: content["image"][name] for name in ImageFacts.model_fields if name in content["image"]}
     return json_answer(content)
 
@@ -91,15 +93,9 @@ async def image(service: Shared, image_id: ImageId) -> Response:
 
 
 @router.get(
-    "/images/{image_id}/thumbnail",
-    tags=["images"],
-    responses={
-        200: {"content": {"image/jpeg": {"schema": {"type": "string", "format": "binary"}}}},
-        304: {"description": "The client already has this thumbnail."},
-        **errors(404),
-    },
-    response_class=Response,
-)
+    "/images/{image_id}/thumbnail", tags=["images"], response_class=Response,
+    responses=file_answers("image/jpeg", {304: "The client already has this thumbnail."}),
+)  # fmt: skip
 async def thumbnail(
     request: Request, service: Shared, image_id: ImageId, size: Side = 320, at: Moment = None
 ) -> Response:
@@ -114,20 +110,13 @@ async def thumbnail(
     headers = {"etag": name, "cache-control": LASTING}
     if path is None:
         return Response(status_code=304, headers=headers)
-    content = await service.thumbnails.get(path, name, size)
-    return Response(content, headers=headers, media_type="image/jpeg")
+    return Response(await service.thumbnails.get(path, name, size), headers=headers, media_type="image/jpeg")
 
 
 @router.get(
-    "/images/{image_id}/original",
-    tags=["images"],
-    responses={
-        200: {"content": {"image/*": {"schema": {"type": "string", "format": "binary"}}}},
-        304: {"description": "The client already has this picture."},
-        **errors(404),
-    },
-    response_class=Response,
-)
+    "/images/{image_id}/original", tags=["images"], response_class=Response,
+    responses=file_answers("image/*", {304: "The client already has this picture."}),
+)  # fmt: skip
 async def original(request: Request, service: Shared, image_id: ImageId) -> Response:
     """Return a photo's file, with its metadata.
 
@@ -141,15 +130,9 @@ async def original(request: Request, service: Shared, image_id: ImageId) -> Resp
 
 
 @router.get(
-    "/images/{image_id}/video",
-    tags=["images"],
-    responses={
-        200: {"content": {"video/*": {"schema": {"type": "string", "format": "binary"}}}},
-        206: {"description": "The part that a `Range` header asked for."},
-        **errors(404),
-    },
-    response_class=Response,
-)
+    "/images/{image_id}/video", tags=["images"], response_class=Response,
+    responses=file_answers("video/*", {206: "The part that a `Range` header asked for."}),
+)  # fmt: skip
 async def video(service: Shared, image_id: ImageId) -> Response:
     """Return a video's file, or the part of it that a `Range` header asks for."""
     path = await service.searching.run(service.file_of, image_id)
@@ -165,43 +148,29 @@ async def explain(service: Shared, image_id: ImageId, tag: OneTag) -> Response:
     explanation = await service.explain(image_id, tag)
     width, height = explanation.size or (1, 1)
     strongest = sorted(explanation.places, key=lambda cell: -abs(cell.share))[:STRONGEST]
-    content = {
+    sizes = {"left": width, "right": width, "top": height, "bottom": height}
+    heat_map = f"/api/v1/images/{image_id}/heat?{urlencode({'tag': explanation.tag})}"
+    return json_answer({
         "id": image_id,
-        "tag": explanation.tag,
-        "score": explanation.score,
-        "rank": explanation.rank,
-        "n_tags": explanation.n_tags,
+        **{name: getattr(explanation, name) for name in ("tag", "score", "rank", "n_tags")},
         "from_places": sum(cell.share for cell in explanation.places),
         "elsewhere": explanation.elsewhere,
         "from": explanation.explained_by,
         "strongest": [
-            {
-                **asdict(cell),
-                "left": cell.left / width,
-                "right": cell.right / width,
-                "top": cell.top / height,
-                "bottom": cell.bottom / height,
-            }
-            for cell in strongest
+            asdict(cell) | {edge: getattr(cell, edge) / size for edge, size in sizes.items()} for cell in strongest
         ],
-        "heat": None
-        if explanation.no_heat
-        else f"/api/v1/images/{image_id}/heat?{urlencode({'tag': explanation.tag})}",
+        "heat": None if explanation.no_heat else heat_map,
         "no_heat": explanation.no_heat or None,
-    }
-    return json_answer(content)
+    })  # fmt: skip
 
 
 @router.get(
-    "/images/{image_id}/heat",
-    tags=["images"],
-    responses={200: {"content": {"image/png": {"schema": {"type": "string", "format": "binary"}}}}, **errors(404)},
-    response_class=Response,
+    "/images/{image_id}/heat", tags=["images"], response_class=Response, responses=file_answers("image/png", {})
 )
 async def heat(service: Shared, image_id: ImageId, tag: OneTag, size: Side = 640) -> Response:
     """Return a transparent PNG to lay over a photo: warm places speak for the tag, blue ones against it."""
-    content = await service.heat(image_id, tag, size)
-    return Response(content, headers={"cache-control": "private, max-age=600"}, media_type="image/png")
+    headers = {"cache-control": "private, max-age=600"}
+    return Response(await service.heat(image_id, tag, size), headers=headers, media_type="image/png")
 
 
 @router.post(
@@ -227,7 +196,7 @@ async def judge(service: Shared, image_id: ImageId, change: VerdictRequest) -> R
 async def undo_feedback(service: Shared, number: Number) -> Response:
     """Undo a verdict: the one before it counts again."""
     stored = service.catalogue.stored
-    with undoing():
+    with answering(UNDOING):
         undone = await service.searching.run(verdict_of, stored, number)
         entry = await service.writing.run(undo_verdict, stored, number)
     return _verdict_answer(entry, undone.verdict)
@@ -313,31 +282,14 @@ async def undo_tags(service: Shared, number: StepNumber) -> Response:
 
 async def stored_step(service: Service, images: list[int], **tags: list[str]) -> Step:
     """Store a step; see `tag_photos`. Raises HttpError (404) for a photo that there isn't."""
-
-    def write() -> Step:
-        try:
-            return tag_photos(service.catalogue, images, **tags)
-        except DataError as error:
-            raise HttpError(404, str(error)) from error
-
-    return await service.writing.run(write)
+    with answering({DataError: 404}):
+        return await service.writing.run(tag_photos, service.catalogue, images, **tags)
 
 
 async def undone_step(service: Service, number: int) -> Step:
     """Undo a step. Raises HttpError: 404 if there is no such step, 409 if it can't be undone (any more)."""
-    with undoing():
+    with answering(UNDOING):
         return await service.writing.run(undo_step, service.catalogue, number)
-
-
-@contextmanager
-def undoing() -> Iterator[None]:
-    """Answer 404 if there is nothing of that number, and 409 if it can't be undone (any more)."""
-    try:
-        yield
-    except DataError as error:
-        raise HttpError(404, str(error)) from error
-    except UserError as error:
-        raise HttpError(409, str(error)) from error
 
 
 def _step_answer(step: Step) -> Response:

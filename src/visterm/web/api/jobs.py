@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Path, Response
 from pydantic import BaseModel, Field
@@ -80,8 +80,7 @@ async def start(service: Shared, body: JobRequest) -> Response:
 
     One job runs at a time; a few more may wait.
     """
-    of_a_run = body.kind in (USE_RUN, GO_BACK)
-    options = [body.run] if of_a_run else fit_options(body.full, body.use_even_if_worse)
+    options = [body.run] if body.kind in (USE_RUN, GO_BACK) else fit_options(body.full, body.use_even_if_worse)
     job = await service.jobs.start(body.kind, *options)
     return json_answer(_as_dict(job), 202, {"location": f"/api/v1/jobs/{job.id}"})
 
@@ -105,9 +104,9 @@ async def cancel(service: Shared, job_id: JobId) -> Response:
 @router.get("/runs", response_model=RunsAnswer, responses=errors())
 async def runs(service: Shared) -> Response:
     """List the runs of the catalogue, newest first, each beside the run that was in use before it."""
-    stored = service.catalogue.stored
 
-    def find() -> dict[str, Any]:
+    def find() -> dict[str, object]:
+        stored = service.catalogue.stored
         back = way_back(stored)
         entries = shown_runs(stored, known_runs(stored)[::-1])
         return {"runs": [run.as_dict() for run in entries], "back": None if back is None else back.id}
@@ -127,5 +126,5 @@ def fit_options(full: bool, use_even_if_worse: bool) -> list[str]:
     return [option for option, chosen in (("full", full), ("use-even-if-worse", use_even_if_worse)) if chosen]
 
 
-def _as_dict(job: StoredJob) -> dict[str, Any]:
+def _as_dict(job: StoredJob) -> dict[str, object]:
     return {name: getattr(job, name) for name in JobAnswer.model_fields}

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, Field
 
-from visterm.core.errors import ImageError
+from visterm.core.errors import ImageError, UserError
 from visterm.core.vocabulary import MOST_TAGS
 from visterm.library.search.result import Found
 from visterm.store.filters import LARGEST, Filter
 from visterm.web.batching import TagLimits
 from visterm.web.bodies import BODY, read_uploads, takes_pictures
-from visterm.web.errors import HttpError, json_answer
+from visterm.web.errors import json_answer
 from visterm.web.query import cursor_at, position_of
 from visterm.web.schemas import AnnotateAnswer, SearchAnswer, TagName, errors
 from visterm.web.service import Shared
@@ -80,19 +80,22 @@ async def search(service: Shared, query: Annotated[SearchQuery, Query()]) -> Res
     """
     words = query.q.strip()
     if words and query.like is not None:
-        raise HttpError(422, "'q' and 'like' can't be used together. Leave one of them out.", field="like")
+        raise UserError("`q` and `like` can't be used together.", setting="like", advice="Leave one of them out.")
     kind = "words" if words else "all" if query.like is None else "like"
     if query.sort is not None:
         kind += query.sort
     start = position_of(kind, query.cursor, -1 if kind == "all" else 0)
     if not kind.startswith("all") and start > DEEPEST:
-        raise HttpError(422, f"A search returns at most {DEEPEST:,} photos. Add a word or a filter.", field="cursor")
+        problem = f"A search returns at most {DEEPEST:,} photos."
+        raise UserError(problem, setting="cursor", advice="Add a word or a filter.")
 
     def find() -> Found:
         catalogue, among = service.catalogue, query.among()
         if words:
-            limits: Any = {"combine": query.combine, "cutoff": query.cutoff, "min_confidence": query.min_confidence}
-            return catalogue.search(words, start + query.limit + 1, among=among, sort=query.sort, **limits)
+            return catalogue.search(
+                words, start + query.limit + 1, among=among, combine=query.combine, cutoff=query.cutoff,
+                min_confidence=query.min_confidence, sort=query.sort,
+            )  # fmt: skip
         if query.like is not None:
             service.record_of(query.like)
             return catalogue.like(query.like, start + query.limit + 1, among=among, sort=query.sort)
@@ -127,15 +130,11 @@ def _answer(result: Found, kind: str, start: int, limit: int) -> Response:
     else:
         page = hits[start : start + limit]
         following = start + limit if len(hits) > start + limit <= DEEPEST else None
-    content = {
-        "hits": page,
-        "unknown": result.unknown,
-        "untrained": list(result.untrained),
-        "n_likely": result.n_likely,
-        "n_found": result.n_found,
-        "next": None if following is None else cursor_at(kind, following),
-    }
-    return json_answer(content)
+    cursor = None if following is None else cursor_at(kind, following)
+    return json_answer({
+        "hits": page, "unknown": result.unknown, "untrained": list(result.untrained), "n_likely": result.n_likely,
+        "n_found": result.n_found, "next": cursor,
+    })  # fmt: skip
 
 
 @router.post(
@@ -162,11 +161,10 @@ async def annotate(
     uploads = await read_uploads(request, service.bounds.pictures)
     limits = TagLimits(precision, best_f1, min_confidence)
     answers = await service.annotate_all([upload.content for upload in uploads], k, limits)
-    images: list[dict[str, Any]] = []
-    skipped: list[dict[str, Any]] = []
+    content: dict[str, list[object]] = {"images": [], "skipped": []}
     for upload, tags in zip(uploads, answers, strict=True):
         if isinstance(tags, ImageError):
-            skipped.append({"image": upload.name, "reason": tags.reason})
+            content["skipped"].append({"image": upload.name, "reason": tags.reason})
         else:
-            images.append({"image": upload.name, "tags": [tag.as_dict() for tag in tags]})
-    return json_answer({"images": images, "skipped": skipped})
+            content["images"].append({"image": upload.name, "tags": [tag.as_dict() for tag in tags]})
+    return json_answer(content)

@@ -98,18 +98,15 @@ async def complete(
 async def neighbours(service: Shared, tag: OneTag, k: Count = 10) -> Response:
     """Find the tags that are most similar to one, by the cosine of the model's vectors."""
     tagger = service.catalogue.tagger
-    similar = await service.browsing.run(tagger.neighbours, tag, k)
-    near = [neighbour._asdict() for neighbour in similar]
+    near = [neighbour._asdict() for neighbour in await service.browsing.run(tagger.neighbours, tag, k)]
     return json_answer({"tag": tag, "neighbours": near, "from": tagger.tags_compared_by})
 
 
 @router.get("/tags/map", response_model=TagMapAnswer, responses=errors())
 async def tag_map(service: Shared) -> Response:
     """Return a map of the tags: two coordinates for each, close together for similar tags."""
-    placed_tags = await service.tag_map()
-    return json_answer(
-        {"tags": [placed._asdict() for placed in placed_tags], "from": service.catalogue.tagger.tags_compared_by}
-    )
+    places = [placed._asdict() for placed in await service.tag_map()]
+    return json_answer({"tags": places, "from": service.catalogue.tagger.tags_compared_by})
 
 
 @router.get("/mistakes", response_model=MistakesAnswer, responses=errors())
@@ -129,7 +126,5 @@ async def mistakes(
     start = position_of("mistakes", cursor)
     probable = await service.browsing.run(service.catalogue.mistakes, 2 * KEPT, kind=kind, tag=tag)
     page, following = page_from("mistakes", start, limit, probable or [])
-    n_mistakes = None if probable is None else len(probable)
-    return json_answer(
-        {"mistakes": [mistake.as_dict() for mistake in page], "n_mistakes": n_mistakes, "next": following}
-    )
+    content = {"mistakes": [mistake.as_dict() for mistake in page], "next": following}
+    return json_answer(content | {"n_mistakes": None if probable is None else len(probable)})

@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from visterm.core.errors import ImageError
+from visterm.core.errors import DataError, ImageError, UserError
 from visterm.core.types import Tag
 from visterm.core.web_client import Patience, ask
 from visterm.tagging.annotating import cutoff_of
 from visterm.tagging.tagger import Tagger
 from visterm.web.batching import TagLimits
 from visterm.web.bodies import JsonRoute, data_content, hold, takes_pictures
-from visterm.web.errors import LOG, HttpError, http_error_of, json_answer
+from visterm.web.errors import LOG, http_error_of, json_answer
 from visterm.web.schemas import STATUSES, errors
 from visterm.web.security import origin_of
 from visterm.web.service import Bounds, Shared
@@ -122,10 +122,10 @@ async def labels(
     """
     images = [*body.images, *([body.url] if body.url else [])]
     if not images:
-        raise HttpError(422, "The request has no picture: send data: addresses in 'images'.", field="images")
-    if len(images) > service.bounds.pictures:
-        most = service.bounds.pictures
-        raise HttpError(422, f"The request has {len(images)} pictures; send at most {most} at once.", field="images")
+        raise UserError("The request has no picture.", setting="images", advice="Send data: addresses in `images`.")
+    if len(images) > (most := service.bounds.pictures):
+        raise UserError(f"The request has {len(images)} pictures.", setting="images", expected=f"{most} or fewer")
+
     tagger = service.catalogue.tagger
     sure = tagger.calibration is not None
     k, limits = (len(tagger.vocabulary), TagLimits(precision)) if sure else (FEW, TagLimits())
@@ -134,19 +134,10 @@ async def labels(
     ranked = in_tree(tagger, together([tags for tags in answers if not isinstance(tags, ImageError)]))
     if not ranked:
         LOG.warning(*await service.searching.run(why_none, tagger, precision))
-    version = await service.run_version()
-    content = {
-        "id": body.id,
-        "code": 200,
-        "model": {
-            "type": "labels",
-            "name": "visterm",
-            "version": version,
-            "resolution": getattr(tagger.encoder, "reading_side", None) or 0,
-        },
-        "result": {"labels": ranked},
-    }
-    return json_answer(content)
+
+    version, side = await service.run_version(), getattr(tagger.encoder, "reading_side", None) or 0
+    model = {"type": "labels", "name": "visterm", "version": version, "resolution": side}
+    return json_answer({"id": body.id, "code": 200, "model": model, "result": {"labels": ranked}})
 
 
 def why_none(tagger: Tagger, precision: float) -> tuple[str | float, ...]:
@@ -161,35 +152,35 @@ def why_none(tagger: Tagger, precision: float) -> tuple[str | float, ...]:
     return f"{no}none of the %d tags that can have precision %g is sure enough in it. {fix}", n_given, precision
 
 
-def together(tags_of_parts: list[list[Tag]]) -> list[dict[str, Any]]:
-    """Return the labels of one photo from the tags of its parts, each once, by its highest confidence or score."""
+def together(tags_of_parts: list[list[Tag]]) -> list[dict[str, object]]:
+    """Return the labels of one photo from the tags of its parts, each once, by its highest confidence or score.
+
+    They are as PhotoPrism reads them; without a confidence it assumes its own (80 %).
+    """
+
+    def rank(tag: Tag) -> float:
+        return tag.score if tag.confidence is None else tag.confidence
+
     best: dict[str, Tag] = {}
     for tag in (tag for tags in tags_of_parts for tag in tags if tag.trained):
-        if tag.tag not in best or _rank(tag) > _rank(best[tag.tag]):
+        if tag.tag not in best or rank(tag) > rank(best[tag.tag]):
             best[tag.tag] = tag
-    ranked = sorted(best.values(), key=_rank, reverse=True)
+    ranked = sorted(best.values(), key=rank, reverse=True)
     if any(tag.confidence is None for tag in ranked):
         ranked = ranked[:FEW]
-    return [_label(tag) for tag in ranked]
+
+    labels: list[dict[str, object]] = []
+    for tag in ranked:
+        labels.append({"name": tag.tag, "source": "image", "priority": 0, "categories": []})
+        if tag.confidence is not None:
+            labels[-1] |= dict.fromkeys(("confidence", "topicality"), min(round(tag.confidence, 4), MOST_SURE))
+    return labels
 
 
-def in_tree(tagger: Tagger, labels: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def in_tree(tagger: Tagger, labels: list[dict[str, object]]) -> list[dict[str, object]]:
     """Return labels with their categories, which PhotoPrism shows above them: the tags above in the tree of a run."""
     tree = tagger.tree
-    return labels if tree is None else [each | {"categories": tree.words.above(each["name"])} for each in labels]
-
-
-def _rank(tag: Tag) -> float:
-    return tag.score if tag.confidence is None else tag.confidence
-
-
-def _label(tag: Tag) -> dict[str, Any]:
-    """Return a label as PhotoPrism reads it; without a confidence it assumes its own (80 %)."""
-    label = {"name": tag.tag, "source": "image", "priority": 0, "categories": []}
-    if tag.confidence is None:
-        return label
-    confidence = min(round(tag.confidence, 4), MOST_SURE)
-    return label | {"confidence": confidence, "topicality": confidence}
+    return labels if tree is None else [each | {"categories": tree.words.above(str(each["name"]))} for each in labels]
 
 
 async def _contents(request: Request, service: Shared, images: Sequence[str]) -> list[bytes]:
@@ -199,19 +190,14 @@ async def _contents(request: Request, service: Shared, images: Sequence[str]) ->
     for address in addresses:
         origin = origin_of(address)
         if origin is None:
-            raise HttpError(
-                422,
-                "A picture is neither a data: address with base64 nor one of a server. Set FileScheme: data in "
-                "vision.yml.",
-                field="images",
-            )
+            problem = "A picture is neither a data: address with base64 nor one of a server."
+            raise UserError(problem, setting="images", advice="Set FileScheme: data in vision.yml.")
         if origin not in service.access.fetched_hosts:
-            raise HttpError(
-                422,
-                f"A picture is to be fetched from {origin}, which nobody allowed. Set FileScheme: data in vision.yml, "
-                f"or start visterm serve with --vision-host {origin.partition('://')[2]}.",
-                field="images",
-            )
+            host = origin.partition("://")[2]
+            raise UserError(
+                f"A picture is to be fetched from {origin}, which nobody allowed.", setting="images",
+                advice=f"Set FileScheme: data in vision.yml, or run: visterm serve CATALOGUE --vision-host {host}",
+            )  # fmt: skip
     fetched = await service.fetching.run(_fetch, addresses, service.bounds) if addresses else []
     hold(request, sum(map(len, fetched)))
     following = iter(fetched)
@@ -226,9 +212,8 @@ def _fetch(addresses: Sequence[str], bounds: Bounds) -> list[bytes]:
         seconds = max(until - time.monotonic(), 0.001)  # 0 would not wait at all
         answer = ask(address, patience=Patience(timeout=seconds, retries=0), most=room)
         if answer.status != 200:
-            raise HttpError(
-                422, f"{origin_of(address)} answers {answer.status} when a picture is fetched from it.", field="images"
-            )
+            problem = f"{origin_of(address)} answers {answer.status} when a picture is fetched from it."
+            raise DataError(problem, setting="images")
         contents.append(answer.content)
         room -= len(answer.content)
     return contents

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from importlib.util import find_spec
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from fastapi import APIRouter, Query, Response
@@ -80,14 +80,14 @@ def folders_to_choose(catalogue: Catalogue) -> list[tuple[str, int]]:
     return [(name, counts[name]) for name in sorted(counts, key=name_key) if name and name.count("/") <= depth]
 
 
-def _values(catalogue: Catalogue) -> dict[str, Any]:
+def _values(catalogue: Catalogue) -> dict[str, object]:
     form = SearchForm()
     used_tags = [count for count in tag_counts(catalogue) if count.images]
     used_tags.sort(key=lambda count: (-count.images, count.tag))
     return {
         "folders": _folders_in(catalogue, form),
         "years": _periods_in(catalogue, form),
-        "undated": _counts(catalogue, form, "taken").get(None, 0),
+        "undated": _counts(catalogue, form, "taken").get("", 0),
         "tags": [Facet(count.tag, count.images, form.address(tag=count.tag)) for count in used_tags[:TAGS]],
         "n_tags": len(used_tags),
         "n_images": len(catalogue),
@@ -141,13 +141,15 @@ def _period_name(period: str) -> str:
     return MONTHS[int(last) - 1] if len(period) == len("2024-07") else last.lstrip("0")
 
 
-def _counts(catalogue: Catalogue, form: SearchForm, part: str) -> dict[Any, int]:
+def _counts(catalogue: Catalogue, form: SearchForm, part: str) -> dict[str, int]:
     """Count the photos that pass the filters of a form by an expression of SQL."""
     among = form.among
 
-    def count() -> dict[Any, int]:
+    def count() -> dict[str, int]:
         where, values = ("", ()) if among is None else (f"AND {AMONG} ", (as_list(catalogue.ids(among)),))
-        statement = f"SELECT {part} AS part, count(*) FROM images WHERE state = 'here' {where}GROUP BY part"
+        statement = (
+            f"SELECT coalesce({part}, '') AS part, count(*) FROM images WHERE state = 'here' {where}GROUP BY part"
+        )
         return dict(catalogue.stored.database.rows(statement, values))
 
     return catalogue.stored.database.keep((part, *form.filters.items()), count)
@@ -157,7 +159,7 @@ def _counts(catalogue: Catalogue, form: SearchForm, part: str) -> dict[Any, int]
 async def photo_map_page(service: Shared) -> Response:
     """Show the map, or how to draw it."""
 
-    def find() -> dict[str, Any]:
+    def find() -> dict[str, object]:
         stored = service.catalogue.stored
         photo_map = read_map(stored)
         return {

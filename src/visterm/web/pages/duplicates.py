@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 from fastapi import APIRouter, Form, Request, Response
 
+from visterm.core.errors import UserError
 from visterm.core.wording import count_of
 from visterm.library.catalogue import Catalogue
 from visterm.library.duplicates import RULES, find_duplicates, keeper_by
@@ -15,7 +16,6 @@ from visterm.store.filters import LARGEST
 from visterm.store.images import ImageRecord
 from visterm.web.api.images import undone_step
 from visterm.web.bodies import MEDIUM, takes
-from visterm.web.errors import HttpError
 from visterm.web.pages.browse import folders_to_choose
 from visterm.web.pages.render import (
     HEADERS,
@@ -55,7 +55,7 @@ async def duplicates_page(service: Shared, start: int = 0, rule: str = "largest"
     """Show groups of photos that look the same, among those that the job "duplicates" has compared."""
     catalogue = service.catalogue
 
-    def find() -> dict[str, Any]:
+    def find() -> dict[str, object]:
         groups = _groups(catalogue)
         end = max(start, 0) + GROUPS
         page = groups[max(start, 0) : end]
@@ -112,7 +112,8 @@ async def keep_all(
             if record is not None:
                 choices.append(Choice(record.id, [one.id for one in images if one.id != record.id]))
         if not choices:
-            raise HttpError(422, "There is no group of copies with a photo to keep by this rule.", field="rule")
+            problem = "There is no group of copies with a photo to keep by this rule."
+            raise UserError(problem, setting="rule", value=rule, advice="Choose another.")
         return keep_one_of_each(catalogue, choices, merge_tags=merge)
 
     step = await service.writing.run(do)

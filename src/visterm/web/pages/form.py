@@ -8,7 +8,7 @@ import threading
 import weakref
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,13 @@ from visterm.library.search.result import Share
 from visterm.store.filters import CHANCE, LARGEST, PREDICTED_FROM, TAKEN, Filter, is_date
 from visterm.store.images import ImageRecord
 from visterm.web.pages.render import local, percent
+
+LABELS = {
+    "tag": "With tags", "without": "Without tags", "predicted": "Predicted tags", "sure": "Predicted with at least (%)",
+    "folder": "Folder", "taken_from": "Taken from", "taken_to": "Taken up to", "min_mb": "At least (MB)",
+    "max_mb": "At most (MB)", "type": "File type",
+}  # fmt: skip
+"""What the fields of the form are called; errors about them say so, too."""
 
 LONGEST = 1000  # Letters of a field that are read
 UPLOAD = "sent"  # What stands for an uploaded photo to compare with
@@ -71,12 +78,11 @@ class SearchForm:
         """The images to search. Raises UserError if a date or a number is not one."""
         if not self.filters:
             return None
-        least, most = _number(self.min_mb, "At least (MB)"), _number(self.max_mb, "At most (MB)")
-        sure = _number(self.sure, "Predicted with at least (%)")
+        least, most, sure = (_number(name, getattr(self, name)) for name in ("min_mb", "max_mb", "sure"))
         return Filter(
             tags=tags_in(self.tag), without=tags_in(self.without), predicted=tags_in(self.predicted),
             min_confidence=None if sure is None else sure / 100, folder=self.folder or None,
-            taken_from=_date(self.taken_from), taken_to=_date(self.taken_to), file_type=self.type or None,
+            taken_from=self.taken_from or None, taken_to=self.taken_to or None, file_type=self.type or None,
             min_bytes=None if least is None else int(least * 1e6), max_bytes=None if most is None else int(most * 1e6),
             unreviewed=bool(self.unreviewed),
         )  # fmt: skip
@@ -87,7 +93,7 @@ class SearchForm:
         if not self.like:
             return None
         if not re.fullmatch(r"\d{1,12}", self.like):
-            raise UserError(f"like is {self.like!r}; expected the number of a photo.")
+            raise UserError(setting="like", value=self.like, expected="the number of a photo")
         return int(self.like)
 
     @property
@@ -114,7 +120,7 @@ class SearchForm:
                 return period
         return ""
 
-    def address(self, page: str = "/", **changed: Any) -> str:
+    def address(self, page: str = "/", **changed: object) -> str:
         """Return the address of this search with some fields changed; without `start`, that of its first page."""
         return local(page, **{**asdict(self), "start": None, **changed})
 
@@ -146,13 +152,8 @@ def tags_in(text: str) -> tuple[str, ...]:
     return tuple(filter(None, (" ".join(tag.split()) for tag in text.split(","))))
 
 
-def _date(text: str) -> str | None:
-    if text and not is_date(text):
-        raise UserError(f"{text!r} is not a date. Type a year, a month or a day: 2019, 2019-07 or 2019-07-31.")
-    return text or None
-
-
-def _number(text: str, label: str) -> float | None:
+def _number(name: str, text: str) -> float | None:
+    """Return the number in a field; None if it is empty. Raises UserError if it has none."""
     if not text:
         return None
     try:
@@ -160,7 +161,7 @@ def _number(text: str, label: str) -> float | None:
     except ValueError:
         number = -1.0
     if not 0 <= number < LARGEST / 1e6:  # refuses nan, too
-        raise UserError(f"“{label}” is {text!r}; expected a number of 0 or more.")
+        raise UserError(setting=name, value=text, expected="a number of 0 or more")
     return number
 
 
@@ -200,6 +201,11 @@ class Walk(NamedTuple):
     next_id: int | None  # Of the photo after it
 
 
+def label_of(name: str) -> str:
+    """Return what the form calls a field, in quotation marks; a name that no field has as it is."""
+    return f"“{LABELS[name]}”" if name in LABELS else name
+
+
 def search_photos(catalogue: Catalogue, form: SearchForm, *, afresh: bool = False) -> FoundPhotos:
     """Search, or return what the same search found last, unless it is to be done afresh or another run is in use.
 
@@ -213,7 +219,7 @@ def search_photos(catalogue: Catalogue, form: SearchForm, *, afresh: bool = Fals
             result = _find(catalogue, form)
         except UserError as error:
             meant = _meant(catalogue, form.q, re.split(r"[\s,;]+", form.q))
-            result = FoundPhotos(np.empty(0, np.int64), [], [str(error)], 0, meant=meant)
+            result = FoundPhotos(np.empty(0, np.int64), [], [error.wording(label_of)], 0, meant=meant)
         with _KEEPING:
             results.pop(key, None)
             if len(results) >= SEARCHES:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 from fastapi import APIRouter, Form, Request, Response
 
@@ -19,7 +19,6 @@ from visterm.store.catalogue import RUNS, StoredCatalogue
 from visterm.store.history import StoredJob, StoredRun
 from visterm.tagging.plot import history_panels
 from visterm.web.api.jobs import JobId, fit_options, way_back
-from visterm.web.errors import HttpError
 from visterm.web.pages.render import PageRoute, answer_form, date_and_time, is_for_script, render
 from visterm.web.service import Service, Shared
 
@@ -36,17 +35,10 @@ KINDS = {
 
 CURVE_WIDTH, CURVE_HEIGHT = 220.0, 60.0
 SHOWN = {
-    "model": "model",
-    "encoder": "encoder",
-    "images": "photos learned from",
-    "tags": "tags",
-    "epochs": "epochs",
-    "best validation MAP": "best validation MAP",
-    "validation word MAP": "validation MAP of searches",
-    "compared": "photos held out",
-    "before": "MAP of the run before on them",
-    "after": "MAP of this run on them",
-}
+    "model": "model", "encoder": "encoder", "images": "photos learned from", "tags": "tags", "epochs": "epochs",
+    "best validation MAP": "best validation MAP", "validation word MAP": "validation MAP of searches",
+    "compared": "photos held out", "before": "MAP of the run before on them", "after": "MAP of this run on them",
+}  # fmt: skip
 """Facts of a run that the page shows, and their names there."""
 
 
@@ -88,7 +80,7 @@ async def start_job(
 ) -> Response:
     """Start a job, and show its progress."""
     if kind not in (*STARTED, GO_BACK) and not (kind == USE_RUN and run):
-        raise HttpError(422, f"kind is {kind!r}; expected one of {', '.join(STARTED)}.", field="kind")
+        raise UserError(setting="kind", value=kind, expected=f"one of: {', '.join(STARTED)}")
     job = await service.jobs.start(kind, *([run] if run else fit_options(full, use_even_if_worse)))
     page = f"/library/jobs/{job.id}"
     return answer_form(request, "_job.html", page, job=job, outcomes={}, kinds=KINDS, run_names={})
@@ -109,32 +101,30 @@ async def cancel_job(job_id: JobId, request: Request, service: Shared) -> Respon
     return answer_form(request, "_job.html", f"/library/jobs/{job_id}", **values)
 
 
-def _job(service: Service, job_id: int) -> dict[str, Any]:
+def _job(service: Service, job_id: int) -> dict[str, object]:
     """Return the values of a job's template, or refuse an id that no job has."""
     job = service.jobs.get(job_id)
     return {"job": job, **job_values(service.catalogue.stored, [job])}
 
 
-def _values(service: Service) -> dict[str, Any]:
+def _values(service: Service) -> dict[str, object]:
     catalogue, stored = service.catalogue, service.catalogue.stored
     skipped = stored.skipped.all()
     jobs = stored.jobs.latest(JOBS)
-    runs = stored.runs.all()
-    return {
+    runs, shown, folder = stored.runs.all(), [], stored.folder
+    assert folder is not None
+
+    for run in reversed(runs):
+        facts, curves = _read_run(folder / RUNS / run.fingerprint)
+        facts = facts | run.facts
+        shown.append((run, {SHOWN[name]: facts[name] for name in SHOWN if facts.get(name) is not None}, curves))
+    return job_values(stored, jobs) | {
         "counts": stored.database.keep("library", lambda: _counts(catalogue)),
-        "skipped": skipped[:SKIPPED],
-        "n_skipped": len(skipped),
-        "runs": [(run, *_facts_and_curves(stored, run)) for run in reversed(runs)],
-        "jobs": [service.jobs.with_end(job) for job in jobs],
-        **job_values(stored, jobs),
-        "run_names": _named(stored, runs),
-        "run_numbers": {run.fingerprint: run.id for run in runs},
-        "started": STARTED,
-        "history": stored.history.latest(JOBS),
-        "names": SHOWN,
-        "searched": stored.how_it_searches(),
-        "folder": str(stored.folder),
-    }
+        "skipped": skipped[:SKIPPED], "n_skipped": len(skipped),
+        "runs": shown, "run_names": _named(stored, runs), "run_numbers": {run.fingerprint: run.id for run in runs},
+        "jobs": [service.jobs.with_end(job) for job in jobs], "history": stored.history.latest(JOBS),
+        "started": STARTED, "names": SHOWN, "searched": stored.how_it_searches(), "folder": str(folder),
+    }  # fmt: skip
 
 
 def _counts(catalogue: Catalogue) -> dict[str, int]:
@@ -154,15 +144,8 @@ def _counts(catalogue: Catalogue) -> dict[str, int]:
     }
 
 
-def _facts_and_curves(stored: StoredCatalogue, run: StoredRun) -> tuple[dict[str, Any], list[Sparkline]]:
-    assert stored.folder is not None
-    facts, curves = _read_run(stored.folder / RUNS / run.fingerprint)
-    facts = facts | run.facts
-    return {SHOWN[name]: facts[name] for name in SHOWN if facts.get(name) is not None}, curves
-
-
 @lru_cache(maxsize=64)
-def _read_run(folder: Path) -> tuple[dict[str, Any], list[Sparkline]]:
+def _read_run(folder: Path) -> tuple[dict[str, object], list[Sparkline]]:
     """Read the facts and the history of a run; both are empty if its files were removed to save room."""
     try:
         facts = describe(folder)
@@ -191,7 +174,7 @@ def _curve(title: str, values: Sequence[float], best: float | None) -> Sparkline
     return Sparkline(title, points, values[0], values[-1], best)
 
 
-def job_values(stored: StoredCatalogue, jobs: Sequence[StoredJob]) -> dict[str, Any]:
+def job_values(stored: StoredCatalogue, jobs: Sequence[StoredJob]) -> dict[str, object]:
     """Return what the template of jobs shows beside them: what those that learned changed, and the way back."""
     runs = {run.fingerprint: run for run in stored.runs.all()}
     events = [event for event in stored.history.of(FIT, NOT_USED) if event.details.get("run") in runs]
@@ -212,7 +195,7 @@ def job_values(stored: StoredCatalogue, jobs: Sequence[StoredJob]) -> dict[str, 
     return {"outcomes": outcomes, "back": back, "kinds": KINDS, "run_names": names}
 
 
-def latest_job(service: Service, kind: str, *, ended: bool = True) -> dict[str, Any]:
+def latest_job(service: Service, kind: str, *, ended: bool = True) -> dict[str, object]:
     """Return the newest job of a kind, and what its template shows beside it; without `ended` only one that goes on."""
     stored = service.catalogue.stored
     job = next((job for job in stored.jobs.latest() if job.kind == kind), None)

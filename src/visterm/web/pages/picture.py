@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Form, Query, Request, Response
 
@@ -15,7 +15,7 @@ from visterm.store.filters import PREDICTED_FROM
 from visterm.store.images import ImageRecord
 from visterm.tagging.explain import knows_places
 from visterm.web.api.images import ImageId, Moment
-from visterm.web.pages.form import SearchForm, grid_photos, walk
+from visterm.web.pages.form import GridPhoto, SearchForm, grid_photos, walk
 from visterm.web.pages.render import PageRoute, answer_form, is_for_script, local, percent, render, send_on
 from visterm.web.service import Service, Shared
 
@@ -26,14 +26,10 @@ Place = Annotated[int, Query(ge=0, le=10**12)]
 ALIKE = 12
 MOST_PREDICTED = 20
 
-Said = Literal["accept", "reject", "back", "give", "take"]
-SAID: dict[Said, str] = {
-    "accept": "{} is right",
-    "reject": "{} is wrong",
-    "back": "{}: undone",
-    "give": "{} added",
-    "take": "{} removed",
-}
+Answer = Literal["accept", "reject", "back", "give", "take"]
+MESSAGES: dict[Answer, str] = {
+    "accept": "{} is right", "reject": "{} is wrong", "back": "{}: undone", "give": "{} added", "take": "{} removed",
+}  # fmt: skip
 """What a person can say about a tag, and the message that the page then shows."""
 
 
@@ -50,7 +46,7 @@ async def picture_page(
 
 @router.post("/image/{image_id}/tags")
 async def change_tag(
-    image_id: ImageId, request: Request, service: Shared, tag: Annotated[str, Form()], do: Annotated[Said, Form()]
+    image_id: ImageId, request: Request, service: Shared, tag: Annotated[str, Form()], do: Annotated[Answer, Form()]
 ) -> Response:
     """Store what a person says about a tag: accept, reject, back, give or take."""
 
@@ -66,7 +62,7 @@ async def change_tag(
 
     await service.writing.run(write)
     values = await service.searching.run(_values, service, image_id)
-    return answer_form(request, "_picture_tags.html", f"/image/{image_id}", message=SAID[do].format(tag), **values)
+    return answer_form(request, "_picture_tags.html", f"/image/{image_id}", message=MESSAGES[do].format(tag), **values)
 
 
 @router.get("/image/{image_id}/alike")
@@ -75,7 +71,7 @@ async def alike(image_id: ImageId, request: Request, service: Shared) -> Respons
     if not is_for_script(request):
         return send_on(local("/", like=image_id))
 
-    def find() -> list[Any]:
+    def find() -> list[GridPhoto]:
         try:
             return grid_photos(service.catalogue, service.catalogue.like(image_id, ALIKE).hits)
         except DataError:  # a photo whose file is gone has no row to compare
@@ -89,7 +85,7 @@ def explains(catalogue: Catalogue, record: ImageRecord) -> bool:
     return record.path is not None and not is_video(record.path) and knows_places(catalogue.tagger)
 
 
-def _values(service: Service, image_id: int) -> dict[str, Any]:
+def _values(service: Service, image_id: int) -> dict[str, object]:
     """Return the values of the template; a tag counts as predicted from the confidence `PREDICTED_FROM` on."""
     catalogue, view = service.catalogue, service.view(image_id)
     sources = {tag.tag: tag.source for tag in view.given}
@@ -100,13 +96,10 @@ def _values(service: Service, image_id: int) -> dict[str, Any]:
         prediction for prediction in others if prediction.confidence is None or prediction.confidence >= PREDICTED_FROM
     ]
     return {
-        "view": view,
+        "view": view, "likely": likely, "unlikely": others[len(likely) :], "least": PREDICTED_FROM,
         "current_tags": [(tag, sources.get(tag, "accepted"), tag in catalogue.tagger.vocabulary) for tag in view.tags],
-        "likely": likely,
-        "unlikely": others[len(likely) :],
-        "least": PREDICTED_FROM,
         "differ": len({percent(prediction.confidence) for prediction in others}) != 1 or len(others) == 1,
         "rejected": [tag for tag, verdict in view.verdicts.items() if verdict < 0],
         "explains": view.record.state == "here" and explains(catalogue, view.record),
         "explained_by": explained_by(catalogue.tagger.model),
-    }
+    }  # fmt: skip

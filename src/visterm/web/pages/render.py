@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from datetime import datetime
 from importlib.resources import files
-from typing import Any
 from urllib.parse import quote, urlencode
 
 from fastapi import APIRouter, Request
@@ -30,33 +29,20 @@ MONTHS = ("January", "February", "March", "April", "May", "June", "July", "Augus
           "November", "December")  # fmt: skip
 
 HEADLINES = {
-    403: "Not allowed",
-    404: "Not found",
-    405: "Nothing to see here",
-    409: "Not possible right now",
-    413: "Too large",
-    422: "That didn’t work",
-    503: "The service is busy",
-    507: "The disk is full",
-}
+    403: "Not allowed", 404: "Not found", 405: "Nothing to see here", 409: "Not possible right now", 413: "Too large",
+    422: "That didn’t work", 503: "The service is busy", 507: "The disk is full",
+}  # fmt: skip
 
 router = APIRouter(include_in_schema=False)
 
-TYPES = {
-    "visterm.css": "text/css; charset=utf-8",
-    "early.js": "text/javascript; charset=utf-8",
-    "visterm.js": "text/javascript; charset=utf-8",
-    "choose.js": "text/javascript; charset=utf-8",
-    "photo_map.js": "text/javascript; charset=utf-8",
-    "icon.svg": "image/svg+xml",
-}
-
-
+TYPES = {"visterm.css": "text/css; charset=utf-8", "icon.svg": "image/svg+xml"} | dict.fromkeys(
+    ("early.js", "visterm.js", "choose.js", "photo_map.js"), "text/javascript; charset=utf-8"
+)
 _BODIES = {name: (files("visterm.web.pages") / "static" / name).read_bytes() for name in TYPES}
 _ETAGS = {name: f'"{hashlib.sha256(body).hexdigest()[:32]}"' for name, body in _BODIES.items()}
 
 
-def render(template: str, status: int = 200, **values: Any) -> Response:
+def render(template: str, status: int = 200, /, **values: object) -> Response:
     """Return a page, or a part of one; bytes of a file name that are not Unicode are shown as "?"."""
     text = _TEMPLATES.get_template(template).render(values)
     return Response(text.encode("utf-8", "replace"), status, HEADERS, "text/html; charset=utf-8")
@@ -72,7 +58,7 @@ def send_on(address: str) -> Response:
     return RedirectResponse(address, 303, HEADERS)
 
 
-def answer_form(request: Request, part: str, page: str, **values: Any) -> Response:
+def answer_form(request: Request, part: str, page: str, /, **values: object) -> Response:
     """Return a part of a page to the script; send any other browser on to a page."""
     return render(part, **values) if is_for_script(request) else send_on(page)
 
@@ -87,7 +73,7 @@ class PageRoute(JsonRoute):
 
 def error_page(request: Request, error: Exception) -> Response:
     """Return the page of an error, with the status and the headers that the API answers with."""
-    refused = http_error_of(error)
+    refused = http_error_of(error, str)  # names of settings without backquotes
     if is_for_script(request):
         return json_answer({"message": refused.detail}, refused.status_code)
     headline = HEADLINES.get(refused.status_code, "Something went wrong")
@@ -96,7 +82,7 @@ def error_page(request: Request, error: Exception) -> Response:
     return page
 
 
-def local(path: str, **query: Any) -> str:
+def local(path: str, **query: object) -> str:
     """Return an address on this service with a query, without values that are None, empty or False."""
     values = {name: value for name, value in query.items() if value not in (None, "", False, (), [])}
     return quote(path) + (f"?{urlencode(values, doseq=True, errors='replace')}" if values else "")
@@ -138,7 +124,7 @@ class _Exact(str):
     """Text that a form or the script sends back, and that must not change."""
 
 
-def _printable(value: Any) -> Any:
+def _printable(value: object) -> object:
     """Return a value as a page shows it, with U+FFFD for letters that are invisible or change the direction."""
     if not isinstance(value, str) or isinstance(value, Markup | _Exact):
         return value
@@ -155,7 +141,7 @@ def percent(share: float | None) -> str:
     return f"{share:.0%}".replace("%", " %").replace("-", "−")
 
 
-def decimal(value: Any, places: int = 2) -> Any:
+def decimal(value: object, places: int = 2) -> object:
     """Return a float rounded to some places, never as "-0.00"; any other value as it is."""
     return f"{round(value, places) + 0.0:.{places}f}" if isinstance(value, float) else value
 
@@ -199,23 +185,11 @@ def place(record: ImageRecord) -> str:
 
 
 _TEMPLATES = Environment(
-    loader=PackageLoader("visterm.web.pages"),
-    autoescape=True,
-    finalize=_printable,
-    undefined=StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-)
+    loader=PackageLoader("visterm.web.pages"), autoescape=True, finalize=_printable, undefined=StrictUndefined,
+    trim_blocks=True, lstrip_blocks=True,
+)  # fmt: skip
 _TEMPLATES.globals.update(static=address_of, local=local, thumbnail=thumbnail, video=video, count_of=count_of)
 _TEMPLATES.filters.update(
-    percent=percent,
-    decimal=decimal,
-    signed=signed,
-    file_size=file_size,
-    moment=moment,
-    place=place,
-    exact=_Exact,
-    file_name=file_name,
-    clock=clock,
-    is_video=is_video,
-)
+    percent=percent, decimal=decimal, signed=signed, file_size=file_size, moment=moment, place=place, exact=_Exact,
+    file_name=file_name, clock=clock, is_video=is_video,
+)  # fmt: skip

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 from fastapi import APIRouter, Form, Request, Response
 from pydantic import FailFast, Field, TypeAdapter, ValidationError
 
+from visterm.core.checks import check_choice
+from visterm.core.errors import UserError
 from visterm.library.catalogue import Catalogue
 from visterm.library.earlier_runs import FIT
 from visterm.library.review import review_queue
@@ -32,7 +34,7 @@ from visterm.web.service import Service, Shared
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
 
 VERDICTS = {"right": 1, "wrong": -1, "skip": 0}
-SAID = {"right": "{} is right", "wrong": "{} is wrong", "skip": "{} skipped"}
+MESSAGES = {"right": "{} is right", "wrong": "{} is wrong", "skip": "{} skipped"}
 ROUND = 20  # Answers after which models that learn all tags in a moment learn again by themselves
 MOST_MISTAKES = 4000  # Among which one whose answer was undone is looked for
 MOST_BACK = 300  # Answers of a sitting that can be undone, and questions that stay skipped
@@ -73,8 +75,7 @@ class Question(NamedTuple):
 @router.get("/review")
 async def review_page(service: Shared, queue: Queue = "frequent") -> Response:
     """Show the first question of a queue."""
-    values = await service.searching.run(_question, service, queue, [])
-    return render("review.html", **values)
+    return render("review.html", **await service.searching.run(_question, service, queue, []))
 
 
 @router.post("/review")
@@ -92,15 +93,15 @@ async def answer_question(
     try:
         answers = _TRAIL.validate_json(trail)[-MOST_BACK:]
     except ValidationError:
-        raise HttpError(422, "Your earlier answers can't be read. Open /review again.", field="trail") from None
+        problem = "Your earlier answers can't be read."
+        raise UserError(problem, setting="trail", advice="Open /review again.") from None
 
+    check_choice(do, "do", (*VERDICTS, "undo"))
     again, message = None, "There is nothing to undo"
     if do in VERDICTS:
         answer = ReviewAnswer(image, tag, do)
         await _write(service, answer, VERDICTS[do])
-        answers, message = [*answers, answer], SAID[do].format(tag)
-    elif do != "undo":
-        raise HttpError(422, f"do is {do!r}; expected right, wrong, skip or undo.", field="do")
+        answers, message = [*answers, answer], MESSAGES[do].format(tag)
     elif answers:
         *answers, again = answers
         await _write(service, again, 0)
@@ -128,13 +129,12 @@ async def _write(service: Service, answer: ReviewAnswer, verdict: int) -> None:
 
 def _question(
     service: Service, queue: Queue, answers: list[ReviewAnswer], *, again: ReviewAnswer | None = None, message: str = ""
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return the next question, the photo after it to load ahead, and the progress of the review."""
     catalogue, stored = service.catalogue, service.catalogue.stored
     skipped = {(answer.image_id, answer.tag) for answer in answers if answer.do == "skip"}
     if queue == "mistakes":
-        mistakes = _mistakes(catalogue, len(skipped) + 2)
-        pairs = [pair for pair in mistakes if pair[:2] not in skipped][:2]
+        pairs = [pair for pair in _mistakes(catalogue, len(skipped) + 2) if pair[:2] not in skipped][:2]
     else:
         items = review_queue(stored, 2, skip=skipped, frequent=queue == "frequent", tree=catalogue.tree)
         pairs = [TagQuestion(each.image_id, each.tag, each.confidence, each.why) for each in items]
@@ -151,31 +151,24 @@ def _question(
 
     by_itself = isinstance(catalogue.tagger.model, RelearnsTags)
     added = stored.runs.current().added
-    return {
-        "queue": queue,
-        "question": question,
+    return latest_job(service, FIT) | {
+        "queue": queue, "question": question, "message": message,
         "next_image": pairs[1].image_id if len(pairs) > 1 else None,
-        "trail": json.dumps(answers[-MOST_BACK:]),
-        "last": answers[-1] if answers else None,
+        "trail": json.dumps(answers[-MOST_BACK:]), "last": answers[-1] if answers else None,
         "answered": sum(answer.do != "skip" for answer in answers),
-        "unlearned": _answers_since(stored, added, "done"),
+        "unlearned": _answers_since(stored, added, "done"), "round": ROUND if by_itself else None,
         "learns_now": by_itself and _answers_since(stored, added, "%") >= ROUND,
-        "round": ROUND if by_itself else None,
         "reviewed": stored.database.value("SELECT count(*) FROM images WHERE state = 'here' AND reviewed IS NOT NULL"),
-        "n_images": stored.images.count(),
+        "n_images": stored.images.count(), "explained_by": explained_by(catalogue.tagger.model),
         "explains": question is not None and explains(catalogue, question.record),
-        "explained_by": explained_by(catalogue.tagger.model),
-        "message": message,
-        **latest_job(service, FIT),
-    }
+    }  # fmt: skip
 
 
 def _mistakes(catalogue: Catalogue, limit: int) -> list[TagQuestion]:
     """Return the most probable mistakes that were found and not answered yet."""
-    mistakes = catalogue.mistakes(limit) or []
     return [
         TagQuestion(each.image_id, each.tag, each.chance, [f"so {tag}, too" for tag in each.follows], each.kind)
-        for each in mistakes
+        for each in catalogue.mistakes(limit) or []
         if each.image_id is not None
     ]
 
@@ -192,10 +185,6 @@ def _one_more_time(service: Service, queue: Queue, again: ReviewAnswer) -> TagQu
 
 def _answers_since(stored: StoredCatalogue, added: str, state: str) -> int:
     """Return how many answers came after the last job that learned began, or after the run, which was `added` then."""
-    return int(
-        stored.database.value(
-            "SELECT count(*) FROM feedback WHERE verdict != 0 AND at > "
-            "coalesce((SELECT max(started) FROM jobs WHERE kind = 'fit' AND state LIKE ?), ?)",
-            (state, added),
-        )
-    )
+    began = "coalesce((SELECT max(started) FROM jobs WHERE kind = 'fit' AND state LIKE ?), ?)"
+    statement = f"SELECT count(*) FROM feedback WHERE verdict != 0 AND at > {began}"
+    return int(stored.database.value(statement, (state, added)))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from fastapi import APIRouter, Request, Response
 
-from visterm.core.errors import VistermError
+from visterm.core.checks import check_choice
+from visterm.core.errors import UserError, VistermError
 from visterm.core.wording import count_of
 from visterm.library.catalogue import Catalogue
 from visterm.library.search.result import EXPANSIONS, Group
@@ -15,9 +16,9 @@ from visterm.library.steps import MOST_PHOTOS
 from visterm.store.filters import CHANCE, LARGEST, SORTS
 from visterm.web.api.images import StepNumber, stored_step, undone_step
 from visterm.web.bodies import MEDIUM, read_uploads, takes, takes_pictures
-from visterm.web.errors import HttpError
 from visterm.web.pages.browse import crumbs, folders_to_choose, narrower
 from visterm.web.pages.form import (
+    LABELS,
     PAGE,
     UPLOAD,
     FoundPhotos,
@@ -35,12 +36,10 @@ from visterm.web.service import Shared
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
 
 GROUPED = 6  # Photos of each part or similar thing
-SAID = {
-    "give": "“{}” added to {}",
-    "take": "“{}” removed from {}",
-    "right": "“{}” is right for {}",
-    "wrong": "“{}” is wrong for {}",
-}
+MESSAGES = {
+    "give": "“{}” added to {}", "take": "“{}” removed from {}",
+    "right": "“{}” is right for {}", "wrong": "“{}” is wrong for {}",
+}  # fmt: skip
 """What can be said of a tag of the photos, and the message that the page then shows."""
 
 
@@ -117,21 +116,18 @@ def _count(form: SearchForm, result: FoundPhotos) -> str:
     return count_of(result.n_found, "photo") + ("" if form.sorted_by == CHANCE else of_search)
 
 
-def _facts(catalogue: Catalogue, form: SearchForm) -> dict[str, Any]:
+def _facts(catalogue: Catalogue, form: SearchForm) -> dict[str, object]:
     """Return the number of photos, the folders and file types to choose from, and where the search is among them."""
 
-    def compute() -> dict[str, Any]:
+    def compute() -> dict[str, object]:
         types = catalogue.stored.database.rows(
             "SELECT DISTINCT file_type FROM images WHERE state = 'here' AND file_type != '' ORDER BY file_type"
         )
-        return {
-            "n_images": len(catalogue),
-            "folders": folders_to_choose(catalogue),
-            "types": [file_type for (file_type,) in types],
-        }
+        names = [file_type for (file_type,) in types]
+        return {"n_images": len(catalogue), "folders": folders_to_choose(catalogue), "types": names}
 
     facts = catalogue.stored.database.keep("facts", compute)
-    return facts | {"crumbs": crumbs(form), "narrower": narrower(catalogue, form), "sorts": SORTS}
+    return facts | {"crumbs": crumbs(form), "narrower": narrower(catalogue, form), "sorts": SORTS, "labels": LABELS}
 
 
 def _related(catalogue: Catalogue, words: str) -> list[tuple[Group, list[GridPhoto]]]:
@@ -153,15 +149,14 @@ async def change_chosen(request: Request, service: Shared) -> Response:
     async with request.form(max_files=0, max_fields=MOST_PHOTOS + 10) as form:
         ids = [str(value) for value in form.getlist("image")]
         do, tag, word = (str(form.get(name, "")) for name in ("do", "tag", "word"))
-    if do not in SAID:
-        raise HttpError(422, f"do is {do!r}; expected one of {', '.join(SAID)}.", field="do")
+    check_choice(do, "do", MESSAGES)
     if not all(number.isascii() and number.isdigit() and int(number) <= LARGEST for number in ids):
-        raise HttpError(422, "image has a value that is no number of a photo.", field="image")
+        raise UserError("`image` has a value that is no number of a photo.", setting="image", advice="Choose photos.")
     about = tag if do in ("give", "take") else word
     if not about.strip():
-        raise HttpError(422, "Type a tag first.", field="tag")
+        raise UserError("Type a tag first.", setting="tag", value=about)
     step = await stored_step(service, [int(number) for number in ids], **{do: [about]})
-    message = SAID[do].format(about, count_of(len(step.images), "photo"))
+    message = MESSAGES[do].format(about, count_of(len(step.images), "photo"))
     return _message(request, message=message, number=step.number, images=step.images, do=do)
 
 
@@ -173,7 +168,7 @@ async def undo_chosen(number: StepNumber, request: Request, service: Shared) -> 
     return _message(request, message=message, number=None, images=step.images, do="undo")
 
 
-def _message(request: Request, **values: Any) -> Response:
+def _message(request: Request, **values: object) -> Response:
     """Return the message of a step with a button that undoes it; without the script as a page that leads back."""
     if is_for_script(request):
         return render("_step.html", **values)

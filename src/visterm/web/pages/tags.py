@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Annotated, Any, Literal, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 from fastapi import APIRouter, Form, Request, Response
 
+from visterm.core.checks import check_choice
 from visterm.core.vocabulary import tag_key
 from visterm.data.tag_rules import Alias
 from visterm.library.catalogue import Catalogue
@@ -29,9 +30,9 @@ NEIGHBOURS = 12
 EXAMPLES = 12
 SUGGESTIONS = 100
 
-ORDERS: dict[str, Any] = {
+ORDERS: dict[str, Callable[[TagCount], tuple[float | str, ...]]] = {
     "images": lambda count: (-max(count.images, count.predicted), count.tag),
-    "name": lambda count: tag_key(count.tag),
+    "name": lambda count: (tag_key(count.tag),),
     "precision": lambda count: (1.0 if count.precision is None else count.precision, -count.rejected, count.tag),
     "predicted": lambda count: (-count.predicted, count.tag),
 }
@@ -55,8 +56,7 @@ async def tags_page(
     request: Request, service: Shared, order: str = "images", find: str = "", start: int = 0, view: View = ""
 ) -> Response:
     """List the tags; those of a tree as one, unless something is to be found or the list is asked for."""
-    if order not in ORDERS:
-        raise HttpError(422, f"order is {order!r}; expected one of {', '.join(ORDERS)}.", field="order")
+    check_choice(order, "order", ORDERS)
     catalogue = service.catalogue
     has_tree = catalogue.tagger.tree is not None
     as_tree = has_tree and not find and not is_for_script(request) and view != "list"
@@ -145,7 +145,7 @@ def tag_counts(catalogue: Catalogue) -> list[TagCount]:
     return catalogue.stored.database.keep(("counts", catalogue.tagger.fingerprint), catalogue.tags)
 
 
-def _tag(service: Service, name: str) -> dict[str, Any]:
+def _tag(service: Service, name: str) -> dict[str, object]:
     catalogue = service.catalogue
     meant = set(map(tag_key, catalogue.tagger.vocabulary.spellings(name)))
     count = next((count for count in tag_counts(catalogue) if tag_key(count.tag) in meant), None)
