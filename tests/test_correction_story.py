@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 
 import pytest
 
@@ -128,10 +129,18 @@ def questions_of(folder, k):
     ]
 
 
+@pytest.fixture(scope="module")
+def untagged(place):
+    """The catalogue of all photos in a folder of its own, without their tags."""
+    (place / "untagged").mkdir()
+    assert visterm(f"index {place / 'run'} {place / 'photos'} -o catalogue", place / "untagged")[0] == 0
+    return place / "untagged" / "catalogue"
+
+
 @pytest.fixture
-def asked(place, tmp_path):
-    """A catalogue of its own, and what visterm asks about it."""
-    visterm(f"index {place / 'run'} {place / 'photos'} -o catalogue", tmp_path)
+def asked(untagged, tmp_path):
+    """A copy of the catalogue without tags, and what visterm asks about it."""
+    shutil.copytree(untagged, tmp_path / "catalogue")
     return tmp_path, questions_of(tmp_path, 6)
 
 

@@ -27,6 +27,8 @@ class LateModule:
         self.name, self.load = name, load
 
     def __getattr__(self, attribute):
+        if attribute.startswith("_"):  # pytest asks all objects of a file that it reads for such names of mocks
+            raise AttributeError(attribute)
         return getattr(self.load(self.name), attribute)
 
 

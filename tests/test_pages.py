@@ -462,7 +462,8 @@ class Window:
             self.page.wait_for_timeout(20)
 
     def shoot(self, name):
-        self.page.screenshot(path=self.folder / f"{name}.png")
+        if self.folder is not None:
+            self.page.screenshot(path=self.folder / f"{name}.png")
 
 
 @pytest.fixture

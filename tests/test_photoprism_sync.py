@@ -26,14 +26,33 @@ from visterm.store.connected import OFF, OURS
 LOW = PushSettings(parent=None, precision=0.6)
 
 
-@pytest.fixture
-def opened(tmp_path):
-    """A server of photos, most of them tagged by a person, and a catalogue of them."""
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A server of photos, most of them tagged by a person, a catalogue of them, and the server's state then."""
+    folder = tmp_path_factory.mktemp("connected") / "catalogue"
     with FakePhotoPrism() as fake:
         fill(fake)
-        catalogue = connected(tmp_path / "catalogue", library_of(fake))
-        yield catalogue, fake
-        catalogue.stored.close()
+        connected(folder, library_of(fake)).stored.close()
+        yield fake, folder, copy.deepcopy((fake.photos, fake.tags))
+
+
+def as_made(made, folder):
+    """Put the server back into its state, and open a copy of the catalogue."""
+    fake, catalogue, state = made
+    fake.photos, fake.tags = copy.deepcopy(state)
+    fake.offset = 0.0
+    fake.writes.clear()
+    fake.traffic.clear()
+    fake.forget_faults()
+    shutil.copytree(catalogue, folder)
+    return Catalogue.load(folder, n_jobs=1)
+
+
+@pytest.fixture
+def opened(made, tmp_path):
+    catalogue = as_made(made, tmp_path / "catalogue")
+    yield catalogue, made[0]
+    catalogue.stored.close()
 
 
 def fill(fake):
@@ -258,24 +277,16 @@ def rounds(catalogue, fake, folder, disturb):
 
 
 @pytest.fixture(scope="module")
-def calm(tmp_path_factory):
-    """A server, a catalogue of it, its state then, and after rounds that nothing disturbed."""
-    folder = tmp_path_factory.mktemp("calm")
-    with FakePhotoPrism() as fake:
-        fill(fake)
-        connected(folder / "before", library_of(fake)).stored.close()
-        before = copy.deepcopy((fake.photos, fake.tags))
-        shutil.copytree(folder / "before", folder / "after")
-        rounds(Catalogue.load(folder / "after", n_jobs=1), fake, folder / "after", None).stored.close()
-        yield fake, folder / "before", before, given(fake), sorted(written(fake))
+def calm(made, tmp_path_factory):
+    """What the server has, and what was written to it, after rounds that nothing disturbed."""
+    fake, folder = made[0], tmp_path_factory.mktemp("calm") / "catalogue"
+    rounds(as_made(made, folder), fake, folder, None).stored.close()
+    return given(fake), sorted(written(fake))
 
 
-def hold_after_kills(calm, folder, seed):
-    fake, catalogue, before, wanted, writes = calm
-    fake.photos, fake.tags = copy.deepcopy(before)
-    fake.writes.clear()
-    shutil.copytree(catalogue, folder / "catalogue")
-    opened = Catalogue.load(folder / "catalogue", n_jobs=1)
+def hold_after_kills(made, calm, folder, seed):
+    fake, (wanted, writes) = made[0], calm
+    opened = as_made(made, folder / "catalogue")
     opened = rounds(opened, fake, folder / "catalogue", (random.Random(seed), 4))
     assert given(fake) == wanted
     assert sorted(written(fake)) == writes
@@ -286,14 +297,14 @@ def hold_after_kills(calm, folder, seed):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_after_kills_all_is_as_if_there_had_been_none(calm, tmp_path, seed):
-    hold_after_kills(calm, tmp_path, seed)
+def test_after_kills_all_is_as_if_there_had_been_none(made, calm, tmp_path, seed):
+    hold_after_kills(made, calm, tmp_path, seed)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4, 29))
-def test_after_a_hundred_kills_and_faults_all_is_as_if_there_had_been_none(calm, tmp_path, seed):
-    hold_after_kills(calm, tmp_path, seed)  # 25 · 2 · 4 = 200 rounds are disturbed; 3 in 4 break off
+def test_after_a_hundred_kills_and_faults_all_is_as_if_there_had_been_none(made, calm, tmp_path, seed):
+    hold_after_kills(made, calm, tmp_path, seed)  # 25 · 2 · 4 = 200 rounds are disturbed; 3 in 4 break off
 
 
 class Persons:
@@ -322,12 +333,9 @@ class Persons:
         handler.send(work())
 
 
-def hold_beside_a_person(calm, folder_of_test, seed):
-    fake, folder, before, *_ = calm
-    fake.photos, fake.tags = copy.deepcopy(before)
-    fake.writes.clear()
-    shutil.copytree(folder, folder_of_test / "catalogue")
-    catalogue, person = Catalogue.load(folder_of_test / "catalogue", n_jobs=1), Persons(fake, seed)
+def hold_beside_a_person(made, folder_of_test, seed):
+    fake, catalogue = made[0], as_made(made, folder_of_test / "catalogue")
+    person = Persons(fake, seed)
     for _ in range(2):
         fake.fail(person.around, times=100_000)
         sync(catalogue, library_of(fake), LOW)
@@ -351,14 +359,14 @@ def hold_beside_a_person(calm, folder_of_test, seed):
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_beside_a_person_nothing_of_theirs_is_lost_and_no_correction_is_made_up(calm, tmp_path, seed):
-    hold_beside_a_person(calm, tmp_path, seed)
+def test_beside_a_person_nothing_of_theirs_is_lost_and_no_correction_is_made_up(made, tmp_path, seed):
+    hold_beside_a_person(made, tmp_path, seed)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2, 12))
-def test_beside_a_person_in_more_ways(calm, tmp_path, seed):
-    hold_beside_a_person(calm, tmp_path, seed)
+def test_beside_a_person_in_more_ways(made, tmp_path, seed):
+    hold_beside_a_person(made, tmp_path, seed)
 
 
 def by_people(fake):

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from planted import plant_corpus
 from refusals import refused
+from tiny_catalogues import draw_photos, write_tags
 from visterm import Tagger
 from visterm.cli.command_line import app
 from visterm.cli.options import choices
@@ -234,9 +235,10 @@ def test_choices_that_cannot_be_understood_are_refused(pairs, message):
         choices(pairs)
 
 
-def test_the_command_prints_the_trials_best_first_and_writes_the_run(small_library, tmp_path):
+def test_the_command_prints_the_trials_best_first_and_writes_the_run(tmp_path):
+    tags = write_tags(tmp_path / "tags.csv", draw_photos(tmp_path / "photos", 150))  # from 100 on with confidences
     arguments = [
-        "tune", small_library.images, "--tags", small_library.tags_file, "-o", tmp_path / "run", "--model", "knn",
+        "tune", tmp_path / "photos", "--tags", tags, "-o", tmp_path / "run", "--model", "knn",
         "--grid", "n_neighbors=1,20",
     ]  # fmt: skip
     done = CliRunner().invoke(app, [str(part) for part in arguments])

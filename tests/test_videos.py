@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -55,8 +56,10 @@ def photos_in(folder, films):
     return folder
 
 
-def indexed(folder, run, photos):
+def indexed(folder, run, photos, frames=None):
     made = Catalogue.create(folder / "catalogue", Tagger.load(run, n_jobs=2))
+    if frames is not None:
+        shutil.copytree(frames, folder / "catalogue" / "frames")
     assert made.index(photos).new == 6
     return made
 
@@ -66,16 +69,17 @@ def photos(tmp_path, films):
     return photos_in(tmp_path / "photos", films)
 
 
-@pytest.fixture
-def catalogue(run, photos, tmp_path):
-    return indexed(tmp_path, run, photos)
-
-
 @pytest.fixture(scope="module")
 def only_read(tmp_path_factory, run, films):
     """A catalogue that tests must not change."""
     folder = tmp_path_factory.mktemp("read")
     return indexed(folder, run, photos_in(folder / "photos", films))
+
+
+@pytest.fixture
+def catalogue(run, photos, only_read, tmp_path):
+    """A catalogue that takes the frames of its videos as they were extracted for another."""
+    return indexed(tmp_path, run, photos, only_read.stored.folder / "frames")
 
 
 def id_of(catalogue, name):
