@@ -23,10 +23,10 @@ from visterm.data.corpus import Corpus
 from visterm.data.frames import FrameTable, as_table, listed
 from visterm.data.image_folders import Unsearched, find_images, no_images
 from visterm.data.images import image_name
-from visterm.data.tag_files import TagSource
 from visterm.data.tag_formats.tables import (
     TAGS_COLUMNS,
     TableOptions,
+    TagSource,
     column_note,
     columns_named,
     image_cells,

@@ -283,16 +283,24 @@ def clean_images(
         corpus = pruned.corpus
         facts |= pruned.facts
 
-    rules, relations = request.rules, request.relations or WordRelations()
-    of_rules = rules.part_of is not None or rules.isa is not None
-    if related and request.relations is None and (of_rules or "part_of" in start.model.takes):
-        relations = relations_to_learn(start.model, request, corpus, grown.aliases, say)
-    if grown.tree is not None:  # what tags lie under is also what they are
-        relations = relations._replace(is_a=relations.is_a or grown.tree, tree=grown.tree)
+    relations = _relations(start.model, request, corpus, grown, say, related=related)
     encoder = start.encoder
     if (before := corpus.encoded) is not None:
         encoder = encoder_of(encoder, before.encoder, before.requested, any_encoder=any_encoder)
     return ImagesToLearn(corpus, encoder, lines, relations, grown, facts)
+
+
+def _relations(
+    model: Annotator, request: FitRequest, corpus: Corpus, cleaning: Cleaning, say: Say, *, related: bool
+) -> WordRelations:
+    """Return the relations between tags: those that were passed, or those of the tag rules, and the tree."""
+    rules, relations = request.rules, request.relations or WordRelations()
+    of_rules = rules.part_of is not None or rules.isa is not None
+    if related and request.relations is None and (of_rules or "part_of" in model.takes):
+        relations = relations_to_learn(model, request, corpus, cleaning.aliases, say)
+    if cleaning.tree is not None:  # what tags lie under is also what they are
+        relations = relations._replace(is_a=relations.is_a or cleaning.tree, tree=cleaning.tree)
+    return relations
 
 
 def check_relations(model: Annotator, request: FitRequest) -> None:

@@ -154,7 +154,7 @@ def _parts(tagger: Tagger, wholes: NDArray[np.int32]) -> list[RelatedTag]:
         pairs = [(part, whole) for whole in wholes for part in beliefs.parts_of(whole)]
         return [RelatedTag(vocabulary.tags[part], vocabulary.tags[whole], PARTS, known=True) for part, whole in pairs]
     scored = []
-    for whole, scores in zip(wholes, beliefs.scores(wholes), strict=True):
+    for whole, scores in zip(wholes, beliefs.scores(wholes.astype(np.int64)), strict=True):
         known = beliefs.parts_of(whole)
         for part in np.union1d(np.flatnonzero(scores > 0), known):
             how = RelatedTag(

@@ -82,7 +82,8 @@ Tags = Annotated[list[TagName], Field(max_length=MOST_TAGS)]
 
 def _view_answer(view: ImageView) -> Response:
     content = view.as_dict()
-    content["image"] = {name: content["image"][name] for name in ImageFacts.model_fields if name in content["image"]}
+    facts: Any = content["image"]
+    content["image"] = {name: facts[name] for name in ImageFacts.model_fields if name in facts}
     return json_answer(content)
 
 
