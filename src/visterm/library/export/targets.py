@@ -162,8 +162,8 @@ class SidecarTarget:
             if not wanted or (not self._always and _has_all(existing, wanted)):
                 return FileChange(str(item.path), str(path))
             shares_stem = self._sidecars.shares_stem(item.path)
-            own = embedded_keywords(item.path) if shares_stem else existing
-            wanted = _flattened(_with_own(wanted, own, item.rejected), item.rejected, self._flat)
+            in_image = embedded_keywords(item.path) if shares_stem else existing
+            wanted = _flattened(_with_own(wanted, in_image, item.rejected), item.rejected, self._flat)
         new, change = revise(old or SIDECAR, item, wanted, path)
         if old is not None or change.added:
             self._write(path, old, new, dry_run=dry_run)
