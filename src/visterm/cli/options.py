@@ -22,9 +22,6 @@ with imported_when_used():
     from visterm.core import checks, executor, persist
     from visterm.learning import trials
 
-if TYPE_CHECKING:
-    from visterm.learning.trials import Choices
-
 argument = partial(typer.Argument, show_default=False)
 input_option = partial(typer.Option, rich_help_panel="Input", show_default=False)
 which_option = partial(typer.Option, rich_help_panel="Which tags", show_default=False)
