@@ -67,7 +67,7 @@ LIMITS = {
     "vague names of variables": Limit(1137, 50),
     "options named below the command line": Limit(225, 0, holds=False),
     "Any": Limit(1945, 958, holds=False),
-    "imports inside functions": Limit(352, 241, holds=False),
+    "imports inside functions": Limit(352, 241),
     "search: files": Limit(40, 25, holds=False),
     "search: functions": Limit(165, 100, holds=False),
     "search: deepest stack": Limit(15, 12, holds=False),

@@ -1,4 +1,4 @@
-"""What a command takes from its start to its end, beside the imports that it cannot do without; goals of issue 22.
+"""What a command takes from its start to its end, beside the imports that it cannot do without.
 
     python benchmarks/start_up.py                       # on the tiny run and catalogue of tests/data/tiny
     python benchmarks/start_up.py --repeat 15 --json docs/figures/start_up.json

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pickle
 
 import pytest
+from typer.main import get_command
 
 from refusals import refused
+from visterm.cli.command_line import _typed_name, app
 from visterm.core.checks import check_k, check_number
 from visterm.core.errors import MissingExtraError, UserError, VistermError
 
@@ -39,3 +41,25 @@ def test_checks_name_the_setting_and_its_value() -> None:
         check_k(-1, 5)
     with refused("min_confidence", value=2):
         check_number(2, "min_confidence", least=0, below=1)
+
+
+@pytest.mark.parametrize(
+    ("command", "name", "typed"),
+    [
+        ("fit", "min_count", "--min-count"),
+        ("fit", "images", "IMAGES"),
+        ("fit", "out", "--out"),
+        ("fit", "model.dim", "--set dim"),
+        ("fit", "encoder.views", "--encoder-set views"),
+        ("fit", "model_params", "--set"),
+        ("tune", "n_random", "--random"),
+        ("evaluate", "map", "--map"),
+        ("search", "taken_from", "--from"),
+        ("annotate", "model.dim", "model.dim"),
+        ("annotate", "n_jobs", "n_jobs"),
+    ],
+)
+def test_a_command_names_parameters_as_they_are_typed(command: str, name: str, typed: str) -> None:
+    group = get_command(app)
+    resolved = group.resolve_command(group.make_context("visterm", [], resilient_parsing=True), [command])[1]
+    assert _typed_name(resolved.make_context(command, [], resilient_parsing=True), name) == typed

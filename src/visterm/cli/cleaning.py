@@ -150,8 +150,8 @@ def _write_sheet(file: Path, folder: Path, catalogue: visterm.Catalogue, mistake
         image.name: (videos.picture_of(image) or image.name, tags_of.get(image.id, []))
         for image in stored.images.get_many(ids)
     }
-    what = f"{count_of(len(mistakes), 'tag')} of {folder.name} probably wrong or missing, likeliest first."
-    report = html_report.Report("Probable mistakes", what)
+    subtitle = f"{count_of(len(mistakes), 'tag')} of {folder.name} probably wrong or missing, likeliest first."
+    report = html_report.Report("Probable mistakes", subtitle)
     cards = []
     for m in mistakes:
         picture, tags = named[m.image]

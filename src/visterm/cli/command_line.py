@@ -83,9 +83,9 @@ def in_lines(examples: Examples) -> str | None:
     if not examples:
         return None
     width = max(len(command) for command, _ in examples)
-    if width + max(len(what) for _, what in examples) + 6 > WIDTH:
+    if width + max(len(purpose) for _, purpose in examples) + 6 > WIDTH:
         width = 0
-    return "\n".join(["Examples:", *(f"  {command:{width}}  # {what}" for command, what in examples)])
+    return "\n".join(["Examples:", *(f"  {command:{width}}  # {purpose}" for command, purpose in examples)])
 
 
 PANELS_OF_COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
@@ -420,12 +420,12 @@ def _number_out_of_range(error: Any) -> str:
         return ""
 
     low, high = getattr(param, "min", None), getattr(param, "max", None)
-    whole = problems[0]["type"].startswith("int") or isinstance(low if low is not None else high, int)
+    is_whole = problems[0]["type"].startswith("int") or isinstance(low if low is not None else high, int)
     span = f" from {low} to {high}" if low is not None and high is not None else ""
     if not span and (low is not None or high is not None):
         span = f" of {low} or more" if high is None else f" of {high} or less"
     name = max(param.opts, key=len)
-    return f"{name} is {problems[0]['input']}; expected a {'whole ' if whole else ''}number{span}."
+    return f"{name} is {problems[0]['input']}; expected a {'whole ' if is_whole else ''}number{span}."
 
 
 def _fail(message: str) -> int:

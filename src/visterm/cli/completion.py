@@ -12,6 +12,14 @@ from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
 
+from visterm.cli.command_line import imported_when_used
+from visterm.core.errors import DataError
+
+with imported_when_used():
+    from visterm.core import tables
+    from visterm.encoders import named
+    from visterm.metrics import table
+
 Completions = list[tuple[str, str]]  # Each with what it is
 
 _OF_PHOTOS = """
@@ -23,34 +31,25 @@ OR EXISTS (SELECT 1 FROM given AS g WHERE tag_id = tags.id AND NOT EXISTS
 
 def model_names() -> Completions:
     """Return the models, each with what it is."""
-    from visterm.core.tables import MODELS
-
-    return [(entry.name, entry.summary) for entry in MODELS]
+    return [(entry.name, entry.summary) for entry in tables.MODELS]
 
 
 def encoder_names() -> Completions:
     """Return the encoders and the networks by name, each with what it is."""
-    from visterm.core.tables import ENCODERS
-
-    return [*((entry.name, entry.summary) for entry in ENCODERS), *network_names()]
+    return [*((entry.name, entry.summary) for entry in tables.ENCODERS), *network_names()]
 
 
 def network_names() -> Completions:
     """Return the networks that are known by name, each with what it is good for; none if a user's table is broken."""
-    from visterm.core.errors import DataError
-    from visterm.encoders.named import networks
-
     try:
-        return [(row.name, row.good_for) for row in networks().values()]
+        return [(row.name, row.good_for) for row in named.networks().values()]
     except DataError:
         return []
 
 
 def metric_names() -> Completions:
     """Return the metrics as they are typed, each with what it is."""
-    from visterm.metrics.table import METRICS
-
-    return [(entry.example, entry.summary) for entry in METRICS]
+    return [(entry.example, entry.summary) for entry in table.METRICS]
 
 
 def one_tag(incomplete: str) -> list[str]:
@@ -73,10 +72,10 @@ def _tags_on_the_line() -> Iterable[str]:
     """Return the tags of the first run or catalogue among the words that were typed."""
     typed = os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS") or ""
     try:
-        words = shlex.split(typed)
+        arguments = shlex.split(typed)
     except ValueError:  # a quote that is still open
-        words = typed.split()
-    return next((tags for word in words if (tags := tags_of(Path(word).expanduser()))), [])
+        arguments = typed.split()
+    return next((tags for argument in arguments if (tags := tags_of(Path(argument).expanduser()))), [])
 
 
 def tags_of(folder: Path) -> list[str]:

@@ -280,8 +280,8 @@ class RoundPrinter:
                 show(line)
 
     def _would(self, pushed: PushResult) -> None:
-        written, taken = count_of(pushed.written, "tag"), f"{pushed.taken:,}"
-        say(f"Would write {written}, and take back {taken}; nothing was changed in {self._title}.")
+        written, taken_back = count_of(pushed.written, "tag"), f"{pushed.taken:,}"
+        say(f"Would write {written}, and take back {taken_back}; nothing was changed in {self._title}.")
 
 
 def lines_of_tags(changes: Iterable[TagChange]) -> list[str]:

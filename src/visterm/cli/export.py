@@ -230,14 +230,14 @@ def _show_changes(
             bad.append(change)
             continue
         counts["files"] += bool(change.added or change.removed or change.copied)
-        for what in ("added", "removed", "left_out", "copied"):
-            counts[what] += len(getattr(change, what))
+        for kind in ("added", "removed", "left_out", "copied"):
+            counts[kind] += len(getattr(change, kind))
         if json:
             emit(change.as_dict())
         elif dry_run:
-            words = [f"+{m.tag}" + ("" if m.confidence is None else f" {m.confidence:.0%}") for m in change.added]
-            words += [f"-{tag}" for tag in change.removed] + [f"({tag})" for tag in change.left_out]
-            show(f"{change.target}: {', '.join([*words, *(f'={tag}' for tag in change.copied)])}")
+            marks = [f"+{m.tag}" + ("" if m.confidence is None else f" {m.confidence:.0%}") for m in change.added]
+            marks += [f"-{tag}" for tag in change.removed] + [f"({tag})" for tag in change.left_out]
+            show(f"{change.target}: {', '.join([*marks, *(f'={tag}' for tag in change.copied)])}")
 
     add, remove = ("Would add", "would remove") if dry_run else ("Added", "removed")
     files = f"{count_of(counts['files'], 'file')} for {count_of(counts['photos'], 'photo')}"

@@ -276,10 +276,10 @@ def _switch(catalogue: Path, name: str, *, back: bool) -> None:
     else:
         rows = f" {count_of(filled.rows, 'row')} made anew." if filled.rows else ""
         undo = f"visterm use {catalogue} {before.id}" if back else f"visterm use {catalogue} --back"
-        what = "is back to" if back else "uses"
+        verb = "is back to" if back else "uses"
         reminder = "All that people said is kept. " if back else ""
         undone = "To use the later run again" if back else "To go back"
-        say(f"{catalogue} {what} run {now.id}, of {in_minutes(now.added)}.{rows} {reminder}{undone}: {undo}")
+        say(f"{catalogue} {verb} run {now.id}, of {in_minutes(now.added)}.{rows} {reminder}{undone}: {undo}")
 
 
 def _show_runs(catalogue: Path) -> None:

@@ -196,12 +196,12 @@ def watch(
     for folder, result in watching.rounds():
         for remark in result.remarks if folder else ():
             say(remark)
-        words, n_skipped = result.in_words(kept=False), len(result.skipped)
-        if words == "nothing new" and not n_skipped and not folder:
+        changes, n_skipped = result.in_words(kept=False), len(result.skipped)
+        if changes == "nothing new" and not n_skipped and not folder:
             continue
         skipped = f", {n_skipped:,} skipped, listed in {catalogue / 'skipped.jsonl'}" if n_skipped else ""
-        where = f"{folder}: " if folder else ""
-        show(f"{where}{words}{skipped}; {count_of(len(opened), 'photo')} in the catalogue")
+        prefix = f"{folder}: " if folder else ""
+        show(f"{prefix}{changes}{skipped}; {count_of(len(opened), 'photo')} in the catalogue")
 
     say("Stopped.")
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -16,16 +16,11 @@ from visterm.cli.command_line import imported_when_used
 from visterm.cli.completion import encoder_names, model_names
 from visterm.cli.output import at_a_terminal
 from visterm.core.errors import UserError
-from visterm.core.executor import Executor
 from visterm.core.remote import as_path
 
 with imported_when_used():
-    from visterm.core import checks, persist
+    from visterm.core import checks, executor, persist
     from visterm.learning import trials
-
-if TYPE_CHECKING:
-    from visterm.core.executor import Executor
-    from visterm.learning.trials import Choices
 
 argument = partial(typer.Argument, show_default=False)
 input_option = partial(typer.Option, rich_help_panel="Input", show_default=False)
@@ -145,11 +140,11 @@ def may_replace(out: Path | None, overwrite: bool | None = None, kind: str = "fi
         is_there = persist.folder_kind(out) == kind
     if overwrite or not is_there:
         return bool(overwrite)
-    what = f"{out} exists already." if kind == "file" else f"{out} is a {kind} already."
+    problem = f"{out} exists already." if kind == "file" else f"{out} is a {kind} already."
     if not at_a_terminal():
         replace = "remove it" if overwrite is None else "replace it: --overwrite"
-        raise UserError(f"{what} Choose another name, or {replace}.")
-    if not typer.confirm(f"{what} Replace it?", err=True):
+        raise UserError(f"{problem} Choose another name, or {replace}.")
+    if not typer.confirm(f"{problem} Replace it?", err=True):
         raise UserError(f"{out} stays as it is. Choose another name.")
     return True
 
@@ -181,12 +176,12 @@ def value_of(text: str) -> Any:
         return text
 
 
-def choices(pairs: list[str]) -> dict[str, Choices]:
+def choices(pairs: list[str]) -> dict[str, trials.Choices]:
     """Read what a setting is searched over: ``dim=50,100``, ``learning_rate=0.0001:0.1:log``, ``dim=20:200``.
 
     Raises UserError if a pair cannot be understood, or a name is given twice.
     """
-    space: dict[str, Choices] = {}
+    space: dict[str, trials.Choices] = {}
     for pair in pairs:
         name, equals, text = (part.strip() for part in pair.partition("="))
         if not equals or not name.isidentifier() or not text:
@@ -230,10 +225,10 @@ def seconds_of(text: str | None, option: str) -> float | None:
     return seconds
 
 
-def executor_of(ray: str | None) -> Executor:
+def executor_of(ray: str | None) -> executor.Executor:
     """Return what runs the parts of a job: this process, or the machines behind ``--ray``."""
     if ray is None:
-        return Executor(None)
+        return executor.Executor(None)
     from visterm.cluster import RayExecutor
 
     return RayExecutor(ray, None)

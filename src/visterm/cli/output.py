@@ -143,9 +143,9 @@ def exit_code(skipped: Sequence[Skipped], listed_in: Path | None = None) -> int:
         say(f"Skipped {item.image}: {item.reason}")
     reasons = Counter(_CATEGORY.split(item.reason, maxsplit=1)[0] for item in skipped)
     counts = ", ".join(f"{n:,} {reason}" for reason, n in sorted(reasons.items(), key=lambda item: (-item[1], item[0])))
-    where = "" if listed_in is None else f"; listed in {listed_in}"
-    what = " and ".join(count_of(n, noun) for noun, n in Counter(nouns).most_common())
-    say(f"Skipped {what} ({counts}){where}")
+    list_note = "" if listed_in is None else f"; listed in {listed_in}"
+    counted = " and ".join(count_of(n, noun) for noun, n in Counter(nouns).most_common())
+    say(f"Skipped {counted} ({counts}){list_note}")
     return 3
 
 

@@ -96,8 +96,8 @@ def checked_csr(
     row that has a column twice is refused; else the numbers of such a row are added, as SciPy does.
     """
     data, indices, indptr = np.asarray(data), np.asarray(indices), np.asarray(indptr)
-    whole = all(isinstance(number, int | np.integer) and not isinstance(number, bool) for number in shape)
-    if len(shape) != 2 or not whole or min(shape) < 0 or shape[1] > MOST_COLUMNS:
+    are_whole = all(isinstance(number, int | np.integer) and not isinstance(number, bool) for number in shape)
+    if len(shape) != 2 or not are_whole or min(shape) < 0 or shape[1] > MOST_COLUMNS:
         raise error(f"{what}: the shape is {tuple(shape)}; expected rows and at most {MOST_COLUMNS:,} columns.")
     n_rows, n_columns = int(shape[0]), int(shape[1])
     for name, part, kinds in (("data", data, "fiub"), ("indices", indices, "iu"), ("indptr", indptr, "iu")):

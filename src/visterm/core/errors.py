@@ -125,9 +125,9 @@ class NoneReadableError(DataError):
 
     def __init__(self, skipped: Sequence[Skipped], note: str = "") -> None:
         first, n = skipped[0], len(skipped)
-        what = f"None of the {n:,} images could be read. The first, {first.image}, is skipped"
-        what = what if n > 1 else f"The image {first.image} cannot be read"
-        super().__init__(f"{what}: {first.reason}.{note and f' {note}'}")
+        problem = f"None of the {n:,} images could be read. The first, {first.image}, is skipped"
+        problem = problem if n > 1 else f"The image {first.image} cannot be read"
+        super().__init__(f"{problem}: {first.reason}.{note and f' {note}'}")
         self.skipped, self._note = skipped, note
 
     def __reduce__(self) -> tuple[type, tuple[object, ...]]:  # from a worker, the message is no argument

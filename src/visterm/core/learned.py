@@ -70,12 +70,12 @@ class Sizes:
         """Return whether an array has the expected shape; words that were unknown are then known."""
         if len(shape) != len(expected):
             return False
-        for found, size in zip(shape, expected, strict=True):
+        for actual, size in zip(shape, expected, strict=True):
             known = self.of(size)
             if isinstance(size, str) and known is None:
                 word, _, more = size.partition(" + ")
-                self.known[word] = found - int(more or 0)
-            elif known not in (None, found):
+                self.known[word] = actual - int(more or 0)
+            elif known not in (None, actual):
                 return False
         return True
 
@@ -126,8 +126,8 @@ class Array(Kind):
         form = "a CSR matrix" if is_csr else "an array" if isinstance(value, np.ndarray) else ""
         shape = getattr(value, "shape", ())
         if not (form in self.forms and value.dtype == self.dtype and sizes.fit(shape, self.shape)):
-            what = form if form in self.forms else " or ".join(self.forms)
-            raise DataError(f"is {_in_words(value)}; expected {what} of {self.dtype} {sizes.in_words(self.shape)}")
+            forms = form if form in self.forms else " or ".join(self.forms)
+            raise DataError(f"is {_in_words(value)}; expected {forms} of {self.dtype} {sizes.in_words(self.shape)}")
         if 0 in shape and not self.empty:
             raise DataError(f"is empty, {_in_words(value)}; expected at least 1 row and column")
         numbers = value.data if is_csr else value
@@ -235,13 +235,13 @@ class Listed(Kind):
         """Refuse anything else."""
         if not isinstance(value, list | np.ndarray) or not sizes.fit((len(value),), (self.size,)):
             raise DataError(f"is {_in_words(value)}; expected a list {sizes.in_words((self.size,))}")
-        for place, entry in enumerate(value):
+        for number, entry in enumerate(value):
             if entry is None and self.one.or_none:
                 continue
             try:
                 self.one.check(entry, sizes)
             except DataError as error:
-                raise DataError(f"[{place}] {error}") from error
+                raise DataError(f"[{number}] {error}") from error
 
 
 @dataclass(frozen=True)
@@ -293,8 +293,8 @@ def declared_name(name: str, kinds: Mapping[str, Kind]) -> str | None:
 
 def learned_attributes(estimator: Estimator) -> dict[str, Any]:
     """Return what an estimator has learned: its attributes that end in ``_``, by name."""
-    found = sorted(vars(estimator).items())
-    return {name: value for name, value in found if name.endswith("_") and not name.startswith("_")}
+    attributes = sorted(vars(estimator).items())
+    return {name: value for name, value in attributes if name.endswith("_") and not name.startswith("_")}
 
 
 def check_learned(estimator: Any) -> None:
@@ -328,12 +328,12 @@ def check_learned(estimator: Any) -> None:
 
 def _check_range(number: float, sizes: Sizes, kind: Kind) -> None:
     """Refuse a number out of the bounds that a kind declares."""
-    for name, (words, is_right) in BOUNDS.items():
+    for name, (relation, is_right) in BOUNDS.items():
         bound = getattr(kind, name, None)
         limit = sizes.of(bound) if isinstance(bound, str) else bound
         if limit is not None and not is_right(number, limit):
             size = f"{bound} = " if isinstance(bound, str) else ""
-            raise DataError(f"has {number:g}; expected {words} {size}{limit:g}")
+            raise DataError(f"has {number:g}; expected {relation} {size}{limit:g}")
 
 
 def _in_words(value: object) -> str:

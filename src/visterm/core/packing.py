@@ -214,12 +214,12 @@ def checked_params(cls: type, params: dict[str, object]) -> dict[str, object]:
     known = inspect.signature(cls).parameters
     for name, value in params.items():
         declared = str(known[name].annotation) if name in known else "Any"
-        words = {word.strip() for word in declared.replace("os.PathLike[str]", "str").split("|")}
-        types = {kind for word in words for kind in PARAM_TYPES.get(word, ())}
-        if words <= PARAM_TYPES.keys() and type(value) not in types:
+        type_names = {type_name.strip() for type_name in declared.replace("os.PathLike[str]", "str").split("|")}
+        types = {kind for type_name in type_names for kind in PARAM_TYPES.get(type_name, ())}
+        if type_names <= PARAM_TYPES.keys() and type(value) not in types:
             raise DataError(f"{name} is {reprlib.repr(value)}; expected {declared}")
         largest = sys.float_info.max if isinstance(value, float) else 2**63 - 1
-        if "RandomState" not in words and isinstance(value, int | float) and not abs(value) <= largest:
+        if "RandomState" not in type_names and isinstance(value, int | float) and not abs(value) <= largest:
             raise DataError(f"{name} is {reprlib.repr(value)}; expected a finite number of at most 64 bits")
     return params
 

@@ -155,7 +155,7 @@ def ask(
     """
     began, address = time.monotonic(), masked(url, secrets)
     for attempt in range(patience.retries + 1):
-        asked = 0.0
+        server_wait = 0.0
         last = attempt == patience.retries
         try:
             answer = _try_once(url, method, body, headers or {}, patience.timeout, most)._replace(secrets=secrets)
@@ -174,8 +174,8 @@ def ask(
                 if patience.waiting is not None and answer.status not in PASSING:
                     patience.waiting.answered()
                 return answer
-            asked, reason = answer.wait, f"it answers {answer.status}"
-        seconds = min(max(patience.wait * 2**attempt, asked), LONGEST_WAIT)
+            server_wait, reason = answer.wait, f"it answers {answer.status}"
+        seconds = min(max(patience.wait * 2**attempt, server_wait), LONGEST_WAIT)
         if patience.waiting is not None:
             waited, remaining = time.monotonic() - began, patience.retries - attempt
             patience.waiting.failed(address, reason, waited=waited, wait=seconds, remaining=remaining)

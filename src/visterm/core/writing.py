@@ -63,8 +63,8 @@ def disk_error(code: int | None, path: Place | None = None) -> DiskError | None:
     """Return the error of ours that an error number of the system means; None for those that mean something else."""
     if code not in (*_FULL, *_OTHERS):
         return None
-    where = os.fspath(path) if isinstance(path, str | os.PathLike) else None
-    disk, free = _disk_of(where), None if where is None else _free(where)
+    file = os.fspath(path) if isinstance(path, str | os.PathLike) else None
+    disk, free = _disk_of(file), None if file is None else _free(file)
     largest, most_files = limit_of("RLIMIT_FSIZE"), limit_of("RLIMIT_NOFILE")
     if code == errno.ENOSPC:
         remaining = "" if free is None else f" ({in_bytes(free)} free)"
@@ -73,11 +73,11 @@ def disk_error(code: int | None, path: Place | None = None) -> DiskError | None:
         return OutOfSpaceError(f"The quota of {disk.lower()} is used up. Make space there or get a larger quota.")
     if code == errno.EFBIG:
         return OutOfSpaceError(
-            f"A file {f'of {where} ' if where else ''}grew beyond the largest size that is allowed"
+            f"A file {f'of {file} ' if file else ''}grew beyond the largest size that is allowed"
             f"{'' if largest is None else f' ({in_bytes(largest)})'}. Raise the limit (ulimit -f), or write to a disk "
             "that takes larger files."
         )
-    too = f"{where} cannot be opened: too" if where else "Too"
+    too = f"{file} cannot be opened: too" if file else "Too"
     advice = "Close other programs" if most_files is None else f"The limit is {most_files:,}. Raise it (ulimit -n)"
     others = {
         errno.EROFS: f"{disk} is read-only. Write to another, or mount it so that it can be written.",
@@ -251,18 +251,18 @@ def _code_of(error: BaseException) -> int | None:
     return _CODES[in_c[0]] if in_c else None
 
 
-def _disk_of(where: str | None) -> str:
+def _disk_of(file: str | None) -> str:
     """Name a disk by a path that its reader knows: not by that of one of our temporary files."""
-    if not where:
+    if not file:
         return "The disk"
-    path = Path(where)
+    path = Path(file)
     hidden = [folder for folder in (path, *path.parents) if _OURS.match(folder.name)]
     return f"The disk of {hidden[-1].parent if hidden else path}"
 
 
-def _free(where: str) -> int | None:
+def _free(file: str) -> int | None:
     """Return the free bytes of the disk that a path is on; None where that cannot be known."""
-    for folder in (Path(where), *Path(where).absolute().parents):
+    for folder in (Path(file), *Path(file).absolute().parents):
         with suppress(OSError):
             return shutil.disk_usage(folder).free
     return None
