@@ -208,11 +208,7 @@ class Corpus:
         if not chosen:
             counts = Counter(filter(None, self.splits))
             available = ", ".join(f"'{name}' ({count_of(count, 'image')})" for name, count in sorted(counts.items()))
-            if not available:
-                raise UnknownNameError(
-                    "The tags have no column 'split'.", setting="split", value=split, advice="Leave `split` out."
-                )
-            raise UnknownNameError(
-                f"No image is in the split '{split}'.", setting="split", value=split, expected=f"{available}; or 'all'"
-            )
+            problem = f"No image is in the split '{split}'." if available else "The tags have no column 'split'."
+            expected, advice = (f"{available}; or 'all'", "") if available else ("", "Leave `split` out.")
+            raise UnknownNameError(problem, setting="split", value=split, expected=expected, advice=advice)
         return self.subset(chosen)
