@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -190,7 +191,7 @@ class PairTraining(Training):
             self._violators[:n], self._trials[:n], self._gaps[:n], self._gains[:n],
         )  # fmt: skip
         self._negatives.begin_block(pairs, self._epoch)
-        sums = self._team.run(lambda part: self._find_steps(pairs, part), -(-n // self._part))
+        sums = self._team.run(partial(self._find_steps, pairs), -(-n // self._part))
         self._team.run(lambda number: self._move(pairs, self._shares[number]), len(self._shares))
         return np.asarray(np.sum(sums, axis=0))
 
