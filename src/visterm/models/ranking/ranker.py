@@ -234,21 +234,21 @@ class PairRanker(EpochAnnotator):
         self._scale_features(X)
         passes = self._open_passes if self.finds_length else self._fixed_passes
         for training_pass in passes(X, positives, valid, rng):
-            state, n_pairs, n_tags = training_pass.state, training_pass.positives.nnz, training_pass.positives.shape[1]
+            rows, tags, state = training_pass.X, training_pass.positives, training_pass.state
             with one_blas_thread(), Team(resolve_jobs(self.n_jobs)) as team:
-                context = TrainingContext(rng, team, True, block_for(n_pairs, n_tags))
-                training = self._training(training_pass.X, training_pass.positives, state.weights, context)
+                context = TrainingContext(rng, team, True, block_for(tags.nnz, tags.shape[1]))
+                training = self._training(rows, tags, state.weights, context)
                 if state.training_state:
                     training.load_state(state.training_state)
-                measure = training_pass.measure
-                rates = self._epochs(state, training_pass.epochs, measure, monitor=monitor, on_epoch=on_epoch)
+                epochs, measure = training_pass.epochs, training_pass.measure
+                rates = self._epochs(state, epochs, measure, monitor=monitor, on_epoch=on_epoch)
                 with closing(rates):
                     for rate in rates:
                         training.growth = state.growth_in(state.epoch)
                         state.means_of_epoch = training.run_epoch(rate)
                         state.training_state = training.state()
                         self._publish_means(state, team)
-            del training_pass, state, training, rates, measure  # the next training needs their memory
+            del training_pass, rows, tags, state, training, rates, measure  # the next training needs their memory
 
     def _fixed_passes(
         self, X: Matrix, positives: sp.csr_array, valid: Validation | None, rng: np.random.Generator
