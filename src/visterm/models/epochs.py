@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import ClassVar, NamedTuple, TypeAlias
@@ -54,18 +54,23 @@ class EpochSums(NamedTuple):
 class TrainingState:
     """How far a training has come: `epoch` is the next one, from 1; `history` has the records of those before.
 
-    `best_weights` are a copy of the weights at `best_value`, the best one measured, after `best_epoch` epochs; 0 and
-    none before any.
+    Steps shrink to nothing over `slowing` epochs. `means_of_epoch` is what the last epoch did, ``loss`` and what else
+    the history keeps; `published` are the weights after it. `best_weights` are a copy of those at `best_value`, the
+    best one measured, after `best_epoch` epochs; 0 and none before any.
     """
 
     epoch: int = 1
     history: list[EpochRecord] = field(default_factory=list)
+    slowing: float = math.inf
+    means_of_epoch: NamedTuple = field(init=False)
+    published: Weights = ()
     best_epoch: int = 0
     best_value: float = -math.inf
     best_weights: Weights = ()
 
-    def offer(self, value: float, weights: Weights) -> None:
-        """Keep the weights of the epoch that ends if their value is the best so far; higher is better."""
+    def offer(self, value: float) -> None:
+        """Keep the published weights of the epoch that ends if their value is the best so far; higher is better."""
+        weights = self.published
         if value > self.best_value:
             self.best_epoch, self.best_value = self.epoch, value
             if [array.shape for array in self.best_weights] != [array.shape for array in weights]:
@@ -76,10 +81,10 @@ class TrainingState:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class EpochAnnotator(Annotator):
-    """Goes over its images in epochs and stops by validation images: `_run_epochs`, the same for all such models.
+    """Goes over its images in epochs and stops by validation images: `_epochs`, the same for all such models.
 
     In memory an epoch is one window that holds everything, streamed features come in several, and a network takes
-    batches: each kind of training has its own `run_epoch`.
+    batches: each kind of training goes over its own examples.
 
     Settings are fields of dataclasses, so that a model writes down only its own and those that differ: scikit-learn
     finds all of them in the signature of the constructor that is made. A setting that a model does not have is a
@@ -131,12 +136,10 @@ class EpochAnnotator(Annotator):
         """Return the size of the steps before any schedule."""
         return 1.0
 
-    def _run_epochs(
+    def _epochs(
         self,
         state: TrainingState,
         epochs: int,
-        run_epoch: Callable[[float], NamedTuple],
-        publish: Callable[[], Weights],
         measure: Measure | None,
         *,
         monitor: Progress,
@@ -144,14 +147,14 @@ class EpochAnnotator(Annotator):
         task: str = "train",
         steps: int = 1,
         keep: Callable[[], None] | None = None,
-    ) -> None:
-        """Run epochs until the measure stops rising or the callback says "stop"; publish the best weights.
+    ) -> Generator[float]:
+        """Yield the size of the steps of each epoch, until the measure stops rising or the callback says "stop".
 
-        `state` says where to go on from. `run_epoch` goes over all examples once, with steps of the given size, and
-        returns ``loss`` and what else the history keeps. `publish` sets the learned attributes from the weights as they
-        are, which it returns, and refuses what is not finite. `measure` measures the published weights: more is better.
-        The monitor shows the `task`, and takes `steps` an epoch, or with 0 those of `run_epoch`, as many as they are.
-        `keep` is called after each epoch.
+        The caller goes over all examples, sets the learned attributes, and puts into the `state` what the epoch did
+        and which weights are published. The `state` also says where to go on from. `measure` measures the published
+        weights: more is better. In the end the best weights are published. The monitor shows the `task`, and takes
+        `steps` an epoch, or with 0 those of the caller, as many as they are. `keep` is called after each epoch. Close
+        the generator, so that the monitor ends with an error.
         """
         self.history_ = state.history
         with reported(monitor, task, epochs * steps or None):
@@ -162,15 +165,14 @@ class EpochAnnotator(Annotator):
                     break
                 began = time.perf_counter()
                 rate = self._rate() * rate_factor(self.schedule, state.epoch, self.epochs)
-                sums = run_epoch(rate)._asdict()
-                weights = publish()
+                yield rate * (1 - (state.epoch - 1) / state.slowing)
                 value = None if measure is None else measure()
                 measured, shown = self._measured(value)
-                record = epoch_record(state.epoch, sums, measured, began)
+                record = epoch_record(state.epoch, state.means_of_epoch._asdict(), measured, began)
                 state.history.append(record)
                 note = f"loss {record['loss']:.3f}"
                 if value is not None:
-                    state.offer(value, weights)
+                    state.offer(value)
                     note = f"{shown}, best {self._measured(state.best_value)[1]} after {state.best_epoch}"
                 state.epoch += 1
                 monitor.advance(steps, note)

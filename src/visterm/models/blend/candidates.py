@@ -64,9 +64,7 @@ class ColumnSet(NamedTuple):
         if self.block == 0 and not self.dense:
             return X
         columns: Any = X[:, self.first : self.stop]
-        if self.dense:
-            return np.ascontiguousarray(dense(columns))
-        return sp.csr_array(columns)
+        return np.ascontiguousarray(dense(columns)) if self.dense else sp.csr_array(columns)
 
 
 def column_sets(X: Matrix, blocks: Blocks | None) -> list[ColumnSet]:

@@ -358,9 +358,8 @@ def through_layers(X: Matrix, scale: float, layers: list[Layer]) -> Floats:
 def matrix_fingerprint(matrix: Matrix) -> str:
     """Return the start of a SHA-256 of a matrix: of a CSR whole, of a dense one its shape and up to 1,000 rows."""
     digest = hashlib.sha256(str(matrix.shape).encode())
-    csr: sp.csr_array = matrix
-    if sp.issparse(matrix):
-        parts = [csr.indptr, csr.indices, csr.data]
+    if isinstance(matrix, sp.csr_array):
+        parts = [matrix.indptr, matrix.indices, matrix.data]
     else:
         sampled = np.linspace(0, len(matrix) - 1, min(len(matrix), SAMPLED_ROWS)).astype(np.int64)
         parts = [np.asarray(matrix[sampled])]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,7 +23,7 @@ from visterm.core.types import Matrix
 from visterm.encoders.torch_loading import torch_device
 from visterm.models.deep.training import Arrays, DeepNetwork, DeepTraining, torch_settings
 from visterm.models.deep.word_table import WordTable, offset_for, start_vectors
-from visterm.models.epochs import TrainingState, Validation, Weights
+from visterm.models.epochs import TrainingState, Validation
 from visterm.models.stopping import HeldOutFit, OnEpoch, hold_out
 
 KIND = "checkpoint"
@@ -160,28 +161,22 @@ class DeepFit:
             training = self._training(phase, images)
             state = self._enter(phase, training)
 
-            def run_epoch(rate: float) -> EpochLoss:
-                def after(batch: int, total: float) -> None:
-                    state.batch, state.total = batch, total
-                    done = (state.epoch - 1) * training.n_batches + batch
-                    if model.checkpoint is not None and done % model.checkpoint_batches == 0:
-                        self._keep(phase, training, state)
-
-                first, total = state.batch, state.total
-                loss = training.run_epoch(state.epoch, rate, first=first, total=total, after=after)
-                state.batch, state.total = 0, 0.0
-                return EpochLoss(loss)
-
-            def publish() -> Weights:
-                layers = [array for layer in training.network.layers() for array in layer]
-                model._publish(*layers, training.table.rows)
-                model._refuse_non_finite()
-                return (*layers, training.table.rows)
+            def after(batch: int, total: float) -> None:
+                state.batch, state.total = batch, total
+                done = (state.epoch - 1) * training.n_batches + batch
+                if model.checkpoint is not None and done % model.checkpoint_batches == 0:
+                    self._keep(phase, training, state)
 
             measure = model._measure_map(judged)
-            model._run_epochs(
-                state, epochs, run_epoch, publish, measure, monitor=self._monitor, on_epoch=self._on_epoch
-            )
+            rates = model._epochs(state, epochs, measure, monitor=self._monitor, on_epoch=self._on_epoch)
+            with closing(rates):
+                for rate in rates:
+                    loss = training.run_epoch(state.epoch, rate, first=state.batch, total=state.total, after=after)
+                    state.batch, state.total, state.means_of_epoch = 0, 0.0, EpochLoss(loss)
+                    layers = [array for layer in training.network.layers() for array in layer]
+                    state.published = (*layers, training.table.rows)
+                    model._publish(*state.published)
+                    model._refuse_non_finite()
 
     def _training(self, phase: int, images: NDArray[np.int64]) -> DeepTraining:
         model = self._model

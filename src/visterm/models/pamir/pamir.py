@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
@@ -278,11 +279,12 @@ class Pamir(LinearRanker):
             learned = queries if some is None else queries.among(some)
             training = self._triplets(K, some, learned, state.weights[0], rng)
             with one_blas_thread(), Team(resolve_jobs(self.n_jobs)) as team:
-                publish, measure = partial(self._publish_means, state, team), self._measure_queries(by)
-                self._run_epochs(
-                    state, epochs, training.run_epoch, publish, measure, monitor=monitor, on_epoch=on_epoch
-                )
-            del state, training  # the next training needs their memory
+                rates = self._epochs(state, epochs, self._measure_queries(by), monitor=monitor, on_epoch=on_epoch)
+                with closing(rates):
+                    for rate in rates:
+                        state.means_of_epoch = training.run_epoch(rate)
+                        self._publish_means(state, team)
+            del state, training, rates  # the next training needs their memory
             if held_out is not None:
                 set_intercepts(self.tag_rows_, K[some], positives[some])
                 self._held_out = HeldOutFit(held_out, with_ones(K[held_out]), self.tag_rows_)

@@ -302,29 +302,15 @@ class ObjectsAndParts(EmbeddingRanker):
         image_map, tag_rows = weights
         block = min(self.block or context.block, max(1, positives.nnz))
         steps = StepSettings(block, self.max_norm)
+        rate_factor = 1.0 if self.image_learning_rate is None else self.image_learning_rate / self.learning_rate
         side = RelatedImages(
-            X,
-            image_map,
-            tag_rows,
-            steps,
-            places=self._places(),
-            alpha=self.alpha,
-            rate_factor=1.0 if self.image_learning_rate is None else self.image_learning_rate / self.learning_rate,
-            scale=self.scale_,
-            n_jobs=context.team.size,
-            moving=context.images,
-        )
+            X, image_map, tag_rows, steps, places=self._places(), alpha=self.alpha, rate_factor=rate_factor,
+            scale=self.scale_, n_jobs=context.team.size, moving=context.images,
+        )  # fmt: skip
         return RelatedTraining(
-            side,
-            positives,
-            tag_rows,
-            self._objective(len(tag_rows)),
-            steps,
-            pairs=self.part_of_,
-            negative_weight=self.negative_weight,
-            rng=context.rng,
-            team=context.team,
-        )
+            side, positives, tag_rows, self._objective(len(tag_rows)), steps,
+            pairs=self.part_of_, negative_weight=self.negative_weight, rng=context.rng, team=context.team,
+        )  # fmt: skip
 
     def _measured(self, value: float | None) -> tuple[dict[str, float | None], str]:
         if not self._by_rank:

@@ -264,14 +264,9 @@ class EmbeddingRanker(PairRanker):
         block = min(self.block or context.block, max(1, positives.nnz))
         steps = StepSettings(block, self.max_norm, self.l2, self.step == "adagrad")
         side = EmbeddedImages(
-            X,
-            image_map,
-            steps,
-            scale=self.scale_,
-            constant=self.constant_,
-            n_jobs=context.team.size,
-            moving=context.images,
-        )
+            X, image_map, steps,
+            scale=self.scale_, constant=self.constant_, n_jobs=context.team.size, moving=context.images,
+        )  # fmt: skip
         objective = self._objective(len(tag_rows))
         return self.pair_training(side, positives, tag_rows, objective, steps, rng=context.rng, team=context.team)
 

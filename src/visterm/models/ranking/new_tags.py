@@ -79,14 +79,9 @@ def learn_new_tags(U: Matrix, V: Floats, positives: sp.csr_array, rng: np.random
     others, by passive-aggressive steps (the mean of the rows after each pass is kept).
     """
     rows = image_rows(U)
+    weights = np.zeros((positives.shape[1], V.shape[1]), np.float32)
     training = SeparateTraining(
-        rows,
-        positives,
-        weights := np.zeros((positives.shape[1], V.shape[1]), np.float32),
-        offsets=_bars(U, V),
-        n_negatives=N_NEGATIVES,
-        rng=rng,
-        team=team,
+        rows, positives, weights, offsets=_bars(U, V), n_negatives=N_NEGATIVES, rng=rng, team=team
     )
     square = float(training.squares.mean()) or 1.0
     mean = np.zeros_like(weights)

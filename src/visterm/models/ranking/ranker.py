@@ -7,7 +7,6 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
-from functools import partial
 from typing import ClassVar, Self, TypeAlias
 
 import numpy as np
@@ -163,12 +162,14 @@ class PairRanker(EpochAnnotator):
             begun = state.epoch > 1 or state.window > 0
             task = f"train windows, from epoch {state.epoch} on" if begun else "train windows"
             with one_blas_thread(), Team(resolve_jobs(self.n_jobs)) as team:
-                run_epoch = partial(self._run_windows, windows, state, team, monitor, keep)
-                publish = partial(self._publish_means, state, team)
-                self._run_epochs(
-                    state, self.epochs, run_epoch, publish, self._measure_map(valid),
+                rates = self._epochs(
+                    state, self.epochs, self._measure_map(valid),
                     monitor=monitor, on_epoch=on_epoch, task=task, steps=0, keep=keep,
                 )  # fmt: skip
+                with closing(rates):
+                    for rate in rates:
+                        self._visit_windows(windows, state, team, monitor, keep, rate)
+                        self._publish_means(state, team)
         return self
 
     def add_tags(self, X: MatrixLike, Y_new: MatrixLike) -> Self:
@@ -233,23 +234,21 @@ class PairRanker(EpochAnnotator):
         self._scale_features(X)
         passes = self._open_passes if self.finds_length else self._fixed_passes
         for training_pass in passes(X, positives, valid, rng):
-            state, n_pairs, n_tags = training_pass.state, training_pass.positives.nnz, training_pass.positives.shape[1]
+            rows, tags, state = training_pass.X, training_pass.positives, training_pass.state
             with one_blas_thread(), Team(resolve_jobs(self.n_jobs)) as team:
-                context = TrainingContext(rng, team, True, block_for(n_pairs, n_tags))
-                training = self._training(training_pass.X, training_pass.positives, state.weights, context)
+                context = TrainingContext(rng, team, True, block_for(tags.nnz, tags.shape[1]))
+                training = self._training(rows, tags, state.weights, context)
                 if state.training_state:
                     training.load_state(state.training_state)
-                run_epoch, publish = partial(state.run_epoch, training), partial(self._publish_means, state, team)
-                self._run_epochs(
-                    state,
-                    training_pass.epochs,
-                    run_epoch,
-                    publish,
-                    training_pass.measure,
-                    monitor=monitor,
-                    on_epoch=on_epoch,
-                )
-            del training_pass, state, training, run_epoch, publish  # the next training needs their memory
+                epochs, measure = training_pass.epochs, training_pass.measure
+                rates = self._epochs(state, epochs, measure, monitor=monitor, on_epoch=on_epoch)
+                with closing(rates):
+                    for rate in rates:
+                        training.growth = state.growth_in(state.epoch)
+                        state.means_of_epoch = training.run_epoch(rate)
+                        state.training_state = training.state()
+                        self._publish_means(state, team)
+            del training_pass, rows, tags, state, training, rates, measure  # the next training needs their memory
 
     def _fixed_passes(
         self, X: Matrix, positives: sp.csr_array, valid: Validation | None, rng: np.random.Generator
@@ -328,7 +327,7 @@ class PairRanker(EpochAnnotator):
         in_mean = max(1, best - self.average + 1)  # the earliest epoch that the best weights still have a share of
         state = RankingState(
             weights=tuple(rows.copy() for rows in before.best_weights or before.means),
-            growth=before.growth + (in_mean / before.doubled) ** 2,
+            growth=before.growth_in(in_mean),
             slowing=FINISH,
             mixed=MEANS,
             training_state=before.training_state,
@@ -336,7 +335,7 @@ class PairRanker(EpochAnnotator):
         yield TrainingPass(X, positives, state, FINISH, None)
         self.n_epochs_, self.history_ = best, before.history
 
-    def _run_windows(
+    def _visit_windows(
         self,
         windows: Windows,
         state: RankingState,
@@ -344,7 +343,7 @@ class PairRanker(EpochAnnotator):
         monitor: Progress,
         keep: Callable[[], None],
         rate: float,
-    ) -> EpochSums:
+    ) -> None:
         """Go through the windows that remain of an epoch, with steps of the size `rate`; after each, call `keep`.
 
         Each window is a training of its own that goes on with what the one before left.
@@ -360,17 +359,18 @@ class PairRanker(EpochAnnotator):
                     training = self._training(X, positives, state.weights, TrainingContext(rng, team, True, block))
                     if state.training_state:
                         training.load_state(state.training_state)
-                    state.sums += np.array([*state.run_epoch(training, rate), 1.0]) * positives.nnz
+                    training.growth = state.growth_in(state.epoch)
+                    state.sums += np.array([*training.run_epoch(rate), 1.0]) * positives.nnz
+                    state.training_state = training.state()
                 state.window += 1
                 monitor.advance(1, f"epoch {state.epoch}")
                 keep()
 
-        means = EpochSums(*(float(value) for value in state.sums[:3] / max(1.0, state.sums[3])))
+        state.means_of_epoch = EpochSums(*(float(value) for value in state.sums[:3] / max(1.0, state.sums[3])))
         state.window, state.sums = 0, np.zeros(4)
-        return means
 
-    def _publish_means(self, state: RankingState, team: Team) -> Weights:
-        """Move the running means towards the weights, publish and return them; refuse what is not finite."""
+    def _publish_means(self, state: RankingState, team: Team) -> None:
+        """Move the running means towards the weights and publish them; refuse what is not finite."""
         share = 1 / min(state.mixed + state.epoch, self.average)
         parts = [
             (mean, current, first, min(first + MIX_ROWS, len(mean)))
@@ -384,9 +384,9 @@ class PairRanker(EpochAnnotator):
 
         finite = all(team.run(mix, len(parts)))
         self._publish(*state.means)
+        state.published = state.means
         if not finite:
             self._refuse_non_finite()
-        return state.means
 
     def _positives(self, Y: sp.csr_array) -> sp.csr_array:
         """Return the tags that images have as ones, and as stored zeros those that are neither right nor wrong."""

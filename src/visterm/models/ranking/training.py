@@ -87,8 +87,8 @@ class Checkpoints(Protocol):
 class RankingState(TrainingState):
     """How far a training has come: weights as it has them, and their running means, which are published.
 
-    The longest vectors begin at `growth` times the setting, and are that much longer again after `doubled` epochs;
-    steps shrink to nothing over `slowing` epochs. `mixed` is how many epochs the means stand for at the start, and
+    The longest vectors begin at `growth` times the setting, and are that much longer again after `doubled` epochs.
+    `mixed` is how many epochs the means stand for at the start, and
     `training_state` the `Training.state` that the training before left. Of windows, `window` is the next one of the
     epoch, `seed` keys their draws, and `sums` is what training did on those before.
     """
@@ -97,7 +97,6 @@ class RankingState(TrainingState):
     means: Weights = ()
     growth: float = 1.0
     doubled: float = math.inf
-    slowing: float = math.inf
     mixed: int = 0
     training_state: Arrays = field(default_factory=dict)
     seed: int = 0
@@ -107,12 +106,9 @@ class RankingState(TrainingState):
     def __post_init__(self) -> None:
         self.means = tuple(array.copy() for array in self.weights)
 
-    def run_epoch(self, training: Training, rate: float) -> EpochSums:
-        """Let a training visit its pairs once more, and keep its state."""
-        training.growth = self.growth + (self.epoch / self.doubled) ** 2
-        sums = training.run_epoch(rate * (1 - (self.epoch - 1) / self.slowing))
-        self.training_state = training.state()
-        return sums
+    def growth_in(self, epoch: int) -> float:
+        """Return the factor of the longest vectors in an epoch."""
+        return self.growth + (epoch / self.doubled) ** 2
 
     def checkpoint(self) -> Checkpoint:
         """Return all of it; the arrays are not copies."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -190,8 +191,8 @@ class PairTraining(Training):
             self._violators[:n], self._trials[:n], self._gaps[:n], self._gains[:n],
         )  # fmt: skip
         self._negatives.begin_block(pairs, self._epoch)
-        sums = self._team.run(lambda part: self._find_steps(pairs, part), -(-n // self._part))
-        self._team.run(lambda number: self._move(pairs, self._shares[number]), len(self._shares))
+        sums = self._team.run(partial(self._find_steps, pairs), -(-n // self._part))
+        self._team.run(partial(self._move, pairs), len(self._shares))
         return np.asarray(np.sum(sums, axis=0))
 
     def _find_steps(self, pairs: PairBatch, part: int) -> tuple[float, int, int]:
@@ -205,8 +206,9 @@ class PairTraining(Training):
         )  # fmt: skip
         return sums
 
-    def _move(self, pairs: PairBatch, share: int) -> None:
-        """Move one share of the features, or after these of the tags, and keep the norms."""
+    def _move(self, pairs: PairBatch, turn: int) -> None:
+        """Move the share of the features or tags whose turn it is, and keep the norms."""
+        share = self._shares[turn]
         if share < self._side.n_shares:
             self._side.move(share, pairs.violators)
             return

@@ -40,10 +40,11 @@ class ExactRankTraining(PairTraining):
             steps *= np.float32(self._side.rate)
         return sums
 
-    def _move(self, pairs: PairBatch, share: int) -> None:
-        """Move one share of the features, or after these of the tags by all factors of the block."""
+    def _move(self, pairs: PairBatch, turn: int) -> None:
+        """Move the share of the features whose turn it is, or of the tags by all factors of the block."""
+        share = self._shares[turn]
         if share < self._side.n_shares:
-            super()._move(pairs, share)
+            super()._move(pairs, turn)
             return
         first = (share - self._side.n_shares) * TAG_SHARE
         n, tags = pairs.tags.size, slice(first, first + TAG_SHARE)
