@@ -10,7 +10,6 @@ from typing import Any
 from visterm.core.progress import SILENT, Progress, Say, silent
 from visterm.core.queries import inverse_frequencies
 from visterm.core.wording import count_of
-from visterm.features.learned_images import LearnedImages
 from visterm.features.training_rows import NONE_HELD_OUT, TrainingRows, training_rows
 from visterm.learning.calibrating import with_confidences
 from visterm.learning.fit_input import (
@@ -23,7 +22,7 @@ from visterm.learning.fit_input import (
     reference_of,
 )
 from visterm.learning.fit_request import FitRequest
-from visterm.learning.learned import Learned
+from visterm.learning.learned import Learned, LearnedImages
 from visterm.learning.query_rows import check_learns_queries, fit_weighed, query_rows
 from visterm.learning.relations import SENSES, tags_to_learn
 from visterm.learning.run import Run
