@@ -15,7 +15,7 @@ from visterm.cli.command_line import words_last
 from visterm.cli.output import Bars
 from visterm.core.errors import UserError
 from visterm.core.progress import reported
-from visterm.tagging.plot import format_of
+from visterm.tagging.heat_map import format_of
 from visterm.tagging.tagger import Tagger
 
 
@@ -118,7 +118,7 @@ def test_a_picture_has_the_format_that_its_name_says():
         ("tune nowhere -o out --grid dim=4 --set epochs", "--set 'epochs' is not understood"),
         ("fit nowhere -o out --model wsabie --encoder-set codebook=4 --set dim=abc", "--set dim=abc: "),
         ("tune nowhere -o out --grid dim=4 --set epochs=many", "--set epochs=many: expected a whole number"),
-        ("tune nowhere -o out --grid dim=4:9", "--random N"),
+        ("tune nowhere -o out --grid dim=4:9", "how many settings to draw (--random)"),
     ],
 )
 def test_a_setting_that_cannot_be_is_refused_before_any_image_is_looked_for(line, message, refusal, tmp_path):
@@ -147,10 +147,8 @@ def test_another_encoder_than_that_of_the_features_is_refused_before_its_network
     features = Path(__file__).parent / "data" / "tiny" / "features"
     for command in ("fit", "tune --grid dim=4,8"):
         message = refusal(f"{command} {features} --tags nowhere.csv --encoder onnx:x -o out")
-        assert (
-            f"--encoder onnx:x conflicts with {features}: these features were made by the encoder 'visterms'."
-            in message
-        )
+        assert f"The features in {features} were made by the encoder 'visterms', not by 'onnx:x'." in message
+        assert "Leave --encoder out" in message
 
 
 def test_the_line_of_a_trial_ends_with_the_figure_of_the_table(command, photos):
