@@ -27,7 +27,7 @@ from visterm.data.corpus import Corpus
 from visterm.evaluation.query_evaluation import evaluate_queries
 from visterm.features.training_rows import TrainingRows
 from visterm.learning.calibrating import HeldOutScores, expectations, held_out_scores
-from visterm.learning.run_files import CALIBRATION
+from visterm.learning.learned import CALIBRATION
 from visterm.library.catalogue import Catalogue
 from visterm.models.confidence import fit_calibration as fitting
 from visterm.models.confidence.calibration import Bend, Calibration, HeldOutChances

@@ -148,10 +148,8 @@ def test_another_encoder_than_that_of_the_features_is_refused_before_its_network
     features = Path(__file__).parent / "data" / "tiny" / "features"
     for command in ("fit", "tune --grid dim=4,8"):
         message = refusal(f"{command} {features} --tags nowhere.csv --encoder onnx:x -o out")
-        assert (
-            f"--encoder onnx:x conflicts with {features}: these features were made by the encoder 'visterms'."
-            in message
-        )
+        assert f"The features in {features} were made by the encoder 'visterms', not by 'onnx:x'." in message
+        assert "Leave --encoder out" in message
 
 
 def test_the_line_of_a_trial_ends_with_the_figure_of_the_table(command, photos):

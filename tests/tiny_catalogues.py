@@ -10,7 +10,7 @@ from PIL import Image
 
 from visterm import Tagger
 from visterm.core.persist import new_folder
-from visterm.learning.run_files import write_run
+from visterm.learning.learned import write_run
 
 COLOURS = {"red": (200, 40, 40), "green": (40, 180, 60), "blue": (50, 60, 200), "grey": (120, 120, 120)}
 ENCODER = {"codebook": 12, "scales": [1.0], "sample_blocks": 2000, "max_side": 32}

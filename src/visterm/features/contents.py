@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from visterm.core.learned import HASH, Kind, Listed, Record, Sizes, Text, Whole
 from visterm.core.persist import folder_kind, read_json, refusing
@@ -104,3 +107,9 @@ def cut(names: Sequence[str], size: int) -> list[range]:
     if start < len(names):
         shards.append(range(start, len(names)))
     return shards
+
+
+def name_hashes(names: Iterable[str]) -> NDArray[np.uint64]:
+    """Return 8 bytes of each name, that tell them apart."""
+    digests = [hashlib.blake2b(name.encode("utf-8", "surrogateescape"), digest_size=8).digest() for name in names]
+    return np.frombuffer(b"".join(digests), np.uint64)

@@ -84,6 +84,13 @@ class Cleaning(NamedTuple):
             tree = None if paths else read_tree(tree)
         return cls(rules, rules.aliases, words, tree, paths)
 
+    def prune(self, corpus: Corpus, say: Say) -> tuple[Corpus, dict[str, int]]:
+        """Return the corpus without what is left out, and the counts to keep with the run."""
+        pruned = prune(corpus, self.rules, self.aliases)
+        for remark in pruned.remarks:
+            say(remark)
+        return pruned.corpus, pruned.facts
+
     def grow(self, corpus: Corpus, say: Say) -> tuple[Corpus, Cleaning]:
         """Return the corpus with the tags above those of each image, and itself with the tree as pairs."""
         aliases = dict(self.aliases)
@@ -235,7 +242,6 @@ class ImagesToLearn(NamedTuple):
 
     corpus: Corpus
     encoder: AnyEncoder  # The one of the run or, of features, the one that made them
-    lines: list[QueryRow]
     relations: WordRelations  # Among them the tree
     cleaning: Cleaning  # With the aliases that the tree of these tags brings
     facts: dict[str, object]  # To keep with the run
@@ -246,7 +252,6 @@ def clean_images(
     request: FitRequest,
     cleaning: Cleaning,
     corpus: Corpus,
-    lines: list[QueryRow],
     say: Say,
     *,
     any_encoder: bool,
@@ -257,13 +262,12 @@ def clean_images(
     `start` has the encoder and the model; features may bring another encoder if `any_encoder`. Without `related` no
     relations but the tree are read. Raises DataError if most tags look like lists, or no tag is left.
     """
-    for remark in corpus.remarks:
+    unused = not_learned(corpus.splits) if request.split is None else []
+    for remark in (*corpus.remarks, *unused):
         say(remark)
     if request.split is not None:
         corpus = corpus.select(request.split)
         corpus = replace(corpus, splits=[None] * len(corpus))
-    for line in not_learned(corpus.splits):
-        say(line)
 
     facts: dict[str, object] = {}
     if request.learns_tags:
@@ -277,17 +281,14 @@ def clean_images(
 
     corpus, grown = cleaning.grow(corpus, say)
     if grown.rules.prunes:
-        pruned = prune(corpus, grown.rules, grown.aliases)
-        for remark in pruned.remarks:
-            say(remark)
-        corpus = pruned.corpus
-        facts |= pruned.facts
+        corpus, left_out = grown.prune(corpus, say)
+        facts |= left_out
 
     relations = _relations(start.model, request, corpus, grown, say, related=related)
-    encoder = start.encoder
-    if (before := corpus.encoded) is not None:
+    encoder, before = start.encoder, corpus.encoded
+    if before is not None:
         encoder = encoder_of(encoder, before.encoder, before.requested, any_encoder=any_encoder)
-    return ImagesToLearn(corpus, encoder, lines, relations, grown, facts)
+    return ImagesToLearn(corpus, encoder, relations, grown, facts)
 
 
 def _relations(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from copy import copy
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 from visterm.core.progress import SILENT, Progress, Say, silent
 from visterm.core.queries import inverse_frequencies
 from visterm.core.wording import count_of
-from visterm.features.learned_images import LearnedImages
+from visterm.data.query_files import QueryRow
 from visterm.features.training_rows import NONE_HELD_OUT, TrainingRows, training_rows
 from visterm.learning.calibrating import with_confidences
 from visterm.learning.fit_input import (
@@ -23,7 +24,7 @@ from visterm.learning.fit_input import (
     reference_of,
 )
 from visterm.learning.fit_request import FitRequest
-from visterm.learning.learned import Learned
+from visterm.learning.learned import Learned, LearnedImages
 from visterm.learning.query_rows import check_learns_queries, fit_weighed, query_rows
 from visterm.learning.relations import SENSES, tags_to_learn
 from visterm.learning.run import Run
@@ -85,13 +86,13 @@ def fit_run(run: Run, request: FitRequest, *, say: Say = silent, progress: Progr
             say(line)
     else:
         corpus, lines = read_images(start.encoder, request)
-        images = clean_images(start, request, cleaning, corpus, lines, say, any_encoder=run.any_encoder)
+        images = clean_images(start, request, cleaning, corpus, say, any_encoder=run.any_encoder)
         start = start.changed(encoder=images.encoder, relations=images.relations)
         if request.queries is None:
             start, rows, starts = rows_of_tags(start, request, images, say, progress)
             learned = learn_rows(start, rows, starts, progress=progress)
         else:
-            learned, rows = fit_queries(start, request, images, progress)
+            learned, rows = fit_queries(start, request, images, lines, progress)
         if request.calibrate:
             learned = with_confidences(learned, rows, progress)
         learned = learned.changed(facts={**learned.facts, **images.facts})
@@ -153,11 +154,11 @@ def rows_of_tags(
 
 
 def fit_queries(
-    start: Learned, request: FitRequest, images: ImagesToLearn, progress: Progress
+    start: Learned, request: FitRequest, images: ImagesToLearn, lines: Sequence[QueryRow], progress: Progress
 ) -> tuple[Learned, TrainingRows]:
     """Learn from queries and the images that are relevant to them; return also the rows."""
     queries = query_rows(
-        start.encoder, images.corpus, images.lines, of_tags=request.learns_tags, min_count=request.min_count,
+        start.encoder, images.corpus, lines, of_tags=request.learns_tags, min_count=request.min_count,
         aliases=images.cleaning.aliases, progress=progress,
     )  # fmt: skip
     rows = queries.rows

@@ -21,15 +21,14 @@ from visterm.core.vocabulary import Vocabulary
 from visterm.data.tag_tree import TreeColumns
 from visterm.encoders.contract import AnyEncoder
 from visterm.kernels.topk import top_k
-from visterm.learning.learned import Learned
-from visterm.learning.run_files import RunFiles, write_run
+from visterm.learning.learned import Learned, RunFiles, write_run
 from visterm.learning.word_places import WordPlaces
 from visterm.models.base import Annotator
 from visterm.models.confidence.calibration import Calibration
 
 if TYPE_CHECKING:
     from visterm.data.text_files import Reference
-    from visterm.features.learned_images import LearnedImages
+    from visterm.learning.learned import LearnedImages
     from visterm.learning.relations import WordRelations
 
 Scores: TypeAlias = NDArray[np.float32] | NDArray[np.float64]

@@ -22,7 +22,6 @@ from visterm.core.progress import SILENT, Progress
 from visterm.core.tables import MODELS
 from visterm.core.writing import whole_file
 from visterm.data.tag_formats.tables import check_in_file
-from visterm.features.learned_images import LearnedImages
 from visterm.features.streaming.joining import BYTES_A_WORD, NO_SPLIT, PAIRS, VALID, JoinedTags
 from visterm.features.streaming.memory import WINDOWS, Plan
 from visterm.features.streaming.shards import Shards
@@ -31,7 +30,7 @@ from visterm.features.training_rows import NONE_HELD_OUT, TrainingRows
 from visterm.learning.calibrating import with_confidences
 from visterm.learning.fit_input import Cleaning, check_streams, encoder_of, reference_of
 from visterm.learning.fit_request import FitRequest
-from visterm.learning.learned import Learned
+from visterm.learning.learned import Learned, LearnedImages
 from visterm.models.base import Annotator
 from visterm.models.ranking.training import Checkpoint
 

@@ -90,10 +90,8 @@ def tune(
     if request.rules.part_of or request.rules.isa:
         check_sources(request.rules)
         say("Tuning leaves out the relations of the tag rules. Fit with the best settings and the same rules for them.")
-    corpus, lines = read_images(start.encoder, request)
-    images = clean_images(
-        start, request, cleaning, corpus, lines, say, any_encoder=search.any_encoder, related=False
-    )  # fmt: skip
+    corpus, _ = read_images(start.encoder, request)
+    images = clean_images(start, request, cleaning, corpus, say, any_encoder=search.any_encoder, related=False)
     encoder, relations = images.encoder, images.relations
     rows = training_rows(
         encoder, images.corpus, min_count=request.min_count, aliases=images.cleaning.aliases, progress=progress

@@ -16,8 +16,8 @@ from visterm.core.wording import count_of
 from visterm.features.contents import FEATURES, is_features, read_checked
 from visterm.features.folder import ENCODER, FeatureFolder
 from visterm.features.remote_folder import feature_folder
+from visterm.learning.learned import FACTS_KIND
 from visterm.learning.run import name_blocks
-from visterm.learning.run_files import FACTS_KIND
 from visterm.library.earlier_runs import known_runs, naming_earlier
 from visterm.library.encoded_features import CatalogueFeatures
 from visterm.library.learn import FROM_HERE

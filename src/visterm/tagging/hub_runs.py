@@ -21,10 +21,9 @@ from visterm.core.tables import ENCODERS, MODELS
 from visterm.core.writing import write_whole
 from visterm.encoders.hub import fetch_file, hub_errors, is_unreached
 from visterm.encoders.network import NetworkEncoder
-from visterm.features.learned_images import LearnedImages
 from visterm.learning.calibrating import RIGHT_OF_5, SURE_TAGS
+from visterm.learning.learned import LearnedImages, write_run
 from visterm.learning.run import Run, check_opens
-from visterm.learning.run_files import write_run
 from visterm.models.base import Annotator
 
 LOG = logging.getLogger("visterm")
