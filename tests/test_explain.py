@@ -13,6 +13,7 @@ from command_line import run_command
 from planted import plant_corpus
 from refusals import refused
 from visterm.core.errors import ImageError, ShapeError, UnknownNameError, UserError
+from visterm.core.registry import PACKAGE
 from visterm.core.tables import MODELS
 from visterm.data.images import read_image
 from visterm.encoders.blocks import pixel_codes
@@ -27,7 +28,14 @@ from visterm.tagging.tagger import Tagger
 
 pytestmark = pytest.mark.usefixtures("plugin")
 
-EXPLAINING = [name for name in MODELS.names() if hasattr(MODELS.load(name), "explain")]
+
+def explaining(package):
+    """List the models of a package that explain."""
+    return [entry.name for entry in MODELS if entry.package == package and hasattr(entry.load(), "explain")]
+
+
+EXPLAINING = explaining(PACKAGE)
+KINDS = ["sparse", "dense, few features", "dense, many features"]
 SMALL = {"colours": 8, "codebook": 60, "sample_blocks": 3000, "n_jobs": 1}
 
 
@@ -58,9 +66,8 @@ def sum_of(found):
     return sum(place.share for place in found.places) + sum(found.elsewhere.values())
 
 
-@pytest.mark.parametrize("name", [name for name in EXPLAINING if name != "auto"])
-@pytest.mark.parametrize("kind", ["sparse", "dense, few features", "dense, many features"])
-def test_the_shares_of_the_features_sum_to_the_score_of_every_model_that_explains(name, kind):
+def check_shares(name, kind):
+    """Fit a model on features of a kind, and check that the shares of an image's features sum to its score."""
     cls = MODELS.load(name)
     rng = np.random.default_rng(1)
     X = rng.random((40, 3 if kind == "dense, few features" else 9)).astype(np.float32)
@@ -76,6 +83,12 @@ def test_the_shares_of_the_features_sum_to_the_score_of_every_model_that_explain
             found = model.explain(data[[image]], tag)
             np.testing.assert_allclose(found.shares.sum() + found.constant, scores[image, tag], atol=1e-5)
             np.testing.assert_allclose(found.shares, X[image] * found.weights)
+
+
+@pytest.mark.parametrize("name", [name for name in EXPLAINING if name != "auto"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_shares_of_the_features_sum_to_the_score_of_every_model_that_explains(name, kind):
+    check_shares(name, kind)
 
 
 def test_models_that_explain_are_those_of_weights_and_of_embeddings():
