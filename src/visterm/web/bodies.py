@@ -235,7 +235,7 @@ async def _read_form(request: Request, most: int) -> list[Upload]:
     try:
         parts = [part for name, part in form.multi_items() if name == FIELD]
         if len(parts) > most:
-            raise UserError(f"The form has {len(parts)} pictures.", setting=FIELD, expected=f"{most} or fewer")
+            raise UserError(f"The form has {len(parts)} pictures.", setting=FIELD, expected=f"at most {most}")
         if not parts:
             raise UserError("The form has no picture.", setting=FIELD, advice=f"Send files in the field `{FIELD}`.")
         uploads = []

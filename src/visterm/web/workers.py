@@ -103,7 +103,7 @@ class _Supervisor:
         with suppress(StorageError):  # a full disk: workers log it
             self._stored.jobs.mark_lost()
         self._keeping = [asyncio.create_task(self._keep(worker)) for worker in self._workers]
-        ready = asyncio.gather(*(worker.ready.wait() for worker in self._workers))
+        ready = asyncio.create_task(self._all_ready())
         ending = asyncio.create_task(self._ending.wait())
         try:
             ends: list[asyncio.Future[Any]] = [ending, *self._keeping]
@@ -126,6 +126,10 @@ class _Supervisor:
         for error in failed:
             if isinstance(error, BaseException):
                 raise error
+
+    async def _all_ready(self) -> None:
+        for worker in self._workers:
+            await worker.ready.wait()
 
     async def _keep(self, worker: _WorkerProcess) -> None:
         """Keep a worker running. Raises UserError if it can't open the catalogue when the service starts."""

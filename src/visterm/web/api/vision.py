@@ -124,7 +124,7 @@ async def labels(
     if not images:
         raise UserError("The request has no picture.", setting="images", advice="Send data: addresses in `images`.")
     if len(images) > (most := service.bounds.pictures):
-        raise UserError(f"The request has {len(images)} pictures.", setting="images", expected=f"{most} or fewer")
+        raise UserError(f"The request has {len(images)} pictures.", setting="images", expected=f"at most {most}")
 
     tagger = service.catalogue.tagger
     sure = tagger.calibration is not None
