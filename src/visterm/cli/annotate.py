@@ -189,6 +189,7 @@ def explain(
     if not explanation.no_heat:
         of_places = sum(cell.share for cell in explanation.places)
         rows = [[f"all {len(explanation.places):,} {explanation.place}s of the picture", f"{of_places:+.4f}"]]
+
     rows += [[f"without a place: {name}", f"{share:+.4f}"] for name, share in explanation.elsewhere.items()]
     show("")
     table(rows, ["part of the score", "share"])

@@ -92,6 +92,7 @@ def connect(
         for line in lines:
             show(line)
         raise typer.Exit(0 if works else NOT_KEPT)
+
     if out is None:
         raise UserError("Missing catalogue folder: pass -o CATALOGUE (or --check to try the server first).")
     request = fit_request.FitRequest(

@@ -110,6 +110,7 @@ def export(
         raise UserError(
             f"Missing output: --to {to} writes {'a file' if to in tables.TABLES else 'a folder'}, named by -o."
         )
+
     if to in MODELS:
         _export_model(source, images, to, Path(out or ""), json=json)
         return

@@ -164,6 +164,7 @@ def check_tags(Y: Any, n_images: int) -> sp.csr_array:
             Y = Y[:, None]
         if Y.ndim != 2:
             raise ShapeError(f"Y has {Y.ndim} dimensions; expected 2, (n_images, n_tags).")
+
     if Y.shape[0] != n_images:
         raise ShapeError(f"Y has {Y.shape[0]} rows, but X has {n_images} (inconsistent numbers of images).")
     if Y.shape[1] == 0:

@@ -79,6 +79,7 @@ def top_k_products(
         inside = chosen.ndim == 1 and (not chosen.size or (chosen[0] >= 0 and chosen[-1] < len(V)))
         if not inside or (np.diff(chosen) <= 0).any():
             raise DataError(f"among must be ascending rows of V, from 0 to {len(V) - 1}, none of them twice.")
+
     n, m = len(U), len(V) if chosen is None else len(chosen)
     k = check_k(k, m)
     if n == 0 or k == 0:

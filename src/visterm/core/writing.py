@@ -77,6 +77,7 @@ def disk_error(code: int | None, path: Place | None = None) -> DiskError | None:
             f"{'' if largest is None else f' ({in_bytes(largest)})'}. Raise the limit (ulimit -f), or write to a disk "
             "that takes larger files."
         )
+
     too = f"{file} cannot be opened: too" if file else "Too"
     advice = "Close other programs" if most_files is None else f"The limit is {most_files:,}. Raise it (ulimit -n)"
     others = {

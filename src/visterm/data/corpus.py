@@ -109,6 +109,7 @@ class Corpus:
                 example = f"such as '{name}' and '{path.relative_to(folder).as_posix()}'"
                 n_names = count_of(len(differing), "name")
                 remarks.append(f"Only {differ} set {n_names} apart from the images ({example}); taken as the same.")
+
         if missing:
             n_missing = count_of(len(missing), "image")
             remarks.append(f"Tags name {n_missing} (such as '{missing[0]}') not in the image folder; left out.")

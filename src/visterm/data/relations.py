@@ -86,6 +86,7 @@ def read_pairs(path: str | os.PathLike[str], form: PairFormat) -> Iterator[WordP
             yield _pair(cells, columns, n_columns, f"{path}, line {reader.line_num}", form)
     except csv.Error as error:
         raise DataError(f'{path}, line {reader.line_num}: {error}. Check the quotes (") of this line.') from error
+
     if is_empty:
         raise DataError(
             f"The {form.what} {path} has no relations; expected lines such as '{form.example}' "

@@ -85,6 +85,7 @@ def find_tags(
             problem = f"No image in {folder} has keywords of a person, in an XMP file beside it or in itself.{remarks}"
             raise NoTagsError(problem, setting="tags", value=source, advice=_ELSEWHERE)
         return keywords
+
     tags = _metadata_tags(folder, options)
     if tags is None and not columns:
         tags = _tags_of_images(folder, files, separator)

@@ -114,6 +114,7 @@ def queries_of_tags(
         else:
             for drawn in (drawn for row in tags for drawn in _sampled(row, longest, limit, rng)):
                 sets[drawn.shape[1]].append(drawn)
+
     of_size = [np.concatenate(sets[width]) for width in sorted(sets)]
     unique = [_unique_rows(rows) for rows in of_size if len(rows)]
     starts = np.cumsum(np.concatenate([[0], *(np.full(len(part), part.shape[1]) for part in unique)]))

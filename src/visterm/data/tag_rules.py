@@ -271,6 +271,7 @@ def _capped(corpus: Corpus, per_user: int, meant: Mapping[str, str]) -> tuple[Co
     for i in learned:
         if (user := corpus.users[i]) is not None:
             alike[user, frozenset(_keys(corpus.tags[i], meant))].append(i)
+
     n_unknown = len(learned) - sum(map(len, alike.values()))
     if not alike:
         problem = "The tag rule per_user needs to know whose photos they are."

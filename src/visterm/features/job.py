@@ -175,6 +175,7 @@ def _requested_encoder(
         requested = make_encoder(encoder, params, {"random_state": seed, "n_jobs": n_jobs})
     else:
         return None
+
     requested.check_settings()
     if requested.reads != "pixels":
         name = ENCODERS.name_of(requested)

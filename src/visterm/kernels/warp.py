@@ -240,6 +240,7 @@ def add_tag_steps(pairs, rows, rule, squares, first, last, V):
             add_at(V, y * width, rows.vals, rows.start[at], width, share)
         else:
             add_row(rows, at, share, V[y])
+
     for e in range(n_moved):
         if e + AHEAD < n_moved:
             prefetch_row(V, moved[e + AHEAD])

@@ -58,6 +58,7 @@ class Cleaning(NamedTuple):
                 f"The word '{negative}' begins with '-', which means 'not' in searches.",
                 setting="words", value=negative, advice="Take the '-' off.",
             )  # fmt: skip
+
         lists = [word for word in words if "," in word or ";" in word]
         if 2 * len(lists) > len(words):
             raise UserError(
@@ -117,6 +118,7 @@ class Cleaning(NamedTuple):
                     f"learn the tags above, too, say that the tree of the tags is in their {PATHS}."
                 )
             return corpus, self
+
         named = [
             [[called.get(clean_tag(tag), tag) for tag in tags] for tags in lists]
             for lists in (corpus.tags, corpus.negatives)
@@ -183,6 +185,7 @@ def plan_streaming(
             advice="Make them with: visterm encode IMAGES -o FEATURES, and pass FEATURES in place of IMAGES. Features "
             "from other programs (the encoder precomputed) are read into memory: leave `memory` out.",
         )  # fmt: skip
+
     shards = Shards(images)
     plan = plan_memory(shards.n_rows, int(shards.sizes.sum()), memory)
     streamed = plan.needed > plan.memory or several

@@ -75,6 +75,7 @@ def query_corpus(encoder: AnyEncoder, images: Photos | None, lines: list[QueryRo
     if not isinstance(images, str | os.PathLike):
         names, items = as_images(images)
         return Corpus.of(list(items), names, [[] for _ in names]), lines
+
     if is_features(images):
         corpus = Features(images).corpus()
     else:
@@ -159,6 +160,7 @@ def query_rows(
             setting="min_count", value=min_count,
             advice="Check that the query file names images as the folder or the tag file does, or lower `min_count`.",
         )  # fmt: skip
+
     vocabulary = known.subset(kept, counts[kept])
     if corpus.encoded is None:
         encoder.fit(train.images, skip_unreadable=True, progress=progress)

@@ -90,6 +90,7 @@ def tune(
     if request.rules.part_of or request.rules.isa:
         check_sources(request.rules)
         say("Tuning leaves out the relations of the tag rules. Fit with the best settings and the same rules for them.")
+
     corpus, _ = read_images(start.encoder, request)
     images = clean_images(start, request, cleaning, corpus, say, any_encoder=search.any_encoder, related=False)
     encoder, relations = images.encoder, images.relations
@@ -157,6 +158,7 @@ class _Search:
                 setting=f"model.{twice[0]}", value=self._fixed[twice[0]],
                 advice="Leave one of the two out.",
             )  # fmt: skip
+
         n_jobs = executor.n_jobs if request.n_jobs is None else request.n_jobs
         self.start, self.any_encoder = unfitted_parts(
             request.encoder, request.model, encoder_params, self._fixed, seed=request.seed, n_jobs=n_jobs

@@ -114,6 +114,7 @@ def count_tags(stored: StoredCatalogue, vocabulary: Vocabulary) -> list[TagCount
         for tag, names in spellings.items():
             if len(names) > 1:  # an image may have several of them
                 counts[tag]["images"] = len(stored.find(Filter(tags=(tag,), spellings={tag: names})))
+
     return [
         TagCount(
             tag, **entry, precision=entry["accepted"] / judged if judged else None, learned=tag in vocabulary

@@ -168,6 +168,7 @@ def _run_facts(folder: Path) -> dict[str, Any]:
             "validation word MAP": _learned(model, "valid_word_map_"),
             TRIED: tried,
         }
+
     named = {
         "encoder": encoder["name"], "encoder settings": encoder["params"],
         "model": model["name"], "model settings": model["params"],

@@ -117,6 +117,7 @@ def photos_of(
             videos = [path for path in videos if path not in listed]
             names, items = [*names, *videos], [*items, *videos]
             given += _tags_beside(videos, remarks) if corpus.source in (KEYWORDS, "auto") else [None] * len(videos)
+
     named_in = root if corpus.folder is None else real_path(corpus.folder)
     left_out = tuple({os.path.realpath(item.image): item for item in (*unsearched.closed, *corpus.skipped)}.values())
     if corpus.encoded is None:

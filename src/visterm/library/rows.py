@@ -129,6 +129,7 @@ class RowWriter:
                 records.append(record)
             else:
                 skipped.append(Skipped(str(items[i]), reason))
+
         if len(rows) < len(kept):
             X = X[np.array(rows, np.int64)]
         self._commit(photos, X, accepted, records, changed, [_in_full(item) for item in skipped])

@@ -132,6 +132,7 @@ class ScoreBlocks:
         if isinstance(blocks, np.ndarray):
             matrix, step = blocks, max(1, MATRIX_BLOCK_BYTES // (blocks.itemsize * n_tags))
             blocks = ((slice(start, start + step), matrix[start : start + step]) for start in range(0, seen.size, step))
+
         for item in blocks:
             if not (isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], slice)):
                 wrong = f"`scores` gives a {type(item).__name__}, not blocks."

@@ -77,6 +77,7 @@ class Database:
                 f"{stored_format}; expected {APPLICATION_ID:#x}, and 1 or more. Restore it from a backup, or index the "
                 "images again into a new folder."
             )
+
         if stored_format > FORMAT:
             raise StorageError(
                 f"{self.path} has format {stored_format}; this visterm reads up to {FORMAT}. Install a newer visterm."
@@ -287,6 +288,7 @@ class Database:
             return why_refused(where) or StorageError(
                 f"{where} cannot be opened: {error}. Its folder must be one to write in."
             )
+
         if code == sqlite3.SQLITE_READONLY:
             return self._read_only()
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):

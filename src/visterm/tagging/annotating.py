@@ -268,6 +268,7 @@ def cutoff_of(
             "`precision` and `best_f1` are two cut-offs.",
             setting="precision", value=precision, advice="Leave one of the two out.",
         )  # fmt: skip
+
     if precision is None and not best_f1 and min_confidence is None:
         return None
     if calibration is None:

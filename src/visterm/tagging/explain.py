@@ -109,6 +109,7 @@ def explain(tagger: Run, image: str | os.PathLike[str] | NDArray[np.uint8], tag:
     if tagger.encoder.reads == "pixels":
         width, height = image_size(image) if isinstance(image, str | os.PathLike) else image.shape[1::-1]
         size = int(width), int(height)
+
     boxes = seen.boxes * np.tile(size or (1, 1), 2)
     return Explanation(
         image=os.fspath(image) if isinstance(image, str | os.PathLike) else "image",

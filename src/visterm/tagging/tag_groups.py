@@ -328,6 +328,7 @@ def _never_together(Y: sp.csr_array, U: Matrix, V: NDArray[np.float32], family: 
         likely = np.isfinite(highest)
         best[some[likely]] = often[nearest[likely]]
         nearness[some[likely]] = highest[likely]
+
     by_count = np.lexsort((np.arange(len(family)), -each))
     called = by_count[np.unique(family[by_count], return_index=True)[1]]
     pairs = [

@@ -93,6 +93,7 @@ def http_error_of(error: Exception, name_of: Callable[[str], str] | None = None)
             accepted = (error.headers or {}).get("Allow", "other methods")
             message = f"This address doesn't accept this method. It accepts {accepted}."
         return HttpError(error.status_code, message, headers=error.headers)
+
     if isinstance(error, RequestValidationError):
         return _first_invalid(error)
     if isinstance(error, ImageError):

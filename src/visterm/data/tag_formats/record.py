@@ -254,6 +254,7 @@ class Splitter:
                 is_tag = self._with_comma.issuperset(_keys(line, ";"))
                 tags += is_tag
                 lists += not is_tag and self._mostly_known(line)
+
         self._lists_prevail = lists > tags + n_inside
         # if commas belonged to tags, they would be as frequent in tags between semicolons as in cells without any
         too_frequent = n_commas * n_parts > _RATIO * n_inside * (n_commas + n_single)

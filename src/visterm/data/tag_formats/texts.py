@@ -77,6 +77,7 @@ def read_text_folder(texts: Path, folder: Path, images: Sequence[Path], separato
             f"Of {count_of(len(by_key), 'text')} in {texts}, none is named as an image in {folder} is: the texts are "
             f"such as '{min(by_key)}{SUFFIX}', the images such as '{images[0].relative_to(folder).as_posix()}'."
         )
+
     used = set(text_of.values())
     unused = sorted(key for key, path in by_key.items() if path not in used)
     n_unused = count_of(len(unused), "text")

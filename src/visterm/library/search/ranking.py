@@ -322,6 +322,7 @@ def plan_ranking(
     if calibration is None and ((is_learned and limited) or combine == CONFIDENCE):
         advice = f"Fit it again with at least 100 tagged photos, and index again; or leave `{needs}` out."
         raise UserError(f"`{needs}` needs a run with confidences.", setting=needs, value=settings[needs], advice=advice)
+
     if not is_learned:
         return RankingPlan(ById(limited), None)
     untrained = [*(tagger.vocabulary.tags[tag] for tag in tags[tagger.vocabulary.counts[tags] == 0]), *outside]

@@ -171,6 +171,7 @@ def _too_long(
     except (DivergedError, TooLargeError) as error:
         trial.error = error
         return f"left out: {error}"
+
     spent = now() - began
     about = trial.seconds_for(spent, rows.size, n)
     about += trial.seconds_for(about, n, n_all) if n_all > n else 0.0

@@ -193,6 +193,7 @@ class ObjectsAndParts(EmbeddingRanker):
                 value=parts,
                 expected="None, or None for `objects`",
             )
+
         S, across = (B, F) if parts is None else (A, F.T)
         tags = self._known_tags(objects if parts is None else parts, len(A))
         ids, scores = top_k(np.ascontiguousarray(S + across[tags]), check_k(k, self.n_tags_))

@@ -88,6 +88,7 @@ class EmbeddedImages:
             self._bounds = even_bounds(np.bincount(csr.indices, minlength=n_features), n_jobs)
             self._stamps, self._touched = np.zeros((2, n_features), np.int64)
             n_shares = n_jobs
+
         self.grain = 4 if self.by_number else 1
         self._stamp = 0
         self._A, self._l2, self._max_norm, self._scale = image_map, steps.l2, steps.max_norm * scale, scale

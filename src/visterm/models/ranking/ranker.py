@@ -90,6 +90,7 @@ class PairRanker(EpochAnnotator):
             raise ShapeError(
                 f"Y has {Y.shape[1]} tags, but this model knows {self.n_tags_}. Bring new tags with add_tags(X, Y_new)."
             )
+
         positives = self._positives(Y)
         n_before = self.n_epochs_ if learned_before else 0
         rng = np.random.default_rng([int(as_generator(self.random_state).integers(2**63)), n_before])

@@ -138,6 +138,7 @@ def _question(
     else:
         items = review_queue(stored, 2, skip=skipped, frequent=queue == "frequent", tree=catalogue.tree)
         pairs = [TagQuestion(each.image_id, each.tag, each.confidence, each.why) for each in items]
+
     if again is not None:
         pairs = [_one_more_time(service, queue, again), *(pair for pair in pairs if pair[:2] != again[:2])]
     question = None
