@@ -25,7 +25,7 @@ from visterm import Tagger
 from visterm.cli.command_line import app
 from visterm.core.errors import CorruptFileError, DataError, TagFileError, UnknownNameError, VistermError
 from visterm.data.tag_formats.tables import read_table, stream_table
-from visterm.features.streaming.joining import NO_SPLIT, BoundedCounts, JoinedTags
+from visterm.features.streaming.joining import NO_SPLIT, BoundedCounts, TagsOnDisk
 from visterm.features.streaming.memory import Plan, machine_memory, plan_memory, read_size
 from visterm.features.streaming.shards import NameIndex, Shards
 from visterm.features.streaming.windows import RowCopy, ShardWindows, draw_positions
@@ -64,7 +64,7 @@ def test_the_block_of_the_page_learns_from_a_matrix_on_disk_piece_by_piece(tmp_p
 
 def joined(tmp_path, drawn, table="tags.jsonl", **settings):
     shards = Shards(drawn / "features")
-    return JoinedTags(tmp_path, shards, drawn / table, most_words=1000, **settings)
+    return TagsOnDisk(tmp_path, shards, drawn / table, most_words=1000, **settings)
 
 
 def fit(drawn, work, *, model="wsabie", n_jobs=1, table="tags.jsonl", epochs=3, features="features", **how):
@@ -246,7 +246,7 @@ def test_an_epoch_visits_each_row_once_in_windows_that_fit_and_in_an_order_of_it
     numbers[:, 0] = np.arange(1, 231)
     write(tmp_path / "features", form(numbers), encoder)
     shards = Shards(tmp_path / "features")
-    tags = JoinedTags(tmp_path, shards, drawn / "tags.jsonl", most_words=1000)
+    tags = TagsOnDisk(tmp_path, shards, drawn / "tags.jsonl", most_words=1000)
     held_out = np.array([0, 99, 229])
     window = int(2 * shards.sizes.max())
     common = {"n_pairs": 1, "mean_length": 1.0, "window": window, "seed": 4}

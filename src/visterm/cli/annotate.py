@@ -180,6 +180,7 @@ def explain(
     if json:
         emit(explanation.as_dict())
         return
+
     rank = f"rank {explanation.rank:,} of {explanation.n_tags:,} tags"
     show(f"{explanation.image}: {explanation.tag}: score {explanation.score:.3f}, {rank}")
     show(f"explained by {', '.join(explanation.explained_by)}")

@@ -132,6 +132,7 @@ def mistakes(
         rows = [[m.image, m.tag, m.kind, *(f"{value:.4f}" for value in (m.chance, m.low, m.high))] for m in probable]
         relations.write_pairs(out, ("image", "tag", "kind", "chance", "low", "high"), rows)
         say(f"{count_of(len(probable), 'probable mistake')} written to {out}")
+
     rows = []
     for m in probable:
         follows = f" (so {', '.join(m.follows)}, too)" if m.follows else ""

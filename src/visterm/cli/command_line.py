@@ -389,6 +389,7 @@ def _fail_to_parse(error: Any) -> int:
         typed = error.ctx.params
         words = shlex.quote(f"{typed.get('words')} {extra[1]}")
         return _fail(f"Put several words in quotes: {command} {shlex.quote(str(typed.get('catalogue')))} {words}")
+
     message = _number_out_of_range(error) or message
     near = getattr(error, "possibilities", None)
     if near:

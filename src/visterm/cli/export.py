@@ -99,6 +99,7 @@ def export(
         raise UserError(
             f"--to is '{to}'; expected {one_of((*writing.TARGETS, *tables.TABLES, *tables.DATASETS, *MODELS))}."
         )
+
     if into_files and out is not None:
         raise UserError(f"-o is for tables, data sets and models; {to} writes beside or into the photos. Leave it out.")
     if not into_files and (undo or overwrite):

@@ -133,6 +133,7 @@ def fit(
         say("Then its review page: visterm serve CATALOGUE")
     else:
         say(f"Learned {learned} in {seconds}{_chosen(run.models_tried())}. The run is in {out}.")
+
     if calibrating.RIGHT_OF_5 in facts:
         say(calibrating.what_to_expect(facts))
     elif facts["tags given"] and run.calibration is None and not run.encoder.by_number:

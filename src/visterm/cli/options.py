@@ -138,6 +138,7 @@ def may_replace(out: Path | None, overwrite: bool | None = None, kind: str = "fi
     else:
         persist.check_replaceable(out, kind, overwrite=True)
         is_there = persist.folder_kind(out) == kind
+
     if overwrite or not is_there:
         return bool(overwrite)
     problem = f"{out} exists already." if kind == "file" else f"{out} is a {kind} already."

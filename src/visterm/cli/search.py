@@ -109,6 +109,7 @@ def search(
     if result.n_likely is not None:
         more = " (-k 0 shows all)" if len(result.hits) < result.n_likely else ""
         say(f"Above the cut-off: {count_of(result.n_likely, 'photo')}{more}")
+
     for how, groups in answer.related.items():
         if not groups:
             say(f"No {how} of these words are known.")

@@ -74,6 +74,7 @@ def tag(
         say(f"Step {undo} is taken back: {count_of(len(images), 'photo')}")
     else:
         images = reader.ids_of(opened.stored, photos or [])
+
     if changes:
         step = steps.tag_photos(opened, images, give=add or (), take=remove or (), wrong=remove or ())
         say(
@@ -129,6 +130,7 @@ def judge(
             verdicts = answer_files.store_answers(opened, text_files.read_text(answers, or_utf16=True), answers)
         _finish(opened, verdicts)
         return
+
     questions = review.review_queue(opened.stored, k, tree=opened.tree)
     names = {item.image_id: opened.image(item.image_id).record for item in questions}
     if out is not None:

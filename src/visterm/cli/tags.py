@@ -89,6 +89,7 @@ def tags(
         raise UserError(
             f"{' and '.join(chosen)} do not go together. Leave {'one' if len(chosen) == 2 else 'all but one'} out."
         )
+
     if not suggest and (images is not None or tag_file != "auto"):
         raise UserError("IMAGES and --tags need --suggest. Add it, or leave them out.")
     if out is not None and not suggest and parts is None:
@@ -159,6 +160,7 @@ def _show_parts(run: Path, which: str, k: int, rules: rule_files.TagRules, out: 
     if out is not None:
         part_relations.write_relations(out, relations)
         say(f"{count_of(len(relations), 'relation')} written to {out}")
+
     objects = (item._asdict() for item in relations)
     rows = [[item.part, item.whole, "-" if item.score is None else f"{item.score:.3f}"] for item in relations]
     none = "The model predicts no relation that is not known."

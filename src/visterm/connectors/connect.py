@@ -67,6 +67,7 @@ def connect(
         _make(out, work, connection, library, run, request, say, progress)
     elif work.is_dir():
         shutil.rmtree(work)
+
     catalogue = Catalogue.load(out, n_jobs=request.n_jobs)
     _check_same(out, catalogue.stored.connected.get(), connection)
     with catalogue.stored.writing():

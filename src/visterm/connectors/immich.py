@@ -194,6 +194,7 @@ class ImmichLibrary:
         for pair in pairs:
             if pair.tag in ids:
                 by_photo[pair.photo].add(ids[pair.tag])
+
         groups: dict[frozenset[str], list[str]] = defaultdict(list)
         for photo, tags in by_photo.items():
             groups[frozenset(tags)].append(photo)
@@ -211,6 +212,7 @@ class ImmichLibrary:
         for pair in pairs:
             if pair.tag in ids:
                 photos[ids[pair.tag]][pair.photo] = pair
+
         refused: list[RefusedTag] = []
         for tag, pairs_of_tag in photos.items():
             path = f"/tags/{tag}/assets"
@@ -312,6 +314,7 @@ class ImmichLibrary:
             if len(alone) > len(ours):  # they changed because visterm tagged them
                 tags_of |= self._by_tags(search, position, alone, ours)
                 rest -= set(tags_of)
+
         if len(rest) > len(tags):
             tags_of |= self._by_tags(search, position, rest, tags)
         alone_tags = {photo: self._tags_of(photo) for photo in sorted(rest - set(tags_of))}

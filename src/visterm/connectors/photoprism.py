@@ -201,6 +201,7 @@ class PhotoPrismLibrary:
         if answer.status != 200:
             gone = answer.status == 404
             return photo, "the photo is not there any more" if gone else "PhotoPrism accepts no label of this name"
+
         now = read_photo(self._server.parsed(answer, "POST label"))
         if now.label(pair.tag) is not None:
             return now, ""

@@ -60,6 +60,7 @@ def folders_to_watch(stored: StoredCatalogue, folders: Sequence[Place] = ()) -> 
         if is_remote(folder) or not os.path.isdir(folder):
             expected = "a folder of this machine that is there"
             raise UserError(f"{requested} cannot be watched", setting="folders", value=requested, expected=expected)
+
     if not chosen:
         known = stored.images.files()
         chosen = [
@@ -259,6 +260,7 @@ class Watching:
                 readable = [path for path in these if is_inside(str(path), folder) and not is_video(path)]
                 keywords = read_keyword_tags(Path(folder), readable)
                 tags_of |= {os.path.join(folder, row.image): row.tags for row in keywords.records}
+
         listed = photos_of(self._catalogue.tagger.encoder, inside)
         return replace(
             listed,

@@ -114,6 +114,7 @@ def checked_csr(
     if len(indices) != len(data) or indptr[-1] > len(data):
         n, n_indices, total = len(data), len(indices), int(indptr[-1])
         raise error(f"{what}: {n:,} values, {n_indices:,} indices and rows of {total:,} in all; expected as many.")
+
     data, indices = data[: int(indptr[-1])], indices[: int(indptr[-1])]
     outside = np.flatnonzero((indices < 0) | (indices >= n_columns))
     if outside.size:

@@ -128,6 +128,7 @@ class Array(Kind):
         if not (form in self.forms and value.dtype == self.dtype and sizes.fit(shape, self.shape)):
             forms = form if form in self.forms else " or ".join(self.forms)
             raise DataError(f"is {_in_words(value)}; expected {forms} of {self.dtype} {sizes.in_words(self.shape)}")
+
         if 0 in shape and not self.empty:
             raise DataError(f"is empty, {_in_words(value)}; expected at least 1 row and column")
         numbers = value.data if is_csr else value

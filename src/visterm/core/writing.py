@@ -69,6 +69,7 @@ def disk_error(code: int | None, path: Place | None = None) -> DiskError | None:
     if code == errno.ENOSPC:
         remaining = "" if free is None else f" ({in_bytes(free)} free)"
         return OutOfSpaceError(f"{disk} is full{remaining}. Make space there and try again.")
+
     if code == errno.EDQUOT:
         return OutOfSpaceError(f"The quota of {disk.lower()} is used up. Make space there or get a larger quota.")
     if code == errno.EFBIG:

@@ -179,6 +179,7 @@ def _read_parquet(
         table.validate(full=True)
     except shards.PARQUET_ERRORS as error:
         raise DataError(f"{file} cannot be read as Parquet: {' '.join(str(error).split())}") from error
+
     what = f"{file}, column {' and '.join(map(repr, of_rows))}"
     width = shards.shard_width(schema)
     first, last = table[of_rows[0]], table[of_rows[-1]]

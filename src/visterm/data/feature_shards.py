@@ -91,6 +91,7 @@ def read_shard(
                 f"{where}: the column '{name}' is {table[name].type} with {table[name].null_count} missing; expected a "
                 "text in each row."
             )
+
     image_names = table[FILE_NAME].to_pylist() if FILE_NAME in texts else []
     image_names = [name_of_text(text) if "\\" in text else text for text in image_names]
     hashes = table[SHA256].to_pylist() if SHA256 in texts else []

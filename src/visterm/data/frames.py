@@ -64,6 +64,7 @@ def as_table(value: object) -> FrameTable | None:
             )
         names = list(dict.fromkeys(name for row in value for name in row))
         return FrameTable(names, lambda name: [row.get(name) for row in value])
+
     frame = _narwhal(value)
     if frame is None or not hasattr(frame, "columns"):
         return None

@@ -273,6 +273,7 @@ def _files_below(folder: Path, unsearched: Unsearched | None, *, everything: boo
             yield name
         elif first is not None:
             set_aside["/".join(folders[: first + 1])] = None
+
     for parent, folders, files in os.walk(folder, onerror=cannot_list) if remote is None else ():
         inside = Path(parent).relative_to(folder).as_posix()
         start = "" if inside == "." else f"{inside}/"

@@ -98,6 +98,7 @@ def read_image(image: ImageLike, *, max_side: int | None = None) -> NDArray[np.u
                 return upright_rgb(image.copy(), max_side)
         except Exception as error:  # a file that Pillow opened, and reads only now: as in _pixels
             raise ImageError(str(getattr(image, "filename", "") or "image"), _reason(error)) from error
+
     if not isinstance(image, str | os.PathLike):
         raise DataError(
             f"An image is a path, a Pillow image or an array of uint8 (height, width, 3), not {type(image).__name__}."

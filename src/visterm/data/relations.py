@@ -131,6 +131,7 @@ def sibling_sets(relations: Iterable[tuple[str, str]], vocabulary: Vocabulary) -
             examples = [*examples, child][:3]
         else:
             pairs.add((column, parents.setdefault(tag_key(parent), len(parents))))
+
     if not pairs:
         raise DataError(
             f"None of the children in the is-a relations ({', '.join(examples) or 'there are none'}) is a tag of the "

@@ -199,6 +199,7 @@ def _metadata_tags(folder: Path, options: TableOptions) -> TagsFound | None:
             name = row.image if os.path.lexists(path.parent / row.image) else plain_name(row.image)
             split = row.split or (top if top in STANDARD else None)
             rows.append(row._replace(image=(parent / name).as_posix(), split=split))
+
     names = {path.name for path in tables}
     where = "" if tables[0].parent == folder else f" in {count_of(len(tables), 'sub-folder')}"
     beside = {path.with_name(name) for path in tables for name in METADATA if name != path.name}

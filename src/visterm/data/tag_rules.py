@@ -196,6 +196,7 @@ def _resolved(aliases: Mapping[str, str], source: str) -> dict[str, str]:
             f"{source}: aliases mean each other: {ends_of(circle, ' → ')} ({len(circle) - 1:,} aliases). Leave one of "
             "them out."
         ) from None
+
     ends: dict[str, str] = {}
     for key in filter(meant.__contains__, order):
         ends[key] = ends.get(tag_key(meant[key]), meant[key])

@@ -270,6 +270,7 @@ def match_tags(wordnet: WordNet, tags: Iterable[str], *, mapping: str | os.PathL
             f"The mapping {mapping} names none of the tags ({', '.join(tags[:3])}); it has "
             f"{', '.join(line.tag for line in list(mapped.values())[:3])}. Check that its lines are tag,synset."
         )
+
     absent = [line for line in lines if line.offset is not None and not wordnet.has(line.offset)]
     if absent:
         examples = "; ".join(f"{line.place}: {line.tag} n{line.offset:08d}" for line in absent[:3])

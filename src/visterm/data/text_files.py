@@ -119,6 +119,7 @@ def count_texts(path: str | os.PathLike[str], vocabulary: Vocabulary) -> Referen
             spans = ((start, start + n) for n in range(1, longest + 1) for start in range(len(words) - n + 1))
             present = {tuple(words[start:stop]) for start, stop in spans} & tags.keys()
             counts[[column for run in present for column in tags[run]]] += 1
+
     if n_texts == 0:
         raise TagFileError(f"The reference corpus {path} has no text; expected one text a line.")
     if not counts.any():

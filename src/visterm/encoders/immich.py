@@ -209,6 +209,7 @@ class Immich(Encoder):
                 row = np.asarray(json.loads(vector) if isinstance(vector, str) else vector, np.float32)
         except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
             raise ServiceError(f"{server} answers with no vector ({answer.shown[:80]}). {_WHICH}") from error
+
         if row.ndim != 1 or not 0 < len(row) <= MOST_WIDTH:
             raise ServiceError(f"{server} answers with an array of shape {row.shape}; expected a vector. {_WHICH}")
         if not (patient and photo) and not np.isfinite(row).all():  # such a photo is left out

@@ -119,6 +119,7 @@ class OnnxTextTower:
                 f"{self.path} takes {listed}; expected numbers of tokens (texts, {self.text.length}), and at most an "
                 f"{MASK} beside them, of up to {MOST_TEXTS} texts at a time."
             )
+
         return [
             (each.name, kind, _DTYPES[each.type], shape[0] if isinstance(shape[0], int) else 1)
             for each, kind, shape in zip(inputs, kinds, shapes, strict=True)

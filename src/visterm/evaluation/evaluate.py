@@ -134,6 +134,7 @@ def evaluate_taggers(
     if tree is not None:
         tags, negatives = tree.words.completed(read.tags, read.negatives)
         read = replace(read, tags=tags, negatives=negatives)
+
     Y = vocabulary.encode(read.tags, read.negatives)
     hidden = _learned_tags(taggers, rows, vocabulary)
     judgements = Judgements.of(Y, hidden)
@@ -193,6 +194,7 @@ def encode_for_all(
             encoded[encoder.fingerprint] = X, np.asarray(readable)
             skipped.update({item.image: item for item in unread})
             common = np.intersect1d(common, readable)
+
     rows = {
         name: X if readable.size == common.size else X[np.searchsorted(readable, common)]
         for name, (X, readable) in encoded.items()

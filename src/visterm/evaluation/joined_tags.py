@@ -83,6 +83,7 @@ def join_library(vocabulary: Vocabulary, corpus: Corpus, tag_map: TagMap, tree: 
     if tree is not None:
         for tag in list(ranked):
             ranked.update(dict.fromkeys(above for above in tree.above(tag) if above in vocabulary))
+
     numbers = np.flatnonzero(~is_joined)
     left_out = [their.tags[number] for number in numbers[np.argsort(-their.counts[numbers], kind="stable")]]
     by_name, by_map = int(joined.by_name.sum()), int((is_joined & ~joined.by_name).sum())

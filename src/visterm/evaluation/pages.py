@@ -250,6 +250,7 @@ def _add_kinds(report: Report, results: Figures, measures: Sequence[str]) -> Non
         rows = [[*numbers[kind], *(_cell(figures[name]) for name in measures)] for kind, figures in kinds.items()]
         report.cells(["queries", "number", *measures], rows)
         return
+
     for measure in measures:
         rows = []
         for kind in kinds:

@@ -128,6 +128,7 @@ def evaluate_queries(
         if queries is None:
             advice = f"Queries of tags use words that the run knows and at least {min_count} of these photos have."
         raise DataError("No query has a relevant photo among those measured.", advice=advice)
+
     learned_to_have = [
         relevant_images(words, known_tags)
         for tagger, X, words in zip(taggers, rows, of_taggers, strict=True)

@@ -322,6 +322,7 @@ def tag_lists(tags: Any, tags_column: str | None = None, separator: str | None =
         if values is tags:
             return values if isinstance(values, Sequence | np.ndarray) else list(values)
         columns = {"tags": values}
+
     first = next(iter(columns))
     rows = {"row": list(range(len(columns[first])))} | columns
     options: TableOptions = {"image_column": "row", "tags_column": first, "separator": separator}

@@ -245,6 +245,7 @@ def bag_row(visterms, shares, idf, root):
             visterm = visterms[block, j]
             if 0 <= visterm < n_visterms:
                 terms[visterm] += shares[block, j]
+
     size = 0
     square = 0.0
     for visterm in range(n_visterms):

@@ -181,6 +181,7 @@ def best_of_chosen(U, V, chosen, ids, scores):
         for entry in range(k):
             ids[i, entry] = chosen[entry]
         heapify(ids[i], scores[i])
+
     at_once = ROWS if U.shape[0] == 1 else SHARED_ROWS
     made = np.empty(at_once, np.float32)
     for start in range(k, m, at_once):

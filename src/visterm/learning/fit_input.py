@@ -325,6 +325,7 @@ def check_relations(model: Annotator, request: FitRequest) -> None:
             setting="relations" if relations is not None else "tag_rules", value=relations or request.tag_rules,
             advice="Add `tags`, or leave the relations out.",
         )  # fmt: skip
+
     if relations is not None and of_rules:
         raise UserError(
             "The relations are given twice: by `relations` and by tag rules.",

@@ -148,6 +148,7 @@ class FitRequest:
                 "no device to choose.",
                 setting="device", value=self.device, advice="Leave `device` out.",
             )  # fmt: skip
+
         for part, kind, params in able:
             if DEVICE in params:
                 raise UserError(

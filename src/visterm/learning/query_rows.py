@@ -84,6 +84,7 @@ def query_corpus(encoder: AnyEncoder, images: Photos | None, lines: list[QueryRo
         paths = images_in(folder, unsearched=unsearched)
         records = [record(path.relative_to(folder).as_posix(), [], None) for path in paths]
         corpus = Corpus.joined(folder, paths, TagsFound(records, [], skipped=unsearched.closed))
+
     given = list(dict.fromkeys(row.image for row in lines))
     matches = dict(zip(given, match_names(Path(), list(map(Path, corpus.names)), given), strict=True))
     return corpus, [

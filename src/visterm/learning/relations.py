@@ -93,6 +93,7 @@ class WordRelations(NamedTuple):
             parts, senses = part_relations.relations, part_relations.senses
             if is_a is None and senses is not None and part_relations.wordnet is not None:
                 return cls(parts, _wordnet_is_a(part_relations.wordnet, senses), senses)
+
         if is_a is None:
             return cls(parts)
         if is_wordnet(is_a):
@@ -168,6 +169,7 @@ class WordRelations(NamedTuple):
             if others and self.senses is None:
                 more = ", ..." if len(others) > 3 else ""
                 parts.append(f"{len(others):,} words of the relations are no tags ({', '.join(others[:3])}{more})")
+
         if self.is_a:
             n_siblings = int((np.diff(sibling_sets(self.is_a, vocabulary).indptr) > 1).sum())
             parts.append(f"{count_of(n_siblings, 'tag')} with siblings")

@@ -54,6 +54,7 @@ class StartWords(NamedTuple):
                 f"The word vectors ({source.name}) have {vectors.width} numbers, and `model.dim` is {dim}.",
                 setting="model.dim", value=dim, advice="Leave `model.dim` out: it is theirs.",
             )  # fmt: skip
+
         if len(vocabulary) and not vectors_of_tags(vectors, vocabulary)[1].any():
             first = f"'{vocabulary.tags[0]}'"
             none = f"None of the {len(vocabulary):,} tags (such as {first}) has a" if len(vocabulary) > 1 else ""

@@ -22,7 +22,7 @@ from visterm.core.progress import SILENT, Progress
 from visterm.core.tables import MODELS
 from visterm.core.writing import whole_file
 from visterm.data.tag_formats.tables import check_in_file
-from visterm.features.streaming.joining import BYTES_A_WORD, NO_SPLIT, PAIRS, VALID, JoinedTags
+from visterm.features.streaming.joining import BYTES_A_WORD, NO_SPLIT, PAIRS, VALID, TagsOnDisk
 from visterm.features.streaming.memory import WINDOWS, Plan
 from visterm.features.streaming.shards import Shards
 from visterm.features.streaming.windows import RowCopy, ShardWindows, Survey, draw_positions, survey
@@ -98,7 +98,7 @@ def fit_streamed(
     start = start.changed(encoder=encoder_of(start.encoder, fitted, shards.contents.asked, any_encoder=any_encoder))
 
     with _work_folder(Path(work)) as folder:
-        joined = JoinedTags(
+        joined = TagsOnDisk(
             folder, shards, tags, min_count=min_count, aliases=aliases, split=split,
             most_words=max(10_000, plan.memory // WINDOWS // BYTES_A_WORD), **columns,
         )  # fmt: skip
@@ -184,7 +184,7 @@ def _training_key(model: Annotator, shards: Shards, tags: str | os.PathLike[str]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
-def _learned(start: Learned, shards: Shards, tags: JoinedTags, surveyed: Survey, plan: Plan) -> Learned:
+def _learned(start: Learned, shards: Shards, tags: TagsOnDisk, surveyed: Survey, plan: Plan) -> Learned:
     """Return what was learned: vocabulary, counts, and the names' hashes, sorted: the one array of all images."""
     wanted = tags.learned if tags.learned == NO_SPLIT else tags.learned | VALID
     hashes = [np.empty(0, np.uint64)]

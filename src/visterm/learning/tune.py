@@ -184,6 +184,7 @@ class _Search:
             params = candidate.model.get_params(deep=False)
             params.pop("n_jobs", None)  # on which no value depends
             keyed.append((key_of(data, params | known), candidate))
+
         new = [(key, candidate) for key, candidate in keyed if key not in self._log]
         if self._executor.remote and len(new) > 1:
             self._try_elsewhere(new, parts, progress)

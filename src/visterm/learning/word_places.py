@@ -96,6 +96,7 @@ class WordSource:
                 setting="word_vectors", value=given, expected=f"{HOW_TO_NAME}, or WordVectors",
                 advice="A matrix with a row for each tag is a setting of the model.",
             )  # fmt: skip
+
         if not Path(given).is_file():
             raise DataError(
                 f"There is no file of word vectors {given}", setting="word_vectors", value=given, expected=HOW_TO_NAME

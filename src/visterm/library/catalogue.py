@@ -104,6 +104,7 @@ class Catalogue(CatalogueReader):
             catalogue._use_tagger(catalogue._own_run(run) if isinstance(run, str) else run)
             catalogue._fingerprint = origin.fingerprint
             return catalogue
+
         try:
             catalogue._use_tagger(Tagger.open(stored.run_folder, n_jobs))
         except StorageError as error:

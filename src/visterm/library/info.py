@@ -73,6 +73,7 @@ def check(path: str | os.PathLike[str]) -> str:
     if kind != "catalogue":
         problem = f"`check` is for runs and catalogues, and {path} is neither."
         raise UserError(problem, setting="check", value=True, advice="Leave `check` out.")
+
     stored = StoredCatalogue.open(path)
     stored.check()
     for (fingerprint,) in stored.database.rows("SELECT DISTINCT encoder_fingerprint FROM features"):

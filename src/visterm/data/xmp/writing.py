@@ -97,6 +97,7 @@ def add_tags(content: bytes, marks: Sequence[Mark], where: str, *, iptc: Collect
             known = [*(fields or "").split(), *_prefixes(wanted.get(key, mark), theirs, iptc=key in in_iptc).split()]
             fields = " ".join(prefix for prefix in (*OWN_FIELDS, IPTC) if prefix in known)
         renewed.append(mark._replace(source=source, fields=fields))
+
     copies = _copies(keywords, wanted, fields_there, in_iptc)
     renewed = [mark for mark in renewed if mark != noted[tag_key(mark.tag)]]
     if not (new or renewed or any(tag_key(mark.tag) in {*wanted, *in_iptc} for mark in copies)):

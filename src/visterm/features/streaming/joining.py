@@ -100,7 +100,7 @@ class JoinedTable:
         return sp.csr_array((ones, (each % self.n_tags).astype(np.int32), starts), (positions.size, self.n_tags))
 
 
-class JoinedTags(JoinedTable):
+class TagsOnDisk(JoinedTable):
     """Tags of the images of a features folder, as far as they are in the vocabulary.
 
     Only rows of one split are learned from, of "all" with that name; None is "train", if there are splits. At most
@@ -198,6 +198,7 @@ class JoinedTags(JoinedTable):
                 f"There are more words than the memory holds: tags of up to {count_of(words.error, 'image')} may be "
                 "left out. Leave out rarer tags, or allow more memory."
             )
+
         self._column_of = np.full(len(self._keys) + 1, -1, np.int64)  # the last is that of no candidate, -1
         self._column_of[chosen] = np.arange(chosen.size)
         named = {tag_key(tag): tag for tag in meant.values()}

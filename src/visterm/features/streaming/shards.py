@@ -55,6 +55,7 @@ class Shards:
                     f"{each[0].fingerprint}, and {folder.path} of '{contents.encoder}' with {contents.fingerprint}: "
                     "their rows do not go together. Encode all with one encoder: visterm encode IMAGES --encoder RUN"
                 )
+
         self._of = [folder for folder, contents in zip(self._folders, each, strict=True) for _ in contents.shards]
         known = next((contents for contents in each if contents.shards), each[0])
         self.contents = replace(known, shards=[entry for contents in each for entry in contents.shards])

@@ -20,7 +20,7 @@ from visterm.core.errors import StorageError
 from visterm.core.progress import Progress, reported
 from visterm.core.threads import map_ahead
 from visterm.core.types import Matrix
-from visterm.features.streaming.joining import NO_SPLIT, PAIRS, VALID, JoinedTags
+from visterm.features.streaming.joining import NO_SPLIT, PAIRS, VALID, TagsOnDisk
 from visterm.features.streaming.memory import Plan
 from visterm.features.streaming.shards import Shards
 from visterm.models.base import MAX_FEATURE
@@ -44,7 +44,7 @@ class Survey(NamedTuple):
 
 def survey(
     shards: Shards,
-    tags: JoinedTags,
+    tags: TagsOnDisk,
     share: float,
     seed: int,
     plan: Plan,
@@ -92,7 +92,7 @@ def survey(
     return Survey(mean_length, valid if usable else None, held_out, n_learned, n_pairs)
 
 
-def draw_positions(shards: Shards, tags: JoinedTags, bit: int, n: int, seed: int) -> NDArray[np.int64]:
+def draw_positions(shards: Shards, tags: TagsOnDisk, bit: int, n: int, seed: int) -> NDArray[np.int64]:
     """Draw `n` positions of images with a bit, in one pass; all samples are equally likely. Returns them sorted.
 
     Each image draws a key, and those with the smallest keys so far are the sample so far (a reservoir).
@@ -121,7 +121,7 @@ class ShardWindows:
     def __init__(
         self,
         shards: Shards,
-        tags: JoinedTags,
+        tags: TagsOnDisk,
         *,
         held_out: NDArray[np.int64],
         n_pairs: int,

@@ -111,6 +111,7 @@ def _parts(tagger: Tagger, for_photoprism: bool) -> tuple[Any, Any]:
             f"The encoder of this run is '{encoder}', and only a network in an ONNX file can be exported as one. Fit "
             "the run with such a network: encoder onnx:FILE, or one that `visterm encoders` lists."
         )
+
     if not isinstance(tagger.model, WritesSteps):
         raise UserError(
             f"The model of this run is '{model}', whose scores cannot be written as a graph. Fit a model of vectors: "
@@ -139,6 +140,7 @@ def _is_same(tagger: Tagger, graph: Graph, n_photos: int, *, for_photoprism: boo
         rest = np.maximum(1 - chances.sum(axis=1, keepdims=True), 0)
         whole = np.hstack([chances, rest])
         expected[CONFIDENCES] = whole / whole.sum(axis=1, keepdims=True)
+
     views = (views_of(photo, graph.preparation, encoder.views) for photo in drawn)
     pictures: NDArray[Any] = np.stack([*chain.from_iterable(views)])
     session = open_session(graph.network, graph.content)
@@ -318,7 +320,7 @@ def _photoprism_readme(tagger: Tagger, least: int) -> str:
     encoder: Any = tagger.encoder
     views = (
         "PhotoPrism shows a model one picture of a photo, and this run was fitted with three: labels are not quite\n"
-        "those of `visterm annotate`. For the same, fit the run with `--encoder-set views=whole`.\n\n"
+        "those of `visterm annotate`. For the same, fit the run with the encoder setting `views=whole`.\n\n"
         if encoder.views == "three"
         else ""
     )

@@ -55,6 +55,7 @@ def open_source(source: Path, images: Path | None, *, into_files: bool = False) 
     if images is not None:
         problem = "A catalogue has its own photos, and `images` goes with a run."
         raise UserError(problem, setting="images", value=str(images), advice="Leave `images` out.")
+
     catalogue = Catalogue.load(source)
     connection = catalogue.stored.connected.get()
     if into_files and connection is not None:

@@ -171,6 +171,7 @@ def _write_fiftyone(items: Iterable[ExportItem], folder: Path, *, copy: bool) ->
             shutil.copyfile(item.path, folder / PHOTOS[FIFTYONE] / f"{name}{suffix_of(item.path)}")
         for kind, marks in zip(labels, given_and_predicted(item), strict=True):
             kind[name] = [_target(mark, classes) for mark in marks] or None
+
     if not copy:
         (folder / "data.json").write_text(json_text(places, indent=1), encoding="utf-8")
     for file, kind in zip(("labels.json", "predictions.json"), labels, strict=True):

@@ -115,6 +115,7 @@ def _flattened(wanted: Sequence[Mark], rejected: Sequence[str], flat: bool | Non
         for n, tag in enumerate(mark.path[:-1], 1):
             if tag_key(tag) != tag_key(mark.tag):
                 above.setdefault(tag_key(tag), mark._replace(tag=tag, path=mark.path[:n] if n > 1 else ()))
+
     themselves = {tag_key(mark.tag): mark for mark in wanted}
     repeated = {False: set(), None: above.keys() & themselves.keys(), True: above.keys()}[flat]
     repeated = repeated - set(map(tag_key, rejected))

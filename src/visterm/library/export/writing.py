@@ -163,6 +163,7 @@ def make_target(name: str, *, keep_originals: bool = True, follow_links: bool = 
     if for_program and not keep_originals and profile.to != EMBED:
         problem = f"`overwrite` is for tags inside of photos, and {name} leaves photos as they are."
         raise UserError(problem, setting="overwrite", value=True, advice="Leave `overwrite` out.")
+
     beside = SidecarTarget(naming=profile.naming, always=for_program, flat=profile.flat, follow_links=follow_links)
     if profile.to == XMP:
         return beside
