@@ -281,7 +281,7 @@ def test_a_run_without_vectors_of_tags_offers_no_map(tmp_path):
         assert "Similar tags" not in client.get("/tag?name=dots").text
         refused = client.get("/tags/map")
         assert refused.status_code == 404
-        assert "Fit a model that can: --model wsabie." in refused.text
+        assert "Fit a model that can, such as wsabie." in refused.text
         assert "data-heat" not in client.get("/image/1").text
 
 

@@ -173,6 +173,7 @@ def test_words_that_are_no_tags_are_told(service):
     assert refusal(service.get(f"{API}/search?q=strips"), 422) == {
         "code": "unknown_name",
         "message": "Unknown tag 'strips'. Did you mean 'stripes'?",
+        "field": "q",
     }
     assert service.get(f"{API}/search", params={"q": "dots xylophone"}).json()["unknown"] == ["xylophone"]
 

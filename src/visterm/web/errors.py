@@ -31,6 +31,7 @@ from visterm.core.writing import storage_error
 from visterm.web.schemas import STATUSES
 
 LOG = logging.getLogger("visterm.web")
+FIELDS = {"words": "q"}  # What the API calls settings of Python that have another name there
 LONGEST_SHOWN = 60  # Letters of a wrong value that a message repeats
 ANSWERS: tuple[tuple[type[VistermError], int, str], ...] = (
     (UnknownNameError, 422, "unknown_name"),
@@ -109,7 +110,8 @@ def http_error_of(error: Exception, name_of: Callable[[str], str] | None = None)
     if code in ("damaged", "disk_full", "disk_fails"):
         LOG.error("%s", error)  # one line without a traceback: the cause is known
     headers = {"retry-after": "60"} if code == "disk_fails" else None
-    return HttpError(status, error.wording(name_of), code=code, field=error.setting, headers=headers)
+    field = error.setting and FIELDS.get(error.setting, error.setting)
+    return HttpError(status, error.wording(name_of), code=code, field=field, headers=headers)
 
 
 @contextmanager
