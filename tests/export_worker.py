@@ -13,7 +13,7 @@ from visterm.library.export import writing
 from visterm.library.export.items import ExportItem, Predicted
 from visterm.library.export.writing import CatalogueNotes, export_tags, make_target, undo_tags
 from visterm.store.catalogue import StoredCatalogue
-from visterm.store.tags import Tags
+from visterm.store.history import WrittenTags
 
 writing.CHUNK = 3
 PREDICTED = ("sea", "sky")
@@ -49,7 +49,7 @@ def kill_at(step):
 
     for name in STEPS:
         setattr(os, name, counted(getattr(os, name)))
-    Tags.note_written = counted(Tags.note_written)
+    WrittenTags.note = counted(WrittenTags.note)
 
 
 def killed(folder, to, what, step):

@@ -329,7 +329,7 @@ def test_without_a_calibration_a_cut_off_says_to_fit_anew_and_plain_searches_go_
     for asked in ({"cutoff": True}, {"min_confidence": 0.5}, {"combine": "confidence"}):
         with pytest.raises(UserError, match="needs a run with confidences"):
             plain.search("t0", **asked)
-    with pytest.raises(UserError, match=r"combine is .sum.\. Leave one of the two out"):
+    with pytest.raises(UserError, match=r"`combine` is .sum.\. Leave one of the two out"):
         catalogue.search("t0", cutoff=True, combine="sum")
     with pytest.raises(UserError, match=r"min_confidence is 1\.5"):
         catalogue.search("t0", min_confidence=1.5)

@@ -180,5 +180,5 @@ def test_a_run_with_a_tree_is_measured_by_it_and_only_in_memory(tmp_path, drawn)
     assert measured["p@5"] < measured["hp@5"] < 1
     with refused("memory", value=2**20):
         evaluate_run(replace(asked, runs=asked.runs[:1], memory=2**20))
-    with pytest.raises(UserError, match="hr@3 needs a run whose tags have a tree"):
+    with pytest.raises(UserError, match="hr@3 needs a tree"):
         evaluate_run(replace(asked, runs=asked.runs[1:], metrics=["hr@3"]))

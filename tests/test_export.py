@@ -417,7 +417,7 @@ def test_originals_are_kept_unless_told_and_what_exiftool_cannot_write_is_report
 
 def test_without_exiftool_it_says_what_to_install(monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(MissingExtraError, match=r"exiftool, which is not installed.*--to xmp"):
+    with pytest.raises(MissingExtraError, match=r"exiftool, which is not installed.*write XMP files"):
         make_target("embed")
 
 

@@ -72,7 +72,7 @@ def test_rules_choose_the_largest_the_oldest_that_with_most_tags_or_in_a_folder(
     assert keeper_by("most tags", images, tags).id == 4
     assert keeper_by("folder", images, tags, images[0].folder).id == 0
     assert keeper_by("folder", images, tags, "/elsewhere") is None
-    with pytest.raises(UserError, match="expected one of largest, oldest"):
+    with pytest.raises(UserError, match="expected one of: largest, oldest"):
         keeper_by("smallest", images, tags)
 
 
