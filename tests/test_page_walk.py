@@ -163,7 +163,7 @@ def test_pages_of_a_list_lead_forth_and_back(client, catalogue):
 def test_a_list_is_in_the_order_that_is_chosen(sort, client, catalogue):
     expected = [hit.id for hit in catalogue.browse(k=0, sort=sort).hits]
     assert ids_in(client.get(f"/?sort={sort}").text) == expected[:48]
-    assert "expected chance, taken, oldest, name or added" in client.get("/?q=red&sort=size").text
+    assert "expected one of: chance, taken, oldest, name, added" in client.get("/?q=red&sort=size").text
 
 
 def test_a_photo_that_no_longer_matches_has_its_neighbours_all_the_same(client, catalogue):
