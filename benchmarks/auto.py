@@ -110,7 +110,7 @@ def with_cutoffs(auto: Auto, rows: Rows, scores: Any) -> dict[str, float]:
     calibration = fit_calibration(held.scores(every), rows.Y[held.images], rows.Y[others], counts)
     assert calibration is not None
     assert calibration.held_out is not None
-    given = calibration.confidences(scores) >= cutoff_of_best_f1(calibration.held_out).least
+    given = calibration.confidences(scores) >= cutoff_of_best_f1(calibration.held_out, "macro").least
     has = rows.right.toarray() > 0
     known = has.any(axis=0)
     right = (given & has).sum(axis=0)[known]
