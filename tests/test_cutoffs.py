@@ -52,15 +52,22 @@ def test_a_tag_that_its_own_images_speak_against_is_given_less_and_the_others_ar
     good, right = column((0.96, 50, 49), (0.95, 50, 47))
     held = kept(np.hstack([bad, good]), np.hstack([few_right, right]))
     least = cutoff_for_precision(held, 0.9).least
-    assert np.isinf(least[0])
-    assert least[1] == pytest.approx(0.95)
-    assert cutoff_for_precision(held, 0.4).least.tolist() == pytest.approx([0.95, 0.95])
+    assert np.isinf(least).all()  # together only 131 of 200 are right
+    least = cutoff_for_precision(held, 0.62).least
+    assert least.tolist() == pytest.approx([0.96, 0.95])  # of the first 35 of 100, of the second nearly all
+    assert cutoff_for_precision(held, 0.2).least.tolist() == pytest.approx([0.95, 0.95])
 
 
 def test_where_nothing_was_as_sure_as_is_wanted_new_images_may_be_and_what_was_always_wrong_is_never_given():
     assert cutoff_for_precision(kept(*column((0.6, 30, 18))), 0.9).least.tolist() == [0.9]
     assert np.isinf(cutoff_for_precision(kept(*column((0.95, 100, 0))), 0.5).least).all()
     assert cutoff_for_precision(kept([[0.01]]), 0.5).least.tolist() == [0.5]
+
+
+def test_a_tag_that_no_image_was_learned_from_is_never_given_at_a_wanted_precision():
+    chances, right = column((0.95, 100, 98))
+    held = HeldOutChances.of(np.hstack([chances, 0 * chances]), np.hstack([right, right & False]), np.array([9, 0]))
+    assert cutoff_for_precision(held, 0.9).least.tolist() == pytest.approx([0.95, np.inf])
 
 
 @pytest.mark.parametrize("mean", MEANS)

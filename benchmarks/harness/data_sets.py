@@ -23,6 +23,7 @@ from visterm.metrics import average_precisions
 from visterm_research.comparison.image_problems import unit_rows
 from visterm_research.data.drawn_tags import draw_visterms
 from visterm_research.data.mulan import read_mulan
+from visterm_research.scenes import draw_library
 
 
 @dataclass
@@ -84,6 +85,26 @@ def training_splits(shared: Path, cache: Path | None, *, quick: bool) -> Iterato
     ):
         X, Y, *_ = encoded(shared / "data" / "corel5k", encoder, params, cache / file)
         yield Data(name, X, Y)
+
+
+def nuswide(folder: Path) -> sp.csr_array:
+    """Return the tags of NUS-WIDE's images."""
+    lines = (folder / "labels.tsv").read_text(encoding="utf-8").splitlines()[1:]
+    lists = [line.split("\t")[1].split(",") for line in lines]
+    return sp.csr_array(Vocabulary.from_lists(lists).encode(lists))
+
+
+def drawn_scenes(cache: Path, n_scenes: int) -> tuple[Any, sp.csr_array]:
+    """Return visterms and people's tags of drawn scenes, from the cache if they are there."""
+    path = cache / "scenes.npz"
+    if not path.exists():
+        library, made = draw_library(cache / "scenes", n_scenes=n_scenes, seed=5), make_encoder("visterms", {}, {})
+        corpus = Corpus.read(library.images, library.tags_file)
+        made.fit(corpus.images)
+        X, Y, _ = encode_corpus(made, corpus, Vocabulary.from_lists(corpus.tags, min_count=2))
+        np.savez_compressed(path, X=sp.csr_array(X).toarray(), Y=sp.csr_array(Y).toarray())
+    with np.load(path) as arrays:
+        return sp.csr_array(arrays["X"]), sp.csr_array(arrays["Y"] > 0, dtype=np.float32)
 
 
 def with_features(name: str, source: str, X: Any, Y: Any, X_test: Any, Y_test: Any) -> Problem:

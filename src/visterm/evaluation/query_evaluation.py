@@ -220,7 +220,7 @@ def _combination(combine: str, tagger: Tagger) -> Combine:
     if tagger.calibration is None:
         raise UserError(
             f"combine='confidence' needs a run with confidences, and {tagger.path or 'this run'} has none. Fit it "
-            "again with at least 100 tagged photos or use combine='sum'."
+            "again with at least 20 tagged photos or use combine='sum'."
         )
     if tagger.tree is None:
         return tagger.calibration.log_confidences

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -17,13 +18,13 @@ from visterm.features.training_rows import TrainingRows
 from visterm.kernels.topk import top_k
 from visterm.learning.learned import Learned
 from visterm.models.base import Annotator
-from visterm.models.confidence.calibration import Calibration, log_sigmoid
+from visterm.models.confidence.calibration import Calibration
 from visterm.models.confidence.cutoffs import cutoff_for_precision
 from visterm.models.confidence.fit_calibration import MIN_IMAGES, fit_calibration
 from visterm.models.stopping import visible_columns
 
 N_FOLDS = 5  # Each is left out of the fit of a copy, where the model itself holds too few images out
-FEW = 500  # Held-out images from which on the others need not be held out in turn
+FEW = 1000  # Held-out images from which on the others need not be held out in turn
 MOST_IMAGES = 2000
 MOST_SCORES = 2**24  # Held at a time: where there are very many tags, fewer images are looked at
 RIGHT_OF_5 = "right of 5 tags"
@@ -71,7 +72,7 @@ def expectations(held_out: HeldOutScores, calibration: Calibration) -> dict[str,
         RIGHT_OF_5: right,
         TAGS_A_PHOTO: float(np.diff(given.indptr)[tagged].mean()),
         SURE_TAGS: n_sure / calibration.n_images,
-        HIGHEST: float(np.exp(log_sigmoid(curve.bound))),
+        HIGHEST: 1 / (1 + math.exp(-curve.bound)),
         N_SUREST: curve.n_top,
     }
 
@@ -94,7 +95,7 @@ def held_out_scores(
 
     It takes the first of these that there are: the rows of the split "valid"; the images that the model held out of a
     first fit to choose when to stop, with the scores of that fit; a fifth of the images, with the scores of a copy of
-    the model that is fitted on the others. Where the last two would be fewer than 500 images, each fifth is held out
+    the model that is fitted on the others. Where the last two would be fewer than 1,000 images, each fifth is held out
     of a copy in turn, so that every image counts: that takes about four times as long as the fit. In the first two
     cases the images have chosen the epoch, and so look a little better than new ones; in the others the fits that are
     judged have seen fewer images than the model that is used, and look a little worse.

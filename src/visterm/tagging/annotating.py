@@ -257,7 +257,7 @@ def cutoff_of(
         check_number(precision, "precision", above=0, below=1)
     if min_confidence is not None:
         check_number(min_confidence, "min_confidence", least=0, most=1)
-    mean = "photo" if best_f1 is True else best_f1
+    mean = "photo" if best_f1 is True else best_f1 or ""
     if mean and mean not in MEANS:
         raise UserError(setting="best_f1", value=best_f1, expected=f"True, or one of: {', '.join(MEANS)}")
     if precision is not None and best_f1:
@@ -267,7 +267,7 @@ def cutoff_of(
     if calibration is None:
         option = "--precision" if precision is not None else "best_f1" if best_f1 else "--min-confidence"
         raise UserError(
-            f"{option} needs a run with confidences. Fit it again with at least 100 tagged photos, "
+            f"{option} needs a run with confidences. Fit it again with at least 20 tagged photos, "
             f"or leave {option} out."
         )
     n_tags = calibration.slope.size
@@ -281,4 +281,4 @@ def cutoff_of(
         )
     held_out = calibration.held_out
     chosen = cutoff_for_precision(held_out, precision) if precision is not None else cutoff_of_best_f1(held_out, mean)
-    return Cutoff(np.maximum(chosen.least, cutoff.least), chosen.wanted)
+    return Cutoff(np.maximum(chosen.least, cutoff.least))

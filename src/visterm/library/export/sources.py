@@ -173,7 +173,7 @@ def _least_confidences(calibration: Calibration | None, limits: Limits) -> NDArr
             return None
         if calibration is None:
             raise UserError(
-                "export writes only confident tags, and this run has no confidences. Fit it again with at least 100 "
+                "export writes only confident tags, and this run has no confidences. Fit it again with at least 20 "
                 "tagged photos, or pass -k 3 to write the three best."
             )
         min_confidence = PREDICTED_FROM

@@ -369,7 +369,7 @@ def plan_ranking(
     if calibration is None and ((is_learned and limited) or combine == CONFIDENCE):
         what = "combine=confidence" if combine == CONFIDENCE else "A cut-off (--cutoff, --min-confidence)"
         raise UserError(
-            f"{what} needs a run with confidences. Fit it again with at least 100 tagged photos, "
+            f"{what} needs a run with confidences. Fit it again with at least 20 tagged photos, "
             "and index again; or leave the option out."
         )
     if not is_learned:

@@ -33,6 +33,7 @@ PART_KINDS: dict[str, dict[str, Kind]] = {
         "images": Array("int32", ("n_entries",), least=0, below="n_held_out", empty=True),
         "tag_counts": Array("int64", ("n_tags_",), least=0),
         "image_counts": Array("int64", ("n_held_out",), least=0),
+        "is_learned": Array("bool", ("n_tags_",)),
     },
 }
 """The arrays of a calibration, as files have them; those of a part begin with its name."""
@@ -58,8 +59,9 @@ class Curve(NamedTuple):
         """Return corrected log odds, of the same shape."""
         x = np.asarray(odds, np.float64)
         above, room = np.maximum(x - self.knots[-1], 0), self.bound - self.values[-1]
-        between: Doubles = np.interp(x, self.knots, self.values)
-        return between + self.slope * np.minimum(x - self.knots[0], 0) + room * (above / (room + above))
+        between = np.interp(x, self.knots, self.values) + self.slope * np.minimum(x - self.knots[0], 0)
+        corrected: Doubles = between + room * (above / (room + above))
+        return corrected
 
     def write_steps(self, steps: Any, odds: str) -> str:
         """Add the steps from log odds to corrected ones to an ONNX graph; return their tensor's name."""
@@ -85,15 +87,22 @@ class HeldOutChances(NamedTuple):
     # With any chance
     tag_counts: NDArray[np.int64]  # shape (n_tags,): held-out images that have each tag
     image_counts: NDArray[np.int64]  # shape (n_images,): tags that each of them has
+    is_learned: NDArray[np.bool_]  # shape (n_tags,): whether any training image has the tag
 
     @classmethod
-    def of(cls, chances: NDArray[np.float64], given: NDArray[np.bool_]) -> Self:
-        """Keep what matters of the chances of all tags, shape (n_images, n_tags), and of what people gave."""
+    def of(cls, chances: NDArray[np.float64], given: NDArray[np.bool_], counts: Any = None) -> Self:
+        """Keep what matters of the chances of all tags, shape (n_images, n_tags), and of what people gave.
+
+        `counts`, (n_tags,), are training images of each tag; None: every tag has some.
+        """
+        is_learned = np.ones(chances.shape[1], np.bool_) if counts is None else np.asarray(counts) > 0
         images, tags = np.nonzero(chances >= LEAST_CHANCE)
         order = np.argsort(-chances[images, tags], kind="stable")
-        images, tags = images[order].astype(np.int32), tags[order].astype(np.int32)
-        kept = chances[images, tags].astype(np.float32), given[images, tags], tags, images
-        return cls(*kept, given.sum(axis=0), given.sum(axis=1))
+        images, tags = images[order], tags[order]
+        kept = chances[images, tags].astype(np.float32), given[images, tags]
+        return cls(
+            *kept, tags.astype(np.int32), images.astype(np.int32), given.sum(axis=0), given.sum(axis=1), is_learned
+        )
 
 
 class Calibration(NamedTuple):
@@ -175,16 +184,13 @@ class Calibration(NamedTuple):
         curve = held_out = None
         if "curve_knots" in arrays:
             knots, values, *numbers = (arrays[f"curve_{key}"] for key in Curve._fields)
-            slope, bound, n_top = (number.item() for number in numbers)
-            if not ((np.diff(knots) > 0).all() and (np.diff([*values, bound]) > 0).all()):
+            curve = Curve(knots, values, *(number.item() for number in numbers))
+            if not ((np.diff(knots) > 0).all() and (np.diff([*values, curve.bound]) > 0).all()):
                 raise DataError("the curve does not rise")
-            curve = Curve(knots, values, slope, bound, n_top)
         if "held_out_chances" in arrays:
             held_out = HeldOutChances(*(arrays[f"held_out_{key}"] for key in HeldOutChances._fields))
-            held_out = held_out._replace(right=held_out.right.astype(np.bool_))
-        return cls(
-            arrays["slope"], arrays["offset"], float(arrays["together"]), int(arrays["n_images"]), curve, held_out
-        )
+        slope, offset, together, n_images = (arrays[name] for name in KINDS)
+        return cls(slope, offset, float(together), int(n_images), curve, held_out)
 
 
 def log_sigmoid(odds: Doubles) -> Doubles:

@@ -22,7 +22,6 @@ class Cutoff(NamedTuple):
     """The least confidence at which each tag is given."""
 
     least: Doubles  # float64, shape (n_tags,): infinite for a tag that is never given
-    wanted: float | None = None  # The precision that it is made for; None: another aim
 
 
 def cutoff_at(confidence: float, n_tags: int) -> Cutoff:
@@ -35,20 +34,16 @@ def cutoff_for_precision(held: HeldOutChances, wanted: float) -> Cutoff:
 
     Held-out images say how often that is, and 20 more entries as right as their confidences, so that few say less. A
     tag whose own held-out images are clearly less often right has a higher cut-off: where that begins (the upper end of
-    a one-sided 95 % interval is below what is wanted). `wanted` is above 0 and below 1.
+    a one-sided 95 % interval is below what is wanted). That lowers no other cut-off: what looks worst by luck would
+    else make the rest look better than it is. `wanted` is above 0 and below 1.
     """
-    n_tags = held.tag_counts.size
-    least = _floors(held, wanted)
-    kept = held.chances >= least[held.tags]
-    chances, right = held.chances[kept].astype(np.float64), held.right[kept]
+    chances = held.chances.astype(np.float64)
     n = np.arange(1, chances.size + 1)
-    expected = (np.cumsum(right) + DOUBT * np.cumsum(chances) / n) / (n + DOUBT)
-    is_last = np.append(np.diff(chances) < 0, np.ones(min(1, chances.size), np.bool_))  # of equal ones
-    enough = np.flatnonzero((expected >= wanted) & is_last)
-    if enough.size:
-        return Cutoff(np.maximum(least, chances[enough[-1]]), wanted)
-    known = (held.chances >= wanted).any()
-    return Cutoff(np.full(n_tags, NEVER) if known else np.maximum(least, wanted), wanted)
+    expected = (np.cumsum(held.right) + DOUBT * np.cumsum(chances) / n) / (n + DOUBT)
+    expected[:-1][chances[1:] == chances[:-1]] = 0.0  # equal ones are given together
+    enough = np.flatnonzero(expected >= wanted)
+    common = chances[enough[-1]] if enough.size else NEVER if (chances >= wanted).any() else wanted
+    return Cutoff(np.maximum(_floors(held, wanted), common))
 
 
 def _floors(held: HeldOutChances, wanted: float) -> Doubles:
@@ -69,6 +64,7 @@ def _floors(held: HeldOutChances, wanted: float) -> Doubles:
     some = np.flatnonzero(n_fine < np.diff(starts))
     last = chances[starts[some] + np.maximum(n_fine[some], 1) - 1]
     floors[some] = np.where(n_fine[some] > 0, last, np.where(last >= wanted, NEVER, wanted))
+    floors[~held.is_learned] = NEVER  # nothing shows how often they are right
     return floors
 
 
@@ -104,8 +100,7 @@ def expected_f1_cutoff(confidences: Any) -> int:
 
     `confidences`, (n,), are chances that the entries of a ranking are relevant, best first; the smallest such rank is
     returned. Of the first k, ``Σ_{i ≤ k} P_i`` are expected to be relevant, and ``Σ_i P_i`` of all; so F1 is about
-    ``2 Σ_{i ≤ k} P_i / (k + Σ_i P_i)``. The confidence at the cut is then about half of the best F1: a search that is
-    easily answered ends early, one that is not goes on longer.
+    ``2 Σ_{i ≤ k} P_i / (k + Σ_i P_i)``, and the confidence at the cut about half of the best F1.
 
     References
     ----------

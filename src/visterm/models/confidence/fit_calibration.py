@@ -20,12 +20,9 @@ PRIOR = 10.0
 
 MAX_CASES = 2**18  # Scores that lines are fitted to; past these, of absent tags a sample that weighs as much as all
 N_FOLDS = 5
-MAX_SUBSETS = 2**14
-N_QUERIES = 300
-QUERY_IMAGES = 1000
+MAX_SUBSETS, N_QUERIES, QUERY_IMAGES = 2**14, 300, 1000  # Of searches by several words
 TOGETHER = 0.45  # λ of libraries without images of two tags; about what is found on drawn libraries and Corel5k
 NEVER = 1e-12
-
 LEAST_ODDS = -5.0  # Where the curve begins: smaller odds say nothing of the confidences at which tags are given
 N_KNOTS = 16
 N_STEPS = 2000
@@ -33,7 +30,6 @@ TOP = 30  # Held-out entries above the last knot
 FIRMNESS = 10.0  # How firmly the curve holds to the slope 1
 LEAST_SLOPE = 0.02  # Above 0, so that the order of chances stays
 FEWEST = 20  # Entries that can support a bound
-TINY_SHARE = 1e-3  # A bound is above it
 ROOM = 0.15  # Log odds below the bound from which on chances only come nearer to it
 MAX_STEPS = 50
 ENOUGH = 1e-6
@@ -63,7 +59,8 @@ class Cases(NamedTuple):
 
     def some(self, kept: NDArray[np.bool_]) -> Cases:
         """Return a part of the cases."""
-        return Cases(*(array[kept] for array in self))
+        arrays: list[Any] = [array[kept] for array in self]
+        return Cases(*arrays)
 
 
 def fit_calibration(
@@ -104,8 +101,9 @@ def fit_calibration(
     rng = np.random.default_rng(seed)
     free = np.ones(given.shape, np.bool_) if known is None else as_csr(known).toarray() <= 0
     n, n_given = others.shape[0], np.bincount(others.indices, minlength=others.shape[1])
+    counts = n_given if counts is None else np.asarray(counts)
     log_odds: Doubles = np.log((n_given + 0.5) / (n - n_given + 0.5))
-    of_tags = np.stack([log_odds, np.log1p(n_given if counts is None else counts)])
+    of_tags = np.stack([log_odds, np.log1p(counts)])
     cases = Cases.of(scores, given, free, rng)
     slope, offset = _lines(cases, of_tags, prior)
 
@@ -118,7 +116,7 @@ def fit_calibration(
     odds[~free] = -np.inf
     right = (given.toarray() > 0) & free
     curve = fit_curve(odds.ravel(), right.ravel())
-    held_out = HeldOutChances.of(np.exp(log_sigmoid(curve(odds))), right)
+    held_out = HeldOutChances.of(np.exp(log_sigmoid(curve(odds))), right, counts)
     plain = Calibration(slope, offset, TOGETHER, given.shape[0], curve, held_out)
     return plain._replace(together=_together(plain, scores, given, others, rng))
 
@@ -201,7 +199,7 @@ def fit_curve(odds: Doubles, right: NDArray[np.bool_]) -> Curve:
     limits = [(None, None)] + [(LEAST_SLOPE, None)] * knots.size
     first, *slopes = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=limits).x
     values = first + np.concatenate([[0.0], np.cumsum(np.array(slopes[:-1]) * np.diff(knots))])
-    share = max(float(lower[best]), TINY_SHARE)
+    share = float(lower[best]) + NEVER
     bound = max(float(np.log(share) - np.log1p(-share)), first + 2 * ROOM)
     cap = bound - ROOM
     below = values < cap - ENOUGH
