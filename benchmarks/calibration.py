@@ -21,10 +21,11 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from harness.data_sets import drawn_scenes, encoded, nuswide, training_splits
+from harness.data_sets import drawn_scenes, encoded, nuswide
 from harness.runs import machine, options, say, write
 from numpy.typing import NDArray
 
+from planted import plant_corpus
 from visterm.core.progress import SILENT
 from visterm.core.tables import MODELS
 from visterm.core.vocabulary import Vocabulary
@@ -46,7 +47,8 @@ LEARNED, MEASURED, OUT = 3000, 2000, 0.25
 def data_sets(shared: Path, cache: Path, *, quick: bool) -> Iterator[tuple[str, Any, sp.csr_array]]:
     """Yield names, features (None: by number) and tags."""
     if quick:
-        yield from training_splits(shared, cache, quick=True)
+        planted = plant_corpus(n_train=400, random_state=0)
+        yield "planted", planted.X_train, planted.Y_train
         return
     folder, network = shared / "data", f"onnx:{shared / 'models' / 'mobilenet_v2.onnx'}"
     for file, encoder, params in (("network", network, {"output": "features"}), ("visterms", "visterms", {})):

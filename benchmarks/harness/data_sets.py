@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import csv
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 
-from planted import plant_corpus
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.corpus import Corpus
 from visterm.encoders.named import make_encoder
@@ -22,7 +20,6 @@ from visterm.features.training_rows import encode_corpus
 from visterm.metrics import average_precisions
 from visterm_research.comparison.image_problems import unit_rows
 from visterm_research.data.drawn_tags import draw_visterms
-from visterm_research.data.mulan import read_mulan
 from visterm_research.scenes import draw_library
 
 
@@ -56,35 +53,6 @@ class Problem:
     about: str
     choose: Rows
     final: Rows
-
-
-class Data(NamedTuple):
-    """Features and tags of the rows of a training split."""
-
-    name: str
-    X: Any
-    Y: sp.csr_array
-
-
-def training_splits(shared: Path, cache: Path | None, *, quick: bool) -> Iterator[Data]:
-    """Yield Delicious, and Corel5k as features of a network and as visterms; in a quick run two small planted sets."""
-    if quick:
-        for name, form in (("planted, dense", np.asarray), ("planted, sparse", sp.csr_array)):
-            planted = plant_corpus(n_train=400, random_state=0)
-            yield Data(name, form(planted.X_train), planted.Y_train)
-        return
-    if cache is None:
-        raise SystemExit("Missing folder for features: pass --cache FOLDER (it is filled where it is empty).")
-    folder = shared / "data" / "delicious"
-    read = read_mulan(folder / "delicious-train.arff", folder / "delicious.xml")
-    yield Data("Delicious", read.X, read.Y)
-    network = f"onnx:{shared / 'models' / 'mobilenet_v2.onnx'}"
-    for name, file, encoder, params in (
-        ("Corel5k, MobileNet", "network", network, {"output": "features"}),
-        ("Corel5k, visterms", "visterms", "visterms", {}),
-    ):
-        X, Y, *_ = encoded(shared / "data" / "corel5k", encoder, params, cache / file)
-        yield Data(name, X, Y)
 
 
 def nuswide(folder: Path) -> sp.csr_array:
