@@ -71,7 +71,7 @@ def test_planted_mistakes_come_first_and_wrong_ones_better_than_by_the_chance_al
         # the other tags add little to 30 missing ones: of five such corpora, the chance alone was better in three
         slack = 0.0 if pairs is found.wrong else 0.04
         assert average_precision(ours, planted) > max(0.45, average_precision(by_chance, planted) - slack)
-        assert sum(pair in planted for pair in ours[:10]) >= 8
+        assert sum(pair in planted for pair in ours[:10]) >= (8 if pairs is found.wrong else 6)
 
 
 def test_chances_fall_lie_in_their_intervals_and_promise_no_more_than_is_right(flipped):

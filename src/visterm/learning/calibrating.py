@@ -114,10 +114,14 @@ def held_out_scores(
     n_images, n_tags = rows.Y.shape
     given = sp.csr_array(rows.Y) > 0
     counts = np.asarray(given.sum(axis=0)).ravel()
-    if first_fit is not None and len(first_fit.images) >= FEW:
+    of_first_fit = None
+    if first_fit is not None:
         places = _some(len(first_fit.images), n_tags, rng)
         others = np.setdiff1d(np.arange(n_images), first_fit.images)
-        return HeldOutScores(first_fit.scores(places), rows.Y[first_fit.images[places]], rows.Y[others], counts)
+        images = first_fit.images[places]
+        of_first_fit = HeldOutScores(first_fit.scores(places), rows.Y[images], rows.Y[others], counts)
+        if len(first_fit.images) >= FEW:
+            return of_first_fit
 
     folds = rng.permutation(n_images) % N_FOLDS
     several = n_images < N_FOLDS * FEW
@@ -130,6 +134,8 @@ def held_out_scores(
         others, of_fold = np.flatnonzero(folds != fold), folds[judged] == fold
         copy = unfitted(model)
         copy.fit(visible_columns(copy, rows.X[others], others), rows.Y[others], side=model._side, monitor=progress)
+        if of_first_fit is not None and copy.take_held_out() is None:
+            return of_first_fit  # a copy that has too few images to stop by, or to blend by, scores on another scale
         scores[of_fold] = search_scores(copy, visible_columns(copy, rows.X[judged[of_fold]], others))
     return HeldOutScores(scores, rows.Y[judged], rows.Y if several else rows.Y[others], counts)
 
