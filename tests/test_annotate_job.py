@@ -207,8 +207,8 @@ def test_other_folders_are_left_alone_and_names_are_known_by_their_run(annotate,
         annotate(tmp_path / "mine")
     with pytest.raises(StorageError, match="not a folder of annotations"):
         annotate(run)
-    with pytest.raises(UserError, match="needs a run with confidences"):
-        annotate(tmp_path / "T", wanted=TagsWanted(precision=0.9))
+    with pytest.raises(UserError, match="Words that were added have no confidence"):
+        annotate(tmp_path / "T", wanted=TagsWanted(precision=0.9, added=True))
     with pytest.raises(DataError, match="no file or folder"):
         annotate(tmp_path / "T", tmp_path / "nowhere")
     with annotation_folder(tmp_path / "T").locked(), pytest.raises(StorageError, match="Another process is writing"):
