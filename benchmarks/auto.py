@@ -28,11 +28,11 @@ from harness.runs import machine, options, say, write
 
 from visterm.core.tables import MODELS
 from visterm.metrics import average_precisions, evaluate
-from visterm.metrics.annotation import f1_of_means
 from visterm.metrics.significance import paired_bootstrap
 from visterm.models.blend.auto import Auto
 from visterm.models.blend.candidates import USUAL
-from visterm.models.confidence.cutoffs import cutoff_of_best_f1
+from visterm.models.confidence.calibration import HeldOutChances
+from visterm.models.confidence.cutoffs import cutoff_of_best_f1, f1_score
 from visterm.models.confidence.fit_calibration import fit_calibration
 from visterm_research.comparison.image_problems import unit_rows
 from visterm_research.data.mulan import read_mulan
@@ -110,17 +110,9 @@ def with_cutoffs(auto: Auto, rows: Rows, scores: Any) -> dict[str, float]:
     calibration = fit_calibration(held.scores(every), rows.Y[held.images], rows.Y[others], counts)
     assert calibration is not None
     assert calibration.held_out is not None
-    given = calibration.confidences(scores) >= cutoff_of_best_f1(calibration.held_out).least
-    has = rows.right.toarray() > 0
-    known = has.any(axis=0)
-    right = (given & has).sum(axis=0)[known]
-    precisions, recalls = right / np.maximum(given.sum(axis=0)[known], 1), right / has.sum(axis=0)[known]
-    return {
-        "precision": float(precisions.mean()),
-        "recall": float(recalls.mean()),
-        "f1": float(f1_of_means(precisions, recalls)[0]),
-        "tags an image": float(given.sum() / given.shape[0]),
-    }
+    judged = HeldOutChances.of(calibration.confidences(scores), rows.right.toarray() > 0)
+    given = judged.chances >= cutoff_of_best_f1(calibration.held_out, "macro").least[judged.tags]
+    return {"f1": f1_score(judged, given, "macro"), "tags an image": float(given.sum() / judged.image_counts.size)}
 
 
 def measure(rows: Rows, threads: int, seed: int) -> dict[str, Any]:

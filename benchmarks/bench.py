@@ -74,10 +74,8 @@ PARTS = {
         ("SHARED", "--cache", "CACHE", "--seed", "1"),
         ("data/*/models/*/map", "data/*/models/*/word_map"),
     ),
-    "wanted_precision": Part(
-        "whether confidences hold",
-        ("SHARED", "--cache", "CACHE"),
-        ("data/*/sure/promised", "data/*/sure/precision/mean"),
+    "calibration": Part(
+        "whether confidences hold", ("SHARED", "--cache", "CACHE"), ("data/*/error", "data/*/brier", "data/*/wanted/*")
     ),
     "mistakes": Part(
         "planted mistakes found", ("SHARED", "--cache", "CACHE"), ("data/*/ours", "data/*/by chance"), (), False

@@ -32,6 +32,9 @@ def make_catalogue(folder: Path, n_scenes: int = 120) -> Path:
     tagger = Tagger(model="wsabie", encoder="visterms", encoder_params=ENCODER, model_params=MODEL, n_jobs=1)
     corpus = Corpus.read(library.images, library.tags_file)
     tagger.fit(corpus.images, corpus.tags, relations=relations)
+    assert tagger.calibration is not None
+    bold = tagger.calibration._replace(curve=None)  # so few pictures support no confidence of 50 %, and pages show some
+    tagger.parts = tagger.parts.changed(calibration=bold)
     images = Path(library.images)
     (images / "~broken.jpg").write_bytes(b"no picture")
     Image.new("RGB", (64, 48), (90, 130, 200)).save(images / f"~{MARKED_NAME}")  # the last of all

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from command_line import run_command
-from refusals import refused
 from remote_photos import content, picture
 from tiny_networks import colour_network
 from visterm.core.errors import DataError, StorageError
@@ -208,8 +207,8 @@ def test_other_folders_are_left_alone_and_names_are_known_by_their_run(annotate,
         annotate(tmp_path / "mine")
     with pytest.raises(StorageError, match="not a folder of annotations"):
         annotate(run)
-    with refused("precision", value=0.9):
-        annotate(tmp_path / "T", wanted=TagsWanted(precision=0.9))
+    with refused("added"):
+        annotate(tmp_path / "T", wanted=TagsWanted(precision=0.9, added=True))
     with pytest.raises(DataError, match="no file or folder"):
         annotate(tmp_path / "T", tmp_path / "nowhere")
     with annotation_folder(tmp_path / "T").locked(), pytest.raises(StorageError, match="Another process is writing"):

@@ -192,7 +192,7 @@ def test_no_label_is_an_empty_list_which_changes_nothing_there_and_the_log_says_
 
 
 def test_that_no_tag_of_the_run_can_be_a_label_is_said_in_other_words():
-    always_wrong = HeldOutChances.of(np.full((50, 2), 0.95), np.zeros((50, 2), bool), np.array([30, 30]))
+    always_wrong = HeldOutChances.of(np.full((50, 2), 0.95), np.zeros((50, 2), bool))
     calibration = Calibration(np.ones(2), np.zeros(2), 0.0, 50, held_out=always_wrong)
     text, *numbers = why_none(SimpleNamespace(calibration=calibration), 0.9)
     assert "no tag of the run reaches precision 0.9 on held-out photos" in text % tuple(numbers)

@@ -22,7 +22,7 @@ from visterm.core.errors import VistermError
 from visterm.core.vocabulary import Vocabulary
 from visterm.learning.relations import WordRelations
 from visterm.learning.word_places import WordPlaces
-from visterm.models.confidence.calibration import Calibration
+from visterm.models.confidence.calibration import Calibration, Curve
 from visterm.store.filters import Filter
 from visterm.store.images import NewImage
 
@@ -94,7 +94,8 @@ def fitted(*, calibrated=True, tree=False, chances=False):
         parts["words"] = WordPlaces(added=ADDED, rows=drawn(1, 2))
     if calibrated:
         slopes = 0.5 + np.arange(len(TAGS)) / 4
-        parts["calibration"] = Calibration(slopes, np.arange(len(TAGS)) / 8 - 1.0, 0.25, 100, doubt=slopes / 8)
+        curve = Curve(np.array([-2.0, 0.0, 2.0]), np.array([-2.0, -0.25, 1.5]), 1.0, 3.0)
+        parts["calibration"] = Calibration(slopes, np.arange(len(TAGS)) / 8 - 1.0, 0.25, 100, curve)
     if tree:
         parts["relations"] = WordRelations(tree=TREE)
     tagger.parts = tagger.parts.changed(**parts)

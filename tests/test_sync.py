@@ -120,7 +120,7 @@ def test_a_new_run_that_is_worse_on_few_photos_is_not_used_unasked(opened, monke
 
 def test_that_nothing_is_sure_enough_is_said(opened):
     catalogue, library = opened
-    done = sync(catalogue, library, PushSettings(precision=0.999))
+    done = sync(catalogue, library, PushSettings(precision=0.9999))
     assert (done.pushed.wanted, library.writes) == (0, [])
     assert any("No prediction is sure enough" in remark for remark in done.remarks)
 
@@ -162,10 +162,10 @@ def test_what_is_accepted_or_given_in_the_catalogue_is_written_there_and_stays(o
     image_id = image_of(catalogue, photo).record.id
     catalogue.judge(image_id, text.removeprefix("visterm/"), 1)
     catalogue.give(image_id, ["holiday 1999"])
-    sync(catalogue, library, PushSettings(precision=0.999))
+    sync(catalogue, library, PushSettings(precision=0.9999))
     assert library.ours() >= {(photo, text), (photo, "visterm/holiday 1999")}
     library.tag(photo, "holiday 1999")
-    sync(catalogue, library, PushSettings(precision=0.999))
+    sync(catalogue, library, PushSettings(precision=0.9999))
     assert (photo, "visterm/holiday 1999") not in library.ours()
 
 
@@ -194,7 +194,7 @@ def test_predictions_below_a_higher_precision_are_taken_back(opened):
     catalogue, library = opened
     sync(catalogue, library, LOW)
     n_before = len(library.ours())
-    done = sync(catalogue, library, PushSettings(precision=0.999))
+    done = sync(catalogue, library, PushSettings(precision=0.9999))
     assert done.pushed.taken == n_before - len(library.ours()) > 0
 
 
@@ -314,11 +314,11 @@ def test_rejections_of_the_program_are_taken_over_but_not_those_that_our_own_tak
     undo(catalogue, library)
     library.put(photo, rejected=[text])
     library.put("p150", rejected=["green", "warm"])
-    sync(catalogue, library, PushSettings(precision=0.999))
+    sync(catalogue, library, PushSettings(precision=0.9999))
     assert image_of(catalogue, photo).verdicts == {}
     assert image_of(catalogue, "p150").verdicts == {"green": -1, "warm": -1}
     library.put("p150", rejected=["green"])
-    sync(catalogue, library, PushSettings(precision=0.999))
+    sync(catalogue, library, PushSettings(precision=0.9999))
     assert image_of(catalogue, "p150").verdicts == {"green": -1}
 
 

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import csv
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 
-from planted import plant_corpus
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.corpus import Corpus
 from visterm.encoders.named import make_encoder
@@ -22,7 +20,7 @@ from visterm.features.training_rows import encode_corpus
 from visterm.metrics import average_precisions
 from visterm_research.comparison.image_problems import unit_rows
 from visterm_research.data.drawn_tags import draw_visterms
-from visterm_research.data.mulan import read_mulan
+from visterm_research.scenes import draw_library
 
 
 @dataclass
@@ -57,33 +55,24 @@ class Problem:
     final: Rows
 
 
-class Data(NamedTuple):
-    """Features and tags of the rows of a training split."""
+def nuswide(folder: Path) -> sp.csr_array:
+    """Return the tags of NUS-WIDE's images."""
+    lines = (folder / "labels.tsv").read_text(encoding="utf-8").splitlines()[1:]
+    lists = [line.split("\t")[1].split(",") for line in lines]
+    return sp.csr_array(Vocabulary.from_lists(lists).encode(lists))
 
-    name: str
-    X: Any
-    Y: sp.csr_array
 
-
-def training_splits(shared: Path, cache: Path | None, *, quick: bool) -> Iterator[Data]:
-    """Yield Delicious, and Corel5k as features of a network and as visterms; in a quick run two small planted sets."""
-    if quick:
-        for name, form in (("planted, dense", np.asarray), ("planted, sparse", sp.csr_array)):
-            planted = plant_corpus(n_train=400, random_state=0)
-            yield Data(name, form(planted.X_train), planted.Y_train)
-        return
-    if cache is None:
-        raise SystemExit("Missing folder for features: pass --cache FOLDER (it is filled where it is empty).")
-    folder = shared / "data" / "delicious"
-    read = read_mulan(folder / "delicious-train.arff", folder / "delicious.xml")
-    yield Data("Delicious", read.X, read.Y)
-    network = f"onnx:{shared / 'models' / 'mobilenet_v2.onnx'}"
-    for name, file, encoder, params in (
-        ("Corel5k, MobileNet", "network", network, {"output": "features"}),
-        ("Corel5k, visterms", "visterms", "visterms", {}),
-    ):
-        X, Y, *_ = encoded(shared / "data" / "corel5k", encoder, params, cache / file)
-        yield Data(name, X, Y)
+def drawn_scenes(cache: Path, n_scenes: int) -> tuple[Any, sp.csr_array]:
+    """Return visterms and people's tags of drawn scenes, from the cache if they are there."""
+    path = cache / "scenes.npz"
+    if not path.exists():
+        library, made = draw_library(cache / "scenes", n_scenes=n_scenes, seed=5), make_encoder("visterms", {}, {})
+        corpus = Corpus.read(library.images, library.tags_file)
+        made.fit(corpus.images)
+        X, Y, _ = encode_corpus(made, corpus, Vocabulary.from_lists(corpus.tags, min_count=2))
+        np.savez_compressed(path, X=sp.csr_array(X).toarray(), Y=sp.csr_array(Y).toarray())
+    with np.load(path) as arrays:
+        return sp.csr_array(arrays["X"]), sp.csr_array(arrays["Y"] > 0, dtype=np.float32)
 
 
 def with_features(name: str, source: str, X: Any, Y: Any, X_test: Any, Y_test: Any) -> Problem:

@@ -17,11 +17,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import permutations
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from harness.data_sets import Data, training_splits
+from harness.data_sets import encoded as photo_features
 from harness.runs import machine, options, say, write
 from numpy.typing import NDArray
 
@@ -36,6 +36,7 @@ from visterm.metrics import evaluate
 from visterm.metrics.retrieval import rank_images
 from visterm.models.confidence.calibration import Calibration
 from visterm.models.confidence.fit_calibration import fit_calibration
+from visterm_research.data.mulan import read_mulan
 
 MEASURED, LEARNED = 1000, 3500
 QUERIES = 500
@@ -43,6 +44,35 @@ QUERIES = 500
 
 LEAST = 0.05
 """Confidences from which on they count: nearly all tags of an image are unlikely, and right about that."""
+
+
+class Data(NamedTuple):
+    """Features and tags of the rows of a training split."""
+
+    name: str
+    X: Any
+    Y: sp.csr_array
+
+
+def training_splits(shared: Path, cache: Path | None, *, quick: bool) -> Iterator[Data]:
+    """Yield Delicious, and Corel5k as features of a network and as visterms; in a quick run two small planted sets."""
+    if quick:
+        for name, form in (("planted, dense", np.asarray), ("planted, sparse", sp.csr_array)):
+            planted = plant_corpus(n_train=400, random_state=0)
+            yield Data(name, form(planted.X_train), planted.Y_train)
+        return
+    if cache is None:
+        raise SystemExit("Missing folder for features: pass --cache FOLDER (it is filled where it is empty).")
+    folder = shared / "data" / "delicious"
+    read = read_mulan(folder / "delicious-train.arff", folder / "delicious.xml")
+    yield Data("Delicious", read.X, read.Y)
+    network = f"onnx:{shared / 'models' / 'mobilenet_v2.onnx'}"
+    for name, file, encoder, params in (
+        ("Corel5k, MobileNet", "network", network, {"output": "features"}),
+        ("Corel5k, visterms", "visterms", "visterms", {}),
+    ):
+        X, Y, *_ = photo_features(shared / "data" / "corel5k", encoder, params, cache / file)
+        yield Data(name, X, Y)
 
 
 def more_data(shared: Path, cache: Path | None, quick: bool) -> Iterator[Data]:

@@ -33,6 +33,8 @@ LABELS = {
     "validation images": "photos held out to stop training",
     "right of 5 tags": "right tags out of 5, per new photo (expected)",
     "tags at precision 0.9": "tags with --precision 0.9, per new photo (expected)",
+    "highest confidence": "highest confidence that held-out photos support",
+    "surest held-out tags": "held-out tags that the highest confidence rests on",
     "images without a row": "photos not indexed yet",
     "gone images": "missing photos",
     "hidden images": "hidden photos",

@@ -139,7 +139,7 @@ def sync(
             stored.connected.put(connection_of(catalogue)._replace(settings=settings._asdict()))
         if not has_cutoffs(catalogue):
             done.remarks.append(
-                "No predictions are written: the run knows no confidences yet. Tag at least 100 photos, or review some."
+                "No predictions are written: the run knows no confidences yet. Tag at least 20 photos, or review some."
             )
         done.pushed = push(catalogue, library, **settings._asdict(), dry_run=dry_run, progress=progress)
         if has_cutoffs(catalogue) and not done.pushed.wanted and not done.pushed.young:

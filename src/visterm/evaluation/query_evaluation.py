@@ -216,7 +216,7 @@ def _combination(combine: str, tagger: Tagger) -> Combine:
     if tagger.calibration is None:
         raise UserError(
             f"`combine` '{combine}' needs a run with confidences, and {tagger.path or 'this run'} has none.",
-            setting="combine", value=combine, advice="Fit it again with at least 100 tagged photos, or use 'sum'.",
+            setting="combine", value=combine, advice="Fit it again with at least 20 tagged photos, or use 'sum'.",
         )  # fmt: skip
     if tagger.tree is None:
         return tagger.calibration.log_confidences

@@ -262,10 +262,9 @@ def _with_confidences(
     n_more = len(learned.vocabulary) - before.slope.size
     if n_more == 0:
         return learned.changed(calibration=before)
-    # New tags get the middle of the curves and the largest doubt; cut-offs were chosen without them
+    # New tags get the middle of the lines; cut-offs were chosen without them
     slope, offset = (np.append(a, np.full(n_more, np.median(a))) for a in (before.slope, before.offset))
-    doubt = None if before.doubt is None else np.pad(before.doubt, (0, n_more), "maximum")
-    return learned.changed(calibration=before._replace(slope=slope, offset=offset, held_out=None, doubt=doubt))
+    return learned.changed(calibration=before._replace(slope=slope, offset=offset, held_out=None))
 
 
 def _compared(before: Tagger, after: Tagger, held_out: CatalogueImages) -> Mapping[str, Any]:

@@ -22,6 +22,7 @@ LEVEL = 0.95  # Share of the resamples that an interval holds
 MOST_TIED = 13  # Differences with ties of which all signs are gone through, as SciPy does
 Z = 1.959964  # Standard deviations that hold 95 %, of an interval of a share
 NORMAL_95 = 1.959963984540054  # Standard deviations on both sides of the mean that hold 95 % of a normal distribution
+ONE_SIDED = 1.644854  # Those on one side of it
 RESAMPLES = 1000  # Resamples of the images or queries, for the intervals of evaluations
 
 
@@ -294,3 +295,15 @@ def share_of_right(n_right: ArrayLike, n_given: ArrayLike) -> Interval | None:
     centre = (share + Z**2 / (2 * m)) / (1 + Z**2 / m)
     half = Z / (1 + Z**2 / m) * float(np.sqrt(share * (1 - share) / m + Z**2 / (4 * m**2)))
     return Interval(share, max(0.0, min(share, centre - half)), min(1.0, max(share, centre + half)))
+
+
+def upper_share(n_right: Any, n: Any) -> NDArray[np.float64]:
+    """Return the upper end of the one-sided 95 % interval of shares, `n_right` of `n`: Wilson's, of independent ones.
+
+    The lower end is 1 less that of the others: ``1 - upper_share(n - n_right, n)``.
+    """
+    n = np.asarray(n, np.float64)
+    share = n_right / n
+    half = ONE_SIDED * np.sqrt(share * (1 - share) / n + ONE_SIDED**2 / (4 * n**2))
+    upper: NDArray[np.float64] = (share + ONE_SIDED**2 / (2 * n) + half) / (1 + ONE_SIDED**2 / n)
+    return upper

@@ -10,7 +10,6 @@ from visterm.core.tables import MODELS
 if TYPE_CHECKING:
     from visterm.models.abilities import PlacesWords
     from visterm.models.base import MAX_FEATURE, Annotator, Limit, SideKnowledge
-    from visterm.models.confidence.tag_sigmoids import Cases, likeliest_curves
     from visterm.models.epochs import EpochSums, Floats, Weights
     from visterm.models.linear.base import LinearAnnotator, check_weight_size
     from visterm.models.linear.normal_equations import (
@@ -50,7 +49,6 @@ if TYPE_CHECKING:
 _NAMES = {
     "abilities": "PlacesWords",
     "base": "Annotator Limit MAX_FEATURE SideKnowledge",
-    "confidence.tag_sigmoids": "Cases likeliest_curves",
     "epochs": "EpochSums Floats Weights",
     "linear.base": "LinearAnnotator check_weight_size",
     "linear.normal_equations": "DIRECT_SIZE LinearFit centred_kernel conjugate_gradients fit_ridge mean_square_norm "

@@ -26,7 +26,7 @@ from visterm.learning.run import Run
 from visterm.learning.word_places import rank_with_added
 from visterm.models.base import Annotator
 from visterm.models.confidence.calibration import Calibration
-from visterm.models.confidence.cutoffs import Cutoff, cutoff_at, cutoff_for_precision, cutoff_of_best_f1
+from visterm.models.confidence.cutoffs import MEANS, Cutoff, cutoff_at, cutoff_for_precision, cutoff_of_best_f1
 
 if TYPE_CHECKING:
     from visterm.store.tags import Prediction
@@ -90,7 +90,7 @@ class TagsWanted(NamedTuple):
     new_only: bool = False
     added: bool = False
     precision: float | None = None
-    best_f1: bool = False
+    best_f1: bool | str = False
     min_confidence: float | None = None
 
 
@@ -249,20 +249,24 @@ def cutoff_of(
     calibration: Calibration | None,
     *,
     precision: float | None = None,
-    best_f1: bool = False,
+    best_f1: bool | str = False,
     min_confidence: float | None = None,
 ) -> Cutoff | None:
     """Return the cut-off that is requested; None where none is.
 
     Each image then gets all tags down to it: down to an expected `precision` over the held-out images (see
-    `cutoff_for_precision`), to the confidence of the best F1, or to `min_confidence`. Beside one of the others, the
-    higher one of each tag counts. Raises UserError if a number is out of its range, both precision and F1 are
-    requested, or the run does not know what it takes.
+    `cutoff_for_precision`), to the confidence of the best F1 ("photo", "micro" or "macro", see `cutoff_of_best_f1`;
+    True is "photo"), or to `min_confidence`. Beside one of the others, the higher one of each tag counts. Raises
+    UserError if a setting is out of its range, both precision and F1 are requested, or the run does not know what it
+    takes.
     """
     if precision is not None:
         check_number(precision, "precision", above=0, below=1)
     if min_confidence is not None:
         check_number(min_confidence, "min_confidence", least=0, most=1)
+    mean = "photo" if best_f1 is True else best_f1 or ""
+    if mean and mean not in MEANS:
+        raise UserError(setting="best_f1", value=best_f1, expected=f"True, or one of: {', '.join(MEANS)}")
     if precision is not None and best_f1:
         raise UserError(
             "`precision` and `best_f1` are two cut-offs.",
@@ -277,7 +281,7 @@ def cutoff_of(
         raise UserError(
             f"`{setting}` needs a run with confidences.",
             setting=setting, value=cutoffs[setting],
-            advice=f"Fit it again with at least 100 tagged photos, or leave `{setting}` out.",
+            advice=f"Fit it again with at least 20 tagged photos, or leave `{setting}` out.",
         )  # fmt: skip
 
     n_tags = calibration.slope.size
@@ -292,5 +296,5 @@ def cutoff_of(
             advice="Fit it again, or pass the confidence yourself (`min_confidence`).",
         )  # fmt: skip
     held_out = calibration.held_out
-    chosen = cutoff_of_best_f1(held_out) if precision is None else cutoff_for_precision(held_out, precision)
-    return Cutoff(np.maximum(chosen.least, cutoff.least), chosen.wanted)
+    chosen = cutoff_for_precision(held_out, precision) if precision is not None else cutoff_of_best_f1(held_out, mean)
+    return Cutoff(np.maximum(chosen.least, cutoff.least))

@@ -246,6 +246,7 @@ def _make_chances(scores: NDArray[np.float32], Y: sp.csr_array, rng: np.random.G
     calibration = fit_calibration(np.asarray(scores[sample]), Y[sample], Y)
     if calibration is None:
         raise DataError("The photos all have the same tags, so that none of them stands out. Tag more photos.")
+    calibration = calibration._replace(curve=None)  # whose bound would make the surest pairs alike
     step = max(1, MOST_SCORES // n_tags)
     for start in range(0, n_images, step):
         scores[start : start + step] = calibration.confidences(scores[start : start + step])

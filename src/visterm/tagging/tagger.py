@@ -206,7 +206,7 @@ class Tagger(TaggerEstimator):
         new_only: bool = False,
         added: bool = False,
         precision: float | None = None,
-        best_f1: bool = False,
+        best_f1: bool | str = False,
         min_confidence: float | None = None,
         progress: Progress = SILENT,
     ) -> Annotations:
@@ -223,9 +223,10 @@ class Tagger(TaggerEstimator):
         added : bool
             Whether words that were added to the dictionary (`add_words`) are given, too. How well is not known: no
             training image has them, so that nothing has taught the model how large their scores should be.
-        precision, best_f1, min_confidence : float, bool, float, optional
+        precision, best_f1, min_confidence : float, bool or str, float, optional
             Keep only the tags above a cut-off, however many these are: down to an expected precision, 0.9
-            say, to the best F1, or to a confidence (`visterm.tagging.annotating.cutoff_of`).
+            say, to the best F1 of a mean ("photo", "micro" or "macro"; True is "photo"), or to a confidence
+            (`visterm.tagging.annotating.cutoff_of`).
         progress : Progress
             Takes a step for each image.
 

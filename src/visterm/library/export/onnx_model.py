@@ -119,7 +119,7 @@ def _parts(tagger: Tagger, for_photoprism: bool) -> tuple[Any, Any]:
         )
     if for_photoprism and tagger.calibration is None:
         raise UserError(
-            "PhotoPrism takes confidences, and this run has none. Fit it again with at least 100 tagged photos."
+            "PhotoPrism takes confidences, and this run has none. Fit it again with at least 20 tagged photos."
         )
     return tagger.encoder, tagger.model
 

@@ -170,7 +170,7 @@ def _least_confidences(calibration: Calibration | None, limits: Limits) -> NDArr
             return None
         if calibration is None:
             problem = "export writes only confident tags, and this run has no confidences."
-            advice = "Fit it again with at least 100 tagged photos, or let `k` be 3 to write the three best."
+            advice = "Fit it again with at least 20 tagged photos, or let `k` be 3 to write the three best."
             raise UserError(problem, setting="k", value=limits.k, advice=advice)
         min_confidence = PREDICTED_FROM
     cutoff = cutoff_of(calibration, precision=limits.precision, min_confidence=min_confidence)

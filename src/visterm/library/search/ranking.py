@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -18,7 +18,7 @@ from visterm.core.types import Matrix, Ranking
 from visterm.kernels.topk import top_k
 from visterm.learning.part_settings import check_combination
 from visterm.library.search.judgements import Ids, ManualTags, positions_of, union
-from visterm.models.confidence.calibration import Calibration
+from visterm.models.confidence.calibration import Calibration, log_sigmoid
 from visterm.models.confidence.cutoffs import expected_f1_cutoff
 from visterm.store.current_rows import CurrentRows
 
@@ -34,6 +34,10 @@ FEW = 200
 MORE_READ = 4  # A copy of all photos of the words is read where a search asks for more than one in so many of them
 
 GIVEN, ACCEPTED = "person", "accepted"  # Where all the words of a hit come from, as it stands in JSON
+
+STEPS = 1024  # Ranges of a word's scores within which confidences are bounded by those at the ends
+TINY = np.finfo(np.float64).tiny
+SLACK = 1e-9  # Of bounds, for their rounding
 
 NOTHING = Ranking(np.empty((1, 0), np.int64), np.empty((1, 0), np.float32))
 
@@ -262,7 +266,7 @@ class ByConfidence:
         if k and not limited and (tree is None or not tree.has_under(words.tags)):
             # The others need no confidences: they are neither among the k most likely ones, nor do they lead
             certain, n_likely = judged.certain_positions(ids), k + len(judged.left_out)
-            likely = self.calibration.contenders(products, words.tags, words.weights, n_likely, certain)
+            likely = contenders(self.calibration, products, words.tags, words.weights, n_likely, certain)
             kept = union(likely, positions_of(judged.ids, ids))
             ids, products = ids[kept], products[kept]
         ids, products = photos.without_left_out(ids, products)
@@ -287,6 +291,44 @@ class ByConfidence:
         if self.min_confidence is not None:
             n_likely = min(n_likely, int(np.count_nonzero(self.min_confidence <= P)))
         return Ranking(ids[order[:, :n_likely]], scores[:, :n_likely]), n_likely
+
+
+def contenders(
+    calibration: Calibration,
+    scores: Any,
+    tags: Any,
+    signs: Any,
+    k: int,
+    certain: Mapping[int, NDArray[np.int64]] | None = None,
+) -> NDArray[np.int64]:
+    """Return the places, in order, of all images that may have one of the k largest log confidences.
+
+    `certain` has, by the number of a word, the places of images of which it is certain.
+
+    A confidence rises with the score. So it is computed at the ends of `STEPS` ranges of each word's scores, and
+    bounds those in between; images whose upper bound lies below the lower bounds of k others are left out.
+    """
+    n_images, n_words = scores.shape
+    if n_images <= max(4 * k, STEPS):
+        return np.arange(n_images)
+    bounds, totals, worst = (np.zeros((2, n_images)) for _ in range(3))  # lower and upper bounds of sums, and of minima
+    for word, sign, column in zip(range(n_words), signs, np.asarray(scores, np.float64).T, strict=True):
+        least = column.min()
+        step = max((column.max() - least) / STEPS, TINY)
+        odds = calibration.odds(least + np.arange(-1, STEPS + 3) * step, tags[word])  # a step to spare on either side
+        logs = log_sigmoid(odds if sign > 0 else -odds)
+        cell = ((column - least) / step).astype(np.int64)
+        both = np.stack([np.minimum(logs[:-3], logs[3:]), np.maximum(logs[:-3], logs[3:])])[:, cell]
+        if certain is not None and word in certain:
+            both[:, certain[word]] = 0.0
+        if sign > 0:
+            totals += both
+            np.minimum(worst, both, out=worst)
+        else:
+            bounds += both
+    lower, upper = bounds + (1 - calibration.together) * totals + calibration.together * worst
+    kth = np.partition(lower, n_images - k)[n_images - k]
+    return np.flatnonzero(upper >= kth - SLACK * abs(kth))
 
 
 WayToRank: TypeAlias = ById | BySum | ByProduct | ByConfidence
@@ -320,7 +362,7 @@ def plan_ranking(
         problem = f"A cut-off is for images ranked by confidence, and `combine` is {combine!r}."
         raise UserError(problem, setting="combine", value=combine, advice="Leave one of the two out.")
     if calibration is None and ((is_learned and limited) or combine == CONFIDENCE):
-        advice = f"Fit it again with at least 100 tagged photos, and index again; or leave `{needs}` out."
+        advice = f"Fit it again with at least 20 tagged photos, and index again; or leave `{needs}` out."
         raise UserError(f"`{needs}` needs a run with confidences.", setting=needs, value=settings[needs], advice=advice)
 
     if not is_learned:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -10,7 +9,6 @@ from numpy.typing import NDArray
 
 from visterm.core.errors import DataError
 from visterm.core.learned import Array, Kind, Record, Sizes
-from visterm.metrics.bands import frequency_bands
 
 Doubles = NDArray[np.float64]
 
@@ -19,87 +17,98 @@ KINDS: dict[str, Kind] = {
     "offset": Array("float64", ("n_tags_",)),
     "together": Array("float64", (), least=0, most=1),
     "n_images": Array("int64", (), least=0),
-    "bend": Array("float64", (3,)),
-    "doubt": Array("float64", ("n_tags_",), least=0, required=False),
 }
-HELD_OUT_KINDS: dict[str, Kind] = {
-    "held_out_starts": Array("int64", ("n_tags_ + 1",), least=0, ascending=True),
-    "held_out_chances": Array("float32", ("n_entries",), least=0, most=1, empty=True),
-    "held_out_right": Array("bool", ("n_entries",), empty=True),
-    "held_out_groups": Array("int8", ("n_tags_",), least=0),
-    "held_out_n_given": Array("int64", (), least=0),
+PART_KINDS: dict[str, dict[str, Kind]] = {
+    "curve": {
+        "knots": Array("float64", ("n_knots",), ascending=True),
+        "values": Array("float64", ("n_knots",), ascending=True),
+        "slope": Array("float64", (), above=0),
+        "bound": Array("float64", ()),
+        "n_top": Array("int64", (), least=0),
+    },
+    "held_out": {
+        "chances": Array("float32", ("n_entries",), least=0, most=1, empty=True),
+        "right": Array("bool", ("n_entries",), empty=True),
+        "tags": Array("int32", ("n_entries",), least=0, below="n_tags_", empty=True),
+        "images": Array("int32", ("n_entries",), least=0, below="n_held_out", empty=True),
+        "tag_counts": Array("int64", ("n_tags_",), least=0),
+        "image_counts": Array("int64", ("n_held_out",), least=0),
+        "is_learned": Array("bool", ("n_tags_",)),
+    },
 }
-"""The arrays of a calibration, as files have them."""
+"""The arrays of a calibration, as files have them; those of a part begin with its name."""
 
-TINY = np.finfo(np.float64).tiny
-
-GROWTH = 0.2
-"""The power by which doubted odds grow. Of 0, 0.2, 0.4 and 0.6 it had the smallest loss for rare tags of validation
-rows (Delicious, Corel5k with MobileNet; four models); with 0 hardly any rare tag could reach 0.7."""
-
-STEPS = 1024  # Ranges of a word's scores within which confidences are bounded by those at the ends
-SLACK = 1e-9  # Of bounds, for their rounding
 LEAST_CHANCE = 0.02  # No cut-off lies below; most entries do, and are not kept
 
 
-class Bend(NamedTuple):
-    """The curve ``odds' = low · ln σ(odds) - high · ln σ(-odds) + shift`` of log odds; as it stands, no change.
+class Curve(NamedTuple):
+    """Corrects the log odds of all tags: straight lines between knots, and above the last one toward a bound.
 
-    It puts right what is too large or too small as a whole. Sigmoids promise too much at their ends: the best scores of
-    all still miss what people left out. A beta curve has an end of its own on either side, and keeps the order.
+    It rises everywhere, so that it changes no order. Below the first knot it has a `slope`. A way d above the last one
+    it is ``last + room d / (room + d)`` with ``room = bound - last``: always below the bound.
     """
 
-    # Above 0: the slopes for chances near 0 and near 1
-    low: float = 1.0
-    high: float = 1.0
-    shift: float = 0.0
+    # float64, shape (n_knots,), both ascending
+    knots: Doubles
+    values: Doubles
+    slope: float
+    bound: float  # Log odds of the largest chance that held-out images support
+    n_top: int = 0  # Held-out entries of images and tags by which the bound is known
 
     def __call__(self, odds: Any) -> Doubles:
-        """Return the log odds of any shape that are put right."""
+        """Return corrected log odds, of the same shape."""
         x = np.asarray(odds, np.float64)
-        if self == Bend():
-            return x
-        return self.high * np.logaddexp(0, x) - self.low * np.logaddexp(0, -x) + self.shift
+        above, room = np.maximum(x - self.knots[-1], 0), self.bound - self.values[-1]
+        between = np.interp(x, self.knots, self.values) + self.slope * np.minimum(x - self.knots[0], 0)
+        corrected: Doubles = between + room * (above / (room + above))
+        return corrected
+
+    def write_steps(self, steps: Any, odds: str) -> str:
+        """Add the steps from log odds to corrected ones to an ONNX graph; return their tensor's name."""
+        room = self.bound - self.values[-1]
+        above = steps.add("Relu", steps.add("Sub", odds, self.knots[-1]))
+        result = steps.add("Mul", room, steps.add("Div", above, steps.add("Add", above, room)))
+        slopes = np.diff(self.values) / np.diff(self.knots)
+        least = np.append(-np.inf, self.knots[:-1])  # of each straight line
+        for slope, low, high in zip([self.slope, *slopes], least, self.knots, strict=True):
+            part = steps.add("Min", odds, high) if np.isinf(low) else steps.add("Clip", odds, low, high)
+            result = steps.add("Add", result, steps.add("Mul", steps.add("Sub", part, max(low, self.knots[0])), slope))
+        return str(steps.add("Add", result, self.values[0]))
 
 
 class HeldOutChances(NamedTuple):
-    """The chances of 2 % or more, tag by tag and each tag's largest first, by curves not fitted on their images."""
+    """The chances of 2 % or more, largest first, by curves not fitted on their images; cut-offs are chosen by them."""
 
-    starts: NDArray[np.int64]  # shape (n_tags + 1,): where the entries of each tag begin
-    chances: NDArray[np.float32]  # shape (n_entries,)
-    right: NDArray[np.bool_]  # shape (n_entries,): whether the image has the tag
-    groups: NDArray[np.int8]
-    """shape (n_tags,): tags with about as many training images have the same number, the rarest 0."""
-    n_given: int  # Tags that the images have, of any chance
-
-    @property
-    def tags(self) -> NDArray[np.int64]:
-        """Return the tag of each entry, shape (n_entries,)."""
-        return np.repeat(np.arange(self.groups.size), np.diff(self.starts))
+    # Entries of images and tags, each of shape (n_entries,)
+    chances: NDArray[np.float32]
+    right: NDArray[np.bool_]  # Whether the image has the tag
+    tags: NDArray[np.int32]
+    images: NDArray[np.int32]
+    # With any chance
+    tag_counts: NDArray[np.int64]  # shape (n_tags,): held-out images that have each tag
+    image_counts: NDArray[np.int64]  # shape (n_images,): tags that each of them has
+    is_learned: NDArray[np.bool_]  # shape (n_tags,): whether any training image has the tag
 
     @classmethod
-    def of(cls, chances: NDArray[np.float64], given: NDArray[np.bool_], counts: NDArray[Any]) -> Self:
+    def of(cls, chances: NDArray[np.float64], given: NDArray[np.bool_], counts: Any = None) -> Self:
         """Keep what matters of the chances of all tags, shape (n_images, n_tags), and of what people gave.
 
-        `counts` are the training images of each tag, shape (n_tags,).
+        `counts`, (n_tags,), are training images of each tag; None: every tag has some.
         """
+        is_learned = np.ones(chances.shape[1], np.bool_) if counts is None else np.asarray(counts) > 0
         images, tags = np.nonzero(chances >= LEAST_CHANCE)
-        values = chances[images, tags]
-        order = np.lexsort((images, -values, tags))
-        starts = np.concatenate([[0], np.cumsum(np.bincount(tags, minlength=chances.shape[1]))]).astype(np.int64)
-        right = given[images, tags][order]
-        return cls(starts, values[order].astype(np.float32), right, groups_of(counts), int(given.sum()))
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return what there is to store."""
-        return {f"held_out_{name}": np.asarray(value) for name, value in self._asdict().items()}
+        order = np.argsort(-chances[images, tags], kind="stable")
+        images, tags = images[order], tags[order]
+        kept = chances[images, tags].astype(np.float32), given[images, tags]
+        return cls(
+            *kept, tags.astype(np.int32), images.astype(np.int32), given.sum(axis=0), given.sum(axis=1), is_learned
+        )
 
 
 class Calibration(NamedTuple):
-    """A sigmoid for each tag, ``P(tag | image) = σ(doubted(bend(slope · score + offset)))``.
+    """A line for each tag, and a curve for all: ``P(tag | image) = σ(curve(slope · score + offset))``.
 
-    ``σ(x) = 1 / (1 + exp(-x))``. The doubt of rare tags lowers large confidences and leaves small ones as they are, see
-    `doubted`.
+    ``σ(x) = 1 / (1 + exp(-x))``. Of one tag, a larger score always is a larger confidence.
 
     A search by several words asks for images that have them all, and none of those with ``-``. Its confidence lies
     between that of words that have nothing to do with each other, the product of theirs, and that of words of which
@@ -107,21 +116,19 @@ class Calibration(NamedTuple):
     and unwanted words n. One word alone keeps its own confidence.
     """
 
-    # float64, shape (n_tags,): slopes are not below 0: the larger the score of an image, the larger the confidence
+    # float64, shape (n_tags,): slopes are not below 0
     slope: Doubles
     offset: Doubles
     together: float  # λ, from 0 to 1: how far words bring each other
     n_images: int  # Images that it was fitted on
-    bend: Bend = Bend()  # What puts right all confidences together
-    held_out: HeldOutChances | None = None  # What cut-offs are chosen by; None after more tags came in
-    doubt: Doubles | None = None
-    """float64, shape (n_tags,): 0 or more; None is 0."""
+    curve: Curve | None = None
+    held_out: HeldOutChances | None = None  # None after more tags came in
 
     def odds(self, scores: Any, tags: Any = None) -> Doubles:
         """Return the log odds of the confidences of scores, with shapes as in `confidences`."""
         some = slice(None) if tags is None else tags
-        odds = self.bend(self.slope[some] * np.asarray(scores, np.float64) + self.offset[some])
-        return odds if self.doubt is None else doubted(odds, self.doubt[some])
+        odds = self.slope[some] * np.asarray(scores, np.float64) + self.offset[some]
+        return odds if self.curve is None else self.curve(odds)
 
     def confidences(self, scores: Any, tags: Any = None) -> Doubles:
         """Return P(tag | image) for scores of all tags, shape (..., n_tags), or of those of `tags`, of any shape."""
@@ -130,14 +137,7 @@ class Calibration(NamedTuple):
     def write_steps(self, steps: Any, scores: str) -> str:
         """Add the steps from scores of all tags to confidences to an ONNX graph; return their tensor's name."""
         odds = steps.add("Add", steps.add("Mul", scores, self.slope), self.offset)
-        if self.bend != Bend():
-            high = steps.add("Mul", steps.add("Softplus", odds), self.bend.high)
-            low = steps.add("Mul", steps.add("Softplus", steps.add("Neg", odds)), self.bend.low)
-            odds = steps.add("Add", steps.add("Sub", high, low), self.bend.shift)
-        if self.doubt is not None:  # as `doubted`, with one logarithm taken out of the sum
-            above = steps.add("Add", steps.add("Mul", odds, 1 - GROWTH), np.log(np.maximum(self.doubt, TINY)))
-            odds = steps.add("Sub", odds, steps.add("Softplus", above))
-        return str(steps.add("Sigmoid", odds))
+        return str(steps.add("Sigmoid", odds if self.curve is None else self.curve.write_steps(steps, odds)))
 
     def log_confidences(self, scores: Any, tags: Any, signs: Any, certain: NDArray[np.bool_] | None = None) -> Doubles:
         """Return the log of P(all words, no excluded one | image), by which search ranks images: float64, (n_images,).
@@ -160,45 +160,13 @@ class Calibration(NamedTuple):
             logs = logs + (1 - self.together) * wanted_logs.sum(axis=1) + self.together * wanted_logs.min(axis=1)
         return logs
 
-    def contenders(
-        self, scores: Any, tags: Any, signs: Any, k: int, certain: Mapping[int, NDArray[np.int64]] | None = None
-    ) -> NDArray[np.int64]:
-        """Return the places, in order, of all images that may have one of the k largest `log_confidences`.
-
-        `certain` has, by the number of a word, the places of images of which it is certain.
-
-        A confidence rises with the score. So it is computed at the ends of `STEPS` ranges of each word's scores, and
-        bounds those in between; images whose upper bound lies below the lower bounds of k others are left out.
-        """
-        n_images, n_words = scores.shape
-        if n_images <= max(4 * k, STEPS):
-            return np.arange(n_images)
-        bounds, totals, worst = (
-            np.zeros((2, n_images)) for _ in range(3)
-        )  # lower and upper bounds of sums, and of minima
-        for word, sign, column in zip(range(n_words), signs, np.asarray(scores, np.float64).T, strict=True):
-            least = column.min()
-            step = max((column.max() - least) / STEPS, TINY)
-            odds = self.odds(least + np.arange(-1, STEPS + 3) * step, tags[word])  # a step to spare on either side
-            logs = log_sigmoid(odds if sign > 0 else -odds)
-            cell = ((column - least) / step).astype(np.int64)
-            both = np.stack([np.minimum(logs[:-3], logs[3:]), np.maximum(logs[:-3], logs[3:])])[:, cell]
-            if certain is not None and word in certain:
-                both[:, certain[word]] = 0.0
-            if sign > 0:
-                totals += both
-                np.minimum(worst, both, out=worst)
-            else:
-                bounds += both
-        lower, upper = bounds + (1 - self.together) * totals + self.together * worst
-        kth = np.partition(lower, n_images - k)[n_images - k]
-        return np.flatnonzero(upper >= kth - SLACK * abs(kth))
-
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return what there is to store."""
-        kept = {name: value for name, value in self._asdict().items() if name != "held_out" and value is not None}
-        parts = {name: np.asarray(value) for name, value in kept.items()}
-        return parts if self.held_out is None else parts | self.held_out.arrays()
+        parts = {name: np.asarray(getattr(self, name)) for name in KINDS}
+        for name in PART_KINDS:
+            part = getattr(self, name)
+            parts |= {} if part is None else {f"{name}_{key}": np.asarray(v) for key, v in part._asdict().items()}
+        return parts
 
     @classmethod
     def of_arrays(cls, arrays: dict[str, NDArray[Any]], n_tags: int) -> Self:
@@ -206,39 +174,23 @@ class Calibration(NamedTuple):
 
         Raises DataError if it is damaged, or is none of a run with so many tags.
         """
-        kinds = KINDS | (HELD_OUT_KINDS if any(name in arrays for name in HELD_OUT_KINDS) else {})
+        kinds = dict(KINDS)
+        for name, part in PART_KINDS.items():
+            if any(f"{name}_{key}" in arrays for key in part):
+                kinds |= {f"{name}_{key}": kind for key, kind in part.items()}
         if unknown := sorted(arrays.keys() - kinds.keys()):
             raise DataError(f"there is an array {unknown[0]!r}, which no calibration has")
         Record(kinds).check(arrays, Sizes({"n_tags_": n_tags}))
-        bend = Bend(*arrays["bend"].tolist())
-        if min(bend[:2]) <= 0:
-            raise DataError(f"bend is {list(bend)}; expected slopes above 0")
-        n_images, together = int(arrays["n_images"]), float(arrays["together"])
-        held_out = None
-        if "held_out_starts" in arrays:
-            if arrays["held_out_starts"][[0, -1]].tolist() != [0, n := len(arrays["held_out_chances"])]:
-                raise DataError(f"held_out_starts does not go from 0 to {n}")
-            starts, chances, right, groups, n_given = (arrays[f"held_out_{name}"] for name in HeldOutChances._fields)
-            held_out = HeldOutChances(starts, chances, right.astype(np.bool_), groups, int(n_given))
-        return cls(arrays["slope"], arrays["offset"], together, n_images, bend, held_out, arrays.get("doubt"))
-
-
-def groups_of(counts: NDArray[Any]) -> NDArray[np.int8]:
-    """Return the number of each tag's group: tags with about as many training images, the rarest in group 0."""
-    groups = np.zeros(len(counts), np.int8)
-    for number, band in enumerate(frequency_bands(counts)):
-        groups[band.tags] = number
-    return groups
-
-
-def doubted(odds: Doubles, doubt: Any) -> Doubles:
-    """Return log odds lowered by a doubt of 0 or more: ``1 / o' = 1 / o + doubt / o^0.2``, o the odds.
-
-    Small odds stay as they are, large ones grow with their fifth root, and the order stays. Log odds and doubts have
-    shapes that go together.
-    """
-    lowered: Doubles = -np.logaddexp(-odds, np.log(np.maximum(doubt, TINY)) - GROWTH * odds)
-    return lowered
+        curve = held_out = None
+        if "curve_knots" in arrays:
+            knots, values, *numbers = (arrays[f"curve_{key}"] for key in Curve._fields)
+            curve = Curve(knots, values, *(number.item() for number in numbers))
+            if not ((np.diff(knots) > 0).all() and (np.diff([*values, curve.bound]) > 0).all()):
+                raise DataError("the curve does not rise")
+        if "held_out_chances" in arrays:
+            held_out = HeldOutChances(*(arrays[f"held_out_{key}"] for key in HeldOutChances._fields))
+        slope, offset, together, n_images = (arrays[name] for name in KINDS)
+        return cls(slope, offset, float(together), int(n_images), curve, held_out)
 
 
 def log_sigmoid(odds: Doubles) -> Doubles:

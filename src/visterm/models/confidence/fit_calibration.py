@@ -1,9 +1,9 @@
-"""Fit confidences to the scores of images that a model has not learned from (Platt's sigmoids, tag by tag)."""
+"""Fit confidences to the scores of images that a model has not learned from."""
 
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -11,65 +11,84 @@ from numpy.typing import NDArray
 
 from visterm.core.checks import as_csr
 from visterm.data.tag_queries import queries_of_tags, relevant_images
-from visterm.models.confidence.calibration import (
-    Bend,
-    Calibration,
-    Doubles,
-    HeldOutChances,
-    doubted,
-    groups_of,
-    log_sigmoid,
-)
-from visterm.models.confidence.tag_sigmoids import Cases, likeliest_curves
+from visterm.metrics.significance import upper_share
+from visterm.models.confidence.calibration import Calibration, Curve, Doubles, HeldOutChances, log_sigmoid
 
 MIN_IMAGES = 20  # Of fewer held-out images with tags nothing is learned about chances
-PRIOR = 3.0
-"""How firmly a tag holds to the common curve: chosen on drawn libraries among 0.3, 1, 3 and 10, for six models."""
+PRIOR = 10.0
+"""How firmly a tag holds to what all tags share: of 3, 5 and 10, the smallest loss on Delicious (validation rows)."""
 
-MAX_CASES = 2**19  # Scores looked at; past these, of tags that images lack, a sample that weighs as much as all
-MAX_PART_CASES = 2**16  # The same for the curves of parts of the images, which only show how far curves can be trusted
-N_PARTS = 5
-MAX_SUBSETS = 2**14
-N_QUERIES = 300
-QUERY_IMAGES = 1000
+MAX_CASES = 2**18  # Scores that lines are fitted to; past these, of absent tags a sample that weighs as much as all
+N_FOLDS = 5
+MAX_SUBSETS, N_QUERIES, QUERY_IMAGES = 2**14, 300, 1000  # Of searches by several words
 TOGETHER = 0.45  # λ of libraries without images of two tags; about what is found on drawn libraries and Corel5k
-WEIGHT = 1.0
-"""C of the common curve: next to nothing beside many images, and enough that few, separated without a mistake, make no
-confidences of 0 and 1."""
-
 NEVER = 1e-12
+LEAST_ODDS = -5.0  # Where the curve begins: smaller odds say nothing of the confidences at which tags are given
+N_KNOTS = 16
+N_STEPS = 2000
+TOP = 30  # Held-out entries above the last knot
+FIRMNESS = 10.0  # How firmly the curve holds to the slope 1
+LEAST_SLOPE = 0.02  # Above 0, so that the order of chances stays
+FEWEST = 20  # Entries that can support a bound
+ROOM = 0.15  # Log odds below the bound from which on chances only come nearer to it
+MAX_STEPS = 50
+ENOUGH = 1e-6
+WRONG_WAY = 0.1  # Least slope of a tag's line beside the common one
 
-LEAST_ODDS = -5.0  # Entries of smaller odds say nothing of the confidences at which tags are given
-MAX_ENTRIES = 2**19
-FIRMNESS = 10.0  # How firmly few entries hold to no change of all confidences
-MOST_DOUBT = 20.0
-DOUBT_COST = 0.5
-"""Log likelihood that each doubt of 1 must gain. With 3, rare tags of small libraries kept confidences that don't hold
-(Corel5k blobs, validation rows)."""
 
-LEAST_SLOPE = 0.05  # Above 0, so that the order of chances stays
+class Cases(NamedTuple):
+    """Entries of images and tags, each array of shape (n_cases,)."""
+
+    scores: Doubles
+    right: NDArray[np.bool_]  # Whether the image has the tag
+    weights: Doubles
+    images: NDArray[np.int64]
+    tags: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, scores: NDArray[np.float32], given: sp.csr_array, free: Any, rng: np.random.Generator) -> Self:
+        """Take all entries of tags that images have and, of the others, as many as there is room for."""
+        has = (given.toarray() > 0).ravel()
+        present, absent = np.flatnonzero(has & free.ravel()), np.flatnonzero(~has & free.ravel())
+        n_drawn = min(absent.size, max(MAX_CASES - present.size, MAX_CASES // 2))
+        drawn = absent if n_drawn == absent.size else np.sort(rng.choice(absent, n_drawn, replace=False))
+        places = np.concatenate([present, drawn])
+        weights = np.repeat([1.0, absent.size / max(n_drawn, 1)], [present.size, n_drawn])
+        images, tags = np.divmod(places, scores.shape[1])
+        return cls(scores.ravel()[places].astype(np.float64), has[places], weights, images, tags)
+
+    def some(self, kept: NDArray[np.bool_]) -> Cases:
+        """Return a part of the cases."""
+        arrays: list[Any] = [array[kept] for array in self]
+        return Cases(*arrays)
 
 
 def fit_calibration(
-    scores: NDArray[np.float32], Y: Any, others: Any, counts: Any = None, *, prior: float = PRIOR, seed: int = 0
+    scores: NDArray[np.float32],
+    Y: Any,
+    others: Any,
+    counts: Any = None,
+    *,
+    known: Any = None,
+    prior: float = PRIOR,
+    seed: int = 0,
 ) -> Calibration | None:
-    """Find the sigmoid of each tag that makes the tags of held-out images most likely; None if under 20 have a tag.
+    """Find the confidences that make the tags of held-out images most likely; None if under 20 images have a tag.
 
-    A tag's curve is drawn to one that all tags share, ``slope · score + offset + share · log odds of the tag among the
-    images learned from``, and the more, the fewer held-out images have the tag: there a frequent tag needs less of a
-    score than a rare one. A tag whose scores speak against it keeps the common curve. Tags that people left out count
-    as absent, so confidences are those of a tag being *given*.
+    First each tag gets a line from scores to log odds. It is drawn to a rule that all tags share, in which the score,
+    the tag's log odds among the images learned from, and its number of images count (logistic regression); the more so,
+    the less its own held-out images say. A tag whose scores speak against it keeps the common line. Tags that people
+    left out count as absent, so confidences are those of a tag being *given*.
 
-    Then each fifth of the images gets chances by curves fitted on the others: all confidences are bent so that these
-    chances hold, and what was right at them is kept, to choose cut-offs by. What holds for all tags together hides the
-    rare ones, whose own curves follow few images too far: so tags with about as many images share a doubt besides, not
-    below that of more frequent ones.
+    Then each fifth of the images gets log odds by lines fitted on the others, and a curve for all tags makes these
+    hold (a monotone spline). It stays below what the surest held-out entries support: the highest lower bound of the
+    share that is right among the n surest, for any n of 20 or more. These chances are kept, to choose cut-offs by.
 
     `scores`, (n_held_out, n_tags), are of images that were not learned from, and `Y`, of that shape, is above 0 where a
-    tag was given. `others`, (n_images, n_tags), are the tags of the images that were learned from: how frequent a tag
-    is, and what searches by several words may be. `counts`, (n_tags,), are the training images of each tag, by which
-    rare tags are told from frequent ones; None: those of `others`. `prior`, above 0, says how firmly a tag holds to the
-    common curve; `seed` is that of the samples, where there is much.
+    tag was given. `others`, (n_images, n_tags), are the tags of the images learned from, and `counts`, (n_tags,), all
+    training images of each tag (None: those of `others`). Where `known`, shaped as `scores`, is above 0, an image known
+    by number is known to have a tag, and the entry is left out. `prior`, above 0, says how firmly a tag holds to the
+    common line; `seed` is that of the samples, where there is much, and of the fifths.
 
     References
     ----------
@@ -80,78 +99,112 @@ def fit_calibration(
     if n_tagged < MIN_IMAGES or given.nnz == given.shape[0] * given.shape[1]:
         return None
     rng = np.random.default_rng(seed)
-    n, known = others.shape[0], np.bincount(others.indices, minlength=others.shape[1])
-    log_odds: Doubles = np.log((known + 0.5) / (n - known + 0.5))
-    slope, offset = _sigmoids(scores, given, log_odds, prior, rng)
-    bend, doubt, held_chances = _judged(scores, given, known if counts is None else counts, log_odds, prior, seed)
-    plain = Calibration(slope, offset, TOGETHER, given.shape[0], bend, held_chances, doubt)
+    free = np.ones(given.shape, np.bool_) if known is None else as_csr(known).toarray() <= 0
+    n, n_given = others.shape[0], np.bincount(others.indices, minlength=others.shape[1])
+    counts = n_given if counts is None else np.asarray(counts)
+    log_odds: Doubles = np.log((n_given + 0.5) / (n - n_given + 0.5))
+    of_tags = np.stack([log_odds, np.log1p(counts)])
+    cases = Cases.of(scores, given, free, rng)
+    slope, offset = _lines(cases, of_tags, prior)
+
+    folds = rng.permutation(len(scores)) % N_FOLDS
+    odds = np.full(scores.shape, -np.inf)
+    for fold in range(N_FOLDS):
+        part = cases.some(folds[cases.images] != fold)
+        lines = (slope, offset) if part.right.all() or not part.right.any() else _lines(part, of_tags, prior)
+        odds[folds == fold] = lines[0] * scores[folds == fold] + lines[1]
+    odds[~free] = -np.inf
+    right = (given.toarray() > 0) & free
+    curve = fit_curve(odds.ravel(), right.ravel())
+    held_out = HeldOutChances.of(np.exp(log_sigmoid(curve(odds))), right, counts)
+    plain = Calibration(slope, offset, TOGETHER, given.shape[0], curve, held_out)
     return plain._replace(together=_together(plain, scores, given, others, rng))
 
 
-def _judged(
-    scores: NDArray[np.float32], given: sp.csr_array, counts: Any, log_odds: Doubles, prior: float, seed: int
-) -> tuple[Bend, Doubles, HeldOutChances]:
-    """Judge curves on images that they were not fitted on: how all bend, the doubt of each tag, and what was right."""
-    rng = np.random.default_rng(seed + 1)
-    odds = np.empty(scores.shape)
-    shuffled = rng.permutation(given.shape[0])
-    for part in np.array_split(shuffled, N_PARTS):
-        learned = np.setdiff1d(shuffled, part)
-        if given[learned].nnz in (0, learned.size * given.shape[1]):
-            learned = shuffled  # nothing to tell apart
-        slope, offset = _sigmoids(scores[learned], given[learned], log_odds, prior, rng, MAX_PART_CASES)
-        odds[part] = slope * scores[part] + offset
-    right = given.toarray() > 0
-    bend = fit_bend(odds.ravel(), right.ravel(), rng)
-    odds = bend(odds)
-    doubt, least = np.zeros(given.shape[1]), 0.0
-    groups = groups_of(counts)
-    for group in np.unique(groups)[::-1]:  # the most frequent tags first: rarer ones are doubted at least as much
-        of_group = groups == group
-        doubt[of_group] = least = fit_doubt(odds[:, of_group].ravel(), right[:, of_group].ravel(), least, rng)
-    return bend, doubt, HeldOutChances.of(np.exp(log_sigmoid(doubted(odds, doubt))), right, counts)
+def _lines(cases: Cases, of_tags: Doubles, prior: float) -> tuple[Doubles, Doubles]:
+    """Fit the common rule, then the line of each tag, on scores brought to mean 0 and deviation 1: slopes, offsets.
 
-
-def _sigmoids(
-    scores: NDArray[np.float32],
-    given: sp.csr_array,
-    log_odds: Doubles,
-    prior: float,
-    rng: np.random.Generator,
-    max_cases: int | None = None,
-) -> tuple[Doubles, Doubles]:
-    """Fit the common curve, then those of the tags, on scores brought to mean 0 and deviation 1."""
+    `of_tags`, (2, n_tags), are log odds of tags and logs of their numbers of images.
+    """
     from sklearn.linear_model import LogisticRegression
 
-    mean, deviation = scores.mean(dtype=np.float64), float(scores.std(dtype=np.float64)) or 1.0
-    cases = _cases(scores, given, rng, MAX_CASES if max_cases is None else max_cases)
-    cases = cases._replace(votes=(cases.votes - mean) / deviation)
-    features = np.stack([cases.votes, log_odds[cases.tags]], axis=1)
-    shared = LogisticRegression(C=WEIGHT, max_iter=1000).fit(features, cases.signs, sample_weight=cases.weights)
+    tags, n_tags = cases.tags, of_tags.shape[1]
+    mean = float(np.average(cases.scores, weights=cases.weights))
+    deviation = float(np.sqrt(np.average((cases.scores - mean) ** 2, weights=cases.weights))) or 1.0
+    votes = (cases.scores - mean) / deviation
+    log_odds, photos = of_tags
+    photos = photos - photos[tags[cases.right]].mean()
+    features = np.stack([votes, log_odds[tags], votes * photos[tags]], axis=1)
+    shared = LogisticRegression(max_iter=1000).fit(features, cases.right, sample_weight=cases.weights)
     if shared.coef_[0, 0] < 0:  # scores that rank the wrong way round tell nothing
-        features[:, 0] = 0.0
-        shared.fit(features, cases.signs, sample_weight=cases.weights)
-    common, share = shared.coef_[0]
-    centre = np.stack([np.full(len(log_odds), common), shared.intercept_[0] + share * log_odds], axis=1)
-    curves = likeliest_curves(cases, centre, prior)
-    against = curves[:, 0] < 0
-    curves[against] = centre[against]
-    slope = curves[:, 0] / deviation
-    return slope, curves[:, 1] - slope * mean
+        features[:, [0, 2]] = 0.0
+        shared.fit(features, cases.right, sample_weight=cases.weights)
+    common, share, more = shared.coef_[0]
+    centre = np.maximum(common + more * photos, WRONG_WAY * common), shared.intercept_[0] + share * log_odds
+
+    slope, offset = (line.copy() for line in centre)
+    for _ in range(MAX_STEPS):  # Newton, in two variables for each tag
+        P = np.exp(log_sigmoid(slope[tags] * votes + offset[tags]))
+        errors, spread = cases.weights * (P - cases.right), cases.weights * P * (1 - P)
+        sums = [np.bincount(tags, each, n_tags) for each in (spread * votes**2, spread * votes, spread)]
+        a, b, c = sums[0] + prior, sums[1], sums[2] + prior
+        down = np.bincount(tags, errors * votes, n_tags) + prior * (slope - centre[0])
+        across = np.bincount(tags, errors, n_tags) + prior * (offset - centre[1])
+        steps = np.stack([c * down - b * across, a * across - b * down]) / (a * c - b * b)
+        slope, offset = slope - np.clip(steps[0], -1, 1), offset - np.clip(steps[1], -1, 1)
+        if np.abs(steps).max() < ENOUGH:
+            break
+    against = slope < WRONG_WAY * centre[0]
+    slope[against], offset[against] = centre[0][against], centre[1][against]
+    return slope / deviation, offset - slope / deviation * mean
 
 
-def _cases(scores: NDArray[np.float32], given: sp.csr_array, rng: np.random.Generator, max_cases: int) -> Cases:
-    """Take all scores of tags that images have and, of the others, as many as there is room for."""
-    n_tags = given.shape[1]
-    has = np.zeros(scores.size, np.bool_)
-    has[np.repeat(np.arange(given.shape[0]), np.diff(given.indptr)) * n_tags + given.indices] = True
-    absent = np.flatnonzero(~has)
-    n_drawn = min(absent.size, max(max_cases - given.nnz, max_cases // 2))
-    drawn = absent if n_drawn == absent.size else np.sort(rng.choice(absent, n_drawn, replace=False))
-    places = np.concatenate([np.flatnonzero(has), drawn])
-    signs = np.where(has[places], 1.0, -1.0)
-    weights = np.where(has[places], 1.0, absent.size / max(n_drawn, 1))
-    return Cases(scores.ravel()[places].astype(np.float64), signs, weights, places % n_tags, np.zeros(n_tags))
+def fit_curve(odds: Doubles, right: NDArray[np.bool_]) -> Curve:
+    """Find the curve that makes what is right most likely, and how high it may go.
+
+    `odds`, float64 of shape (n,), are log odds of entries, by lines that were not fitted on them; `right`, bool, says
+    which are right.
+    """
+    from scipy.optimize import minimize
+
+    some = odds > LEAST_ODDS
+    order = np.argsort(-odds[some], kind="stable")
+    x, hits = odds[some][order], np.cumsum(right[some][order])
+    if x.size < FEWEST:
+        return Curve(np.zeros(1), np.zeros(1), 1.0, 1.0, 0)
+    n = np.arange(FEWEST, x.size + 1)
+    lower = 1 - upper_share(n - hits[FEWEST - 1 :], n)
+    best = int(np.argmax(lower))
+
+    ends = np.unique(np.geomspace(1, x.size, N_STEPS).astype(np.int64))  # of steps; the surest ones are one by one
+    sizes, n_right = np.diff(ends, prepend=0), np.diff(hits[ends - 1], prepend=0)
+    middles = np.diff(np.cumsum(x)[ends - 1], prepend=0) / sizes
+    P = np.exp(log_sigmoid(middles))
+    known = np.cumsum((sizes * P * (1 - P))[::-1])  # knots part what the entries can say into equal parts
+    knots = np.interp(np.arange(1, N_KNOTS) / N_KNOTS * known[-1], known, middles[::-1])
+    top = x[min(TOP, x.size - 1)]
+    knots = np.concatenate([[LEAST_ODDS], knots[knots < top - ROOM], [max(top, LEAST_ODDS + ROOM)]])
+    knots = knots[np.append(True, np.diff(knots) > ENOUGH)]
+    widths = np.append(np.diff(knots), np.inf)
+    features = np.concatenate([np.ones((1, middles.size)), np.clip(middles - knots[:, None], 0, widths[:, None])])
+    start = np.concatenate([[LEAST_ODDS], np.ones(knots.size)])
+
+    def loss(values: Doubles) -> tuple[float, Doubles]:
+        line, away = values @ features, values - start
+        away[0] = 0.0
+        errors = sizes * np.exp(log_sigmoid(line)) - n_right
+        total = sizes @ np.logaddexp(0, line) - n_right @ line + FIRMNESS / 2 * away @ away
+        return float(total), features @ errors + FIRMNESS * away
+
+    limits = [(None, None)] + [(LEAST_SLOPE, None)] * knots.size
+    first, *slopes = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=limits).x
+    values = first + np.concatenate([[0.0], np.cumsum(np.array(slopes[:-1]) * np.diff(knots))])
+    share = float(lower[best]) + NEVER
+    bound = max(float(np.log(share) - np.log1p(-share)), first + 2 * ROOM)
+    cap = bound - ROOM
+    below = values < cap - ENOUGH
+    end = knots[below][-1] + (cap - values[below][-1]) / slopes[int(below.sum()) - 1]
+    return Curve(np.append(knots[below], end), np.append(values[below], cap), float(slopes[0]), bound, FEWEST + best)
 
 
 def _together(
@@ -183,54 +236,3 @@ def _together(
     from scipy.optimize import minimize_scalar
 
     return float(minimize_scalar(loss, bounds=(0, 1), method="bounded").x)
-
-
-def fit_bend(odds: Doubles, right: NDArray[np.bool_], rng: np.random.Generator) -> Bend:
-    """Find the curve that makes what is right most likely (beta calibration).
-
-    `odds`, float64 of shape (n,), are log odds of entries, by curves that were not fitted on them; `right`, bool, says
-    which are right. `rng` draws the sample, where there are more than half a million entries.
-
-    References
-    ----------
-    Kull, Silva Filho, Flach: Beta calibration: a well-founded and easily implemented improvement on logistic
-    calibration for binary classifiers. AISTATS 2017.
-    """
-    x, signs = _likely_entries(odds, right, rng)
-    features = np.stack([-np.logaddexp(0, -x), np.logaddexp(0, x), np.ones(x.size)])
-    none = np.array(Bend())
-
-    def loss(values: Doubles) -> tuple[float, Doubles]:
-        margins = signs * (values @ features)
-        away = values - none
-        downs = features @ (-signs * np.exp(-np.logaddexp(0, margins)))
-        return float(np.logaddexp(0, -margins).sum() + FIRMNESS / 2 * away @ away), downs + FIRMNESS * away
-
-    from scipy.optimize import minimize
-
-    solution = minimize(loss, none, jac=True, bounds=[(LEAST_SLOPE, None), (LEAST_SLOPE, None), (None, None)])
-    return Bend(*(float(value) for value in solution.x))
-
-
-def fit_doubt(odds: Doubles, right: NDArray[np.bool_], least: float, rng: np.random.Generator) -> float:
-    """Find the doubt of tags, from `least` on, that makes what is right most likely; `least` where it gains too little.
-
-    `odds`, of shape (n,), are bent, and by curves that were not fitted on these entries.
-    """
-    from scipy.optimize import minimize_scalar
-
-    x, signs = _likely_entries(odds, right, rng)
-
-    def loss(doubt: float) -> float:
-        return float(np.logaddexp(0, -signs * doubted(x, doubt)).sum() + DOUBT_COST * (doubt - least))
-
-    doubt = float(minimize_scalar(loss, bounds=(least, MOST_DOUBT), method="bounded").x)
-    return doubt if loss(doubt) < loss(least) else least
-
-
-def _likely_entries(odds: Doubles, right: NDArray[np.bool_], rng: np.random.Generator) -> tuple[Doubles, Doubles]:
-    """Return the odds of entries that are not unlikely, and 1 for those that are right, -1 for the others."""
-    some = np.flatnonzero(odds > LEAST_ODDS)
-    if some.size > MAX_ENTRIES:
-        some = np.sort(rng.choice(some, MAX_ENTRIES, replace=False))
-    return odds[some], np.where(right[some], 1.0, -1.0)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from visterm.core.checks import as_csr
 from visterm.core.errors import DataError, ShapeError
-from visterm.models.confidence.calibration import groups_of
+from visterm.metrics.bands import frequency_bands
 
 Doubles = NDArray[np.float64]
 
@@ -260,6 +260,14 @@ def _noise(evidence: Evidence, seed: int) -> Noise:
         if (likely := given_low @ np.log(mean) - mean.sum() + FAVOURED * power) > best:
             best, untrue = likely, np.clip(scale * share, TINY, MOST)
     return Noise(untrue, _shrunk(above_absent, n_above, groups_of(evidence.counts)), n_wrong)
+
+
+def groups_of(counts: NDArray[Any]) -> NDArray[np.int8]:
+    """Return the number of each tag's group: tags with about as many images, the rarest in group 0."""
+    groups = np.zeros(len(counts), np.int8)
+    for number, band in enumerate(frequency_bands(counts)):
+        groups[band.tags] = number
+    return groups
 
 
 def _shrunk(sums: Doubles, of: Doubles, groups: NDArray[np.int8]) -> Doubles:

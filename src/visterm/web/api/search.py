@@ -148,7 +148,7 @@ async def annotate(
     precision: Annotated[
         float | None, Query(gt=0, lt=1, description="Choose the cut-off for this expected precision, such as 0.9.")
     ] = None,
-    best_f1: Annotated[bool, Query(description="Choose the cut-off for the best expected F1.")] = False,
+    best_f1: Annotated[bool, Query(description="Choose the cut-off for the best expected F1 of a photo.")] = False,
     min_confidence: Annotated[
         float | None, Query(gt=0, lt=1, description="Return tags with at least this confidence.")
     ] = None,
