@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from command_line import run_command
+from refusals import refused
 from remote_photos import content, picture
 from tiny_networks import colour_network
 from visterm.core.errors import DataError, StorageError

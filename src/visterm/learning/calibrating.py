@@ -24,7 +24,7 @@ from visterm.models.confidence.fit_calibration import MIN_IMAGES, fit_calibratio
 from visterm.models.stopping import visible_columns
 
 N_FOLDS = 5  # Each is left out of the fit of a copy, where the model itself holds too few images out
-FEW = 1000  # Held-out images from which on the others need not be held out in turn
+FEW = 300  # Held-out images from which on the others need not be held out in turn: five more fits of a small library are quick
 MOST_IMAGES = 2000
 MOST_SCORES = 2**24  # Held at a time: where there are very many tags, fewer images are looked at
 RIGHT_OF_5 = "right of 5 tags"
@@ -82,8 +82,8 @@ def what_to_expect(facts: Mapping[str, Any]) -> str:
     sure = f"{facts[SURE_TAGS]:.1f}" if facts[SURE_TAGS] >= 0.05 else "fewer than 0.1"
     here = f" (people gave {facts[TAGS_A_PHOTO]:.1f})" if TAGS_A_PHOTO in facts else ""
     return (
-        f"On new photos, about {facts[RIGHT_OF_5]:.1f} of the {min(5, facts['tags'])} best tags are right{here}; with "
-        f"--precision 0.9, {sure} tags per photo. Measured on {facts['calibration images']:,} held-out photos. "
+        f"On new photos, about {facts[RIGHT_OF_5]:.1f} of the {min(5, facts['tags'])} best tags are right{here}; at a "
+        f"precision of 0.9, {sure} tags per photo. Measured on {facts['calibration images']:,} held-out photos. "
         f"No confidence is above {facts[HIGHEST]:.1%}: as sure as the {facts[N_SUREST]:,} surest held-out tags allow."
     )
 
@@ -95,7 +95,7 @@ def held_out_scores(
 
     It takes the first of these that there are: the rows of the split "valid"; the images that the model held out of a
     first fit to choose when to stop, with the scores of that fit; a fifth of the images, with the scores of a copy of
-    the model that is fitted on the others. Where the last two would be fewer than 1,000 images, each fifth is held out
+    the model that is fitted on the others. Where the last two would be fewer than 300 images, each fifth is held out
     of a copy in turn, so that every image counts: that takes about four times as long as the fit. In the first two
     cases the images have chosen the epoch, and so look a little better than new ones; in the others the fits that are
     judged have seen fewer images than the model that is used, and look a little worse.
