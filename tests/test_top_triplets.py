@@ -8,7 +8,8 @@ import scipy.sparse as sp
 
 from planted import plant_corpus
 from reference import pamir as reference
-from visterm.core.errors import UnknownNameError, UserError
+from refusals import refused
+from visterm.core.errors import UserError
 from visterm.metrics.retrieval import measure_queries, rank_queries
 from visterm.models.pamir.pamir import Pamir
 from visterm.models.pamir.triplet_training import TOP_LOSSES, TopTripletTraining, ideal_gains, rank_weights
@@ -126,7 +127,7 @@ def test_all_losses_learn_from_tags_with_the_same_bytes_each_time(loss):
 
 def test_unknown_losses_and_those_that_kernels_lack_are_refused():
     X, Y = np.eye(4), np.eye(4)
-    with pytest.raises(UnknownNameError, match="p10"):
+    with refused("loss", value="p1"):
         Pamir(loss="p1").fit(X, Y)
     with pytest.raises(UserError, match="linear scorers only"):
         Pamir(loss="ndcg", kernel="rbf").fit(X, Y)

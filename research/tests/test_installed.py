@@ -77,5 +77,5 @@ def test_without_the_package_a_run_made_with_it_says_what_to_install(run, not_in
 def test_settings_of_an_encoder_over_another_are_refused_before_any_image_is_looked_for(tmp_path):
     call = ["fit", str(tmp_path / "nowhere"), "-o", str(tmp_path / "out"), "--encoder", "kernel_pca:histograms"]
     done = CliRunner().invoke(app, [*call, "--encoder-set", "dim=0"])
-    assert str(done.exception).startswith("dim is 0; expected a whole number")
+    assert str(done.exception).startswith("--encoder-set dim is 0; expected a whole number")
     assert list(tmp_path.iterdir()) == []

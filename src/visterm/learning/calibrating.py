@@ -24,7 +24,7 @@ from visterm.models.confidence.fit_calibration import MIN_IMAGES, fit_calibratio
 from visterm.models.stopping import visible_columns
 
 N_FOLDS = 5  # Each is left out of the fit of a copy, where the model itself holds too few images out
-FEW = 300  # Held-out images from which on the others need not be held out in turn: five more fits of a small library are quick
+FEW = 300  # Held-out images from which on the others need not be held out in turn
 MOST_IMAGES = 2000
 MOST_SCORES = 2**24  # Held at a time: where there are very many tags, fewer images are looked at
 RIGHT_OF_5 = "right of 5 tags"
