@@ -1,4 +1,4 @@
-"""A fit from its request to a run: the one way of the command line, Python and the service."""
+"""A fit from its request to a run, for the command line and for Python; a catalogue learns in `library/learn.py`."""
 
 from __future__ import annotations
 
