@@ -19,9 +19,9 @@ from visterm.core.threads import Team, one_blas_thread, resolve_jobs
 from visterm.core.types import RandomState
 from visterm.data import resized
 from visterm.encoders import (
-    LARGEST,
+    COLOUR_SPACES,
+    MAX_VALUE,
     MOST_COLOURS,
-    SPACES,
     Encoder,
     Pixels,
     check_levels,
@@ -122,8 +122,8 @@ class Histograms(Encoder):
     }
 
     learned: ClassVar[dict[str, Kind]] = {
-        "colours_": Array("float32", ("n_colours", 3), least=-LARGEST, most=LARGEST, empty=True),
-        "textons_": Array("float32", ("n_textons", "n_filters"), least=-LARGEST, most=LARGEST, empty=True),
+        "colours_": Array("float32", ("n_colours", 3), least=-MAX_VALUE, most=MAX_VALUE, empty=True),
+        "textons_": Array("float32", ("n_textons", "n_filters"), least=-MAX_VALUE, most=MAX_VALUE, empty=True),
         "scale_textons_": Array("int64", ("n_texton_scales",), least=1, most=MOST_TEXTONS, empty=True),
         "spread_": Array("float32", ("n_texton_scales", "n_filters"), above=1e-12, empty=True),
     }
@@ -239,7 +239,7 @@ class Histograms(Encoder):
             raise UserError("colours and textons are both 0, so that nothing is counted. Set one of them above 0.")
         for name in ("orientations", "max_side", "sample_pixels", "batch_size"):
             check_count(getattr(self, name), name)
-        check_number(self.texton_weight, "texton_weight", above=0, most=LARGEST)
+        check_number(self.texton_weight, "texton_weight", above=0, most=MAX_VALUE)
         check_numbers(self.sigmas, "sigmas", "widths in pixels above 0, such as (1, 2)")
         check_numbers(self.scales, "scales", "sizes above 0 and at most 1, such as (1, 0.5)", most=1)
         check_levels(self.levels, self.level_weights)
@@ -248,8 +248,8 @@ class Histograms(Encoder):
                 f"{len(self.scales)} scales and {self._bank().n_filters} filters, the widest of {max(self.sigmas):g} "
                 f"pixels, are too many for a small photo. Choose fewer or smaller ones, {MOST_SCALES} scales at most."
             )
-        if self.colour_space not in SPACES:
-            raise UserError(f"colour_space is {self.colour_space!r}; expected one of {', '.join(SPACES)}.")
+        if self.colour_space not in COLOUR_SPACES:
+            raise UserError(f"colour_space is {self.colour_space!r}; expected one of {', '.join(COLOUR_SPACES)}.")
 
 
 def _scaled(pixels: Pixels, scale: float) -> Pixels:
