@@ -133,8 +133,8 @@ def test_what_is_kept_may_be_damaged_or_not_writable(towers, caplog):
     right = word_rows(encoder, ["husky"], ["{}"]).matrix
     kept_words().write_bytes(b"no database" * 100)
     assert word_rows(encoder, ["husky"], ["{}"]).matrix.tobytes() == right.tobytes()
-    assert "are made again" in caplog.text
-    assert "are made anew each time" in caplog.text
+    assert "are computed again" in caplog.text
+    assert "are computed each time" in caplog.text
 
 
 def test_the_oldest_words_go_where_too_many_are_kept(towers, monkeypatch):

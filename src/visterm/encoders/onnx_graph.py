@@ -293,8 +293,8 @@ def around_network(
     for entry in joined.opset_import:
         if entry.domain in ("", "ai.onnx") and entry.version < min_opset:
             raise UserError(
-                f"The network is written in version {entry.version} of ONNX's operators, and the graph needs {min_opset} "
-                "or newer. Convert it with onnx.version_converter, fit the run with the new file, and export that."
+                f"The network is written in version {entry.version} of ONNX's operators, and the graph needs "
+                f"{min_opset} or newer. Convert it with onnx.version_converter, fit the run with the new file, and export that."
             )
 
     n_bytes = len(model) + sum(weight.ByteSize() for weight in (*before.weights, *after.weights))
