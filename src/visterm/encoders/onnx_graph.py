@@ -288,13 +288,13 @@ def around_network(
     (name, dtype, shape), onnx = network_input, onnx_package()
     with refusing_broken():
         joined = onnx.ModelProto.FromString(model)
-    min_opset = max(before.opset, after.opset)
+    opset = max(before.opset, after.opset)
 
     for entry in joined.opset_import:
-        if entry.domain in ("", "ai.onnx") and entry.version < min_opset:
+        if entry.domain in ("", "ai.onnx") and entry.version < opset:
             raise UserError(
-                f"The network is written in version {entry.version} of ONNX's operators, and the graph needs "
-                f"{min_opset} or newer. Convert it with onnx.version_converter, fit the run with the new file, and export that."
+                f"The network is written in version {entry.version} of ONNX's operators, and the graph needs {opset} "
+                "or newer. Convert it with onnx.version_converter, fit the run with the new file, and export that."
             )
 
     n_bytes = len(model) + sum(weight.ByteSize() for weight in (*before.weights, *after.weights))
