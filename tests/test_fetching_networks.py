@@ -185,7 +185,7 @@ def test_content_that_is_not_what_the_hub_says_is_not_kept(hub, cache, files, tm
     hub.replaced[sha256_of(content)] = content[:-1] + b"!"
     code, _, err = visterm("encoders get tiny", tmp_path)
     assert code == 2
-    assert "is not the file that is known" in err
+    assert "is not the known file" in err
     assert left(cache) == []
     assert not lock_file().exists()
 
@@ -283,7 +283,7 @@ def test_a_gated_repository_says_where_to_accept_and_takes_the_users_token(hub, 
     [
         (lambda hub: hub.repositories.clear(), "no such repository, or it is private. Log in"),
         (lambda hub: hub.repositories["tests/tiny"].commit({}) and _without(hub), "the repository has no such file"),
-        (lambda hub: setattr(hub, "status", 503), "could not be fetched: .*503.* goes on where it stopped"),
+        (lambda hub: setattr(hub, "status", 503), "could not be fetched: .*503.* resumes where it stopped"),
     ],
 )
 def test_what_the_hub_refuses_is_one_line_that_says_what_to_do(hub, cache, files, tmp_path, change, words):

@@ -198,7 +198,7 @@ def test_a_row_that_does_not_fit_the_files_is_an_error_that_says_what_is_wrong(t
         return str(raised.value)
 
     change("clip", tmp_path, "pad_id = 0", "pad_id = 100000")
-    assert "pad_id is 100000, which is no token of" in said(UserError)
+    assert "pad_id is 100000, which is not a token of" in said(UserError)
     change("clip", tmp_path, "pad_id = 100000", "pad_id = 0")
     change("clip", tmp_path, "length = 77", "length = 64")
     assert "takes text tensor(int32) ['texts', 77]; expected numbers of tokens (texts, 64)" in said(UserError)

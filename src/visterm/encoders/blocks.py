@@ -259,28 +259,28 @@ def block_places(
     return Places(boxes, rows, np.zeros(len(idf)), "block", "visterm")
 
 
-def weights_of_levels(levels: int, given: Sequence[float] | None) -> NDArray[np.float64]:
+def weights_of_levels(levels: int, level_weights: Sequence[float] | None) -> NDArray[np.float64]:
     """Return the weights of the levels, the whole picture first; they sum to 1.
 
-    `given` weights are scaled to sum to 1. None: 1/2 for the finest level, half as much for each coarser one, except
+    `level_weights` are scaled to sum to 1. None: 1/2 for the finest level, half as much for each coarser one, except
     that the two coarsest are equal.
     """
-    if given is None:
-        given = [2.0 ** (max(level, 1) - levels) for level in range(levels)]
-    weights: NDArray[np.float64] = np.array(given, np.float64)
+    if level_weights is None:
+        level_weights = [2.0 ** (max(level, 1) - levels) for level in range(levels)]
+    weights: NDArray[np.float64] = np.array(level_weights, np.float64)
     weights /= weights.sum()
     return weights
 
 
-def check_levels(levels: int, given: Sequence[float] | None) -> None:
+def check_levels(levels: int, level_weights: Sequence[float] | None) -> None:
     """Refuse an invalid number of levels, and weights that are not one number above 0 per level."""
     check_count(levels, "levels")
     check_number(levels, "levels", least=1, most=MAX_LEVELS)
-    if given is not None:
+    if level_weights is not None:
         expected = f"None, or {levels} numbers above 0, one a level"
-        check_numbers(given, "level_weights", expected)
-        if len(given) != levels:
-            raise UserError(setting="level_weights", value=given, expected=expected)
+        check_numbers(level_weights, "level_weights", expected)
+        if len(level_weights) != levels:
+            raise UserError(setting="level_weights", value=level_weights, expected=expected)
 
 
 def check_numbers(values: object, name: str, expected: str, *, most: float = np.inf) -> None:

@@ -81,7 +81,7 @@ class NestedEncoder(Encoder):
             pair = [item, {}] if isinstance(item, str) else item
             if isinstance(item, AnyEncoder):
                 parts.append(clone(item))
-            elif isinstance(pair, list | tuple) and [type(each) for each in pair] == [str, dict]:
+            elif isinstance(pair, list | tuple) and [type(element) for element in pair] == [str, dict]:
                 parts.append(make_encoder(pair[0], pair[1], options))
             else:
                 expected = "a name such as 'visterms' or 'onnx:PATH', a pair of a name and settings, or an encoder"

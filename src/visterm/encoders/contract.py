@@ -157,14 +157,16 @@ class AnyEncoder(Estimator, ABC):
 
         with reported(progress, "encode photos", len(images)):
             unknown = self.unknown_images(images)
-            known = np.array([i for i in range(len(images)) if i not in unknown], np.int64)
+            known_positions = np.array([i for i in range(len(images)) if i not in unknown], np.int64)
             progress.advance(len(unknown))
-            known_images = [images[i] for i in known] if unknown else images
+            known_images = [images[i] for i in known_positions] if unknown else images
             rows, kept, skipped = self._encode_images(known_images, progress)
         kept, finite = np.asarray(kept, np.int64), finite_rows(rows)
         not_finite = [Skipped(name_of(known_images[i]), NOT_FINITE) for i in kept[~finite]]
         left_out = [Skipped(name_of(images[i]), reason) for i, reason in unknown.items()]
-        return Encoded(rows if finite.all() else rows[finite], known[kept[finite]], [*left_out, *skipped, *not_finite])
+        return Encoded(
+            rows if finite.all() else rows[finite], known_positions[kept[finite]], [*left_out, *skipped, *not_finite]
+        )
 
     def unknown_images(self, images: AnyImages) -> dict[int, str]:
         """Return the images that an encoder of names has no row for, by position, with reasons; {} for pixels.

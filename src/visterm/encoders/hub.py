@@ -59,17 +59,17 @@ def fetch_network(network: Network, *, say: Say = silent) -> list[str]:
     for file in network.files():
         expected = expected_hash(network, file)
         if local_path(network, file) is None:
-            known = "in the table" if file.sha256 else f"in {lock_file()}"
+            hash_source = "in the table" if file.sha256 else f"in {lock_file()}"
             revision = revision_of(network)
             page = f"https://huggingface.co/{network.repository}"
             no_revision = (
                 f"the repository has no revision {revision} any more. It was changed: look at {page}. If you trust the "
                 f"new one, remove the repository from {lock_file()}, and fetch again."
             )
-            what = f"{file.file} of {network.repository} could not be fetched"
-            with hub_errors(what, page, again=": it goes on where it stopped", no_revision=no_revision):
+            action = f"{file.file} of {network.repository} could not be fetched"
+            with hub_errors(action, page, again=": it resumes where it stopped", no_revision=no_revision):
                 try:
-                    fetched = fetch_file(network.repository, file.file, revision, expected=expected, known=known)
+                    fetched = fetch_file(network.repository, file.file, revision, expected=expected, known=hash_source)
                     _record(network, file, fetched.commit, fetched.sha256)
                 except client.errors.EntryNotFoundError:
                     if file is not network.prepared_by:
@@ -102,13 +102,13 @@ class FetchedFile(NamedTuple):
 
 
 def fetch_file(
-    repository: str, name: str, revision: str, *, expected: str | None = None, known: str = HUB_SAYS
+    repository: str, name: str, revision: str, *, expected: str | None = None, hash_source: str = HUB_SAYS
 ) -> FetchedFile:
     """Fetch a file of a repository into the cache of the hub's client.
 
     ETag and commit become part of a path only if they are hex digits: the client's own download accepts any values, so
-    a hostile hub or proxy could write anywhere. `expected` is the SHA-256 that the file must have, and `known` says
-    where that is recorded.
+    a hostile hub or proxy could write anywhere. `expected` is the SHA-256 that the file must have, and `hash_source`
+    says where it is recorded.
 
     Raises StorageError if the server's answer is invalid, or the name points outside the cache; EncoderMismatchError if
     the file is not the expected one, CorruptFileError if it differs from the hub's hash; and errors of the client.
@@ -129,17 +129,17 @@ def fetch_file(
 
     file = f"{name} of {repository}"
     if len(etag) == 64:
-        _check(file, etag, expected, known)
-        expected, known = (expected, known) if expected else (etag, HUB_SAYS)
+        _check(file, etag, expected, hash_source)
+        expected, hash_source = (expected, hash_source) if expected else (etag, HUB_SAYS)
     cache, folder = Path(client.constants.HF_HUB_CACHE), f"models--{repository.replace('/', '--')}"
     blob, lock = cache / folder / "blobs" / etag, cache / ".locks" / folder / f"{etag}.lock"
     path = cache / folder / "snapshots" / commit / name
     for parent_of in (blob, lock, path):
         parent_of.parent.mkdir(parents=True, exist_ok=True)
     with client.utils.WeakFileLock(lock):
-        shared = blob if blob.exists() else None  # another program may have fetched it and use it
-        part = shared or blob.with_name(f"{etag}.incomplete")
-        if shared is None:
+        existing = blob if blob.exists() else None  # another program may have fetched it and use it
+        part = existing or blob.with_name(f"{etag}.incomplete")
+        if existing is None:
             max_bytes = MOST_UNSAID if metadata.size is None else metadata.size
             with _BoundedFile(part.open("ab", buffering=0), file, max_bytes) as stream:
                 if stream.tell() > max_bytes:
@@ -151,9 +151,9 @@ def fetch_file(
                 client.file_download.http_get(pinned, stream, resume_size=stream.tell(), headers=headers, **options)
         sha256 = file_hash(part)
         try:
-            _check(file, sha256, expected, known, shared)
+            _check(file, sha256, expected, hash_source, existing)
         except StorageError:
-            if shared is None:
+            if existing is None:
                 part.unlink()
             raise
         sync(part)
@@ -165,9 +165,9 @@ def fetch_file(
 class _BoundedFile(BufferedWriter):
     """A file that accepts no more bytes than the server announced: a body may be endless or compressed."""
 
-    def __init__(self, raw: FileIO, what: str, most: int) -> None:
+    def __init__(self, raw: FileIO, label: str, max_bytes: int) -> None:
         super().__init__(raw)
-        self._what, self._most = what, most
+        self._what, self._most = label, max_bytes
 
     def write(self, content: Any) -> int:
         """Write bytes. Raises CorruptFileError, and empties the file, if there are too many."""
@@ -189,15 +189,15 @@ def _link(blob: Path, path: Path) -> None:
     os.replace(part, path)
 
 
-def _check(file: str, sha256: str, expected: str | None, known: str, shared: Path | None = None) -> None:
-    """Refuse a file with an unexpected hash; `shared` is its path in the cache, if it already existed."""
+def _check(file: str, sha256: str, expected: str | None, hash_source: str, existing: Path | None = None) -> None:
+    """Refuse a file with an unexpected hash; `existing` is its path in the cache, if it already existed."""
     if expected in (None, sha256):
         return
     kept_note = "It was not kept."
-    if shared:
-        kept_note = f"It was left in {shared}, as other programs may use it. If damaged, remove it and fetch again."
-    message = f"{file} is not the file that is known: its SHA-256 is {sha256}, but {expected} {known}. {kept_note}"
-    if known == HUB_SAYS:
+    if existing:
+        kept_note = f"It was left in {existing}, as other programs may use it. If damaged, remove it and fetch again."
+    message = f"{file} is not the known file: its SHA-256 is {sha256}, but {expected} {hash_source}. {kept_note}"
+    if hash_source == HUB_SAYS:
         raise CorruptFileError(message)
     raise EncoderMismatchError(f"{message} If you trust the new one, change that line, and fetch again.")
 
@@ -211,10 +211,10 @@ def _record(network: Network, file: NetworkFile, commit: str, sha256: str | None
 
 
 @contextmanager
-def hub_errors(what: str, page: str, *, again: str = "", no_revision: str = "") -> Iterator[None]:
-    """Turn errors of the hub's client into visterm errors: `what` says what failed, `page` links the repository.
+def hub_errors(action: str, page: str, *, retry_note: str = "", no_revision: str = "") -> Iterator[None]:
+    """Turn errors of the hub's client into visterm errors: `action` says what failed, `page` links the repository.
 
-    `again` is appended to the advice to repeat the command; `no_revision` is the advice for a missing revision.
+    `retry_note` is appended to the advice to repeat the command; `no_revision` is the advice for a missing revision.
     """
     errors = _client().errors
     refusals = {  # GatedRepoError is a subclass of RepositoryNotFoundError
@@ -235,7 +235,7 @@ def hub_errors(what: str, page: str, *, again: str = "", no_revision: str = "") 
         raise
     except Exception as error:  # also of httpx, httpx2 or requests, depending on the client's version
         if refusal := next((text for kind, text in refusals.items() if isinstance(error, kind)), None):
-            raise StorageError(f"{what}: {refusal}") from error
+            raise StorageError(f"{action}: {refusal}") from error
         disk_error = storage_error(error)
         if disk_error is not None:
             raise disk_error from error
@@ -246,7 +246,7 @@ def hub_errors(what: str, page: str, *, again: str = "", no_revision: str = "") 
             if is_unreached(error)
             else "Check proxies (HTTPS_PROXY) and the mirror (HF_ENDPOINT), and run the command again"
         )
-        raise StorageError(f"{what}: {reason.rstrip('.')}. {advice}{again}.") from error
+        raise StorageError(f"{action}: {reason.rstrip('.')}. {advice}{retry_note}.") from error
 
 
 def is_unreached(error: BaseException) -> bool:

@@ -192,7 +192,7 @@ class Immich(Encoder):
         headers = {"Content-Type": f"multipart/form-data; boundary={boundary}", "Accept": "application/json"}
         answer = self._ask(f"{server}/predict", body, headers, patient=patient and is_photo)
         if answer.status != 200:
-            reply, advice = answer.shown or "nothing said", _SERVER_HINT
+            reply, advice = answer.shown or "no message", _SERVER_HINT
             if answer.status >= 500:
                 advice = (
                     "It does so for names that it does not know, and where it cannot download a model: see its log, "

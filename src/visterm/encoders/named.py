@@ -66,12 +66,12 @@ def registered_name(spec: str | None) -> str:
     return name if name in ENCODERS.names() or name not in networks() else "onnx"
 
 
-def make_encoder(spec: str | None, params: Mapping[str, object], shared: Mapping[str, object]) -> AnyEncoder:
+def make_encoder(spec: str | None, params: Mapping[str, object], defaults: Mapping[str, object]) -> AnyEncoder:
     """Make an encoder from ``name``, ``name:argument`` or the name of a network; None is `default_encoder`.
 
     The text after the colon is the value of the parameter that the class names in `argument`. `params` are the
-    encoder's settings; settings in `shared` (seed, threads) apply if the encoder has them and `params` does not. Raises
-    UnknownNameError for an unknown encoder or parameter; UserError if the encoder takes no argument.
+    encoder's settings; settings in `defaults` (seed, threads) apply if the encoder has them and `params` does not.
+    Raises UnknownNameError for an unknown encoder or parameter; UserError if the encoder takes no argument.
     """
     name, colon, argument = (spec or default_encoder()).partition(":")
     if name not in ENCODERS.names():  # read the table only if needed: it may be broken
@@ -83,7 +83,7 @@ def make_encoder(spec: str | None, params: Mapping[str, object], shared: Mapping
         name, params = "onnx", {**table[name].encoder, **params, "network": name}
     cls = ENCODERS.load(name)
     encoder_params = signature(cls).parameters
-    encoder_settings = {key: shared[key] for key in shared if key in encoder_params}
+    encoder_settings = {key: defaults[key] for key in defaults if key in encoder_params}
 
     if colon:
         if cls.argument is None:
@@ -148,7 +148,7 @@ class Network:
     revision: str = "main"
     run_by_us: bool = False  # Whether we ran it on the real files
     yours: bool = False  # Whether the row comes from the user's table
-    settings: Mapping[str, object] = field(default_factory=dict)  # As in NETWORK.json beside a network
+    settings: Mapping[str, object] = field(default_factory=dict)  # As in NETWORK.json next to a network
     encoder: Mapping[str, object] = field(default_factory=dict)  # Settings of the onnx encoder
     text: TextTower | None = None
 
@@ -160,9 +160,9 @@ class Network:
     def size(self) -> str:
         """Return the total size of the files as text, such as ``351.6 MB``; local files are measured."""
         if self.repository is None:
-            sizes = [os.path.getsize(each.file) for each in self.files() if os.path.isfile(each.file)]
+            sizes = [os.path.getsize(file.file) for file in self.files() if os.path.isfile(file.file)]
         else:
-            sizes = [each.bytes for each in self.files() if each.bytes is not None]
+            sizes = [file.bytes for file in self.files() if file.bytes is not None]
         return in_bytes(sum(sizes)) if sizes else "size unknown"
 
 
@@ -215,7 +215,7 @@ def read_lock() -> dict[str, Any]:
     try:
         lock = json.loads(read_regular_text(file, MB))
         if not isinstance(lock, dict):
-            raise ValueError("it is no JSON object")
+            raise ValueError("it is not a JSON object")
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
@@ -241,14 +241,12 @@ def local_path(network: Network, file: NetworkFile) -> str | None:
         return file.file if os.path.isfile(file.file) else None
     if find_spec("huggingface_hub") is None:
         return None
-    client = hub_client()
-    cache, folder = client.constants.HF_HUB_CACHE, f"models--{network.repository.replace('/', '--')}"
+    hub = hub_client()
+    cache, folder = hub.constants.HF_HUB_CACHE, f"models--{network.repository.replace('/', '--')}"
 
     if not os.path.isdir(os.path.join(cache, folder)):  # avoids importing most of the client
         return None
-    cached = client.try_to_load_from_cache(
-        network.repository, file.file, revision=revision_of(network), cache_dir=cache
-    )
+    cached = hub.try_to_load_from_cache(network.repository, file.file, revision=revision_of(network), cache_dir=cache)
     return cached if isinstance(cached, str) else None
 
 

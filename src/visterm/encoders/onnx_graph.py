@@ -142,13 +142,13 @@ def onnx_hash(path: str | os.PathLike[str]) -> str:
     for name in weight_paths:
         file = Path(path).parent / name
         if not file.is_file():
-            raise StorageError(f"{path} keeps weights in {name}, which is not at {file}. Put both side by side.")
+            raise StorageError(f"{path} keeps weights in {name}, which is not at {file}. Put it there.")
         digest.update(f"\n{name} {network_hash(file)}".encode())
     return digest.hexdigest()
 
 
 def weight_files(path: str | os.PathLike[str]) -> list[str]:
-    """Return the names, relative to a network, of the files that hold weights of it, sorted.
+    """Return the sorted names of a network's files of weights, relative to its folder.
 
     Raises StorageError if the file is missing, or is not ONNX.
     """
@@ -158,7 +158,7 @@ def weight_files(path: str | os.PathLike[str]) -> list[str]:
 @lru_cache(maxsize=64)
 def _weight_files(path: str, sha256: str) -> list[str]:
     content = read_network(path)
-    if LOCATION.encode() not in content:  # then no weight lies elsewhere, and most networks need no parsing
+    if LOCATION.encode() not in content:  # no weights in other files: avoids parsing most networks
         return []
     try:
         with refusing_broken():
@@ -170,7 +170,7 @@ def _weight_files(path: str, sha256: str) -> list[str]:
 
 
 def _text(value: str | bytes) -> str:
-    """Return a text of a graph; raise UnicodeDecodeError if it is no UTF-8, which protocol buffers leave as bytes."""
+    """Return a text of a graph; raise UnicodeDecodeError if it is bytes, because it is not valid UTF-8."""
     return value if isinstance(value, str) else value.decode()
 
 
@@ -187,14 +187,14 @@ def onnx_package() -> Any:
 
 @contextmanager
 def refusing_broken() -> Iterator[None]:
-    """Turn what goes wrong in a graph that cannot be parsed into an error."""
+    """Turn parsing errors of a graph into StorageError."""
     onnx_package()
     from google.protobuf.message import DecodeError
 
     try:
         yield
     except (DecodeError, UnicodeDecodeError) as error:
-        raise StorageError("This is no ONNX network, or it breaks off: its graph cannot be read.") from error
+        raise StorageError("This is not an ONNX network, or it is truncated: its graph cannot be read.") from error
 
 
 class GraphSteps:

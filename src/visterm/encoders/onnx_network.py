@@ -243,7 +243,7 @@ class OnnxNetwork:
             return self._map_layout == "channels_last"
         axes, size = maps.shape[1:], self.preparation.size
         label = f"The output '{self.output}' of {self.path}"
-        return channels_last(axes, size, declared=self._declared, pictures_last=self.channels_last, what=label)
+        return channels_last(axes, size, declared=self._declared, pictures_last=self.channels_last, label=label)
 
 
 def _averaged(steps: GraphSteps, maps: str, turned: list[int] | None, width: int) -> str:
@@ -357,7 +357,7 @@ def chosen_output(path: str, names: list[str], requested: str | None) -> str:
     feature_outputs = [name for name in FEATURE_NAMES if name in names]
     if requested is not None or len(names) == 1 or feature_outputs:
         return requested or (names if len(names) == 1 else feature_outputs)[0]
-    advice = f"Say which one holds the features, for example `encoder.output`={names[-1]}."
+    advice = f"Choose the output with the features, for example `encoder.output`={names[-1]}."
     raise UserError(f"{path} has the outputs {', '.join(names)}.", setting="output", value=requested, advice=advice)
 
 

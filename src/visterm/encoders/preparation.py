@@ -207,25 +207,25 @@ mean of the others ("both"), or the input of the final layer of classes."""
 
 
 def pooled(
-    out: Numbers, n_pictures: int, what: str, *, channels_last: bool = False, pooling: str | None = None
+    out: Numbers, n_pictures: int, label: str, *, channels_last: bool = False, pooling: str | None = None
 ) -> NDArray[np.float32]:
     """Return the rows of an output, float32 (n_pictures, n_features).
 
     The output is rows, tokens (n_pictures, n_tokens, n_features), or maps: (n_pictures, height, width, n_features) with
     `channels_last` and otherwise (n_pictures, n_features, height, width). `pooling` is one of `POOLINGS`; None means
     "mean". Raises UserError if the class token is requested but the output has no tokens; DataError if the output is
-    not finite or has another shape. `what` names the output in messages.
+    not finite or has another shape. `label` names the output in messages.
     """
     if out.ndim not in (2, 3, 4) or out.shape[0] != n_pictures or not out.size:
         raise DataError(
-            f"{what} has the shape {out.shape} for {n_pictures} images; expected (images, features), "
+            f"{label} has the shape {out.shape} for {n_pictures} images; expected (images, features), "
             "(images, tokens, features), or maps. Choose another output."
         )
 
     rows: NDArray[np.float32] = out.astype(np.float32)
     if pooling in ("class", "both"):
         if rows.ndim != 3:
-            problem = f"pooling is '{pooling}', but {what} has no tokens: it is {out.shape}."
+            problem = f"pooling is '{pooling}', but {label} has no tokens: it is {out.shape}."
             raise UserError(problem, setting="pooling", value=pooling, advice="Leave it out.")
         rest_mean = [rows[:, 1:].mean(axis=1)] if pooling == "both" else []
         rows = np.concatenate([rows[:, 0], *rest_mean], axis=1)
@@ -236,7 +236,7 @@ def pooled(
         rows = rows.mean(axis=1)
     if not np.isfinite(rows).all():
         raise DataError(
-            f"{what} holds NaN or infinity. Check mean, std and scale of the network, or choose another output."
+            f"{label} holds NaN or infinity. Check mean, std and scale of the network, or choose another output."
         )
     return rows
 
@@ -258,14 +258,14 @@ def map_averaging_to(tensor: Numbers, row: NDArray[np.float32]) -> NDArray[np.fl
 
 
 def channels_last(
-    axes: tuple[int, ...], size: tuple[int, int], *, declared: Sequence[object], pictures_last: bool, what: str
+    axes: tuple[int, ...], size: tuple[int, int], *, declared: Sequence[object], pictures_last: bool, label: str
 ) -> bool:
     """Return whether a map with these axes is (height, width, channels) and not (channels, height, width).
 
     Height and width of a map are those of the picture (`size`) divided by the same number. If this fits both layouts or
     neither, the channels are the only axis whose length the graph declares (`declared`: the three axes after the batch;
     integers are fixed lengths). Otherwise they are first if the channels of the pictures are first, as in ONNX's own
-    operators. Raises UserError, with `what` as the output's name, if the layout remains unknown.
+    operators. Raises UserError, with `label` as the output's name, if the layout remains unknown.
     """
     first, last = _is_picture(axes[1:], size), _is_picture(axes[:2], size)
     if first != last:
@@ -276,7 +276,7 @@ def channels_last(
 
     if pictures_last:
         raise UserError(
-            f"{what} is maps of the axes {axes}, and nothing says which of these are the channels.", setting="layout",
+            f"{label} is maps of the axes {axes}, and nothing says which of these are the channels.", setting="layout",
             advice='Say it of pictures and of maps: `encoder.layout`=("channels_last", "channels_first"), or '
             '"channels_last" twice.',
         )  # fmt: skip

@@ -100,7 +100,7 @@ class OnnxTextTower:
         length, pad_id = self.text.length, self.text.pad_id
         pad_token = tokenizer.id_to_token(pad_id)
         if pad_token is None:
-            raise UserError(f"pad_id is {pad_id}, which is no token of {self._tokenizer_path}. Correct the row.")
+            raise UserError(f"pad_id is {pad_id}, which is not a token of {self._tokenizer_path}. Correct the row.")
         tokenizer.enable_padding(length=length, pad_id=pad_id, pad_token=pad_token)
         tokenizer.enable_truncation(max_length=length)
         return tokenizer

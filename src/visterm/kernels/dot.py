@@ -187,8 +187,8 @@ def _prefetch(typing_context, matrix, row):
         )
         to_read, to_keep, data = (ir.Constant(int_type, value) for value in (0, 3, 1))
         start = builder.gep(array.data, [builder.mul(context.cast(builder, values[1], row, types.intp), width)])
-        first, step, most = (ir.Constant(width.type, value) for value in (0, LINE_FLOATS, MAX_PREFETCHED))
-        end = builder.select(builder.icmp_signed("<", width, most), width, most)
+        first, step, limit = (ir.Constant(width.type, value) for value in (0, LINE_FLOATS, MAX_PREFETCHED))
+        end = builder.select(builder.icmp_signed("<", width, limit), width, limit)
         with cgutils.for_range_slice(builder, first, end, step, intp=width.type) as (c, _):
             builder.call(request, [builder.bitcast(builder.gep(start, [c]), address_type), to_read, to_keep, data])
         return context.get_dummy_value()

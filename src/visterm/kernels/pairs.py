@@ -35,50 +35,50 @@ class PairTerms(NamedTuple):
     diagonal: np.ndarray  # float32, shape (K,). Diagonal of F, a tag with itself; excluded below.
     # float32, shape (K, ceil(K / 64)). Largest and smallest value of each row per block of columns;
     # minus infinity and infinity if there is none.
-    most: np.ndarray
-    least: np.ndarray
+    block_max: np.ndarray
+    block_min: np.ndarray
     # float32, shape (K,). The same for whole rows.
-    row_most: np.ndarray
-    row_least: np.ndarray
+    row_max: np.ndarray
+    row_min: np.ndarray
 
 
 def pair_terms(F):
     """Compute the bounds of a finite (K, K) matrix of float32 in C order; once per model."""
     n = F.shape[0]
-    most, least = np.empty((2, n, -(-n // COLUMNS)), np.float32)
-    _fill_bounds(F, most, least)
-    return PairTerms(F, F.diagonal().copy(), most, least, most.max(axis=1), least.min(axis=1))
+    block_max, block_min = np.empty((2, n, -(-n // COLUMNS)), np.float32)
+    _fill_bounds(F, block_max, block_min)
+    return PairTerms(F, F.diagonal().copy(), block_max, block_min, block_max.max(axis=1), block_min.min(axis=1))
 
 
 @njit(cache=True, nogil=True)
-def _fill_bounds(F, most, least):
+def _fill_bounds(F, block_max, block_min):
     row = np.empty(F.shape[0], np.float32)
     unused = np.empty(1, np.float32)
     for i in range(F.shape[0]):
         row[:] = F[i]
         row[i] = -np.inf
-        block_extremes(row, most[i], least[i])
+        block_extremes(row, block_max[i], block_min[i])
         row[i] = np.inf
         block = i // COLUMNS
-        block_extremes(row[block * COLUMNS : (block + 1) * COLUMNS], unused, least[i, block : block + 1])
+        block_extremes(row[block * COLUMNS : (block + 1) * COLUMNS], unused, block_min[i, block : block + 1])
 
 
 @njit(cache=True, nogil=True)
-def block_extremes(values, most, least):
-    """Fill `most` and `least` with the extremes of blocks of float32 values (C order, no NaN).
+def block_extremes(values, block_max, block_min):
+    """Fill `block_max` and `block_min` with the extremes of blocks of float32 values (C order, no NaN).
 
     Values are compared as integers of the same order, which the compiler can vectorise.
     """
     bits = values.view(np.int32)
-    for block in range(most.shape[0]):
+    for block in range(block_max.shape[0]):
         columns = bits[block * COLUMNS : (block + 1) * COLUMNS]
         largest, smallest = _LOWEST, _HIGHEST
         for c in range(columns.shape[0]):
             ordered = _key(columns[c])
             largest = ordered if ordered > largest else largest
             smallest = ordered if ordered < smallest else smallest
-        most[block] = np.int32(_key(largest)).view(np.float32)
-        least[block] = np.int32(_key(smallest)).view(np.float32)
+        block_max[block] = np.int32(_key(largest)).view(np.float32)
+        block_min[block] = np.int32(_key(smallest)).view(np.float32)
 
 
 @njit(cache=True)
@@ -93,7 +93,7 @@ def top_pairs(A, B, terms, first, last, ids, scores):
 
     `A` and `B`, float32 (n, K), are the scores of tags for the object's and the part's image. They and all sums with F
     are finite. A tag with itself is a pair too. `ids`, int64 (n, k), are overwritten with ``i * K +
-    j``; k is at least 1 and at most the number of pairs.
+    j``; k is at block_min 1 and at block_max the number of pairs.
     """
     n = terms.F.shape[0]
     k = ids.shape[1]
@@ -104,7 +104,7 @@ def top_pairs(A, B, terms, first, last, ids, scores):
     n_first = min(n, max(FIRST_ROWS[0], min(FIRST_ROWS[1], k)))
     bounds = np.empty((GROUP_SIZE, n), np.float32)
     self_scores = np.empty((GROUP_SIZE, n), np.float32)
-    block_b = np.empty((GROUP_SIZE, terms.most.shape[1]), np.float32)
+    block_b = np.empty((GROUP_SIZE, terms.block_max.shape[1]), np.float32)
     unused = np.empty(block_b.shape[1], np.float32)
     floors = np.empty(GROUP_SIZE, np.float32)
     counts = np.empty(GROUP_SIZE, np.int64)
@@ -154,9 +154,9 @@ def pair_ranks(A, B, terms, objects, parts, first, last, ranks):
     n = terms.F.shape[0]
     if A.shape[1] != n or B.shape[1] != n or first < 0 or last > min(A.shape[0], B.shape[0]):
         raise IndexError("the examples are outside A and B, or these are not as wide as F")
-    n_blocks = terms.most.shape[1]
+    n_blocks = terms.block_max.shape[1]
     highest, lowest = np.empty((GROUP_SIZE, n_blocks), np.float32), np.empty((GROUP_SIZE, n_blocks), np.float32)
-    b_most, b_least = np.empty(GROUP_SIZE, np.float32), np.empty(GROUP_SIZE, np.float32)
+    b_max, b_min = np.empty(GROUP_SIZE, np.float32), np.empty(GROUP_SIZE, np.float32)
     limits = np.empty((GROUP_SIZE, 2), np.float32)
 
     for start in range(first, last, GROUP_SIZE):
@@ -170,7 +170,7 @@ def pair_ranks(A, B, terms, objects, parts, first, last, ranks):
             limits[e, 0] = (A[x, i] + B[x, j]) + terms.F[i, j]
             limits[e, 1] = np.nextafter(limits[e, 0], np.float32(np.inf))
             block_extremes(B[x], highest[e], lowest[e])
-            b_most[e], b_least[e] = highest[e].max(), lowest[e].min()
+            b_max[e], b_min[e] = highest[e].max(), lowest[e].min()
         for i in range(n):
             for e in range(size):
                 x = start + e
@@ -181,9 +181,9 @@ def pair_ranks(A, B, terms, objects, parts, first, last, ranks):
                     part_tag = parts[x]
                     ranks[x] += _count_from(a_i, B[x, :part_tag], terms.F[i, :part_tag], limits[e, 0])
                     ranks[x] += _count_from(a_i, B[x, part_tag:], terms.F[i, part_tag:], limits[e, 1])
-                elif (a_i + b_most[e]) + terms.row_most[i] < limit:
+                elif (a_i + b_max[e]) + terms.row_max[i] < limit:
                     ranks[x] += self_score >= limit
-                elif (a_i + b_least[e]) + terms.row_least[i] >= limit:
+                elif (a_i + b_min[e]) + terms.row_min[i] >= limit:
                     ranks[x] += n - 1 + (self_score >= limit)
                 else:
                     ranks[x] += _count_row(i, a_i, B[x], terms, highest[e], lowest[e], self_score, limit)
@@ -193,9 +193,9 @@ def pair_ranks(A, B, terms, objects, parts, first, last, ranks):
 def _fill_row_bounds(a, b, terms, bounds, self_scores, block_b, unused):
     """Fill, for one example, each row's bound, the scores on the diagonal, and the largest b of each block."""
     block_extremes(b, block_b, unused)
-    b_most = block_b.max()
+    b_max = block_b.max()
     for i in range(a.shape[0]):
-        bounds[i] = (a[i] + b_most) + terms.row_most[i]
+        bounds[i] = (a[i] + b_max) + terms.row_max[i]
         self_scores[i] = (a[i] + b[i]) + terms.diagonal[i]
     for i in range(a.shape[0]):
         bounds[i] = self_scores[i] if self_scores[i] > bounds[i] else bounds[i]
@@ -206,14 +206,14 @@ def _take_row(i, a_i, b, terms, block_b, self_score, ids, scores, count, floor):
     """Merge the pairs of a row that reach the floor into the heap; return the heap's size and the new floor."""
     n = b.shape[0]
     k = ids.shape[0]
-    most = terms.most[i]
+    block_max = terms.block_max[i]
     self_counts = self_score >= floor
-    if not self_counts and _count_from(a_i, block_b, most, floor) == 0:
+    if not self_counts and _count_from(a_i, block_b, block_max, floor) == 0:
         return count, floor
 
     for block in range(block_b.shape[0]):
         start = block * COLUMNS
-        if not ((a_i + block_b[block]) + most[block] >= floor or (self_counts and start <= i < start + COLUMNS)):
+        if not ((a_i + block_b[block]) + block_max[block] >= floor or (self_counts and start <= i < start + COLUMNS)):
             continue
         stop = min(start + COLUMNS, n)
         if _count_from(a_i, b[start:stop], terms.F[i, start:stop], floor) == 0:
@@ -249,12 +249,12 @@ def _count_row(i, a_i, b, terms, highest, lowest, self_score, limit):
     n = b.shape[0]
     count = np.int64(self_score >= limit)
     for block in range(highest.shape[0]):
-        if (a_i + highest[block]) + terms.most[i, block] < limit:
+        if (a_i + highest[block]) + terms.block_max[i, block] < limit:
             continue
         start = block * COLUMNS
         stop = min(start + COLUMNS, n)
         has_self = start <= i < stop
-        if (a_i + lowest[block]) + terms.least[i, block] >= limit:
+        if (a_i + lowest[block]) + terms.block_min[i, block] >= limit:
             count += stop - start - has_self
         else:
             count += _count_from(a_i, b[start:stop], terms.F[i, start:stop], limit)

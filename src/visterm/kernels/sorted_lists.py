@@ -28,11 +28,11 @@ def nth_absent(numbers, first, last, r):
 
 
 @njit(cache=True, nogil=True)
-def lower_bound(numbers, low, high, least):
-    """Return the first position in low .. high of sorted numbers with a value of at least `least`."""
+def lower_bound(numbers, low, high, minimum):
+    """Return the first position in low .. high of sorted numbers with a value of at least `minimum`."""
     while low < high:
         middle = (low + high) // 2
-        if numbers[middle] < least:
+        if numbers[middle] < minimum:
             low = middle + 1
         else:
             high = middle

@@ -60,7 +60,7 @@ class Pool(NamedTuple):
 class Draws(NamedTuple):
     """Settings of the draws of other tags."""
 
-    margin: float  # 1 for the hinge; infinite takes the first draw, whatever its score
+    margin: float  # 1 for the hinge; if infinite, the first draw is a violator
     max_trials: int  # Maximum number of draws per pair (the number of candidates is a limit too)
     # Key of the draws, together with the number of the pair
     seed: int

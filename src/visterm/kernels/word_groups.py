@@ -151,9 +151,9 @@ def _vector_scores(typing_context, points, at, block, worst, block_scores, hits)
             return builder.load(builder.bitcast(at, vector.as_pointer()), align=4)
 
         def spread(value):
-            one = builder.insert_element(ir.Constant(vector, ir.Undefined), value, ir.Constant(INT, 0))
+            lane_zero = builder.insert_element(ir.Constant(vector, ir.Undefined), value, ir.Constant(INT, 0))
             zeros = ir.Constant(ir.VectorType(INT, LANES), [0] * LANES)
-            return builder.shuffle_vector(one, ir.Constant(vector, ir.Undefined), zeros)
+            return builder.shuffle_vector(lane_zero, ir.Constant(vector, ir.Undefined), zeros)
 
         sums, points_at = [], []
         for j in range(AT_ONCE):

@@ -35,9 +35,9 @@ class GivenTags:
         ids, ranked = _best_tags(block, self._n_given)
         right = np.take_along_axis(self._judgements.relevant(rows).toarray() > 0, ids, axis=1)
         for k in self._n_given:
-            given = ids[:, :k]
-            self._n_given[k] += np.bincount(given[ranked[:, :k]], minlength=n_tags)
-            self._n_right[k] += np.bincount(given[right[:, :k]], minlength=n_tags)
+            assigned = ids[:, :k]
+            self._n_given[k] += np.bincount(assigned[ranked[:, :k]], minlength=n_tags)
+            self._n_right[k] += np.bincount(assigned[right[:, :k]], minlength=n_tags)
 
     def add_counts(self, other: GivenTags) -> None:
         """Add the counts of another instance for other images, with the same tags and `ks`."""
@@ -130,10 +130,10 @@ class TreeTags:
         right = as_csr(self._judgements.relevant(rows) @ self._above) != 0
         self._n_right[rows] = np.diff(right.indptr)
         for k, counts in self._counts.items():
-            given = ranked[:, :k]
-            starts = np.concatenate([[0], np.cumsum(given.sum(axis=1))])
+            assigned = ranked[:, :k]
+            starts = np.concatenate([[0], np.cumsum(assigned.sum(axis=1))])
             ones = np.ones(starts[-1], np.float32)
-            tags = sp.csr_array((ones, ids[:, :k][given], starts), shape=block.shape)
+            tags = sp.csr_array((ones, ids[:, :k][assigned], starts), shape=block.shape)
             predicted = as_csr(tags @ self._above) != 0
             counts[:, rows] = np.diff(predicted.indptr), np.diff(as_csr(predicted.multiply(right)).indptr)
 

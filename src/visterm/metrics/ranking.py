@@ -113,7 +113,7 @@ class ScoreBlocks:
                 if self._one_time:
                     raise TooLargeError(
                         f"Metrics of words go through the scores twice, and one-time blocks of more than "
-                        f"{KEEP_BYTES / 2**30:.1f} GiB are not kept. Pass a callable that gives the blocks anew."
+                        f"{KEEP_BYTES / 2**30:.1f} GiB are not kept. Pass a callable that returns the blocks again."
                     )
             elif self._one_time or callable(self._scores):
                 cached.append((rows, block.copy()))

@@ -121,12 +121,12 @@ def paired_bootstrap(first: ArrayLike, second: ArrayLike, *, n_resamples: int = 
 
 
 def signed_ranks(first: ArrayLike, second: ArrayLike) -> SignedRanks:
-    """Compare two models by Wilcoxon's signed rank test, two-sided, as the PAMIR paper does (section V-C).
+    """Compare two models by Wilcoxon's signed rank test, two-sided, as in the PAMIR paper (section V-C).
 
-    Differences of 0 are left out; up to 50 others without ties, and up to 13 with some, are judged exactly, more by the
-    normal law. Differences that are apart by no more than 1e-10 of the largest value are equal: 1/2 - 1/3 and 2/3 - 1/2
-    are two numbers in floating point, and one rank. Raises ShapeError if the two have different lengths; DataError if a
-    value is defined for one model only.
+    Differences of 0 are ignored. The test is exact for up to 50 differences without ties and up to 13 with ties; else
+    it uses the normal approximation. Differences within 1e-10 of the largest value are ties: 1/2 - 1/3 and 2/3 - 1/2
+    differ in floating point but have the same rank. Raises ShapeError if the lengths differ; DataError if a value is
+    defined for one model only.
 
     Parameters
     ----------
@@ -280,17 +280,17 @@ def share_of_right(n_right: ArrayLike, n_given: ArrayLike) -> Interval | None:
     Wilson: Probable inference, the law of succession, and statistical inference. JASA 1927. Rao, Scott: A simple method
     for the analysis of clustered binary data. Biometrics 1992.
     """
-    right, given = np.asarray(n_right, np.float64), np.asarray(n_given, np.float64)
-    n = float(given.sum())
+    n_correct, n_tags = np.asarray(n_right, np.float64), np.asarray(n_given, np.float64)
+    n = float(n_tags.sum())
     if n == 0:
         return None
-    share = float(right.sum()) / n
+    share = float(n_correct.sum()) / n
     independent_variance = share * (1 - share) / n
     design_effect = 1.0
-    if independent_variance > 0 and given.size > 1:
-        residuals = right - share * given
+    if independent_variance > 0 and n_tags.size > 1:
+        residuals = n_correct - share * n_tags
         design_effect = max(
-            1.0, given.size / (given.size - 1) * float(residuals @ residuals) / n**2 / independent_variance
+            1.0, n_tags.size / (n_tags.size - 1) * float(residuals @ residuals) / n**2 / independent_variance
         )
     m = n / design_effect
     centre = (share + Z95**2 / (2 * m)) / (1 + Z95**2 / m)
