@@ -29,7 +29,7 @@ from visterm.core.errors import CorruptFileError, StorageError
 from visterm.core.persist import load_estimator, save_estimator
 from visterm.core.tables import ENCODERS
 from visterm.encoders.hub import fetch_network
-from visterm.encoders.named import VARIABLE, default_encoder, is_here, lock_file, network_named
+from visterm.encoders.named import TABLE_ENV, default_encoder, is_here, lock_file, network_named
 from visterm.encoders.onnx import Onnx
 
 ROW = """
@@ -57,7 +57,7 @@ def table(tmp_path, monkeypatch):
     file = tmp_path / "settings" / "networks.toml"
     file.parent.mkdir()
     file.write_text(ROW)
-    monkeypatch.setenv(VARIABLE, str(file))
+    monkeypatch.setenv(TABLE_ENV, str(file))
     return file
 
 
@@ -380,7 +380,7 @@ def test_a_hub_that_lies_later_writes_nothing_outside_the_cache(hub, cache, file
 def test_a_body_that_goes_on_beyond_its_size_is_given_up_and_nothing_of_it_is_kept(
     hub, cache, files, monkeypatch, said
 ):
-    monkeypatch.setattr("visterm.encoders.hub.MOST_UNSAID", 1000)
+    monkeypatch.setattr("visterm.encoders.hub.MAX_UNSTATED_BYTES", 1000)
     hub.repository("tests/tiny", files)
     hub.lies = {"X-Linked-Size": said, "ETag": f'"{"c" * 40}"', "X-Linked-ETag": f'"{"c" * 40}"'}
     with pytest.raises(

@@ -18,7 +18,7 @@ from tiny_networks import sum_network
 from tiny_text_towers import LENGTH, TEXTS, WIDTH, write_towers
 from visterm.core.errors import DataError, StorageError, UnknownNameError, UserError
 from visterm.encoders import word_rows as words_module
-from visterm.encoders.named import VARIABLE, make_encoder, network_named
+from visterm.encoders.named import TABLE_ENV, make_encoder, network_named
 from visterm.encoders.onnx import Onnx
 from visterm.encoders.text_tower import OnnxTextTower, prepared
 from visterm.encoders.word_rows import kept_words, prompts_of, word_rows
@@ -41,7 +41,7 @@ def towers(written, tmp_path, monkeypatch):
     def of(kind):
         folder, tower = written[kind]
         shutil.copytree(folder, tmp_path / kind)
-        monkeypatch.setenv(VARIABLE, str(tmp_path / kind / "networks.toml"))
+        monkeypatch.setenv(TABLE_ENV, str(tmp_path / kind / "networks.toml"))
         return tower
 
     return of
@@ -139,7 +139,7 @@ def test_what_is_kept_may_be_damaged_or_not_writable(towers, caplog):
 
 def test_the_oldest_words_go_where_too_many_are_kept(towers, monkeypatch):
     towers("clip")
-    monkeypatch.setattr(words_module, "MOST_KEPT", 3)
+    monkeypatch.setattr(words_module, "MAX_CACHED_WORDS", 3)
     encoder, asked = make_encoder("tiny", {}, {}), []
     for word in "abcd":
         word_rows(encoder, [word], ["{}"])

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
         weights_of_levels,
     )
     from visterm.encoders.chain import NestedEncoder
-    from visterm.encoders.codebook import COLOUR_SPACES, MAX_VALUE, MOST_COLOURS, learn_codebook, learn_palette
+    from visterm.encoders.codebook import COLOUR_SPACES, MAX_COLOURS, MAX_VALUE, learn_codebook, learn_palette
     from visterm.encoders.contract import AnyEncoder
     from visterm.encoders.landmarks import KERNELS, Landmarks, landmark_columns
     from visterm.encoders.named import DEFAULT_ENCODER, make_encoder
@@ -34,7 +34,7 @@ _NAMES = {
     "base": "Encoder Images Pixels stack_rows",
     "blocks": "BlockCutter cells_of_overlap check_levels check_numbers pixel_codes weights_of_levels",
     "chain": "NestedEncoder",
-    "codebook": "COLOUR_SPACES MAX_VALUE MOST_COLOURS learn_codebook learn_palette",
+    "codebook": "COLOUR_SPACES MAX_VALUE MAX_COLOURS learn_codebook learn_palette",
     "contract": "AnyEncoder",
     "landmarks": "KERNELS Landmarks landmark_columns",
     "named": "DEFAULT_ENCODER make_encoder",

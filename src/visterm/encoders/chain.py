@@ -34,7 +34,7 @@ from visterm.encoders.contract import (
 from visterm.encoders.named import make_encoder, split_specs
 
 DENSE_ABOVE = 0.5  # Share of non-zero values above which an array is smaller than CSR
-MOST_COLUMNS = 2**40
+MAX_COLUMNS = 2**40
 
 
 class NestedEncoder(Encoder):
@@ -255,7 +255,7 @@ class Chain(NestedEncoder):
     learned: ClassVar[dict[str, Kind]] = {
         "parts_": Listed(Fitted(base=AnyEncoder), "n_encoders"),
         "factors_": Array("float64", ("n_encoders",), above=0, most=1e30),
-        "widths_": Array("int64", ("n_blocks",), least=1, most=MOST_COLUMNS),
+        "widths_": Array("int64", ("n_blocks",), least=1, most=MAX_COLUMNS),
         "dense_": Flag(),
     }
 
@@ -339,14 +339,14 @@ class Chain(NestedEncoder):
         if self.weights is None:
             return np.ones(n)
         expected = f"None, or {n} finite numbers above 0, one an encoder"
-        wrong = UserError(setting="weights", value=self.weights, expected=expected)
+        error_to_raise = UserError(setting="weights", value=self.weights, expected=expected)
 
         try:
             weights: NDArray[np.float64] = np.asarray(self.weights, np.float64)
         except (TypeError, ValueError) as error:
-            raise wrong from error
+            raise error_to_raise from error
         if weights.shape != (n,) or not np.isfinite(weights).all() or (weights <= 0).any():
-            raise wrong
+            raise error_to_raise
         return weights
 
 

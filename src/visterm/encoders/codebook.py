@@ -13,13 +13,13 @@ from visterm.core.threads import Team, one_blas_thread, resolve_jobs
 from visterm.kernels.nearest import TILE, add_by_word, nearest_words, prepare_codebook
 from visterm.kernels.pixels import lab_from_rgb
 
-PART = 8 * TILE  # Points per task. Fixed, so that the last bits do not depend on the number of threads.
+POINTS_PER_TASK = 8 * TILE  # Points per task. Fixed, so that the last bits do not depend on the number of threads.
 
 COLOUR_SPACES = ("lab", "rgb")  # Spaces in which colours are compared
 PIXELS_PER_IMAGE = 100
 PALETTE_STEPS = 20
 
-MOST_COLOURS = 256  # A pixel's colour is kept in a byte
+MAX_COLOURS = 256  # A pixel's colour is kept in a byte
 MAX_VALUE = 1e6  # Maximum of colours and words read from files; results of larger ones may overflow float32
 
 
@@ -70,7 +70,7 @@ def assign_words(
     points: NDArray[np.float32], prepared: NDArray[np.float32], *, n_jobs: int | None = None
 ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
     """Return the nearest word of each point, and its score, in `n_jobs` threads (see `nearest_words`)."""
-    parts = [points[start : start + PART] for start in range(0, len(points), PART)]
+    parts = [points[start : start + POINTS_PER_TASK] for start in range(0, len(points), POINTS_PER_TASK)]
     with one_blas_thread(), Team(min(resolve_jobs(n_jobs), len(parts))) as team:
         nearest = team.run(lambda i: nearest_words(parts[i], prepared), len(parts))
     words, scores = zip(*nearest, strict=True)

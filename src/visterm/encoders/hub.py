@@ -32,7 +32,7 @@ from visterm.encoders.named import (
 )
 
 HUB_SAYS: Final = "is what the hub says"
-MOST_UNSAID: Final = 64 * MB  # Maximum size of a file if the hub does not state it; files in git are smaller
+MAX_UNSTATED_BYTES: Final = 64 * MB  # Maximum size of a file if the hub does not state it; files in git are smaller
 _ETAG: Final = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")  # SHA-1 of git, SHA-256 of large files
 _VALID_NAME: Final = re.compile(r"(?!\.{1,2}(/|$))[^/\\:\0]+(/(?!\.{1,2}(/|$))[^/\\:\0]+)*")
 """Valid names of files in a repository: no "..", and no absolute path on any system."""
@@ -59,7 +59,7 @@ def fetch_network(network: Network, *, say: Say = silent) -> list[str]:
     for file in network.files():
         expected = expected_hash(network, file)
         if local_path(network, file) is None:
-            hash_source = "in the table" if file.sha256 else f"in {lock_file()}"
+            origin = "in the table" if file.sha256 else f"in {lock_file()}"
             revision = revision_of(network)
             page = f"https://huggingface.co/{network.repository}"
             no_revision = (
@@ -67,9 +67,9 @@ def fetch_network(network: Network, *, say: Say = silent) -> list[str]:
                 f"new one, remove the repository from {lock_file()}, and fetch again."
             )
             action = f"{file.file} of {network.repository} could not be fetched"
-            with hub_errors(action, page, again=": it resumes where it stopped", no_revision=no_revision):
+            with hub_errors(action, page, retry_note=": it resumes where it stopped", no_revision=no_revision):
                 try:
-                    fetched = fetch_file(network.repository, file.file, revision, expected=expected, known=hash_source)
+                    fetched = fetch_file(network.repository, file.file, revision, expected=expected, origin=origin)
                     _record(network, file, fetched.commit, fetched.sha256)
                 except client.errors.EntryNotFoundError:
                     if file is not network.prepared_by:
@@ -102,12 +102,12 @@ class FetchedFile(NamedTuple):
 
 
 def fetch_file(
-    repository: str, name: str, revision: str, *, expected: str | None = None, hash_source: str = HUB_SAYS
+    repository: str, name: str, revision: str, *, expected: str | None = None, origin: str = HUB_SAYS
 ) -> FetchedFile:
     """Fetch a file of a repository into the cache of the hub's client.
 
     ETag and commit become part of a path only if they are hex digits: the client's own download accepts any values, so
-    a hostile hub or proxy could write anywhere. `expected` is the SHA-256 that the file must have, and `hash_source`
+    a hostile hub or proxy could write anywhere. `expected` is the SHA-256 that the file must have, and `origin`
     says where it is recorded.
 
     Raises StorageError if the server's answer is invalid, or the name points outside the cache; EncoderMismatchError if
@@ -129,8 +129,8 @@ def fetch_file(
 
     file = f"{name} of {repository}"
     if len(etag) == 64:
-        _check(file, etag, expected, hash_source)
-        expected, hash_source = (expected, hash_source) if expected else (etag, HUB_SAYS)
+        _check(file, etag, expected, origin)
+        expected, origin = (expected, origin) if expected else (etag, HUB_SAYS)
     cache, folder = Path(client.constants.HF_HUB_CACHE), f"models--{repository.replace('/', '--')}"
     blob, lock = cache / folder / "blobs" / etag, cache / ".locks" / folder / f"{etag}.lock"
     path = cache / folder / "snapshots" / commit / name
@@ -140,7 +140,7 @@ def fetch_file(
         existing = blob if blob.exists() else None  # another program may have fetched it and use it
         part = existing or blob.with_name(f"{etag}.incomplete")
         if existing is None:
-            max_bytes = MOST_UNSAID if metadata.size is None else metadata.size
+            max_bytes = MAX_UNSTATED_BYTES if metadata.size is None else metadata.size
             with _BoundedFile(part.open("ab", buffering=0), file, max_bytes) as stream:
                 if stream.tell() > max_bytes:
                     stream.truncate(0)
@@ -151,7 +151,7 @@ def fetch_file(
                 client.file_download.http_get(pinned, stream, resume_size=stream.tell(), headers=headers, **options)
         sha256 = file_hash(part)
         try:
-            _check(file, sha256, expected, hash_source, existing)
+            _check(file, sha256, expected, origin, existing)
         except StorageError:
             if existing is None:
                 part.unlink()
@@ -189,15 +189,15 @@ def _link(blob: Path, path: Path) -> None:
     os.replace(part, path)
 
 
-def _check(file: str, sha256: str, expected: str | None, hash_source: str, existing: Path | None = None) -> None:
+def _check(file: str, sha256: str, expected: str | None, origin: str, existing: Path | None = None) -> None:
     """Refuse a file with an unexpected hash; `existing` is its path in the cache, if it already existed."""
     if expected in (None, sha256):
         return
     kept_note = "It was not kept."
     if existing:
         kept_note = f"It was left in {existing}, as other programs may use it. If damaged, remove it and fetch again."
-    message = f"{file} is not the known file: its SHA-256 is {sha256}, but {expected} {hash_source}. {kept_note}"
-    if hash_source == HUB_SAYS:
+    message = f"{file} is not the known file: its SHA-256 is {sha256}, but {expected} {origin}. {kept_note}"
+    if origin == HUB_SAYS:
         raise CorruptFileError(message)
     raise EncoderMismatchError(f"{message} If you trust the new one, change that line, and fetch again.")
 

@@ -30,9 +30,9 @@ if TYPE_CHECKING:  # importing it loads scikit-learn
 
 DEFAULT_ENCODER = "visterms"
 
-JOIN = "+"  # Separates the encoders of a chain
+CHAIN_SEPARATOR = "+"  # Separates the encoders of a chain
 BUILT_IN_TABLE: Final = Path(__file__).with_name("networks.toml")
-VARIABLE: Final = "VISTERM_NETWORKS"  # Names the user's table
+TABLE_ENV: Final = "VISTERM_NETWORKS"  # The environment variable with the path of the user's table
 COMMIT_HASH: Final = re.compile("[0-9a-f]{40}")
 _HASH: Final = re.compile("[0-9a-f]{64}")
 
@@ -97,12 +97,12 @@ def make_encoder(spec: str | None, params: Mapping[str, object], defaults: Mappi
 def split_specs(text: str) -> list[str]:
     """Split ``visterms+onnx:PATH`` into its encoders. A ``+`` in a path splits only before an encoder's name."""
     specs: list[str] = []
-    for piece in text.split(JOIN):
+    for piece in text.split(CHAIN_SEPARATOR):
         name = piece.partition(":")[0]
         if not specs or ":" not in specs[-1] or name in ENCODERS.names() or name in networks():
             specs.append(piece)
         else:
-            specs[-1] += JOIN + piece
+            specs[-1] += CHAIN_SEPARATOR + piece
     return specs
 
 
@@ -169,11 +169,13 @@ class Network:
 def networks() -> dict[str, Network]:
     """Return the table: the user's rows, then the built-in rows with other names.
 
-    Raises DataError if the user's file is not TOML, a row is invalid, or `VARIABLE` names a missing file.
+    Raises DataError if the user's file is not TOML, a row is invalid, or `TABLE_ENV` names a missing file.
     """
-    user_path = user_file("networks.toml", VARIABLE)
-    if os.environ.get(VARIABLE) and not user_path.exists():
-        raise DataError(f"{VARIABLE} names {user_path}, which is not there. Put your table there, or unset {VARIABLE}.")
+    user_path = user_file("networks.toml", TABLE_ENV)
+    if os.environ.get(TABLE_ENV) and not user_path.exists():
+        raise DataError(
+            f"{TABLE_ENV} names {user_path}, which is not there. Put your table there, or unset {TABLE_ENV}."
+        )
     rows: dict[str, Network] = {}
     for path in filter(Path.exists, (user_path, BUILT_IN_TABLE)):
         status = path.stat()
@@ -192,7 +194,7 @@ def network_named(name: str) -> Network:
 
 def users_table() -> Path:
     """Return the path of the user's own table, whether or not it exists."""
-    return user_file("networks.toml", VARIABLE)
+    return user_file("networks.toml", TABLE_ENV)
 
 
 def lock_file() -> Path:

@@ -28,7 +28,7 @@ MAX_KEPT_OUTPUTS = 2000
 """Maximum number of photos whose outputs are kept: a chain would otherwise run each photo three times. They
 take a few megabytes, and a picture is hashed in a hundredth of the time that a small network (MobileNetV2) takes."""
 
-AT_ONCE = 4  # Photos that a thread passes to a network at once, so that the weights are read once for all
+PHOTOS_PER_CALL = 4  # Photos that a thread passes to a network at once, so that the weights are read once for all
 SIDE_FACTOR = 3  # Photos are read at up to 3 times the longer side of the network's pictures
 
 
@@ -167,7 +167,7 @@ class NetworkEncoder(Encoder):
             return np.stack(list(views_of(batch[i], network.preparation, self.views)))
 
         threads = min(resolve_jobs(self.n_jobs), len(batch))
-        chunk_size = min(AT_ONCE, -(-len(batch) // threads))
+        chunk_size = min(PHOTOS_PER_CALL, -(-len(batch) // threads))
 
         def mean_outputs(chunk: int) -> list[NDArray[np.float32]]:
             views_by_photo = [

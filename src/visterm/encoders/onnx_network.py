@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 FEATURE_NAMES = ("features", "embeddings", "embedding", "image_embeds", "text_embeds", "pooled", "pooler_output")
 """Names of outputs that are read by default if a network has several, in order of preference."""
-FOLDER_OF_WEIGHTS = "session.model_external_initializers_file_folder_path"
+WEIGHTS_FOLDER_KEY = "session.model_external_initializers_file_folder_path"
 _INPUT_DTYPES: Final = {"tensor(uint8)": np.uint8, "tensor(float)": np.float32, "tensor(float16)": np.float16}
 PROVIDERS: Final = {
     "cuda": "CUDAExecutionProvider",
@@ -264,7 +264,7 @@ def open_session(path: str, model: bytes | None = None, device: str = "cpu") -> 
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 4  # problems are raised as errors too
     if model is not None:  # its folder may have files of weights
-        options.add_session_config_entry(FOLDER_OF_WEIGHTS, os.path.dirname(os.path.abspath(path)))
+        options.add_session_config_entry(WEIGHTS_FOLDER_KEY, os.path.dirname(os.path.abspath(path)))
 
     try:
         session = ort.InferenceSession(
@@ -365,8 +365,8 @@ def _sides(path: str, requested: Any, fixed: tuple[int | None, int | None]) -> t
     """Return height and width, as requested or as the input fixes them; None if both leave them open."""
     if requested is None:
         height, width = fixed
-        known = height or width
-        return None if known is None else (height or known, width or known)
+        any_side = height or width
+        return None if any_side is None else (height or any_side, width or any_side)
     size = as_size(requested)
     if any(side not in (None, chosen) for side, chosen in zip(fixed, size, strict=True)):
         takes = " × ".join("any" if side is None else str(side) for side in fixed)

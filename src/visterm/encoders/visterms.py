@@ -34,14 +34,7 @@ from visterm.encoders.blocks import (
     pixel_codes,
     weights_of_levels,
 )
-from visterm.encoders.codebook import (
-    COLOUR_SPACES,
-    MAX_VALUE,
-    MOST_COLOURS,
-    assign_words,
-    learn_codebook,
-    learn_palette,
-)
+from visterm.encoders.codebook import COLOUR_SPACES, MAX_COLOURS, MAX_VALUE, assign_words, learn_codebook, learn_palette
 from visterm.encoders.contract import Places
 from visterm.kernels.nearest import prepare_codebook
 from visterm.kernels.pixels import N_PATTERNS, colour_codes, colour_table, gray_levels, lbp_codes
@@ -50,7 +43,7 @@ COLOUR_IMAGES = 500  # Maximum number of images whose pixels the colours are lea
 CODEBOOK_STEPS = 10
 MIN_BLOCKS_PER_WORD = 10  # Minimum number of sampled blocks per word of the codebook
 OVERLAP = 0.5  # As in the papers
-MOST_SCALES = 32
+MAX_SCALES = 32
 NEW_PARAMS = {"overlap": OVERLAP, "levels": 1, "level_weights": None, "nearest_groups": None, "shared_words": False}
 """Settings added in later versions, with the values that reproduce the earlier behaviour."""
 
@@ -308,8 +301,8 @@ class Visterms(Encoder):
         return self._made_of(WordFinder, *learned, *settings), pyramid
 
     def _check_learned(self) -> None:
-        if len(self.colours_) > MOST_COLOURS:
-            raise DataError(f"colours_ has {len(self.colours_)} colours; expected at most {MOST_COLOURS}")
+        if len(self.colours_) > MAX_COLOURS:
+            raise DataError(f"colours_ has {len(self.colours_)} colours; expected at most {MAX_COLOURS}")
         n_codebooks = 1 if self.shared_words else len(self.scales)
         if len(self.scale_words_) != n_codebooks or self.scale_words_.sum() != len(self.codebook_):
             expected = f"the words of {n_codebooks} codebooks, {len(self.codebook_)} in all"
@@ -322,12 +315,12 @@ class Visterms(Encoder):
         optional = () if self.nearest_groups is None else ("nearest_groups",)
         for name in ("colours", "codebook", "neighbours", "max_side", "sample_blocks", "batch_size", *optional):
             check_count(getattr(self, name), name)
-        check_number(self.colours, "colours", least=1, most=MOST_COLOURS)
+        check_number(self.colours, "colours", least=1, most=MAX_COLOURS)
         for name in ("block", "texture_weight", "softness"):
             check_number(getattr(self, name), name, above=0, most=MAX_VALUE)
-        expected = f"1 to {MOST_SCALES} numbers above 0, such as (0.5, 1, 2)"
+        expected = f"1 to {MAX_SCALES} numbers above 0, such as (0.5, 1, 2)"
         check_numbers(self.scales, "scales", expected)
-        if len(self.scales) > MOST_SCALES:
+        if len(self.scales) > MAX_SCALES:
             raise UserError(setting="scales", value=self.scales, expected=expected)
 
         if self.block * max(self.scales) > 1:

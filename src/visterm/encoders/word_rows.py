@@ -26,8 +26,8 @@ from visterm.encoders.named import users_table
 LOG = logging.getLogger("visterm.encoders")
 LANGUAGE = "english"
 BUILT_IN_PROMPTS = Path(__file__).with_name("prompts.toml")
-AT_ONCE = 256  # Words that are embedded, then cached, at a time: a kill loses at most these
-MOST_KEPT = 200_000  # Maximum number of cached words: 600 MB with 768 numbers each
+WORDS_PER_BATCH = 256  # Words that are embedded, then cached, at a time: a kill loses at most these
+MAX_CACHED_WORDS = 200_000  # Maximum number of cached words: 600 MB with 768 numbers each
 
 
 def prompts_of(language: str) -> list[str]:
@@ -69,8 +69,8 @@ def word_rows(encoder: AnyEncoder, words: Sequence[str], prompts: Sequence[str])
     rows = _load(keys)
     missing = [i for i, key in enumerate(keys) if key not in rows]
 
-    for first in range(0, len(missing), AT_ONCE):
-        batch = missing[first : first + AT_ONCE]
+    for first in range(0, len(missing), WORDS_PER_BATCH):
+        batch = missing[first : first + WORDS_PER_BATCH]
         prompt_rows = encoder.text_rows([prompt.replace("{}", words[i]) for i in batch for prompt in prompts])
         means = unit_rows(prompt_rows.reshape(len(batch), len(prompts), prompt_rows.shape[1]).mean(axis=1))
         new_rows = {keys[i]: row for i, row in zip(batch, means, strict=True)}
@@ -114,7 +114,7 @@ def _keep(rows: dict[bytes, NDArray[np.float32]]) -> None:
             pairs = [(key, row.astype("<f4").tobytes()) for key, row in rows.items()]
             database.executemany("INSERT OR REPLACE INTO rows VALUES (?, ?)", pairs)
             newest = database.execute("SELECT max(rowid) FROM rows").fetchone()[0]
-            database.execute("DELETE FROM rows WHERE rowid <= ?", (newest - MOST_KEPT,))
+            database.execute("DELETE FROM rows WHERE rowid <= ?", (newest - MAX_CACHED_WORDS,))
     except (sqlite3.Error, OSError) as error:
         LOG.warning("The vectors of words cannot be stored in %s, and are computed each time: %s", kept_words(), error)
 

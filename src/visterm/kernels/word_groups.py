@@ -19,7 +19,7 @@ from visterm.kernels.dot import FLOAT, INT
 from visterm.kernels.nearest import PADDING_SCORE, add_by_word, keep_word
 
 LANES = 16  # Words scored at once: a vector register of the widest processors
-AT_ONCE = 4  # Points for which a vector of words is loaded once
+POINTS_AT_ONCE = 4  # Points for which a vector of words is loaded once
 
 
 class Blocks(NamedTuple):
@@ -84,14 +84,14 @@ def _look_through(points, near, blocks, words, scores):
     n_groups = blocks.first.shape[0] - 1
     starts, members = _sorted_by_group(near, n_groups)
     last = words.shape[1] - 1
-    block_scores = np.empty((AT_ONCE, LANES), np.float32)
-    at, hits = np.empty(AT_ONCE, np.int64), np.empty(AT_ONCE, np.int64)
-    worst = np.empty(AT_ONCE, np.float32)
+    block_scores = np.empty((POINTS_AT_ONCE, LANES), np.float32)
+    at, hits = np.empty(POINTS_AT_ONCE, np.int64), np.empty(POINTS_AT_ONCE, np.int64)
+    worst = np.empty(POINTS_AT_ONCE, np.float32)
     for group in range(n_groups):
         for block in range(blocks.first[group], blocks.first[group + 1]):
-            for start in range(starts[group], starts[group + 1], AT_ONCE):
-                size = min(AT_ONCE, starts[group + 1] - start)
-                for j in range(AT_ONCE):
+            for start in range(starts[group], starts[group + 1], POINTS_AT_ONCE):
+                size = min(POINTS_AT_ONCE, starts[group + 1] - start)
+                for j in range(POINTS_AT_ONCE):
                     at[j] = members[start + min(j, size - 1)]
                     worst[j] = scores[at[j], last]
                 score_block(points, at, blocks.values[block], worst, block_scores, hits)
@@ -156,7 +156,7 @@ def _vector_scores(typing_context, points, at, block, worst, block_scores, hits)
             return builder.shuffle_vector(lane_zero, ir.Constant(vector, ir.Undefined), zeros)
 
         sums, points_at = [], []
-        for j in range(AT_ONCE):
+        for j in range(POINTS_AT_ONCE):
             sums.append(cgutils.alloca_once_value(builder, words_at(n)))
             index = builder.load(builder.gep(index_data, [ir.Constant(n.type, j)]))
             points_at.append(builder.gep(rows, [builder.mul(index, n)]))

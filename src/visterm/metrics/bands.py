@@ -10,10 +10,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from visterm.metrics.annotation import f1_of_means
 
-STARTS = (0, 1, 5, 20, 100)
+BAND_STARTS = (0, 1, 5, 20, 100)
 """Minimum number of training images of a tag in each band; 0 is for words added without images."""
 
-THIRDS = ("rare", "middling", "frequent")
+THIRD_NAMES = ("rare", "middling", "frequent")
 
 
 class Band(NamedTuple):
@@ -33,7 +33,7 @@ def frequency_bands(counts: ArrayLike) -> list[Band]:
     rarest first: 1 to 4, 5 to 19, 20 to 99, and 100 or more images. These are fixed so that runs and libraries can be
     compared. If all tags are in one of them, returns the thirds of `thirds_of`.
     """
-    fixed_bands = bands_from(counts, STARTS)
+    fixed_bands = bands_from(counts, BAND_STARTS)
     return fixed_bands if len(fixed_bands) > 1 else max(fixed_bands, thirds_of(counts), key=len)
 
 
@@ -64,11 +64,11 @@ def thirds_of(counts: ArrayLike) -> list[Band]:
     # In half ranks, so that the middle of an even number of ties is an integer too.
     middle = 2 * np.cumsum(ties) - ties
     thirds = 3 * middle // (2 * max(counts.size, 1))
-    thirds[-1:] = len(THIRDS) - 1
+    thirds[-1:] = len(THIRD_NAMES) - 1
     thirds[:1] = 0
     third = thirds[inverse]
     bands = []
-    for third_index, name in enumerate(THIRDS):
+    for third_index, name in enumerate(THIRD_NAMES):
         tags = np.flatnonzero(third == third_index)
         if tags.size:
             least, most = int(counts[tags].min()), int(counts[tags].max())

@@ -25,11 +25,11 @@ Block: TypeAlias = "tuple[slice, NDArray[np.floating]]"
 
 Scores: TypeAlias = "NDArray[np.floating] | Iterable[Block] | Callable[[], Iterable[Block]]"
 
-KEEP_BYTES = 2**29
+CACHE_BYTES = 2**29
 
 MATRIX_BLOCK_BYTES = 2**25
 
-SCORES = "a NumPy array (n_images, n_tags), pairs (slice of rows, array), or a callable that gives such pairs"
+SCORES_EXPECTED = "a NumPy array (n_images, n_tags), pairs (slice of rows, array), or a callable that gives such pairs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class ScoreBlocks:
                 raise ShapeError(f"The scores have the shape {scores.shape}, but the tags {expected} (images, tags).")
         elif not callable(scores):
             if not isinstance(scores, Iterable) or hasattr(scores, "tocsr"):
-                raise UserError(setting="scores", value=type(scores).__name__, expected=SCORES)
+                raise UserError(setting="scores", value=type(scores).__name__, expected=SCORES_EXPECTED)
             self._one_time = iter(scores) is scores
 
     def first_pass(self) -> Iterator[Block]:
@@ -108,12 +108,12 @@ class ScoreBlocks:
         n_bytes = 0
         for rows, block in self.once():
             n_bytes += block.nbytes
-            if n_bytes > KEEP_BYTES:
+            if n_bytes > CACHE_BYTES:
                 cached.clear()
                 if self._one_time:
                     raise TooLargeError(
                         f"Metrics of words go through the scores twice, and one-time blocks of more than "
-                        f"{KEEP_BYTES / 2**30:.1f} GiB are not kept. Pass a callable that returns the blocks again."
+                        f"{CACHE_BYTES / 2**30:.1f} GiB are not kept. Pass a callable that returns the blocks again."
                     )
             elif self._one_time or callable(self._scores):
                 cached.append((rows, block.copy()))
@@ -136,7 +136,7 @@ class ScoreBlocks:
         for item in blocks:
             if not (isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], slice)):
                 problem = f"`scores` gives a {type(item).__name__}, not blocks."
-                raise UserError(problem, setting="scores", value=type(item).__name__, expected=SCORES)
+                raise UserError(problem, setting="scores", value=type(item).__name__, expected=SCORES_EXPECTED)
             (start, stop, _), block = item[0].indices(seen.size), np.asarray(item[1])
             expected = stop - start, n_tags
             if block.shape != expected:

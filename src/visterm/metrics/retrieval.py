@@ -25,7 +25,7 @@ MAX_IMAGES = 2**32  # An entry is 8 bytes: 4 of the score, and 4 of the image's 
 _SIGN = np.uint32(2**31)
 
 EASY_FROM = 3  # Minimum number of relevant images of an easy query (PAMIR, Table X)
-TOP = 10  # Number of first images for P10 and nDCG10
+TOP_IMAGES = 10  # Number of first images for P10 and nDCG10
 BLOCK_BYTES = 2**25
 
 Combine: TypeAlias = str | Callable[..., NDArray[np.floating]]
@@ -152,10 +152,10 @@ def measure_queries(ranks: Ranks, R: MatrixLike | None = None) -> dict[str, NDAr
     `rank_queries`, is graded, also return ``nDCG10``: the discounted gain of the first ten divided by the maximum
     possible, with the relevances as gains (Järvelin, Kekäläinen 2002; trec_eval's ndcg_cut).
     """
-    measures = {"AvgP": ranks.average_precision(), "BEP": ranks.r_precision(), "P10": ranks.precision(TOP)}
+    measures = {"AvgP": ranks.average_precision(), "BEP": ranks.r_precision(), "P10": ranks.precision(TOP_IMAGES)}
     gains = np.empty(0) if R is None else as_csr(R).data
     if np.unique(gains[gains > 0]).size > 1:
-        measures["nDCG10"] = ranks.graded_ndcg(TOP, gains_of(ranks, R))
+        measures["nDCG10"] = ranks.graded_ndcg(TOP_IMAGES, gains_of(ranks, R))
     return measures
 
 

@@ -17,8 +17,8 @@ from visterm.core.threads import Team, one_blas_thread, resolve_jobs
 from visterm.core.types import RandomState
 from visterm.encoders import (
     COLOUR_IMAGES,
+    MAX_COLOURS,
     MAX_VALUE,
-    MOST_COLOURS,
     OVERLAP,
     BlockCutter,
     Encoder,
@@ -308,8 +308,8 @@ class BagKernel(Encoder):
             if self.parts_[0].width != self.rows_.shape[1]:
                 raise DataError(f"rows_ has {self.rows_.shape[1]} columns; expected {self.parts_[0].width}")
             return
-        if len(self.colours_) > MOST_COLOURS:
-            raise DataError(f"colours_ has {len(self.colours_)} colours; expected at most {MOST_COLOURS}")
+        if len(self.colours_) > MAX_COLOURS:
+            raise DataError(f"colours_ has {len(self.colours_)} colours; expected at most {MAX_COLOURS}")
         n = len(self.points_ if self.kernel == "match" else self.means_)
         if self.start_[0] != 0 or self.start_[-1] != n or (np.diff(self.start_) < 1).any():
             raise DataError(f"start_ has a bag without a point, or does not go from 0 to {n}")

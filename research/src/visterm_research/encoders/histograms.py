@@ -20,8 +20,8 @@ from visterm.core.types import RandomState
 from visterm.data import resized
 from visterm.encoders import (
     COLOUR_SPACES,
+    MAX_COLOURS,
     MAX_VALUE,
-    MOST_COLOURS,
     Encoder,
     Pixels,
     check_levels,
@@ -216,8 +216,8 @@ class Histograms(Encoder):
 
     def _check_learned(self) -> None:
         """Refuse colours and textons that are not those of the settings."""
-        if len(self.colours_) > MOST_COLOURS:
-            raise DataError(f"colours_ has {len(self.colours_)} colours; expected at most {MOST_COLOURS}")
+        if len(self.colours_) > MAX_COLOURS:
+            raise DataError(f"colours_ has {len(self.colours_)} colours; expected at most {MAX_COLOURS}")
         n_scales, n_filters = (len(self.scales) if self.textons else 0), self._bank().n_filters
         found, counts = self.textons_.shape, self.scale_textons_
         fitting = found == (counts.sum(), n_filters) and len(counts) == n_scales
@@ -231,7 +231,7 @@ class Histograms(Encoder):
 
     def _check_params(self) -> None:
         """Refuse parameters that no histograms can be made with."""
-        for name, most in (("colours", MOST_COLOURS), ("textons", MOST_TEXTONS)):
+        for name, most in (("colours", MAX_COLOURS), ("textons", MOST_TEXTONS)):
             if getattr(self, name) != 0:
                 check_count(getattr(self, name), name, "or 0")
             check_number(getattr(self, name), name, least=0, most=most)
