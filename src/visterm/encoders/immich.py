@@ -165,16 +165,16 @@ class Immich(Encoder):
         return MAX_SIDE
 
     def _rows(self, n: int, request: Callable[[int], tuple[str, str, bytes]]) -> NDArray[np.float32]:
-        """Return the vectors of `n` photos or texts, of length 1; ``item(i)`` returns the arguments of `_vector`."""
+        """Return the vectors of `n` photos or texts, of length 1; ``request(i)`` returns the arguments of `_vector`."""
         self._check_params()
         rows: list[NDArray[np.float32]] = []
         if n:
             with Team(min(self.at_once, n)) as team:
                 rows = team.run(lambda i: self._vector(*request(i)), n)
         width = getattr(self, "width_", len(rows[0]) if rows else 0)
-        if widths := [len(row) for row in rows if len(row) != width]:
+        if others := [len(row) for row in rows if len(row) != width]:
             raise ShapeError(
-                f"The model '{self.model}' of {self._server()} gives {widths[0]} numbers, and {width} were expected: "
+                f"The model '{self.model}' of {self._server()} gives {others[0]} numbers, and {width} were expected: "
                 "the server's models have changed. Fit again."
             )
         return unit_rows(np.array(rows, np.float32).reshape(n, width))
