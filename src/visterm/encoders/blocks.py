@@ -51,7 +51,7 @@ def pixel_codes(pixels: NDArray[np.uint8], table: NDArray[np.uint8]) -> Codes:
 def cells_of_overlap(overlap: object) -> int:
     """Return the number of cells along the side of blocks with this overlap: n for 1 - 1/n.
 
-    Raises UserError if there is no such n.
+    Raises UserError if no whole n fits.
     """
     if isinstance(overlap, int | float | np.number) and not isinstance(overlap, bool) and 0 <= overlap < 1:
         n = round(1 / (1 - overlap))
@@ -69,7 +69,7 @@ class BlockCutter:
     n_colours: int
     root: bool  # Whether points are square roots of histograms
     texture_weight: float  # Factor of the texture part of points
-    block_cells: int = 2  # Steps from one block to the next along the side of a block (see `cells_of_overlap`)
+    block_cells: int = 2  # Number of cells along a block's side (see `cells_of_overlap`)
 
     def count(self, codes: Codes, scale: int) -> int:
         """Return the number of blocks of an image at a scale."""
@@ -195,8 +195,8 @@ class VistermPyramid(NamedTuple):
 
         A level consists of its columns of the row, the words numbered from its first column, and the factor of its bag,
         which has length 1. `words` has shape (n_blocks, n_nearest); `boxes`, (n_blocks, 4), are left, top, right and
-        bottom as shares of the image's width and height. With a single level, `boxes` may be
-        empty.
+        bottom as shares of the image's width and height. With a single level, boxes are
+        not read.
         """
         first = 0
         for level, weight in enumerate(self.weights):

@@ -1,4 +1,4 @@
-"""Codebooks of words and palettes of colours, learned by a fast k-means: the same bytes for any number of threads."""
+"""Learn codebooks of words and palettes of colours by a fast k-means, with the same bytes for any number of threads."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 AnyImages: TypeAlias = "Sequence[Any]"  # Images as an encoder accepts them: paths, pixels, names or numbers
 
-NOT_FINITE = "no finite features: the encoder gave NaN or infinity"  # Why an image is skipped
+NOT_FINITE = "no finite features: the encoder gave NaN or infinity"  # A reason to skip an image
 
 
 class Encoded(NamedTuple):
@@ -96,7 +96,7 @@ class AnyEncoder(Estimator, ABC):
             For an encoder of names: texts, paths or whole numbers.
         y : ignored
         skip_unreadable : bool
-            Leave out images that cannot be read (`encode` lists them) instead of raising `ImageError`.
+            Skip images that cannot be read (`encode` lists them) instead of raising `ImageError`.
         progress : Progress
             Shows each image and step.
         """

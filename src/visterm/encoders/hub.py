@@ -39,7 +39,7 @@ _VALID_NAME: Final = re.compile(r"(?!\.{1,2}(/|$))[^/\\:\0]+(/(?!\.{1,2}(/|$))[^
 
 
 def fetch_network(network: Network, *, say: Say = silent) -> list[str]:
-    """Fetch the files of a network that are not on this machine, and return where all of them are.
+    """Fetch the missing files of a network and return the paths of all its files.
 
     An interrupted download resumes. A file is stored if it is complete and its SHA-256 is that of the table or of the
     first download; if neither is known, the hash is recorded now, with the commit of the repository. huggingface_hub

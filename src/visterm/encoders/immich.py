@@ -36,7 +36,7 @@ RECENT_SECONDS = 300.0  # For this number of seconds after an answer, refused co
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Immich(Encoder):
-    """Vectors of photos from the machine-learning server of Immich, which also has vectors of texts.
+    """Vectors of photos from the machine-learning server of Immich, which also turns texts into vectors.
 
     As for Immich, the server prepares the photo for the model and runs the model. Rows are the model's vectors divided
     by their length, so that products with `text_rows` are cosines. Only photos, of at most 1,440 pixels per side, and
@@ -48,7 +48,7 @@ class Immich(Encoder):
         The server's address: ``http://host:3003``. The environment variable VISTERM_IMMICH overrides it, for runs whose
         server has moved. If neither is set, the address used by `fit`.
     model : str
-        The model, as Immich names it in its settings of smart search; the server downloads it at its first use.
+        The model's name in Immich's settings of smart search; the server downloads the model at first use.
     at_once : int
         Photos or texts that are sent to the server at the same time.
     timeout : float
@@ -106,7 +106,7 @@ class Immich(Encoder):
     def text_rows(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return the vectors of texts from the same model, of length 1, shape (n_texts, width); no `fit` is needed.
 
-        Raises UserError if a text is empty; ServiceError as `encode` does.
+        Raises UserError if a text is empty; ServiceError as in `encode`.
         """
         if blanks := [text for text in texts if not text.strip()]:
             raise UserError(f"A text is {blanks[0]!r}.", setting="texts", value=blanks[0], expected="at least a letter")

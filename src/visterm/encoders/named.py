@@ -40,7 +40,7 @@ _HASH: Final = re.compile("[0-9a-f]{64}")
 def default_encoder() -> str:
     """Return the name of the default encoder: the best network of the table that is on this machine.
 
-    Without one, or without onnxruntime, that is visterms.
+    Without such a network, or without onnxruntime, it is visterms.
     """
     if find_spec("onnxruntime") is None:
         return DEFAULT_ENCODER
@@ -107,7 +107,7 @@ def split_specs(text: str) -> list[str]:
 
 
 def encoder_names() -> list[str]:
-    """Return the names of encoders, then those of networks."""
+    """Return the names of encoders, then the names of networks."""
     return [*ENCODERS.names(), *networks()]
 
 
@@ -126,7 +126,7 @@ class TextTower:
 
     model: NetworkFile
     tokenizer: NetworkFile  # A tokenizer.json
-    length: int  # In tokens: longer texts are cut, shorter ones padded with `pad_id`
+    length: int  # Number of tokens: longer texts are truncated, shorter texts padded with `pad_id`
     pad_id: int = 0
     canonicalise: bool = False  # Convert texts to lower case without punctuation
     output: str | None = None  # None: the only output, or the one with a name of features
@@ -137,7 +137,7 @@ class TextTower:
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """One row of the table."""
+    """A row of the table of networks."""
 
     name: str
     good_for: str
@@ -185,7 +185,7 @@ def networks() -> dict[str, Network]:
 
 
 def network_named(name: str) -> Network:
-    """Return a row of the table. Raises UnknownNameError, with the nearest names, if there is none."""
+    """Return a row of the table. Raises UnknownNameError, with the nearest names, for an unknown name."""
     table = networks()
     if name not in table:
         raise UnknownNameError(unknown("network", name, list(table)), setting="network", value=name)
@@ -285,7 +285,7 @@ def required(network: Network, file: NetworkFile) -> str:
 
 
 def not_here(network: Network, file: NetworkFile) -> StorageError:
-    """Return the error for a file that is not on this machine: how to get it, its size and licence."""
+    """Return the error for a file that is not on this machine, with how to get it, its size and licence."""
     if network.repository is None:
         return StorageError(
             f"A file of the network '{network.name}' should be in {file.file}, which is not there. Put it there, or "

@@ -44,7 +44,7 @@ SETTINGS = ("output", "size", "mean", "std", "scale", "colours", "layout", "inte
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Onnx(NetworkEncoder):
-    """Feature rows from an output of an image network in an ONNX file.
+    """Feature rows from the output of an image network in an ONNX file.
 
     The network gets one or more pictures of a photo (`views`), and its outputs are averaged. The mean output ``f``
     becomes the row ``x = (√f - c) / |√f - c|``: the square root reduces the few large values of non-negative features,
@@ -155,7 +155,7 @@ class Onnx(NetworkEncoder):
 
     @staticmethod
     def check_device(device: str) -> None:
-        """Refuse a device that onnxruntime cannot use here. Raises UserError if so."""
+        """Raise UserError if onnxruntime cannot use the device here."""
         device_providers(device)
 
     def places(self, image: str | os.PathLike[str] | Pixels) -> Places:
@@ -288,7 +288,7 @@ class Onnx(NetworkEncoder):
         return OnnxNetwork(path, {**self._file_settings(path), **self._explicit_settings()}, self.device)
 
     def _text_tower(self) -> OnnxTextTower:
-        """Open the text tower at first use. Raises what `OnnxTextTower` raises."""
+        """Open the text tower at first use. Raises the same errors as `OnnxTextTower`."""
         if self.network is None:
             raise no_text_tower(str(self.path))
         opened: tuple[Network, OnnxTextTower] | None = getattr(self, "_opened_text", None)

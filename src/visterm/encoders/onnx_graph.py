@@ -49,7 +49,7 @@ def network_hash(path: str | os.PathLike[str]) -> str:
 
 
 def read_network(path: str | os.PathLike[str]) -> bytes:
-    """Read the whole file of a network's graph.
+    """Read the file of a network's graph.
 
     Raises StorageError if it cannot be read, or is larger than the format allows.
     """

@@ -209,7 +209,7 @@ class _OpenFeatures:
         return rows
 
     def take(self, rows: NDArray[np.int64]) -> Matrix:
-        """Return rows as float32, refusing those that are not finite."""
+        """Return rows as float32; refuse rows that are not finite."""
         values = self._block(rows)
         finite = finite_rows(values)
         if not finite.all():

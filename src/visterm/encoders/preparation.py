@@ -16,7 +16,7 @@ from visterm.core.checks import check_choice, check_number
 from visterm.core.errors import DataError, UserError
 
 Settings: TypeAlias = "dict[str, Any]"  # How a network takes pictures, from JSON files and parameters
-Numbers: TypeAlias = "NDArray[Any]"  # Of any type of number
+Numbers: TypeAlias = "NDArray[Any]"  # An array of any numeric type
 IMAGENET_MEAN: Final = (0.485, 0.456, 0.406)
 IMAGENET_STD: Final = (0.229, 0.224, 0.225)
 FILTERS: Final = {
@@ -45,7 +45,7 @@ Box = tuple[float, float, float, float]
 class Preparation:
     """How a network's pictures were prepared in training; invalid values raise UserError."""
 
-    size: tuple[int, int] = (224, 224)  # Height and width of its pictures, in pixels
+    size: tuple[int, int] = (224, 224)  # Height and width of the network's pictures, in pixels
     # For red, green and blue. The network gets ``(scale · pixel - mean) / std``.
     mean: tuple[float, ...] = IMAGENET_MEAN
     std: tuple[float, ...] = IMAGENET_STD

@@ -16,7 +16,7 @@ from visterm.kernels.dot import dot
 from visterm.kernels.random import draw_below, draw_unit, stream_of
 from visterm.kernels.sorted_lists import contains, nth_absent
 
-CHUNK = 64  # Scores that are compared at once, in vector registers
+CHUNK = 64  # Number of scores that are compared at once, in vector registers
 
 
 class SortedTags(NamedTuple):

@@ -13,8 +13,8 @@ from enum import IntEnum
 import numpy as np
 from numba import njit
 
-FEATURES = 32  # Features of a tile of the landmarks ..
-LANDMARKS = 2048  # ... and landmarks: 256 KiB, which stay in the L2 cache while a call's rows are processed.
+TILE_FEATURES = 32  # Features per tile of landmarks ...
+TILE_LANDMARKS = 2048  # ... and landmarks: 256 KiB, which stay in the L2 cache while a call's rows are processed.
 
 
 class Overlap(IntEnum):
@@ -33,10 +33,10 @@ def add_dense_overlaps(kind, start, cols, vals, landmarks, first, last, sums):
     `sums` are float32 (n_rows, n_landmarks).
     """
     n_features, n_landmarks = landmarks.shape
-    for low in range(0, n_landmarks, LANDMARKS):
-        high = min(low + LANDMARKS, n_landmarks)
+    for low in range(0, n_landmarks, TILE_LANDMARKS):
+        high = min(low + TILE_LANDMARKS, n_landmarks)
         next_entry = start[first:last].copy()
-        for tile_end in range(FEATURES, n_features + FEATURES, FEATURES):
+        for tile_end in range(TILE_FEATURES, n_features + TILE_FEATURES, TILE_FEATURES):
             for i in range(first, last):
                 e, end = next_entry[i - first], start[i + 1]
                 out = sums[i, low:high]

@@ -193,7 +193,7 @@ def difference_square(rows, plus, minus, scratch):
         for e in range(cols.shape[0]):
             c = np.uint64(cols[e])
             total += scratch[c] * scratch[c]
-            scratch[c] = 0.0  # columns that both rows have count once
+            scratch[c] = 0.0  # so that columns of both rows count once
     return total
 
 

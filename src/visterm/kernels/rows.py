@@ -38,7 +38,7 @@ def sparse_rows(data, indices, indptr):
 
 @njit(cache=True, nogil=True)
 def embed(rows, chosen, A, out):
-    """Multiply rows by a projection A: ``out[p] = x(chosen[p]) · A``.
+    """Multiply the chosen rows by a projection A: ``out[p] = x(chosen[p]) · A``.
 
     Columns of rows are below n_features; `A` has shape (n_features, width). Overwrites the first `width` columns of
     `out`, shape (n, width) or wider.

@@ -16,7 +16,7 @@ from numba import njit
 
 from visterm.kernels.dot import dot
 
-CHUNK = 64  # Scores that are compared with the root at once, in vector registers
+CHUNK = 64  # Number of scores that are compared with the root at once, in vector registers
 ROWS = 4096
 """Rows of V that are scored for one image before they are compared: two short loops are faster than a combined one."""
 
@@ -47,7 +47,7 @@ def _select_rows(scores, ids, values):
             heap_values[i] = scores[row, i]
         heapify(heap_ids, heap_values)
         for j in range(k, m):
-            if scores[row, j] > heap_values[0]:  # at equal scores the earlier, smaller id stays
+            if scores[row, j] > heap_values[0]:  # ties keep the smaller id
                 replace_worst(heap_ids, heap_values, j, scores[row, j])
         sort_heap(heap_ids, heap_values)
 

@@ -62,7 +62,7 @@ class Draws(NamedTuple):
 
     margin: float  # 1 for the hinge; if infinite, the first draw is a violator
     max_trials: int  # Maximum number of draws per pair (the number of candidates is a limit too)
-    # Key of the draws, together with the number of the pair
+    # With the number of the pair, the key of the draws
     seed: int
     epoch: int
 
@@ -101,7 +101,7 @@ def draw_violators(pairs, first, last, positives, rows, V, pool, draws):
     product. Each pair reads the pool from a random position and skips the tags of its image, so a pair's draws are
     uniform and independent, as without a pool. Only pairs that share a pool depend on each other.
 
-    Fills in `violators`, `trials` and `gaps`; `V` is (n_tags, width), and `rows` are `Rows` of that width.
+    Fills `violators`, `trials` and `gaps`; `V` has shape (n_tags, width), and `rows` are `Rows` of the same width.
     """
     examples, images, tags, rows_at, violators, trials, gaps, _ = pairs
     tags_start, positive_tags = positives

@@ -120,7 +120,7 @@ def _sorted_by_group(near, n_groups):
 
 
 def _plain_scores(points, at, block, worst, block_scores, hits):
-    """Add up in the same order without compiling."""
+    """Sum in the same order without compiling."""
     block_scores[:] = block[-1]
     for feature in range(points.shape[1]):
         block_scores += points[at, feature, None] * block[feature]

@@ -106,8 +106,8 @@ class TreeTags:
 
     A wrong tag with a right ancestor gets partial credit: with P the predicted set and T the right one,
     ``hp = |P ∩ T| / |P|``, ``hr = |P ∩ T| / |T|`` and ``hf1`` their harmonic mean (Kiritchenko, Matwin, Nock and Famili
-    2006, "Learning and evaluation in the presence of class hierarchies"). The paper sums over all images before it
-    divides; here each image has its own, as in the other metrics of images.
+    2006, "Learning and evaluation in the presence of class hierarchies"). The paper sums over all images before
+    dividing; here each image has its own value, as in the other metrics of images.
 
     `above`, (n_tags, n_nodes), is not 0 if the column's node is the row's tag or an ancestor of it; nodes need not be
     tags. `ks` are the values of k to measure. Raises ShapeError if the number of rows is wrong.

@@ -42,7 +42,7 @@ def evaluate(
     Parameters
     ----------
     scores : ndarray (n_images, n_tags), blocks, or callable that gives blocks
-        Higher is better; finite. Blocks are pairs (slice of rows, array); a callable lets metrics of words go through
+        Finite; higher is better. Blocks are pairs (slice of rows, array); a callable allows metrics of words to read
         them twice without keeping them.
     Y : array-like or sparse, shape (n_images, n_tags)
         Relevant tags are above 0. Unknown tags (0) and explicit negatives (below 0) are not relevant.
@@ -174,9 +174,9 @@ class scorer:  # noqa: N801, called as a function
         estimator has no scores of tags, or `y` has words but it was fitted on a matrix; DataError if there is nothing
         to average.
         """
-        judged = getattr(estimator, "judged", None)
-        if judged is not None:
-            scores, Y, exclude = judged(X, y)
+        judge = getattr(estimator, "judged", None)
+        if judge is not None:
+            scores, Y, exclude = judge(X, y)
             return evaluate(scores, Y, self.metric, exclude=exclude)[self.metric]
         if not hasattr(estimator, "decision_function"):
             raise UserError(
@@ -254,7 +254,7 @@ class PartMeasures:
             first += Y.shape[0]
 
     def interval(self, name: str) -> Interval:
-        """Return the value of a metric and its 95 % interval: bootstrapped over tags, over images as in `Moments`.
+        """Return the value of a metric and its 95 % interval: by bootstrap over tags, or as in `Moments` over images.
 
         Raises DataError if there is nothing to average.
         """

@@ -98,7 +98,7 @@ def rank_queries(
     Q : array-like or sparse, shape (n_queries, n_tags)
         Weights of the words.
     R : array-like or sparse, shape (n_queries, n_images)
-        Above 0: relevant.
+        Relevant images are above 0.
     exclude : array-like or sparse, shape (n_queries, n_images), optional
         Not 0: the image is excluded from the ranking of this query.
     combine : {"sum", "product"} or callable
@@ -109,7 +109,7 @@ def rank_queries(
     Returns
     -------
     Ranks
-        Its lists are the queries; ties are broken by the smaller image number.
+        The ranked lists are the queries; ties are broken by the smaller image number.
     """
     Q, R = as_csr(Q), as_csr(R)
     if Q.shape[0] == 0:

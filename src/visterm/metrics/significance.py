@@ -68,7 +68,7 @@ class Compared(NamedTuple):
     # Indices of the two models
     first: int
     second: int
-    difference: Difference  # Mean of the first minus that of the second, with its bootstrap interval
+    difference: Difference  # Mean difference, first minus second, with its bootstrap interval
     ranks: SignedRanks  # Wilcoxon's test of these two models
     holm_p: float  # The test's p-value, corrected for the number of pairs
 
@@ -153,7 +153,7 @@ def signed_ranks(first: ArrayLike, second: ArrayLike) -> SignedRanks:
 
 
 def compare_pairs(values: Sequence[Any]) -> list[Compared]:
-    """Compare every two of several models by Wilcoxon's test, with p-values corrected by Holm's method.
+    """Compare all pairs of models by Wilcoxon's test, with p-values corrected by Holm's method.
 
     `values` has an array of shape (n,) for each model: a measure on the same images or queries, NaN in all arrays if it
     is not defined. Pairs come in the order (0, 1), (0, 2), ..., (1, 2), ...; a single model has no pairs. Raises
@@ -243,7 +243,7 @@ def _resampled_means(values: NDArray[np.float64], n_resamples: int) -> tuple[NDA
 
 
 class Moments:
-    """Counts, sums and sums of squares of the values that are defined (not NaN)."""
+    """Count, sum and sum of squares of the defined values (not NaN)."""
 
     def __init__(self) -> None:
         self.n = 0

@@ -21,7 +21,7 @@ USUAL_K = 5
 class Metric:
     """An entry of the table."""
 
-    name: str  # What users type, before the ``@`` if it takes a k
+    name: str  # The name that users type, without ``@k``
     summary: str  # A line for lists and docs
     of: Literal["image", "tag", "word", "sibling", "tree"]
     """The kind of evidence: tags ranked for each image; tags assigned to images and counted tag by tag; each tag as a
