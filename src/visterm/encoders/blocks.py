@@ -195,8 +195,8 @@ class VistermPyramid(NamedTuple):
 
         A level consists of its columns of the row, the words numbered from its first column, and the factor of its bag,
         which has length 1. `words` has shape (n_blocks, n_nearest); `boxes`, (n_blocks, 4), are left, top, right and
-        bottom as shares of the image's width and height. With a single level, boxes are
-        not read.
+        bottom as shares of the image's width and height. With a single level, boxes are not
+        read.
         """
         first = 0
         for level, weight in enumerate(self.weights):

@@ -114,7 +114,7 @@ def fetch_file(
     the file is not the expected one, CorruptFileError if it differs from the hub's hash; and errors of the client.
     """
     client = _client()
-    if invalid_names := [parent_of for parent_of in (name, revision) if not _VALID_NAME.fullmatch(parent_of)]:
+    if invalid_names := [text for text in (name, revision) if not _VALID_NAME.fullmatch(text)]:
         raise StorageError(f"{repository} can have no {invalid_names[0]!r}; expected a name without .., \\ and colons.")
     headers = client.utils.build_hf_headers(library_name="visterm")
     url = client.hf_hub_url(repository, name, revision=revision)
@@ -134,8 +134,8 @@ def fetch_file(
     cache, folder = Path(client.constants.HF_HUB_CACHE), f"models--{repository.replace('/', '--')}"
     blob, lock = cache / folder / "blobs" / etag, cache / ".locks" / folder / f"{etag}.lock"
     path = cache / folder / "snapshots" / commit / name
-    for parent_of in (blob, lock, path):
-        parent_of.parent.mkdir(parents=True, exist_ok=True)
+    for target in (blob, lock, path):
+        target.parent.mkdir(parents=True, exist_ok=True)
     with client.utils.WeakFileLock(lock):
         existing = blob if blob.exists() else None  # another program may have fetched it and use it
         part = existing or blob.with_name(f"{etag}.incomplete")
@@ -167,13 +167,13 @@ class _BoundedFile(BufferedWriter):
 
     def __init__(self, raw: FileIO, label: str, max_bytes: int) -> None:
         super().__init__(raw)
-        self._what, self._most = label, max_bytes
+        self._label, self._limit = label, max_bytes
 
     def write(self, content: Any) -> int:
         """Write bytes. Raises CorruptFileError, and empties the file, if there are too many."""
-        if self.tell() + len(content) > self._most:
+        if self.tell() + len(content) > self._limit:
             self.truncate(0)
-            raise CorruptFileError(f"{self._what} has more than the expected {self._most:,} bytes. It was not kept.")
+            raise CorruptFileError(f"{self._label} has more than the expected {self._limit:,} bytes. It was not kept.")
         return super().write(content)
 
 

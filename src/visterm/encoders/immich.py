@@ -192,7 +192,7 @@ class Immich(Encoder):
         headers = {"Content-Type": f"multipart/form-data; boundary={boundary}", "Accept": "application/json"}
         answer = self._ask(f"{server}/predict", body, headers, patient=patient and is_photo)
         if answer.status != 200:
-            reply, advice = answer.shown or "no message", _SERVER_HINT
+            reply, advice = answer.shown or "no message", _HINT
             if answer.status >= 500:
                 advice = (
                     "It does so for names that it does not know, and where it cannot download a model: see its log, "
@@ -208,14 +208,12 @@ class Immich(Encoder):
             with np.errstate(over="ignore"):
                 row = np.asarray(json.loads(vector) if isinstance(vector, str) else vector, np.float32)
         except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
-            raise ServiceError(f"{server} answers with no vector ({answer.shown[:80]}). {_SERVER_HINT}") from error
+            raise ServiceError(f"{server} answers with no vector ({answer.shown[:80]}). {_HINT}") from error
 
         if row.ndim != 1 or not 0 < len(row) <= MAX_DIM:
-            raise ServiceError(
-                f"{server} answers with an array of shape {row.shape}; expected a vector. {_SERVER_HINT}"
-            )
+            raise ServiceError(f"{server} answers with an array of shape {row.shape}; expected a vector. {_HINT}")
         if not (patient and is_photo) and not np.isfinite(row).all():  # such photos are skipped later
-            raise ServiceError(f"{server} answers with a vector that holds NaN or infinity. {_SERVER_HINT}")
+            raise ServiceError(f"{server} answers with a vector that holds NaN or infinity. {_HINT}")
         return row
 
     def _server(self, data: str = "photos") -> str:
@@ -243,7 +241,7 @@ class Immich(Encoder):
         return ask(url, body=body, headers=headers, patience=patience, most=MAX_ANSWER_BYTES)
 
 
-_SERVER_HINT = "Is it the machine-learning server of a recent Immich?"
+_HINT = "Is it the machine-learning server of a recent Immich?"
 
 
 def _jpeg(pixels: Pixels) -> bytes:

@@ -171,15 +171,13 @@ def networks() -> dict[str, Network]:
 
     Raises DataError if the user's file is not TOML, a row is invalid, or `TABLE_ENV` names a missing file.
     """
-    user_path = user_file("networks.toml", TABLE_ENV)
-    if os.environ.get(TABLE_ENV) and not user_path.exists():
-        raise DataError(
-            f"{TABLE_ENV} names {user_path}, which is not there. Put your table there, or unset {TABLE_ENV}."
-        )
+    path = user_file("networks.toml", TABLE_ENV)
+    if os.environ.get(TABLE_ENV) and not path.exists():
+        raise DataError(f"{TABLE_ENV} names {path}, which is not there. Put your table there, or unset {TABLE_ENV}.")
     rows: dict[str, Network] = {}
-    for path in filter(Path.exists, (user_path, BUILT_IN_TABLE)):
-        status = path.stat()
-        table = _read_at(path, status.st_mtime_ns, status.st_size)  # read again only if it has changed
+    for file in filter(Path.exists, (path, BUILT_IN_TABLE)):
+        status = file.stat()
+        table = _read_at(file, status.st_mtime_ns, status.st_size)  # read again only if it has changed
         rows |= {name: row for name, row in table.items() if name not in rows}
     return rows
 
@@ -368,11 +366,7 @@ _TEXT_KINDS: Final[Kinds] = {
     "length": int, "pad_id": int, "canonicalise": bool, "output": str, "scale": _NUMBER, "offset": _NUMBER,
     "languages": str,
 }  # fmt: skip
-_REQUIRED: Final = {
-    "row": ("good_for", "licence", "image"),
-    "image": ("file",),
-    "text": ("file", "tokenizer", "length"),
-}
+_NEEDED: Final = {"row": ("good_for", "licence", "image"), "image": ("file",), "text": ("file", "tokenizer", "length")}
 _KIND_NAMES: Final = {str: "text", int: "a whole number", bool: "true or false", _NUMBER: "a number"}
 _MINIMUMS: Final = {"bytes": 1, "tokenizer_bytes": 1, "length": 1, "pad_id": 0}
 
@@ -390,6 +384,6 @@ def _checked_table(table: object, label: str, name: str, kinds: Kinds) -> dict[s
         if key in _MINIMUMS and value < _MINIMUMS[key]:
             raise UserError(f"{key} is {value}; expected {_MINIMUMS[key]} or more.")
 
-    if missing := [key for key in _REQUIRED[label] if key not in table]:
+    if missing := [key for key in _NEEDED[label] if key not in table]:
         raise UserError(f"{'the row' if label == 'row' else label} has no {missing[0]}.")
     return dict(table)

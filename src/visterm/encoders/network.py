@@ -57,8 +57,7 @@ class NetworkEncoder(Encoder):
     """Feature rows from a network in a file. Subclasses implement `_place`, `_no_place` and `_open_file`.
 
     `Onnx` describes how outputs become rows. Subclasses have the parameters `views`, `root`, `centre`, `normalise`,
-    `random_state`, `batch_size` and `n_jobs` of `Onnx`, and its learned attributes
-    except `settings_`.
+    `random_state`, `batch_size` and `n_jobs` of `Onnx`, and its learned attributes except `settings_`.
     """
 
     location_attributes = ("network_path_",)
@@ -167,12 +166,10 @@ class NetworkEncoder(Encoder):
             return np.stack(list(views_of(batch[i], network.preparation, self.views)))
 
         threads = min(resolve_jobs(self.n_jobs), len(batch))
-        chunk_size = min(PHOTOS_PER_CALL, -(-len(batch) // threads))
+        step = min(PHOTOS_PER_CALL, -(-len(batch) // threads))
 
-        def mean_outputs(chunk: int) -> list[NDArray[np.float32]]:
-            views_by_photo = [
-                pictures(i) for i in range(chunk * chunk_size, min(chunk * chunk_size + chunk_size, len(batch)))
-            ]
+        def mean_outputs(part: int) -> list[NDArray[np.float32]]:
+            views_by_photo = [pictures(i) for i in range(part * step, min(part * step + step, len(batch)))]
             if known_outputs is None:
                 return _means(network, views_by_photo)
             keys = [(hashlib.sha256(views).digest(), views.shape) for views in views_by_photo]
@@ -185,7 +182,7 @@ class NetworkEncoder(Encoder):
 
         with Team(threads) as team:
             if network.same_in_any_company:
-                return np.stack(list(chain.from_iterable(team.run(mean_outputs, -(-len(batch) // chunk_size)))))
+                return np.stack(list(chain.from_iterable(team.run(mean_outputs, -(-len(batch) // step)))))
             return np.stack(_means(network, team.run(pictures, len(batch))))
 
     @property

@@ -116,8 +116,8 @@ class OnnxTextTower:
         if kinds.count("ids") != 1 or not fits or any(tensor.type not in _TOKEN_DTYPES for tensor in inputs):
             listing = ", ".join(f"{tensor.name} {tensor.type} {tensor.shape}" for tensor in inputs)
             raise UserError(
-                f"{self.path} takes {listing}; expected numbers of tokens (texts, {self.text.length}), and at most an "
-                f"{MASK_NAME} beside them, of up to {MAX_BATCH} texts at a time."
+                f"{self.path} takes {listing}; expected numbers of tokens (texts, {self.text.length}), and optionally "
+                f"an {MASK_NAME}, of up to {MAX_BATCH} texts at a time."
             )
 
         return [

@@ -21,8 +21,7 @@ def torch_library(name: str) -> Any:
     The compiled part of torchvision loads only with the build of torch that it was made for. Package indexes often
     combine a CPU build of torch with a torchvision for GPUs; importing torchvision then fails because operators are not
     declared. They find boxes of objects, and no encoder uses them, so they are declared here without a body and the
-    import succeeds. Raises ImportError if the library is not installed, or torchvision is
-    missing.
+    import succeeds. Raises ImportError if the library or torchvision is not installed.
     """
     try:
         import_module("torchvision")

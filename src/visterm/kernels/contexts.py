@@ -67,11 +67,11 @@ def move_contexts(
     for p in range(contexts.shape[0]):
         if violators[p] >= 0 and contexts[p] >= 0:
             target, step, wrong = V[contexts[p]], steps[p], V[violators[p]]
-            column, other = tag_at[p], context_at[p]
+            column, context_column = tag_at[p], context_at[p]
             undo = np.float32(spare * alpha_rate) * gains[p]
             for c in range(dim):
-                old_value = target[other + c]
-                target[other + c] += scale * step[column + c] + undo * wrong[column + c]
+                old_value = target[context_column + c]
+                target[context_column + c] += scale * step[column + c] + undo * wrong[column + c]
                 wrong[column + c] += undo * old_value
     for p in range(contexts.shape[0]):
         if violators[p] >= 0:

@@ -93,7 +93,7 @@ def top_pairs(A, B, terms, first, last, ids, scores):
 
     `A` and `B`, float32 (n, K), are the scores of tags for the object's and the part's image. They and all sums with F
     are finite. A tag with itself is a pair too. `ids`, int64 (n, k), are overwritten with ``i * K +
-    j``; k is at block_min 1 and at block_max the number of pairs.
+    j``; k is at least 1 and at most the number of pairs.
     """
     n = terms.F.shape[0]
     k = ids.shape[1]

@@ -208,13 +208,13 @@ class PartMeasures:
         folder: Path,
         siblings: MatrixLike | None = None,
     ) -> None:
-        self._wanted = check_metrics(metrics, siblings=siblings is not None, tree=False)
+        self._requested = check_metrics(metrics, siblings=siblings is not None, tree=False)
         self._shape, self._n_relevant, self._siblings = shape, n_relevant, siblings
-        kinds = {metric.of for metric, _ in self._wanted.values()}
+        kinds = {metric.of for metric, _ in self._requested.values()}
         self._given: GivenTags | None = None
         self._words = StoredImageRanker(folder, n_relevant, shape[0]) if "word" in kinds else None
-        self._of_images = {
-            name: Moments() for name, (metric, _) in self._wanted.items() if metric.of in ("image", "sibling")
+        self._image_moments = {
+            name: Moments() for name, (metric, _) in self._requested.items() if metric.of in ("image", "sibling")
         }
         self._n_seen = 0
 
@@ -227,7 +227,7 @@ class PartMeasures:
         """Add the next images."""
         Y, blocks = part
         judgements = Judgements.of(Y)
-        in_memory = [requested for requested in self._wanted.values() if requested.metric.of != "word"]
+        in_memory = [requested for requested in self._requested.values() if requested.metric.of != "word"]
         rankers = _rankers(in_memory, judgements, self._siblings, None)
         for rows, block in ScoreBlocks(blocks, judgements).once():
             for ranker in rankers.values():
@@ -238,8 +238,8 @@ class PartMeasures:
             self._given = rankers.get("tag")
         else:
             self._given.add_counts(rankers["tag"])
-        for name, values in _values({name: self._wanted[name] for name in self._of_images}, rankers).items():
-            self._of_images[name].add(values)
+        for name, values in _values({name: self._requested[name] for name in self._image_moments}, rankers).items():
+            self._image_moments[name].add(values)
         self._n_seen += judgements.n_images
 
     def add_again(self, parts: Iterable[Part]) -> None:
@@ -259,11 +259,11 @@ class PartMeasures:
         Raises DataError if there is nothing to average.
         """
         values = np.empty(0)
-        if name not in self._of_images:
-            metric, k = self._wanted[name]
+        if name not in self._image_moments:
+            metric, k = self._requested[name]
             values = metric.values(self._given if metric.of == "tag" else self._words, k)
-        elif self._of_images[name].n:
-            return self._of_images[name].interval()
+        elif self._image_moments[name].n:
+            return self._image_moments[name].interval()
         if np.isnan(values).all():
             raise _nothing_to_average(name, self._shape, int(self._n_relevant.sum()))
         return interval_of(values)
