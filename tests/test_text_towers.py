@@ -204,7 +204,7 @@ def test_a_row_that_does_not_fit_the_files_is_an_error_that_says_what_is_wrong(t
     assert "takes text tensor(int32) ['texts', 77]; expected numbers of tokens (texts, 64)" in said(UserError)
     change("clip", tmp_path, "length = 64", "length = 77")
     sum_network(folder / "text.onnx", inputs={"a": [1, 77], "b": [1, 77]})
-    assert "expected numbers of tokens (texts, 77), and at most an attention_mask" in said(UserError)
+    assert "expected numbers of tokens (texts, 77), and optionally an attention_mask" in said(UserError)
     (folder / "text.onnx").write_bytes(b"none")
     assert "cannot be opened as an ONNX network" in said(StorageError)
     (folder / "tokenizer.json").write_text("{}")
