@@ -23,7 +23,7 @@ from tiny_networks import colour_network
 from visterm.core.errors import MissingExtraError
 from visterm.core.registry import PACKAGE
 from visterm.core.tables import ENCODERS, MODELS
-from visterm.encoders.immich import SERVER
+from visterm.encoders.immich import SERVER_ENV
 from visterm.learning.relations import WordRelations
 from visterm.tagging.tagger import Tagger
 
@@ -135,7 +135,7 @@ class EncoderCases(Cases):
         self._photos = [str(folder / f"{i}.png") for i in range(2)]
         self._photos.append(np.full((20, 30, 3), 90, np.uint8))
         self._server = immich_ml()
-        os.environ[SERVER] = self._server.__enter__().url  # whatever a damaged run says
+        os.environ[SERVER_ENV] = self._server.__enter__().url  # whatever a damaged run says
         if find_spec("open_clip"):
             _files_for("open_clip", folder)  # its tiny network is known to this process only
         super().__init__(folder, names)

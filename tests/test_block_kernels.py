@@ -9,7 +9,7 @@ from skimage.color import rgb2lab
 from skimage.feature import local_binary_pattern
 
 from reference import blocks as slow
-from visterm.kernels.nearest import TILE, WORDS, add_by_word, nearest_words, prepare_codebook
+from visterm.kernels.nearest import TILE, TILE_WORDS, add_by_word, nearest_words, prepare_codebook
 from visterm.kernels.pixels import (
     MIN_CELL,
     bag_row,
@@ -119,7 +119,7 @@ def test_histograms_of_blocks_are_shares_of_the_pixels_that_they_cover(shape, st
 
 
 @pytest.mark.parametrize("most", [1, 4])
-@pytest.mark.parametrize("n_words", [1, 5, 64, WORDS + 70])
+@pytest.mark.parametrize("n_words", [1, 5, 64, TILE_WORDS + 70])
 @pytest.mark.parametrize("n_points", [1, TILE, TILE + 3])
 def test_nearest_words_are_those_of_all_distances_sorted(n_words, n_points, most):
     rng = np.random.default_rng(6)
@@ -138,7 +138,7 @@ def test_of_equally_near_words_the_first_come_first():
     codebook = np.tile(np.array([[1, 0], [0, 1]], np.float32), (90, 1))
     words, _ = nearest_words(points, prepare_codebook(codebook), 5)
     np.testing.assert_array_equal(words, [[0, 1, 2, 3, 4]] * 3)
-    words, _ = nearest_words(points, prepare_codebook(np.zeros((WORDS + 1, 2), np.float32)))
+    words, _ = nearest_words(points, prepare_codebook(np.zeros((TILE_WORDS + 1, 2), np.float32)))
     np.testing.assert_array_equal(words, [[0]] * 3)
 
 

@@ -57,7 +57,7 @@ def measured(scores, Y, metrics, folder, parts, siblings=None):
 
 @pytest.mark.parametrize("entries", [2**20, 3])
 def test_parts_give_the_figures_of_the_whole_ties_and_empty_tags_too(tmp_path, monkeypatch, entries):
-    monkeypatch.setattr("visterm.metrics.retrieval.ENTRIES", entries)
+    monkeypatch.setattr("visterm.metrics.retrieval.ENTRIES_PER_STEP", entries)
     rng = np.random.default_rng(0)
     scores = rng.integers(-3, 4, (90, 7)).astype(np.float32)
     scores[::5] = -scores[::5] * np.float32(0.0)  # zeros with both signs are level

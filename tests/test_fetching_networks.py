@@ -29,7 +29,7 @@ from visterm.core.errors import CorruptFileError, StorageError
 from visterm.core.persist import load_estimator, save_estimator
 from visterm.core.tables import ENCODERS
 from visterm.encoders.hub import fetch_network
-from visterm.encoders.named import VARIABLE, default_encoder, is_here, lock_file, network_named
+from visterm.encoders.named import TABLE_ENV, default_encoder, is_here, lock_file, network_named
 from visterm.encoders.onnx import Onnx
 
 ROW = """
@@ -57,7 +57,7 @@ def table(tmp_path, monkeypatch):
     file = tmp_path / "settings" / "networks.toml"
     file.parent.mkdir()
     file.write_text(ROW)
-    monkeypatch.setenv(VARIABLE, str(file))
+    monkeypatch.setenv(TABLE_ENV, str(file))
     return file
 
 
@@ -185,7 +185,7 @@ def test_content_that_is_not_what_the_hub_says_is_not_kept(hub, cache, files, tm
     hub.replaced[sha256_of(content)] = content[:-1] + b"!"
     code, _, err = visterm("encoders get tiny", tmp_path)
     assert code == 2
-    assert "is not the file that is known" in err
+    assert "is not the known file" in err
     assert left(cache) == []
     assert not lock_file().exists()
 
@@ -283,7 +283,7 @@ def test_a_gated_repository_says_where_to_accept_and_takes_the_users_token(hub, 
     [
         (lambda hub: hub.repositories.clear(), "no such repository, or it is private. Log in"),
         (lambda hub: hub.repositories["tests/tiny"].commit({}) and _without(hub), "the repository has no such file"),
-        (lambda hub: setattr(hub, "status", 503), "could not be fetched: .*503.* goes on where it stopped"),
+        (lambda hub: setattr(hub, "status", 503), "could not be fetched: .*503.* resumes where it stopped"),
     ],
 )
 def test_what_the_hub_refuses_is_one_line_that_says_what_to_do(hub, cache, files, tmp_path, change, words):
@@ -380,7 +380,7 @@ def test_a_hub_that_lies_later_writes_nothing_outside_the_cache(hub, cache, file
 def test_a_body_that_goes_on_beyond_its_size_is_given_up_and_nothing_of_it_is_kept(
     hub, cache, files, monkeypatch, said
 ):
-    monkeypatch.setattr("visterm.encoders.hub.MOST_UNSAID", 1000)
+    monkeypatch.setattr("visterm.encoders.hub.MAX_UNSTATED_BYTES", 1000)
     hub.repository("tests/tiny", files)
     hub.lies = {"X-Linked-Size": said, "ETag": f'"{"c" * 40}"', "X-Linked-ETag": f'"{"c" * 40}"'}
     with pytest.raises(

@@ -197,7 +197,7 @@ def test_a_network_whose_weights_lie_in_another_file_is_taken_apart(tmp_path, ph
 def test_a_file_that_breaks_off_is_refused(tmp_path):
     model = pooled_network(tmp_path / "net.onnx").read_bytes()
     for broken in (model[:-9], b"\xff" * 30, model.replace(b"map", b"\xff\xff\xff")):
-        with pytest.raises(StorageError, match="no ONNX network, or it breaks off"):
+        with pytest.raises(StorageError, match="not an ONNX network, or it is truncated"):
             averaged_into(broken, "features")
 
 

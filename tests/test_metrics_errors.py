@@ -107,7 +107,7 @@ def test_an_exclusion_of_another_shape_is_refused():
 
 
 def test_one_time_blocks_too_large_to_keep_are_refused_only_where_they_are_needed_twice(monkeypatch):
-    monkeypatch.setattr(ranking, "KEEP_BYTES", 12)
+    monkeypatch.setattr(ranking, "CACHE_BYTES", 12)
     with pytest.raises(TooLargeError, match="Pass a callable"):
         evaluate(iter(HALVES), Y, ["word_map"])
     assert evaluate(iter(HALVES), Y, ["map"]) == evaluate(SCORES, Y, ["map"])
@@ -122,7 +122,7 @@ def test_a_callable_is_asked_again_where_its_blocks_are_too_large_to_keep(monkey
 
     assert evaluate(fresh, Y, ["word_map"]) == evaluate(SCORES, Y, ["word_map"])
     assert len(calls) == 1
-    monkeypatch.setattr(ranking, "KEEP_BYTES", 12)
+    monkeypatch.setattr(ranking, "CACHE_BYTES", 12)
     assert evaluate(fresh, Y, ["word_map"]) == evaluate(SCORES, Y, ["word_map"])
     assert len(calls) == 3
 

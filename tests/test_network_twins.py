@@ -13,7 +13,7 @@ import skimage.data
 from PIL import Image
 
 from visterm.data.images import read_image
-from visterm.encoders.named import VARIABLE, make_encoder
+from visterm.encoders.named import TABLE_ENV, make_encoder
 from visterm.encoders.onnx import Onnx
 from visterm.encoders.onnx_settings import settings_beside
 from visterm.encoders.preparation import Preparation, views_of
@@ -67,7 +67,7 @@ def named(tmp_path, monkeypatch, path, settings, beside):
     ]
     lines += ["[twin.settings]", *(f"{key} = {json.dumps(value)}" for key, value in settings.items())]
     (tmp_path / "networks.toml").write_text("\n".join(lines))
-    monkeypatch.setenv(VARIABLE, str(tmp_path / "networks.toml"))
+    monkeypatch.setenv(TABLE_ENV, str(tmp_path / "networks.toml"))
     return make_encoder("twin", PLAIN, {"n_jobs": 2})
 
 
@@ -192,7 +192,7 @@ def test_mobilenet_through_a_row_of_the_users_is_mobilenet(shared, tmp_path, mon
         f'[mobile]\ngood_for = "tests"\nlicence = "Apache-2.0"\nimage = {{ file = "{network}" }}\n'
         'settings = { output = "features" }\nencoder = { views = "whole" }\n'
     )
-    monkeypatch.setenv(VARIABLE, str(tmp_path / "networks.toml"))
+    monkeypatch.setenv(TABLE_ENV, str(tmp_path / "networks.toml"))
     expected = Onnx(path=network, output="features", views="whole").fit(PHOTOS)
     encoder = make_encoder(None, {}, {}).fit(PHOTOS)
     assert encoder.network == "mobile"

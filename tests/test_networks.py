@@ -18,7 +18,7 @@ from visterm.core.persist import load_estimator, save_estimator
 from visterm.core.tables import ENCODERS
 from visterm.encoders import onnx_network
 from visterm.encoders.named import (
-    VARIABLE,
+    TABLE_ENV,
     default_encoder,
     encoder_names,
     is_here,
@@ -51,7 +51,7 @@ def table(tmp_path, monkeypatch):
     file.parent.mkdir()
     file.write_text(ROW)
     colour_network(file.with_name("net.onnx"), dtype="float32", weights=np.eye(3, dtype=np.float32))
-    monkeypatch.setenv(VARIABLE, str(file))
+    monkeypatch.setenv(TABLE_ENV, str(file))
     return file
 
 
@@ -141,7 +141,7 @@ def test_a_broken_table_is_in_the_way_of_networks_by_name_only(table):
 
 def test_a_table_that_the_environment_names_and_that_is_not_there_is_an_error(table):
     table.unlink()
-    with pytest.raises(DataError, match=rf"^{VARIABLE} names {table}, which is not there"):
+    with pytest.raises(DataError, match=rf"^{TABLE_ENV} names {table}, which is not there"):
         networks()
     make_encoder("visterms", {}, {})
 

@@ -120,7 +120,7 @@ def test_the_layout_is_requested_where_nothing_says_which_axis_of_a_map_is_the_c
     ],
 )
 def test_the_axes_of_a_map_say_which_are_height_and_width(axes, size, last):
-    assert channels_last(axes, size, declared=[], pictures_last=False, what="It") == last
+    assert channels_last(axes, size, declared=[], pictures_last=False, label="It") == last
 
 
 def test_rows_are_rooted_centred_and_of_length_one(network):

@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 from reference import overlaps as slow_overlaps
-from visterm.kernels.overlaps import FEATURES, LANDMARKS, Overlap, add_dense_overlaps, add_sparse_overlaps
+from visterm.kernels.overlaps import TILE_FEATURES, TILE_LANDMARKS, Overlap, add_dense_overlaps, add_sparse_overlaps
 
 
 def filled(shape, share, seed=0):
@@ -16,7 +16,7 @@ def filled(shape, share, seed=0):
 
 
 @pytest.mark.parametrize("kind", list(Overlap))
-@pytest.mark.parametrize(("n_features", "n_landmarks"), [(1, 1), (FEATURES + 5, 7), (3, LANDMARKS + 2)])
+@pytest.mark.parametrize(("n_features", "n_landmarks"), [(1, 1), (TILE_FEATURES + 5, 7), (3, TILE_LANDMARKS + 2)])
 def test_overlaps_with_dense_and_sparse_landmarks_equal_those_of_their_slow_twin(kind, n_features, n_landmarks):
     rows, landmarks = sp.csr_array(filled((4, n_features), 0.6)), filled((n_features, n_landmarks), 0.7, seed=1)
     dense, sparse = (np.zeros((4, n_landmarks), np.float32) for _ in range(2))

@@ -18,7 +18,7 @@ from tiny_networks import sum_network
 from tiny_text_towers import LENGTH, TEXTS, WIDTH, write_towers
 from visterm.core.errors import DataError, StorageError, UnknownNameError, UserError
 from visterm.encoders import word_rows as words_module
-from visterm.encoders.named import VARIABLE, make_encoder, network_named
+from visterm.encoders.named import TABLE_ENV, make_encoder, network_named
 from visterm.encoders.onnx import Onnx
 from visterm.encoders.text_tower import OnnxTextTower, prepared
 from visterm.encoders.word_rows import kept_words, prompts_of, word_rows
@@ -41,7 +41,7 @@ def towers(written, tmp_path, monkeypatch):
     def of(kind):
         folder, tower = written[kind]
         shutil.copytree(folder, tmp_path / kind)
-        monkeypatch.setenv(VARIABLE, str(tmp_path / kind / "networks.toml"))
+        monkeypatch.setenv(TABLE_ENV, str(tmp_path / kind / "networks.toml"))
         return tower
 
     return of
@@ -133,13 +133,13 @@ def test_what_is_kept_may_be_damaged_or_not_writable(towers, caplog):
     right = word_rows(encoder, ["husky"], ["{}"]).matrix
     kept_words().write_bytes(b"no database" * 100)
     assert word_rows(encoder, ["husky"], ["{}"]).matrix.tobytes() == right.tobytes()
-    assert "are made again" in caplog.text
-    assert "are made anew each time" in caplog.text
+    assert "are computed again" in caplog.text
+    assert "are computed each time" in caplog.text
 
 
 def test_the_oldest_words_go_where_too_many_are_kept(towers, monkeypatch):
     towers("clip")
-    monkeypatch.setattr(words_module, "MOST_KEPT", 3)
+    monkeypatch.setattr(words_module, "MAX_CACHED_WORDS", 3)
     encoder, asked = make_encoder("tiny", {}, {}), []
     for word in "abcd":
         word_rows(encoder, [word], ["{}"])
@@ -198,13 +198,13 @@ def test_a_row_that_does_not_fit_the_files_is_an_error_that_says_what_is_wrong(t
         return str(raised.value)
 
     change("clip", tmp_path, "pad_id = 0", "pad_id = 100000")
-    assert "pad_id is 100000, which is no token of" in said(UserError)
+    assert "pad_id is 100000, which is not a token of" in said(UserError)
     change("clip", tmp_path, "pad_id = 100000", "pad_id = 0")
     change("clip", tmp_path, "length = 77", "length = 64")
     assert "takes text tensor(int32) ['texts', 77]; expected numbers of tokens (texts, 64)" in said(UserError)
     change("clip", tmp_path, "length = 64", "length = 77")
     sum_network(folder / "text.onnx", inputs={"a": [1, 77], "b": [1, 77]})
-    assert "expected numbers of tokens (texts, 77), and at most an attention_mask" in said(UserError)
+    assert "expected numbers of tokens (texts, 77), and optionally an attention_mask" in said(UserError)
     (folder / "text.onnx").write_bytes(b"none")
     assert "cannot be opened as an ONNX network" in said(StorageError)
     (folder / "tokenizer.json").write_text("{}")

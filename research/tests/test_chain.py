@@ -150,7 +150,7 @@ def test_to_learn_and_then_encode_shows_each_photo_to_a_network_once(files, netw
 
 
 def test_what_a_network_gave_is_kept_of_a_few_photos_only_and_of_that_network(files, network, shown, monkeypatch):
-    monkeypatch.setattr(networks, "MOST", 3)
+    monkeypatch.setattr(networks, "MAX_KEPT_OUTPUTS", 3)
     encoder = Onnx(path=network, views="centre", n_jobs=1).fit(files)
     rows = encoder.transform(files)
     assert len(shown) == 2 * len(files) - 4  # Four go through a network together

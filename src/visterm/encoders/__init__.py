@@ -1,4 +1,4 @@
-"""From images to feature rows; the encoders' classes by name."""
+"""Encoders turn images into feature rows; their classes by name."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
         weights_of_levels,
     )
     from visterm.encoders.chain import NestedEncoder
-    from visterm.encoders.codebook import LARGEST, MOST_COLOURS, SPACES, learn_codebook, learn_palette
+    from visterm.encoders.codebook import COLOUR_SPACES, MAX_COLOURS, MAX_VALUE, learn_codebook, learn_palette
     from visterm.encoders.contract import AnyEncoder
     from visterm.encoders.landmarks import KERNELS, Landmarks, landmark_columns
     from visterm.encoders.named import DEFAULT_ENCODER, make_encoder
@@ -34,7 +34,7 @@ _NAMES = {
     "base": "Encoder Images Pixels stack_rows",
     "blocks": "BlockCutter cells_of_overlap check_levels check_numbers pixel_codes weights_of_levels",
     "chain": "NestedEncoder",
-    "codebook": "LARGEST MOST_COLOURS SPACES learn_codebook learn_palette",
+    "codebook": "COLOUR_SPACES MAX_VALUE MAX_COLOURS learn_codebook learn_palette",
     "contract": "AnyEncoder",
     "landmarks": "KERNELS Landmarks landmark_columns",
     "named": "DEFAULT_ENCODER make_encoder",
@@ -45,6 +45,6 @@ _NAMES = {
     "visterms": "COLOUR_IMAGES OVERLAP Visterms",
     "word_rows": "check_prompts unit_rows",
 }
-"""What plug-ins may use, by module: docs/add_a_model.md."""
+"""Names that plug-ins may use, by module: docs/add_a_model.md."""
 
 __getattr__, __dir__ = lazy_names("visterm.encoders", _NAMES, ENCODERS.classes)

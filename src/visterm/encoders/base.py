@@ -1,4 +1,4 @@
-"""Encoders of pixels: decoding, skipping of what cannot be read, order and batches are done here."""
+"""Base class of encoders of pixels: it decodes images in batches and skips unreadable ones."""
 
 from __future__ import annotations
 
@@ -28,36 +28,36 @@ T = TypeVar("T")
 
 
 class Encoder(AnyEncoder):
-    """Turns pixels into feature rows. A new encoder writes `_encode_batch`, and `_fit_sample` if it learns.
+    """Turns pixels into feature rows. Subclasses implement `_encode_batch`, and `_fit_sample` if they learn.
 
     Images are paths or upright RGB arrays (height, width, 3) of uint8. Attributes that `_fit_sample` learns end in
     ``_`` and are saved with the run.
     """
 
-    batch_size: int = 32  # Images encoded at a time, by encoders without a setting of that name
-    fit_images: int = 5000  # Images, at most, that are read to learn from; ``random_state`` draws them
+    batch_size: int = 32  # Images encoded at a time; a default for encoders without this setting
+    fit_images: int = 5000  # Maximum number of images to learn from; ``random_state`` draws them
 
     @abstractmethod
     def _encode_batch(self, batch: list[Pixels]) -> Matrix:
-        """Return one float32 row (array or CSR) for each upright RGB image, shape (len(batch), n_features)."""
+        """Return float32 rows (array or CSR), one per upright RGB image, shape (len(batch), n_features)."""
 
     def _fit_sample(self, sample: Iterator[Pixels], rng: np.random.Generator, progress: Progress) -> None:
-        """Learn from images in random order, decoded when they are needed; set attributes ending in ``_``."""
+        """Learn from images in random order, decoded on demand; set attributes ending in ``_``."""
 
     @property
     def _max_side(self) -> int | None:
-        """The longest side, in pixels, to which an image may be reduced on reading (None: full size)."""
+        """The longest side, in pixels, at which images are read (None: full size)."""
         return getattr(self, "max_side", None)
 
     @property
     def reading_side(self) -> int | None:
-        """The longest side at which images may be decoded for it elsewhere: rows come out as from their files."""
+        """The side at which a caller may decode images itself and still get the same rows as from the files."""
         return self._max_side
 
     def _describe_all(
         self, images: Iterator[Pixels], describe: Callable[[Pixels], T], n_jobs: int | None, progress: Progress
     ) -> list[T]:
-        """Return what `describe` makes of each training image, in order, in a few threads."""
+        """Return ``describe(image)`` for each training image, in order, using several threads."""
         described: list[T] = []
         with reported(progress, "read training images"), Team(resolve_jobs(n_jobs)) as team:
             while batch := list(islice(images, self.batch_size)):
@@ -95,7 +95,7 @@ class Encoder(AnyEncoder):
         return kind._fit_sample is not Encoder._fit_sample or kind._fit_images is not Encoder._fit_images
 
     def _readable(self, images: Images, skip: bool) -> Iterator[Pixels]:
-        """Yield the images that can be read; raise for the others unless `skip`, and if there is none."""
+        """Yield the readable images; raise for unreadable ones unless `skip`, and if none can be read."""
         any_read, skipped = False, list[Skipped]()
         for item in self._decoded(images):
             if isinstance(item, Decoded):
@@ -109,6 +109,6 @@ class Encoder(AnyEncoder):
             raise NoneReadableError(skipped)
 
     def _decoded(self, images: Images) -> Iterator[Decoded | Skipped]:
-        """Decode images in other threads, a batch ahead: a batch is read while one is encoded."""
+        """Decode images in other threads, one batch ahead of the one being encoded."""
         jobs = getattr(self, "n_jobs", None)
         return decode_images(images, max_side=self._max_side, n_jobs=jobs, ahead=self.batch_size)

@@ -1,4 +1,4 @@
-"""How a photo becomes blocks, which visual words each block counts for, and the rows that the words make."""
+"""Cut photos into blocks, find the visual words of each block, and turn the words into rows."""
 
 from __future__ import annotations
 
@@ -28,51 +28,51 @@ from visterm.kernels.pixels import (
 )
 from visterm.kernels.word_groups import nearest_in_groups, prepare_groups
 
-MOST_CELLS = 8  # Along the side of a block: a pixel is then in 64 blocks of each scale
-ROUNDED = 1e-3  # How far from 1 - 1/n an overlap may be written
-MOST_LEVELS = 6
+MAX_BLOCK_CELLS = 8  # Maximum number of cells along a block's side: a pixel is then in 64 blocks per scale
+OVERLAP_TOLERANCE = 1e-3  # Tolerance for overlaps written as rounded 1 - 1/n
+MAX_LEVELS = 6
 
 LookUp: TypeAlias = "Callable[[NDArray[np.float32]], tuple[NDArray[np.int32], NDArray[np.float32]]]"
 Level: TypeAlias = "tuple[slice, NDArray[np.int32], np.float32]"
 
 
 class Codes(NamedTuple):
-    """An image as codes of its pixels, two bytes a pixel: what blocks count."""
+    """The texture and colour codes of an image's pixels, two bytes per pixel, that blocks count."""
 
-    texture: NDArray[np.uint8]  # shape (height, width): lBP codes below 59
-    colour: NDArray[np.uint8]  # shape (height, width): codebook colours
+    texture: NDArray[np.uint8]  # shape (height, width): LBP codes below 59
+    colour: NDArray[np.uint8]  # shape (height, width): indices of codebook colours
 
 
 def pixel_codes(pixels: NDArray[np.uint8], table: NDArray[np.uint8]) -> Codes:
-    """Code each pixel of an RGB image; `table` maps colours (see `colour_table`)."""
+    """Return the codes of the pixels of an RGB image; `table` is from `colour_table`."""
     return Codes(lbp_codes(gray_levels(pixels)), colour_codes(pixels, table))
 
 
 def cells_of_overlap(overlap: object) -> int:
-    """Return the cells along the side of blocks with this overlap: n for 1 - 1/n.
+    """Return the number of cells along the side of blocks with this overlap: n for 1 - 1/n.
 
-    Raises UserError if there is no such n.
+    Raises UserError if no whole n fits.
     """
     if isinstance(overlap, int | float | np.number) and not isinstance(overlap, bool) and 0 <= overlap < 1:
         n = round(1 / (1 - overlap))
-        if n <= MOST_CELLS and abs(overlap - (1 - 1 / n)) < ROUNDED:
+        if n <= MAX_BLOCK_CELLS and abs(overlap - (1 - 1 / n)) < OVERLAP_TOLERANCE:
             return n
-    expected = f"0, or 1 - 1/n for a whole n up to {MOST_CELLS}, such as 0.5, 0.667, 0.75 or 0.8"
+    expected = f"0, or 1 - 1/n for a whole n up to {MAX_BLOCK_CELLS}, such as 0.5, 0.667, 0.75 or 0.8"
     raise UserError(setting="overlap", value=overlap, expected=expected)
 
 
 @dataclass(frozen=True)
 class BlockCutter:
-    """Cuts images into overlapping blocks, and describes each by a point."""
+    """Cuts images into overlapping blocks and describes each block by a point."""
 
     sides: tuple[float, ...]  # Side of a block at each scale, as a share of the image's long side
     n_colours: int
-    root: bool  # Points are square roots of histograms
-    texture_weight: float  # What the texture part of points is multiplied with
-    block_cells: int = 2  # Steps from one block to the next along the side of a block (see `cells_of_overlap`)
+    root: bool  # Whether points are square roots of histograms
+    texture_weight: float  # Factor of the texture part of points
+    block_cells: int = 2  # Number of cells along a block's side (see `cells_of_overlap`)
 
     def count(self, codes: Codes, scale: int) -> int:
-        """Return how many blocks an image has at a scale."""
+        """Return the number of blocks of an image at a scale."""
         stride = self._stride(codes, scale)
         rows, cols = (block_edges(side, stride) for side in codes.texture.shape)
         return max(1, len(rows) - self.block_cells) * max(1, len(cols) - self.block_cells)
@@ -90,7 +90,7 @@ class BlockCutter:
         return points
 
     def boxes(self, codes: Codes, scale: int) -> NDArray[np.float64]:
-        """Return where the blocks of an image lie at a scale, in the order of `points`: float64, shape (n_blocks, 4).
+        """Return the boxes of an image's blocks at a scale, in the order of `points`: float64, shape (n_blocks, 4).
 
         Left, top, right and bottom are shares of the image's width and height.
         """
@@ -102,24 +102,24 @@ class BlockCutter:
         return np.stack([np.broadcast_to(side, shape).ravel() for side in sides], axis=1)
 
     def _stride(self, codes: Codes, scale: int) -> float:
-        """Return the pixels along the side of a cell, about."""
+        """Return the approximate side of a cell in pixels."""
         height, width = codes.texture.shape
         return float(max(height, width) * self.sides[scale] / self.block_cells)
 
 
 def _ends(edges: NDArray[np.float64], block_cells: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return where blocks begin and end along one side: all cells are one block where there are fewer than it has."""
-    cells = min(block_cells, len(edges) - 1)
-    return edges[:-cells], edges[cells:]
+    """Return where blocks begin and end along one side; if a block needs more cells than exist, all are one block."""
+    n_cells = min(block_cells, len(edges) - 1)
+    return edges[:-n_cells], edges[n_cells:]
 
 
 class WordFinder:
-    """Finds the nearest words of blocks, among the words of their own scale, or of all scales where they share them.
+    """Finds the nearest words of blocks among the words of their scale, or of all scales if these share words.
 
-    `codebook`, (n_words, n_features), has the words of all scales, one scale after the other, `scale_words` how many
-    each scale has, and `spread` the mean squared distance of its blocks to their nearest word; these two have one
-    number for all scales of the `cutter` that share their words. A block gets `neighbours` words; where a scale has
-    fewer, it counts once for each of them. For `softness` and `nearest_groups` see `Visterms`.
+    `codebook`, (n_words, n_features), has the words of all scales, scale by scale. `scale_words` has the number of
+    words of each scale, and `spread` the mean squared distance of its blocks to their nearest word; both have a single
+    number if all scales of the `cutter` share their words. A block gets `neighbours` words, or all words of a scale
+    with fewer. For `softness` and `nearest_groups` see `Visterms`.
     """
 
     def __init__(
@@ -142,13 +142,13 @@ class WordFinder:
 
         for first, n_words in zip(self._first, scale_words, strict=True):
             words, n_nearest = codebook[first : first + n_words], min(neighbours, int(n_words))
-            n_groups = math.isqrt(int(n_words))  # as many groups as words in one, of words near to each other
+            n_groups = math.isqrt(int(n_words))  # as many groups as words per group
             if nearest_groups is None or nearest_groups >= n_groups:
                 look_up: LookUp = partial(nearest_words, prepared=prepare_codebook(words), n_nearest=n_nearest)
             else:
                 centres = learn_codebook(words, n_groups, np.random.default_rng(0))
                 nearest, _ = assign_words(words, prepare_codebook(centres))
-                groups = np.unique(nearest, return_inverse=True)[1]  # none without words
+                groups = np.unique(nearest, return_inverse=True)[1]  # drop empty groups
                 book = prepare_groups(words, groups, int(groups.max()) + 1)
                 n_probed = min(nearest_groups, int(groups.max()) + 1)
                 look_up = partial(nearest_in_groups, book=book, n_probed=n_probed, n_nearest=n_nearest)
@@ -157,54 +157,54 @@ class WordFinder:
     def find(
         self, images: Sequence[Codes], i: int, *, with_boxes: bool
     ) -> tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.float64]]:
-        """Return the words of all blocks of image i, their shares, and where the blocks lie (`BlockCutter.boxes`).
+        """Return the words of all blocks of image i, the words' shares, and the blocks' boxes (`BlockCutter.boxes`).
 
-        Words are int32 (n_blocks, neighbours). A share, float32, says how much of the block the word gets: rows add up
-        to 1, and columns beyond the number of a scale's words have 0. There are no boxes unless `with_boxes`.
+        Words are int32 (n_blocks, neighbours). Shares, float32, say how much of a block counts for each word: rows sum
+        to 1, and columns beyond the number of a scale's words are 0. Boxes are empty unless `with_boxes`.
         """
         codes = images[i]
         words, shares, boxes = [], [], [np.empty((0, 4))]
         tiny = float(np.finfo(np.float32).tiny)
         for scale in range(len(self.cutter.sides)):
-            book = 0 if len(self._look_up) == 1 else scale
+            codebook = 0 if len(self._look_up) == 1 else scale
             points = self.cutter.points(codes, scale)
-            ids = np.zeros((len(points), self.neighbours), np.int32)
-            part = np.zeros(ids.shape, np.float32)
-            n = min(self.neighbours, int(self._n_words[book]))
-            nearest, scores = self._look_up[book](points)
-            ids[:, :n] = nearest + np.int32(self._first[book])
-            width = max(self.softness * max(float(self._spread[book]), tiny), tiny)
-            further = 2 * (scores[:, :1].astype(np.float64) - scores)
-            weights = np.exp(-further / width)
-            part[:, :n] = weights / weights.sum(axis=1, keepdims=True)
-            words.append(ids)
-            shares.append(part)
+            scale_words = np.zeros((len(points), self.neighbours), np.int32)
+            scale_shares = np.zeros(scale_words.shape, np.float32)
+            n_nearest = min(self.neighbours, int(self._n_words[codebook]))
+            nearest, scores = self._look_up[codebook](points)
+            scale_words[:, :n_nearest] = nearest + np.int32(self._first[codebook])
+            width = max(self.softness * max(float(self._spread[codebook]), tiny), tiny)
+            extra_distances = 2 * (scores[:, :1].astype(np.float64) - scores)
+            weights = np.exp(-extra_distances / width)
+            scale_shares[:, :n_nearest] = weights / weights.sum(axis=1, keepdims=True)
+            words.append(scale_words)
+            shares.append(scale_shares)
             if with_boxes:
                 boxes.append(self.cutter.boxes(codes, scale))
         return np.concatenate(words), np.concatenate(shares), np.concatenate(boxes)
 
 
 class VistermPyramid(NamedTuple):
-    """How rows of words in cells are laid out: level by level, cell by cell (row by row), word by word."""
+    """The layout of rows: level by level, cell by cell (row by row), word by word."""
 
     n_words: int
-    weights: NDArray[np.float64]  # shape (n_levels,): what each level weighs in the inner product; they sum to 1
+    weights: NDArray[np.float64]  # shape (n_levels,): weights of the levels in the inner product; they sum to 1
 
     def levels(self, words: NDArray[np.int32], boxes: NDArray[np.float64]) -> Iterator[Level]:
-        """Yield the words of an image, renumbered at each level by the cell that holds the centre of a block.
+        """Yield the words of an image for each level, renumbered by the cell that contains the block's centre.
 
-        Of each level, these are its columns of the row, the words as numbers from its first column on, and the factor
-        by which its bag, of length 1, is multiplied. `words` are (n_blocks, n_nearest); `boxes`, (n_blocks, 4), are
-        left, top, right and bottom as shares of the image's width and height. Boxes are not read where there is one
-        level.
+        A level consists of its columns of the row, the words numbered from its first column, and the factor of its bag,
+        which has length 1. `words` has shape (n_blocks, n_nearest); `boxes`, (n_blocks, 4), are left, top, right and
+        bottom as shares of the image's width and height. With a single level, boxes are not
+        read.
         """
         first = 0
         for level, weight in enumerate(self.weights):
             numbered = words
             if level:
-                n = 2**level
-                column, row = np.minimum((boxes[:, :2] + boxes[:, 2:]) * (n / 2), n - 1).astype(np.int32).T
-                numbered = words + ((row * n + column) * np.int32(self.n_words))[:, None]
+                n_side = 2**level
+                column, row = np.minimum((boxes[:, :2] + boxes[:, 2:]) * (n_side / 2), n_side - 1).astype(np.int32).T
+                numbered = words + ((row * n_side + column) * np.int32(self.n_words))[:, None]
             stop = first + self.n_words * 4**level
             yield slice(first, stop), numbered, np.float32(np.sqrt(weight))
             first = stop
@@ -218,74 +218,74 @@ class VistermPyramid(NamedTuple):
         *,
         root: bool,
     ) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
-        """Make the row of an image: the bag of each level (`bag_row`), times the root of the level's weight.
+        """Make the row of an image: the bag of each level (`bag_row`), times the square root of the level's weight.
 
-        `words` and `boxes` are as in `levels`, `shares` (n_blocks, n_nearest), `idf` (n_columns,). Returns weights
-        (float32) and increasing columns (int32).
+        `words` and `boxes` are as in `levels`; `shares` has shape (n_blocks, n_nearest), `idf` (n_columns,). Returns
+        weights (float32) and increasing columns (int32).
         """
         parts = []
-        for columns_of_level, numbered, factor in self.levels(words, boxes):
-            weights, columns = bag_row(numbered, shares, idf[columns_of_level], root)
-            parts.append((weights * factor, columns + np.int32(columns_of_level.start)))
+        for level_columns, numbered, factor in self.levels(words, boxes):
+            weights, columns = bag_row(numbered, shares, idf[level_columns], root)
+            parts.append((weights * factor, columns + np.int32(level_columns.start)))
         return np.concatenate([weights for weights, _ in parts]), np.concatenate([columns for _, columns in parts])
 
 
 def block_places(
     codes: Codes, finder: WordFinder, pyramid: VistermPyramid, idf: NDArray[np.float32], *, root: bool
 ) -> Places:
-    """Return the row of an image by its blocks.
+    """Split the row of an image into the parts that its blocks contribute.
 
-    A visterm's weight in the row, root and length included, is shared out among the blocks in proportion to what each
-    counts for it: the weights of a visterm over all blocks sum to the one in the row. In a pyramid a visterm of a cell
-    is shared out among the blocks of that cell. For `idf` (n_columns,) and `root` see `bag_row`.
+    A visterm's weight in the row, after root and normalisation, is divided among the blocks in proportion to how much
+    they count for it: over all blocks, its weights sum to the weight in the row. In a pyramid, the weight of a visterm
+    in a cell is divided among the blocks of that cell. For `idf` (n_columns,) and `root` see `bag_row`.
     """
     words, counts, boxes = finder.find([codes], 0, with_boxes=True)
     blocks = np.repeat(np.arange(len(words)), words.shape[1])
     bags = []
     for columns, numbered, factor in pyramid.levels(words, boxes):
-        values, having = bag_row(numbered, counts, idf[columns], root)
+        values, word_ids = bag_row(numbered, counts, idf[columns], root)
         n = columns.stop - columns.start
         weights = np.zeros(n)
-        weights[having] = values
+        weights[word_ids] = values
 
         terms = numbered.ravel()
         totals = np.bincount(terms, counts.ravel(), minlength=n)
-        a_count = np.divide(weights, totals, out=np.zeros(n), where=totals > 0)
-        shared = sp.coo_array((counts.ravel() * a_count[terms], (blocks, terms)), (len(words), n))
-        bags.append(shared * float(factor))
+        weight_per_count = np.divide(weights, totals, out=np.zeros(n), where=totals > 0)
+        contributions = sp.coo_array((counts.ravel() * weight_per_count[terms], (blocks, terms)), (len(words), n))
+        bags.append(contributions * float(factor))
 
     rows = sp.csr_array(sp.hstack(bags, format="csr"))
     rows.eliminate_zeros()
     return Places(boxes, rows, np.zeros(len(idf)), "block", "visterm")
 
 
-def weights_of_levels(levels: int, given: Sequence[float] | None) -> NDArray[np.float64]:
+def weights_of_levels(levels: int, level_weights: Sequence[float] | None) -> NDArray[np.float64]:
     """Return the weights of the levels, the whole picture first; they sum to 1.
 
-    `given` weights are in proportion. None: 1/2 for the finest, half as much for each coarser one, the coarsest as the
-    one after it.
+    `level_weights` are scaled to sum to 1. None: 1/2 for the finest level, half as much for each coarser one, except
+    that the two coarsest are equal.
     """
-    if given is None:
-        given = [2.0 ** (max(level, 1) - levels) for level in range(levels)]
-    weights: NDArray[np.float64] = np.array(given, np.float64)
+    if level_weights is None:
+        level_weights = [2.0 ** (max(level, 1) - levels) for level in range(levels)]
+    weights: NDArray[np.float64] = np.array(level_weights, np.float64)
     weights /= weights.sum()
     return weights
 
 
-def check_levels(levels: int, given: Sequence[float] | None) -> None:
-    """Refuse levels that no pyramid has, and weights that are not one number above 0 for each."""
+def check_levels(levels: int, level_weights: Sequence[float] | None) -> None:
+    """Refuse an invalid number of levels, and weights that are not one number above 0 per level."""
     check_count(levels, "levels")
-    check_number(levels, "levels", least=1, most=MOST_LEVELS)
-    if given is not None:
+    check_number(levels, "levels", least=1, most=MAX_LEVELS)
+    if level_weights is not None:
         expected = f"None, or {levels} numbers above 0, one a level"
-        check_numbers(given, "level_weights", expected)
-        if len(given) != levels:
-            raise UserError(setting="level_weights", value=given, expected=expected)
+        check_numbers(level_weights, "level_weights", expected)
+        if len(level_weights) != levels:
+            raise UserError(setting="level_weights", value=level_weights, expected=expected)
 
 
 def check_numbers(values: object, name: str, expected: str, *, most: float = np.inf) -> None:
-    """Refuse what is not a sequence of one finite number or more, each above 0 and at most `most`."""
-    listed = list(values) if isinstance(values, Sequence | np.ndarray) and not isinstance(values, str) else []
-    right = [isinstance(v, int | float | np.number) and not isinstance(v, bool) and 0 < v <= most for v in listed]
-    if not right or not all(right) or not np.isfinite(listed).all():
+    """Refuse values that are not a sequence of at least one finite number above 0 and at most `most`."""
+    numbers = list(values) if isinstance(values, Sequence | np.ndarray) and not isinstance(values, str) else []
+    are_valid = [isinstance(v, int | float | np.number) and not isinstance(v, bool) and 0 < v <= most for v in numbers]
+    if not are_valid or not all(are_valid) or not np.isfinite(numbers).all():
         raise UserError(setting=name, value=values, expected=expected)

@@ -1,4 +1,4 @@
-"""Encoders inside others: how these are named, fitted, run and kept; and `Chain`, which puts them side by side."""
+"""Encoders that contain other encoders: a base class that creates, fits and runs them; and `Chain`."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ from visterm.encoders.contract import (
 )
 from visterm.encoders.named import make_encoder, split_specs
 
-DENSE_FROM = 0.5  # Share of values that are not 0 from which on an array is smaller than CSR
-MOST_COLUMNS = 2**40
+DENSE_ABOVE = 0.5  # Share of non-zero values above which an array is smaller than CSR
+MAX_COLUMNS = 2**40
 
 
 class NestedEncoder(Encoder):
-    """An encoder with encoders inside. A new one writes `_listed`, `_fit_images` and `_join`.
+    """An encoder that contains other encoders. Subclasses implement `_listed`, `_fit_images` and `_join`.
 
-    To encode, each image is decoded once, for the one that reads it largest; the others get it reduced to their
-    size. A row is then that of the encoder alone, but for the rounding of being reduced in two steps where a photo
-    is larger than both. To fit, each encoder reads the images that it learns from by itself.
+    To encode, each image is decoded once, at the largest size that an inner encoder reads; the others get it reduced to
+    their size. A row is the same as from the encoder alone, except for rounding if a photo is reduced in two steps. To
+    fit, each encoder reads its own training images.
 
-    Encoders of names may be inside too, unless all that they know of an image is its number; where there are no others,
-    no image is opened.
+    Encoders of names are allowed too, unless they know images by number only. If all inner encoders are of names, no
+    image is opened.
 
     Attributes
     ----------
@@ -59,7 +59,7 @@ class NestedEncoder(Encoder):
     n_jobs: int | None
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters, as in scikit-learn; a number of threads is passed on to the fitted encoders inside."""
+        """Set parameters, as in scikit-learn; `n_jobs` is passed on to the fitted inner encoders."""
         super().set_params(**params)
         for part in getattr(self, "parts_", []) if "n_jobs" in params else []:
             part.set_known(n_jobs=self.n_jobs)
@@ -67,39 +67,39 @@ class NestedEncoder(Encoder):
 
     @abstractmethod
     def _listed(self) -> Sequence[object]:
-        """List the encoders inside, as the constructor took them: names, pairs with settings, or encoders."""
+        """List the inner encoders as passed to the constructor: names, pairs with settings, or encoders."""
 
     @abstractmethod
     def _join(self, rows: list[Matrix]) -> Matrix:
-        """Make the rows of some images from those that the encoders inside gave them, one matrix each."""
+        """Make the rows of images from the rows of the inner encoders, one matrix per encoder."""
 
     def _make_parts(self) -> list[AnyEncoder]:
-        """Make unfitted encoders of what is listed; they get the seed and the threads unless it says otherwise."""
-        shared = {"random_state": self.random_state, "n_jobs": self.n_jobs}
+        """Make unfitted inner encoders; they get this encoder's seed and threads unless their settings differ."""
+        options = {"random_state": self.random_state, "n_jobs": self.n_jobs}
         parts: list[AnyEncoder] = []
-        for listed in self._listed():
-            pair = [listed, {}] if isinstance(listed, str) else listed
-            if isinstance(listed, AnyEncoder):
-                parts.append(clone(listed))
-            elif isinstance(pair, list | tuple) and [type(each) for each in pair] == [str, dict]:
-                parts.append(make_encoder(pair[0], pair[1], shared))
+        for item in self._listed():
+            pair = [item, {}] if isinstance(item, str) else item
+            if isinstance(item, AnyEncoder):
+                parts.append(clone(item))
+            elif isinstance(pair, list | tuple) and [type(element) for element in pair] == [str, dict]:
+                parts.append(make_encoder(pair[0], pair[1], options))
             else:
                 expected = "a name such as 'visterms' or 'onnx:PATH', a pair of a name and settings, or an encoder"
-                problem = f"An encoder inside another is {listed!r}."
-                raise UserError(problem, setting=self.argument, value=listed, expected=expected)
+                problem = f"An encoder inside another is {item!r}."
+                raise UserError(problem, setting=self.argument, value=item, expected=expected)
             if parts[-1].by_number:
-                problem = f"The encoder {listed!r} knows images by number only: its rows say nothing of others."
-                raise UserError(problem, setting=self.argument, value=listed, advice="Use it alone.")
+                problem = f"The encoder {item!r} knows images by number only: its rows say nothing of others."
+                raise UserError(problem, setting=self.argument, value=item, advice="Use it alone.")
         return parts
 
     def check_settings(self) -> None:
-        """Refuse settings that cannot be used, of the encoders inside too."""
+        """Refuse invalid settings, including those of the inner encoders."""
         super().check_settings()
         for part in self._make_parts():
             part.check_settings()
 
     def check_allowed(self) -> None:
-        """Refuse what the fitted encoders inside refuse."""
+        """Run the same check of the fitted inner encoders."""
         for part in getattr(self, "parts_", ()):
             part.check_allowed()
 
@@ -112,17 +112,17 @@ class NestedEncoder(Encoder):
     def _sample_rows(
         self, images: Images, skip: bool, progress: Progress, task: str
     ) -> Generator[list[Matrix], None, None]:
-        """Yield the rows that the fitted encoders inside give images drawn at random, batch by batch."""
-        drawn = as_generator(self.random_state).permutation(len(images))[: self.fit_images]
+        """Yield the rows of randomly drawn images from the fitted inner encoders, batch by batch."""
+        chosen = as_generator(self.random_state).permutation(len(images))[: self.fit_images]
         unknown = self.unknown_images(images)
         if unknown and not skip:
             self.refuse_unknown(images)
-        drawn = np.array([i for i in drawn if i not in unknown], np.int64)
+        chosen = np.array([i for i in chosen if i not in unknown], np.int64)
         skipped: list[Skipped] = []
         any_read = False
 
-        with reported(progress, task, len(drawn)):
-            for _, rows in self._part_batches([images[i] for i in drawn], skipped, progress):
+        with reported(progress, task, len(chosen)):
+            for _, rows in self._part_batches([images[i] for i in chosen], skipped, progress):
                 any_read = True
                 if skipped and not skip:
                     break
@@ -134,7 +134,7 @@ class NestedEncoder(Encoder):
             raise NoneReadableError([*skipped, *unread])
 
     def unknown_images(self, images: AnyImages) -> dict[int, str]:
-        """Return the images that an encoder inside does not know, by position, with its reason."""
+        """Return the images that an inner encoder does not know, by position, with its reason."""
         reasons = {i: reason for part in reversed(self.parts_) for i, reason in part.unknown_images(images).items()}
         return dict(sorted(reasons.items()))
 
@@ -153,12 +153,12 @@ class NestedEncoder(Encoder):
     def _part_batches(
         self, images: Images, skipped: list[Skipped], progress: Progress
     ) -> Iterator[tuple[list[int], list[Matrix]]]:
-        """Yield the positions of some images that could be read, and their rows from each encoder inside."""
+        """Yield the positions of readable images, batch by batch, and their rows from each inner encoder."""
         if not self._looks_at_pixels():
             for start in range(0, len(images), self.batch_size):
-                some = images[start : start + self.batch_size]
-                yield list(range(start, start + len(some))), self._part_rows([], some)
-                progress.advance(len(some))
+                chunk = images[start : start + self.batch_size]
+                yield list(range(start, start + len(chunk))), self._part_rows([], chunk)
+                progress.advance(len(chunk))
             return
         batch: list[Decoded] = []
         for number, item in enumerate(self._decoded(images), start=1):
@@ -174,13 +174,13 @@ class NestedEncoder(Encoder):
                 batch = []
 
     def _part_rows(self, pixels: list[Pixels], images: AnyImages) -> list[Matrix]:
-        """Return the rows of images from each encoder inside; `pixels` are theirs, where one looks at them."""
+        """Return the rows of images from each inner encoder; `pixels` are [] if no encoder looks at them."""
         rows: list[Matrix] = []
         for part in self.parts_:
             if not isinstance(part, Encoder):
                 rows.append(part.transform(images))
                 continue
-            reduced = [read_image(each, max_side=part._max_side) for each in pixels]
+            reduced = [read_image(image_pixels, max_side=part._max_side) for image_pixels in pixels]
             if isinstance(part, NestedEncoder):
                 rows.append(part._join(part._part_rows(reduced, images)))
             else:
@@ -199,45 +199,45 @@ class NestedEncoder(Encoder):
         return max((side for side in sides if side is not None), default=None) if None not in sides else None
 
     def _fingerprint_params(self, params: dict[str, object]) -> dict[str, object]:
-        """Name the encoders inside by their fingerprints; fitted ones are among what was learned."""
-        inside = None if hasattr(self, "parts_") else [part.fingerprint for part in self._make_parts()]
-        return {**params, str(self.argument): inside}
+        """Replace unfitted inner encoders by their fingerprints; fitted ones are learned attributes already."""
+        inner = None if hasattr(self, "parts_") else [part.fingerprint for part in self._make_parts()]
+        return {**params, str(self.argument): inner}
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Chain(NestedEncoder):
     """Joins the rows of several encoders: ``x = (f_1 x_1, f_2 x_2, ...)``.
 
-    The factors are ``f_i = w_i / (l_i √(Σ w²))``: ``l_i`` is the mean length of the rows that encoder i gives training
-    images, so that with equal weights ``w`` the parts of the inner product of two images weigh alike, and rows are
-    about 1 long.
+    The factors are ``f_i = w_i / (l_i √(Σ w²))``, where ``l_i`` is the mean length of encoder i's rows of training
+    images. With equal weights ``w`` all encoders contribute equally to the inner product of two images, and rows have a
+    length of about 1.
 
-    An image is decoded once for all encoders, and one that cannot be read has no row in any. On the command line:
-    ``--encoder chain:visterms+onnx:mobilenet.onnx``. Rows are CSR if those of an encoder are, and if that is smaller.
+    An image is decoded once for all encoders; an unreadable image has no row. On the command line: ``--encoder
+    chain:visterms+onnx:mobilenet.onnx``. Rows are CSR if an encoder's rows are CSR and that is smaller.
 
     Parameters
     ----------
     encoders : str or list
         Names, names with an argument (``"onnx:PATH"``), pairs of name and settings
-        (``("visterms", {"codebook": 2000})``), or encoders, which are cloned. A text is split at each ``+`` that the
-        name of an encoder follows. Not `ids`.
+        (``("visterms", {"codebook": 2000})``), or encoders, which are cloned. A text is split at each ``+`` that is
+        followed by an encoder's name. `ids` is not allowed.
     weights : list of float, optional
-        ``w``, one an encoder, above 0. None: all alike.
+        ``w``, one per encoder, above 0. None: all equal.
     random_state : int, RandomState, Generator or None
-        Draws the training images whose rows are measured; and for all encoders whose settings have none.
+        Draws the training images whose rows are measured; also for encoders without their own setting.
     batch_size : int
         Images encoded at a time.
     n_jobs : int, optional
-        Threads, of the encoders too unless their settings say otherwise; None is all cores.
+        Threads, also for encoders without their own setting; None is all cores.
 
     Attributes
     ----------
     parts_ : list of AnyEncoder
         The fitted encoders.
     factors_ : ndarray of float64, shape (n_encoders,)
-        ``f``; with ``l`` taken as 1 for an encoder whose rows are all 0.
+        ``f``, where ``l`` is 1 for an encoder whose rows are all 0.
     widths_ : ndarray of int64, shape (n_blocks,)
-        Features of each encoder, or of each block of one that has several.
+        Number of features of each encoder, or of each of its blocks if it has several.
     dense_ : bool
         Whether rows are arrays.
     """
@@ -255,7 +255,7 @@ class Chain(NestedEncoder):
     learned: ClassVar[dict[str, Kind]] = {
         "parts_": Listed(Fitted(base=AnyEncoder), "n_encoders"),
         "factors_": Array("float64", ("n_encoders",), above=0, most=1e30),
-        "widths_": Array("int64", ("n_blocks",), least=1, most=MOST_COLUMNS),
+        "widths_": Array("int64", ("n_blocks",), least=1, most=MAX_COLUMNS),
         "dense_": Flag(),
     }
 
@@ -267,18 +267,18 @@ class Chain(NestedEncoder):
 
     @property
     def width(self) -> int | None:
-        """The columns of all encoders."""
+        """Number of columns of all encoders together."""
         return int(self.widths_.sum())
 
     @property
     def blocks(self) -> list[int]:
-        """Widths of what the encoders give: of each its own blocks, or all as one."""
+        """Widths of the blocks of all encoders; an encoder without blocks is a single one."""
         return [int(width) for width in self.widths_]
 
     def places(self, image: str | os.PathLike[str] | Pixels) -> Places:
-        """Return the row of one image by the places that each encoder knows.
+        """Split the row of one image into contributions of places, for encoders that know them.
 
-        What an encoder gives that knows none is in `elsewhere`, under its name. Raises ImageError if the image cannot
+        The features of the other encoders are in `elsewhere`, under their names. Raises ImageError if the image cannot
         be read; UserError if no encoder knows places.
         """
         check_fitted(self)
@@ -307,8 +307,8 @@ class Chain(NestedEncoder):
         self.factors_ = weights / means / np.sqrt(np.square(weights).sum())
         widths = [encoder.blocks or [part.shape[1]] for encoder, part in zip(self.parts_, rows, strict=True)]
         self.widths_ = np.concatenate(widths, dtype=np.int64)
-        filled = sum(sp.csr_array(part).nnz for part in rows) / sum(int(np.prod(part.shape)) for part in rows)
-        self.dense_ = not any(sp.issparse(part) for part in rows) or filled > DENSE_FROM
+        density = sum(sp.csr_array(part).nnz for part in rows) / sum(int(np.prod(part.shape)) for part in rows)
+        self.dense_ = not any(sp.issparse(part) for part in rows) or density > DENSE_ABOVE
 
     def _check_learned(self) -> None:
         widths = [part.width for part in self.parts_]
@@ -334,23 +334,23 @@ class Chain(NestedEncoder):
         return listed
 
     def _chosen_weights(self) -> NDArray[np.float64]:
-        """Return the weight of each encoder; refuse others than finite numbers above 0."""
+        """Return the weight of each encoder; refuse weights that are not finite numbers above 0."""
         n = len(self._listed())
         if self.weights is None:
             return np.ones(n)
         expected = f"None, or {n} finite numbers above 0, one an encoder"
-        wrong = UserError(setting="weights", value=self.weights, expected=expected)
+        error_to_raise = UserError(setting="weights", value=self.weights, expected=expected)
 
         try:
             weights: NDArray[np.float64] = np.asarray(self.weights, np.float64)
         except (TypeError, ValueError) as error:
-            raise wrong from error
+            raise error_to_raise from error
         if weights.shape != (n,) or not np.isfinite(weights).all() or (weights <= 0).any():
-            raise wrong
+            raise error_to_raise
         return weights
 
 
 def _lengths(rows: Matrix) -> NDArray[np.float64]:
     squares = np.square(rows.data if sp.issparse(rows) else rows.ravel(), dtype=np.float64)
-    of_row = rows.nonzero()[0] if sp.issparse(rows) else np.repeat(np.arange(len(rows)), rows.shape[1])
-    return np.sqrt(np.bincount(of_row, squares, minlength=rows.shape[0]))
+    row_ids = rows.nonzero()[0] if sp.issparse(rows) else np.repeat(np.arange(len(rows)), rows.shape[1])
+    return np.sqrt(np.bincount(row_ids, squares, minlength=rows.shape[0]))

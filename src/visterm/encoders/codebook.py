@@ -1,4 +1,4 @@
-"""Codebooks of words and palettes of colours, learned by a fast k-means: the same bytes for any number of threads."""
+"""Learn codebooks of words and palettes of colours by a fast k-means, with the same bytes for any number of threads."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from visterm.core.threads import Team, one_blas_thread, resolve_jobs
 from visterm.kernels.nearest import TILE, add_by_word, nearest_words, prepare_codebook
 from visterm.kernels.pixels import lab_from_rgb
 
-PART = 8 * TILE  # Points a thread takes at a time: by the number of threads, the last bits would depend on that
+POINTS_PER_TASK = 8 * TILE  # Points per task. Fixed, so that the last bits do not depend on the number of threads.
 
-SPACES = ("lab", "rgb")  # Where colours are compared
-PIXELS_AN_IMAGE = 100
+COLOUR_SPACES = ("lab", "rgb")  # Spaces in which colours are compared
+PIXELS_PER_IMAGE = 100
 PALETTE_STEPS = 20
 
-MOST_COLOURS = 256  # A pixel's colour is kept in a byte
-LARGEST = 1e6  # Of colours and words that are read from files: beyond it float32 would not hold what is made of them
+MAX_COLOURS = 256  # A pixel's colour is kept in a byte
+MAX_VALUE = 1e6  # Maximum of colours and words read from files; results of larger ones may overflow float32
 
 
 def learn_codebook(
@@ -33,34 +33,34 @@ def learn_codebook(
     progress: Progress = SILENT,
     task: str = "codebook",
 ) -> NDArray[np.float32]:
-    """Learn at most `n_words` words that are nearest to `points` on average, float32 (n_words, n_features).
+    """Learn at most `n_words` words by k-means on `points`, float32 (n_words, n_features).
 
-    It starts from distinct points drawn at random; where there are fewer of them, there are fewer words. A word that
-    loses all its points takes over one of those that lie furthest from their words. It ends after `iterations` Lloyd
-    steps, or when no point changes its word. Progress shows each step as `task`; `n_jobs` changes nothing but time.
+    It starts from distinct points drawn at random; if there are fewer than `n_words`, there are fewer words. A word
+    that loses all its points is moved to one of the points furthest from their words. It stops after `iterations` Lloyd
+    steps, or when no point changes its word. Progress shows each step as `task`; `n_jobs` only changes the run time.
     """
-    chosen: dict[bytes, int] = {}
+    first_index: dict[bytes, int] = {}
     for index in rng.permutation(len(points)):
-        chosen.setdefault(points[index].tobytes(), index)
-        if len(chosen) == n_words:
+        first_index.setdefault(points[index].tobytes(), index)
+        if len(first_index) == n_words:
             break
-    codebook = points[list(chosen.values())]
+    codebook = points[list(first_index.values())]
 
-    norms = np.square(points, dtype=np.float64).sum(axis=1)
-    before: NDArray[np.int32] | None = None
+    squares = np.square(points, dtype=np.float64).sum(axis=1)
+    previous_words: NDArray[np.int32] | None = None
     with reported(progress, task, iterations):
         for _ in range(iterations):
             words, scores = assign_words(points, prepare_codebook(codebook), n_jobs=n_jobs)
-            if before is not None and np.array_equal(words, before):
+            if previous_words is not None and np.array_equal(words, previous_words):
                 break
-            before = words
-            distances = np.maximum(norms - 2 * scores.astype(np.float64), 0)
+            previous_words = words
+            distances = np.maximum(squares - 2 * scores.astype(np.float64), 0)
             sums = np.zeros(codebook.shape, np.float64)
             counts = np.zeros(len(codebook), np.int64)
             add_by_word(points, words, sums, counts)
-            empty = np.flatnonzero(counts == 0)  # words that lost all their points move to those that are worst off
-            worst_off = np.argsort(-distances, kind="stable")[: len(empty)]
-            sums[empty], counts[empty] = points[worst_off], 1
+            empty_words = np.flatnonzero(counts == 0)  # these words move to the points furthest from theirs
+            furthest = np.argsort(-distances, kind="stable")[: len(empty_words)]
+            sums[empty_words], counts[empty_words] = points[furthest], 1
             codebook = (sums / counts[:, None]).astype(np.float32)
             progress.advance()
     return codebook
@@ -70,7 +70,7 @@ def assign_words(
     points: NDArray[np.float32], prepared: NDArray[np.float32], *, n_jobs: int | None = None
 ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
     """Return the nearest word of each point, and its score, in `n_jobs` threads (see `nearest_words`)."""
-    parts = [points[start : start + PART] for start in range(0, len(points), PART)]
+    parts = [points[start : start + POINTS_PER_TASK] for start in range(0, len(points), POINTS_PER_TASK)]
     with one_blas_thread(), Team(min(resolve_jobs(n_jobs), len(parts))) as team:
         nearest = team.run(lambda i: nearest_words(parts[i], prepared), len(parts))
     words, scores = zip(*nearest, strict=True)
@@ -86,13 +86,13 @@ def learn_palette(
     n_jobs: int | None = None,
     progress: Progress = SILENT,
 ) -> NDArray[np.float32]:
-    """Learn at most `n_colours` colours that are nearest to pixels drawn from images, as many from each.
+    """Learn at most `n_colours` colours by k-means on pixels, the same number of them from each image.
 
-    Colours are compared and returned in the space "lab" or "rgb", float32 (n_colours, 3); there are fewer where fewer
-    were drawn. `n_jobs` changes nothing but time.
+    Colours are compared and returned in the space "lab" or "rgb", float32 (n_colours, 3); there are fewer if the pixels
+    have fewer. `n_jobs` only changes the run time.
     """
-    flat = (pixels.reshape(-1, 3) for pixels in images)
-    drawn_pixels = np.concatenate([pixels[rng.integers(0, len(pixels), PIXELS_AN_IMAGE)] for pixels in flat])
+    flat_images = (pixels.reshape(-1, 3) for pixels in images)
+    drawn_pixels = np.concatenate([pixels[rng.integers(0, len(pixels), PIXELS_PER_IMAGE)] for pixels in flat_images])
     points: NDArray[np.float32] = (lab_from_rgb(drawn_pixels) if space == "lab" else drawn_pixels).astype(np.float32)
-    shared: dict[str, Any] = {"n_jobs": n_jobs, "progress": progress}
-    return learn_codebook(points, n_colours, rng, iterations=PALETTE_STEPS, task="learn colours", **shared)
+    options: dict[str, Any] = {"n_jobs": n_jobs, "progress": progress}
+    return learn_codebook(points, n_colours, rng, iterations=PALETTE_STEPS, task="learn colours", **options)

@@ -1,4 +1,4 @@
-"""What every encoder promises, whether it looks at pixels or only at names: one row an image, under a fingerprint."""
+"""The base class of all encoders, of pixels or names: one row per image, and a fingerprint of the output."""
 
 from __future__ import annotations
 
@@ -38,65 +38,65 @@ if TYPE_CHECKING:
     from sklearn.utils import Tags
 
 T = TypeVar("T")
-AnyImages: TypeAlias = "Sequence[Any]"  # Paths, pixels, names or numbers: what an encoder takes for images
+AnyImages: TypeAlias = "Sequence[Any]"  # Images as an encoder accepts them: paths, pixels, names or numbers
 
-NOT_FINITE = "no finite features: the encoder gave NaN or infinity"  # Why an image is skipped
+NOT_FINITE = "no finite features: the encoder gave NaN or infinity"  # A reason to skip an image
 
 
 class Encoded(NamedTuple):
-    """Feature rows with the images that they belong to."""
+    """Feature rows and the images they belong to."""
 
     rows: Matrix  # array or CSR of float32, shape (n_readable, n_features)
-    kept: NDArray[np.int64]  # shape (n_readable,): the position of each row's image among those given
-    skipped: list[Skipped]  # The images that could not be read, or that an encoder of names does not know
+    kept: NDArray[np.int64]  # shape (n_readable,): the position of each row's image in the input
+    skipped: list[Skipped]  # Images that could not be read, or that an encoder of names does not know
 
 
 class AnyEncoder(Estimator, ABC):
-    """Turns images into feature rows, whatever it looks at: `Encoder` is this for pixels, `Ids` for names.
+    """Turns images into feature rows, from pixels (see `Encoder`) or from names (see `Ids`).
 
     Learned attributes end in ``_`` and are saved with the run. Parameters that do not change the output are named in
     `speed_params`.
     """
 
     reads: ClassVar[Literal["pixels", "names"]] = "pixels"
-    """What it looks at. An encoder of names opens no image, and has rows only for the images that it knows."""
+    """What the encoder reads. An encoder of names opens no image and has rows only for images that it knows."""
 
-    by_number: ClassVar[bool] = False  # Whether all that is known of an image is which one it is: rows of the identity
+    by_number: ClassVar[bool] = False  # Whether images are known by number only: rows of the identity matrix
 
     argument: str | None = None  # The parameter that ``--encoder name:argument`` fills
-    speed_params: tuple[str, ...] = ("n_jobs", "batch_size")  # Leave the output as it is: not part of the fingerprint
-    test_params: ClassVar[dict[str, object]] = {}  # Of a small, quick instance: what the contract suite runs on
+    speed_params: tuple[str, ...] = ("n_jobs", "batch_size")  # Do not change the output; not part of the fingerprint
+    test_params: ClassVar[dict[str, object]] = {}  # Parameters of a small instance for the contract tests
 
-    location_attributes: tuple[str, ...] = ()  # Learned, of where something lies: saved, not part of the fingerprint
+    location_attributes: tuple[str, ...] = ()  # Learned locations: saved, not part of the fingerprint
     learned: ClassVar[dict[str, Kind]] = {"fitted_": Flag()}
-    """What it learns, declared, so that files of a run can be checked; those of the base classes are added."""
+    """Declares the learned attributes, so that a run's files can be checked; those of base classes are added."""
 
     @property
     def width(self) -> int | None:
-        """Columns of its rows, of a fitted encoder that knows without encoding; else None."""
+        """Number of columns if it is known after fitting; else None."""
         return None
 
     @property
     def blocks(self) -> Sequence[int] | None:
-        """Widths of the kinds of features that lie side by side in the rows of a fitted encoder; None: one kind.
+        """Widths of the kinds of features that the rows of a fitted encoder consist of; None: a single kind.
 
-        Models that look at kinds one by one (`auto`, `jec`, `tagprop`, `two_pass_knn`) take them over.
+        Models that treat kinds separately (`auto`, `jec`, `tagprop`, `two_pass_knn`) use these widths.
         """
         return None
 
     def fit(
         self, images: AnyImages, y: object = None, *, skip_unreadable: bool = False, progress: Progress = SILENT
     ) -> Self:
-        """Learn from images; for encoders that learn nothing, only checks.
+        """Learn from images; encoders that learn nothing only check their settings.
 
         Parameters
         ----------
         images : sequence
-            Paths, Pillow images or uint8 arrays (height, width, 3), also as a Series or the only column of a DataFrame;
-            of an encoder that reads names, texts, paths or whole numbers.
+            Paths, Pillow images or uint8 arrays (height, width, 3), also as a Series or the only column of a DataFrame.
+            For an encoder of names: texts, paths or whole numbers.
         y : ignored
         skip_unreadable : bool
-            Leave out images that cannot be read (`encode` lists them) instead of raising `ImageError`.
+            Skip images that cannot be read (`encode` lists them) instead of raising `ImageError`.
         progress : Progress
             Shows each image and step.
         """
@@ -109,33 +109,33 @@ class AnyEncoder(Estimator, ABC):
         self.fitted_ = True
         return self
 
-    def fit_transform(self, images: AnyImages, y: object = None, **how: Any) -> Matrix:
-        """Learn from images, and encode them; `how` as in `fit`."""
-        return self.fit(images, y, **how).transform(images)
+    def fit_transform(self, images: AnyImages, y: object = None, **options: Any) -> Matrix:
+        """Learn from images and encode them; `options` as in `fit`."""
+        return self.fit(images, y, **options).transform(images)
 
     def check_settings(self) -> None:
-        """Refuse settings that cannot be used, files that are not there among them, before any image is looked at.
+        """Refuse invalid settings and missing files before any image is read.
 
-        Raises UserError if a setting is out of its range; StorageError if a file that the encoder needs is not there or
+        Raises UserError if a setting is out of its range; StorageError if a file that the encoder needs is missing or
         cannot be used.
         """
         self._check_params()
 
     def check_stored_settings(self) -> None:
-        """Refuse settings that were read from a run's files and cannot be used; opens no other file."""
+        """Refuse invalid settings that were read from a run's files, without opening other files."""
         self._check_params()
 
     def check_allowed(self) -> None:
-        """Refuse, before an image is opened, to send images to a server that nobody allowed; most encoders send none.
+        """Check, before an image is opened, that the server images would be sent to is allowed.
 
-        Raises UserError if so.
+        Raises UserError if not.
         """
 
     def transform(self, images: AnyImages) -> Matrix:
-        """Encode images: exactly one row each, in order.
+        """Encode images: exactly one row per image, in order.
 
-        Raises ImageError if one cannot be read (`encode` skips and lists such images instead); DataError if the encoder
-        reads names, and does not know one.
+        Raises ImageError if an image cannot be read (`encode` skips and lists such images instead); DataError if an
+        encoder of names does not know an image.
         """
         images = listed(images)
         rows, _, skipped = self.encode(images)
@@ -145,10 +145,10 @@ class AnyEncoder(Estimator, ABC):
         return rows
 
     def encode(self, images: AnyImages, *, progress: Progress = SILENT) -> Encoded:
-        """Encode the images that can be read and, by an encoder of names, that it knows; list the others.
+        """Encode the images that can be read or, for an encoder of names, are known; list the others.
 
-        Returns the rows, the positions of their images, and the images skipped with reasons. Raises DataError if the
-        encoder reads names, and is given pixels.
+        Returns the rows, the positions of their images, and the skipped images with reasons. Raises DataError if an
+        encoder of names gets pixels.
         """
         images = listed(images)
         if not hasattr(self, "fitted_") and self._learns():
@@ -157,70 +157,72 @@ class AnyEncoder(Estimator, ABC):
 
         with reported(progress, "encode photos", len(images)):
             unknown = self.unknown_images(images)
-            known = np.array([i for i in range(len(images)) if i not in unknown], np.int64)
+            known_positions = np.array([i for i in range(len(images)) if i not in unknown], np.int64)
             progress.advance(len(unknown))
-            known_images = [images[i] for i in known] if unknown else images
+            known_images = [images[i] for i in known_positions] if unknown else images
             rows, kept, skipped = self._encode_images(known_images, progress)
         kept, finite = np.asarray(kept, np.int64), finite_rows(rows)
-        bad = [Skipped(name_of(known_images[i]), NOT_FINITE) for i in kept[~finite]]
+        not_finite = [Skipped(name_of(known_images[i]), NOT_FINITE) for i in kept[~finite]]
         left_out = [Skipped(name_of(images[i]), reason) for i, reason in unknown.items()]
-        return Encoded(rows if finite.all() else rows[finite], known[kept[finite]], [*left_out, *skipped, *bad])
+        return Encoded(
+            rows if finite.all() else rows[finite], known_positions[kept[finite]], [*left_out, *skipped, *not_finite]
+        )
 
     def unknown_images(self, images: AnyImages) -> dict[int, str]:
-        """Return the images that have no row whatever their files hold, by position, with reasons; none for pixels.
+        """Return the images that an encoder of names has no row for, by position, with reasons; {} for pixels.
 
-        A reason reads on after "The image ... is": a category, a colon, and what to do.
+        A reason completes the sentence "The image ... is": a category, a colon, and advice.
         """
         return {}
 
     def refuse_unknown(self, images: AnyImages, *, only_if_all: bool = False) -> None:
-        """Refuse images if one has no row, or with `only_if_all` if none has one: then other images are likely meant.
+        """Raise DataError if an image has no row or, with `only_if_all`, if all images have none.
 
-        Raises DataError if so.
+        If all are unknown, the images are probably the wrong ones.
         """
         unknown = self.unknown_images(images)
         n, n_unknown = len(images), len(unknown)
         if n_unknown == 0 or (only_if_all and n_unknown < n):
             return
         first, reason = next(iter(unknown.items()))
-        line = f"The image '{name_of(images[first])}' is {reason}."
-        raise DataError(f"None of the {n:,} images is known. {line}" if n == n_unknown > 1 else line)
+        message = f"The image '{name_of(images[first])}' is {reason}."
+        raise DataError(f"None of the {n:,} images is known. {message}" if n == n_unknown > 1 else message)
 
-    def _made_of(self, make: Callable[..., T], *given: object) -> T:
-        """Return ``make(*given)``; call it again only if an array is another object, or another argument differs."""
+    def _made_of(self, make: Callable[..., T], *args: object) -> T:
+        """Return ``make(*args)``, cached: call it again only if an array is another object or an argument differs."""
         cache: dict[str, tuple[tuple[object, ...], T]] = self.__dict__.setdefault("_kept_made", {})
-        before, made = cache.get(make.__qualname__, ((), None))
+        old_args, result = cache.get(make.__qualname__, ((), None))
         arrays = (np.ndarray, sp.sparray)
-        same = len(before) == len(given) and all(
-            old is new or (not isinstance(new, arrays) and old == new) for old, new in zip(before, given, strict=True)
+        is_same = len(old_args) == len(args) and all(
+            old is new or (not isinstance(new, arrays) and old == new) for old, new in zip(old_args, args, strict=True)
         )
 
-        if made is None or not same:
-            made = make(*given)
-            cache[make.__qualname__] = given, made
-        return made
+        if result is None or not is_same:
+            result = make(*args)
+            cache[make.__qualname__] = args, result
+        return result
 
     @property
     def reads_texts(self) -> bool:
-        """Whether texts have vectors in the space of its rows, by a text tower that can be reached: `text_rows`."""
+        """Whether a text tower is available that maps texts into the space of the rows (`text_rows`)."""
         return False
 
     def text_rows(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return the vectors of texts, of length 1, shape (n_texts, width); no `fit` is needed.
 
-        Each is the same in any company. Raises UserError if the encoder has no text tower; StorageError, ServiceError
-        or MissingExtraError if it cannot be reached.
+        A vector does not depend on the other texts. Raises UserError if the encoder has no text tower; StorageError,
+        ServiceError or MissingExtraError if the tower is not available.
         """
         raise no_text_tower(ENCODERS.name_of(self))
 
     @property
     def text_fingerprint(self) -> str:
-        """Return a SHA-256 that changes with all that shapes `text_rows`; the errors are the same."""
+        """Return a SHA-256 of everything that `text_rows` depends on; raises the same errors."""
         raise no_text_tower(ENCODERS.name_of(self))
 
     @property
     def fingerprint(self) -> str:
-        """Return a name of the output: it changes with every parameter, learned array and network that shapes rows."""
+        """Return a hash that identifies the output: of all parameters, learned arrays and networks that affect rows."""
         digest = hashlib.sha256()
         params = {k: v for k, v in json_params(self, ENCODERS).items() if k not in self.speed_params}
         digest.update(json.dumps([type(self).__name__, self._fingerprint_params(params)], sort_keys=True).encode())
@@ -229,7 +231,7 @@ class AnyEncoder(Estimator, ABC):
                 continue
             digest.update(key.encode())
             if isinstance(value, list):
-                names = [one.fingerprint if isinstance(one, AnyEncoder) else one for one in value]
+                names = [item.fingerprint if isinstance(item, AnyEncoder) else item for item in value]
                 digest.update(json.dumps(names).encode())
                 continue
             for part in (value.data, value.indices, value.indptr) if sp.issparse(value) else (np.asarray(value),):
@@ -245,35 +247,35 @@ class AnyEncoder(Estimator, ABC):
 
     @abstractmethod
     def _fit_images(self, images: AnyImages, skip_unreadable: bool, progress: Progress) -> None:
-        """Learn from images; set attributes ending in ``_``. What `skip_unreadable` skips may also be unknown."""
+        """Learn from images; set attributes ending in ``_``. `skip_unreadable` also skips unknown images."""
 
     @abstractmethod
     def _encode_images(self, images: AnyImages, progress: Progress) -> Encoded:
-        """Return the rows of images that are known; advance `progress` by each, it is started and finished outside."""
+        """Return the rows of known images; advance `progress` once per image. The caller starts and ends it."""
 
     def _check_params(self) -> None:
-        """Raise `UserError` for constructor parameters that cannot be used; by default all can."""
+        """Raise `UserError` for invalid constructor parameters; does nothing by default."""
 
     def _learns(self) -> bool:
-        """Return whether there is anything to encode by only after `fit`."""
+        """Return whether the encoder needs `fit` before it can encode."""
         return True
 
     def _fingerprint_params(self, params: dict[str, object]) -> dict[str, object]:
-        """Replace what does not name its content (a path) by what does (a hash)."""
+        """Replace parameters that do not identify their content (a path) by ones that do (a hash)."""
         return params
 
 
 def no_text_tower(name: str) -> UserError:
-    """Return the error for a network or an encoder that has vectors of images alone."""
+    """Return the error for a network or an encoder without a text tower."""
     problem = f"'{name}' has no text tower, so words have no vectors in the space of its rows."
     advice = "Take a network that has one (visterm encoders lists them), immich or open_clip."
     return UserError(problem, setting="encoder", value=name, advice=advice)
 
 
 def name_of(image: object) -> str:
-    """Return the name of an image: a text or a path as it is, a whole number as its digits.
+    """Return the name of an image: a text or path unchanged, a whole number as digits.
 
-    Raises DataError if it is none of these: pixels, for example.
+    Raises DataError for anything else, such as pixels.
     """
     if isinstance(image, str | os.PathLike):
         return os.fspath(image)
@@ -286,20 +288,20 @@ def name_of(image: object) -> str:
 
 
 class Places(NamedTuple):
-    """A feature row taken apart: ``Σ rows + elsewhere``."""
+    """A feature row as a sum of contributions of places: ``Σ rows + elsewhere``."""
 
-    # Shape (n_places, 4): left, top, right and bottom, as shares of the picture's sides. Places may overlap.
+    # shape (n_places, 4): left, top, right and bottom, as shares of the picture's sides. Places may overlap.
     boxes: NDArray[np.float64]
-    rows: Matrix  # array or CSR of float64, shape (n_places, n_features). What each place gave to the row.
-    elsewhere: NDArray[np.float64]  # shape (n_features,): what comes from no place
-    # What a place and a feature are called: "block" and "visterm"
+    rows: Matrix  # array or CSR of float64, shape (n_places, n_features): each place's contribution to the row
+    elsewhere: NDArray[np.float64]  # shape (n_features,): the part that belongs to no place
+    # Names of a place and of a feature, such as "block" and "visterm"
     place: str
     feature: str
-    source: str = ""  # What `elsewhere` is; empty where it is nothing
+    source: str = ""  # Description of `elsewhere`; empty if it is 0
 
 
 def no_places(row: Matrix, source: str) -> Places:
-    """Return the row of one image, (1, n_features), as what comes from no place; `source` says what it is."""
+    """Return the row of one image, (1, n_features), as `Places` without places; `source` describes it."""
     values: Any = row
     values = values.toarray() if sp.issparse(row) else values
     rows = sp.csr_array((0, values.shape[1]), dtype=np.float64)
@@ -307,7 +309,7 @@ def no_places(row: Matrix, source: str) -> Places:
 
 
 def stacked_places(parts: Sequence[Places], factors: NDArray[np.float64]) -> Places:
-    """Return places that several encoders have of one picture as those of their joined rows, each times its factor."""
+    """Join the places of several encoders for one picture; each encoder's values are multiplied by its factor."""
     scaled = [factor * part.rows for part, factor in zip(parts, factors, strict=True)]
     places = {part.place for part in parts if len(part.boxes)}
     features = {part.feature for part in parts if len(part.boxes)}
@@ -323,10 +325,10 @@ def stacked_places(parts: Sequence[Places], factors: NDArray[np.float64]) -> Pla
 
 @runtime_checkable
 class HasPlaces(Protocol):
-    """An encoder that knows which places of a picture its row comes from."""
+    """An encoder that knows which places of a picture contribute to its row."""
 
     def places(self, image: Any) -> Places:
-        """Return the row of one image (a path, or an upright RGB array) by places.
+        """Split the row of one image (a path, or an upright RGB array) into contributions of places.
 
-        Raises ImageError if it cannot be read; UserError if with these settings the row is no sum over places.
+        Raises ImageError if it cannot be read; UserError if, with these settings, the row is not a sum over places.
         """

@@ -1,4 +1,4 @@
-"""Fetching a network by name: from the Hugging Face hub into its cache on this machine, whole or not at all."""
+"""Fetch a network by name from the Hugging Face hub into its cache on this machine; only complete files are kept."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from visterm.core.progress import Say, silent
 from visterm.core.wording import json_text
 from visterm.core.writing import check_space, storage_error, sync, temporary_beside, write_whole
 from visterm.encoders.named import (
-    COMMIT,
+    COMMIT_HASH,
     Network,
     NetworkFile,
     expected_hash,
@@ -32,23 +32,23 @@ from visterm.encoders.named import (
 )
 
 HUB_SAYS: Final = "is what the hub says"
-MOST_UNSAID: Final = 64 * MB  # Of a file whose size the hub leaves out: those that git itself keeps are smaller
+MAX_UNSTATED_BYTES: Final = 64 * MB  # Maximum size of a file if the hub does not state it; files in git are smaller
 _ETAG: Final = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")  # SHA-1 of git, SHA-256 of large files
-_INSIDE: Final = re.compile(r"(?!\.{1,2}(/|$))[^/\\:\0]+(/(?!\.{1,2}(/|$))[^/\\:\0]+)*")
-"""Names of files in a repository: no step up, and nothing that is absolute on any system."""
+_VALID_NAME: Final = re.compile(r"(?!\.{1,2}(/|$))[^/\\:\0]+(/(?!\.{1,2}(/|$))[^/\\:\0]+)*")
+"""Valid names of files in a repository: no "..", and no absolute path on any system."""
 
 
 def fetch_network(network: Network, *, say: Say = silent) -> list[str]:
-    """Fetch the files of a network that are not on this machine, and return where all of them are.
+    """Fetch the missing files of a network and return the paths of all its files.
 
-    What was killed goes on where it stopped. A file is put in its place when it is whole and its SHA-256 is that of the
-    table, or of the first download; where neither is known, it is recorded now, with the commit of the repository.
-    Proxies, mirrors, the place of the cache and the user's token are as huggingface_hub finds them (``HTTPS_PROXY``,
-    ``HF_ENDPOINT``, ``HF_HOME``, ``HF_TOKEN``); it also draws the progress on a terminal. `say` takes lines for people.
+    An interrupted download resumes. A file is stored if it is complete and its SHA-256 is that of the table or of the
+    first download; if neither is known, the hash is recorded now, with the commit of the repository. huggingface_hub
+    finds proxies, mirrors, the cache folder and the user's token (``HTTPS_PROXY``, ``HF_ENDPOINT``, ``HF_HOME``,
+    ``HF_TOKEN``); it also draws the progress on a terminal. `say` is called with messages for the user.
 
     Raises MissingExtraError if huggingface_hub is not installed; UserError if the row names no repository;
-    EncoderMismatchError if the hub has another file than before; StorageError if it cannot be reached or refuses, and
-    DiskError if the disk does.
+    EncoderMismatchError if the file has changed on the hub; StorageError if the hub cannot be reached or refuses;
+    DiskError if the disk is full or fails.
     """
     if network.repository is None:
         raise UserError(f"The files of '{network.name}' are on this machine: its row names no repository.")
@@ -59,17 +59,17 @@ def fetch_network(network: Network, *, say: Say = silent) -> list[str]:
     for file in network.files():
         expected = expected_hash(network, file)
         if local_path(network, file) is None:
-            known = "in the table" if file.sha256 else f"in {lock_file()}"
+            origin = "in the table" if file.sha256 else f"in {lock_file()}"
             revision = revision_of(network)
             page = f"https://huggingface.co/{network.repository}"
-            changed = (
+            no_revision = (
                 f"the repository has no revision {revision} any more. It was changed: look at {page}. If you trust the "
                 f"new one, remove the repository from {lock_file()}, and fetch again."
             )
-            what = f"{file.file} of {network.repository} could not be fetched"
-            with hub_errors(what, page, again=": it goes on where it stopped", no_revision=changed):
+            action = f"{file.file} of {network.repository} could not be fetched"
+            with hub_errors(action, page, retry_note=": it resumes where it stopped", no_revision=no_revision):
                 try:
-                    fetched = fetch_file(network.repository, file.file, revision, expected=expected, known=known)
+                    fetched = fetch_file(network.repository, file.file, revision, expected=expected, origin=origin)
                     _record(network, file, fetched.commit, fetched.sha256)
                 except client.errors.EntryNotFoundError:
                     if file is not network.prepared_by:
@@ -79,16 +79,16 @@ def fetch_network(network: Network, *, say: Say = silent) -> list[str]:
         elif expected is None:
             _record(network, file, Path(required(network, file)).parts[-1 - len(Path(file.file).parts)])
         path = required(network, file)
-        trust = f". No SHA-256 of it was known: this file is trusted from now on, by {lock_file()}"
-        say(f"{file.file} is in {path}{'' if expected else trust}")
+        trust_note = f". No SHA-256 of it was known: this file is trusted from now on, by {lock_file()}"
+        say(f"{file.file} is in {path}{'' if expected else trust_note}")
         paths.append(path)
     return paths
 
 
 def _client() -> Any:
-    """Return the hub's client with what is used of it. Raises MissingExtraError if it is not installed."""
+    """Return the hub's client with its modules imported. Raises MissingExtraError if it is not installed."""
     client = hub_client()
-    from huggingface_hub import errors, file_download, utils  # noqa: F401  # which makes them attributes of the client
+    from huggingface_hub import errors, file_download, utils  # noqa: F401  # makes them attributes of the client
 
     return client
 
@@ -102,58 +102,58 @@ class FetchedFile(NamedTuple):
 
 
 def fetch_file(
-    repository: str, name: str, revision: str, *, expected: str | None = None, known: str = HUB_SAYS
+    repository: str, name: str, revision: str, *, expected: str | None = None, origin: str = HUB_SAYS
 ) -> FetchedFile:
     """Fetch a file of a repository into the cache of the hub's client.
 
-    What a server sends becomes a path only if it is hex digits: the client's own download takes any ETag and commit,
-    and so writes wherever a hostile hub, or whoever is on the way to it, says. `expected` is the SHA-256 that the file
-    must have, and `known` where that stands.
+    ETag and commit become part of a path only if they are hex digits: the client's own download accepts any values, so
+    a hostile hub or proxy could write anywhere. `expected` is the SHA-256 that the file must have, and `origin`
+    says where it is recorded.
 
-    Raises StorageError if the server answers otherwise, or the name leads out of the cache; EncoderMismatchError if the
-    file is another than expected, CorruptFileError if it is another than the hub says; what the hub's client raises.
+    Raises StorageError if the server's answer is invalid, or the name points outside the cache; EncoderMismatchError if
+    the file is not the expected one, CorruptFileError if it differs from the hub's hash; and errors of the client.
     """
     client = _client()
-    if odd := [each for each in (name, revision) if not _INSIDE.fullmatch(each)]:
-        raise StorageError(f"{repository} can have no {odd[0]!r}; expected a name without .., \\ and colons.")
+    if invalid_names := [text for text in (name, revision) if not _VALID_NAME.fullmatch(text)]:
+        raise StorageError(f"{repository} can have no {invalid_names[0]!r}; expected a name without .., \\ and colons.")
     headers = client.utils.build_hf_headers(library_name="visterm")
     url = client.hf_hub_url(repository, name, revision=revision)
-    stated = client.get_hf_file_metadata(url, headers=headers)
-    etag, commit = stated.etag or "", stated.commit_hash or ""
-    another = COMMIT.fullmatch(revision) and commit != revision
-    if another or not (_ETAG.fullmatch(etag) and COMMIT.fullmatch(commit)):
+    metadata = client.get_hf_file_metadata(url, headers=headers)
+    etag, commit = metadata.etag or "", metadata.commit_hash or ""
+    is_other = COMMIT_HASH.fullmatch(revision) and commit != revision
+    if is_other or not (_ETAG.fullmatch(etag) and COMMIT_HASH.fullmatch(commit)):
         raise StorageError(
             f"{url} is not answered as a hub does: its ETag is {etag[:100]!r} and its commit {commit[:100]!r}; "
-            f"expected 40 or 64 hex digits, and {revision if another else '40'}. Check HF_ENDPOINT and HTTPS_PROXY."
+            f"expected 40 or 64 hex digits, and {revision if is_other else '40'}. Check HF_ENDPOINT and HTTPS_PROXY."
         )
 
     file = f"{name} of {repository}"
     if len(etag) == 64:
-        _check(file, etag, expected, known)
-        expected, known = (expected, known) if expected else (etag, HUB_SAYS)
+        _check(file, etag, expected, origin)
+        expected, origin = (expected, origin) if expected else (etag, HUB_SAYS)
     cache, folder = Path(client.constants.HF_HUB_CACHE), f"models--{repository.replace('/', '--')}"
     blob, lock = cache / folder / "blobs" / etag, cache / ".locks" / folder / f"{etag}.lock"
     path = cache / folder / "snapshots" / commit / name
-    for each in (blob, lock, path):
-        each.parent.mkdir(parents=True, exist_ok=True)
+    for target in (blob, lock, path):
+        target.parent.mkdir(parents=True, exist_ok=True)
     with client.utils.WeakFileLock(lock):
-        shared = blob if blob.exists() else None  # another program may have fetched it, and use it
-        part = shared or blob.with_name(f"{etag}.incomplete")
-        if shared is None:
-            most = MOST_UNSAID if stated.size is None else stated.size
-            with _BoundedFile(part.open("ab", buffering=0), file, most) as stream:
-                if stream.tell() > most:
+        existing = blob if blob.exists() else None  # another program may have fetched it and use it
+        part = existing or blob.with_name(f"{etag}.incomplete")
+        if existing is None:
+            max_bytes = MAX_UNSTATED_BYTES if metadata.size is None else metadata.size
+            with _BoundedFile(part.open("ab", buffering=0), file, max_bytes) as stream:
+                if stream.tell() > max_bytes:
                     stream.truncate(0)
-                if stated.size is not None:
-                    check_space(blob.parent, most - stream.tell())
-                shown: dict[str, Any] = {"expected_size": stated.size, "displayed_filename": name}
+                if metadata.size is not None:
+                    check_space(blob.parent, max_bytes - stream.tell())
+                options: dict[str, Any] = {"expected_size": metadata.size, "displayed_filename": name}
                 pinned = client.hf_hub_url(repository, name, revision=commit)
-                client.file_download.http_get(pinned, stream, resume_size=stream.tell(), headers=headers, **shown)
+                client.file_download.http_get(pinned, stream, resume_size=stream.tell(), headers=headers, **options)
         sha256 = file_hash(part)
         try:
-            _check(file, sha256, expected, known, shared)
+            _check(file, sha256, expected, origin, existing)
         except StorageError:
-            if shared is None:
+            if existing is None:
                 part.unlink()
             raise
         sync(part)
@@ -163,41 +163,41 @@ def fetch_file(
 
 
 class _BoundedFile(BufferedWriter):
-    """A file that takes no more bytes than its server said: a body may be without end, or packed."""
+    """A file that accepts no more bytes than the server announced: a body may be endless or compressed."""
 
-    def __init__(self, raw: FileIO, what: str, most: int) -> None:
+    def __init__(self, raw: FileIO, label: str, max_bytes: int) -> None:
         super().__init__(raw)
-        self._what, self._most = what, most
+        self._label, self._limit = label, max_bytes
 
     def write(self, content: Any) -> int:
-        """Write some bytes. Raises CorruptFileError, and empties the file, if they are too many."""
-        if self.tell() + len(content) > self._most:
+        """Write bytes. Raises CorruptFileError, and empties the file, if there are too many."""
+        if self.tell() + len(content) > self._limit:
             self.truncate(0)
-            raise CorruptFileError(f"{self._what} has more than the expected {self._most:,} bytes. It was not kept.")
+            raise CorruptFileError(f"{self._label} has more than the expected {self._limit:,} bytes. It was not kept.")
         return super().write(content)
 
 
 def _link(blob: Path, path: Path) -> None:
-    """Put a content of the cache at the path of a file: by a link or, where there are none, as a copy."""
+    """Put a file of the cache at `path`: as a link or, if links are not available, as a copy."""
     if path.exists() and path.samefile(blob):
         return
     part = temporary_beside(path)
     try:
         part.symlink_to(os.path.relpath(blob, path.parent))
-    except OSError:  # Windows allows links to administrators
+    except OSError:  # Windows allows links only to administrators
         shutil.copyfile(blob, part)
     os.replace(part, path)
 
 
-def _check(file: str, sha256: str, expected: str | None, known: str, shared: Path | None = None) -> None:
-    """Refuse a file of another hash than expected; `shared` is where it is in the cache, if it was there before."""
+def _check(file: str, sha256: str, expected: str | None, origin: str, existing: Path | None = None) -> None:
+    """Refuse a file with an unexpected hash; `existing` is its path in the cache, if it already existed."""
     if expected in (None, sha256):
         return
-    remains = "It was not kept."
-    if shared:
-        remains = f"It was left in {shared}, as other programs may use it. If damaged, remove it and fetch again."
-    message = f"{file} is not the file that is known: its SHA-256 is {sha256}, but {expected} {known}. {remains}"
-    if known == HUB_SAYS:
+    kept_note = "It was not kept."
+    if existing:
+        kept_note = f"It was left in {existing}, as other programs may use it. If damaged, remove it and fetch again."
+    message = f"{file} is not the known file: its SHA-256 is {sha256}, but {expected} {origin}. {kept_note}"
+    if origin == HUB_SAYS:
         raise CorruptFileError(message)
     raise EncoderMismatchError(f"{message} If you trust the new one, change that line, and fetch again.")
 
@@ -211,13 +211,13 @@ def _record(network: Network, file: NetworkFile, commit: str, sha256: str | None
 
 
 @contextmanager
-def hub_errors(what: str, page: str, *, again: str = "", no_revision: str = "") -> Iterator[None]:
-    """Turn errors of the hub's client into errors of ours: `what` could not be done, of the repository at `page`.
+def hub_errors(action: str, page: str, *, retry_note: str = "", no_revision: str = "") -> Iterator[None]:
+    """Turn errors of the hub's client into visterm errors: `action` says what failed, `page` links the repository.
 
-    `again` ends the advice to run the command once more; `no_revision` says what to do if the revision is not there.
+    `retry_note` is appended to the advice to repeat the command; `no_revision` is the advice for a missing revision.
     """
     errors = _client().errors
-    refusals = {  # the first one is a kind of the third
+    refusals = {  # GatedRepoError is a subclass of RepositoryNotFoundError
         errors.GatedRepoError: (
             f"who fetches it must accept its licence first, at {page}, and then log in: hf auth login"
         ),
@@ -233,23 +233,23 @@ def hub_errors(what: str, page: str, *, again: str = "", no_revision: str = "") 
         yield
     except VistermError:
         raise
-    except Exception as error:  # of httpx, httpx2 or requests, too, by the version of the hub's client
+    except Exception as error:  # also of httpx, httpx2 or requests, depending on the client's version
         if refusal := next((text for kind, text in refusals.items() if isinstance(error, kind)), None):
-            raise StorageError(f"{what}: {refusal}") from error
-        ours = storage_error(error)
-        if ours is not None:
-            raise ours from error
+            raise StorageError(f"{action}: {refusal}") from error
+        disk_error = storage_error(error)
+        if disk_error is not None:
+            raise disk_error from error
         reason = re.sub(r"\[Errno -?\d+\] ", "", (str(error).strip() or type(error).__name__).splitlines()[0])
         advice = (
             "This machine has no network connection, or the proxy (HTTPS_PROXY) or the mirror (HF_ENDPOINT) is wrong. "
-            "Run the command again when that is mended"
+            "Run the command again when that is fixed"
             if is_unreached(error)
             else "Check proxies (HTTPS_PROXY) and the mirror (HF_ENDPOINT), and run the command again"
         )
-        raise StorageError(f"{what}: {reason.rstrip('.')}. {advice}{again}.") from error
+        raise StorageError(f"{action}: {reason.rstrip('.')}. {advice}{retry_note}.") from error
 
 
 def is_unreached(error: BaseException) -> bool:
-    """Return whether the hub's client could not, or may not (offline mode), connect to the hub."""
+    """Return whether the hub's client could not connect to the hub, or may not (offline mode)."""
     kinds = {kind.__name__ for kind in type(error).__mro__}
     return not kinds.isdisjoint({"ConnectError", "ConnectTimeout", "ConnectionError"})

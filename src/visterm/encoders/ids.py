@@ -1,4 +1,4 @@
-"""Ids: images known only by number, each a row of the identity matrix; no file is opened."""
+"""Ids: each image has a number and the corresponding row of the identity matrix; no file is opened."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from visterm.encoders.contract import AnyEncoder, AnyImages, Encoded, name_of
 class Ids(AnyEncoder):
     """Gives each image that it was fitted on a number, and the row of the identity matrix with that number.
 
-    An embedding model then learns a vector of its own for each image: the setting of the VSE-ens paper, and that of
-    recommenders, where an image is a user and a tag an item. An image may be named by a text, a path or a whole number;
-    7 and ``"7"`` are the same image. Images that `fit` was not given have no row.
+    An embedding model then learns a separate vector for each image, as in the VSE-ens paper and in recommenders, where
+    images are users and tags are items. An image may be named by a text, a path or a whole number; 7 and ``"7"`` are
+    the same image. Images that were not passed to `fit` have no row.
 
     Attributes
     ----------
     names_ : list of str
-        The name of each row; images given twice have one row.
+        The name of each row; repeated images have a single row.
 
     References
     ----------
@@ -39,7 +39,7 @@ class Ids(AnyEncoder):
 
     @property
     def width(self) -> int | None:
-        """One column an image."""
+        """One column per image."""
         return len(self.names_)
 
     def _check_learned(self) -> None:
@@ -51,7 +51,7 @@ class Ids(AnyEncoder):
         self.names_ = list(self._numbers)
 
     def unknown_images(self, images: AnyImages) -> dict[int, str]:
-        """Return the images that it was not fitted on, by position, with what to do."""
+        """Return the images that it was not fitted on, by position, with advice."""
         numbers = self._numbers_by_name()
         reason = (
             f"not among the {len(numbers):,} images that this run was fitted on: it knows images by number only; fit "
@@ -70,7 +70,7 @@ class Ids(AnyEncoder):
         return Encoded(rows, np.arange(n), [])
 
     def _numbers_by_name(self) -> dict[str, int]:
-        """Return the number of each name: made at the first use after loading, as only the names are saved."""
+        """Return the number of each name, computed at first use after loading: only the names are saved."""
         if not hasattr(self, "_numbers"):
             self._numbers = {name: number for number, name in enumerate(self.names_)}
         return self._numbers

@@ -1,4 +1,4 @@
-"""Immich's machine-learning server as an encoder: photos and texts go there, and vectors of one space come back."""
+"""Immich's machine-learning server as an encoder: it turns photos and texts into vectors of one space."""
 
 from __future__ import annotations
 
@@ -26,50 +26,50 @@ from visterm.core.web_client import Patience, ServerAnswer, ask, server_address
 from visterm.encoders.base import Encoder, Images, Pixels
 from visterm.encoders.word_rows import unit_rows
 
-SERVER = "VISTERM_IMMICH"  # The environment variable that names the server in place of `url`
-MAX_SIDE = 1440  # Pixels of the longer side of the photos that are sent: Immich's own previews have as many
-QUALITY = 95  # Of the JPEG that is sent, colours in full resolution
-MOST_BYTES = 2**20  # Of an answer: 1,152 numbers of the widest model take 15 kB
-MOST_WIDTH = 2**14
-UNDER_WAY = 300.0  # Seconds after the answer to a photo for which work counts as under way: a server was there
+SERVER_ENV = "VISTERM_IMMICH"  # The environment variable that overrides `url`
+MAX_SIDE = 1440  # Maximum side of the photos that are sent, in pixels, as in Immich's own previews
+JPEG_QUALITY = 95  # Quality of the JPEG files that are sent, with colours in full resolution
+MAX_ANSWER_BYTES = 2**20  # Maximum size of an answer: the 1,152 numbers of the widest model take 15 kB
+MAX_DIM = 2**14
+RECENT_SECONDS = 300.0  # For this number of seconds after an answer, refused connections are retried
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Immich(Encoder):
-    """Vectors of photos from the machine-learning server of Immich, which also has vectors of texts.
+    """Vectors of photos from the machine-learning server of Immich, which also turns texts into vectors.
 
-    The server does what it does for Immich: it prepares the photo as the model wants it, and runs the model. Rows are
-    the model's vectors divided by their length, so that products with `text_rows` are cosines. Nothing but photos, of
-    at most 1,440 pixels a side, and texts is sent, and only to a server that was named when visterm was started.
+    As for Immich, the server prepares the photo for the model and runs the model. Rows are the model's vectors divided
+    by their length, so that products with `text_rows` are cosines. Only photos, of at most 1,440 pixels per side, and
+    texts are sent, and only to a server that was named when visterm was started.
 
     Parameters
     ----------
     url : str, optional
-        The server's address: ``http://host:3003``. The environment variable VISTERM_IMMICH replaces it, for runs whose
-        server has moved. Where neither is there, it is the address that was in use at the fit.
+        The server's address: ``http://host:3003``. The environment variable VISTERM_IMMICH overrides it, for runs whose
+        server has moved. If neither is set, the address used by `fit`.
     model : str
-        The model, as Immich names it in its settings of smart search; the server downloads it at its first use.
+        The model's name in Immich's settings of smart search; the server downloads the model at first use.
     at_once : int
-        Photos or texts that the server works on at the same time.
+        Photos or texts that are sent to the server at the same time.
     timeout : float
-        Seconds that an answer may take; the first one waits for the model.
+        Maximum time for an answer, in seconds; the first one includes loading the model.
     retries : int
-        How often a photo is sent again, where the server cannot be reached, answers too late or with a status from 500
-        on; texts, for which somebody waits, at most once. A connection that is refused is tried again only for photos
-        whose work is under way.
+        Maximum number of retries for a photo if the server cannot be reached, times out or answers with status 500 or
+        above; at most one for texts, which users wait for. A refused connection is retried only for photos, and only if
+        the server has answered recently.
     wait : float
-        Seconds before the first of these; before each other one twice as many as before the last, at most 30.
+        Seconds before the first retry; the time doubles with each retry, up to 30.
     batch_size : int
-        Photos held in memory at a time.
+        Photos in memory at a time.
     n_jobs : int, optional
         Threads that decode photos; None is all cores.
 
     Attributes
     ----------
     width_ : int
-        Numbers of a row. With the model's name it is all that names the output, as the server says no more of a model.
+        Numbers per row. It identifies the output together with the model's name: the server says no more.
     server_ : str
-        The address that was in use.
+        The address that was used by `fit`.
     """
 
     argument = "url"
@@ -77,7 +77,7 @@ class Immich(Encoder):
     location_attributes = ("server_",)
     test_params: ClassVar[dict[str, object]] = {"retries": 1, "wait": 0.01}
 
-    learned: ClassVar[dict[str, Kind]] = {"width_": Whole(least=1, most=MOST_WIDTH), "server_": Text()}
+    learned: ClassVar[dict[str, Kind]] = {"width_": Whole(least=1, most=MAX_DIM), "server_": Text()}
 
     url: str | None = None
     model: str = "ViT-B-32__openai"
@@ -90,32 +90,32 @@ class Immich(Encoder):
 
     @property
     def width(self) -> int | None:
-        """One column a number of the model's vectors."""
+        """One column per number of the model's vectors."""
         return getattr(self, "width_", None)
 
     @property
     def reads_texts(self) -> bool:
-        """Every model of smart search has a text tower."""
+        """Always True: every model of smart search has a text tower."""
         return True
 
     @property
     def text_fingerprint(self) -> str:
-        """Return a hash of the model's name, by which the server knows it."""
+        """Return a hash of the model's name."""
         return hashlib.sha256(f"immich {self.model}".encode()).hexdigest()
 
     def text_rows(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return the vectors of texts from the same model, of length 1, shape (n_texts, width); no `fit` is needed.
 
-        Raises UserError if a text is empty; ServiceError as `encode` does.
+        Raises UserError if a text is empty; ServiceError as in `encode`.
         """
-        if empty := [text for text in texts if not text.strip()]:
-            raise UserError(f"A text is {empty[0]!r}.", setting="texts", value=empty[0], expected="at least a letter")
+        if blanks := [text for text in texts if not text.strip()]:
+            raise UserError(f"A text is {blanks[0]!r}.", setting="texts", value=blanks[0], expected="at least a letter")
         return self._rows(len(texts), lambda i: ("textual", "text", texts[i].encode("utf-8", "replace")))
 
     def check_settings(self) -> None:
-        """Ask the server for one vector: what it cannot do is then known.
+        """Check the settings, and request one vector from the server.
 
-        Raises UserError if a setting is out of its range; ServiceError if there is no such server, or no such model.
+        Raises UserError if a setting is out of its range; ServiceError if the server or the model is not available.
         """
         super().check_settings()
         server = self._server()
@@ -128,7 +128,7 @@ class Immich(Encoder):
         self._vector("visual", "image", _jpeg(np.full((32, 32, 3), 128, np.uint8)), patient=False)
 
     def check_allowed(self) -> None:
-        """Raise UserError if nobody has named the server."""
+        """Raise UserError if the user has not named the server."""
         self._server()
 
     def _check_params(self) -> None:
@@ -164,35 +164,35 @@ class Immich(Encoder):
     def _max_side(self) -> int:
         return MAX_SIDE
 
-    def _rows(self, n: int, item: Callable[[int], tuple[str, str, bytes]]) -> NDArray[np.float32]:
-        """Return the vectors of `n` things, each of length 1; `item` gives what `_vector` takes of each."""
+    def _rows(self, n: int, request: Callable[[int], tuple[str, str, bytes]]) -> NDArray[np.float32]:
+        """Return the vectors of `n` photos or texts, of length 1; ``request(i)`` returns the arguments of `_vector`."""
         self._check_params()
         rows: list[NDArray[np.float32]] = []
         if n:
             with Team(min(self.at_once, n)) as team:
-                rows = team.run(lambda i: self._vector(*item(i)), n)
+                rows = team.run(lambda i: self._vector(*request(i)), n)
         width = getattr(self, "width_", len(rows[0]) if rows else 0)
-        if wrong := [len(row) for row in rows if len(row) != width]:
+        if others := [len(row) for row in rows if len(row) != width]:
             raise ShapeError(
-                f"The model '{self.model}' of {self._server()} gives {wrong[0]} numbers, and {width} were expected: "
+                f"The model '{self.model}' of {self._server()} gives {others[0]} numbers, and {width} were expected: "
                 "the server's models have changed. Fit again."
             )
         return unit_rows(np.array(rows, np.float32).reshape(n, width))
 
     def _vector(self, kind: str, name: str, content: bytes, *, patient: bool = True) -> NDArray[np.float32]:
-        """Return the vector of one photo ("visual", "image") or text ("textual", "text").
+        """Return the vector of one photo (`kind` "visual", `name` "image") or text ("textual", "text").
 
-        Unless `patient`, nobody has to wait for a server that is down.
+        With `patient`, requests for photos are retried.
         """
-        photo = kind == "visual"
-        server = self._server("photos" if photo else "words")
+        is_photo = kind == "visual"
+        server = self._server("photos" if is_photo else "words")
         entries = json.dumps({"clip": {kind: {"modelName": self.model, "options": {}}}})
-        boundary = f"visterm-{secrets.token_hex(16)}"  # which is in no photo
+        boundary = f"visterm-{secrets.token_hex(16)}"  # does not occur in a photo
         body = _form(boundary, [("entries", entries.encode()), (name, content)])
         headers = {"Content-Type": f"multipart/form-data; boundary={boundary}", "Accept": "application/json"}
-        answer = self._ask(f"{server}/predict", body, headers, patient=patient and photo)
+        answer = self._ask(f"{server}/predict", body, headers, patient=patient and is_photo)
         if answer.status != 200:
-            reply, advice = answer.shown or "nothing said", _WHICH
+            reply, advice = answer.shown or "no message", _HINT
             if answer.status >= 500:
                 advice = (
                     "It does so for names that it does not know, and where it cannot download a model: see its log, "
@@ -201,60 +201,60 @@ class Immich(Encoder):
             problem = f"{server} refuses the model '{self.model}' (status {answer.status}: {reply})."
             raise ServiceError(problem, setting="model", value=self.model, advice=advice)
 
-        if patient and photo:
+        if patient and is_photo:
             self._answered = time.monotonic()
         try:
             vector = json.loads(answer.content)["clip"]
             with np.errstate(over="ignore"):
                 row = np.asarray(json.loads(vector) if isinstance(vector, str) else vector, np.float32)
         except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
-            raise ServiceError(f"{server} answers with no vector ({answer.shown[:80]}). {_WHICH}") from error
+            raise ServiceError(f"{server} answers with no vector ({answer.shown[:80]}). {_HINT}") from error
 
-        if row.ndim != 1 or not 0 < len(row) <= MOST_WIDTH:
-            raise ServiceError(f"{server} answers with an array of shape {row.shape}; expected a vector. {_WHICH}")
-        if not (patient and photo) and not np.isfinite(row).all():  # such a photo is left out
-            raise ServiceError(f"{server} answers with a vector that holds NaN or infinity. {_WHICH}")
+        if row.ndim != 1 or not 0 < len(row) <= MAX_DIM:
+            raise ServiceError(f"{server} answers with an array of shape {row.shape}; expected a vector. {_HINT}")
+        if not (patient and is_photo) and not np.isfinite(row).all():  # such photos are skipped later
+            raise ServiceError(f"{server} answers with a vector that holds NaN or infinity. {_HINT}")
         return row
 
-    def _server(self, sent: str = "photos") -> str:
-        """Return the address of the server: from the environment, from `url` or, of a run, the one that it was.
+    def _server(self, data: str = "photos") -> str:
+        """Return the server's address: from the environment, from `url` or, for a run, from `fit`.
 
-        Raises UserError if there is none, or nobody named it, so that nothing (`sent`) may go there.
+        Raises UserError if there is no address, or the user has not named it; `data` is what would be sent.
         """
-        if named := os.environ.get(SERVER):
-            return server_address(named, SERVER)
+        if address := os.environ.get(SERVER_ENV):
+            return server_address(address, SERVER_ENV)
         url = getattr(self, "server_", None) if self.url is None else self.url
         if url is None:
-            advice = f"Name it: `encoder` immich:http://host:3003, or {SERVER}=http://host:3003 in the environment."
+            advice = f"Name it: `encoder` immich:http://host:3003, or {SERVER_ENV}=http://host:3003 in the environment."
             raise UserError("immich needs the address of a server.", setting="url", advice=advice)
         server = server_address(url, "url")
         if not is_named(server):
-            advice = f"If you trust it: {SERVER}={server} visterm ..."
-            raise UserError(f"This run would send your {sent} to {server}.", setting="url", value=server, advice=advice)
+            advice = f"If you trust it: {SERVER_ENV}={server} visterm ..."
+            raise UserError(f"This run would send your {data} to {server}.", setting="url", value=server, advice=advice)
         return server
 
     def _ask(
         self, url: str, body: bytes | None = None, headers: Mapping[str, str] | None = None, *, patient: bool = False
     ) -> ServerAnswer:
-        under_way = patient and time.monotonic() - getattr(self, "_answered", -UNDER_WAY) < UNDER_WAY
+        under_way = patient and time.monotonic() - getattr(self, "_answered", -RECENT_SECONDS) < RECENT_SECONDS
         patience = Patience(self.timeout, self.retries if patient else min(self.retries, 1), self.wait, under_way)
-        return ask(url, body=body, headers=headers, patience=patience, most=MOST_BYTES)
+        return ask(url, body=body, headers=headers, patience=patience, most=MAX_ANSWER_BYTES)
 
 
-_WHICH = "Is it the machine-learning server of a recent Immich?"
+_HINT = "Is it the machine-learning server of a recent Immich?"
 
 
 def _jpeg(pixels: Pixels) -> bytes:
     buffer = BytesIO()
-    Image.fromarray(pixels).save(buffer, "jpeg", quality=QUALITY, subsampling=0)
+    Image.fromarray(pixels).save(buffer, "jpeg", quality=JPEG_QUALITY, subsampling=0)
     return buffer.getvalue()
 
 
 def _form(boundary: str, fields: Sequence[tuple[str, bytes]]) -> bytes:
-    """Return a form of RFC 7578; the field "image" is a file."""
+    """Return a multipart form (RFC 7578); the field "image" is a file."""
     parts = []
     for name, content in fields:
-        file = '; filename="photo.jpg"\r\nContent-Type: image/jpeg' if name == "image" else ""
-        head = f'--{boundary}\r\nContent-Disposition: form-data; name="{name}"{file}\r\n\r\n'
-        parts.append(head.encode() + content + b"\r\n")
+        file_header = '; filename="photo.jpg"\r\nContent-Type: image/jpeg' if name == "image" else ""
+        header = f'--{boundary}\r\nContent-Disposition: form-data; name="{name}"{file_header}\r\n\r\n'
+        parts.append(header.encode() + content + b"\r\n")
     return b"".join(parts) + f"--{boundary}--\r\n".encode()

@@ -1,4 +1,4 @@
-"""Kernels of rows with landmarks: how alike an image is to each of some training images."""
+"""Kernels between rows and landmarks: the similarity of images to selected training images."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from visterm.core.types import Matrix
 from visterm.kernels.overlaps import Overlap, add_dense_overlaps, add_sparse_overlaps
 
 SPARSE_BELOW = 0.1
-"""Share of values that are not 0 below which landmarks are CSR: a fifth of the memory, and below 0.05 also faster."""
+"""Share of non-zero values below which landmarks are CSR: a fifth of the memory, and below 0.05 also faster."""
 
-PART = 32  # Rows that a thread takes at a time
+TASK_ROWS = 32  # Number of rows per task of a thread
 
 
 class Kernel(NamedTuple):
-    """A kernel as a function of what two rows have in common, ``s = Σ overlap(x, y)``."""
+    """A kernel as a function of the overlap of two rows, ``s = Σ overlap(x, y)``."""
 
     overlap: Overlap
-    rooted: bool = False  # Square roots of the rows are compared
-    signed: bool = False  # Features may be negative
+    rooted: bool = False  # Whether square roots of the rows are compared
+    signed: bool = False  # Whether features may be negative
     common: float = 0  # 0: the kernel is ``s``; else ``exp(-γ d)`` of the distance ``d = |x| + |y| - common · s``
-    power: int = 1  # In the distance, ``|x| = Σ x^power``
+    power: int = 1  # The exponent in the distance, ``|x| = Σ x^power``
 
 
 KERNELS = {
@@ -41,7 +41,7 @@ KERNELS = {
 
 
 class Landmarks:
-    """Rows that others are compared with by a kernel of `KERNELS`.
+    """Rows that other rows are compared with, by a kernel of `KERNELS`.
 
     `columns`, float32 (n_features, n_landmarks), dense or CSR, come from `landmark_columns`.
     """
@@ -53,22 +53,22 @@ class Landmarks:
         self._sizes = self._measure(as_csr(columns.T)) if self._kernel.common else np.empty(0)
 
     def values(self, rows: Matrix, gamma: float, n_jobs: int | None) -> NDArray[np.float32]:
-        """Return the kernel of rows, dense or sparse, with all landmarks, shape (n_rows, n_landmarks)."""
+        """Return the kernel between rows, dense or sparse, and all landmarks, shape (n_rows, n_landmarks)."""
         if not self._kernel.common:
             return self._common(self._prepared(rows), n_jobs)
         return np.exp(-gamma * self.distances(rows, n_jobs)).astype(np.float32)
 
     def distances(self, rows: Matrix, n_jobs: int | None) -> NDArray[np.float64]:
-        """Return the distances on which the kernel stands, shape (n_rows, n_landmarks)."""
+        """Return the distances that the kernel is computed from, shape (n_rows, n_landmarks)."""
         prepared = self._prepared(rows)
-        together = self._measure(prepared)[:, None] + self._sizes
-        return np.maximum(together - self._kernel.common * self._common(prepared, n_jobs).astype(np.float64), 0)
+        size_sums = self._measure(prepared)[:, None] + self._sizes
+        return np.maximum(size_sums - self._kernel.common * self._common(prepared, n_jobs).astype(np.float64), 0)
 
     def usual_gamma(self, rows: Matrix, n_jobs: int | None) -> float:
-        """Return 1 / the mean distance between the rows that are the landmarks; 1 where there is none."""
+        """Return 1 / the mean distance between landmarks; `rows` are the landmarks. 1 if all distances are 0."""
         distances = self.distances(rows, n_jobs)
-        others = float(distances.sum() - np.trace(distances))
-        return len(distances) * (len(distances) - 1) / others if others > 0 else 1.0
+        total = float(distances.sum() - np.trace(distances))
+        return len(distances) * (len(distances) - 1) / total if total > 0 else 1.0
 
     def _prepared(self, rows: Matrix) -> sp.csr_array:
         n = self._columns.shape[0]
@@ -77,47 +77,47 @@ class Landmarks:
         return prepared_rows(self._name, rows)
 
     def _measure(self, rows: sp.csr_array) -> NDArray[np.float64]:
-        """Return the sum of each row's values, or of their squares, in order."""
+        """Return the sum of each row's values, or of their squares."""
         powers = rows.data.astype(np.float64) ** self._kernel.power
-        of_row = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
-        return np.bincount(of_row, powers, minlength=rows.shape[0]).astype(np.float64)
+        row_ids = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
+        return np.bincount(row_ids, powers, minlength=rows.shape[0]).astype(np.float64)
 
     def _common(self, rows: sp.csr_array, n_jobs: int | None) -> NDArray[np.float32]:
         sums = np.zeros((rows.shape[0], self._columns.shape[1]), np.float32)
         columns: Any = self._columns
         overlap = self._kernel.overlap
-        ours = rows.indptr, rows.indices, rows.data
+        row_arrays = rows.indptr, rows.indices, rows.data
 
-        def part(i: int) -> None:
-            span = i * PART, min((i + 1) * PART, rows.shape[0])
+        def add_part(i: int) -> None:
+            span = i * TASK_ROWS, min((i + 1) * TASK_ROWS, rows.shape[0])
             if sp.issparse(columns):
-                add_sparse_overlaps(overlap, *ours, columns.indptr, columns.indices, columns.data, *span, sums)
+                add_sparse_overlaps(overlap, *row_arrays, columns.indptr, columns.indices, columns.data, *span, sums)
             else:
-                add_dense_overlaps(overlap, *ours, columns, *span, sums)
+                add_dense_overlaps(overlap, *row_arrays, columns, *span, sums)
 
-        n_parts = -(-rows.shape[0] // PART)
+        n_parts = -(-rows.shape[0] // TASK_ROWS)
         with Team(min(resolve_jobs(n_jobs), n_parts)) as team:
-            team.run(part, n_parts)
+            team.run(add_part, n_parts)
         return sums
 
 
 def landmark_columns(kernel: str, rows: Matrix) -> Matrix:
-    """Lay rows, as the kernel compares them, out as landmarks: feature by feature, CSR where few values are not 0."""
+    """Prepare rows for the kernel and transpose them for `Landmarks`; CSR if few values are not 0."""
     columns = as_csr(prepared_rows(kernel, rows).T)
     return columns if columns.nnz < SPARSE_BELOW * np.prod(columns.shape) else columns.toarray()
 
 
 def prepared_rows(kernel: str, rows: Matrix) -> sp.csr_array:
-    """Return rows as a kernel compares them, canonical CSR.
+    """Return rows prepared for a kernel, as canonical CSR.
 
-    Raises DataError if the kernel is only for values that are not negative, and there are such.
+    Raises DataError if the kernel does not allow negative values, and there are some.
     """
     csr = as_csr(rows)
     if not KERNELS[kernel].signed and csr.nnz and csr.data.min() < 0:
-        fitting = " or ".join(f"'{name}'" for name, each in KERNELS.items() if each.signed)
+        alternatives = " or ".join(f"'{name}'" for name, entry in KERNELS.items() if entry.signed)
         raise DataError(
             f"The kernel '{kernel}' compares features that are not negative, but there is {csr.data.min():.3g}. "
-            f"Choose the kernel {fitting}, or an encoder of histograms."
+            f"Choose the kernel {alternatives}, or an encoder of histograms."
         )
     if KERNELS[kernel].rooted:
         csr = sp.csr_array((np.sqrt(csr.data), csr.indices, csr.indptr), shape=csr.shape)

@@ -1,4 +1,4 @@
-"""Encoders that show photos to a network: views, threads, and rows that are rooted, centred and of length one."""
+"""Base class of encoders that run a network: views, threads, and rows that are rooted, centred and normalised."""
 
 from __future__ import annotations
 
@@ -24,47 +24,46 @@ from visterm.encoders.base import Encoder, Pixels
 from visterm.encoders.onnx_graph import network_hash
 from visterm.encoders.preparation import Preparation, check_views, views_of
 
-MOST = 2000
-"""Photos whose outputs are kept: to fit a chain, to measure its parts and to encode would show each three times. They
+MAX_KEPT_OUTPUTS = 2000
+"""Maximum number of photos whose outputs are kept: a chain would otherwise run each photo three times. They
 take a few megabytes, and a picture is hashed in a hundredth of the time that a small network (MobileNetV2) takes."""
 
-AT_ONCE = 4  # Photos that a thread shows to a network together: the weights are read once for all of them
-MAX_SIDE = 3  # Photos are reduced on reading to this many times the longer side of the network's pictures
+PHOTOS_PER_CALL = 4  # Photos that a thread passes to a network at once, so that the weights are read once for all
+SIDE_FACTOR = 3  # Photos are read at up to 3 times the longer side of the network's pictures
 
 
 class OpenNetwork(Protocol):
-    """A network that is open."""
+    """An open network."""
 
     preparation: Preparation
 
     @property
     def runs_on(self) -> str:
-        """The device that it runs on."""
+        """The device in use."""
 
     @property
     def same_in_any_company(self) -> bool:
-        """Whether a picture's row has the same bytes whatever is beside it: then threads give it a few each."""
+        """Whether a picture's row is the same in any batch: then each thread passes a few pictures."""
 
     def rows(self, pictures: NDArray[np.uint8]) -> NDArray[np.float32]:
         """Return the rows, (n, n_features), of pictures, (n, height, width, 3)."""
 
 
-_OPEN: WeakValueDictionary[tuple[type, str, str], OpenNetwork] = WeakValueDictionary()
-"""The networks that are open, by the class of their encoder, their file and all that shapes their rows."""
+_OPEN_NETWORKS: WeakValueDictionary[tuple[type, str, str], OpenNetwork] = WeakValueDictionary()
+"""Open networks, by the class of their encoder, their file and the settings that affect rows."""
 
 
 class NetworkEncoder(Encoder):
-    """Feature rows from a network in a file. A new one writes `_place`, `_no_place` and `_open_file`.
+    """Feature rows from a network in a file. Subclasses implement `_place`, `_no_place` and `_open_file`.
 
-    Rows are made of the network's outputs as `Onnx` says. Constructors of subclasses take `views`, `root`, `centre`,
-    `normalise`, `random_state`, `batch_size` and `n_jobs` as `Onnx` does; learned attributes are those of `Onnx`, but
-    `settings_`.
+    `Onnx` describes how outputs become rows. Subclasses have the parameters `views`, `root`, `centre`, `normalise`,
+    `random_state`, `batch_size` and `n_jobs` of `Onnx`, and its learned attributes except `settings_`.
     """
 
     location_attributes = ("network_path_",)
     fit_images = 1000
 
-    file_parameter: str = "path"  # The constructor parameter that says where the network's file is
+    file_parameter: str = "path"  # The constructor parameter with the path of the network
     views: str
     root: bool
     centre: bool
@@ -84,25 +83,25 @@ class NetworkEncoder(Encoder):
     network_path_: str
 
     _kept_outputs: dict[tuple[bytes, tuple[int, ...]], NDArray[np.float32]] | None = None
-    """Of the first photos since `fit`, by the hash of the pictures that were shown."""
+    """Outputs of the first photos since `fit`, by the hash of their pictures."""
 
     @property
     def width(self) -> int | None:
-        """One column a feature of the network's output."""
+        """One column per feature of the network's output."""
         return len(self.centre_)
 
     @property
     def runs_on(self) -> str:
-        """The device that the network runs on: it is opened for that."""
+        """The device that the network runs on; opens the network."""
         return str(self._open().runs_on)
 
     @abstractmethod
     def _place(self) -> str | None:
-        """Return where the network's file is by the parameters; None where they do not say."""
+        """Return the path of the network's file according to the parameters; None if they name no file."""
 
     @abstractmethod
     def _no_place(self) -> UserError | StorageError:
-        """Return the error for parameters that name no file, or none that is here, with what to do."""
+        """Return the error, with advice, for parameters that name no file or a missing one."""
 
     @abstractmethod
     def _open_file(self, path: str) -> OpenNetwork:
@@ -112,15 +111,15 @@ class NetworkEncoder(Encoder):
         return network_hash(path)
 
     def _keep(self, path: str) -> None:
-        """Keep what shapes rows and stands beside the network's file, if anything, in attributes ending in ``_``."""
+        """Store settings from files next to the network that affect rows, if any, in attributes ending in ``_``."""
 
     def _check_params(self) -> None:
-        """Open the network: what it cannot be, or cannot take, is then known."""
+        """Open the network, which checks its file and settings."""
         check_views(self.views)
         self._open()
 
     def check_stored_settings(self) -> None:
-        """Refuse settings of another kind; the network is opened when it is first used."""
+        """Refuse settings of the wrong type; the network is opened at first use."""
         check_views(self.views)
         check_count(self.batch_size, "batch_size")
 
@@ -128,15 +127,15 @@ class NetworkEncoder(Encoder):
         self._check_params()
         path = self._file()
         if not (self.root or self.centre):
-            sample = islice(sample, 1)  # there is nothing to learn but the width
+            sample = islice(sample, 1)  # only the width is learned
         self._kept_outputs = {} if self._open().same_in_any_company else None
-        parts: list[NDArray[np.float32]] = []
+        outputs: list[NDArray[np.float32]] = []
 
         with reported(progress, "learn the mean"):
             while batch := list(islice(sample, self.batch_size)):
-                parts.append(self._outputs(batch))
+                outputs.append(self._outputs(batch))
                 progress.advance(len(batch))
-        rows = np.concatenate(parts)
+        rows = np.concatenate(outputs)
         self.rooted_ = bool(self.root and rows.min() >= 0)
         if self.rooted_:
             rows = np.sqrt(rows)
@@ -159,7 +158,7 @@ class NetworkEncoder(Encoder):
         return rows
 
     def _outputs(self, batch: list[Pixels]) -> NDArray[np.float32]:
-        """Return the mean output over the views of each photo, shape (len(batch), n_features)."""
+        """Return the output of each photo, averaged over its views, shape (len(batch), n_features)."""
         check_views(self.views)
         network, known_outputs = self._open(), self._kept_outputs
 
@@ -167,17 +166,17 @@ class NetworkEncoder(Encoder):
             return np.stack(list(views_of(batch[i], network.preparation, self.views)))
 
         threads = min(resolve_jobs(self.n_jobs), len(batch))
-        step = min(AT_ONCE, -(-len(batch) // threads))
+        step = min(PHOTOS_PER_CALL, -(-len(batch) // threads))
 
         def mean_outputs(part: int) -> list[NDArray[np.float32]]:
             views_by_photo = [pictures(i) for i in range(part * step, min(part * step + step, len(batch)))]
             if known_outputs is None:
                 return _means(network, views_by_photo)
             keys = [(hashlib.sha256(views).digest(), views.shape) for views in views_by_photo]
-            new = {key: views for key, views in zip(keys, views_by_photo, strict=True) if key not in known_outputs}
-            outputs = dict(zip(new, _means(network, list(new.values())), strict=True)) if new else {}
+            unseen = {key: views for key, views in zip(keys, views_by_photo, strict=True) if key not in known_outputs}
+            outputs = dict(zip(unseen, _means(network, list(unseen.values())), strict=True)) if unseen else {}
             rows = [outputs[key] if key in outputs else known_outputs[key] for key in keys]
-            if len(known_outputs) < MOST:
+            if len(known_outputs) < MAX_KEPT_OUTPUTS:
                 known_outputs.update(outputs)
             return rows
 
@@ -188,30 +187,30 @@ class NetworkEncoder(Encoder):
 
     @property
     def _max_side(self) -> int:
-        return MAX_SIDE * int(max(self._open().preparation.size))
+        return SIDE_FACTOR * int(max(self._open().preparation.size))
 
     def _open(self) -> OpenNetwork:
-        """Open the network at first use, and again where a parameter or the file has changed.
+        """Open the network at first use, and again if a parameter or the file has changed.
 
-        Encoders with the same settings share one that is open: a run that is opened twice needs no second one.
+        Encoders with the same settings share an open network, so opening a run twice opens it once.
         """
         params = {k: v for k, v in json_params(self).items() if k not in ("n_jobs", "batch_size")}
         key = json.dumps(self._fingerprint_params(params), sort_keys=True)
         if getattr(self, "_opened_key", None) != key:
             path = self._network_file()
-            shared = type(self), path, key
-            network = _OPEN.get(shared)
+            network_key = type(self), path, key
+            network = _OPEN_NETWORKS.get(network_key)
             if network is None:
-                network = _OPEN[shared] = self._open_file(path)
+                network = _OPEN_NETWORKS[network_key] = self._open_file(path)
             self._opened = network
             self._opened_key = key
             self._kept_outputs = None
         return self._opened
 
     def _network_file(self) -> str:
-        """Return the place of the network that this encoder was fitted with, or of the one that it is given.
+        """Return the path of the network that this encoder was fitted with or, before `fit`, of the configured one.
 
-        Raises EncoderMismatchError if only another network is there; StorageError if nothing is there.
+        Raises EncoderMismatchError if the file has changed; StorageError if it is missing.
         """
         if not hasattr(self, "network_sha256_"):
             return self._file()

@@ -1,4 +1,4 @@
-"""An output of any image network in an ONNX file, rooted, centred and normalised into feature rows."""
+"""Feature rows from any image network in an ONNX file: its output, rooted, centred and normalised."""
 
 from __future__ import annotations
 
@@ -39,75 +39,75 @@ if TYPE_CHECKING:
 
 SETTINGS = ("output", "size", "mean", "std", "scale", "colours", "layout", "interpolation", "crop", "pooling",
            "resize", "fill")  # fmt: skip
-"""Parameters that may also stand in the JSON file beside the network."""
+"""Parameters that may also be set in the JSON file next to the network."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Onnx(NetworkEncoder):
-    """Feature rows from an output of an image network in an ONNX file.
+    """Feature rows from the output of an image network in an ONNX file.
 
-    A photo is shown to the network as one picture or more (`views`), and the outputs are averaged. The mean output
-    ``f`` becomes the row ``x = (√f - c) / |√f - c|``: the root evens out the few large values of features that are
-    never negative, ``c`` is the mean over training photos, and rows of length 1 make dot products cosines.
+    The network gets one or more pictures of a photo (`views`), and its outputs are averaged. The mean output ``f``
+    becomes the row ``x = (√f - c) / |√f - c|``: the square root reduces the few large values of non-negative features,
+    ``c`` is the mean over training photos, and with rows of length 1 dot products are cosines.
 
-    Photos go through the network one by one in `n_jobs` threads, which gives the same bytes for any number of threads
-    and any company in the batch.
+    Photos are processed independently in `n_jobs` threads, so rows do not depend on the number of threads or the other
+    photos of a batch.
 
-    How the network takes pictures is read from the parameters; where they are None, from NETWORK.json beside
-    NETWORK.onnx (`settings_beside` lists its keys), the preparation files of open_clip or transformers there, the
-    table's row of a network by name, then from the image metadata in the network, then from its input, and at last from
-    the defaults named here.
+    The preparation of pictures is read from the parameters. If a parameter is None, it is read from the first of these
+    that has it: NETWORK.json next to NETWORK.onnx (`settings_beside` lists its keys), the preparation files of
+    open_clip or transformers there, the table's row of a network by name, the image metadata in the network, the
+    network's input, the defaults below.
 
     Parameters
     ----------
     path : str
-        The ONNX file: one input of images, uint8 or float, channels first or last. What a float network takes is
-        ``(scale · pixel - mean) / std``; a uint8 network takes pixels as they are.
+        The ONNX file: one input of images, uint8 or float, channels first or last. A float network gets
+        ``(scale · pixel - mean) / std``; a uint8 network gets the pixels unchanged.
     output : str, optional
-        Name of the output to read: rows, tokens or maps (the last two are averaged). None: the only one, or the one
-        called features, embeddings or pooled.
+        Name of the output to read: rows, tokens or maps (tokens and maps are averaged). None: the only output, or one
+        named features, embeddings or pooled.
     views : {"three", "whole", "centre", "trained"}
-        "whole" squeezes the photo into the network's picture; "centre" cuts the middle out, as networks are mostly
-        trained; "three" averages the whole and the pictures at both ends of the long side: three times the work for
-        the best rows (MobileNetV2 on held-out training photos of Corel5k: then "whole", then "centre"). "trained" is
-        what the network was evaluated on: the part `crop` of "centre", or "whole" where that is null in the JSON file.
+        "whole" squeezes the photo into the network's picture; "centre" crops the middle, as in most training; "three"
+        averages the whole photo and the crops at both ends of the long side: three times the work for the best rows
+        (MobileNetV2 on held-out training photos of Corel5k; "whole" is second best). "trained" is the network's own
+        evaluation view: the part `crop` of "centre", or "whole" if `crop` is null in the JSON file.
     root : bool
-        Take square roots where the features of the training photos are nowhere negative.
+        Take square roots if no feature of the training photos is negative.
     centre : bool
         Subtract the mean over the training photos.
     normalise : bool
         Divide rows by their length.
     size : int or tuple of int, optional
-        Side of the picture in pixels, or height and width, for networks that take any. Default: 224.
+        Side of the picture in pixels, or height and width, for networks that accept any. Default: 224.
     mean, std : float or sequence of 3 floats, optional
-        Of the colours red, green and blue that a float network was trained with. Default: ImageNet's.
+        Mean and deviation of red, green and blue in a float network's training. Default: ImageNet's.
     scale : float, optional
-        What pixels of 0 to 255 are multiplied with before, for float networks. Default: 1/255.
+        Factor of the pixels, 0 to 255, before mean and std, for float networks. Default: 1/255.
     colours : {"RGB", "BGR"}, optional
-        The order in which the network takes them; `mean` and `std` are always red, green and blue. Default: "RGB".
+        The network's channel order; `mean` and `std` are always red, green and blue. Default: "RGB".
     layout : {"channels_first", "channels_last"} or a pair of them, optional
-        Needed only where the network's input does not say where its 3 channels are; of a pair, the second is that of
-        the maps that come out, where the lengths of their axes do not say it (height and width are those of the
-        picture over one number).
+        Needed only if the network's input does not show which axis is the channels. In a pair, the second is the layout
+        of the output maps, for maps whose axes do not show it (height and width are those of the picture divided by the
+        same number).
     interpolation : {"bilinear", "bicubic", "lanczos"}, optional
         The filter that resizes photos. Default: "bilinear".
     crop : float, optional
-        The part of the middle that the view "trained" shows. Default: 1.
+        The central part that the view "trained" shows. Default: 1.
     pooling : {"mean", "class", "both", "before_classes"}, optional
-        How an output of tokens becomes a row: their mean, the first one (the class token), or that beside the mean of
-        the others. "before_classes" reads what goes into the layer of classes instead. Default: "mean".
+        How an output of tokens becomes a row: their mean, the first one (the class token), or both joined: the first
+        and the mean of the others. "before_classes" reads the input of the final layer of classes. Default: "mean".
     resize : {"shortest", "shortest_floor", "squash", "pad"}, optional
-        How the view "trained" shrinks photos, to the pixel: as open_clip does ("shortest": then the middle is cut out),
-        as transformers does (the same, rounded down), out of shape, or with margins of the grey `fill` (0 to 255).
+        How the view "trained" resizes photos, to the pixel: by the shortest side and a centre crop, as open_clip does
+        ("shortest") or rounded down as transformers does; squeezed; or with margins of the grey `fill` (0 to 255).
     network : str, optional
-        A network by name (``visterm encoders`` lists them), in place of `path`.
+        Name of a network (``visterm encoders`` lists them), instead of `path`.
     device : str
-        "cpu"; "cuda", "openvino", "coreml" or "directml", if onnxruntime is built for it; "auto": the first of these.
+        "cpu"; "cuda", "openvino", "coreml" or "directml" if onnxruntime supports it; "auto": the first available.
         Rows differ by rounding.
     random_state : int, RandomState, Generator or None
-        Draws the training photos from which the mean is learned, if there are more than `fit_images`.
+        Draws the photos that the mean is computed from, if there are more than `fit_images`.
     batch_size : int
-        Photos held in memory at a time.
+        Photos in memory at a time.
     n_jobs : int, optional
         Threads; None is all cores.
 
@@ -118,11 +118,11 @@ class Onnx(NetworkEncoder):
     rooted_ : bool
         Whether square roots are taken.
     settings_ : dict
-        What the files beside the network and its row of the table said. They are not read again.
+        Settings from the files next to the network and from its table row. They are not read again.
     network_sha256_ : str
-        Hash of the network's file, and of those beside it that hold its weights. Only this network is used ever after.
+        Hash of the network's file and its files of weights. The fitted encoder only accepts this network.
     network_path_ : str
-        Where it was, in full. It may move: `path` is looked at first.
+        Its absolute path at `fit`. The file may move: `path` is tried first.
     """
 
     argument = "path"
@@ -155,19 +155,19 @@ class Onnx(NetworkEncoder):
 
     @staticmethod
     def check_device(device: str) -> None:
-        """Refuse a device that onnxruntime cannot use here. Raises UserError if so."""
+        """Raise UserError if onnxruntime cannot use the device here."""
         device_providers(device)
 
     def places(self, image: str | os.PathLike[str] | Pixels) -> Places:
-        """Return the row of one image by the cells of the feature map that the output is the average of.
+        """Split the row of one image into contributions of the feature map's cells, if the output averages a map.
 
-        Cells are rectangles, though what they saw reaches further. Without the root the row is ``(Σ m_p / P - c) / L``
-        over the P cells of all views: ``m_p / (P L)`` is what a cell gave, and ``-c / L`` comes from no place. The
-        length L is one number of the photo. With the root, each feature ``√f / L`` is shared out among the cells in
-        proportion to what they gave to ``f``.
+        Cells are rectangles, although their receptive fields are larger. Without the root the row is ``(Σ m_p / P - c)
+        / L`` over the P cells of all views: a cell contributes ``m_p / (P L)``, and ``-c / L`` belongs to no place. The
+        length L is a constant of the photo. With the root, each feature ``√f / L`` is divided among the cells in
+        proportion to their shares of ``f``.
 
-        Raises ImageError if the image cannot be read; UserError if the output is no average over places, or roots are
-        taken of a map that is negative somewhere.
+        Raises ImageError if the image cannot be read; UserError if the output is not an average over places, or the
+        root is taken of a map with negative values.
         """
         check_fitted(self)
         network = self._open_file(self._network_file())
@@ -180,8 +180,8 @@ class Onnx(NetworkEncoder):
             x0, y0, x1, y1 = box or (0, 0, *size)
             rows = np.linspace(y0, y1, view.shape[0] + 1) / size[1]
             columns = np.linspace(x0, x1, view.shape[1] + 1) / size[0]
-            sides = (columns[None, :-1], rows[:-1, None], columns[None, 1:], rows[1:, None])
-            boxes.append(np.stack([np.broadcast_to(side, view.shape[:2]).ravel() for side in sides], axis=1))
+            edges = (columns[None, :-1], rows[:-1, None], columns[None, 1:], rows[1:, None])
+            boxes.append(np.stack([np.broadcast_to(side, view.shape[:2]).ravel() for side in edges], axis=1))
 
         cells = np.concatenate([view.reshape(-1, view.shape[2]) / view[..., 0].size for view in maps]) / len(maps)
         mean = cells.sum(axis=0)
@@ -204,10 +204,10 @@ class Onnx(NetworkEncoder):
     def write_steps(
         self, before: GraphSteps, after: GraphSteps, pictures: str, *, n_views: int, floats: bool = False
     ) -> tuple[OnnxNetwork, str]:
-        """Add the steps from pictures to feature rows around those of the network; return it, and the rows' tensor.
+        """Add the steps from pictures to feature rows around the network; return the network and the rows' tensor.
 
-        `pictures` is a tensor (n_views · n_photos, height, width, 3): the pictures of a photo follow each other. They
-        are uint8, or with `floats` float32 from 0 to 255.
+        `pictures` names a tensor (n_views · n_photos, height, width, 3), with the pictures of a photo in sequence, of
+        uint8 or, with `floats`, float32 from 0 to 255.
         """
         check_fitted(self)
         network, width = self._open_file(self._network_file()), len(self.centre_)
@@ -224,12 +224,12 @@ class Onnx(NetworkEncoder):
 
     @property
     def reads_texts(self) -> bool:
-        """Whether the network is one by name whose text tower is on this machine."""
+        """Whether this is a network by name whose text tower is on this machine."""
         row = None if self.network is None else networks().get(self.network)
         return row is not None and row.text is not None and is_here(row, text=True)
 
     def text_rows(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Return the vectors of texts, of length 1, shape (n_texts, width), as `AnyEncoder.text_rows` says."""
+        """Return the vectors of texts, of length 1, shape (n_texts, width); see `AnyEncoder.text_rows`."""
         return self._text_tower().text_rows(texts, self.n_jobs)
 
     @property
@@ -238,7 +238,7 @@ class Onnx(NetworkEncoder):
         return self._text_tower().fingerprint
 
     def check_stored_settings(self) -> None:
-        """Refuse settings of another kind; the network is opened when it is first used."""
+        """Refuse settings of the wrong type; the network is opened at first use."""
         super().check_stored_settings()
         check_settings(self._explicit_settings())
 
@@ -253,7 +253,7 @@ class Onnx(NetworkEncoder):
             return None if self.path is None else os.fspath(self.path)
         row = networks().get(self.network)
         if row is None and hasattr(self, "network_path_"):
-            return None  # a row of the user's that is not here: the file may still be where it was
+            return None  # the user's row is gone, but the file may still exist
         row = network_named(self.network)
         return local_path(row, row.image)
 
@@ -270,11 +270,11 @@ class Onnx(NetworkEncoder):
         return UserError("The onnx encoder needs a network, an ONNX file.", setting="path", advice=advice)
 
     def _file(self) -> str:
-        if self.network is not None:  # of which the hash is known, or recorded at the first download
+        if self.network is not None:  # its hash is in the table, or was recorded at the first download
             row = network_named(self.network)
-            for each in (row.image, row.prepared_by):
-                if each is not None and (each is row.image or row.repository is None or local_path(row, each)):
-                    required(row, each)
+            for file in (row.image, row.prepared_by):
+                if file is not None and (file is row.image or row.repository is None or local_path(row, file)):
+                    required(row, file)
         return super()._file()
 
     def _network_file(self) -> str:
@@ -288,7 +288,7 @@ class Onnx(NetworkEncoder):
         return OnnxNetwork(path, {**self._file_settings(path), **self._explicit_settings()}, self.device)
 
     def _text_tower(self) -> OnnxTextTower:
-        """Open the text tower at first use. Raises what `OnnxTextTower` raises."""
+        """Open the text tower at first use. Raises the same errors as `OnnxTextTower`."""
         if self.network is None:
             raise no_text_tower(str(self.path))
         opened: tuple[Network, OnnxTextTower] | None = getattr(self, "_opened_text", None)
@@ -307,14 +307,14 @@ class Onnx(NetworkEncoder):
         self.settings_ = self._file_settings(path)
 
     def _file_settings(self, path: str | None) -> Settings:
-        """Return what the files beside the network and its row say, or said when this encoder was fitted."""
+        """Return the settings from the files next to the network and its table row; if fitted, those of `fit`."""
         if hasattr(self, "settings_"):
             return self.settings_
         row = {} if self.network is None else network_named(self.network).settings
-        return dict(sorted({**row, **({} if path is None else settings_beside(path))}.items()))  # as runs are read back
+        return dict(sorted({**row, **({} if path is None else settings_beside(path))}.items()))  # as in a stored run
 
     def _fingerprint_params(self, params: dict[str, object]) -> dict[str, object]:
-        """Name the network by its content, and not by its name."""
+        """Identify the network by its content instead of its name."""
         params = {k: v for k, v in params.items() if k != "network"}
         settings = self._file_settings(None if hasattr(self, "settings_") else self._place())
         return {**super()._fingerprint_params(params), "settings": settings}

@@ -1,6 +1,6 @@
-"""The file of a network, named by its hash; and of an ONNX file its graph, which is read, and put among further steps.
+"""Hashes of network files; and reading and extending the graphs of ONNX files.
 
-The package onnx takes 0.4 s to import, so it is imported only where a graph is really looked at.
+The package onnx takes 0.4 s to import, so it is imported only if a graph is read.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from numpy.typing import DTypeLike, NDArray
 from visterm.core.errors import MissingExtraError, StorageError, UserError
 from visterm.core.files import GB, read_regular
 
-MOST_GRAPH = 2 * GB  # Bytes of an ONNX file: protocol buffers end there, and larger weights lie in files beside it
-AVERAGES = frozenset({"GlobalAveragePool", "AveragePool", "ReduceMean"})  # Nodes, over all places of a map or some
+MAX_GRAPH_BYTES = 2 * GB  # Maximum size of an ONNX file, a limit of protocol buffers; other files have larger weights
+AVERAGES = frozenset({"GlobalAveragePool", "AveragePool", "ReduceMean"})  # Operators that average over places
 RESHAPES = frozenset({"Flatten", "Reshape", "Squeeze", "Unsqueeze", "Transpose", "Identity", "Cast", "Dropout"})
-"""Nodes that leave the numbers as they are."""
-LOCATION = "location"  # The key under which a weight names the file that it lies in
+"""Operators that do not change the numbers."""
+LOCATION = "location"  # The key of a weight with the name of its file
 
-LEAST_OPSET = 9
-"""The first version of ONNX's operators in which all steps that are written here mean the same as in the newest, but
-for those of `SINCE`."""
-SINCE = {"TopK": 10}
-LEAST_IR = 4  # The first version of the format in which weights are no inputs
+MIN_OPSET = 9
+"""The first version of ONNX's operators in which those that are written here, except `NEWER`, have their
+current meaning."""
+NEWER = {"TopK": 10}
+MIN_IR_VERSION = 4  # The first version of the format in which weights need not be inputs
 
 Operand: TypeAlias = "str | NDArray[Any] | float"
 
@@ -37,7 +37,7 @@ Operand: TypeAlias = "str | NDArray[Any] | float"
 def network_hash(path: str | os.PathLike[str]) -> str:
     """Return the SHA-256 of a network file, read again only when its size or time has changed.
 
-    Raises StorageError if there is no such file, or it cannot be read.
+    Raises StorageError if the file is missing or cannot be read.
     """
     try:
         status = os.stat(path)
@@ -49,18 +49,18 @@ def network_hash(path: str | os.PathLike[str]) -> str:
 
 
 def read_network(path: str | os.PathLike[str]) -> bytes:
-    """Read the whole file of a network's graph.
+    """Read the file of a network's graph.
 
     Raises StorageError if it cannot be read, or is larger than the format allows.
     """
     try:
-        return read_regular(path, MOST_GRAPH)
+        return read_regular(path, MAX_GRAPH_BYTES)
     except OSError as error:
         raise _unreadable(path, error) from error
 
 
 def missing(path: str | os.PathLike[str]) -> StorageError:
-    """Return the error for a path where there is no network."""
+    """Return the error for a missing network file."""
     return StorageError(f"There is no file {path}. Check the path of the network, as in onnx:PATH.")
 
 
@@ -70,15 +70,15 @@ def _unreadable(path: str | os.PathLike[str], error: OSError) -> StorageError:
 
 @lru_cache(maxsize=64)
 def _hash_at(path: str, mtime_ns: int, size: int) -> str:
-    from visterm.core.persist import file_hash  # which loads SciPy, and lists of networks need no hash
+    from visterm.core.persist import file_hash  # loads SciPy, which lists of networks do not need
 
     return file_hash(path)
 
 
 def makers(model: bytes) -> dict[str, tuple[str, list[str]]]:
-    """Return the step that makes each tensor of an ONNX file's graph: its operator, and the tensors that it takes.
+    """Map each tensor of an ONNX file's graph to the node that makes it: the operator and the input tensors.
 
-    Raises StorageError if the file breaks off.
+    Raises StorageError if the file is truncated.
     """
     with refusing_broken():
         steps = onnx_package().ModelProto.FromString(model).graph.node
@@ -88,7 +88,7 @@ def makers(model: bytes) -> dict[str, tuple[str, list[str]]]:
 def averaged_into(model: bytes, output: str) -> list[str]:
     """Return the names of the tensors that are averaged into an output, from the output backwards.
 
-    They end where anything else is done on the way. `model` is the ONNX file; raises StorageError if it breaks off.
+    The list ends at the first other operator. `model` is the ONNX file; raises StorageError if it is truncated.
     """
     steps, averaged = makers(model), []
     op, inputs = steps.pop(output, ("", []))
@@ -100,9 +100,9 @@ def averaged_into(model: bytes, output: str) -> list[str]:
 
 
 def before_classes(model: bytes, output: str) -> str:
-    """Return the name of the tensor that goes into the last layer of weights before an output: the features of classes.
+    """Return the name of the input of the last layer of weights before an output: the features of classes.
 
-    `model` is the ONNX file; raises StorageError if it breaks off, UserError if the output is not made by such a layer.
+    `model` is the ONNX file; raises StorageError if it is truncated, UserError if there is no such layer.
     """
     steps, tensor = makers(model), output
     while tensor in steps:
@@ -117,39 +117,38 @@ def before_classes(model: bytes, output: str) -> str:
 
 
 def giving_out(model: bytes, names: Sequence[str]) -> bytes:
-    """Return a model that has more tensors among its outputs.
+    """Return a model with the tensors `names` as further outputs.
 
-    Protocol buffers merge the parts of a message that stand in several places, so that what is put behind the file
-    adds to its graph.
+    Protocol buffers merge parts of a message that occur several times, so bytes appended to the file extend its graph.
     """
-    more = onnx_package().ModelProto()
+    addition = onnx_package().ModelProto()
     for name in names:
-        more.graph.output.add(name=name)
-    return model + bytes(more.SerializeToString()) if names else model
+        addition.graph.output.add(name=name)
+    return model + bytes(addition.SerializeToString()) if names else model
 
 
 def onnx_hash(path: str | os.PathLike[str]) -> str:
-    """Return the SHA-256 of an ONNX network: of its file, or of that and of the files that hold its weights.
+    """Return the SHA-256 of an ONNX network: of its file and, if there are any, of its files of weights.
 
-    Exporters put weights into a file of their own beside the graph, so that the graph's file stays the same when the
-    network is trained on. Raises StorageError if one of the files is missing, or the network's is not ONNX.
+    Exporters may put weights into a separate file, so that the graph's file does not change with further training.
+    Raises StorageError if one of the files is missing, or the network's file is not ONNX.
     """
     graph_hash = network_hash(path)
-    beside = weight_files(path)
-    if not beside:
+    weight_paths = weight_files(path)
+    if not weight_paths:
         return graph_hash
     digest = hashlib.sha256(graph_hash.encode())
 
-    for name in beside:
+    for name in weight_paths:
         file = Path(path).parent / name
         if not file.is_file():
-            raise StorageError(f"{path} keeps weights in {name}, which is not at {file}. Put both side by side.")
+            raise StorageError(f"{path} keeps weights in {name}, which is not at {file}. Put it there.")
         digest.update(f"\n{name} {network_hash(file)}".encode())
     return digest.hexdigest()
 
 
 def weight_files(path: str | os.PathLike[str]) -> list[str]:
-    """Return the names, relative to a network, of the files that hold weights of it, sorted.
+    """Return the sorted names of a network's files of weights, relative to its folder.
 
     Raises StorageError if the file is missing, or is not ONNX.
     """
@@ -159,7 +158,7 @@ def weight_files(path: str | os.PathLike[str]) -> list[str]:
 @lru_cache(maxsize=64)
 def _weight_files(path: str, sha256: str) -> list[str]:
     content = read_network(path)
-    if LOCATION.encode() not in content:  # then no weight lies elsewhere, and most networks need no parsing
+    if LOCATION.encode() not in content:  # no weights in other files: avoids parsing most networks
         return []
     try:
         with refusing_broken():
@@ -171,7 +170,7 @@ def _weight_files(path: str, sha256: str) -> list[str]:
 
 
 def _text(value: str | bytes) -> str:
-    """Return a text of a graph; raise UnicodeDecodeError if it is no UTF-8, which protocol buffers leave as bytes."""
+    """Return a text of a graph; raise UnicodeDecodeError if it is bytes, because it is not valid UTF-8."""
     return value if isinstance(value, str) else value.decode()
 
 
@@ -188,25 +187,25 @@ def onnx_package() -> Any:
 
 @contextmanager
 def refusing_broken() -> Iterator[None]:
-    """Turn what goes wrong in a graph that cannot be parsed into an error."""
+    """Turn parsing errors of a graph into StorageError."""
     onnx_package()
     from google.protobuf.message import DecodeError
 
     try:
         yield
     except (DecodeError, UnicodeDecodeError) as error:
-        raise StorageError("This is no ONNX network, or it breaks off: its graph cannot be read.") from error
+        raise StorageError("This is not an ONNX network, or it is truncated: its graph cannot be read.") from error
 
 
 class GraphSteps:
-    """Steps of a graph, one after the other: each takes tensors by name or arrays, and returns the name of its result.
+    """A sequence of graph steps. Methods take tensor names or arrays, add steps, and return the result's name.
 
-    `nodes` and `weights` are the steps and the arrays, and `opset` the version of ONNX's operators that they need.
-    Names of tensors begin with `part`.
+    `nodes` are the steps, `weights` the arrays, and `opset` the version of ONNX's operators that they need. Tensor
+    names contain `part`.
     """
 
     def __init__(self, part: str) -> None:
-        self._onnx, self._part, self.opset = onnx_package(), part, LEAST_OPSET
+        self._onnx, self._part, self.opset = onnx_package(), part, MIN_OPSET
         self.nodes: list[object] = []
         self.weights: list[Any] = []
         self._made = 0
@@ -219,9 +218,9 @@ class GraphSteps:
         to_type: DTypeLike | None = None,
         **attributes: int | Sequence[int],
     ) -> str:
-        """Add a step of ONNX's operator `op`; its result is called `to`, or by a name of its own.
+        """Add a step of ONNX's operator `op`; its result is named `to`, or gets a new name.
 
-        `to_type` is the NumPy type that the operator Cast makes.
+        `to_type` is the NumPy type for the operator Cast.
         """
         if to_type is not None:
             attributes["to"] = self._onnx.helper.np_dtype_to_tensor_dtype(np.dtype(to_type))
@@ -230,7 +229,7 @@ class GraphSteps:
         return name
 
     def top(self, x: str, k: int) -> tuple[str, str]:
-        """Return the k largest of each row, largest first and ties by column, and their columns: both (n, k)."""
+        """Return the k largest values of each row, ties by column, and their columns: both (n, k)."""
         values, columns = self._name(), self._name()
         self._write("TopK", [x, np.array([k])], [values, columns], {})
         return values, columns
@@ -241,28 +240,28 @@ class GraphSteps:
         return product if b is None else self.add("Add", product, b)
 
     def squares(self, x: str, width: int) -> str:
-        """Return the squared lengths of rows, (n, width): (n, 1)."""
+        """Return the squared lengths, (n, 1), of rows, (n, width)."""
         return self.add("MatMul", self.add("Mul", x, x), np.ones((width, 1), np.float32))
 
     def unit(self, x: str, width: int) -> str:
-        """Bring rows, (n, width), to length 1; rows of zeros stay."""
+        """Divide rows, (n, width), by their length; rows of zeros stay zero."""
         tiny = float(np.finfo(np.float32).tiny)
         return self.add("Div", x, self.add("Sqrt", self.add("Max", self.squares(x, width), tiny)))
 
     def columns(self, x: str, columns: NDArray[np.int64], axis: int = 1) -> str:
-        """Take some columns, in this order."""
+        """Select columns, in the given order."""
         return self.add("Gather", x, columns, axis=axis)
 
     def _write(
         self, op: str, operands: Sequence[Operand], outputs: Sequence[str], attributes: Mapping[str, object]
     ) -> None:
-        self.opset = max(self.opset, SINCE.get(op, LEAST_OPSET))
+        self.opset = max(self.opset, NEWER.get(op, MIN_OPSET))
         names = []
-        for each in operands:
-            name = each if isinstance(each, str) else self._name()
-            if not isinstance(each, str):  # floats become float32, truth values uint8, and other numbers int64
-                kind = {"f": np.float32, "b": np.uint8}.get(np.asarray(each).dtype.kind, np.int64)
-                self.weights.append(self._onnx.numpy_helper.from_array(np.asarray(each, kind, order="C"), name))
+        for operand in operands:
+            name = operand if isinstance(operand, str) else self._name()
+            if not isinstance(operand, str):  # floats become float32, truth values uint8, and other numbers int64
+                dtype = {"f": np.float32, "b": np.uint8}.get(np.asarray(operand).dtype.kind, np.int64)
+                self.weights.append(self._onnx.numpy_helper.from_array(np.asarray(operand, dtype, order="C"), name))
             names.append(name)
         self.nodes.append(self._onnx.helper.make_node(op, names, outputs, **attributes))
 
@@ -279,22 +278,22 @@ def around_network(
     outputs: Iterable[tuple[str, int]],
     metadata: dict[str, str],
 ) -> bytes:
-    """Return an ONNX file in which steps stand before and after those of a network, whose inputs and outputs go.
+    """Return an ONNX file with steps added before and after a network, and with new inputs and outputs.
 
-    `network_input` is the one input: its name, its NumPy type and its shape, with names for sizes that may be any;
-    `outputs` are names of tensors of float32 and their widths, all of shape (photos, width). `metadata` takes the place
-    of the network's. Raises StorageError if the network's file breaks off, or no ONNX file can hold the result;
-    UserError if its operators are of a version before the one that the steps need.
+    `network_input` is the only input: its name, NumPy type and shape, with names for sizes that may vary; `outputs` are
+    names of float32 tensors and their widths, all of shape (photos, width). `metadata` replaces the network's. Raises
+    StorageError if the network's file is truncated, or the result is too large for ONNX; UserError if the network's
+    operators are older than the version that the steps need.
     """
-    (name, kind, shape), onnx = network_input, onnx_package()
+    (name, dtype, shape), onnx = network_input, onnx_package()
     with refusing_broken():
         joined = onnx.ModelProto.FromString(model)
-    least = max(before.opset, after.opset)
+    opset = max(before.opset, after.opset)
 
     for entry in joined.opset_import:
-        if entry.domain in ("", "ai.onnx") and entry.version < least:
+        if entry.domain in ("", "ai.onnx") and entry.version < opset:
             raise UserError(
-                f"The network is written in version {entry.version} of ONNX's operators, and the graph needs {least} "
+                f"The network is written in version {entry.version} of ONNX's operators, and the graph needs {opset} "
                 "or newer. Convert it with onnx.version_converter, fit the run with the new file, and export that."
             )
 
@@ -311,11 +310,11 @@ def around_network(
     graph.node.extend(nodes)
     graph.initializer.extend([*before.weights, *after.weights])
     graph.input.append(
-        onnx.helper.make_tensor_value_info(name, onnx.helper.np_dtype_to_tensor_dtype(np.dtype(kind)), shape)
+        onnx.helper.make_tensor_value_info(name, onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), shape)
     )
     graph.output.extend(
         onnx.helper.make_tensor_value_info(out, onnx.TensorProto.FLOAT, ["photos", width]) for out, width in outputs
     )
-    joined.ir_version = max(LEAST_IR, joined.ir_version)
+    joined.ir_version = max(MIN_IR_VERSION, joined.ir_version)
     onnx.helper.set_model_props(joined, metadata)
     return bytes(joined.SerializeToString())

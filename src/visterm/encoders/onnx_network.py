@@ -1,4 +1,4 @@
-"""One ONNX network, opened: what goes in, which output is read, and how an output becomes a row."""
+"""An opened ONNX network: its input, the output that is read, and how an output becomes a row."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ if TYPE_CHECKING:
     from visterm.encoders.onnx_graph import GraphSteps
 
 FEATURE_NAMES = ("features", "embeddings", "embedding", "image_embeds", "text_embeds", "pooled", "pooler_output")
-"""Outputs that are read by default, in this order, where a network has several."""
-FOLDER_OF_WEIGHTS = "session.model_external_initializers_file_folder_path"
-_DTYPES: Final = {"tensor(uint8)": np.uint8, "tensor(float)": np.float32, "tensor(float16)": np.float16}
+"""Names of outputs that are read by default if a network has several, in order of preference."""
+WEIGHTS_FOLDER_KEY = "session.model_external_initializers_file_folder_path"
+_INPUT_DTYPES: Final = {"tensor(uint8)": np.uint8, "tensor(float)": np.float32, "tensor(float16)": np.float16}
 PROVIDERS: Final = {
     "cuda": "CUDAExecutionProvider",
     "openvino": "OpenVINOExecutionProvider",
     "coreml": "CoreMLExecutionProvider",
     "directml": "DmlExecutionProvider",
 }
-"""What onnxruntime calls the devices that it may be built for; "auto" is the first that is there."""
-TOGETHER: Final = 4  # Pictures that go through a network at once on the processor, if their rows stay the same
+"""onnxruntime's names of the devices that it may be built for; "auto" is the first one available."""
+CPU_BATCH: Final = 4  # Pictures that a network processes at once on the CPU, if their rows stay the same
 CPU: Final = "CPUExecutionProvider"
 OPEN_ERRORS = (
     ort_errors.EPFail,
@@ -59,29 +59,29 @@ OPEN_ERRORS = (
     MemoryError,
     UnicodeDecodeError,
 )
-"""What onnxruntime raises for files that are broken, hostile, or ask for more memory than there is."""
-LONGEST = 400  # Letters of its messages that are passed on
-MOST_PICTURES = 2 * GB  # Bytes of the pictures that a network takes at a time
+"""Errors that onnxruntime raises for files that are broken, hostile, or need more memory than available."""
+MAX_MESSAGE_LENGTH = 400  # Maximum length of onnxruntime's messages that are passed on
+MAX_PICTURE_BYTES = 2 * GB  # Maximum size of the pictures that a network takes at a time
 
 
 class OnnxNetwork:
-    """An image network of an ONNX file ready to run: on the processor with the same row for an image in any company.
+    """An image network of an ONNX file, ready to run. On the CPU, an image's row does not depend on its batch.
 
-    There, a session runs on the caller's thread alone, and any number of threads may call: the same bytes for any
-    number of them, and faster than the runtime's own threads (MobileNetV2 on 2 cores). Images go through a few at a
-    time where that was found to leave all rows as they are alone, byte for byte (`TOGETHER`), and else one at a time.
-    On another `device` (one of `PROVIDERS`, or "auto") all images of a call go through together, unless the network
-    takes a fixed number.
+    On the CPU, a session runs on the caller's thread alone, and any number of threads may call it: results are the same
+    bytes, and it is faster than the runtime's own threads (MobileNetV2 on 2 cores). Images are run a few at a time
+    (`CPU_BATCH`) if a test shows that this leaves every row the same, byte for byte, and otherwise one at a time. On
+    another `device` (one of `PROVIDERS`, or "auto") all images of a call are run together, unless the network takes a
+    fixed number.
 
-    `settings` are what is known of it: attributes of `Preparation`, ``output`` (None: the only one, or one that is
-    named as features are), ``pooling`` (one of `POOLINGS`) and ``layout`` (None: as the network's input says, and of
-    maps as their axes say). The rest is taken from the metadata and the input of the network. Of `outputs`, `output` is
-    read, or with the pooling "before_classes" a tensor behind it; pixels go in as `dtype` (uint8 as they are, float32
-    or float16), as (height, width, 3) with `channels_last` and else (3, height, width).
+    `settings` describe the network: attributes of `Preparation`, ``output`` (None: the only one, or one with a name of
+    features), ``pooling`` (one of `POOLINGS`) and ``layout`` (None: read from the network's input and, for maps, from
+    their axes). The rest is taken from the metadata and the input of the network. The output read is `output`, one of
+    `outputs`, or a tensor before it if the pooling is "before_classes". Pixels are passed as `dtype` (uint8 unchanged,
+    float32 or float16), (height, width, 3) with `channels_last` and otherwise (3, height, width).
 
-    Raises StorageError if there is no such file, or it is not an ONNX network; UserError if the network does not take
-    one image, a setting is wrong or contradicts it, or onnxruntime has no such device here; UnknownNameError if it has
-    no such output.
+    Raises StorageError if the file is missing or not an ONNX network; UserError if the network does not take one image,
+    a setting is wrong or contradicts it, or onnxruntime has no such device here; UnknownNameError if the output does
+    not exist.
     """
 
     def __init__(self, path: str, settings: Settings, device: str = "cpu") -> None:
@@ -93,10 +93,10 @@ class OnnxNetwork:
         self._batch, self._fixed = batch or 1, batch is not None
         self._map_layout = None if layout is None else as_layout(layout)[1]
 
-        self.outputs = [each.name for each in self._session.get_outputs()]
+        self.outputs = [output.name for output in self._session.get_outputs()]
         self.output = chosen_output(path, self.outputs, settings.get("output"))
         self._declared = (self._session.get_outputs()[self.outputs.index(self.output)].shape or [])[1:]
-        inside = settings_inside(self._session.get_modelmeta().custom_metadata_map)
+        embedded = settings_inside(self._session.get_modelmeta().custom_metadata_map)
 
         if self.pooling == "before_classes":
             model = read_network(path)
@@ -107,82 +107,82 @@ class OnnxNetwork:
         prepared = {k: v for k, v in settings.items() if k not in ("output", "layout", "pooling")}
         size = _sides(path, prepared.pop("size", None), fixed)
         try:
-            self.preparation = Preparation(**{**inside, **prepared, **({} if size is None else {"size": size})})
+            self.preparation = Preparation(**{**embedded, **prepared, **({} if size is None else {"size": size})})
         except UserError as error:
             problem = f"{path}: {error.setting} is {error.value!r}."
             raise UserError(problem, setting=error.setting, value=error.value, expected=error.expected) from error
         n_bytes = self._batch * math.prod(self.preparation.size) * 3 * np.dtype(self.dtype).itemsize
-        if n_bytes > MOST_PICTURES:
-            takes = f"{self._batch:,} pictures of {self.preparation.size[0]} × {self.preparation.size[1]} pixels"
-            most = in_bytes(MOST_PICTURES)
-            problem = f"{path} takes {takes} at a time: {in_bytes(n_bytes)}."
-            raise UserError(problem, setting="size", value=size, expected=f"{most} or less")
+        if n_bytes > MAX_PICTURE_BYTES:
+            batch_text = f"{self._batch:,} pictures of {self.preparation.size[0]} × {self.preparation.size[1]} pixels"
+            limit = in_bytes(MAX_PICTURE_BYTES)
+            problem = f"{path} takes {batch_text} at a time: {in_bytes(n_bytes)}."
+            raise UserError(problem, setting="size", value=size, expected=f"{limit} or less")
 
     @property
     def runs_on(self) -> str:
-        """The name of the device that it runs on, as in `PROVIDERS`, or "cpu"."""
+        """The name of the device in use, as in `PROVIDERS`, or "cpu"."""
         first = self._session.get_providers()[0]
         return next((name for name, provider in PROVIDERS.items() if provider == first), "cpu")
 
     @property
     def same_in_any_company(self) -> bool:
-        """Return whether a row has the same bytes beside any others: on the processor, or as the network takes them."""
+        """Whether a row is the same in any batch: on the CPU, or if the network takes a fixed number."""
         return self._fixed or self.runs_on == "cpu"
 
     def rows(self, pictures: NDArray[np.uint8]) -> NDArray[np.float32]:
-        """Return the rows of pictures, shape (n, height, width, 3): (n, n_features).
+        """Return the rows, (n, n_features), of pictures, (n, height, width, 3).
 
         Raises DataError if an output is not finite, or is not rows, tokens or maps.
         """
         if not self.same_in_any_company:
             return self._run(pictures)
-        step = TOGETHER if len(pictures) >= TOGETHER and self._may_go_together else 1
-        together = len(pictures) // step * step
-        parts = [self._run(pictures[i : i + step]) for i in range(0, together, step)]
-        return np.concatenate([*parts, *(self._run(pictures[i : i + 1]) for i in range(together, len(pictures)))])
+        step = CPU_BATCH if len(pictures) >= CPU_BATCH and self._may_go_together else 1
+        n_in_batches = len(pictures) // step * step
+        parts = [self._run(pictures[i : i + step]) for i in range(0, n_in_batches, step)]
+        return np.concatenate([*parts, *(self._run(pictures[i : i + 1]) for i in range(n_in_batches, len(pictures)))])
 
     @cached_property
     def _may_go_together(self) -> bool:
-        """Whether `TOGETHER` pictures give the same bytes as one, at each place: found out once, on drawn pictures.
+        """Whether `CPU_BATCH` pictures give the same bytes as each alone: tested once, on random pictures.
 
-        How a runtime computes depends on shapes and not on values. A network of int8 may take its scales from all.
+        How a runtime computes depends on shapes, not on values. An int8 network may compute its scales over the batch.
         """
         if self._fixed:
             return False
-        drawn = np.random.default_rng(0).integers(0, 256, (TOGETHER, *self.preparation.size, 3), np.uint8)
-        drawn[-1] //= 8  # of another range than the rest
+        drawn = np.random.default_rng(0).integers(0, 256, (CPU_BATCH, *self.preparation.size, 3), np.uint8)
+        drawn[-1] //= 8  # a different range than the rest
         try:
             return np.array_equal(self._run(drawn), np.concatenate([self._run(picture[None]) for picture in drawn]))
-        except (StorageError, DataError):  # it takes one alone, though it does not say so
+        except (StorageError, DataError):  # it takes only one at a time without declaring it
             return False
 
     def _run(self, pictures: NDArray[np.uint8]) -> NDArray[np.float32]:
-        """Return the rows of pictures that go through together, or of one that is repeated for a fixed batch."""
+        """Return the rows of pictures run as one batch, or of one picture repeated to fill a fixed batch."""
         batch = np.concatenate([self.feed(picture)[self._input] for picture in pictures])
         (out,) = run_session(self._session, self.path, [self.output], {self._input: batch})
         return self.pooled(out, None if self._fixed else len(pictures))[: len(pictures)]
 
     def feed(self, picture: NDArray[np.uint8]) -> dict[str, Numbers]:
         """Return a session's input for a picture, shape (height, width, 3), repeated if the batch size is fixed."""
-        seen = self.preparation
-        image: Numbers = seen.ordered(picture) if self.dtype is np.uint8 else seen.numbers(picture)
+        preparation = self.preparation
+        image: Numbers = preparation.ordered(picture) if self.dtype is np.uint8 else preparation.numbers(picture)
         image = image if self.channels_last else image.transpose(2, 0, 1)
         batch = np.ascontiguousarray(np.broadcast_to(image, (self._batch, *image.shape)), dtype=self.dtype)
         return {self._input: batch}
 
     def pooled(self, out: Numbers, n_pictures: int | None = None) -> NDArray[np.float32]:
-        """Return the rows of what the output gave for the pictures of one call, maps averaged over places.
+        """Turn the output of one call into rows; maps are averaged over places.
 
-        These are `n_pictures`, or as many as the network takes at a time.
+        The call had `n_pictures` pictures, or as many as the network takes at a time.
         """
-        what, last = f"The output '{self.output}' of {self.path}", out.ndim == 4 and self._are_last(out)
-        return pooled(out, n_pictures or self._batch, what, channels_last=last, pooling=self.pooling)
+        label, is_last = f"The output '{self.output}' of {self.path}", out.ndim == 4 and self._are_last(out)
+        return pooled(out, n_pictures or self._batch, label, channels_last=is_last, pooling=self.pooling)
 
     def maps(self, pictures: Iterable[NDArray[np.uint8]]) -> list[NDArray[np.float64]]:
-        """Return the feature map of each picture, (rows, columns, n_features), whose mean over places is its row.
+        """Return the feature map of each picture, (rows, columns, n_features); its mean over places is the row.
 
-        The network is opened a second time, with the tensors behind its output given out too. Raises UserError if the
-        output is not the average of a map.
+        The network is opened a second time, with the tensors before its output as further outputs. Raises UserError if
+        the output is not the average of a map.
         """
         model = read_network(self.path)
         names = [self.output, *averaged_into(model, self.output)]
@@ -193,7 +193,7 @@ class OnnxNetwork:
             tensors = run_session(session, self.path, names, self.feed(picture))
             row = self.pooled(tensors[0])[0]
             candidates = (map_averaging_to(tensor[0], row) for tensor in tensors)
-            feature_map = next((each for each in candidates if each is not None), None)
+            feature_map = next((candidate for candidate in candidates if candidate is not None), None)
             if feature_map is None:
                 raise UserError(
                     f"The output '{self.output}' of {self.path} is not the average over places of a feature map.",
@@ -204,9 +204,9 @@ class OnnxNetwork:
         return maps
 
     def write_steps(self, before: GraphSteps, after: GraphSteps, pictures: str, *, floats: bool) -> str:
-        """Add the steps around the network's own: from pictures of 0 to 255 to what goes in, and from what comes out.
+        """Add the steps from pictures of 0 to 255 to the network's input, and from its output to rows.
 
-        `pictures` is a tensor (n, height, width, 3) of uint8, or with `floats` of float32. Returns the name of the
+        `pictures` names a tensor (n, height, width, 3) of uint8 or, with `floats`, float32. Returns the name of the
         rows, (n, n_features).
         """
         preparation, x = self.preparation, pictures
@@ -233,51 +233,50 @@ class OnnxNetwork:
         if out.ndim == 3:
             return _averaged(after, rows, [0, 2, 1], width)
         if out.ndim == 4:
-            last = self._are_last(out)
-            return _averaged(after, rows, [0, 3, 1, 2] if last else None, width if last else out.shape[1])
+            is_last = self._are_last(out)
+            return _averaged(after, rows, [0, 3, 1, 2] if is_last else None, width if is_last else out.shape[1])
         return rows
 
     def _are_last(self, maps: Numbers) -> bool:
-        """Return whether maps, the output of some pictures, are (n, height, width, channels)."""
+        """Return whether the output maps have the shape (n, height, width, channels)."""
         if self._map_layout is not None:
             return self._map_layout == "channels_last"
         axes, size = maps.shape[1:], self.preparation.size
-        what = f"The output '{self.output}' of {self.path}"
-        return channels_last(axes, size, declared=self._declared, pictures_last=self.channels_last, what=what)
+        label = f"The output '{self.output}' of {self.path}"
+        return channels_last(axes, size, declared=self._declared, pictures_last=self.channels_last, label=label)
 
 
 def _averaged(steps: GraphSteps, maps: str, turned: list[int] | None, width: int) -> str:
-    """Average maps or tokens, whose axes are first `turned` so that channels are the second: (n, width)."""
+    """Average maps or tokens to (n, width); `turned` permutes their axes first so that channels are second."""
     maps = maps if turned is None else steps.add("Transpose", maps, perm=turned)
     return steps.add("Reshape", steps.add("GlobalAveragePool", maps), np.array([-1, width]))
 
 
 def open_session(path: str, model: bytes | None = None, device: str = "cpu") -> ort.InferenceSession:
-    """Open a network on one thread: of a file, or a changed one of that file.
+    """Open a network on one thread: the file itself, or `model`, a changed version of it.
 
-    Raises StorageError if there is no such file, or it is not an ONNX network; UserError if onnxruntime has no such
-    device here.
+    Raises StorageError if the file is missing or not an ONNX network; UserError if onnxruntime has no such device here.
     """
     providers = device_providers(device)
     if not Path(path).is_file():
         raise missing(path)
     options = ort.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = 4  # all that is wrong is raised, too
-    if model is not None:  # weights may lie in files beside it
-        options.add_session_config_entry(FOLDER_OF_WEIGHTS, os.path.dirname(os.path.abspath(path)))
+    options.log_severity_level = 4  # problems are raised as errors too
+    if model is not None:  # its folder may have files of weights
+        options.add_session_config_entry(WEIGHTS_FOLDER_KEY, os.path.dirname(os.path.abspath(path)))
 
     try:
         session = ort.InferenceSession(
             path if model is None else model, options, providers=providers, enable_fallback=len(providers) > 1
         )
         tensors = (*session.get_inputs(), *session.get_outputs())
-        names = [(each.name, each.shape) for each in tensors], session.get_modelmeta().custom_metadata_map
-        del names  # which are UTF-8, or raise
+        names = [(tensor.name, tensor.shape) for tensor in tensors], session.get_modelmeta().custom_metadata_map
+        del names  # reading them raises if they are not UTF-8
     except OPEN_ERRORS as error:
         raise StorageError(f"{path} cannot be opened as an ONNX network: {_reason(error)}.") from error
 
-    if device != "auto" and session.get_providers()[0] != providers[0]:  # onnxruntime goes on without, with a warning
+    if device != "auto" and session.get_providers()[0] != providers[0]:  # onnxruntime only warns and uses the CPU
         raise UserError(
             f"device is '{device}', but onnxruntime could not start its {providers[0]} (are its libraries installed?).",
             setting="device", value=device, advice="Use 'auto' or 'cpu'.",
@@ -288,36 +287,36 @@ def open_session(path: str, model: bytes | None = None, device: str = "cpu") -> 
 def run_session(
     session: ort.InferenceSession, path: str, outputs: list[str], feed: dict[str, Numbers]
 ) -> list[Numbers]:
-    """Return outputs of a network. Raises StorageError, which names its file, if onnxruntime cannot run it."""
+    """Run a network and return outputs. Raises StorageError, with its path, if onnxruntime cannot run it."""
     try:
-        return [np.asarray(each) for each in session.run(outputs, feed)]
+        return [np.asarray(output) for output in session.run(outputs, feed)]
     except OPEN_ERRORS as error:
         raise StorageError(f"{path} cannot be run: {_reason(error)}. Use another network.") from error
 
 
 def _reason(error: BaseException) -> str:
-    """Return what onnxruntime says, in one line that is not too long."""
+    """Return onnxruntime's error message, shortened to one line."""
     text = " ".join(str(error).split())
     if size := re.search(r"requested buffer of size (\d+)", text):
         return f"it asks for {in_bytes(int(size[1]))} of memory at once"
     if isinstance(error, MemoryError) or "bad_alloc" in text:
         return "it asks for more memory than there is"
-    return text.rstrip(".") if len(text) <= LONGEST else f"{text[:LONGEST]} ..."
+    return text.rstrip(".") if len(text) <= MAX_MESSAGE_LENGTH else f"{text[:MAX_MESSAGE_LENGTH]} ..."
 
 
 def device_providers(device: str) -> list[str]:
-    """Return what onnxruntime calls a device, with the processor for what it cannot do.
+    """Return onnxruntime's providers for a device, with the CPU for unsupported operations.
 
-    "auto" is the first of `PROVIDERS` that this onnxruntime is built for, or "cpu". Raises UserError if it is not built
-    for the device.
+    "auto" is the first of `PROVIDERS` that this onnxruntime is built for, or "cpu". Raises UserError if onnxruntime is
+    not built for the device.
     """
-    here = [name for name, provider in PROVIDERS.items() if provider in ort.get_available_providers()]
+    available = [name for name, provider in PROVIDERS.items() if provider in ort.get_available_providers()]
     if device == "auto":
-        device = here[0] if here else "cpu"
+        device = available[0] if available else "cpu"
     name = device.partition(":")[0]
-    if name != "cpu" and name not in here:
+    if name != "cpu" and name not in available:
         raise UserError(
-            f"device is {device!r}, and this onnxruntime is built for {', '.join([*here, 'cpu'])}.",
+            f"device is {device!r}, and this onnxruntime is built for {', '.join([*available, 'cpu'])}.",
             setting="device", value=device,
             advice="Use one of these, or install onnxruntime-gpu, onnxruntime-openvino or onnxruntime-directml in "
             "place of onnxruntime.",
@@ -328,46 +327,46 @@ def device_providers(device: str) -> list[str]:
 def _image_input(
     path: str, session: ort.InferenceSession, layout: object
 ) -> tuple[str, Any, bool, int | None, tuple[int | None, int | None]]:
-    """Return the one input's name, number type, whether channels are last, images a call and sides (None: any)."""
+    """Return the input's name, dtype, whether channels are last, images per call, and sides (None: any)."""
     inputs = session.get_inputs()
-    listed = ", ".join(f"{each.name} {each.type} {each.shape}" for each in inputs)
+    input_texts = ", ".join(f"{tensor.name} {tensor.type} {tensor.shape}" for tensor in inputs)
     image = inputs[0]
-    if len(inputs) != 1 or image.type not in _DTYPES or len(image.shape) != 4:
+    if len(inputs) != 1 or image.type not in _INPUT_DTYPES or len(image.shape) != 4:
         raise UserError(
-            f"{path} takes {listed}; expected one input of images, uint8 or float, "
+            f"{path} takes {input_texts}; expected one input of images, uint8 or float, "
             "(images, height, width, 3) or (images, 3, height, width)."
         )
     batch, *dims = [dim if isinstance(dim, int) and dim > 0 else None for dim in image.shape]
-    dtype = _DTYPES[image.type]
+    dtype = _INPUT_DTYPES[image.type]
 
     if layout is not None:
-        last = as_layout(layout)[0] == "channels_last"
+        is_last = as_layout(layout)[0] == "channels_last"
     else:
-        last = dims[2] == 3 or (dims[0] is None and dims[2] is None and dtype is np.uint8)
-    *size, channels = dims if last else (*dims[1:], dims[0])
+        is_last = dims[2] == 3 or (dims[0] is None and dims[2] is None and dtype is np.uint8)
+    *size, channels = dims if is_last else (*dims[1:], dims[0])
     if channels not in (3, None):
-        laid = f" laid out with {layout}" if layout else ""
-        raise UserError(f"{path} takes {listed}; expected images of 3 channels{laid}.")
-    return image.name, dtype, last, batch, (size[0], size[1])
+        layout_note = f" laid out with {layout}" if layout else ""
+        raise UserError(f"{path} takes {input_texts}; expected images of 3 channels{layout_note}.")
+    return image.name, dtype, is_last, batch, (size[0], size[1])
 
 
 def chosen_output(path: str, names: list[str], requested: str | None) -> str:
-    """Return the output that was requested, or the only one, or one that is named as features are."""
+    """Return the requested output, or the only one, or one with a name of features."""
     if requested is not None and requested not in names:
         raise UnknownNameError(unknown(f"output of {path}", requested, names), setting="output", value=requested)
-    named = [name for name in FEATURE_NAMES if name in names]
-    if requested is not None or len(names) == 1 or named:
-        return requested or (names if len(names) == 1 else named)[0]
-    advice = f"Say which one holds the features, for example `encoder.output`={names[-1]}."
+    feature_outputs = [name for name in FEATURE_NAMES if name in names]
+    if requested is not None or len(names) == 1 or feature_outputs:
+        return requested or (names if len(names) == 1 else feature_outputs)[0]
+    advice = f"Choose the output with the features, for example `encoder.output`={names[-1]}."
     raise UserError(f"{path} has the outputs {', '.join(names)}.", setting="output", value=requested, advice=advice)
 
 
 def _sides(path: str, requested: Any, fixed: tuple[int | None, int | None]) -> tuple[int, int] | None:
-    """Return height and width, as requested or as the input fixes them; None where neither says anything."""
+    """Return height and width, as requested or as the input fixes them; None if both leave them open."""
     if requested is None:
         height, width = fixed
-        known = height or width
-        return None if known is None else (height or known, width or known)
+        any_side = height or width
+        return None if any_side is None else (height or any_side, width or any_side)
     size = as_size(requested)
     if any(side not in (None, chosen) for side, chosen in zip(fixed, size, strict=True)):
         takes = " × ".join("any" if side is None else str(side) for side in fixed)

@@ -1,4 +1,4 @@
-"""What is known of an ONNX network beyond its graph: from JSON files beside it, and from its own metadata."""
+"""Settings of an ONNX network from JSON files next to it and from its metadata."""
 
 from __future__ import annotations
 
@@ -17,23 +17,22 @@ from visterm.encoders.preparation import CHECKS, POOLINGS, Settings, as_choice
 LAYOUTS: Final = ("channels_first", "channels_last")
 OPEN_CLIP: Final = "preprocess_cfg.json"
 TRANSFORMERS: Final = "preprocessor_config.json"
-_RESIZES: Final = {"shortest": "shortest", "squash": "squash", "longest": "pad"}
-_RESAMPLE: Final = {1: "lanczos", 2: "bilinear", 3: "bicubic"}  # Pillow's numbers
-_CONVNEXT_WHOLE: Final = 384  # From this size on, its image processor squeezes whole photos
+_RESIZE_MODES: Final = {"shortest": "shortest", "squash": "squash", "longest": "pad"}
+_FILTERS: Final = {1: "lanczos", 2: "bilinear", 3: "bicubic"}  # Pillow's numbers
+_CONVNEXT_SQUEEZE_SIZE: Final = 384  # Minimum size at which its image processor squeezes whole photos
 
 
 def settings_beside(path: str | os.PathLike[str]) -> Settings:
-    """Read what lies beside NETWORK.onnx: how the network takes pictures, where its own file does not say.
+    """Read the settings files next to NETWORK.onnx, which say how the network takes pictures.
 
-    That is NETWORK.json, and what it leaves out is read from the ``preprocess_cfg.json`` of open_clip or the
-    ``preprocessor_config.json`` of transformers. NETWORK.json is one JSON object; each key may be left out: ``size``
-    (pixels, or [height, width]), ``mean`` and ``std`` (a number, or [red, green, blue]), ``scale``, ``colours`` ("RGB"
-    or "BGR"), ``layout`` ("channels_first" or "channels_last", or both: that of the pictures that go in and that of the
-    maps that come out), ``interpolation`` ("bilinear", "bicubic" or "lanczos"), ``crop`` (the part of the middle that
-    the network was evaluated on, or null for whole photos), ``resize`` (one of `preparation.RESIZES`), ``fill`` (the
-    grey of margins), ``output`` (the output to read) and ``pooling`` (one of `preparation.POOLINGS`). Without a file
-    the settings are empty. Raises DataError if a file is not a JSON object, has an unknown key, or a value that cannot
-    be.
+    These are NETWORK.json and, for keys that it omits, the ``preprocess_cfg.json`` of open_clip or the
+    ``preprocessor_config.json`` of transformers. NETWORK.json is a JSON object with optional keys: ``size`` (pixels, or
+    [height, width]), ``mean`` and ``std`` (a number, or [red, green, blue]), ``scale``, ``colours`` ("RGB" or "BGR"),
+    ``layout`` ("channels_first" or "channels_last", or a pair: for the input pictures and for the output maps),
+    ``interpolation`` ("bilinear", "bicubic" or "lanczos"), ``crop`` (the central part that the network was evaluated
+    on, or null for whole photos), ``resize`` (one of `preparation.RESIZES`), ``fill`` (the grey level of margins),
+    ``output`` (the output to read) and ``pooling`` (one of `preparation.POOLINGS`). Without any file, the settings are
+    empty. Raises DataError if a file is not a JSON object, or has an unknown key or an invalid value.
     """
     file = Path(path).with_suffix(".json")
     settings = _read(file) if file.exists() else {}
@@ -42,17 +41,17 @@ def settings_beside(path: str | os.PathLike[str]) -> Settings:
     except UserError as error:
         raise DataError(f"{file}: {error}") from error
     folders = [file.parent, *([file.parent.parent] if file.parent.name == "onnx" else [])]
-    named = (folder / name for folder in folders for name in (OPEN_CLIP, TRANSFORMERS))
-    beside = next((each for each in named if each.is_file()), None)
-    if beside is None:
+    candidates = (folder / name for folder in folders for name in (OPEN_CLIP, TRANSFORMERS))
+    foreign_file = next((candidate for candidate in candidates if candidate.is_file()), None)
+    if foreign_file is None:
         return settings
 
     try:
-        theirs = (of_open_clip if beside.name == OPEN_CLIP else of_transformers)(_read(beside))
-        check_settings(theirs)
+        foreign_settings = (of_open_clip if foreign_file.name == OPEN_CLIP else of_transformers)(_read(foreign_file))
+        check_settings(foreign_settings)
     except (UserError, TypeError) as error:
-        raise DataError(f"{beside}: {error} Name the settings in {file}, and remove this file.") from error
-    return {**theirs, **settings}
+        raise DataError(f"{foreign_file}: {error} Name the settings in {file}, and remove this file.") from error
+    return {**foreign_settings, **settings}
 
 
 def _read(file: Path) -> Settings:
@@ -68,25 +67,25 @@ def _read(file: Path) -> Settings:
 
 
 def of_open_clip(config: Settings) -> Settings:
-    """Return the settings that a ``preprocess_cfg.json`` names. Raises UserError if it does what we cannot."""
+    """Return the settings in a ``preprocess_cfg.json``. Raises UserError if one is not supported."""
     mode = config.get("resize_mode") or "shortest"
-    if mode not in _RESIZES:
-        raise UserError(setting="resize_mode", value=mode, expected=f"one of {', '.join(_RESIZES)}")
-    named = {"size": "size", "mean": "mean", "std": "std", "interpolation": "interpolation", "fill_color": "fill"}
-    settings = {ours: config[theirs] for theirs, ours in named.items() if config.get(theirs) is not None}
+    if mode not in _RESIZE_MODES:
+        raise UserError(setting="resize_mode", value=mode, expected=f"one of {', '.join(_RESIZE_MODES)}")
+    key_map = {"size": "size", "mean": "mean", "std": "std", "interpolation": "interpolation", "fill_color": "fill"}
+    settings = {key: config[foreign_key] for foreign_key, key in key_map.items() if config.get(foreign_key) is not None}
     if isinstance(settings.get("size"), list) and len(settings["size"]) == 1:
         settings["size"] = settings["size"][0]
-    return {**settings, "resize": _RESIZES[mode]}
+    return {**settings, "resize": _RESIZE_MODES[mode]}
 
 
 def of_transformers(config: Settings) -> Settings:
-    """Return the settings that a ``preprocessor_config.json`` names. Raises UserError if it does what we cannot."""
+    """Return the settings in a ``preprocessor_config.json``. Raises UserError if one is not supported."""
     settings: Settings = {}
     resample = config.get("resample")
     if resample is not None:
-        if resample not in _RESAMPLE:
-            raise UserError(setting="resample", value=resample, expected=f"one of {', '.join(map(str, _RESAMPLE))}")
-        settings["interpolation"] = _RESAMPLE[resample]
+        if resample not in _FILTERS:
+            raise UserError(setting="resample", value=resample, expected=f"one of {', '.join(map(str, _FILTERS))}")
+        settings["interpolation"] = _FILTERS[resample]
     settings["scale"] = config.get("rescale_factor", 1 / 255) if config.get("do_rescale", True) else 1.0
 
     if not config.get("do_normalize", True):
@@ -97,21 +96,21 @@ def of_transformers(config: Settings) -> Settings:
 
 
 def _resizing(config: Settings) -> Settings:
-    short, sides = _edges(config.get("size"))
-    _, cut = _edges(config.get("crop_size"), square=True)
+    short_edge, sides = _edges(config.get("size"))
+    _, crop = _edges(config.get("crop_size"), square=True)
     if not config.get("do_resize", True) or config.get("do_pad"):
         raise UserError("do_resize is off, or do_pad on, which is not understood; expected photos of one size.")
 
-    if config.get("do_center_crop") and cut is not None:
-        if short is not None and cut[0] == cut[1] <= short:
-            return {"size": cut[0], "resize": "shortest_floor", "crop": cut[0] / short}
-        if sides == cut:
-            return {"size": list(cut), "resize": "squash"}
+    if config.get("do_center_crop") and crop is not None:
+        if short_edge is not None and crop[0] == crop[1] <= short_edge:
+            return {"size": crop[0], "resize": "shortest_floor", "crop": crop[0] / short_edge}
+        if sides == crop:
+            return {"size": list(crop), "resize": "squash"}
     elif sides is not None:
         return {"size": list(sides), "resize": "squash"}
-    elif short is not None and config.get("crop_pct") is not None:
-        is_large = short >= _CONVNEXT_WHOLE
-        return {"size": short, "resize": "squash" if is_large else "shortest_floor", "crop": config["crop_pct"]}
+    elif short_edge is not None and config.get("crop_pct") is not None:
+        is_large = short_edge >= _CONVNEXT_SQUEEZE_SIZE
+        return {"size": short_edge, "resize": "squash" if is_large else "shortest_floor", "crop": config["crop_pct"]}
     raise UserError(
         f"size {config.get('size')!r} with crop_size {config.get('crop_size')!r} is not understood; expected height "
         "and width, or a shortest edge and the crop."
@@ -119,7 +118,7 @@ def _resizing(config: Settings) -> Settings:
 
 
 def _edges(size: Any, *, square: bool = False) -> tuple[int | None, tuple[int, int] | None]:
-    """Return the shortest edge, or height and width, as transformers names them; a number is the shortest edge."""
+    """Return the shortest edge, or height and width, from a size of transformers; a number is the shortest edge."""
     if isinstance(size, int):
         return (None, (size, size)) if square else (size, None)
     if isinstance(size, Mapping) and {"height", "width"} <= size.keys():
@@ -130,7 +129,7 @@ def _edges(size: Any, *, square: bool = False) -> tuple[int | None, tuple[int, i
 
 
 def check_settings(settings: Settings) -> None:
-    """Refuse settings of a network that are not known, or have a value that cannot be."""
+    """Refuse unknown settings of a network and invalid values."""
     for key, value in settings.items():
         if key not in _READERS:
             raise UserError(unknown("key", key, list(_READERS)))
@@ -138,10 +137,10 @@ def check_settings(settings: Settings) -> None:
 
 
 def settings_inside(metadata: Mapping[str, str]) -> Settings:
-    """Read the image metadata that the ONNX standard names (MetadataProps, image category).
+    """Read the image metadata of the ONNX standard (MetadataProps, image category).
 
-    Return some of ``colours``, ``scale``, ``mean`` and ``std``, from ``Image.BitmapPixelFormat`` and
-    ``Image.NominalPixelRange``; values that the standard does not name say nothing.
+    Return ``colours``, ``scale``, ``mean`` and ``std`` as far as ``Image.BitmapPixelFormat`` and
+    ``Image.NominalPixelRange`` define them; values outside the standard are ignored.
     """
     colours = _PIXEL_FORMATS.get(metadata.get("Image.BitmapPixelFormat", ""))
     numbers = _PIXEL_RANGES.get(metadata.get("Image.NominalPixelRange", ""), {})
@@ -149,7 +148,7 @@ def settings_inside(metadata: Mapping[str, str]) -> Settings:
 
 
 def as_layout(value: object) -> tuple[str, str]:
-    """Return the layouts of pictures and of maps, from the name of one for both or from a pair; refuse other names."""
+    """Return the layouts of pictures and of maps, from a single name for both or a pair; refuse other names."""
     pair = tuple(value) if isinstance(value, list | tuple) else (value, value)
     if len(pair) != 2 or any(not isinstance(name, str) or name not in LAYOUTS for name in pair):
         expected = f"one of {', '.join(LAYOUTS)}, or two: of the pictures that go in, and of the maps that come out"

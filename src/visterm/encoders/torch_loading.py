@@ -1,4 +1,4 @@
-"""Torch's libraries and devices: what is installed and what it can use here."""
+"""Import torch's libraries and choose its device on this machine."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 
 from visterm.core.errors import UserError
 
-_OPERATORS: Final = ("nms", "qnms")  # What torchvision's Python part expects its compiled part to have declared
+_OPERATORS: Final = ("nms", "qnms")  # Operators that torchvision's Python part expects to be declared
 _SCHEMA: Final = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
 
 _declared: list[torch.library.Library] = []
@@ -18,11 +18,10 @@ _declared: list[torch.library.Library] = []
 def torch_library(name: str) -> Any:
     """Import a library that needs torchvision's Python part.
 
-    The compiled part of torchvision loads only beside the build of torch that it was made for; a CPU build of torch
-    beside a torchvision for GPUs, as package indexes give them, is a common pair that does not fit, and importing
-    torchvision then fails for operators that nobody declared. They find boxes of objects; no encoder runs them. So they
-    are declared here, without a body, and the import goes through. Raises ImportError if the library or torchvision is
-    not installed.
+    The compiled part of torchvision loads only with the build of torch that it was made for. Package indexes often
+    combine a CPU build of torch with a torchvision for GPUs; importing torchvision then fails because operators are not
+    declared. They find boxes of objects, and no encoder uses them, so they are declared here without a body and the
+    import succeeds. Raises ImportError if the library or torchvision is not installed.
     """
     try:
         import_module("torchvision")
@@ -38,11 +37,11 @@ def _declare_operators() -> None:
     library = torch.library.Library("torchvision", "FRAGMENT")
     for operator in _OPERATORS:
         library.define(operator + _SCHEMA)
-    _declared.append(library)  # its declarations end with it
+    _declared.append(library)  # keeps the declarations alive
 
 
 def torch_device(name: str) -> torch.device:
-    """Return a device by name; "auto" is a GPU if there is one. Raises UserError if torch has no such device here."""
+    """Return a device by name; "auto" is a GPU if available. Raises UserError if torch cannot use the device here."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
     try:

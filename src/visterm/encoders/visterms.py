@@ -34,18 +34,18 @@ from visterm.encoders.blocks import (
     pixel_codes,
     weights_of_levels,
 )
-from visterm.encoders.codebook import LARGEST, MOST_COLOURS, SPACES, assign_words, learn_codebook, learn_palette
+from visterm.encoders.codebook import COLOUR_SPACES, MAX_COLOURS, MAX_VALUE, assign_words, learn_codebook, learn_palette
 from visterm.encoders.contract import Places
 from visterm.kernels.nearest import prepare_codebook
 from visterm.kernels.pixels import N_PATTERNS, colour_codes, colour_table, gray_levels, lbp_codes
 
-COLOUR_IMAGES = 500  # Images, at most, from whose pixels the colours are learned
+COLOUR_IMAGES = 500  # Maximum number of images whose pixels the colours are learned from
 CODEBOOK_STEPS = 10
-BLOCKS_A_WORD = 10  # The least number of sampled blocks for each word of the codebook
-OVERLAP = 0.5  # The overlap of the papers
-MOST_SCALES = 32
-LATER_PARAMS = {"overlap": OVERLAP, "levels": 1, "level_weights": None, "nearest_groups": None, "shared_words": False}
-"""Settings that were added later, with the values that do what was done before."""
+MIN_BLOCKS_PER_WORD = 10  # Minimum number of sampled blocks per word of the codebook
+OVERLAP = 0.5  # As in the papers
+MAX_SCALES = 32
+NEW_PARAMS = {"overlap": OVERLAP, "levels": 1, "level_weights": None, "nearest_groups": None, "shared_words": False}
+"""Settings added in later versions, with the values that reproduce the earlier behaviour."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -55,66 +55,66 @@ class Visterms(Encoder):
     A photo is cut into square blocks at a few scales, each overlapping the next (by half). A block is described by two
     histograms: of the uniform LBP(8,2) codes of its pixels' brightness (texture, 59 bins) and of their nearest codebook
     colours. k-means on the training blocks gives each scale its visual words, the visterms; a block counts for the few
-    words that are nearest to it. The row of an image is, for each visterm, ``√tf · idf``, divided by the row's length,
-    with ``idf = -log(share of training images that have it)``.
+    words that are nearest to it. An image's row has ``√tf · idf`` for each visterm, divided by the row's length, with
+    ``idf = -log(share of training images that have the visterm)``.
 
-    With `levels` the visterms know where in the picture they are: they are counted in the whole picture, in its
-    quarters, in its sixteenths, ... [3]_, a visterm in a cell being a term of its own, with its own idf. Each level is
-    a bag of length 1, so that the inner product of two rows is the weighted sum of those of their levels.
+    With more than one of `levels`, visterms are counted in the whole picture, in its quarters, in its sixteenths, ...
+    [3]_. A visterm in a cell is a separate term with its own idf. Each level is a bag of length 1, so the inner product
+    of two rows is the weighted sum of the inner products of their levels.
 
-    What departs from the papers by default was chosen on 500 held-out training photos of Corel5k, by MAP over images
-    of ridge regression: words of their own for each scale, CIELAB for colours, texture three times as heavy, several
-    words a block, and the roots of histograms and of tf. The papers' are ``shared_words=True, colour_space="rgb",
-    texture_weight=1, neighbours=1, root=False, root_terms=False``.
+    The defaults differ from the papers. They were chosen on 500 held-out training photos of Corel5k, by MAP over images
+    of ridge regression: separate words for each scale, CIELAB for colours, texture weighted three times as much,
+    several words per block, and square roots of histograms and of tf. For the papers' settings use ``shared_words=True,
+    colour_space="rgb", texture_weight=1, neighbours=1, root=False, root_terms=False``.
 
     Parameters
     ----------
     block : float
         Side of a block as a share of the image's long side.
     scales : sequence of float
-        Blocks are also cut at these multiples of `block`. Small blocks see texture and cost time, large ones see
-        how things lie beside each other.
+        Block sizes, as multiples of `block`. Small blocks capture texture and cost time; large ones capture how things
+        are arranged.
     overlap : float
-        Share of a block's side that the next block covers too: 0, 1/2, 2/3, 3/4, ..., so that all pixels but those at
-        the border are in equally many blocks. More cuts more blocks, which costs time.
+        Share of a block's side that the next block also covers: 0, 1/2, 2/3, 3/4, ..., so that all pixels except those
+        at the border are in the same number of blocks. A larger overlap means more blocks and takes more time.
     colours : int
         Colours in the colour codebook, at most 256.
     colour_space : {"lab", "rgb"}
-        Where colours are compared: CIELAB, near to what eyes see, or RGB as in the paper.
+        Space in which colours are compared: CIELAB, close to human vision, or RGB as in the paper.
     codebook : int
-        Visterms in all, shared out evenly among the scales. Fewer are learned from small collections: at most one for
-        each 10 sampled blocks.
+        Total number of visterms, divided evenly among the scales. Fewer are learned from small collections: at most one
+        per 10 sampled blocks.
     shared_words : bool
-        Learn one codebook from the blocks of all scales, each block as likely to be drawn, as in the papers: blocks of
-        different scales that look alike are then the same visterm. False: each scale has words of its own.
+        Learn one codebook from the blocks of all scales, all equally likely to be drawn, as in the papers: similar
+        blocks of different scales are then the same visterm. False: each scale has its own words.
     root : bool
         Take square roots of the histograms, so that k-means compares them by Hellinger's distance.
     texture_weight : float
-        How much the texture histogram weighs beside that of colours in the distance between blocks.
+        Weight of the texture histogram, relative to the colour histogram, in the distance between blocks.
     neighbours : int
-        Nearest words that each block counts for. 1 is the usual hard assignment and gives the sparsest rows.
+        Number of nearest words that a block counts for. 1 is hard assignment and gives the sparsest rows.
     nearest_groups : int, optional
-        Look for them only in this many groups of words, those whose centres are nearest to the block. A scale's words
-        are put into groups by k-means, as many groups as words in one. 4 save most of the time of a photo, and cost a
-        little quality (``research/experiments/large_photos.py``). None: compare all words.
+        Search for nearest words only in this number of word groups: those with centres nearest to the block. k-means
+        groups the words of a scale, with as many groups as words per group. 4 saves most of the time per photo and
+        costs a little quality (``research/experiments/large_photos.py``). None: compare all words.
     softness : float
-        How evenly it counts for them: a word at squared distance d² gets a part proportional to
-        ``exp(-(d² - d₁²) / (softness · mean d₁²))``, d₁ being that of the nearest.
+        How evenly a block counts for its nearest words: a word at squared distance d² gets a share proportional to
+        ``exp(-(d² - d₁²) / (softness · mean d₁²))``, where d₁ is the distance of the nearest word.
     root_terms : bool
-        Weigh a word by the square root of its frequency, so that a large even sky does not drown the rest.
+        Weight a word by the square root of its frequency, so that a large plain sky does not dominate.
     levels : int
-        Levels of the pyramid, from the whole picture (1) on; the last has 2^(levels - 1) cells a side. A block is in
-        the cell that its centre lies in. Each level multiplies the number of features by nearly 4, and
-        makes rows longer. Whether that ranks better depends on the model: try it on your own photos.
+        Number of pyramid levels. 1 is the whole picture only; the last level has 2^(levels - 1) cells per side. A block
+        belongs to the cell of its centre. Each level multiplies the number of features by nearly 4 and makes rows
+        longer. Whether that improves the ranking depends on the model: try it on your own photos.
     level_weights : sequence of float, optional
-        What the levels weigh in the inner product of two rows, the whole picture first. None: 1/2 for the finest, half
-        as much for each coarser one, the coarsest as the one after it, as in [3]_.
+        Weights of the levels in the inner product of two rows, the whole picture first. None: 1/2 for the finest level
+        and half as much for each coarser one, except that the two coarsest are equal, as in [3]_.
     max_side : int
-        Images are reduced on reading to this long side, in pixels.
+        Images are read at this long side, in pixels, if they are larger.
     sample_blocks : int
-        Blocks, of all scales together, that the codebook is learned from.
+        Number of blocks, over all scales, that the codebook is learned from.
     random_state : int, RandomState, Generator or None
-        Draws the training images, pixels and blocks, and the first words of k-means.
+        Draws the training images, pixels and blocks, and the initial words of k-means.
     batch_size : int
         Images encoded at a time.
     n_jobs : int, optional
@@ -123,15 +123,15 @@ class Visterms(Encoder):
     Attributes
     ----------
     colours_ : ndarray of float32, shape (n_colours, 3)
-        In `colour_space`.
+        The palette, in `colour_space`.
     codebook_ : ndarray of float32, shape (n_words, 59 + n_colours)
         The words of the first scale, then those of the second, ...
     scale_words_ : ndarray of int64, shape (n_scales,)
-        How many words each scale has; one number where scales share their words.
+        Number of words of each scale; a single number if scales share their words.
     spread_ : ndarray of float32, shape (n_scales,)
-        Mean squared distance of the sampled blocks to their words; one number where scales share their words.
+        Mean squared distance of the sampled blocks to their words; a single number if scales share them.
     idf_ : ndarray of float32, shape (n_features,)
-        One a word, or a word and cell; 0 for those that no training image has.
+        One value per word, or per word and cell; 0 if no training image has it.
 
     References
     ----------
@@ -140,17 +140,17 @@ class Visterms(Encoder):
     .. [2] J. Weston, S. Bengio, N. Usunier, "Large scale image annotation: learning to rank with joint word-image
        embeddings", Machine Learning 81(1), 2010.
     .. [3] S. Lazebnik, C. Schmid, J. Ponce, "Beyond bags of features: spatial pyramid matching for recognizing natural
-       scene categories", CVPR 2006; [1]_, section VI, plans for the like.
+       scene categories", CVPR 2006; [1]_, section VI, plans something similar.
     """
 
     test_params: ClassVar[dict[str, object]] = {"colours": 8, "codebook": 40, "sample_blocks": 2000}
 
     learned: ClassVar[dict[str, Kind]] = {
-        "colours_": Array("float32", ("n_colours", 3), least=-LARGEST, most=LARGEST),
-        "codebook_": Array("float32", ("n_words", f"n_colours + {N_PATTERNS}"), least=-LARGEST, most=LARGEST),
+        "colours_": Array("float32", ("n_colours", 3), least=-MAX_VALUE, most=MAX_VALUE),
+        "codebook_": Array("float32", ("n_words", f"n_colours + {N_PATTERNS}"), least=-MAX_VALUE, most=MAX_VALUE),
         "scale_words_": Array("int64", ("n_codebooks",), least=1, most="n_words"),
         "spread_": Array("float32", ("n_codebooks",), least=0),
-        "idf_": Array("float32", ("n_features",), least=0, most=LARGEST),
+        "idf_": Array("float32", ("n_features",), least=0, most=MAX_VALUE),
     }
 
     block: float = 1 / 6
@@ -176,11 +176,11 @@ class Visterms(Encoder):
 
     @property
     def width(self) -> int | None:
-        """One column a word, or a word and cell."""
+        """One column per word, or per word and cell."""
         return len(self.idf_)
 
     def places(self, image: str | os.PathLike[str] | Pixels) -> Places:
-        """Return the row of one image by the blocks that it comes from.
+        """Split the row of one image into the parts that its blocks contribute.
 
         Raises ImageError if the image cannot be read.
         """
@@ -191,23 +191,23 @@ class Visterms(Encoder):
 
     def _fit_sample(self, sample: Iterator[Pixels], rng: np.random.Generator, progress: Progress) -> None:
         self._check_params()
-        first = list(islice(sample, COLOUR_IMAGES))
-        shared: dict[str, Any] = {"n_jobs": self.n_jobs, "progress": progress}
-        self.colours_ = learn_palette(first, self.colours, self.colour_space, rng, **shared)
-        # the codes of all images are kept: their blocks are counted for the words, and again for the idf
-        code = partial(pixel_codes, table=self._table())
-        codes = self._describe_all(chain(first, sample), code, **shared)
+        colour_sample = list(islice(sample, COLOUR_IMAGES))
+        options: dict[str, Any] = {"n_jobs": self.n_jobs, "progress": progress}
+        self.colours_ = learn_palette(colour_sample, self.colours, self.colour_space, rng, **options)
+        # keep the codes of all images: their blocks are used for the words, and again for the idf
+        code_of = partial(pixel_codes, table=self._table())
+        codes = self._describe_all(chain(colour_sample, sample), code_of, **options)
         self._learn_words(codes, rng, progress)
         self.idf_ = self._learn_idf(codes, progress)
 
     def _encode_batch(self, batch: list[Pixels]) -> sp.csr_array:
         table, (finder, pyramid), n_images = self._table(), self._finder_and_pyramid(), len(batch)
 
-        def coded(i: int) -> Codes:
+        def codes_of(i: int) -> Codes:
             return Codes(lbp_codes(gray_levels(batch[i])), colour_codes(batch[i], table))
 
         with one_blas_thread(), Team(min(resolve_jobs(self.n_jobs), n_images)) as team:
-            codes = team.run(coded, n_images)
+            codes = team.run(codes_of, n_images)
             words = team.run(partial(finder.find, codes, with_boxes=self.levels > 1), n_images)
             rows = team.run(lambda i: pyramid.row(*words[i], self.idf_, root=self.root_terms), n_images)
         return sp.csr_array(
@@ -220,70 +220,70 @@ class Visterms(Encoder):
         )
 
     def _fingerprint_params(self, params: dict[str, object]) -> dict[str, object]:
-        """Leave out later settings at their first value: rows that were stored before there was a choice stay valid."""
-        return {key: value for key, value in params.items() if key not in LATER_PARAMS or value != LATER_PARAMS[key]}
+        """Leave out settings that have their original value, so that rows stored before they existed stay valid."""
+        return {key: value for key, value in params.items() if key not in NEW_PARAMS or value != NEW_PARAMS[key]}
 
     def _learn_words(self, codes: list[Codes], rng: np.random.Generator, progress: Progress) -> None:
-        """Learn the words of each scale, or of all scales together, and how far blocks lie from them."""
+        """Learn the words of each scale, or of all scales together, and the mean distance of blocks to their words."""
         scales = range(len(self.scales))
         groups = [list(scales)] if self.shared_words else [[scale] for scale in scales]
-        n = len(groups)
-        learned: list[NDArray[np.float32]] = []
-        spread: list[float] = []
+        n_groups = len(groups)
+        codebooks: list[NDArray[np.float32]] = []
+        spreads: list[float] = []
 
-        for group, members in enumerate(groups):
-            points = self._draw_blocks(codes, members, max(1, self.sample_blocks // n), rng)
-            share = self.codebook * (group + 1) // n - self.codebook * group // n
-            n_words = max(1, min(share, len(points) // BLOCKS_A_WORD))
-            shared: dict[str, Any] = {"n_jobs": self.n_jobs, "progress": progress}
-            task = "learn visterms" if self.shared_words else f"learn visterms of scale {group + 1} of {n}"
-            words = learn_codebook(points, n_words, rng, iterations=CODEBOOK_STEPS, task=task, **shared)
+        for group, group_scales in enumerate(groups):
+            points = self._draw_blocks(codes, group_scales, max(1, self.sample_blocks // n_groups), rng)
+            max_words = self.codebook * (group + 1) // n_groups - self.codebook * group // n_groups
+            n_words = max(1, min(max_words, len(points) // MIN_BLOCKS_PER_WORD))
+            options: dict[str, Any] = {"n_jobs": self.n_jobs, "progress": progress}
+            task = "learn visterms" if self.shared_words else f"learn visterms of scale {group + 1} of {n_groups}"
+            words = learn_codebook(points, n_words, rng, iterations=CODEBOOK_STEPS, task=task, **options)
             _, scores = assign_words(points, prepare_codebook(words), n_jobs=self.n_jobs)
             squares = np.square(points).sum(axis=1) - 2 * scores
-            learned.append(words)
-            spread.append(float(np.maximum(squares, 0).mean(dtype=np.float64)))
+            codebooks.append(words)
+            spreads.append(float(np.maximum(squares, 0).mean(dtype=np.float64)))
 
-        self.codebook_ = np.concatenate(learned)
-        self.scale_words_ = np.array([len(words) for words in learned], np.int64)
-        self.spread_ = np.array(spread, np.float32)
+        self.codebook_ = np.concatenate(codebooks)
+        self.scale_words_ = np.array([len(words) for words in codebooks], np.int64)
+        self.spread_ = np.array(spreads, np.float32)
 
     def _draw_blocks(
-        self, codes: list[Codes], scales: list[int], most: int, rng: np.random.Generator
+        self, codes: list[Codes], scales: list[int], max_blocks: int, rng: np.random.Generator
     ) -> NDArray[np.float32]:
-        """Draw at most `most` blocks of some scales, each as likely, from all images."""
+        """Draw at most `max_blocks` blocks of the given scales, all equally likely, from all images."""
         cutter = self._cutter()
         ends = np.cumsum([sum(cutter.count(image, scale) for scale in scales) for image in codes])
-        drawn = np.sort(rng.permutation(ends[-1])[:most])
+        drawn = np.sort(rng.permutation(ends[-1])[:max_blocks])
         cuts = np.searchsorted(drawn, ends)
         starts = np.concatenate([[0], cuts[:-1]])
         used = np.flatnonzero(cuts > starts)
 
-        def points(j: int) -> NDArray[np.float32]:
+        def image_points(j: int) -> NDArray[np.float32]:
             i = used[j]
-            from_the_end = drawn[starts[i] : cuts[i]] - ends[i]
-            return np.asarray(np.concatenate([cutter.points(codes[i], scale) for scale in scales])[from_the_end])
+            ids = drawn[starts[i] : cuts[i]] - ends[i]
+            return np.asarray(np.concatenate([cutter.points(codes[i], scale) for scale in scales])[ids])
 
         with Team(resolve_jobs(self.n_jobs)) as team:
-            return np.concatenate(team.run(points, len(used)))
+            return np.concatenate(team.run(image_points, len(used)))
 
     def _learn_idf(self, codes: list[Codes], progress: Progress) -> NDArray[np.float32]:
-        """Learn ``-log(share of images that have the word)``, or the word in the cell; 0 where none has."""
+        """Return ``-log(share of images that have the word, or the word in the cell)``; 0 if no image has it."""
         finder, pyramid = self._finder_and_pyramid()
         n_columns = len(self.codebook_) * (4**self.levels - 1) // 3  # in 1 + 4 + 16 ... cells
-        ones, having = np.ones(n_columns, np.float32), np.zeros(n_columns, np.int64)
+        unit_idf, n_images_with = np.ones(n_columns, np.float32), np.zeros(n_columns, np.int64)
 
         def columns(batch: list[Codes], i: int) -> NDArray[np.int32]:
-            return pyramid.row(*finder.find(batch, i, with_boxes=self.levels > 1), ones, root=False)[1]
+            return pyramid.row(*finder.find(batch, i, with_boxes=self.levels > 1), unit_idf, root=False)[1]
 
         n_jobs = min(resolve_jobs(self.n_jobs), len(codes))
         with reported(progress, "count visterms", len(codes)), one_blas_thread(), Team(n_jobs) as team:
             for start in range(0, len(codes), self.batch_size):
                 batch = codes[start : start + self.batch_size]
                 for words in team.run(partial(columns, batch), len(batch)):
-                    having[words] += 1
+                    n_images_with[words] += 1
                 progress.advance(len(batch))
-        idf = np.zeros(len(ones), np.float32)
-        idf[having > 0] = -np.log(having[having > 0] / len(codes))
+        idf = np.zeros(len(unit_idf), np.float32)
+        idf[n_images_with > 0] = -np.log(n_images_with[n_images_with > 0] / len(codes))
         return idf
 
     def _cutter(self) -> BlockCutter:
@@ -294,18 +294,18 @@ class Visterms(Encoder):
         return self._made_of(colour_table, self.colours_, self.colour_space == "lab")
 
     def _finder_and_pyramid(self) -> tuple[WordFinder, VistermPyramid]:
-        """Return the finder of words for blocks, made once, and the layout of rows."""
+        """Return the word finder for blocks, which is created once, and the layout of rows."""
         learned = (self.codebook_, self.scale_words_, self.spread_)
         settings = (self._cutter(), self.neighbours, self.softness, self.nearest_groups)
         pyramid = VistermPyramid(len(self.codebook_), weights_of_levels(self.levels, self.level_weights))
         return self._made_of(WordFinder, *learned, *settings), pyramid
 
     def _check_learned(self) -> None:
-        if len(self.colours_) > MOST_COLOURS:
-            raise DataError(f"colours_ has {len(self.colours_)} colours; expected at most {MOST_COLOURS}")
-        n = 1 if self.shared_words else len(self.scales)
-        if len(self.scale_words_) != n or self.scale_words_.sum() != len(self.codebook_):
-            expected = f"the words of {n} codebooks, {len(self.codebook_)} in all"
+        if len(self.colours_) > MAX_COLOURS:
+            raise DataError(f"colours_ has {len(self.colours_)} colours; expected at most {MAX_COLOURS}")
+        n_codebooks = 1 if self.shared_words else len(self.scales)
+        if len(self.scale_words_) != n_codebooks or self.scale_words_.sum() != len(self.codebook_):
+            expected = f"the words of {n_codebooks} codebooks, {len(self.codebook_)} in all"
             raise DataError(f"scale_words_ is {self.scale_words_.tolist()}; expected {expected}")
         n_columns = len(self.codebook_) * (4**self.levels - 1) // 3  # in 1 + 4 + 16 ... cells
         if len(self.idf_) != n_columns:
@@ -315,12 +315,12 @@ class Visterms(Encoder):
         optional = () if self.nearest_groups is None else ("nearest_groups",)
         for name in ("colours", "codebook", "neighbours", "max_side", "sample_blocks", "batch_size", *optional):
             check_count(getattr(self, name), name)
-        check_number(self.colours, "colours", least=1, most=MOST_COLOURS)
+        check_number(self.colours, "colours", least=1, most=MAX_COLOURS)
         for name in ("block", "texture_weight", "softness"):
-            check_number(getattr(self, name), name, above=0, most=LARGEST)
-        expected = f"1 to {MOST_SCALES} numbers above 0, such as (0.5, 1, 2)"
+            check_number(getattr(self, name), name, above=0, most=MAX_VALUE)
+        expected = f"1 to {MAX_SCALES} numbers above 0, such as (0.5, 1, 2)"
         check_numbers(self.scales, "scales", expected)
-        if len(self.scales) > MOST_SCALES:
+        if len(self.scales) > MAX_SCALES:
             raise UserError(setting="scales", value=self.scales, expected=expected)
 
         if self.block * max(self.scales) > 1:
@@ -330,4 +330,4 @@ class Visterms(Encoder):
             )  # fmt: skip
         cells_of_overlap(self.overlap)
         check_levels(self.levels, self.level_weights)
-        check_choice(self.colour_space, "colour_space", SPACES)
+        check_choice(self.colour_space, "colour_space", COLOUR_SPACES)

@@ -1,4 +1,4 @@
-"""The Numba loops: numbers in, numbers out. Imports only numpy and numba."""
+"""The Numba kernels: functions of arrays that import only numpy and numba."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NAMES = {
     "topk": "top_k",
     "warp": "Loss PairBatch",
 }
-"""What plug-ins may use, by module; kernels know nothing of `visterm.core`, which has the same for other rooms."""
+"""Names that plug-ins may use, by module. Kernels do not import `visterm.core`, which has a helper for this."""
 
 
 def __getattr__(name: str) -> Any:

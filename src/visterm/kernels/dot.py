@@ -1,12 +1,12 @@
-"""Dot products and sums of rows in vector registers, with the same bytes on every machine.
+"""Dot products and scaled additions of rows in vector registers, with the same bytes on every machine.
 
-Compiled plainly, a sum of float32 stays in scalar registers, because floating-point additions may not change their
-order: a dot product of 100 numbers then takes 27 ns, most of them spent waiting. Here the order is fixed beforehand, as
-32 running sums side by side, which the compiler may put into vectors of whatever width the processor has: 5 ns.
+A plain loop sums float32 numbers in scalar registers, because compilers may not reorder floating-point additions: a dot
+product of 100 numbers takes 27 ns, mostly waiting. Here the order is fixed as 32 independent running sums, which the
+compiler can put into vectors of any width: 5 ns.
 
-Rows can also be asked for before they are needed (`prefetch_row`): memory answers while the processor computes.
-Training reads rows in no order that a processor could guess, and waits for most of them where there are thousands of
-tags; the draws are known beforehand.
+Rows can also be prefetched (`prefetch_row`), so that memory is read while the processor computes. Training reads rows
+in an order that the processor cannot predict, and would wait for most rows if there are thousands of tags; the draws
+are known in advance.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 LANES = 8  # Running sums of one accumulator
-CHAINS = 4  # Accumulators, so that no addition waits for the one before
-AHEAD = 4  # Rows between asking and use
-LINE = 16  # float32 numbers that memory sends at once
-MOST = 128  # Numbers of a longer row that are asked for: the processor guesses the others
+CHAINS = 4  # Independent accumulators, so that additions do not wait for each other
+AHEAD = 4  # Number of rows between prefetch and use
+LINE_FLOATS = 16  # float32 numbers per cache line
+MAX_PREFETCHED = 128  # Numbers of a row that are prefetched: the processor predicts the rest
 
 FLOAT = ir.FloatType()
 INT = ir.IntType(32)
@@ -31,7 +31,7 @@ INT = ir.IntType(32)
 
 @intrinsic
 def _vector_dot(typing_context, a, i, b, j, n):
-    """Write the loops of `dot_at` for two C-contiguous arrays of float32; others are refused when they are compiled."""
+    """Generate the loops of `dot_at` for two C-contiguous float32 arrays; others are refused at compile time."""
     if not (_fits(a) and _fits(b)):
         return None
 
@@ -43,7 +43,7 @@ def _vector_dot(typing_context, a, i, b, j, n):
 
 @intrinsic
 def _vector_add(typing_context, target, i, source, j, n, factor):
-    """Write the loops of `add_at`, for such arrays."""
+    """Generate the loops of `add_at`, for C-contiguous float32 arrays."""
     if not (_fits(target) and _fits(source)):
         return None
 
@@ -51,15 +51,15 @@ def _vector_add(typing_context, target, i, source, j, n, factor):
         pointers = _pointers(context, builder, signature, values)
         n, factor = values[4:]
         vector = ir.VectorType(FLOAT, LANES)
-        nothing = ir.Constant(vector, ir.Undefined)
-        factors = builder.insert_element(nothing, factor, ir.Constant(INT, 0))
-        factors = builder.shuffle_vector(factors, nothing, ir.Constant(ir.VectorType(INT, LANES), [0] * LANES))
+        undefined = ir.Constant(vector, ir.Undefined)
+        factors = builder.insert_element(undefined, factor, ir.Constant(INT, 0))
+        factors = builder.shuffle_vector(factors, undefined, ir.Constant(ir.VectorType(INT, LANES), [0] * LANES))
         end = builder.sub(n, builder.srem(n, ir.Constant(n.type, LANES)))
         zero = ir.Constant(n.type, 0)
-        for first, last, width, kind, times in ((zero, end, LANES, vector, factors), (end, n, 1, FLOAT, factor)):
-            with cgutils.for_range_slice(builder, first, last, ir.Constant(n.type, width), intp=n.type) as (c, _):
+        for first, stop, width, kind, scale in ((zero, end, LANES, vector, factors), (end, n, 1, FLOAT, factor)):
+            with cgutils.for_range_slice(builder, first, stop, ir.Constant(n.type, width), intp=n.type) as (c, _):
                 target_at, source_at = (builder.bitcast(builder.gep(p, [c]), kind.as_pointer()) for p in pointers)
-                product = builder.fmul(times, builder.load(source_at, align=4))
+                product = builder.fmul(scale, builder.load(source_at, align=4))
                 builder.store(builder.fadd(builder.load(target_at, align=4), product), target_at, align=4)
         return context.get_dummy_value()
 
@@ -71,7 +71,7 @@ def _fits(kind):
 
 
 def _pointers(context, builder, signature, values):
-    """Return where the numbers of both arrays begin: they and their starts are the first four arguments."""
+    """Return pointers to the first numbers used of both arrays: arrays and offsets are the first 4 arguments."""
     return [
         builder.gep(cgutils.create_struct_proxy(kind)(context, builder, value).data, [start])
         for kind, value, start in zip(signature.args[:4:2], values[:4:2], values[1:4:2], strict=True)
@@ -81,18 +81,18 @@ def _pointers(context, builder, signature, values):
 def _write_loops(builder, pointers, n):
     vector = ir.VectorType(FLOAT, LANES)
     sums = [cgutils.alloca_once_value(builder, ir.Constant(vector, [0.0] * LANES)) for _ in range(CHAINS)]
-    rest = cgutils.alloca_once_value(builder, ir.Constant(FLOAT, 0.0))
+    rest_sum = cgutils.alloca_once_value(builder, ir.Constant(FLOAT, 0.0))
 
     def number(value):
         return ir.Constant(n.type, value)
 
     def add_product(offset, kind, total):
-        at = [builder.bitcast(builder.gep(pointer, [offset]), kind.as_pointer()) for pointer in pointers]
-        product = builder.fmul(*(builder.load(pointer, align=4) for pointer in at))
+        addresses = [builder.bitcast(builder.gep(pointer, [offset]), kind.as_pointer()) for pointer in pointers]
+        product = builder.fmul(*(builder.load(pointer, align=4) for pointer in addresses))
         builder.store(builder.fadd(builder.load(total), product), total)
 
-    def loop(first, last, width):
-        return cgutils.for_range_slice(builder, first, last, number(width), intp=n.type)
+    def loop(first, stop, width):
+        return cgutils.for_range_slice(builder, first, stop, number(width), intp=n.type)
 
     wide_end = builder.sub(n, builder.srem(n, number(LANES * CHAINS)))
     vector_end = builder.sub(n, builder.srem(n, number(LANES)))
@@ -102,21 +102,21 @@ def _write_loops(builder, pointers, n):
     with loop(wide_end, vector_end, LANES) as (c, _):
         add_product(c, vector, sums[0])
     with loop(vector_end, n, 1) as (c, _):
-        add_product(c, FLOAT, rest)
+        add_product(c, FLOAT, rest_sum)
     s0, s1, s2, s3 = (builder.load(total) for total in sums)
     lanes = builder.fadd(builder.fadd(s0, s1), builder.fadd(s2, s3))
-    return builder.fadd(_sum_halves(builder, lanes), builder.load(rest))
+    return builder.fadd(_sum_halves(builder, lanes), builder.load(rest_sum))
 
 
 def _sum_halves(builder, lanes):
-    """Add the upper half of a vector to the lower, until one number is left."""
+    """Add the upper half of a vector to the lower half until a single number is left."""
     width = LANES
     while width > 1:
         width //= 2
-        nothing = ir.Constant(lanes.type, ir.Undefined)
+        undefined = ir.Constant(lanes.type, ir.Undefined)
         halves = [
             builder.shuffle_vector(
-                lanes, nothing, ir.Constant(ir.VectorType(INT, width), list(range(first, first + width)))
+                lanes, undefined, ir.Constant(ir.VectorType(INT, width), list(range(first, first + width)))
             )
             for first in (0, width)
         ]
@@ -133,7 +133,7 @@ def _plain_add_at(target, i, source, j, n, factor):
 
 
 def _plain_dot(a, b):
-    """Add up in the same order without compiling."""
+    """Sum in the same order without compiling."""
     n = len(a)
     sums = np.zeros((CHAINS, LANES), np.float32)
     wide_end, vector_end = n - n % sums.size, n - n % LANES
@@ -158,23 +158,23 @@ def _compiled_dot(a, b):
 dot = _plain_dot if config.DISABLE_JIT else _compiled_dot  # type: ignore[attr-defined]
 """Multiply two C-contiguous float32 vectors of the same length.
 
-Number c is added to running sum ``c % 32`` (``c % 8`` after the last whole 32, one more sum after the last whole 8),
-and the sums are added pair by pair: always in this order, so that the bytes depend on the numbers alone.
+Product c is added to running sum ``c % 32`` (``c % 8`` after the last full 32, a separate sum after the last full 8),
+and the sums are added in pairs: always in this order, so that the bytes depend on the numbers alone.
 """
 
 dot_at: Any = _plain_dot_at if config.DISABLE_JIT else _vector_dot  # type: ignore[attr-defined]
-"""Multiply as `dot` does n numbers of a C-contiguous float32 array from i on by n of b from j: ``(a, i, b, j, n)``.
+"""``dot_at(a, i, b, j, n)``: as `dot`, of n numbers of `a` from offset i and n numbers of `b` from offset j.
 
-For compiled loops over many rows: Numba counts the references to each view that `dot` would need.
+For compiled loops over many rows: `dot` would need views, and Numba counts references to them.
 """
 
 add_at: Any = _plain_add_at if config.DISABLE_JIT else _vector_add  # type: ignore[attr-defined]
-"""Add to numbers of an array `factor` times those of another, ``(target, i, source, j, n, factor)``; see `dot_at`."""
+"""``add_at(target, i, source, j, n, factor)``: add `factor` times n numbers of `source` to `target`; see `dot_at`."""
 
 
 @intrinsic
 def _prefetch(typing_context, matrix, row):
-    """Write the requests for one row of a C-contiguous float32 matrix; others are refused when they are compiled."""
+    """Generate the prefetches of a row of a C-contiguous float32 matrix; others are refused at compile time."""
     if not isinstance(matrix, types.Array) or (matrix.dtype, matrix.ndim, matrix.layout) != (types.float32, 2, "C"):
         return None
 
@@ -187,8 +187,8 @@ def _prefetch(typing_context, matrix, row):
         )
         to_read, to_keep, data = (ir.Constant(int_type, value) for value in (0, 3, 1))
         start = builder.gep(array.data, [builder.mul(context.cast(builder, values[1], row, types.intp), width)])
-        first, step, most = (ir.Constant(width.type, value) for value in (0, LINE, MOST))
-        end = builder.select(builder.icmp_signed("<", width, most), width, most)
+        first, step, limit = (ir.Constant(width.type, value) for value in (0, LINE_FLOATS, MAX_PREFETCHED))
+        end = builder.select(builder.icmp_signed("<", width, limit), width, limit)
         with cgutils.for_range_slice(builder, first, end, step, intp=width.type) as (c, _):
             builder.call(request, [builder.bitcast(builder.gep(start, [c]), address_type), to_read, to_keep, data])
         return context.get_dummy_value()
@@ -196,8 +196,8 @@ def _prefetch(typing_context, matrix, row):
     return types.void(matrix, row), write
 
 
-def _ask_for_nothing(matrix, row):
-    """Ask for nothing: uncompiled loops gain nothing by it."""
+def _prefetch_nothing(matrix, row):
+    """Do nothing: uncompiled loops do not benefit from prefetching."""
 
 
 @njit(cache=True, nogil=True)
@@ -205,5 +205,5 @@ def _compiled_prefetch(matrix, row):
     _prefetch(matrix, row)  # type: ignore[call-arg]
 
 
-prefetch_row = _ask_for_nothing if config.DISABLE_JIT else _compiled_prefetch  # type: ignore[attr-defined]
-"""Ask for row number `row` (not negative) of a C-contiguous float32 matrix; no result changes by it."""
+prefetch_row = _prefetch_nothing if config.DISABLE_JIT else _compiled_prefetch  # type: ignore[attr-defined]
+"""Prefetch row number `row` (not negative) of a C-contiguous float32 matrix; results do not change."""

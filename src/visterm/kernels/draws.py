@@ -1,7 +1,7 @@
-"""Other ways to draw tags than one by one: by the law of the draws, from all scores at once; or where scores are high.
+"""Alternatives to drawing tags one by one: draw the number of draws itself, or prefer tags with high scores.
 
-`draw_geometric` is WARP: the violators are counted, and the number of draws is drawn by its law. `draw_adaptive` is
-VSE-ens: it draws tags that are likely to score high for an image, from one sorted list of tags a dimension.
+`draw_geometric` is WARP: it counts the violators and draws the number of trials from its distribution. `draw_adaptive`
+is VSE-ens: it draws tags that are likely to score high for an image, from a sorted list of tags per dimension.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from visterm.kernels.dot import dot
 from visterm.kernels.random import draw_below, draw_unit, stream_of
 from visterm.kernels.sorted_lists import contains, nth_absent
 
-CHUNK = 64  # Scores that are compared at once, in vector registers
+CHUNK = 64  # Number of scores that are compared at once, in vector registers
 
 
 class SortedTags(NamedTuple):
-    """One list of tags a dimension."""
+    """A sorted list of tags per dimension."""
 
-    order: np.ndarray  # int64, shape (dim, n_tags). The tags by their value, largest first, ties by the smaller tag.
-    sigmas: np.ndarray  # float64, shape (dim,). Deviation of the values over the tags (Eq. 8).
-    scale: float  # λ |A|, by which ranks are drawn
+    order: np.ndarray  # int64, shape (dim, n_tags). Tags by their value, largest first, ties by the smaller tag.
+    sigmas: np.ndarray  # float64, shape (dim,). Standard deviation of the values over the tags (Eq. 8).
+    scale: float  # λ |A|, the scale of the distribution of ranks
 
 
 @njit(cache=True, nogil=True)
 def sort_tags(V, first, last, lists):
-    """Fill `lists`, a `SortedTags`, in the dimensions first .. last-1 of V (n_tags, dim)."""
+    """Fill `lists`, a `SortedTags`, for the dimensions first .. last-1 of V (n_tags, dim)."""
     n_tags = V.shape[0]
     for f in range(first, last):
         values = np.empty(n_tags, np.float64)
@@ -41,15 +41,15 @@ def sort_tags(V, first, last, lists):
 
 @njit(cache=True, nogil=True)
 def draw_rank(unit, scale, n):
-    """Return the rank r in 0 .. n-1 with p(r) ∝ exp(-r / scale) at the share `unit` of the distribution."""
-    whole = 1.0 - math.exp(-n / scale)
-    r = int(-scale * math.log1p(-unit * whole))
+    """Return the quantile `unit` (0 to 1) of the ranks 0 .. n-1 with p(r) ∝ exp(-r / scale)."""
+    mass = 1.0 - math.exp(-n / scale)
+    r = int(-scale * math.log1p(-unit * mass))
     return min(max(r, 0), n - 1)
 
 
 @njit(cache=True, nogil=True)
 def draw_dimension(unit, u, sigmas):
-    """Return the dimension f with p(f) ∝ |u_f| σ_f (Eq. 7) at the share `unit`; uniform where all of those are 0."""
+    """Return the quantile `unit` of the dimensions with p(f) ∝ |u_f| σ_f (Eq. 7); uniform if all weights are 0."""
     dim = u.shape[0]
     total = 0.0
     for f in range(dim):
@@ -70,11 +70,11 @@ def draw_dimension(unit, u, sigmas):
 
 @njit(cache=True, nogil=True)
 def draw_adaptive(pairs, first, last, positives, U, V, lists, draws):
-    """Draw a tag that is probably ranked high for each of the pairs first .. last-1 (Algorithm 1, lines 12 to 18).
+    """Draw a tag that probably ranks high for each pair first .. last-1 (Algorithm 1, lines 12 to 18).
 
-    A rank r from p(r) ∝ exp(-r / scale), a dimension f from p(f) ∝ |u_f| σ_f, and the tag on place r of the list of f,
-    from its end where u_f is not positive. If the image has that tag, both are drawn again; after `max_trials` such
-    draws one tag is drawn uniformly. Image rows are those of `U`, (n, dim); the margin counts for nothing.
+    Draw a rank r from p(r) ∝ exp(-r / scale) and a dimension f from p(f) ∝ |u_f| σ_f, and take the tag at position r of
+    the list of f, counted from the end if u_f is not positive. If the image has that tag, draw r and f again; after
+    `max_trials` attempts draw a tag uniformly. `U`, (n, dim), are image rows; the margin is ignored.
 
     References
     ----------
@@ -114,13 +114,13 @@ def draw_adaptive(pairs, first, last, positives, U, V, lists, draws):
 
 @njit(cache=True, nogil=True)
 def draw_geometric(pairs, first, last, positives, scores, draws):
-    """Draw for pairs first .. last-1 as `draw_violators` does, by the same law, from all scores of these pairs.
+    """Draw violators for pairs first .. last-1, with the same distribution as `draw_violators`, from all their scores.
 
-    Among c candidates with v violators, draws with replacement meet the first violator at draw N with
-    p(N) = (1 - v/c)^(N-1) v/c, and it is each of the v with the same probability. So one number gives N, one the
+    Among c candidates with v violators, draws with replacement hit the first violator at draw N with
+    p(N) = (1 - v/c)^(N-1) v/c, and every violator is equally likely. So one random number gives N, another the
     violator, and the work does not grow with N.
 
-    `scores` are U · Vᵀ, float32, shape (last - first, n_tags); those of the tags that an image has are overwritten.
+    `scores` are U · Vᵀ, float32, shape (last - first, n_tags); the scores of an image's own tags are overwritten.
     """
     examples, images, tags, _, violators, trials, gaps, _ = pairs
     tags_start, positive_tags = positives
@@ -132,14 +132,14 @@ def draw_geometric(pairs, first, last, positives, scores, draws):
         begin, end = tags_start[images[p]], tags_start[images[p] + 1]
         candidates = n_tags - (end - begin)
         true_score = row[tags[p]]
-        least = true_score - np.float32(margin)
+        threshold = true_score - np.float32(margin)
         for q in range(begin, end):
             row[positive_tags[q]] = -np.inf
         violators[p] = -1
         trials[p] = min(candidates, max_trials)
         count = 0
         for start in range(0, n_tags, CHUNK):
-            count += _count_above(row[start : start + CHUNK], least)
+            count += _count_above(row[start : start + CHUNK], threshold)
         if count == 0:
             continue
         stream = stream_of(seed, epoch, examples[p])
@@ -148,7 +148,7 @@ def draw_geometric(pairs, first, last, positives, scores, draws):
             n += int(math.log1p(-draw_unit(stream, 0)) / math.log1p(-count / candidates))
         if n <= trials[p]:
             trials[p] = n
-            violators[p] = _nth_above(row, least, draw_below(stream, 1, count))
+            violators[p] = _nth_above(row, threshold, draw_below(stream, 1, count))
             gaps[p] = true_score - row[violators[p]]
 
 
@@ -162,12 +162,12 @@ def _count_above(values, limit):
 
 @njit(cache=True, nogil=True)
 def _nth_above(values, limit, n):
-    """Return the place of number n, counted from 0, of the values above a limit; there are more than n."""
+    """Return the index of the n-th value, counted from 0, above a limit."""
     for start in range(0, values.shape[0], CHUNK):
         chunk = values[start : start + CHUNK]
-        here = _count_above(chunk, limit)
-        if n >= here:
-            n -= here
+        count = _count_above(chunk, limit)
+        if n >= count:
+            n -= count
             continue
         for c in range(chunk.shape[0]):
             if chunk[c] > limit:

@@ -1,9 +1,9 @@
-"""Nearest rows of a codebook, by matrix products in tiles of fixed shape, and the sums that k-means moves it by.
+"""Nearest rows of a codebook, by matrix products in tiles of fixed shape, and the sums for k-means steps.
 
-The nearest ``c`` to ``x`` has the largest ``x·c - |c|²/2``: one product of the points with the codebook, to which
-``-|c|²/2`` is joined as one more coordinate. The last bits of a BLAS product depend on how many rows it has and where a
-row stands among them, so the same bytes come only from the same points in the same order: callers cut their points into
-parts by what they are (an image, a fixed number of rows), never by the number of threads.
+The ``c`` nearest to ``x`` has the largest ``x·c - |c|²/2``: a product of the points with the codebook, which gets
+``-|c|²/2`` as an additional coordinate. The last bits of a BLAS product depend on the number of rows and the position
+of a row, so only the same points in the same order give the same bytes: callers split their points in a fixed way (by
+image, or by a fixed number of rows), never by the number of threads.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-TILE = 256  # Points a product: enough for BLAS to be at full speed
-WORDS = 1024  # Codebook rows a product: its 256 × 1024 scores stay in the second cache
+TILE = 256  # Points per product: enough for the full speed of BLAS
+TILE_WORDS = 1024  # Codebook rows per product: the 256 × 1024 scores stay in the L2 cache
 LANES = 64
-"""Interleaved lanes in which words are looked through: NumPy finds their maxima side by side in vector registers."""
+"""Number of interleaved lanes of words: NumPy computes their maxima together in vector registers."""
 
-NEVER = np.float32(-1e30)  # Score of the columns that fill the codebook up to whole lanes
+PADDING_SCORE = np.float32(-1e30)  # Score of the columns that pad the codebook to full lanes
 
 
 def prepare_codebook(codebook):
-    """Lay a codebook, float32 (n_words, n_features), out for `nearest_words`.
+    """Prepare a codebook, float32 (n_words, n_features), for `nearest_words`.
 
     Return float32, (n_features + 1, n_words rounded up to a multiple of 64): the transposed words over a row of
     ``-|c|²/2``.
@@ -29,33 +29,33 @@ def prepare_codebook(codebook):
     prepared = np.zeros((n_features + 1, -(-n_words // LANES) * LANES), np.float32)
     prepared[:-1, :n_words] = codebook.T
     prepared[-1, :n_words] = np.square(codebook, dtype=np.float64).sum(axis=1) / -2
-    prepared[-1, n_words:] = NEVER
+    prepared[-1, n_words:] = PADDING_SCORE
     return prepared
 
 
 def nearest_words(points, prepared, n_nearest=1):
     """Find the `n_nearest` nearest codebook rows of each point, finite float32 (n, n_features).
 
-    `prepared` is from `prepare_codebook`. Returns words, int32 (n, n_nearest), nearest first, of equals the smaller
-    index; and float32 scores ``x·c - |c|²/2``: half of what the squared distance lacks to ``|x|²``.
+    `prepared` is from `prepare_codebook`. Returns words, int32 (n, n_nearest), nearest first, ties by the smaller
+    index; and float32 scores ``x·c - |c|²/2``, which are (``|x|²`` - squared distance) / 2.
     """
     words = np.zeros((len(points), n_nearest), np.int32)
     scores = np.full((len(points), n_nearest), -np.inf, np.float32)
     tile = np.ones((min(TILE, len(points)), prepared.shape[0]), np.float32)
-    scratch = np.empty(len(tile) * min(WORDS, prepared.shape[1]), np.float32)
+    scratch = np.empty(len(tile) * min(TILE_WORDS, prepared.shape[1]), np.float32)
     for start in range(0, len(points), TILE):
         part = points[start : start + TILE]
         tile[: len(part), :-1] = part
-        for first in range(0, prepared.shape[1], WORDS):
-            columns = prepared[:, first : first + WORDS]
+        for first in range(0, prepared.shape[1], TILE_WORDS):
+            columns = prepared[:, first : first + TILE_WORDS]
             product = scratch[: len(part) * columns.shape[1]].reshape(len(part), -1)
             np.matmul(tile[: len(part)], columns, out=product)
             if n_nearest == 1:
                 best = product.argmax(axis=1)
-                reached = product[np.arange(len(part)), best]
-                better = np.flatnonzero(reached > scores[start : start + TILE, 0])
+                best_scores = product[np.arange(len(part)), best]
+                better = np.flatnonzero(best_scores > scores[start : start + TILE, 0])
                 words[start + better, 0] = first + best[better]
-                scores[start + better, 0] = reached[better]
+                scores[start + better, 0] = best_scores[better]
                 continue
             lanes = product.reshape(len(part), -1, LANES).max(axis=1)
             _keep_best(product, lanes, first, words[start : start + TILE], scores[start : start + TILE])
@@ -75,9 +75,9 @@ def add_by_word(points, words, sums, counts):
 
 @njit(cache=True, nogil=True)
 def _keep_best(product, lanes, first, words, scores):
-    """Merge a tile of scores, of the words from `first` on, into the best `words` and `scores` so far.
+    """Merge a tile of scores, for words `first` and following, into the best `words` and `scores` so far.
 
-    Column j is in lane ``j % 64``; only lanes whose maximum reaches the worst score kept are looked through.
+    Column j is in lane ``j % 64``; only lanes whose maximum reaches the worst kept score are searched.
     """
     steps = product.shape[1] // LANES
     last = words.shape[1] - 1
@@ -92,9 +92,9 @@ def _keep_best(product, lanes, first, words, scores):
 
 @njit(cache=True, nogil=True)
 def keep_word(score, word, i, words, scores):
-    """Put a word into its place among the best of point i, if it has one; of equal scores the smaller word goes first.
+    """Insert a word into the best words of point i if its score is high enough; ties keep the smaller word first.
 
-    The point's row is indexed, never sliced: views of it would cost more than the rest.
+    The point's row is indexed, never sliced: creating views would cost more than the rest.
     """
     rank = scores.shape[1] - 1
     if score < scores[i, rank] or (score == scores[i, rank] and word > words[i, rank]):

@@ -1,9 +1,9 @@
-"""What rows have in common with landmarks, feature by feature: the sums behind the kernels of kernel PCA.
+"""Sums of overlaps between rows and landmarks over features, for the kernels of kernel PCA.
 
-A feature counts only where both have it: ``min(x, y)``, ``x y`` and ``x y / (x + y)`` are 0 where one is 0. So the
-loops go over the values of a row that are not 0, and for each over the landmarks, whose values of one feature lie side
-by side. Every sum is added up in the order of the features, whatever rows a call is given: the same bytes for any cut
-into parts.
+A feature counts only if both have it: ``min(x, y)``, ``x y`` and ``x y / (x + y)`` are 0 if x or y is 0. So the outer
+loops visit the non-zero values of a row, and the inner loops the landmarks, whose values of a feature are contiguous.
+Sums are always computed in the order of the features, so that the bytes do not depend on how rows are split into
+calls.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from enum import IntEnum
 import numpy as np
 from numba import njit
 
-FEATURES = 32  # Features of a tile of the landmarks ..
-LANDMARKS = 2048  # ... and landmarks: 256 KiB, which stay in the second cache while the rows of a part pass.
+TILE_FEATURES = 32  # Features per tile of landmarks ...
+TILE_LANDMARKS = 2048  # ... and landmarks: 256 KiB, which stay in the L2 cache while a call's rows are processed.
 
 
 class Overlap(IntEnum):
-    """What one feature adds to the sum."""
+    """The contribution of a feature to the sum."""
 
     SMALLER = 0  # ``min(x, y)``, for values that are not negative
     PRODUCT = 1  # ``x y``
@@ -27,16 +27,16 @@ class Overlap(IntEnum):
 
 @njit(cache=True, nogil=True)
 def add_dense_overlaps(kind, start, cols, vals, landmarks, first, last, sums):
-    """Add what the rows `first` .. `last` - 1 have in common with dense landmarks, (n_features, n_landmarks).
+    """Add the overlaps of rows `first` .. `last` - 1 with dense landmarks, (n_features, n_landmarks), to `sums`.
 
     `start`, `cols` and `vals` are the rows as the three arrays of a canonical CSR matrix with columns below n_features;
     `sums` are float32 (n_rows, n_landmarks).
     """
     n_features, n_landmarks = landmarks.shape
-    for low in range(0, n_landmarks, LANDMARKS):
-        high = min(low + LANDMARKS, n_landmarks)
+    for low in range(0, n_landmarks, TILE_LANDMARKS):
+        high = min(low + TILE_LANDMARKS, n_landmarks)
         next_entry = start[first:last].copy()
-        for tile_end in range(FEATURES, n_features + FEATURES, FEATURES):
+        for tile_end in range(TILE_FEATURES, n_features + TILE_FEATURES, TILE_FEATURES):
             for i in range(first, last):
                 e, end = next_entry[i - first], start[i + 1]
                 out = sums[i, low:high]
@@ -59,10 +59,10 @@ def add_dense_overlaps(kind, start, cols, vals, landmarks, first, last, sums):
 
 @njit(cache=True, nogil=True)
 def add_sparse_overlaps(kind, start, cols, vals, l_start, l_cols, l_vals, first, last, sums):
-    """Add what the rows `first` .. `last` - 1 have in common with sparse landmarks.
+    """Add the overlaps of rows `first` .. `last` - 1 with sparse landmarks to `sums`.
 
-    As `add_dense_overlaps`, but the landmarks are the three arrays of a CSR matrix (n_features, n_landmarks): the
-    landmarks that have a feature.
+    As `add_dense_overlaps`, but the landmarks are the three arrays of a CSR matrix (n_features, n_landmarks), with a
+    row for each feature.
     """
     for i in range(first, last):
         out = sums[i]
@@ -91,7 +91,7 @@ def _add_one(kind, x, y, out):
 
 @njit(cache=True)
 def _add_four(kind, x, y0, y1, y2, y3, out):
-    """Add four features in a row, one after the other as `_add_one` would, but go over the sums once."""
+    """Add four consecutive features in the same order as four calls of `_add_one`, but in one pass over the sums."""
     x0, x1, x2, x3 = x[0], x[1], x[2], x[3]
     for j in range(out.shape[0]):
         total = out[j] + _overlap(kind, x0, y0[j])

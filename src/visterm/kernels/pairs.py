@@ -1,13 +1,13 @@
-"""Exact best pairs of tags, one for an object and one for a part, without the scores of all K × K pairs.
+"""Exact best pairs of tags (one of an object, one of a part) without computing the scores of all K × K pairs.
 
-The score of the object's tag i and the part's tag j is ``(a[i] + b[j]) + F[i, j]``, in this order of additions and in
-float32, as NumPy makes it. Rounding never turns an order round: a sum of larger numbers, rounded, is not below that of
-smaller ones. So ``(a[i] + max b) + max F[i]``, rounded just so, bounds the scores of row i, and no slack is needed.
+The score of the object's tag i and the part's tag j is ``(a[i] + b[j]) + F[i, j]``, added in this order in float32, as
+in NumPy. Rounding is monotonic: the rounded sum of larger numbers is never below the rounded sum of smaller ones. So
+``(a[i] + max b) + max F[i]``, rounded the same way, bounds the scores of row i, and no slack is needed.
 
-The rows of the largest bounds come first, and give a floor that the k best must reach. Then all rows are gone through
-in order: those whose bound is below the floor are left out, and blocks of columns of those that remain; what is left is
-scored, and the floor rises with the worst of the k best so far. The diagonal (a tag with itself), which is largest
-where F holds products of rows of one length, is left out of the bounds and looked at apart.
+The rows with the largest bounds come first and give a floor that the k best must reach. Then all rows are visited in
+order: rows whose bound is below the floor are skipped, then blocks of columns of the remaining rows. The rest is
+scored, and the floor rises with the worst of the k best so far. The diagonal (a tag with itself), which is largest if F
+has products of rows of equal length, is excluded from the bounds and handled separately.
 """
 
 from __future__ import annotations
@@ -19,80 +19,80 @@ from numba import njit
 
 from visterm.kernels.topk import _select_rows, heapify, replace_worst, sort_heap
 
-ROWS = 64  # Rows of F that stay in the second cache while the examples of a group pass
-EXAMPLES = 8  # Examples of a group
+ROWS_PER_TILE = 64  # Rows of F that stay in the L2 cache while the examples of a group are processed
+GROUP_SIZE = 8  # Number of examples per group
 FIRST_ROWS = 8, 64
-"""Rows that are looked at first, at least and at most: otherwise as many as there are best pairs to find."""
+"""Minimum and maximum number of rows that are visited first; between them it is k."""
 
-COLUMNS = 64  # Columns of a block: pairs that share a bound and are scored in vector registers
+COLUMNS = 64  # Columns per block: they share a bound and are scored in vector registers
 _LOWEST, _HIGHEST, _SHIFT = np.int32(-(2**31)), np.int32(2**31 - 1), np.int32(31)
 
 
 class PairTerms(NamedTuple):
-    """The label-label term F of all pairs, with what bounds it."""
+    """The label-label term F of all pairs, and its bounds."""
 
     F: np.ndarray  # float32, shape (K, K). Row: tag of the object, column: tag of the part. C order, finite.
-    diagonal: np.ndarray  # float32, shape (K,). Of F, a tag with itself. All that follows leaves it out.
-    # float32, shape (K, ceil(K / 64)). Largest and smallest value of each row in each block of columns;
-    # minus infinity and infinity where it has none.
-    most: np.ndarray
-    least: np.ndarray
-    # float32, shape (K,). The same of whole rows.
-    row_most: np.ndarray
-    row_least: np.ndarray
+    diagonal: np.ndarray  # float32, shape (K,). Diagonal of F, a tag with itself; excluded below.
+    # float32, shape (K, ceil(K / 64)). Largest and smallest value of each row per block of columns;
+    # minus infinity and infinity if there is none.
+    block_max: np.ndarray
+    block_min: np.ndarray
+    # float32, shape (K,). The same for whole rows.
+    row_max: np.ndarray
+    row_min: np.ndarray
 
 
 def pair_terms(F):
-    """Make the bounds of a finite (K, K) matrix of float32 in C order; once a model."""
+    """Compute the bounds of a finite (K, K) matrix of float32 in C order; once per model."""
     n = F.shape[0]
-    most, least = np.empty((2, n, -(-n // COLUMNS)), np.float32)
-    _fill_bounds(F, most, least)
-    return PairTerms(F, F.diagonal().copy(), most, least, most.max(axis=1), least.min(axis=1))
+    block_max, block_min = np.empty((2, n, -(-n // COLUMNS)), np.float32)
+    _fill_bounds(F, block_max, block_min)
+    return PairTerms(F, F.diagonal().copy(), block_max, block_min, block_max.max(axis=1), block_min.min(axis=1))
 
 
 @njit(cache=True, nogil=True)
-def _fill_bounds(F, most, least):
+def _fill_bounds(F, block_max, block_min):
     row = np.empty(F.shape[0], np.float32)
     unused = np.empty(1, np.float32)
     for i in range(F.shape[0]):
         row[:] = F[i]
         row[i] = -np.inf
-        block_extremes(row, most[i], least[i])
+        block_extremes(row, block_max[i], block_min[i])
         row[i] = np.inf
         block = i // COLUMNS
-        block_extremes(row[block * COLUMNS : (block + 1) * COLUMNS], unused, least[i, block : block + 1])
+        block_extremes(row[block * COLUMNS : (block + 1) * COLUMNS], unused, block_min[i, block : block + 1])
 
 
 @njit(cache=True, nogil=True)
-def block_extremes(values, most, least):
-    """Fill `most` and `least` for blocks of float32 (C order, no NaN).
+def block_extremes(values, block_max, block_min):
+    """Fill `block_max` and `block_min` with the extremes of blocks of float32 values (C order, no NaN).
 
-    They are compared as whole numbers of the same order, which the compiler does in vectors.
+    Values are compared as integers of the same order, which the compiler can vectorise.
     """
     bits = values.view(np.int32)
-    for block in range(most.shape[0]):
+    for block in range(block_max.shape[0]):
         columns = bits[block * COLUMNS : (block + 1) * COLUMNS]
         largest, smallest = _LOWEST, _HIGHEST
         for c in range(columns.shape[0]):
             ordered = _key(columns[c])
             largest = ordered if ordered > largest else largest
             smallest = ordered if ordered < smallest else smallest
-        most[block] = np.int32(_key(largest)).view(np.float32)
-        least[block] = np.int32(_key(smallest)).view(np.float32)
+        block_max[block] = np.int32(_key(largest)).view(np.float32)
+        block_min[block] = np.int32(_key(smallest)).view(np.float32)
 
 
 @njit(cache=True)
 def _key(bits):
-    """Return a whole number that is ordered as floats are, for the bits of one; or the bits back."""
+    """Map the bits of a float to an integer of the same order, or that integer back to the bits."""
     return np.int32(bits ^ (np.int32(bits >> _SHIFT) & _HIGHEST))
 
 
 @njit(cache=True, nogil=True)
 def top_pairs(A, B, terms, first, last, ids, scores):
-    """Fill `ids` and `scores` with the k best pairs of the examples `first` .. `last` - 1, ties by the smaller number.
+    """Fill `ids` and `scores` with the k best pairs of the examples `first` .. `last` - 1, ties by the smaller id.
 
-    `A` and `B`, float32 (n, K), score each tag for the object's image and for the part's; they are finite, as are all
-    sums with F. A tag with itself is a pair, too. `ids`, int64 (n, k), get numbers of pairs, ``i * K +
+    `A` and `B`, float32 (n, K), are the scores of tags for the object's and the part's image. They and all sums with F
+    are finite. A tag with itself is a pair too. `ids`, int64 (n, k), are overwritten with ``i * K +
     j``; k is at least 1 and at most the number of pairs.
     """
     n = terms.F.shape[0]
@@ -102,17 +102,17 @@ def top_pairs(A, B, terms, first, last, ids, scores):
     if k < 1 or k > n * n:
         raise IndexError("k is below 1, or more than there are pairs")
     n_first = min(n, max(FIRST_ROWS[0], min(FIRST_ROWS[1], k)))
-    bounds = np.empty((EXAMPLES, n), np.float32)
-    self_scores = np.empty((EXAMPLES, n), np.float32)
-    block_b = np.empty((EXAMPLES, terms.most.shape[1]), np.float32)
+    bounds = np.empty((GROUP_SIZE, n), np.float32)
+    self_scores = np.empty((GROUP_SIZE, n), np.float32)
+    block_b = np.empty((GROUP_SIZE, terms.block_max.shape[1]), np.float32)
     unused = np.empty(block_b.shape[1], np.float32)
-    floors = np.empty(EXAMPLES, np.float32)
-    counts = np.empty(EXAMPLES, np.int64)
-    first_rows = np.empty((EXAMPLES, n_first), np.int64)
-    first_bounds = np.empty((EXAMPLES, n_first), np.float32)
+    floors = np.empty(GROUP_SIZE, np.float32)
+    counts = np.empty(GROUP_SIZE, np.int64)
+    first_rows = np.empty((GROUP_SIZE, n_first), np.int64)
+    first_bounds = np.empty((GROUP_SIZE, n_first), np.float32)
 
-    for start in range(first, last, EXAMPLES):
-        size = min(EXAMPLES, last - start)
+    for start in range(first, last, GROUP_SIZE):
+        size = min(GROUP_SIZE, last - start)
         for e in range(size):
             _fill_row_bounds(A[start + e], B[start + e], terms, bounds[e], self_scores[e], block_b[e], unused)
         _select_rows(bounds[:size], first_rows, first_bounds)
@@ -128,8 +128,8 @@ def top_pairs(A, B, terms, first, last, ids, scores):
                 )
             floors[e] = heap_scores[0] if count == k else -np.inf
             counts[e] = 0
-        for top in range(0, n, ROWS):
-            bottom = min(top + ROWS, n)
+        for top in range(0, n, ROWS_PER_TILE):
+            bottom = min(top + ROWS_PER_TILE, n)
             for e in range(size):
                 if not _any_from(bounds[e, top:bottom], floors[e]):
                     continue
@@ -147,20 +147,20 @@ def top_pairs(A, B, terms, first, last, ids, scores):
 
 @njit(cache=True, nogil=True)
 def pair_ranks(A, B, terms, objects, parts, first, last, ranks):
-    """Fill `ranks`, int64 (n,), with how many pairs stand before one, in the order of `top_pairs`; 0 is best.
+    """Fill `ranks`, int64 (n,), with the number of pairs before each example's pair, in the order of `top_pairs`.
 
-    The pair of each example is `objects` and `parts`, int64 (n,).
+    The pairs are `objects` and `parts`, int64 (n,). Rank 0 is best.
     """
     n = terms.F.shape[0]
     if A.shape[1] != n or B.shape[1] != n or first < 0 or last > min(A.shape[0], B.shape[0]):
         raise IndexError("the examples are outside A and B, or these are not as wide as F")
-    n_blocks = terms.most.shape[1]
-    highest, lowest = np.empty((EXAMPLES, n_blocks), np.float32), np.empty((EXAMPLES, n_blocks), np.float32)
-    b_most, b_least = np.empty(EXAMPLES, np.float32), np.empty(EXAMPLES, np.float32)
-    limits = np.empty((EXAMPLES, 2), np.float32)
+    n_blocks = terms.block_max.shape[1]
+    highest, lowest = np.empty((GROUP_SIZE, n_blocks), np.float32), np.empty((GROUP_SIZE, n_blocks), np.float32)
+    b_max, b_min = np.empty(GROUP_SIZE, np.float32), np.empty(GROUP_SIZE, np.float32)
+    limits = np.empty((GROUP_SIZE, 2), np.float32)
 
-    for start in range(first, last, EXAMPLES):
-        size = min(EXAMPLES, last - start)
+    for start in range(first, last, GROUP_SIZE):
+        size = min(GROUP_SIZE, last - start)
         for e in range(size):
             x = start + e
             i, j = objects[x], parts[x]
@@ -170,20 +170,20 @@ def pair_ranks(A, B, terms, objects, parts, first, last, ranks):
             limits[e, 0] = (A[x, i] + B[x, j]) + terms.F[i, j]
             limits[e, 1] = np.nextafter(limits[e, 0], np.float32(np.inf))
             block_extremes(B[x], highest[e], lowest[e])
-            b_most[e], b_least[e] = highest[e].max(), lowest[e].min()
+            b_max[e], b_min[e] = highest[e].max(), lowest[e].min()
         for i in range(n):
             for e in range(size):
                 x = start + e
                 a_i = A[x, i]
-                limit = limits[e, np.int64(i > objects[x])]  # of equal scores the smaller number stands before
+                limit = limits[e, np.int64(i > objects[x])]  # ties: the smaller id comes first
                 self_score = (a_i + B[x, i]) + terms.diagonal[i]
                 if i == objects[x]:
                     part_tag = parts[x]
                     ranks[x] += _count_from(a_i, B[x, :part_tag], terms.F[i, :part_tag], limits[e, 0])
                     ranks[x] += _count_from(a_i, B[x, part_tag:], terms.F[i, part_tag:], limits[e, 1])
-                elif (a_i + b_most[e]) + terms.row_most[i] < limit:
+                elif (a_i + b_max[e]) + terms.row_max[i] < limit:
                     ranks[x] += self_score >= limit
-                elif (a_i + b_least[e]) + terms.row_least[i] >= limit:
+                elif (a_i + b_min[e]) + terms.row_min[i] >= limit:
                     ranks[x] += n - 1 + (self_score >= limit)
                 else:
                     ranks[x] += _count_row(i, a_i, B[x], terms, highest[e], lowest[e], self_score, limit)
@@ -191,11 +191,11 @@ def pair_ranks(A, B, terms, objects, parts, first, last, ranks):
 
 @njit(cache=True, nogil=True)
 def _fill_row_bounds(a, b, terms, bounds, self_scores, block_b, unused):
-    """Fill, for one example, the bound of each row, the scores on the diagonal, and the largest b of each block."""
+    """Fill, for one example, each row's bound, the scores on the diagonal, and the largest b of each block."""
     block_extremes(b, block_b, unused)
-    b_most = block_b.max()
+    b_max = block_b.max()
     for i in range(a.shape[0]):
-        bounds[i] = (a[i] + b_most) + terms.row_most[i]
+        bounds[i] = (a[i] + b_max) + terms.row_max[i]
         self_scores[i] = (a[i] + b[i]) + terms.diagonal[i]
     for i in range(a.shape[0]):
         bounds[i] = self_scores[i] if self_scores[i] > bounds[i] else bounds[i]
@@ -203,17 +203,17 @@ def _fill_row_bounds(a, b, terms, bounds, self_scores, block_b, unused):
 
 @njit(cache=True, nogil=True)
 def _take_row(i, a_i, b, terms, block_b, self_score, ids, scores, count, floor):
-    """Bring the pairs of a row that reach the floor into the heap; give the pairs in it and the floor from then on."""
+    """Merge the pairs of a row that reach the floor into the heap; return the heap's size and the new floor."""
     n = b.shape[0]
     k = ids.shape[0]
-    most = terms.most[i]
+    block_max = terms.block_max[i]
     self_counts = self_score >= floor
-    if not self_counts and _count_from(a_i, block_b, most, floor) == 0:
+    if not self_counts and _count_from(a_i, block_b, block_max, floor) == 0:
         return count, floor
 
     for block in range(block_b.shape[0]):
         start = block * COLUMNS
-        if not ((a_i + block_b[block]) + most[block] >= floor or (self_counts and start <= i < start + COLUMNS)):
+        if not ((a_i + block_b[block]) + block_max[block] >= floor or (self_counts and start <= i < start + COLUMNS)):
             continue
         stop = min(start + COLUMNS, n)
         if _count_from(a_i, b[start:stop], terms.F[i, start:stop], floor) == 0:
@@ -236,7 +236,7 @@ def _take_row(i, a_i, b, terms, block_b, self_score, ids, scores, count, floor):
 
 @njit(cache=True, nogil=True)
 def _any_from(values, floor):
-    """Return whether any value is `floor` or more. Counts, because that goes in vectors."""
+    """Return whether any value is `floor` or more. Counts, because counting is vectorised."""
     count = np.int32(0)
     for c in range(values.shape[0]):
         count += np.int32(values[c] >= floor)
@@ -245,16 +245,16 @@ def _any_from(values, floor):
 
 @njit(cache=True, nogil=True)
 def _count_row(i, a_i, b, terms, highest, lowest, self_score, limit):
-    """Count the pairs of another row that score `limit` or more."""
+    """Count the pairs of row i with a score of `limit` or more."""
     n = b.shape[0]
     count = np.int64(self_score >= limit)
     for block in range(highest.shape[0]):
-        if (a_i + highest[block]) + terms.most[i, block] < limit:
+        if (a_i + highest[block]) + terms.block_max[i, block] < limit:
             continue
         start = block * COLUMNS
         stop = min(start + COLUMNS, n)
         has_self = start <= i < stop
-        if (a_i + lowest[block]) + terms.least[i, block] >= limit:
+        if (a_i + lowest[block]) + terms.block_min[i, block] >= limit:
             count += stop - start - has_self
         else:
             count += _count_from(a_i, b[start:stop], terms.F[i, start:stop], limit)
@@ -264,7 +264,7 @@ def _count_row(i, a_i, b, terms, highest, lowest, self_score, limit):
 
 @njit(cache=True, nogil=True)
 def _count_from(a_i, b, row, limit):
-    """Count the pairs of a stretch of a row that score `limit` or more."""
+    """Count the pairs of a section of a row with a score of `limit` or more."""
     count = np.int32(0)
     for c in range(b.shape[0]):
         count += np.int32((a_i + b[c]) + row[c] >= limit)

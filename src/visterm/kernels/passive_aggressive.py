@@ -1,7 +1,7 @@
-"""Passive-aggressive steps, one after the other: just far enough to satisfy the margin, but no farther than a limit.
+"""Passive-aggressive training, step by step: each step just satisfies the margin, up to a maximum step size.
 
-Tags are separated from images without them; PAMIR's steps are on triplets of a query, a relevant image and another:
-linear, by a kernel, and for the top.
+For tags, images with a tag are separated from images without it. For PAMIR, steps use triplets of a query, a relevant
+and an irrelevant image: linear, with a kernel, and weighted by rank.
 """
 
 from __future__ import annotations
@@ -16,36 +16,36 @@ from visterm.kernels.random import draw_below, stream_of
 from visterm.kernels.rows import add_row, row_dot, row_of
 from visterm.kernels.sorted_lists import lower_bound, nth_absent
 
-DRAWS = 3  # Draws of a step: the query, the relevant image, the other
-ALIKE = 1e-6  # Squared distances below this share of the squared lengths are the rounding of a float32 kernel
+DRAWS_PER_STEP = 3  # Draws per step: the query, the relevant image, the irrelevant image
+MIN_DISTANCE_SHARE = 1e-6  # Squared distances below this share of squared lengths are rounding errors of float32
 
 
 class JudgedQueries(NamedTuple):
-    """Queries, and the images that are relevant to each."""
+    """Queries and their relevant images."""
 
     q_start: np.ndarray  # int64, shape (n_queries + 1,)
-    q_words: np.ndarray  # int32 or int64: query q has the words ``q_words[q_start[q]:q_start[q + 1]]``, each once
+    q_words: np.ndarray  # int32 or int64: query q has the distinct words ``q_words[q_start[q]:q_start[q + 1]]``
     q_weights: np.ndarray  # float32: their weights
     r_start: np.ndarray  # int64, shape (n_queries + 1,)
     r_images: np.ndarray  # int32 or int64
-    """``r_images[r_start[q]:r_start[q + 1]]`` are the images relevant to query q, sorted: some, but not all."""
+    """``r_images[r_start[q]:r_start[q + 1]]`` are the images relevant to query q, sorted: at least 1, but not all."""
 
 
 @njit(cache=True, nogil=True)
 def separate_in_turn(
     first, last, start, members, rows, squares, offsets, n_negatives, aggressiveness, seed, epoch, W, sums
 ):
-    """Train tags first .. last-1, each against its own images and images drawn among the others: PA-I.
+    """Train tags first .. last-1 on images with the tag and on images drawn from those without it: PA-I.
 
-    A tag's images are visited in a random order; after each come `n_negatives` images, drawn uniformly among those that
-    have not got the tag (and `n_negatives` in all where no image has it). With s = 1 for the former and -1 for the
-    latter, and the loss ``l = |1 - s (x · w - offset(x))|₊``, the step is
+    A tag's images are visited in a random order; each is followed by `n_negatives` images drawn uniformly from those
+    without the tag (`n_negatives` in total if no image has it). With s = 1 for images with the tag and -1 for images
+    without it, and the loss ``l = |1 - s (x · w - offset(x))|₊``, the step is
     ``w += s · min(aggressiveness, l / |x|²) · x``.
 
-    Ranges of tags that do not meet change different rows. ``members[start[t]:start[t + 1]]`` are the images that have
-    tag t, sorted; `squares`, float32 (n_images,), are the squared lengths of `rows`, and `offsets`, float32
-    (n_images,), the scores from which on a tag counts as given. Rows first .. last-1 of `W`, float32 (n_tags, width),
-    are changed, and those of `sums`, float64 (n_tags, 3), overwritten: sum of the losses, examples, steps.
+    Disjoint ranges of tags change different rows. ``members[start[t]:start[t + 1]]`` are the sorted images with tag t;
+    `squares`, float32 (n_images,), are the squared lengths of `rows`, and `offsets`, float32 (n_images,), the scores
+    above which a tag is assigned. Changes rows first .. last-1 of `W`, float32 (n_tags, width), and overwrites these
+    rows of `sums`, float64 (n_tags, 3): sum of the losses, examples, steps.
 
     References
     ----------
@@ -84,28 +84,28 @@ def separate_in_turn(
 
 @njit(cache=True, nogil=True)
 def draw_triplet(stream, step, r_start, r_images, n_images):
-    """Draw a query, then an image relevant to it, then one that is not, each uniformly.
+    """Draw a query, a relevant image and an irrelevant image, each uniformly.
 
-    `step` counts the triplets of a stream of `stream_of`, from 0; for `r_start` and `r_images` see `JudgedQueries`.
+    `step` numbers the triplets of a stream of `stream_of`, from 0; for `r_start` and `r_images` see `JudgedQueries`.
     """
-    query = draw_below(stream, DRAWS * step, r_start.shape[0] - 1)
+    query = draw_below(stream, DRAWS_PER_STEP * step, r_start.shape[0] - 1)
     first, last = r_start[query], r_start[query + 1]
-    plus = np.int64(r_images[first + draw_below(stream, DRAWS * step + 1, last - first)])
-    minus = nth_absent(r_images, first, last, draw_below(stream, DRAWS * step + 2, n_images - (last - first)))
+    plus = np.int64(r_images[first + draw_below(stream, DRAWS_PER_STEP * step + 1, last - first)])
+    minus = nth_absent(r_images, first, last, draw_below(stream, DRAWS_PER_STEP * step + 2, n_images - (last - first)))
     return query, plus, np.int64(minus)
 
 
 @njit(cache=True, nogil=True)
 def rank_triplets(n_steps, queries, rows, n_images, aggressiveness, key, W, scratch):
-    """Draw triplets (q, p+, p-) and make q score p+ above p- by 1, one after the other (PAMIR, Eq. 10).
+    """Draw triplets (q, p+, p-) and, one by one, make q score p+ above p- by 1 (PAMIR, Eq. 10).
 
-    With ``v = γ(q, p+) - γ(q, p-)``, whose part of word t is ``q_t (p+ - p-)``, and the loss
+    With ``v = γ(q, p+) - γ(q, p-)``, whose component for word t is ``q_t (p+ - p-)``, and the loss
     ``l = |1 - w · v|₊``, the step is ``w += τ v``, ``τ = min(aggressiveness, l / |v|²)``. Only the rows of the query's
-    words are touched. Images that are alike to the last number are the same to the model, and make no step.
+    words change. Two images with identical rows make no step.
 
     Words of `queries` are below n_words, images below `n_images`; `rows` are image rows. `key` is the seed and the
-    epoch of the draws. `W`, float32 (n_words, width), is changed, `scratch`, float32 (width,), overwritten. Returns the
-    sum of the losses, and how many triplets made a step.
+    epoch of the draws. Changes `W`, float32 (n_words, width), and overwrites `scratch`, float32 (width,). Returns the
+    sum of the losses and the number of triplets that made a step.
     """
     q_start, q_words, q_weights, r_start, r_images = queries
     width = W.shape[1]
@@ -118,10 +118,10 @@ def rank_triplets(n_steps, queries, rows, n_images, aggressiveness, key, W, scra
     for step in range(n_steps):
         query, plus, minus = draw_triplet(stream, step, r_start, r_images, n_images)
         first, last = q_start[query], q_start[query + 1]
-        full = rows.start[plus + 1] - rows.start[plus] == rows.start[minus + 1] - rows.start[minus] == width
+        both_dense = rows.start[plus + 1] - rows.start[plus] == rows.start[minus + 1] - rows.start[minus] == width
         score = np.float32(0.0)
-        length = np.float32(0.0)
-        if full:
+        query_square = np.float32(0.0)
+        if both_dense:
             _put_difference(rows, plus, minus, scratch)
             for e in range(first, last):
                 score += q_weights[e] * dot(scratch, W[q_words[e]])
@@ -131,9 +131,9 @@ def rank_triplets(n_steps, queries, rows, n_images, aggressiveness, key, W, scra
         loss = 1.0 - np.float64(score)
         if loss > 0:
             for e in range(first, last):
-                length += q_weights[e] * q_weights[e]
-            square = dot(scratch, scratch) if full else difference_square(rows, plus, minus, scratch)
-            square = np.float64(length) * np.float64(square)
+                query_square += q_weights[e] * q_weights[e]
+            square = dot(scratch, scratch) if both_dense else difference_square(rows, plus, minus, scratch)
+            square = np.float64(query_square) * np.float64(square)
             total += loss
             if square > 0:
                 n_moved += 1
@@ -147,7 +147,7 @@ def rank_triplets(n_steps, queries, rows, n_images, aggressiveness, key, W, scra
 
 @njit(cache=True, nogil=True)
 def _put_difference(rows, plus, minus, out):
-    """Overwrite `out` with row `plus` minus row `minus`, both without gaps."""
+    """Overwrite `out` with row `plus` minus row `minus`, both dense."""
     a = rows.vals[rows.start[plus] : rows.start[plus + 1]]
     b = rows.vals[rows.start[minus] : rows.start[minus + 1]]
     for c in range(out.shape[0]):
@@ -156,9 +156,9 @@ def _put_difference(rows, plus, minus, out):
 
 @njit(cache=True, nogil=True)
 def _difference_dot(rows, plus, minus, weights):
-    """Multiply row `plus` minus row `minus` by a float32 vector: four sums side by side, so that none waits long.
+    """Return the dot product of (row `plus` - row `minus`) and a float32 vector, with four independent sums.
 
-    A signed column would be checked at every turn whether it counts from the end; the casts halve the time.
+    Casting columns to unsigned avoids a check for negative indices in each step, and halves the time.
     """
     a_cols, a_vals = row_of(rows, plus)
     b_cols, b_vals = row_of(rows, minus)
@@ -179,7 +179,7 @@ def _difference_dot(rows, plus, minus, weights):
 
 @njit(cache=True, nogil=True)
 def difference_square(rows, plus, minus, scratch):
-    """Return the squared length of row `plus` minus row `minus`: exactly 0 where they are alike."""
+    """Return the squared length of row `plus` minus row `minus`: exactly 0 if they are equal."""
     a_cols, a_vals = row_of(rows, plus)
     b_cols, b_vals = row_of(rows, minus)
     for e in range(b_vals.shape[0]):
@@ -193,23 +193,23 @@ def difference_square(rows, plus, minus, scratch):
         for e in range(cols.shape[0]):
             c = np.uint64(cols[e])
             total += scratch[c] * scratch[c]
-            scratch[c] = 0.0  # columns that both rows have count once
+            scratch[c] = 0.0  # so that columns of both rows count once
     return total
 
 
 @njit(cache=True, nogil=True)
 def rank_triplets_by_kernel(n_steps, queries, K, images, scale, aggressiveness, key, W, F):
-    """Draw triplets (q, p+, p-) as `rank_triplets` does, and make its steps on expansions ``w_t = Σ_j W[t, j] p_j``.
+    """Draw triplets (q, p+, p-) as in `rank_triplets`, and take its steps on expansions ``w_t = Σ_j W[t, j] p_j``.
 
-    Section III-E of the PAMIR paper: a step ``w_t += τ q_t (p+ - p-)`` adds ``τ q_t`` to the weight of p+ and takes as
-    much from that of p-, and ``|p+ - p-|² = k(p+, p+) + k(p-, p-) - 2 k(p+, p-)``. The scores of all images for all
-    words, ``F = W K``, are kept up to date, so that a triplet that makes no step costs next to nothing. Images at a
-    squared distance that is 0, rounding, or below 0 (the kernel is then none of Mercer's) make no step.
+    Section III-E of the PAMIR paper: a step ``w_t += τ q_t (p+ - p-)`` adds ``τ q_t`` to the weight of p+ and subtracts
+    it from the weight of p-, and ``|p+ - p-|² = k(p+, p+) + k(p-, p-) - 2 k(p+, p-)``. The scores of all images for all
+    words, ``F = W K``, are kept up to date, so a triplet that makes no step costs almost nothing. Two images make no
+    step if their squared distance is 0, a rounding error, or negative (if K is not a Mercer kernel).
 
-    The kernel is `scale` times `K`, float32 (n, n), C-contiguous and symmetric. `images`, int64, are the rows of K that
-    are learned from, and queries name images by their place there; the others have a score, and never a weight. Changed
-    are `W`, float32 (n_words, at least n), in the columns of `images`, and ``F = scale · W K``, float32 (n_words, n).
-    Returns what `rank_triplets` does.
+    The kernel is `scale` times `K`, float32 (n, n), C-contiguous and symmetric. `images`, int64, are the rows of K to
+    learn from, and queries refer to positions in `images`; other images have scores but no weights. Changes `W`,
+    float32 (n_words, at least n), in the columns of `images`, and ``F = scale · W K``, float32 (n_words, n). Returns
+    the same as `rank_triplets`.
     """
     q_start, q_words, q_weights, r_start, r_images = queries
     stream = stream_of(key[0], key[1], 0)
@@ -223,21 +223,21 @@ def rank_triplets_by_kernel(n_steps, queries, K, images, scale, aggressiveness, 
         plus, minus = images[p], images[m]
         first, last = q_start[query], q_start[query + 1]
         score = 0.0
-        length = 0.0
+        query_square = 0.0
         for e in range(first, last):
             weight = np.float64(q_weights[e])
             score += weight * (np.float64(F[q_words[e], plus]) - np.float64(F[q_words[e], minus]))
-            length += weight * weight
+            query_square += weight * weight
         loss = 1.0 - score
         if not loss > 0:
             continue
         total += loss
-        lengths = np.float64(K[plus, plus]) + np.float64(K[minus, minus])
-        square = lengths - 2.0 * np.float64(K[plus, minus])
-        if not square * length > ALIKE * abs(lengths) * length:
+        image_squares = np.float64(K[plus, plus]) + np.float64(K[minus, minus])
+        square = image_squares - 2.0 * np.float64(K[plus, minus])
+        if not square * query_square > MIN_DISTANCE_SHARE * abs(image_squares) * query_square:
             continue
         n_moved += 1
-        size = min(aggressiveness, loss / (length * scale * square))
+        size = min(aggressiveness, loss / (query_square * scale * square))
         for e in range(first, last):
             factor = size * q_weights[e]
             word_weights = W[q_words[e]]
@@ -256,17 +256,17 @@ def _add_difference(a, b, factor, out):
 
 @njit(cache=True, nogil=True)
 def rank_violators(n_steps, queries, gains, shares, table, rows, n_images, max_trials, aggressiveness, key, W, scratch):
-    """Draw (q, p+), then images of less gain until one, p-, scores within 1 of p+; step as `rank_triplets` does.
+    """Draw (q, p+), then images until one of less gain, p-, violates the margin; step as in `rank_triplets`.
 
-    If the n-th draw is the first such image, about ``r = n_images / n`` images are within the margin or above. The
-    longest step is ``aggressiveness · table[r] · (gain of p+ - gain of p-) · share of q``. A draw of an image of as
-    much gain counts as one that does not violate, so that r is right without knowing how many there are. Where none of
-    `max_trials` draws violates, no step is made.
+    If the n-th draw is the first violator, about ``r = n_images / n`` images are within the margin of 1 or above. The
+    maximum step is ``aggressiveness · table[r] · (gain of p+ - gain of p-) · share of q``. Images of equal or larger
+    gain count as draws that do not violate, so that r is right without knowing their number. If none of `max_trials`
+    draws violates, no step is made.
 
-    A query may have all images, if their gains differ. `gains`, float32, are those of the entries of `r_images`, above
-    0; other images have a gain of 0. `shares`, float32 (n_queries,), are what a gain is multiplied by, and `table`,
-    float32 (n_images + 1,), weights by rank; the rest is as for `rank_triplets`. Returns the sum of the losses
-    ``1 - score of p+ + score of p-``, each weighed as its step, the pairs that made a step, and the images drawn.
+    All images may be relevant to a query if their gains differ. `gains`, float32, are the gains of the entries of
+    `r_images`, above 0; other images have a gain of 0. `shares`, float32 (n_queries,), are factors of a query's gains,
+    and `table`, float32 (n_images + 1,), has the weight of each rank; the rest is as in `rank_triplets`. Returns the
+    weighted sum of the losses ``1 - score of p+ + score of p-``, and the numbers of pairs with a step and of draws.
     """
     q_start, q_words, q_weights, r_start, r_images = queries
     total = 0.0
@@ -294,10 +294,10 @@ def rank_violators(n_steps, queries, gains, shares, table, rows, n_images, max_t
                 continue
             weight = np.float64(table[max(1, n_images // (trial + 1))]) * gap * shares[query]
             total += weight * loss
-            length = np.float32(0.0)
+            query_square = np.float32(0.0)
             for e in range(begin, end):
-                length += q_weights[e] * q_weights[e]
-            square = np.float64(length) * np.float64(difference_square(rows, plus, minus, scratch))
+                query_square += q_weights[e] * q_weights[e]
+            square = np.float64(query_square) * np.float64(difference_square(rows, plus, minus, scratch))
             if square > 0:
                 n_moved += 1
                 size = min(aggressiveness * weight, loss / square)
@@ -319,6 +319,6 @@ def _score(rows, image, begin, end, q_words, q_weights, W):
 
 @njit(cache=True, nogil=True)
 def _gain_of(image, r_images, gains, first, last):
-    """Find an image in the sorted list ``r_images[first:last]``; 0 where it is not there."""
+    """Return the gain of an image in the sorted list ``r_images[first:last]``; 0 if it is not in the list."""
     entry = lower_bound(r_images, first, last, image)
     return gains[entry] if entry < last and r_images[entry] == image else np.float32(0.0)

@@ -1,9 +1,9 @@
-"""From pixels to codes of colour and texture, to their histograms over overlapping blocks, and to a bag of visterms.
+"""Codes of colour and texture for pixels, their histograms over overlapping blocks, and bags of visterms.
 
-Codes of texture are local binary patterns: for each pixel, which of the eight neighbours at radius two are at least as
-bright. They are the 59 of the uniform LBP(8,2) [1]_ with bilinear neighbours, numbered as in scikit-image's method
-``nri_uniform``. An interpolated neighbour may be exactly as bright as the centre, where the last bit of a float
-decides; so the interpolation here does the same float64 operations in the same order, and the codes are equal.
+Codes of texture are local binary patterns: which of the eight neighbours of a pixel at radius two are at least as
+bright. They are the 59 patterns of the uniform LBP(8,2) [1]_ with bilinear neighbours, numbered as in scikit-image's
+method ``nri_uniform``. If an interpolated neighbour is as bright as the centre, the last bit of a float decides. The
+interpolation here therefore has the same float64 operations in the same order, and the codes are equal.
 
 References
 ----------
@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-LEVELS = 32  # Levels a channel of the colour table: its 32,768 bytes stay in the first cache
+LEVELS = 32  # Levels per channel of the colour table: its 32,768 bytes stay in the L1 cache
 XYZ_FROM_RGB = np.array(
     [[0.412453, 0.357580, 0.180423], [0.212671, 0.715160, 0.072169], [0.019334, 0.119193, 0.950227]]
 )
@@ -27,14 +27,14 @@ WHITE = np.array([0.95047, 1.0, 1.08883])  # CIE XYZ of the white point D65, 2°
 N_PATTERNS = 59
 MARGIN = 2
 DIAGONAL = 1.41421  # 2·cos 45°, rounded to five digits as in scikit-image
-MIN_CELL = 4  # Pixels of the smallest cell, so that a block has something to count
+MIN_CELL = 4  # Minimum side of a cell in pixels, so that no block is empty
 
 
 @njit(cache=True, nogil=True)
 def gray_levels(pixels):
     """Return the brightness of each pixel, uint8 (height, width), of uint8 pixels (height, width, 3).
 
-    The weights are those of ITU-R 601, in units of 1/65536, and levels are rounded, as Pillow's mode "L" has it.
+    The weights are those of ITU-R 601, in units of 1/65536, and levels are rounded, as in Pillow's mode "L".
     """
     height, width = pixels.shape[0], pixels.shape[1]
     gray = np.empty((height, width), np.uint8)
@@ -52,21 +52,21 @@ def gray_levels(pixels):
 def lab_from_rgb(rgb):
     """Convert sRGB colours, (n, 3) from 0 to 255, to CIELAB (white point D65), float64 (n, 3).
 
-    There distances are about as large as they look; L* is from 0 to 100, a* and b* are around 0.
+    In CIELAB distances are close to perceived differences; L* is from 0 to 100, a* and b* are around 0.
     """
-    share = np.asarray(rgb, np.float64) / 255
-    linear = np.where(share > 0.04045, ((share + 0.055) / 1.055) ** 2.4, share / 12.92)
+    unit_rgb = np.asarray(rgb, np.float64) / 255
+    linear = np.where(unit_rgb > 0.04045, ((unit_rgb + 0.055) / 1.055) ** 2.4, unit_rgb / 12.92)
     xyz = linear @ XYZ_FROM_RGB.T / WHITE
-    root = np.where(xyz > (6 / 29) ** 3, np.cbrt(xyz), xyz * (29 / 6) ** 2 / 3 + 4 / 29)
-    x, y, z = root.T
+    scaled = np.where(xyz > (6 / 29) ** 3, np.cbrt(xyz), xyz * (29 / 6) ** 2 / 3 + 4 / 29)
+    x, y, z = scaled.T
     return np.stack([116 * y - 16, 500 * (x - y), 200 * (y - z)], axis=1)
 
 
 def colour_table(colours, lab):
-    """Find the nearest codebook colour of each of the 32 × 32 × 32 boxes that the RGB cube is cut into, uint8 (32768,).
+    """Return the nearest codebook colour of each of the 32 × 32 × 32 boxes of the RGB cube, uint8 (32768,).
 
-    `colours`, at most 256, are in CIELAB with `lab`, where distances are then measured, or in RGB from 0 to 255. A box
-    takes the colour nearest to its middle, the first of equals. A pixel is at most 7 levels from its box's middle.
+    `colours`, at most 256, are in CIELAB with `lab`, or in RGB from 0 to 255; distances use the same space. A box gets
+    the colour nearest to its centre, the first one at ties. A pixel is at most 7 levels from its box's centre.
     """
     step = 256 // LEVELS
     middle = np.arange(LEVELS) * step + (step - 1) / 2
@@ -97,10 +97,10 @@ def colour_codes(pixels, table):
 def lbp_codes(gray):
     """Return the code of every pixel of `gray`, uint8 (height, width).
 
-    Beyond its edges the image is taken to repeat its outermost pixels (scikit-image takes zeros, so that the two agree
-    only from two pixels inwards). Codes are 0 to 58: 0 is all darker, 57 none darker, 58 all patterns that are not
-    uniform; 1 + 8 (m - 1) + s stands for a run of m neighbours not darker, that begins s steps clockwise of the one on
-    the right.
+    At its edges the image is extended by repeating the outermost pixels (scikit-image uses zeros, so codes differ in
+    the outer two pixels). Codes are 0 to 58: 0 if all neighbours are darker, 57 if none is, 58 for patterns that are
+    not uniform. 1 + 8 (m - 1) + s is a run of m neighbours not darker, starting s steps clockwise of the right
+    neighbour.
     """
     codes = np.empty(gray.shape, np.uint8)
     if codes.size:
@@ -109,7 +109,7 @@ def lbp_codes(gray):
 
 
 def _uniform_table():
-    """Map the eight bits (bit i: the neighbour i·45° counter-clockwise of the right is not darker) to the 59 codes."""
+    """Map 8 bits (bit i: the neighbour at i·45° counter-clockwise from the right is not darker) to the 59 codes."""
     table = np.empty(256, np.uint8)
     for pattern in range(256):
         bits = [pattern >> i & 1 for i in range(8)]
@@ -128,7 +128,7 @@ UNIFORM = _uniform_table()
 
 @njit(cache=True, nogil=True)
 def _fill_codes(padded, table, codes):
-    """Fill `codes` from the image padded by two pixels; the diagonal neighbours first along the row, then across."""
+    """Fill `codes` from the image padded by two pixels; diagonals are interpolated along rows, then across."""
     height, width = codes.shape
     left_gray = np.empty((height + 4, width))
     right_gray = np.empty((height + 4, width))
@@ -176,50 +176,50 @@ def _interpolate_rows(padded, left_gray, right_gray):
 
 
 def block_edges(length, stride):
-    """Cut one side of an image, of `length` pixels, into equal cells of about `stride` pixels, at least one.
+    """Cut one side of an image, `length` pixels, into equal cells of about `stride` pixels, at least one.
 
     Return where cells begin and end, from 0 to `length`: int64, (n_cells + 1,).
     """
-    most = max(1, length // MIN_CELL)
-    n_cells = min(max(1, round(length / stride)), most)
+    max_cells = max(1, length // MIN_CELL)
+    n_cells = min(max(1, round(length / stride)), max_cells)
     return np.rint(np.linspace(0, length, n_cells + 1)).astype(np.int64)
 
 
 @njit(cache=True, nogil=True)
 def block_histograms(texture, colour, n_colours, rows, cols, block_cells=2):
-    """Count texture and colour codes in all blocks of some × some neighbouring cells.
+    """Return the histograms of texture and colour codes of all blocks of neighbouring cells.
 
     Texture codes are below 59, colour codes below `n_colours`. Both are uint8 (height, width); the edges of the
     cells, `rows` and `cols`, come from `block_edges`. Blocks have `block_cells` cells along a side (with 2 they
-    overlap by half); where a side has fewer, blocks have all of them. Returns float32 (n_blocks, 59 + n_colours),
-    row by row: the texture columns of a block add up to 1, and so do the colour columns.
+    overlap by half), or all cells if a side has fewer. Returns float32 (n_blocks, 59 + n_colours), row by row: the
+    texture columns of a block sum to 1, and so do the colour columns.
     """
-    down, across, n_codes = len(rows) - 1, len(cols) - 1, N_PATTERNS + n_colours
-    cells = np.zeros((down, across, n_codes), np.int32)
+    n_cell_rows, n_cell_cols, n_codes = len(rows) - 1, len(cols) - 1, N_PATTERNS + n_colours
+    cells = np.zeros((n_cell_rows, n_cell_cols, n_codes), np.int32)
     _count_cells(texture, colour, rows, cols, cells)
-    n_down, n_across = min(block_cells, down), min(block_cells, across)
-    high, wide = down - n_down + 1, across - n_across + 1
-    blocks = np.empty((high * wide, n_codes), np.float32)
-    column = np.empty((across, n_codes), np.int32)
+    n_down, n_across = min(block_cells, n_cell_rows), min(block_cells, n_cell_cols)
+    n_block_rows, n_block_cols = n_cell_rows - n_down + 1, n_cell_cols - n_across + 1
+    blocks = np.empty((n_block_rows * n_block_cols, n_codes), np.float32)
+    column = np.empty((n_cell_cols, n_codes), np.int32)
     counts = np.empty(n_codes, np.int32)
-    for i in range(high):
+    for i in range(n_block_rows):
         column[:] = cells[i]
-        for below in range(i + 1, i + n_down):
-            column += cells[below]
-        for j in range(wide):
+        for cell_row in range(i + 1, i + n_down):
+            column += cells[cell_row]
+        for j in range(n_block_cols):
             counts[:] = 0
-            for beside in range(j, j + n_across):
+            for cell in range(j, j + n_across):
                 for code in range(n_codes):
-                    counts[code] += column[beside, code]
+                    counts[code] += column[cell, code]
             pixels = np.float32(counts[:N_PATTERNS].sum())
             for code in range(n_codes):
-                blocks[i * wide + j, code] = np.float32(counts[code]) / pixels
+                blocks[i * n_block_cols + j, code] = np.float32(counts[code]) / pixels
     return blocks
 
 
 @njit(cache=True, nogil=True)
 def _count_cells(texture, colour, rows, cols, cells):
-    """Add to `cells` (zeros before) the codes of every pixel; codes beyond the last column are left out."""
+    """Count the codes of all pixels in `cells`, which is zero at the start; larger codes count as the largest."""
     n_codes = cells.shape[2]
     for i in range(cells.shape[0]):
         for j in range(cells.shape[1]):
@@ -232,11 +232,11 @@ def _count_cells(texture, colour, rows, cols, cells):
 
 @njit(cache=True, nogil=True)
 def bag_row(visterms, shares, idf, root):
-    """Add up an image's visterms; return their weights above 0 (float32) and which they are, increasing (int32).
+    """Sum up an image's visterms; return their non-zero weights (float32) and ids, ascending (int32).
 
-    `visterms` and `shares`, (n_blocks, n_nearest), say how much a block counts for each of its visterms; those beyond
-    `idf`, (n_visterms,), are left out. With `root`, they weigh by the square root of the term frequency. The squares of
-    the weights add up to 1; there are none where no visterm has weight.
+    `visterms` and `shares`, (n_blocks, n_nearest), are the visterms of a block and their shares of it; ids outside
+    `idf`, (n_visterms,), are ignored. With `root`, weights use the square root of the term frequency. The squares of
+    the weights sum to 1; both arrays are empty if no visterm has weight.
     """
     n_visterms = idf.shape[0]
     terms = np.zeros(n_visterms)
@@ -246,17 +246,17 @@ def bag_row(visterms, shares, idf, root):
             if 0 <= visterm < n_visterms:
                 terms[visterm] += shares[block, j]
 
-    size = 0
-    square = 0.0
+    n_weights = 0
+    square_sum = 0.0
     for visterm in range(n_visterms):
         terms[visterm] = (np.sqrt(terms[visterm]) if root else terms[visterm]) * idf[visterm]
         if terms[visterm] > 0.0:
-            size += 1
-            square += terms[visterm] * terms[visterm]
+            n_weights += 1
+            square_sum += terms[visterm] * terms[visterm]
 
-    weights = np.empty(size, np.float32)
-    columns = np.empty(size, np.int32)
-    length = np.sqrt(square)
+    weights = np.empty(n_weights, np.float32)
+    columns = np.empty(n_weights, np.int32)
+    length = np.sqrt(square_sum)
     entry = 0
     for visterm in range(n_visterms):
         if terms[visterm] > 0.0:

@@ -1,4 +1,4 @@
-"""Random numbers by counting: a draw is a hash of (seed, epoch, example, draw), so no thread needs its own stream."""
+"""Counter-based random numbers: a draw is a hash of (seed, epoch, example, draw), so threads share no state."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TWO_TO_MINUS_53 = 2.0**-53
 
 @njit(cache=True, nogil=True)
 def mix(word):
-    """Hash 64 bits into 64 bits, one to one, each bit of the result depending on all (splitmix64's finaliser)."""
+    """Hash 64 bits bijectively to 64 bits, each depending on all input bits (splitmix64's finaliser)."""
     word = (word ^ (word >> np.uint64(30))) * MIX_A
     word = (word ^ (word >> np.uint64(27))) * MIX_B
     return word ^ (word >> np.uint64(31))
@@ -22,7 +22,7 @@ def mix(word):
 
 @njit(cache=True, nogil=True)
 def stream_of(seed, epoch, example):
-    """Return the start, uint64, of one example's stream of draws in one epoch."""
+    """Return the start, uint64, of an example's stream of draws in an epoch."""
     word = mix(np.uint64(seed) + GOLDEN)
     word = mix(word + (np.uint64(epoch) + np.uint64(1)) * GOLDEN)
     return mix(word + (np.uint64(example) + np.uint64(1)) * GOLDEN)
@@ -30,7 +30,7 @@ def stream_of(seed, epoch, example):
 
 @njit(cache=True, nogil=True)
 def draw_below(stream, draw, n):
-    """Return draw number `draw` (from 0) of a stream of `stream_of`, as a whole number in 0 .. n-1, n up to 2^31.
+    """Return draw number `draw` (from 0) of a stream from `stream_of`: an integer in 0 .. n-1, n up to 2^31.
 
     Uniform to within n / 2^32 (the upper 32 bits of a hash, multiplied and shifted).
     """
@@ -40,14 +40,14 @@ def draw_below(stream, draw, n):
 
 @njit(cache=True, nogil=True)
 def draw_unit(stream, draw):
-    """Return draw number `draw` of a stream as a float64 from 0 up to, not including, 1."""
+    """Return draw number `draw` of a stream as a float64 in [0, 1)."""
     word = mix(stream + (np.uint64(draw) + np.uint64(1)) * GOLDEN)
     return np.float64(word >> np.uint64(11)) * TWO_TO_MINUS_53
 
 
 @njit(cache=True, nogil=True)
 def draw_many(seed, epoch, example, n, out):
-    """Fill `out` with the first draws of an example's stream, whole numbers in 0 .. n-1."""
+    """Fill `out` with the first draws of an example's stream, integers in 0 .. n-1."""
     stream = stream_of(seed, epoch, example)
     for draw in range(out.shape[0]):
         out[draw] = draw_below(stream, draw, n)

@@ -1,4 +1,4 @@
-"""How rows of weights move: steps of a block with L2, AdaGrad and a norm limit, running means, row-wise Adagrad."""
+"""Updates of rows of weights: block steps with L2, AdaGrad and a norm limit, running means, row-wise AdaGrad."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from numba import njit
 
 from visterm.kernels.dot import dot
 
-SMALLEST_SQUARE, LARGEST_SQUARE = 1e-25, 1e30  # Of a step: between them float32 loses none of its digits
+SMALLEST_SQUARE, LARGEST_SQUARE = 1e-25, 1e30  # Squared lengths of steps between which float32 is exact enough
 
 
 @njit(cache=True, nogil=True)
 def limit_norm(vector, max_norm):
-    """Scale a float32 vector, in place, to the Euclidean norm `max_norm` if its norm is larger."""
+    """Scale a float32 vector in place to the Euclidean norm `max_norm` if its norm is larger."""
     norm = math.sqrt(dot(vector, vector))
     if norm > max_norm:
         scale = np.float32(max_norm / norm)
@@ -32,7 +32,7 @@ def limit_norms(matrix, max_norm):
 
 @njit(cache=True, nogil=True)
 def mix_rows(mean, current, share, first, last):
-    """Move rows first .. last-1 of a float32 matrix by `share` of the way to another's.
+    """Move rows first .. last-1 of the float32 matrix `mean` towards `current` by the fraction `share`.
 
     Return whether the squared lengths of the new rows are finite.
     """
@@ -47,17 +47,17 @@ def mix_rows(mean, current, share, first, last):
 
 
 class Rule(NamedTuple):
-    """What is done with the gradients of a row of weights."""
+    """The settings of an update of a row of weights."""
 
     rate: float  # Learning rate
-    keep: float  # What L2 leaves of a row for each gradient in it: 1 - rate · l2, at least 0; 1 for no L2
-    max_norm: float  # Limit of each row's Euclidean norm; may be infinite
+    keep: float  # Factor of a row per gradient, by L2: 1 - rate · l2, at least 0; 1 without L2
+    max_norm: float  # Maximum Euclidean norm of a row; may be infinite
 
 
 def make_rule(rate, l2, max_norm):
-    """Make the rule of a learning rate, a factor of L2 and a norm limit.
+    """Return the rule for a learning rate, an L2 factor and a norm limit.
 
-    `keep` is rounded to float32 here, so that its powers are what repeated multiplication gives.
+    `keep` is rounded to float32, so that its powers are equal to repeated multiplication.
     """
     return Rule(float(rate), max(0.0, float(np.float32(1.0 - float(rate) * float(l2)))), float(max_norm))
 
@@ -66,7 +66,7 @@ def make_rule(rate, l2, max_norm):
 def mean_square(step, rate):
     """Return the mean square of the gradient behind a step: of ``step / rate``.
 
-    With very small or large features a step has no square in float32: its numbers are then divided one by one.
+    If features are so small or large that the square does not fit float32, numbers are divided one by one.
     """
     total, divisor = np.float64(dot(step, step)), rate * rate
     if not SMALLEST_SQUARE < total < LARGEST_SQUARE:
@@ -86,12 +86,12 @@ def scale_row(row, factor):
 
 @njit(cache=True, nogil=True)
 def move_rows(matrix, change, gradients, counts, squares, rule):
-    """Add the sums of a block to all rows of a float32 matrix, (n, width), by the rule, in one pass, in place.
+    """Add the summed steps of a block to all rows of a float32 matrix, (n, width), by the rule, in place.
 
     `change`, float32 (n, width), are gradients times the learning rate, summed over the block. `gradients`, float32
-    (n,), are the mean squares of each row's gradients in the block, summed, and `squares`, float32 (n,), one plus those
-    so far, which are changed; both are empty for SGD. `counts`, float32 (n,), are the gradients in each row; empty
-    without L2.
+    (n,), are the summed mean squares of each row's gradients in the block; `squares`, float32 (n,), is 1 plus these
+    sums so far and is changed; both are empty for SGD. `counts`, float32 (n,), are the numbers of gradients per row;
+    empty without L2.
     """
     for row in range(matrix.shape[0]):
         target = matrix[row]
@@ -111,7 +111,7 @@ def move_rows(matrix, change, gradients, counts, squares, rule):
 
 @njit(cache=True, nogil=True)
 def move_row(row, gradient, rate, sums, index):
-    """Add the mean square of `gradient` to ``sums[place]``, and step: ``row -= rate gradient / √sums[place]``."""
+    """Add the mean square of `gradient` to ``sums[index]``, and step: ``row -= rate gradient / √sums[index]``."""
     width = row.shape[0]
     sums[index] += dot(gradient, gradient) / np.float32(width)
     if sums[index] > 0:
@@ -122,10 +122,10 @@ def move_row(row, gradient, rate, sums, index):
 
 @njit(cache=True, nogil=True)
 def move_drawn_rows(table, sums, tags, order, gradients, rate):
-    """Step those rows of a table that were drawn, each once, by the sum of its gradients; return how many moved.
+    """Step each drawn row of a table once, by the sum of its gradients; return the number of rows.
 
-    `table`, (n_tags, width), and `sums`, (n_tags,), what Adagrad remembers, are changed in the rows `tags`, int64
-    (n_draws,), which may be repeated. `order` sorts `tags`, stably; `gradients` are (n_draws, width).
+    Changes the rows `tags`, int64 (n_draws,), with repetitions, of `table`, (n_tags, width), and `sums`, (n_tags,), the
+    state of AdaGrad. `order` sorts `tags` stably; `gradients` has shape (n_draws, width).
     """
     moved, draw, total = 0, 0, np.empty(table.shape[1], np.float32)
     while draw < order.shape[0]:
@@ -143,6 +143,6 @@ def move_drawn_rows(table, sums, tags, order, gradients, rate):
 
 @njit(cache=True, nogil=True)
 def move_all_rows(table, sums, gradients, rate):
-    """Step all rows of a table, as `move_drawn_rows` would with each drawn once."""
+    """Step all rows of a table, as `move_drawn_rows` if each row is drawn once."""
     for tag in range(table.shape[0]):
         move_row(table[tag], gradients[tag], rate, sums, tag)

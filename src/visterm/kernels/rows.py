@@ -1,4 +1,4 @@
-"""One view of feature rows, dense or sparse, and its two products in training: with weights, and into weights."""
+"""A common view of dense and sparse feature rows, and its products in training: with weights and into weights."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from visterm.kernels.sorted_lists import lower_bound
 
 
 class Rows(NamedTuple):
-    """Feature rows without a copy: row i has the values ``vals[start[i]:start[i + 1]]``, in growing columns."""
+    """A view of feature rows: row i has the values ``vals[start[i]:start[i + 1]]``, in ascending columns."""
 
     start: np.ndarray  # int64, shape (n_rows + 1,)
     shift: np.ndarray
-    """int64, shape (n_rows,). The column of value number `e` of row i is ``cols[e - shift[i]]``: 0 for
-    sparse rows; for dense rows where the row begins, so that all rows share the columns 0, 1, 2, ..."""
+    """int64, shape (n_rows,). Value number `e` of row i is in column ``cols[e - shift[i]]``. It is 0 for
+    sparse rows and the start of the row for dense rows, so that all rows share the columns 0, 1, 2, ..."""
     cols: np.ndarray  # int32 or int64
     vals: np.ndarray  # float32
 
@@ -38,10 +38,10 @@ def sparse_rows(data, indices, indptr):
 
 @njit(cache=True, nogil=True)
 def embed(rows, chosen, A, out):
-    """Multiply rows by a projection A: ``out[p] = x(chosen[p]) · A``.
+    """Multiply the chosen rows by a projection A: ``out[p] = x(chosen[p]) · A``.
 
-    The rows have columns below n_features, `A` is (n_features, width). The first columns of `out`, (n, width) or
-    wider, are overwritten.
+    Columns of rows are below n_features; `A` has shape (n_features, width). Overwrites the first `width` columns of
+    `out`, shape (n, width) or wider.
     """
     width = A.shape[1]
     for p in range(chosen.shape[0]):
@@ -60,21 +60,21 @@ def embed(rows, chosen, A, out):
 
 @njit(cache=True, nogil=True)
 def row_of(rows, i):
-    """Return columns and values of row i, as views."""
+    """Return views of the columns and values of row i."""
     first, last, shift = rows.start[i], rows.start[i + 1], rows.shift[i]
     return rows.cols[first - shift : last - shift], rows.vals[first:last]
 
 
 @njit(cache=True, nogil=True)
 def row_dot(rows, i, vector):
-    """Multiply row i by a float32 vector; a row without gaps is read in one run."""
+    """Return the dot product of row i and a float32 vector; a dense row is read without its columns."""
     first, last = rows.start[i], rows.start[i + 1]
     if last - first == vector.shape[0]:
         return dot(rows.vals[first:last], vector)
     cols, values = row_of(rows, i)
     total = np.float32(0.0)
     for e in range(values.shape[0]):
-        total += values[e] * vector[np.uint64(cols[e])]  # unsigned: none counts from the end, twice as fast
+        total += values[e] * vector[np.uint64(cols[e])]  # unsigned: no check for negative indices, twice as fast
     return total
 
 
@@ -108,17 +108,17 @@ def add_row(rows, i, factor, vector):
 
 @njit(cache=True, nogil=True)
 def add_outer(rows, chosen, active, steps, first, last, rule, squares, A, stamps, stamp, touched):
-    """Add a block of outer products to some rows of a projection A, then bring these back under the norm limit.
+    """Add a block of outer products to rows of a projection A, then limit the norms of the changed rows.
 
-    ``A[j] += Σ_p x(chosen[p])[j] · steps[p]`` for the features first .. last-1 and the active p, in the order of
-    p; with AdaGrad each row's sum is divided by the root of its `squares` (see `mean_square`), this block's included;
-    with L2 the row first shrinks once for each term. Threads that call it with ranges of features that do not meet
-    change different rows, and the sum of each row has the same order whatever the ranges are.
+    ``A[j] += Σ_p x(chosen[p])[j] · steps[p]`` for the features first .. last-1 and the active p, in the order of p.
+    With AdaGrad the sum of a row is divided by the root of its `squares` (see `mean_square`), including this block;
+    with L2 the row first shrinks once per term. Threads with disjoint ranges of features change different rows, and the
+    order of summation does not depend on the ranges.
 
-    `chosen` are int64 (n,); where `active`, (n,), is below 0, p is left out. `steps`, float32 (n, width), are gradients
-    times the learning rate. Entries first .. last-1 of these are changed: `A`, float32 (n_features, width);
-    `squares`, float32 (n_features,), one plus the mean squares of the row's gradients so far, empty for SGD; `stamps`,
-    int64 (n_features,), the last `stamp` that touched the row, which is larger in each call; `touched`, int64
+    `chosen` is int64 (n,); p is skipped if ``active[p]`` is below 0. `steps`, float32 (n, width), are gradients times
+    the learning rate. Entries first .. last-1 of these arrays are changed: `A`, float32 (n_features, width);
+    `squares`, float32 (n_features,), 1 plus the mean squares of the row's gradients so far, empty for SGD; `stamps`,
+    int64 (n_features,), the last `stamp` that changed the row, which grows with each call; `touched`, int64
     (n_features,), scratch.
     """
     width = A.shape[1]
@@ -129,7 +129,7 @@ def add_outer(rows, chosen, active, steps, first, last, rule, squares, A, stamps
             if active[p] < 0:
                 continue
             i = chosen[p]
-            length = mean_square(steps[p], rule.rate)
+            step_square = mean_square(steps[p], rule.rate)
             shift = rows.shift[i]
             e = lower_bound(rows.cols, rows.start[i] - shift, rows.start[i + 1] - shift, first)
             end = rows.start[i + 1] - shift
@@ -137,7 +137,7 @@ def add_outer(rows, chosen, active, steps, first, last, rule, squares, A, stamps
                 j = rows.cols[e]
                 value = rows.vals[e + shift]
                 if adaptive:
-                    squares[j] += value * value * length
+                    squares[j] += value * value * step_square
                 if rule.keep < 1.0:
                     scale_row(A[j], rule.keep)
                 e += 1
@@ -169,7 +169,7 @@ def add_outer(rows, chosen, active, steps, first, last, rule, squares, A, stamps
 
 @njit(cache=True, nogil=True)
 def copy_rows(A, chosen, out):
-    """Copy rows together: ``out[p] = A[chosen[p]]``."""
+    """Copy the chosen rows: ``out[p] = A[chosen[p]]``."""
     for p in range(chosen.shape[0]):
         if p + AHEAD < chosen.shape[0]:
             prefetch_row(A, chosen[p + AHEAD])
@@ -180,11 +180,11 @@ def copy_rows(A, chosen, out):
 
 @njit(cache=True, nogil=True)
 def add_steps(chosen, active, steps, first, last, rule, squares, A):
-    """Add a block of steps to the rows that they belong to, then bring those rows back under the norm limit.
+    """Add a block of steps to the chosen rows, then limit the norms of these rows.
 
     ``A[j] += Σ_p steps[p]`` over the active p with ``chosen[p] == j``, in the order of p, for the rows first ..
-    last-1: `add_outer` for features that are 1 in one place and 0 elsewhere, with arguments as there. Threads with
-    ranges of rows that do not meet change different rows.
+    last-1: the same as `add_outer` for one-hot features, with the same arguments. Threads with disjoint ranges of rows
+    change different rows.
     """
     width, adaptive = A.shape[1], squares.shape[0] > 0
     if adaptive or rule.keep < 1.0:

@@ -1,4 +1,4 @@
-"""Skip-gram with negatives (Mikolov et al. 2013) over lists of tags: each tag of a list predicts others of it."""
+"""Skip-gram with negatives (Mikolov et al. 2013) over lists of tags: each tag predicts other tags of its list."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from visterm.kernels.random import draw_below, draw_unit, stream_of
 
 @njit(cache=True, nogil=True)
 def skipgram_epoch(starts, tags, ends, words, contexts, n_contexts, n_negatives, rate, last_rate, seed, epoch):
-    """Go once over the lists, one after the other: a step for each pair drawn and for each of its negatives.
+    """Train on all lists once, in order: one step per drawn pair and one per negative.
 
-    The steps climb ``log σ(w·c) + Σ log σ(-w·c')``, with w the vector of a tag, c the context vector of another one of
-    its list and c' those of tags drawn by `ends`; a negative that is c itself is passed over, as in word2vec. List i is
-    ``tags[starts[i] : starts[i + 1]]``, no tag twice. `ends`, (n_tags,), are running sums of the chances of negatives;
-    the last is their total. `words` and `contexts`, (n_tags, dim), are changed in place. Each tag of a list predicts
-    `n_contexts` others: drawn with replacement where there are more, else each once. The learning rate falls from
-    `rate` to `last_rate` in a line. Returns the sum of the losses, before each step.
+    The steps maximise ``log σ(w·c) + Σ log σ(-w·c')``, where w is the vector of a tag, c the context vector of another
+    tag of its list, and c' the context vectors of negatives; a negative equal to c is skipped, as in word2vec. List i
+    is ``tags[starts[i] : starts[i + 1]]``, without repeated tags. `ends`, (n_tags,), are cumulative sums of the
+    negatives' probabilities, up to a factor. `words` and `contexts`, (n_tags, dim), are changed in place. A tag
+    predicts all others of its list, or `n_contexts` drawn with replacement if there are more. The learning rate falls
+    linearly from `rate` to `last_rate`. Returns the sum of the losses, each before its step.
     """
     n_lists, n_tags, dim = starts.shape[0] - 1, words.shape[0], words.shape[1]
     step = np.empty(dim, np.float32)
@@ -30,25 +30,25 @@ def skipgram_epoch(starts, tags, ends, words, contexts, n_contexts, n_negatives,
         first, n = starts[i], starts[i + 1] - starts[i]
         if n < 2:
             continue
-        now = rate + (last_rate - rate) * i / n_lists
+        current_rate = rate + (last_rate - rate) * i / n_lists
         stream = stream_of(seed, epoch, i)
         draw = 0
         for p in range(n):
             word = words[tags[first + p]]
             for q in range(min(n_contexts, n - 1)):
-                other = q
+                position = q
                 if n - 1 > n_contexts:
-                    other = draw_below(stream, draw, n - 1)
+                    position = draw_below(stream, draw, n - 1)
                     draw += 1
-                target = tags[first + other + (1 if other >= p else 0)]
+                target = tags[first + position + (1 if position >= p else 0)]
                 step[:] = 0
-                loss += _step(word, contexts[target], 1.0, now, step)
+                loss += _step(word, contexts[target], 1.0, current_rate, step)
                 for _ in range(n_negatives):
-                    at = draw_unit(stream, draw) * ends[n_tags - 1]
+                    threshold = draw_unit(stream, draw) * ends[n_tags - 1]
                     draw += 1
-                    negative = min(np.searchsorted(ends, at, side="right"), n_tags - 1)
+                    negative = min(np.searchsorted(ends, threshold, side="right"), n_tags - 1)
                     if negative != target:
-                        loss += _step(word, contexts[negative], 0.0, now, step)
+                        loss += _step(word, contexts[negative], 0.0, current_rate, step)
                 for c in range(dim):
                     word[c] += step[c]
     return loss
@@ -56,13 +56,13 @@ def skipgram_epoch(starts, tags, ends, words, contexts, n_contexts, n_negatives,
 
 @njit(cache=True, nogil=True)
 def _step(word, context, label, rate, step):
-    """Move a context vector, add to `step` what the word's vector is to be moved by, and give the loss."""
+    """Move a context vector, add the step of the word's vector to `step`, and return the loss."""
     score = dot(word, context)
-    chance = 1.0 / (1.0 + math.exp(-score))
-    factor = np.float32(rate * (label - chance))
+    probability = 1.0 / (1.0 + math.exp(-score))
+    factor = np.float32(rate * (label - probability))
     for c in range(word.shape[0]):
         step[c] += factor * context[c]
         context[c] += factor * word[c]
     # -log σ(s) for a neighbour (label 1), -log σ(-s) for a drawn tag (label 0)
-    away = -score if label > 0.5 else score
-    return max(away, 0.0) + math.log1p(math.exp(-abs(away)))
+    logit = -score if label > 0.5 else score
+    return max(logit, 0.0) + math.log1p(math.exp(-abs(logit)))

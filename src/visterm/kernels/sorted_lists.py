@@ -1,19 +1,19 @@
-"""Sorted lists of numbers, such as the tags of an image: is one in it, which are not, and what lists share."""
+"""Sorted lists of numbers, such as the tags of an image: membership, missing numbers and intersections."""
 
 from __future__ import annotations
 
 from numba import njit
 
-FEW = 8  # Numbers up to which looking at each in turn costs less than a search whose turns no processor foresees
+MAX_LINEAR_SEARCH = 8  # Maximum length of lists for which a linear search is faster than a binary one
 
 
 @njit(cache=True, nogil=True)
 def nth_absent(numbers, first, last, r):
-    """Return the number r, counted from 0, among those that are not in the sorted ``numbers[first:last]``.
+    """Return the r-th whole number, counted from 0, that is not in the sorted ``numbers[first:last]``.
 
-    It is r + c, where c counts the listed numbers that come before it: those at position q with numbers[q] - q ≤ r.
+    It is r + c, where c counts the listed numbers before it: those at position q with numbers[q] - q ≤ r.
     """
-    if last - first <= FEW:
+    if last - first <= MAX_LINEAR_SEARCH:
         for q in range(first, last):
             r += numbers[q] <= r
         return r
@@ -28,11 +28,11 @@ def nth_absent(numbers, first, last, r):
 
 
 @njit(cache=True, nogil=True)
-def lower_bound(numbers, low, high, least):
-    """Find the first position in low .. high of sorted numbers whose number is `least` or more."""
+def lower_bound(numbers, low, high, minimum):
+    """Return the first position in low .. high of sorted numbers with a value of at least `minimum`."""
     while low < high:
         middle = (low + high) // 2
-        if numbers[middle] < least:
+        if numbers[middle] < minimum:
             low = middle + 1
         else:
             high = middle
@@ -48,33 +48,33 @@ def contains(numbers, first, last, number):
 
 @njit(cache=True, nogil=True)
 def intersect_lists(start, members, query_start, query_lists, counts, out_start, out):
-    """Find the members that all the lists of each query share; a query of no list has none.
+    """Return the members that all lists of a query share, for each query; none for a query without lists.
 
-    The shortest list is gone through and the others are searched, so a query costs about as much as its rarest word.
+    The members of the shortest list are looked up in the others, so a query costs about as much as its rarest word.
     ``members[start[t]:start[t + 1]]`` is list t, sorted, without repetitions;
-    ``query_lists[query_start[q]:query_start[q + 1]]`` are the lists of query q. `counts` are overwritten with how many
-    members were found. An empty `out_start` only counts; else it says, from the counts of an earlier call, where in
-    `out` the sorted members of each query go.
+    ``query_lists[query_start[q]:query_start[q + 1]]`` are the lists of query q. `counts` is overwritten with the number
+    of members found. If `out_start` is empty, members are only counted; otherwise it has the position in `out` of each
+    query's first member, computed from the counts of an earlier call; members are written in ascending order.
     """
     for q in range(counts.shape[0]):
         counts[q] = 0
         first, last = query_start[q], query_start[q + 1]
         if first == last:
             continue
-        base = query_lists[first]
+        shortest = query_lists[first]
         for w in range(first + 1, last):
             t = query_lists[w]
-            if start[t + 1] - start[t] < start[base + 1] - start[base]:
-                base = t
-        for e in range(start[base], start[base + 1]):
+            if start[t + 1] - start[t] < start[shortest + 1] - start[shortest]:
+                shortest = t
+        for e in range(start[shortest], start[shortest + 1]):
             member = members[e]
-            shared = True
+            in_all = True
             for w in range(first, last):
                 t = query_lists[w]
-                if t != base and not contains(members, start[t], start[t + 1], member):
-                    shared = False
+                if t != shortest and not contains(members, start[t], start[t + 1], member):
+                    in_all = False
                     break
-            if not shared:
+            if not in_all:
                 continue
             if out_start.shape[0] > 0:
                 out[out_start[q] + counts[q]] = member

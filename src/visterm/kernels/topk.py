@@ -1,12 +1,12 @@
-"""The order of rows of scores, exactly: the k best of each, of scores or as scores are made, and the ranks of entries.
+"""Exact rankings of rows of scores: the k best of each row, also while scores are computed, and ranks of entries.
 
 The best come first, ties are broken by the smaller id. Ranks are counted, not sorted.
 
-So that the (images × tags) matrix need never be held, each result keeps a bounded heap with its worst entry at the
-root: nearly every tag costs one comparison. `stream_best` computes every score itself, at the speed at which V can be
-read; `screen_best` looks at a matrix product that BLAS made, and computes anew the few scores that rounding might lift
-above the root. Both rank by the same `score_rows`: what they select does not depend on BLAS, on the tiles, nor on which
-other images are in the batch.
+To avoid storing the (images × tags) matrix, each result has a bounded heap with its worst entry at the root: nearly
+every tag costs one comparison. `stream_best` computes all scores itself, as fast as V can be read; `screen_best` scans
+a matrix product of BLAS and recomputes the few scores that may exceed the root after rounding. Both rank by
+`score_rows`, so the selection does not depend on BLAS, on the tiles or on the other images
+of the batch.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from numba import njit
 
 from visterm.kernels.dot import dot
 
-CHUNK = 64  # Scores that are compared with the root at once, in vector registers
+CHUNK = 64  # Number of scores that are compared with the root at once, in vector registers
 ROWS = 4096
-"""Rows of V that are scored for one image before they are compared: short loops run faster than one that does both."""
+"""Rows of V that are scored for one image before they are compared: two short loops are faster than a combined one."""
 
-SHARED_ROWS = 1024  # The same for several images: rows that stay in the second cache from image to image
+SHARED_ROWS = 1024  # The same for several images: rows that stay in the L2 cache from image to image
 STREAMS = 4
-"""Places of V that are read in turn: the processor fetches ahead for each (a fifth faster than from one place)."""
+"""Positions of V that are read in turn: the processor prefetches each stream (a fifth faster than one stream)."""
 
 
 def top_k(scores, k):
@@ -36,7 +36,7 @@ def top_k(scores, k):
 
 @njit(cache=True, nogil=True)
 def _select_rows(scores, ids, values):
-    """Fill `ids` and `values` row by row with a bounded heap: the worst of the k lies at the root."""
+    """Fill `ids` and `values` row by row, using a bounded heap with the worst of the k at the root."""
     n, m = scores.shape
     k = ids.shape[1]
     for row in range(n):
@@ -47,21 +47,21 @@ def _select_rows(scores, ids, values):
             heap_values[i] = scores[row, i]
         heapify(heap_ids, heap_values)
         for j in range(k, m):
-            if scores[row, j] > heap_values[0]:  # at equal scores the earlier, smaller id stays
+            if scores[row, j] > heap_values[0]:  # ties keep the smaller id
                 replace_worst(heap_ids, heap_values, j, scores[row, j])
         sort_heap(heap_ids, heap_values)
 
 
 @njit(cache=True, nogil=True)
 def heapify(ids, scores):
-    """Order ids and scores as a heap whose worst entry lies at the root."""
+    """Order ids and scores as a heap with the worst entry at the root."""
     for parent in range(ids.shape[0] // 2 - 1, -1, -1):
         _sift_down(ids, scores, parent, ids.shape[0])
 
 
 @njit(cache=True, nogil=True)
 def replace_worst(ids, scores, j, score):
-    """Put an entry in place of the worst of a heap."""
+    """Replace the worst entry of a heap."""
     ids[0] = j
     scores[0] = score
     _sift_down(ids, scores, 0, ids.shape[0])
@@ -78,7 +78,7 @@ def sort_heap(ids, scores):
 
 @njit(cache=True)
 def _sift_down(ids, values, i, size):
-    """Restore the heap below `i`: parents are worse than children, of equal values those of the larger id."""
+    """Restore the heap below `i`: parents are worse than children; at equal values the larger id is worse."""
     while True:
         worst = i
         for child in (2 * i + 1, 2 * i + 2):
@@ -95,19 +95,19 @@ def _sift_down(ids, values, i, size):
 
 @njit(cache=True, nogil=True)
 def score_rows(u, rows, out):
-    """Fill `out` (float32, shape (m,)) with the products of `u` with some rows: the one place where a score is made."""
-    apart = out.shape[0] // STREAMS
-    for r in range(apart):
+    """Fill `out` (float32, shape (m,)) with the products of `u` and `rows`: all scores are computed here."""
+    stride = out.shape[0] // STREAMS
+    for r in range(stride):
         for stream in range(STREAMS):
-            row = r + stream * apart
+            row = r + stream * stride
             out[row] = dot(u, rows[row])
-    for r in range(STREAMS * apart, out.shape[0]):
+    for r in range(STREAMS * stride, out.shape[0]):
         out[r] = dot(u, rows[r])
 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
 def largest_norm(rows):
-    """Return the largest Euclidean norm among rows of float32; infinity if one is too large to be squared."""
+    """Return the largest Euclidean norm of float32 rows; infinity if its square overflows."""
     largest = np.float32(0.0)
     for i in range(rows.shape[0]):
         total = np.float32(0.0)
@@ -119,9 +119,9 @@ def largest_norm(rows):
 
 @njit(cache=True, nogil=True)
 def start_heaps(U, V, first, ids, scores):
-    """Fill `ids` and `scores`, (n, k), with the heaps of the first k tags from `first`, which is at most n_tags - k.
+    """Fill `ids` and `scores`, (n, k), with heaps of the k tags from `first` on; `first` is at most n_tags - k.
 
-    `U`, image rows, and `V`, tag rows, are finite float32 of one width.
+    `U`, image rows, and `V`, tag rows, are finite float32 of the same width.
     """
     k = ids.shape[1]
     if first < 0 or first + k > V.shape[0] or U.shape[1] != V.shape[1]:
@@ -135,18 +135,18 @@ def start_heaps(U, V, first, ids, scores):
 
 @njit(cache=True, nogil=True)
 def stream_best(U, V, first, stop, ids, scores):
-    """Bring tags `first` to `stop` into heaps that `start_heaps` began; V is read once for all images.
+    """Merge tags `first` to `stop` into heaps from `start_heaps`; V is read once for all images.
 
-    k is at least 1; tags come in ascending order, so that the smaller of equals stays.
+    k is at least 1; tags are merged in ascending order, so that ties keep the smaller tag.
     """
     k = ids.shape[1]
     if first < 0 or stop > V.shape[0] or U.shape[1] != V.shape[1] or k < 1:
         raise IndexError("the rows to select from are outside V, or of another width")
-    at_once = ROWS if U.shape[0] == 1 else SHARED_ROWS
-    made = np.empty(at_once, np.float32)
-    for start in range(first, stop, at_once):
-        rows = V[start : min(start + at_once, stop)]
-        row_scores = made[: rows.shape[0]]
+    chunk_size = ROWS if U.shape[0] == 1 else SHARED_ROWS
+    buffer = np.empty(chunk_size, np.float32)
+    for start in range(first, stop, chunk_size):
+        rows = V[start : min(start + chunk_size, stop)]
+        row_scores = buffer[: rows.shape[0]]
         for i in range(U.shape[0]):
             score_rows(U[i], rows, row_scores)
             if _any_above(row_scores, scores[i, 0]):
@@ -157,21 +157,21 @@ def stream_best(U, V, first, stop, ids, scores):
 
 @njit(cache=True, nogil=True)
 def score_chosen(u, V, chosen, out):
-    """Fill `out` (float32, shape (m,)) with the products of `u` with the rows `chosen` (int64, shape (m,)) of V."""
-    apart = out.shape[0] // STREAMS
-    for r in range(apart):
+    """Fill `out` (float32, shape (m,)) with the products of `u` and the rows `chosen` (int64, shape (m,)) of V."""
+    stride = out.shape[0] // STREAMS
+    for r in range(stride):
         for stream in range(STREAMS):
-            entry = r + stream * apart
+            entry = r + stream * stride
             out[entry] = dot(u, V[chosen[entry]])
-    for r in range(STREAMS * apart, out.shape[0]):
+    for r in range(STREAMS * stride, out.shape[0]):
         out[r] = dot(u, V[chosen[r]])
 
 
 @njit(cache=True, nogil=True)
 def best_of_chosen(U, V, chosen, ids, scores):
-    """Fill heaps, (n, k), with the best of some rows of V, which are read where they lie, once for all of U.
+    """Fill heaps, (n, k), with the best of the rows `chosen` of V, which are read in place, once for all of U.
 
-    The rows are `chosen` in ascending order, so that the smaller of equals stays; k is from 1 to their number.
+    `chosen` is ascending, so that ties keep the smaller tag; k is from 1 to the number of rows.
     """
     m, k = chosen.shape[0], ids.shape[1]
     if k < 1 or k > m or chosen[0] < 0 or chosen[m - 1] >= V.shape[0] or U.shape[1] != V.shape[1]:
@@ -182,11 +182,11 @@ def best_of_chosen(U, V, chosen, ids, scores):
             ids[i, entry] = chosen[entry]
         heapify(ids[i], scores[i])
 
-    at_once = ROWS if U.shape[0] == 1 else SHARED_ROWS
-    made = np.empty(at_once, np.float32)
-    for start in range(k, m, at_once):
-        rows = chosen[start : min(start + at_once, m)]
-        row_scores = made[: rows.shape[0]]
+    chunk_size = ROWS if U.shape[0] == 1 else SHARED_ROWS
+    buffer = np.empty(chunk_size, np.float32)
+    for start in range(k, m, chunk_size):
+        rows = chosen[start : min(start + chunk_size, m)]
+        row_scores = buffer[: rows.shape[0]]
         for i in range(U.shape[0]):
             score_chosen(U[i], V, rows, row_scores)
             if _any_above(row_scores, scores[i, 0]):
@@ -197,17 +197,17 @@ def best_of_chosen(U, V, chosen, ids, scores):
 
 @njit(cache=True, nogil=True)
 def screen_best(block, U, V, first, slack, ids, scores):
-    """Bring the tags of a block of approximate scores into heaps of earlier tags.
+    """Merge the tags of a block of approximate scores into heaps of earlier tags.
 
-    `block`, (n, m), are products of U with tags `first` to `first + m`, as any BLAS rounds them. `slack`, (n,), says
-    how far the scores of each row may be from those of `score_rows`; NaN: looks at every tag of the row. The rest is as
-    in `start_heaps`, with k at least 1.
+    `block`, (n, m), are products of U with tags `first` to `first + m`, as rounded by any BLAS. `slack`, (n,), is the
+    maximum difference of each row's scores from those of `score_rows`; NaN: recompute every tag of the row. Other
+    arguments are as in `start_heaps`, with k at least 1.
     """
     n, m = block.shape
     k = ids.shape[1]
     if first < 0 or first + m > V.shape[0] or U.shape[0] < n or U.shape[1] != V.shape[1] or k < 1:
         raise IndexError("the block is outside U and V, or they are of different widths")
-    made = np.empty(1, np.float32)
+    score = np.empty(1, np.float32)
     for i in range(n):
         row = block[i]
         limit = scores[i, 0] - slack[i]
@@ -218,15 +218,15 @@ def screen_best(block, U, V, first, slack, ids, scores):
             for c in range(chunk.shape[0]):
                 if not (chunk[c] <= limit):
                     j = first + start + c
-                    score_rows(U[i], V[j : j + 1], made)
-                    if made[0] > scores[i, 0]:
-                        replace_worst(ids[i], scores[i], j, made[0])
+                    score_rows(U[i], V[j : j + 1], score)
+                    if score[0] > scores[i, 0]:
+                        replace_worst(ids[i], scores[i], j, score[0])
                         limit = scores[i, 0] - slack[i]
 
 
 @njit(cache=True, nogil=True)
 def _any_above(values, limit):
-    """Return whether any value is above `limit`; yes if the limit is NaN. It counts, because counting vectorises."""
+    """Return whether any value is above `limit`, or `limit` is NaN. Counts, because counting is vectorised."""
     count = np.int32(0)
     for c in range(values.shape[0]):
         count += np.int32(not (values[c] <= limit))
@@ -235,25 +235,25 @@ def _any_above(values, limit):
 
 @njit(cache=True, nogil=True)
 def first_non_finite_row(scores):
-    """Find the first row of scores (n, m), in C order, that holds NaN or infinity; -1 where there is none."""
+    """Return the first row of scores (n, m), in C order, with NaN or infinity; -1 if all are finite."""
     n, m = scores.shape
     for i in range(n):
         row = scores[i]
-        bad = np.int32(0)
+        n_bad = np.int32(0)
         for c in range(m):
-            bad = np.int32(bad + np.int32(not np.isfinite(row[c])))
-        if bad:
+            n_bad = np.int32(n_bad + np.int32(not np.isfinite(row[c])))
+        if n_bad:
             return i
     return -1
 
 
 @njit(cache=True, nogil=True)
 def rank_in_rows(scores, indptr, indices, ranks, mid_ranks):
-    """Fill `ranks` and `mid_ranks`: where in its row each relevant entry stands. O(relevant × m) a row, no sort.
+    """Fill `ranks` and `mid_ranks` with the rank of each relevant entry in its row. O(relevant × m) per row, no sort.
 
-    `scores`, (n, m) in C order without NaN: higher is better, and minus infinity is never above nor level with a finite
-    one. `indptr` and `indices` are the CSR pattern of the relevant entries. In `ranks` 1 is best, and of equal scores
-    the smaller column ranks first; in `mid_ranks` equal scores share the mean of their ranks.
+    `scores`, (n, m), are in C order without NaN; higher is better, and minus infinity is below every finite score.
+    `indptr` and `indices` are the CSR pattern of the relevant entries. In `ranks` 1 is best, and ties are broken by the
+    smaller column; in `mid_ranks` equal scores share the mean of their ranks.
     """
     n, m = scores.shape
     for i in range(n):
@@ -280,12 +280,12 @@ def rank_in_rows(scores, indptr, indices, ranks, mid_ranks):
 
 @njit(cache=True, nogil=True)
 def count_irrelevant_above(scores, first_row, indptr, best, ids, n_above):
-    """Add to `n_above`, for some rows of a score matrix, how many irrelevant ones stand in each gap of a column.
+    """Count the irrelevant rows just above each relevant entry of a column, and add the counts to `n_above`.
 
-    `scores`, (n, m) in C order without NaN, are the rows `first_row` to `first_row + n` of the matrix; minus infinity
-    is left out of the ranking. `indptr`, (m + 1,), says where the relevant entries of each column begin; `best` and
-    `ids` are their scores and row ids, best first, ties by the smaller id. `n_above` gains the irrelevant rows that
-    stand just above each relevant entry, below the one before it.
+    `scores`, (n, m) in C order without NaN, are the rows `first_row` to `first_row + n` of a score matrix; minus
+    infinity is excluded from the ranking. `indptr`, (m + 1,), has the start of each column's relevant entries; `best`
+    and `ids` are their scores and row ids, best first, ties by the smaller id. An irrelevant row counts for the best
+    relevant entry below it.
     """
     n, m = scores.shape
     for i in range(n):
@@ -296,7 +296,7 @@ def count_irrelevant_above(scores, first_row, indptr, best, ids, n_above):
             if start == stop or score == -np.inf or score < best[stop - 1]:
                 continue
             low, high = start, stop
-            while low < high:  # the first relevant entry that stands at or below this row
+            while low < high:  # the first relevant entry at or below this row
                 middle = (low + high) // 2
                 if best[middle] > score or (best[middle] == score and ids[middle] < row_id):
                     low = middle + 1

@@ -1,9 +1,9 @@
-"""Algorithm 1 of WSABIE for a block of pairs: draw tags until one violates, weigh the step by the rank, move the tags.
+"""Algorithm 1 of WSABIE for a block of pairs: draw tags until one violates, weight the step by rank, move the tags.
 
-`visterm.models.ranking.warp` calls these loops in this order. The step of the image's side is left in `steps`.
+`visterm.models.ranking.warp` calls these loops in this order. `steps` receives the step of the image's side.
 
-In hot loops pass NamedTuples as plain tuples, ``tuple(pairs)``: Numba finds the type of one in a microsecond, and that
-of a NamedTuple of eight arrays in ten.
+In hot loops pass NamedTuples as plain tuples, ``tuple(pairs)``: Numba needs 1 µs to find the type of a tuple of eight
+arrays, and 10 µs for a NamedTuple.
 """
 
 from __future__ import annotations
@@ -23,71 +23,71 @@ from visterm.kernels.sorted_lists import contains, nth_absent
 
 
 class Loss(IntEnum):
-    """What a pair loses by its gap f_y - f_ȳ, before the weight of the rank; see `loss_and_slope`."""
+    """The loss of a pair as a function of its gap f_y - f_ȳ, before the rank weight; see `loss_and_slope`."""
 
     HINGE = 0
     LOGISTIC = 1
 
 
 class PairBatch(NamedTuple):
-    """Pairs (image x, true tag y) that see the same weights, and what was drawn for each; arrays of shape (n,)."""
+    """Pairs (image x, true tag y) trained with the same weights, and their draws; arrays of shape (n,)."""
 
-    examples: np.ndarray  # int64: numbers of the pairs: they key the draws
+    examples: np.ndarray  # int64: numbers of the pairs, the keys of the draws
     # The image, as a row of `PositiveTags`, and the true tag y
     images: np.ndarray  # int64
     tags: np.ndarray  # int64
-    at: np.ndarray  # int64: which of the image rows is that of each pair
-    violators: np.ndarray  # int64: the other tag ȳ, or -1 where the pair makes no step
+    at: np.ndarray  # int64: the index of each pair's image row
+    violators: np.ndarray  # int64: the other tag ȳ, or -1 if the pair makes no step
     trials: np.ndarray  # int64: N, the number of draws
-    gaps: np.ndarray  # float32: f_y - f_ȳ, where there is a violator
-    gains: np.ndarray  # float32: weight of the rank, or of the loss's slope: the size of the step on the tags' side
+    gaps: np.ndarray  # float32: f_y - f_ȳ, if there is a violator
+    gains: np.ndarray  # float32: rank weight times the loss's slope: the size of the step on the tags' side
 
 
 class PositiveTags(NamedTuple):
-    """The tags that images have: ``tags[start[i]:start[i + 1]]`` are those of image i, sorted (int32 or int64)."""
+    """The tags of images: image i has the sorted tags ``tags[start[i]:start[i + 1]]``, int32 or int64."""
 
     start: np.ndarray
     tags: np.ndarray
 
 
 class Pool(NamedTuple):
-    """Tags drawn uniformly for many pairs, shape (m,), maybe none, and their scores, float32, shape (n, m)."""
+    """Tags drawn uniformly for many pairs, shape (m,), possibly empty, and their scores, float32, shape (n, m)."""
 
     tags: np.ndarray
     scores: np.ndarray
 
 
 class Draws(NamedTuple):
-    """How other tags are drawn."""
+    """Settings of the draws of other tags."""
 
-    margin: float  # 1 for the hinge; infinite takes the first draw, whatever its score
-    max_trials: int  # Draws for a pair, at most (and at most as many as there are candidates)
-    # Key of the draws, together with the number of the pair
+    margin: float  # 1 for the hinge; if infinite, the first draw is a violator
+    max_trials: int  # Maximum number of draws per pair (the number of candidates is a limit too)
+    # With the number of the pair, the key of the draws
     seed: int
     epoch: int
 
 
 class RankLoss(NamedTuple):
-    """What a violation costs: the loss of its gap, times the weight of the rank that the draws tell."""
+    """The cost of a violation: the loss of its gap times the weight of the rank estimated from the draws."""
 
     weights: np.ndarray
-    """float32, shape (n_tags + 1,). L(k) of each rank; longer where `most_trials` is more than n_tags."""
-    most_trials: int  # γ, where the rank is estimated as floor(γ / N); 0: as floor(candidates / N)
+    """float32, shape (n_tags + 1,): L(k) for each rank k; longer if `most_trials` is above n_tags."""
+    most_trials: int  # γ: the rank is estimated as floor(γ / N); 0: as floor(candidates / N)
     loss: int = Loss.HINGE  # A `Loss`
 
 
 @njit(cache=True, nogil=True)
 def loss_and_slope(loss, gap):
-    """Return what a pair loses by its gap f_y - f_ȳ, float64, and how fast that falls as the gap grows.
+    """Return the loss of a pair with the gap f_y - f_ȳ, float64, and the rate at which it falls with the gap.
 
     `Loss.HINGE` is ``|1 - gap|₊``, `Loss.LOGISTIC` ``log(1 + exp(-gap))``. A slope of 0 makes no step.
     """
     if loss == Loss.LOGISTIC:
         if gap > 0:
-            odds = math.exp(-gap)
-            return math.log1p(odds), odds / (1.0 + odds)
-        odds = math.exp(gap)
-        return math.log1p(odds) - gap, 1.0 / (1.0 + odds)
+            exp_gap = math.exp(-gap)
+            return math.log1p(exp_gap), exp_gap / (1.0 + exp_gap)
+        exp_gap = math.exp(gap)
+        return math.log1p(exp_gap) - gap, 1.0 / (1.0 + exp_gap)
     if gap < 1.0:
         return 1.0 - gap, 1.0
     return 0.0, 0.0
@@ -97,29 +97,29 @@ def loss_and_slope(loss, gap):
 def draw_violators(pairs, first, last, positives, rows, V, pool, draws):
     """Draw tags ȳ that the image does not have until f_ȳ(x) > f_y(x) - margin, for pairs first .. last-1.
 
-    The draws are uniform, with replacement. They may begin with those of a pool, whose scores are one matrix product:
-    each pair reads it from a place of its own and passes over the tags that its image has, so that it sees independent
-    uniform draws, as without a pool. Only pairs that share a pool are not independent of each other.
+    The draws are uniform, with replacement. They may begin with the tags of a pool, whose scores are one matrix
+    product. Each pair reads the pool from a random position and skips the tags of its image, so a pair's draws are
+    uniform and independent, as without a pool. Only pairs that share a pool depend on each other.
 
-    Fills in `violators`, `trials` and `gaps`; `V` is (n_tags, width), and `rows` are `Rows` of that width.
+    Fills `violators`, `trials` and `gaps`; `V` has shape (n_tags, width), and `rows` are `Rows` of the same width.
     """
     examples, images, tags, rows_at, violators, trials, gaps, _ = pairs
     tags_start, positive_tags = positives
     margin, max_trials, seed, epoch = draws
     pool_tags, pool_scores = pool
     n_tags, width, m = V.shape[0], V.shape[1], pool_tags.shape[0]
-    for p in range(first, last):  # the lists of tags are in the cache from here on: no branch waits for memory
+    for p in range(first, last):  # brings the lists of tags into the cache
         trials[p] = positive_tags[tags_start[images[p]]]
 
-    for later in range(first, last + AHEAD):
-        if later < last:
-            prefetch_row(V, tags[later])
-            begin, end = tags_start[images[later]], tags_start[images[later] + 1]
+    for ahead in range(first, last + AHEAD):
+        if ahead < last:
+            prefetch_row(V, tags[ahead])
+            begin, end = tags_start[images[ahead]], tags_start[images[ahead] + 1]
             if m == 0 and end - begin < n_tags:
-                drawn = draw_below(stream_of(seed, epoch, examples[later]), 0, n_tags - (end - begin))
-                violators[later] = nth_absent(positive_tags, begin, end, drawn)
-                prefetch_row(V, violators[later])
-        p = later - AHEAD
+                drawn = draw_below(stream_of(seed, epoch, examples[ahead]), 0, n_tags - (end - begin))
+                violators[ahead] = nth_absent(positive_tags, begin, end, drawn)
+                prefetch_row(V, violators[ahead])
+        p = ahead - AHEAD
         if p < first:
             continue
         begin, end = tags_start[images[p]], tags_start[images[p] + 1]
@@ -127,9 +127,9 @@ def draw_violators(pairs, first, last, positives, rows, V, pool, draws):
         limit = min(candidates, max_trials)
         y, at = tags[p], rows_at[p]
         start = rows.start[at]
-        whole = rows.start[at + 1] - start == width
-        true_score = dot_at(rows.vals, start, V, y * width, width) if whole else row_dot(rows, at, V[y])
-        least = true_score - np.float32(margin)
+        is_dense = rows.start[at + 1] - start == width
+        true_score = dot_at(rows.vals, start, V, y * width, width) if is_dense else row_dot(rows, at, V[y])
+        threshold = true_score - np.float32(margin)
         stream = stream_of(seed, epoch, examples[p])
         violator = np.int64(-1)
         n = 0
@@ -142,18 +142,18 @@ def draw_violators(pairs, first, last, positives, rows, V, pool, draws):
                 score = pool_scores[p, pool_index]
                 if not contains(positive_tags, begin, end, drawn):
                     n += 1
-                    if score > least:
+                    if score > threshold:
                         violator = drawn
                         gaps[p] = true_score - score
                         break
                 pool_index = pool_index + 1 if pool_index + 1 < m else 0
         while n < limit and violator < 0:
-            drawn = violators[p]  # the first
+            drawn = violators[p]  # the first draw
             if n > 0 or m > 0:
                 drawn = nth_absent(positive_tags, begin, end, draw_below(stream, n, candidates))
-            score = dot_at(rows.vals, start, V, drawn * width, width) if whole else row_dot(rows, at, V[drawn])
+            score = dot_at(rows.vals, start, V, drawn * width, width) if is_dense else row_dot(rows, at, V[drawn])
             n += 1
-            if score > least:
+            if score > threshold:
                 violator = drawn
                 gaps[p] = true_score - score
         violators[p] = violator
@@ -162,13 +162,13 @@ def draw_violators(pairs, first, last, positives, rows, V, pool, draws):
 
 @njit(cache=True, nogil=True)
 def weigh_pairs(pairs, first, last, positives, rank_loss, rate, V, steps):
-    """Turn the violations of pairs first .. last-1 into gains, and into the steps of the image's side.
+    """Compute the gains of pairs first .. last-1, and the steps of the image's side.
 
-    After N draws the rank of y is about floor(candidates / N), which costs L(rank) times the loss. The gain is L(rank)
-    times the loss's slope, the image's step ``rate · gain · (V_y - V_ȳ)``. Where it is 0, `violators` is set to -1.
-    `steps`, (n, width) or (n, 0) where the image's side does not move, is overwritten.
+    After N draws the rank of y is about floor(candidates / N), and the cost is L(rank) times the loss. The gain is
+    L(rank) times the loss's slope, and the image's step is ``rate · gain · (V_y - V_ȳ)``. If the gain is 0, `violators`
+    is set to -1. `steps`, (n, width), or (n, 0) if the image's side does not move, is overwritten.
 
-    Returns the sum of the costs, of the draws, and how many pairs have a gain.
+    Returns the sum of the costs, the number of draws, and the number of pairs with a gain.
     """
     _, images, tags, _, violators, trials, gaps, gains = pairs
     tags_start, _ = positives
@@ -187,7 +187,7 @@ def weigh_pairs(pairs, first, last, positives, rank_loss, rate, V, steps):
             gain = weight * np.float32(slope)
             total += weight * value
         gains[p] = gain
-        step = steps[p]  # a row of its own: loops over steps[p, c] stay out of vector registers
+        step = steps[p]  # a view: loops over steps[p, c] are not vectorised
         if gain == 0.0:
             violators[p] = -1
             step[:] = 0.0
@@ -204,16 +204,16 @@ def weigh_pairs(pairs, first, last, positives, rank_loss, rate, V, steps):
 def add_tag_steps(pairs, rows, rule, squares, first, last, V):
     """Move tags first .. last-1 by ``V_y += rate · gain · u`` and ``V_ȳ -= rate · gain · u``, then limit their norms.
 
-    The order is that of the pairs. With AdaGrad each step is divided by the root of the tag's `squares`, (n_tags,): one
-    plus the mean squares of its gradients so far, this block's included; they are empty for SGD. With L2 the row first
-    shrinks once for each step. Threads with ranges of tags that do not meet change different rows.
+    Steps are taken in the order of the pairs. With AdaGrad a step is divided by the root of the tag's `squares`,
+    (n_tags,): 1 plus the mean squares of its gradients so far, including this block; `squares` is empty for SGD. With
+    L2 a row first shrinks once per step. Threads with disjoint ranges of tags change different rows.
     """
     _, _, tags, rows_at, violators, _, _, gains = pairs
     adaptive, width = squares.shape[0] > 0, V.shape[1]
     if adaptive or rule.keep < 1.0:
         _add_squares_and_shrink(pairs, rows, rule, squares, first, last, V)
     entries, n = np.empty(2 * tags.shape[0], np.int64), 0
-    for p in range(tags.shape[0]):  # without branches, which no processor would foresee
+    for p in range(tags.shape[0]):  # without branches, which would be mispredicted
         entries[n] = 2 * p
         n += (violators[p] >= 0) & (first <= tags[p]) & (tags[p] < last)
         entries[n] = 2 * p + 1
@@ -227,19 +227,19 @@ def add_tag_steps(pairs, rows, rule, squares, first, last, V):
             prefetch_row(V, violators[p] if entries[e + AHEAD] & 1 else tags[p])
         p = entries[e] >> 1
         at = rows_at[p]
-        share = np.float32(rule.rate) * gains[p]
+        factor = np.float32(rule.rate) * gains[p]
         y = tags[p]
         if entries[e] & 1:
-            y, share = violators[p], -share
+            y, factor = violators[p], -factor
         moved[n_moved] = y
         n_moved += 1 - seen[y - first]
         seen[y - first] = 1
         if adaptive:
-            share /= np.float32(math.sqrt(squares[y]))
+            factor /= np.float32(math.sqrt(squares[y]))
         if rows.start[at + 1] - rows.start[at] == width:
-            add_at(V, y * width, rows.vals, rows.start[at], width, share)
+            add_at(V, y * width, rows.vals, rows.start[at], width, factor)
         else:
-            add_row(rows, at, share, V[y])
+            add_row(rows, at, factor, V[y])
 
     for e in range(n_moved):
         if e + AHEAD < n_moved:
@@ -251,7 +251,7 @@ def add_tag_steps(pairs, rows, rule, squares, first, last, V):
 
 @njit(cache=True, nogil=True)
 def _add_squares_and_shrink(pairs, rows, rule, squares, first, last, V):
-    """Do what comes before the steps of a block: with AdaGrad the squares grow, and with L2 the rows shrink."""
+    """Prepare the steps of a block: update the squares for AdaGrad, and shrink the rows for L2."""
     _, _, tags, rows_at, violators, _, _, gains = pairs
     for p in range(tags.shape[0]):
         if violators[p] < 0:

@@ -1,8 +1,8 @@
-"""Nearest words of a codebook whose words stand in groups: only those of the few groups nearest to a point are read.
+"""Approximate nearest words of a codebook in groups: only the groups nearest to a point are searched.
 
-Pairs of a point and a group are sorted by group, so that a group's words stay in the first cache while all its points
-pass, four at a time. 16 words are scored side by side, in vectors; each sum has one fixed order, from the first feature
-to the last, so that the bytes are the same for any number of points, and on every machine.
+Pairs of a point and a group are sorted by group, so that a group's words stay in the L1 cache while its points are
+processed, four at a time. 16 words are scored at once in vector registers. Sums run from the first feature to the last,
+so that the bytes are the same for any number of points and on every machine.
 """
 
 from __future__ import annotations
@@ -16,29 +16,29 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from visterm.kernels.dot import FLOAT, INT
-from visterm.kernels.nearest import NEVER, add_by_word, keep_word
+from visterm.kernels.nearest import PADDING_SCORE, add_by_word, keep_word
 
-LANES = 16  # Words scored side by side: one vector of the widest processors
-AT_ONCE = 4  # Points for which a vector of words is loaded once
+LANES = 16  # Words scored at once: a vector register of the widest processors
+POINTS_AT_ONCE = 4  # Points for which a vector of words is loaded once
 
 
 class Blocks(NamedTuple):
-    """Words in groups, 16 at a time."""
+    """Words by group, in blocks of 16."""
 
     values: np.ndarray  # float32 (n_blocks, n_features + 1, 16): transposed words over a row of ``-|c|²/2``
-    words: np.ndarray  # int32 (n_blocks, 16): their numbers; 0 beside scores of -1e30 where a group has no more
-    first: np.ndarray  # int64 (n_groups + 1,): where the blocks of each group begin
+    words: np.ndarray  # int32 (n_blocks, 16): ids of the words; padding has 0 and a score of -1e30
+    first: np.ndarray  # int64 (n_groups + 1,): the first block of each group
 
 
 class WordGroups(NamedTuple):
-    """A codebook in groups, laid out for `nearest_in_groups`."""
+    """A codebook in groups, prepared for `nearest_in_groups`."""
 
-    centres: Blocks  # Of the groups: all in one
+    centres: Blocks  # The centres of the groups, as a single group
     words: Blocks
 
 
 def prepare_groups(codebook, groups, n_groups):
-    """Lay a codebook, float32 (n_words, n_features), out in groups; `groups`, (n_words,), has each word's."""
+    """Prepare a codebook, float32 (n_words, n_features), in groups; `groups`, (n_words,), is each word's group."""
     sums, counts = np.zeros((n_groups, codebook.shape[1])), np.zeros(n_groups, np.int64)
     add_by_word(codebook, groups, sums, counts)
     centres = (sums / np.maximum(counts, 1)[:, None]).astype(np.float32)
@@ -48,14 +48,14 @@ def prepare_groups(codebook, groups, n_groups):
 def nearest_in_groups(points, book, n_probed, n_nearest):
     """Find the `n_nearest` nearest words of each point, float32 (n, n_features), in its `n_probed` nearest groups.
 
-    Returns words and scores as `nearest_words` does; where these groups have fewer words, the rest are word 0 with a
-    score of -1e30. A point's words do not depend on the other points.
+    Returns words and scores as `nearest_words`; if the groups have fewer words, the rest are word 0 with a score of
+    -1e30. A point's words do not depend on the other points.
     """
     near, scores = _started(len(points), n_probed)
     _look_through(points, np.zeros((len(points), 1), np.int32), book.centres, near, scores)
     words, scores = _started(len(points), n_nearest)
     _look_through(points, near[:, :1].copy(), book.words, words, scores)
-    _look_through(points, near[:, 1:].copy(), book.words, words, scores)  # few of these come near those found
+    _look_through(points, near[:, 1:].copy(), book.words, words, scores)  # few of these words are near enough
     return words, scores
 
 
@@ -63,35 +63,35 @@ def _blocks(rows, groups, n_groups):
     order = np.argsort(groups, kind="stable")
     sizes = np.bincount(groups, minlength=n_groups)
     first = np.concatenate([[0], np.cumsum(-(-sizes // LANES))])
-    places = first[groups[order]] * LANES + np.arange(len(order)) - (np.cumsum(sizes) - sizes)[groups[order]]
-    block, lane = places // LANES, places % LANES
+    positions = first[groups[order]] * LANES + np.arange(len(order)) - (np.cumsum(sizes) - sizes)[groups[order]]
+    block, lane = positions // LANES, positions % LANES
     words = np.zeros((first[-1], LANES), np.int32)
     words[block, lane] = order
     values = np.zeros((first[-1], rows.shape[1] + 1, LANES), np.float32)
-    values[:, -1] = NEVER
+    values[:, -1] = PADDING_SCORE
     values[block, :-1, lane] = rows[order]
     values[block, -1, lane] = np.square(rows[order], dtype=np.float64).sum(axis=1) / -2
     return Blocks(values, words, first)
 
 
 def _started(n, n_nearest):
-    return np.zeros((n, n_nearest), np.int32), np.full((n, n_nearest), NEVER, np.float32)
+    return np.zeros((n, n_nearest), np.int32), np.full((n, n_nearest), PADDING_SCORE, np.float32)
 
 
 @njit(cache=True, nogil=True)
 def _look_through(points, near, blocks, words, scores):
-    """Merge the words of some groups of each point, `near` (n, n_probed), into the best so far."""
+    """Merge the words of each point's groups, `near` (n, n_probed), into the best so far."""
     n_groups = blocks.first.shape[0] - 1
     starts, members = _sorted_by_group(near, n_groups)
     last = words.shape[1] - 1
-    block_scores = np.empty((AT_ONCE, LANES), np.float32)
-    at, hits = np.empty(AT_ONCE, np.int64), np.empty(AT_ONCE, np.int64)
-    worst = np.empty(AT_ONCE, np.float32)
+    block_scores = np.empty((POINTS_AT_ONCE, LANES), np.float32)
+    at, hits = np.empty(POINTS_AT_ONCE, np.int64), np.empty(POINTS_AT_ONCE, np.int64)
+    worst = np.empty(POINTS_AT_ONCE, np.float32)
     for group in range(n_groups):
         for block in range(blocks.first[group], blocks.first[group + 1]):
-            for start in range(starts[group], starts[group + 1], AT_ONCE):
-                size = min(AT_ONCE, starts[group + 1] - start)
-                for j in range(AT_ONCE):
+            for start in range(starts[group], starts[group + 1], POINTS_AT_ONCE):
+                size = min(POINTS_AT_ONCE, starts[group + 1] - start)
+                for j in range(POINTS_AT_ONCE):
                     at[j] = members[start + min(j, size - 1)]
                     worst[j] = scores[at[j], last]
                 score_block(points, at, blocks.values[block], worst, block_scores, hits)
@@ -104,23 +104,23 @@ def _look_through(points, near, blocks, words, scores):
 
 @njit(cache=True, nogil=True)
 def _sorted_by_group(near, n_groups):
-    """Return where the points of each group begin, (n_groups + 1,), and the points, (n · n_probed,)."""
+    """Return the start of each group's points, (n_groups + 1,), and the points by group, (n · n_probed,)."""
     starts = np.zeros(n_groups + 1, np.int64)
     for i in range(near.shape[0]):
         for j in range(near.shape[1]):
             starts[near[i, j] + 1] += 1
     starts[:] = np.cumsum(starts)
-    free = starts[:-1].copy()
+    next_slot = starts[:-1].copy()
     members = np.empty(near.size, np.int64)
     for i in range(near.shape[0]):
         for j in range(near.shape[1]):
-            members[free[near[i, j]]] = i
-            free[near[i, j]] += 1
+            members[next_slot[near[i, j]]] = i
+            next_slot[near[i, j]] += 1
     return starts, members
 
 
 def _plain_scores(points, at, block, worst, block_scores, hits):
-    """Add up in the same order without compiling."""
+    """Sum in the same order without compiling."""
     block_scores[:] = block[-1]
     for feature in range(points.shape[1]):
         block_scores += points[at, feature, None] * block[feature]
@@ -129,12 +129,12 @@ def _plain_scores(points, at, block, worst, block_scores, hits):
 
 @intrinsic
 def _vector_scores(typing_context, points, at, block, worst, block_scores, hits):
-    """Write the loop of `score_block`: the sums of four points stay in registers, unlike those of a plain loop."""
-    given = (points, at, block, worst, block_scores, hits)
-    rows, places, numbers = (types.float32, 2), (types.int64, 1), (types.float32, 1)
-    if [(kind.dtype, kind.ndim) for kind in given] != [rows, places, rows, numbers, rows, places]:
+    """Write the loop of `score_block`: the sums of four points stay in registers, unlike in a plain loop."""
+    arguments = (points, at, block, worst, block_scores, hits)
+    rows, index_data, numbers = (types.float32, 2), (types.int64, 1), (types.float32, 1)
+    if [(kind.dtype, kind.ndim) for kind in arguments] != [rows, index_data, rows, numbers, rows, index_data]:
         return None
-    if any(kind.layout != "C" for kind in given):
+    if any(kind.layout != "C" for kind in arguments):
         return None
 
     def write(context, builder, signature, values):
@@ -142,7 +142,7 @@ def _vector_scores(typing_context, points, at, block, worst, block_scores, hits)
             cgutils.create_struct_proxy(kind)(context, builder, value)
             for kind, value in zip(signature.args, values, strict=True)
         ]
-        rows, places, words, least, out, reached = (proxy.data for proxy in proxies)
+        rows, index_data, words, limits, scores_data, hits_data = (proxy.data for proxy in proxies)
         n = builder.extract_value(proxies[0].shape, 1)
         vector = ir.VectorType(FLOAT, LANES)
 
@@ -151,27 +151,27 @@ def _vector_scores(typing_context, points, at, block, worst, block_scores, hits)
             return builder.load(builder.bitcast(at, vector.as_pointer()), align=4)
 
         def spread(value):
-            one = builder.insert_element(ir.Constant(vector, ir.Undefined), value, ir.Constant(INT, 0))
-            every = ir.Constant(ir.VectorType(INT, LANES), [0] * LANES)
-            return builder.shuffle_vector(one, ir.Constant(vector, ir.Undefined), every)
+            lane_zero = builder.insert_element(ir.Constant(vector, ir.Undefined), value, ir.Constant(INT, 0))
+            zeros = ir.Constant(ir.VectorType(INT, LANES), [0] * LANES)
+            return builder.shuffle_vector(lane_zero, ir.Constant(vector, ir.Undefined), zeros)
 
         sums, points_at = [], []
-        for j in range(AT_ONCE):
+        for j in range(POINTS_AT_ONCE):
             sums.append(cgutils.alloca_once_value(builder, words_at(n)))
-            index = builder.load(builder.gep(places, [ir.Constant(n.type, j)]))
+            index = builder.load(builder.gep(index_data, [ir.Constant(n.type, j)]))
             points_at.append(builder.gep(rows, [builder.mul(index, n)]))
         with cgutils.for_range(builder, n, intp=n.type) as loop:
-            these = words_at(loop.index)
+            feature_words = words_at(loop.index)
             for total, point in zip(sums, points_at, strict=True):
                 feature = spread(builder.load(builder.gep(point, [loop.index])))
-                builder.store(builder.fadd(builder.load(total), builder.fmul(feature, these)), total)
+                builder.store(builder.fadd(builder.load(total), builder.fmul(feature, feature_words)), total)
         for j, total in enumerate(sums):
-            at = builder.gep(out, [ir.Constant(n.type, j * LANES)])
+            at = builder.gep(scores_data, [ir.Constant(n.type, j * LANES)])
             builder.store(builder.load(total), builder.bitcast(at, vector.as_pointer()), align=4)
             index = ir.Constant(n.type, j)
-            reach = builder.fcmp_ordered(">=", builder.load(total), spread(builder.load(builder.gep(least, [index]))))
+            reach = builder.fcmp_ordered(">=", builder.load(total), spread(builder.load(builder.gep(limits, [index]))))
             lanes = builder.zext(builder.bitcast(reach, ir.IntType(LANES)), n.type)
-            builder.store(lanes, builder.gep(reached, [index]))
+            builder.store(lanes, builder.gep(hits_data, [index]))
         return context.get_dummy_value()
 
     return types.void(points, at, block, worst, block_scores, hits), write
@@ -183,8 +183,8 @@ def _compiled_scores(points, at, block, worst, block_scores, hits):
 
 
 score_block = _plain_scores if config.DISABLE_JIT else _compiled_scores  # type: ignore[attr-defined]
-"""Write the scores ``x·c - |c|²/2`` of four points and 16 words into `found`, (4, 16).
+"""Write the scores ``x·c - |c|²/2`` of four points and 16 words into `block_scores`, (4, 16).
 
-`at`, int64 (4,), are rows of `points`; `block`, (n_features + 1, 16), is from `prepare_groups`. `hits`, int64 (4,), are
-not 0 where one of the scores reaches `worst`, (4,).
+`at`, int64 (4,), are rows of `points`; `block`, (n_features + 1, 16), is from `prepare_groups`. `hits`, int64 (4,),
+is not 0 if one of a point's scores reaches `worst`, (4,).
 """

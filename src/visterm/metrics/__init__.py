@@ -1,4 +1,4 @@
-"""Measures of annotation and of search, and how sure one may be of a difference."""
+"""Measures of annotation and search, and tests of differences between models."""
 
 from __future__ import annotations
 
@@ -27,6 +27,6 @@ _NAMES = {
     "significance": "Difference SignedRanks bootstrap_mean compare_pairs paired_bootstrap signed_ranks",
     "table": "METRICS check_metrics",
 }
-"""What plug-ins may use, by module: docs/add_a_model.md."""
+"""Names that plug-ins may use, by module: docs/add_a_model.md."""
 
 __getattr__, __dir__ = lazy_names("visterm.metrics", _NAMES)

@@ -1,4 +1,4 @@
-"""Measures of k tags given to every image: tag by tag as on Corel, or with credit for siblings and for parents."""
+"""Measures of k tags per image: tag by tag, as for Corel, or with credit for siblings and parents."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from visterm.metrics.ranking import Judgements, ratio
 
 
 class GivenTags:
-    """Gives every image its best k tags and judges tag by tag, as annotation of Corel is reported.
+    """Assigns the best k tags to every image and measures each tag, as in the literature on Corel.
 
-    The means are over the tags that are relevant for at least one of the images. A tag that no image was given has
-    precision 0, as in that literature. Images without a relevant tag are given tags too, and all of them are wrong.
-    `ks` are the k that will be asked for; where fewer tags are ranked, all of them are given.
+    Means are over the tags that are relevant to at least one image. A tag that no image gets has precision 0, as in
+    that literature. Images without a relevant tag get tags too, which are all wrong. `ks` are the values of k to
+    measure; if fewer tags are ranked, an image gets all of them.
     """
 
     def __init__(self, judgements: Judgements, ks: Iterable[int]) -> None:
@@ -35,28 +35,28 @@ class GivenTags:
         ids, ranked = _best_tags(block, self._n_given)
         right = np.take_along_axis(self._judgements.relevant(rows).toarray() > 0, ids, axis=1)
         for k in self._n_given:
-            given = ids[:, :k]
-            self._n_given[k] += np.bincount(given[ranked[:, :k]], minlength=n_tags)
-            self._n_right[k] += np.bincount(given[right[:, :k]], minlength=n_tags)
+            assigned = ids[:, :k]
+            self._n_given[k] += np.bincount(assigned[ranked[:, :k]], minlength=n_tags)
+            self._n_right[k] += np.bincount(assigned[right[:, :k]], minlength=n_tags)
 
     def add_counts(self, other: GivenTags) -> None:
-        """Add what another counted of other images, for the same tags and numbers of tags."""
+        """Add the counts of another instance for other images, with the same tags and `ks`."""
         self._n_relevant = self._n_relevant + other._n_relevant
         for k in self._n_given:
             self._n_given[k] += other._n_given[k]
             self._n_right[k] += other._n_right[k]
 
     def precisions(self, k: int) -> NDArray[np.float64]:
-        """Right images over given images of each tag, 0 where never given; NaN for a tag that is nowhere relevant."""
+        """Return each tag's share of right images among those that get it (0 if none), NaN without relevant images."""
         shares = ratio(self._n_right[k], np.maximum(self._n_given[k], 1))
         return np.where(self._n_relevant > 0, shares, np.nan)
 
     def recalls(self, k: int) -> NDArray[np.float64]:
-        """Right images over relevant images of each tag; NaN for a tag that is nowhere relevant."""
+        """Return each tag's share of right images among its relevant images; NaN if there are none."""
         return ratio(self._n_right[k], self._n_relevant)
 
     def f1(self, k: int) -> NDArray[np.float64]:
-        """Harmonic mean of the mean precision and the mean recall, shape (1,), as the literature reports it."""
+        """Return the harmonic mean of the mean precision and the mean recall, shape (1,), as in the literature."""
         if not self._n_relevant.any():
             return np.full(1, np.nan)
         return f1_of_means(self.precisions(k), self.recalls(k))
@@ -67,14 +67,14 @@ class GivenTags:
 
 
 class SiblingTags:
-    """Gives every image its best k tags and counts those that are right or a sibling of a right one.
+    """Assigns the best k tags to every image and counts those that are right or a sibling of a right tag.
 
-    With one right tag y an image this is ``p_sib@k = Σ_{i≤k} S(y_i, y) / k`` of WSABIE, section 4, where S is 1 for
-    equal tags and for siblings. With several, a predicted tag counts 1 if it is equal to or a sibling of any of them:
-    the largest S, so that with no siblings p_sib@k is precision at k.
+    With a single right tag y per image this is ``p_sib@k = Σ_{i≤k} S(y_i, y) / k`` of WSABIE, section 4, where S is 1
+    for equal tags and for siblings. With several right tags, a predicted tag counts 1 if it equals one of them or is a
+    sibling of one (the largest S), so that without siblings p_sib@k is precision at k.
 
-    `siblings`, (n_tags, n_tags), is not 0 where two tags are siblings; every tag counts as its own. `ks` are the k that
-    will be asked for. Raises ShapeError if `siblings` has another shape.
+    `siblings`, (n_tags, n_tags), is not 0 if two tags are siblings; a tag is its own sibling. `ks` are the values of k
+    to measure. Raises ShapeError if `siblings` has another shape.
     """
 
     def __init__(self, judgements: Judgements, siblings: MatrixLike, ks: Iterable[int]) -> None:
@@ -97,20 +97,20 @@ class SiblingTags:
             n_near[rows] = given_near[:, :k].sum(axis=1)
 
     def precisions(self, k: int) -> NDArray[np.float64]:
-        """Tags that count over k, for each image; NaN where no tag is relevant."""
+        """Return the share of the k tags that count, for each image; NaN if no tag is relevant."""
         return ratio(self._n_near[k], np.where(np.diff(self._judgements.indptr) > 0, k, 0))
 
 
 class TreeTags:
-    """Gives every image its best k tags, adds all tags above them, and compares with the right ones and all above them.
+    """Compares each image's best k tags and all their ancestors in a tree with the right tags and their ancestors.
 
-    A tag that is wrong, but under a right parent, counts in part: with P the first set and T the second,
+    A wrong tag with a right ancestor gets partial credit: with P the predicted set and T the right one,
     ``hp = |P ∩ T| / |P|``, ``hr = |P ∩ T| / |T|`` and ``hf1`` their harmonic mean (Kiritchenko, Matwin, Nock and Famili
-    2006, "Learning and evaluation in the presence of class hierarchies"). The paper sums over all images before it
-    divides; here each image has its own, as in the other metrics of images.
+    2006, "Learning and evaluation in the presence of class hierarchies"). The paper sums over all images before
+    dividing; here each image has its own value, as in the other metrics of images.
 
-    `above`, (n_tags, n_nodes), is not 0 where the tag of the column is that of the row, or lies above it; the tree may
-    have nodes that are no tags. `ks` are the k that will be asked for. Raises ShapeError if `above` has other rows.
+    `above`, (n_tags, n_nodes), is not 0 if the column's node is the row's tag or an ancestor of it; nodes need not be
+    tags. `ks` are the values of k to measure. Raises ShapeError if the number of rows is wrong.
     """
 
     def __init__(self, judgements: Judgements, above: MatrixLike, ks: Iterable[int]) -> None:
@@ -120,7 +120,7 @@ class TreeTags:
                 setting="tree", value=self._above.shape, expected=f"{judgements.n_tags} rows, one for each tag"
             )
         self._judgements = judgements
-        # Of each image, how many nodes are in P, and in P and T
+        # For each image, the number of nodes in P, and in both P and T
         self._counts = {k: np.zeros((2, judgements.n_images), np.int64) for k in ks}
         self._n_right = np.zeros(judgements.n_images, np.int64)
 
@@ -130,33 +130,33 @@ class TreeTags:
         right = as_csr(self._judgements.relevant(rows) @ self._above) != 0
         self._n_right[rows] = np.diff(right.indptr)
         for k, counts in self._counts.items():
-            given = ranked[:, :k]
-            starts = np.concatenate([[0], np.cumsum(given.sum(axis=1))])
+            assigned = ranked[:, :k]
+            starts = np.concatenate([[0], np.cumsum(assigned.sum(axis=1))])
             ones = np.ones(starts[-1], np.float32)
-            tags = sp.csr_array((ones, ids[:, :k][given], starts), shape=block.shape)
+            tags = sp.csr_array((ones, ids[:, :k][assigned], starts), shape=block.shape)
             predicted = as_csr(tags @ self._above) != 0
             counts[:, rows] = np.diff(predicted.indptr), np.diff(as_csr(predicted.multiply(right)).indptr)
 
     def precisions(self, k: int) -> NDArray[np.float64]:
-        """Return hp of each image; NaN where no tag is relevant."""
+        """Return hp of each image; NaN if no tag is relevant."""
         return self._shares(k, self._counts[k][0])
 
     def recalls(self, k: int) -> NDArray[np.float64]:
-        """Return hr of each image; NaN where no tag is relevant."""
+        """Return hr of each image; NaN if no tag is relevant."""
         return self._shares(k, self._n_right)
 
     def f1(self, k: int) -> NDArray[np.float64]:
-        """Return the harmonic mean of hp and hr of each image; NaN where no tag is relevant."""
+        """Return the harmonic mean of hp and hr of each image; NaN if no tag is relevant."""
         return self._shares(k, (self._counts[k][0] + self._n_right) / 2)
 
-    def _shares(self, k: int, of: NDArray[np.integer | np.floating]) -> NDArray[np.float64]:
-        return ratio(self._counts[k][1], np.where(self._n_right > 0, of, 0))
+    def _shares(self, k: int, denominators: NDArray[np.integer | np.floating]) -> NDArray[np.float64]:
+        return ratio(self._counts[k][1], np.where(self._n_right > 0, denominators, 0))
 
 
 def f1_of_means(precisions: NDArray[np.float64], recalls: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the harmonic mean of mean precision and mean recall of some tags, shape (1,), without NaN.
+    """Return the harmonic mean of mean precision and mean recall of tags, shape (1,), ignoring NaN.
 
-    One of them at least must not be NaN.
+    At least one tag must not be NaN.
     """
     precision, recall = np.nanmean(precisions), np.nanmean(recalls)
     total = precision + recall
@@ -164,12 +164,12 @@ def f1_of_means(precisions: NDArray[np.float64], recalls: NDArray[np.float64]) -
 
 
 def _best_tags(block: NDArray[np.floating], ks: Iterable[int]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Return the best tags of each image, up to the largest k, and whether each is given: excluded ones are not."""
+    """Return the best tags of each image, up to the largest k, and whether each is assigned, not excluded."""
     ids, values = top_k(block, min(max(ks), block.shape[1]))
     return ids, np.isfinite(values)
 
 
 def _ones(matrix: MatrixLike) -> sp.csr_array:
-    """Return a matrix as CSR, with 1 where it is not 0."""
+    """Return a matrix as CSR, with all non-zero values set to 1."""
     csr = as_csr(matrix)
     return sp.csr_array((np.ones(csr.nnz, np.float32), csr.indices, csr.indptr), shape=csr.shape)

@@ -1,4 +1,4 @@
-"""Bands of tags by how many training images they have, to judge rare tags apart from frequent ones."""
+"""Bands of tags by their number of training images, to evaluate rare and frequent tags separately."""
 
 from __future__ import annotations
 
@@ -10,38 +10,38 @@ from numpy.typing import ArrayLike, NDArray
 
 from visterm.metrics.annotation import f1_of_means
 
-STARTS = (0, 1, 5, 20, 100)
-"""The least training images of a tag in each band; 0 is for words that were added without images."""
+BAND_STARTS = (0, 1, 5, 20, 100)
+"""Minimum number of training images of a tag in each band; 0 is for words added without images."""
 
-THIRDS = ("rare", "middling", "frequent")
+THIRD_NAMES = ("rare", "middling", "frequent")
 
 
 class Band(NamedTuple):
     """Tags with a similar number of training images."""
 
-    name: str  # Such as "5 to 19", by the training images of its tags; of thirds, such as "rare (1 to 3)"
-    # Training images of a tag in it, both included; `most` is -1 where there is no end
+    name: str  # Such as "5 to 19", the numbers of training images; for thirds, such as "rare (1 to 3)"
+    # Minimum and maximum number of training images, inclusive; `most` is -1 if there is no maximum
     least: int
     most: int
     tags: NDArray[np.int64]  # Columns, ascending
 
 
 def frequency_bands(counts: ArrayLike) -> list[Band]:
-    """Part tags by fixed numbers of training images, or, where that leaves them in one band, into thirds.
+    """Divide tags into bands by fixed numbers of training images, or into thirds if all tags are in the same band.
 
-    `counts`, int of shape (n_tags,), are the training images of each tag. Returns the bands that have tags, the rarest
-    first: of 1 to 4, 5 to 19, 20 to 99, and 100 or more images, so that runs and libraries can be compared; thirds as
-    of `thirds_of` if all tags are in one of these.
+    `counts`, int of shape (n_tags,), are the numbers of training images of the tags. Returns the non-empty bands, the
+    rarest first: 1 to 4, 5 to 19, 20 to 99, and 100 or more images. These are fixed so that runs and libraries can be
+    compared. If all tags are in one of them, returns the thirds of `thirds_of`.
     """
-    fixed = bands_from(counts, STARTS)
-    return fixed if len(fixed) > 1 else max(fixed, thirds_of(counts), key=len)
+    fixed_bands = bands_from(counts, BAND_STARTS)
+    return fixed_bands if len(fixed_bands) > 1 else max(fixed_bands, thirds_of(counts), key=len)
 
 
 def bands_from(counts: ArrayLike, starts: Sequence[int]) -> list[Band]:
-    """Part tags with `counts`, int of shape (n_tags,), at given numbers of training images.
+    """Divide tags with `counts`, int of shape (n_tags,), into bands at given numbers of training images.
 
-    `starts` are the least number of each band, ascending; the last band has no end. Tags below the first are in none.
-    Returns the bands that have tags, in the order of `starts`.
+    `starts` are the minimum counts of the bands, ascending; the last band has no maximum. Tags below the first minimum
+    are in no band. Returns the non-empty bands, in the order of `starts`.
     """
     counts = np.asarray(counts, np.int64)
     ends = [*(start - 1 for start in starts[1:]), -1]
@@ -54,22 +54,22 @@ def bands_from(counts: ArrayLike, starts: Sequence[int]) -> list[Band]:
 
 
 def thirds_of(counts: ArrayLike) -> list[Band]:
-    """Part tags into rare, middling and frequent ones, about as many of each; the rarest first, those that have tags.
+    """Divide tags into rare, middling and frequent bands of about equal size; return the non-empty ones, rarest first.
 
-    Tags with the same number of training images are in the same third: that of the middle one of them. Those with the
-    fewest are always rare, even if these are most tags, and those with the most are frequent.
+    Tags with the same number of training images are in the same third: the third of the middle one of them. The tags
+    with the fewest images are always rare, even if they are the majority, and those with the most are frequent.
     """
     counts = np.asarray(counts, np.int64)
     _, inverse, ties = np.unique(counts, return_inverse=True, return_counts=True)
-    # In half ranks, so that the middle of an even number of ties is a whole number too.
+    # In half ranks, so that the middle of an even number of ties is an integer too.
     middle = 2 * np.cumsum(ties) - ties
     thirds = 3 * middle // (2 * max(counts.size, 1))
-    thirds[-1:] = len(THIRDS) - 1
+    thirds[-1:] = len(THIRD_NAMES) - 1
     thirds[:1] = 0
     third = thirds[inverse]
     bands = []
-    for number, name in enumerate(THIRDS):
-        tags = np.flatnonzero(third == number)
+    for third_index, name in enumerate(THIRD_NAMES):
+        tags = np.flatnonzero(third == third_index)
         if tags.size:
             least, most = int(counts[tags].min()), int(counts[tags].max())
             bands.append(Band(f"{name} ({_named(least, most)})", least, most, tags))
@@ -77,11 +77,11 @@ def thirds_of(counts: ArrayLike) -> list[Band]:
 
 
 def band_values(values: dict[str, NDArray[np.float64]], band: Band, k: int) -> dict[str, NDArray[np.float64]]:
-    """Return the measures of the tags of a band, out of what `visterm.metrics.measure` returned for all tags.
+    """Return the measures of a band's tags, from the values of all tags that `visterm.metrics.measure` returned.
 
-    `values` have ``tag_p@k`` and ``tag_r@k``; ``word_map`` if it was measured. Returns these, float64, with one value a
-    tag of the band, NaN where no measured image has it; ``tag_f1@k`` and ``n_plus@k``, shape (1,), of these tags alone.
-    Every image is still given its k best of *all* tags. Nothing where no measured image has a tag of the band.
+    `values` has ``tag_p@k``, ``tag_r@k`` and, if measured, ``word_map``. Returns them, float64, with one value per tag
+    of the band, NaN if no measured image has the tag; and ``tag_f1@k`` and ``n_plus@k``, shape (1,), of the band alone.
+    Images still get their k best of *all* tags. Returns {} if no measured image has a tag of the band.
     """
     precisions, recalls = values[f"tag_p@{k}"][band.tags], values[f"tag_r@{k}"][band.tags]
     if np.isnan(recalls).all():

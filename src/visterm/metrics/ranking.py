@@ -1,4 +1,4 @@
-"""What is judged, block by block of scores, and measures of ranked lists from the ranks of their relevant entries."""
+"""Relevance judgements, blocks of scores, and measures of ranked lists from the ranks of relevant entries."""
 
 from __future__ import annotations
 
@@ -25,32 +25,32 @@ Block: TypeAlias = "tuple[slice, NDArray[np.floating]]"
 
 Scores: TypeAlias = "NDArray[np.floating] | Iterable[Block] | Callable[[], Iterable[Block]]"
 
-KEEP_BYTES = 2**29
+CACHE_BYTES = 2**29
 
 MATRIX_BLOCK_BYTES = 2**25
 
-SCORES = "a NumPy array (n_images, n_tags), pairs (slice of rows, array), or a callable that gives such pairs"
+SCORES_EXPECTED = "a NumPy array (n_images, n_tags), pairs (slice of rows, array), or a callable that gives such pairs"
 
 
 @dataclass(frozen=True, slots=True)
 class Judgements:
-    """The relevant (image, tag) entries as a CSR pattern, and the entries that are not ranked at all."""
+    """The relevant (image, tag) entries as a CSR pattern, and the entries excluded from rankings."""
 
-    # Shape of the score matrix that is judged
+    # Shape of the score matrix
     n_images: int
     n_tags: int
     indptr: NDArray[np.int64]  # shape (n_images + 1,): where each image's relevant entries begin
-    # Relevant entries, image by image, shape (n_relevant,): their images, and their tags, ascending within an image
+    # Images and tags of the relevant entries, shape (n_relevant,), image by image, tags ascending within an image
     images: NDArray[np.int64]
     tags: NDArray[np.int64]
-    excluded: sp.csr_array | None  # Entries left out of the rankings; none of them is relevant
+    excluded: sp.csr_array | None  # Entries excluded from the rankings; they are not relevant
 
     @classmethod
     def of(cls, Y: Any, exclude: MatrixLike | None = None) -> Judgements:
-        """Judge by a tag matrix `Y`, (n_images, n_tags), array-like or sparse, in which relevant tags are above 0.
+        """Create judgements from a tag matrix `Y`, (n_images, n_tags), array-like or sparse; above 0 is relevant.
 
-        Unknown tags (0) and explicit negatives (below 0) count as not relevant. Entries that are not 0 in `exclude`,
-        of the same shape, are left out of the rankings, relevant or not: tags known beforehand, say.
+        Unknown tags (0) and explicit negatives (below 0) are not relevant. Non-zero entries of `exclude`, of the same
+        shape, are excluded from the rankings, relevant or not, for example tags that are known in advance.
         """
         tags = check_tags(Y, Y.shape[0] if hasattr(Y, "shape") else len(Y))
         relevant = as_csr(tags > 0)
@@ -66,23 +66,23 @@ class Judgements:
         return cls(n_images, n_tags, indptr, images, relevant.indices.astype(np.int64), excluded)
 
     def span(self, rows: slice) -> slice:
-        """Return where the relevant entries of some rows lie in `tags`."""
+        """Return the slice of `tags` with the relevant entries of `rows`."""
         return slice(int(self.indptr[rows.start]), int(self.indptr[rows.stop]))
 
     def relevant(self, rows: slice) -> sp.csr_array:
-        """Return 1 where an entry of some rows is relevant, shape (n_rows, n_tags)."""
+        """Return a matrix, shape (n_rows, n_tags), with 1 for the relevant entries of `rows`."""
         span = self.span(rows)
         tags, starts = self.tags[span], self.indptr[rows.start : rows.stop + 1] - span.start
         return sp.csr_array((np.ones(tags.size, np.float32), tags, starts), shape=(len(starts) - 1, self.n_tags))
 
 
 class ScoreBlocks:
-    """The scores that are judged, as blocks of whole rows; excluded entries are minus infinity.
+    """Scores as blocks of whole rows, checked; excluded entries are minus infinity.
 
-    `scores` are an array (n_images, n_tags), an iterable of (slice, array), or a callable that returns such an
-    iterable. Higher is better; finite. The slice says which images the block's rows are; together the blocks hold every
-    image once, in any order. A block may be overwritten once the next is asked for. `judgements` have the shape, and
-    the excluded entries.
+    `scores` is an array (n_images, n_tags), an iterable of (slice, array), or a callable that returns such an iterable.
+    Higher is better; scores are finite. A block's slice says which images its rows are; together the blocks have every
+    image once, in any order. A block may be overwritten when the next one is requested. `judgements` define the shape
+    and the excluded entries.
     """
 
     def __init__(self, scores: Scores, judgements: Judgements) -> None:
@@ -96,24 +96,24 @@ class ScoreBlocks:
                 raise ShapeError(f"The scores have the shape {scores.shape}, but the tags {expected} (images, tags).")
         elif not callable(scores):
             if not isinstance(scores, Iterable) or hasattr(scores, "tocsr"):
-                raise UserError(setting="scores", value=type(scores).__name__, expected=SCORES)
+                raise UserError(setting="scores", value=type(scores).__name__, expected=SCORES_EXPECTED)
             self._one_time = iter(scores) is scores
 
     def first_pass(self) -> Iterator[Block]:
-        """Yield what `once` does, for `second_pass`: blocks that are costly or impossible to make twice are kept.
+        """Yield the blocks of `once`, and keep those that are costly or impossible to compute again for `second_pass`.
 
-        At most 512 MiB of them are.
+        Keeps at most 512 MiB.
         """
         cached: list[Block] = []
         n_bytes = 0
         for rows, block in self.once():
             n_bytes += block.nbytes
-            if n_bytes > KEEP_BYTES:
+            if n_bytes > CACHE_BYTES:
                 cached.clear()
                 if self._one_time:
                     raise TooLargeError(
                         f"Metrics of words go through the scores twice, and one-time blocks of more than "
-                        f"{KEEP_BYTES / 2**30:.1f} GiB are not kept. Pass a callable that gives the blocks anew."
+                        f"{CACHE_BYTES / 2**30:.1f} GiB are not kept. Pass a callable that returns the blocks again."
                     )
             elif self._one_time or callable(self._scores):
                 cached.append((rows, block.copy()))
@@ -125,7 +125,7 @@ class ScoreBlocks:
         yield from self.once() if self._cached is None else self._cached
 
     def once(self) -> Iterator[Block]:
-        """Yield (rows, scores) of each block, checked, C order, float32 or float64; a matrix in parts."""
+        """Check the blocks and yield them as (rows, scores) in C order, float32 or float64; split a matrix."""
         n_tags, excluded = self._judgements.n_tags, self._judgements.excluded
         seen = np.zeros(self._judgements.n_images, bool)
         blocks: Any = self._scores() if callable(self._scores) else self._scores
@@ -135,13 +135,13 @@ class ScoreBlocks:
 
         for item in blocks:
             if not (isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], slice)):
-                wrong = f"`scores` gives a {type(item).__name__}, not blocks."
-                raise UserError(wrong, setting="scores", value=type(item).__name__, expected=SCORES)
+                problem = f"`scores` gives a {type(item).__name__}, not blocks."
+                raise UserError(problem, setting="scores", value=type(item).__name__, expected=SCORES_EXPECTED)
             (start, stop, _), block = item[0].indices(seen.size), np.asarray(item[1])
             expected = stop - start, n_tags
             if block.shape != expected:
-                what = f"The score block of images {start} to {stop}"
-                raise ShapeError(f"{what} has the shape {block.shape}; expected {expected} (images, tags).")
+                label = f"The score block of images {start} to {stop}"
+                raise ShapeError(f"{label} has the shape {block.shape}; expected {expected} (images, tags).")
             if seen[start:stop].any():
                 raise ShapeError(f"Image {start + seen[start:stop].argmax()} is in two score blocks; expected once.")
             seen[start:stop] = True
@@ -154,8 +154,10 @@ class ScoreBlocks:
                 )
             rows = slice(start, stop)
             if excluded is not None:
-                some, block = excluded[rows], block.copy()
-                block[np.repeat(np.arange(len(block)), np.diff(some.indptr)), some.indices] = -np.inf
+                block_excluded, block = excluded[rows], block.copy()
+                block[
+                    np.repeat(np.arange(len(block)), np.diff(block_excluded.indptr)), block_excluded.indices
+                ] = -np.inf
             yield rows, block
 
         if not seen.all():
@@ -167,81 +169,81 @@ class ScoreBlocks:
 
 @dataclass(frozen=True, slots=True)
 class Ranks:
-    """Where the relevant entries of some ranked lists stand; all measures follow from it.
+    """The ranks of the relevant entries of ranked lists, from which all measures are computed.
 
-    A measure of one list is NaN where the list has no relevant entry. `k` is at least 1 and may be larger than a list.
+    Measures of a list are NaN if it has no relevant entry. `k` is at least 1 and may be larger than a list.
     """
 
-    n_lists: int  # Ranked lists: images, or tags used as queries
+    n_lists: int  # Number of ranked lists: images, or tags used as queries
     lists: NDArray[np.int64]  # shape (n_relevant,): the list of each relevant entry
-    items: NDArray[np.int64]  # shape (n_relevant,): what is relevant in that list: a tag, or an image.
+    items: NDArray[np.int64]  # shape (n_relevant,): the relevant item of the list: a tag, or an image
     ranks: NDArray[np.int64]  # shape (n_relevant,): 1 is best; ties are broken by the smaller item
 
     @property
     def n_relevant(self) -> NDArray[np.int64]:
-        """Relevant entries of each list, shape (n_lists,)."""
+        """Number of relevant entries of each list, shape (n_lists,)."""
         return np.bincount(self.lists, minlength=self.n_lists)
 
     def hits(self, k: int) -> NDArray[np.int64]:
-        """Relevant entries among the first k of each list, shape (n_lists,)."""
+        """Return the number of relevant entries among the first k of each list, shape (n_lists,)."""
         return np.bincount(self.lists[self.ranks <= k], minlength=self.n_lists)
 
     def precision(self, k: int) -> NDArray[np.float64]:
-        """Hits over k, also where the list is shorter than k."""
+        """Return hits divided by k, even if the list is shorter than k."""
         return ratio(self.hits(k), np.where(self.n_relevant > 0, k, 0))
 
     def recall(self, k: int) -> NDArray[np.float64]:
-        """Hits over the relevant entries."""
+        """Return hits divided by the number of relevant entries."""
         return ratio(self.hits(k), self.n_relevant)
 
     def r_precision(self) -> NDArray[np.float64]:
-        """Share of relevant ones among as many first entries as are relevant: the break-even point, for both agree."""
+        """Return precision at the number of relevant entries: the break-even point, where it equals recall."""
         n_relevant = self.n_relevant
         inside = self.lists[self.ranks <= n_relevant[self.lists]]
         return ratio(np.bincount(inside, minlength=self.n_lists), n_relevant)
 
     def f1(self, k: int) -> NDArray[np.float64]:
-        """Harmonic mean of precision and recall at k: 2 hits / (k + relevant entries); 0 without hits."""
+        """Return the harmonic mean of precision and recall at k: 2 hits / (k + relevant entries); 0 without hits."""
         n_relevant = self.n_relevant
         return ratio(2 * self.hits(k), np.where(n_relevant > 0, k + n_relevant, 0))
 
     def average_precision(self) -> NDArray[np.float64]:
-        """Mean over the relevant entries of the precision at their ranks."""
+        """Return the mean, over the relevant entries, of the precision at their ranks."""
         lists, precision, _ = self._curve()
         return ratio(np.bincount(lists, precision, minlength=self.n_lists), self.n_relevant)
 
     def interpolated_precision(self, recalls: Sequence[float]) -> NDArray[np.float64]:
-        """Return, at some levels of recall, the best precision of each list that comes with that recall or more.
+        """Return, for each list and level of recall, the best precision at that recall or more.
 
-        Shape (n_lists, n_recalls), NaN where a list has no relevant entry. At 0, 0.1, ..., 1 these are the eleven
+        Shape (n_lists, n_recalls), NaN if a list has no relevant entry. At 0, 0.1, ..., 1 these are the eleven
         points of a precision-recall curve, which may be averaged over lists.
         """
         lists, precision, recall = self._curve()
         best = np.zeros((self.n_lists, len(recalls)))
         for column, level in enumerate(recalls):
-            enough = recall >= level - _ROUNDING
-            np.maximum.at(best[:, column], lists[enough], precision[enough])
+            reaches_level = recall >= level - _ROUNDING
+            np.maximum.at(best[:, column], lists[reaches_level], precision[reaches_level])
         return np.where(self.n_relevant[:, None] > 0, best, np.nan)
 
     def _curve(self) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
-        """Return the list of each relevant entry, from the first of a list on, and precision and recall down to it."""
+        """Return the list, precision and recall at each relevant entry, list by list in order of rank."""
         order = np.lexsort((self.ranks, self.lists))
         n_relevant, lists = self.n_relevant, self.lists[order]
         position = np.arange(1, order.size + 1) - (np.cumsum(n_relevant) - n_relevant)[lists]
         return lists, position / self.ranks[order], position / n_relevant[lists]
 
     def reciprocal_rank(self) -> NDArray[np.float64]:
-        """Return 1 over the rank of the first relevant entry."""
+        """Return 1 / the rank of the first relevant entry."""
         best = np.zeros(self.n_lists)
         np.maximum.at(best, self.lists, 1 / self.ranks)
         return ratio(best, np.minimum(self.n_relevant, 1))
 
     def ndcg(self, k: int) -> NDArray[np.float64]:
-        """Discounted gain, Σ 1 / log2(1 + rank) over the hits at k, as a share of the largest that is possible."""
+        """Return the discounted gain, Σ 1 / log2(1 + rank) over the hits at k, divided by the maximum possible."""
         return self.graded_ndcg(k, np.ones(self.ranks.size))
 
     def graded_ndcg(self, k: int, gains: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Discounted gain at k as `ndcg`, of relevant entries that have a gain each, shape (n_relevant,)."""
+        """Return the same as `ndcg` for relevant entries with `gains`, shape (n_relevant,)."""
         in_top = self.ranks <= k
         gain = np.bincount(self.lists[in_top], gains[in_top] / np.log2(1 + self.ranks[in_top]), minlength=self.n_lists)
         order = np.lexsort((-gains, self.lists))
@@ -252,7 +254,7 @@ class Ranks:
 
 
 def ratio(numerator: Numbers, denominator: Numbers) -> NDArray[np.float64]:
-    """Divide element by element; NaN where the denominator is 0."""
+    """Divide element by element; NaN if the denominator is 0."""
     result = np.full(numerator.shape, np.nan)
     np.divide(numerator, denominator, out=result, where=denominator > 0)
     return result
@@ -260,15 +262,15 @@ def ratio(numerator: Numbers, denominator: Numbers) -> NDArray[np.float64]:
 
 @dataclass(frozen=True, slots=True)
 class TagRanks(Ranks):
-    """Ranks of the relevant tags of images, with what AUC needs besides; they are filled in block by block."""
+    """Ranks of the relevant tags of images, filled in block by block, with additional data for AUC."""
 
     indptr: NDArray[np.int64]  # shape (n_lists + 1,): where each image's relevant entries begin
     mid_ranks: NDArray[np.float64]  # shape (n_relevant,): as `ranks`, but equal scores share the mean of their ranks
-    n_ranked: NDArray[np.int64]  # shape (n_lists,): tags that are ranked for each image, all but the excluded
+    n_ranked: NDArray[np.int64]  # shape (n_lists,): number of ranked tags per image, without the excluded ones
 
     @classmethod
     def of(cls, judgements: Judgements) -> TagRanks:
-        """Return ranks of the relevant tags that are still to be filled in."""
+        """Return empty ranks of the relevant tags, to be filled by `add`."""
         n_ranked, n_relevant = np.full(judgements.n_images, judgements.n_tags), judgements.tags.size
         if judgements.excluded is not None:
             n_ranked -= np.diff(judgements.excluded.indptr)
@@ -276,20 +278,20 @@ class TagRanks(Ranks):
         return cls(*lists, np.zeros(n_relevant, np.int64), judgements.indptr, np.zeros(n_relevant), n_ranked)
 
     def add(self, rows: slice, block: NDArray[np.floating]) -> None:
-        """Rank the tags of some images by their scores."""
+        """Rank the tags of the images `rows` by their scores."""
         indptr = self.indptr[rows.start : rows.stop + 1]
         span = slice(indptr[0], indptr[-1])
         rank_in_rows(block, indptr - indptr[0], self.items[span], self.ranks[span], self.mid_ranks[span])
 
     def auc(self) -> NDArray[np.float64]:
-        """Share of the pairs (relevant, irrelevant tag) of an image in the right order; a tie counts as half.
+        """Return the share of an image's pairs (relevant, irrelevant tag) in the right order; a tie counts as half.
 
-        NaN where an image has no such pair. The mid-ranks give it, as in the Mann-Whitney U test.
+        NaN if an image has no such pair. Computed from the mid-ranks, as in the Mann-Whitney U test.
         """
         n_relevant = self.n_relevant
-        beaten = np.bincount(self.lists, self.n_ranked[self.lists] - self.mid_ranks, minlength=self.n_lists)
-        among_relevant = n_relevant * (n_relevant - 1) / 2
-        return ratio(beaten - among_relevant, n_relevant * (self.n_ranked - n_relevant))
+        n_below = np.bincount(self.lists, self.n_ranked[self.lists] - self.mid_ranks, minlength=self.n_lists)
+        relevant_pairs = n_relevant * (n_relevant - 1) / 2
+        return ratio(n_below - relevant_pairs, n_relevant * (self.n_ranked - n_relevant))
 
 
 def rank_tags(scores: Scores, Y: MatrixLike, *, exclude: MatrixLike | None = None) -> TagRanks:
@@ -314,7 +316,7 @@ def average_precisions(
     Returns
     -------
     ndarray of float64, shape (n_images,)
-        NaN where an image has no relevant tag.
+        NaN if an image has no relevant tag.
 
     Examples
     --------
@@ -325,7 +327,7 @@ def average_precisions(
 
 
 def as_matrix(y: Any, estimator: object) -> MatrixLike:
-    """Return lists of tags as a matrix (n_images, n_tags) with the columns of an estimator; a matrix as it is.
+    """Return lists of tags as a matrix (n_images, n_tags) with an estimator's columns; a matrix unchanged.
 
     Raises UserError if the estimator was fitted on a matrix, so that its columns have no words.
     """

@@ -1,6 +1,6 @@
-"""All the metrics that a user names, in one pass over the scores (two where words are queries), whole or in parts.
+"""Compute all requested metrics in one pass over the scores (two if words are queries), for all images or in parts.
 
-`scorer` makes them what scikit-learn's `scoring=` takes, in GridSearchCV, cross_val_score and cross_validate.
+`scorer` wraps a metric for scikit-learn's `scoring=`, in GridSearchCV, cross_val_score and cross_validate.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from visterm.metrics.significance import Interval, Moments, interval_of
 from visterm.metrics.table import RequestedMetric, check_metrics
 
 Part: TypeAlias = "tuple[sp.csr_array, Callable[[], Iterable[Block]]]"
-"""Tags of some images, and what gives the blocks of their scores, which are float32."""
+"""The tags of some images, and a function that returns the blocks of their scores, in float32."""
 
 
 def evaluate(
@@ -34,33 +34,33 @@ def evaluate(
     siblings: MatrixLike | None = None,
     tree: MatrixLike | None = None,
 ) -> dict[str, float]:
-    """Compute metrics of scores against the tags that people gave.
+    """Compute metrics of scores against the true tags.
 
-    Raises UserError if a metric does not exist, its k cannot be used, or it needs siblings or a tree and there is none;
+    Raises UserError if a metric does not exist, its k is invalid, or it needs siblings or a tree that are missing;
     DataError if shapes do not fit, scores are not finite, or there is nothing to average.
 
     Parameters
     ----------
     scores : ndarray (n_images, n_tags), blocks, or callable that gives blocks
-        Higher is better; finite. Blocks are pairs (slice of rows, array); a callable lets metrics of words go through
+        Finite; higher is better. Blocks are pairs (slice of rows, array); a callable allows metrics of words to read
         them twice without keeping them.
     Y : array-like or sparse, shape (n_images, n_tags)
-        Above 0: relevant. Unknown tags (0) and explicit negatives (below 0) are not.
+        Relevant tags are above 0. Unknown tags (0) and explicit negatives (below 0) are not relevant.
     metrics : str or sequence of str
-        Names as `visterm.metrics.table.METRICS` lists them, with ``@k`` where they take it. Precision at k divides
-        by k, also where fewer are ranked.
+        Names from `visterm.metrics.table.METRICS`, with ``@k`` if they take a k. Precision at k divides by k, even if
+        fewer tags are ranked.
     exclude : array-like or sparse, shape (n_images, n_tags), optional
-        Entries that are not 0 are left out of the rankings, relevant or not.
+        Entries that are not 0 are excluded from the rankings, relevant or not.
     siblings : array-like or sparse, shape (n_tags, n_tags), optional
-        Which tags are siblings, for ``psib@k``: not 0 where they are (`visterm.data.relations.sibling_sets`).
+        For ``psib@k``: not 0 if two tags are siblings (`visterm.data.relations.sibling_sets`).
     tree : array-like or sparse, shape (n_tags, n_nodes), optional
-        For ``hp@k``, ``hr@k`` and ``hf1@k``: not 0 where a node is the tag, or above it
+        For ``hp@k``, ``hr@k`` and ``hf1@k``: not 0 if a node is the tag or above it
         (`visterm.data.tag_tree.TreeColumns`).
 
     Returns
     -------
     dict of str to float
-        By the names as they were given. Ties in scores are broken by the smaller id.
+        Keys are the names as passed. Ties in scores are broken by the smaller id.
     """
     judgements = Judgements.of(Y, exclude)
     return means(_measure(scores, judgements, metrics, siblings, tree), judgements)
@@ -77,14 +77,14 @@ def measure(
 ) -> dict[str, NDArray[np.float64]]:
     """Return the values that `evaluate` averages, to compare two models image by image.
 
-    These are float64 with one value an image, or a tag (``word_``, ``tag_p``, ``tag_r``), NaN where nothing is
-    relevant; shape (1,) for ``tag_f1`` and ``n_plus``, which are no means.
+    Arrays are float64 with one value per image, or per tag (``word_``, ``tag_p``, ``tag_r``), NaN if nothing is
+    relevant; shape (1,) for ``tag_f1`` and ``n_plus``, which are not means.
     """
     return _measure(scores, Judgements.of(Y, exclude), metrics, siblings, tree)
 
 
 def means(values: dict[str, NDArray[np.float64]], judgements: Judgements) -> dict[str, float]:
-    """Average what `measure` gave, as `evaluate` does; raise `DataError` if there is nothing to average."""
+    """Average the values of `measure`, as in `evaluate`; raise `DataError` if there is nothing to average."""
     averages = {}
     for name, array in values.items():
         defined = array[~np.isnan(array)]
@@ -102,8 +102,8 @@ def _measure(
     siblings: MatrixLike | None,
     tree: MatrixLike | None,
 ) -> dict[str, NDArray[np.float64]]:
-    wanted = check_metrics(metrics, siblings=siblings is not None, tree=tree is not None)
-    rankers = _rankers(list(wanted.values()), judgements, siblings, tree)
+    requested = check_metrics(metrics, siblings=siblings is not None, tree=tree is not None)
+    rankers = _rankers(list(requested.values()), judgements, siblings, tree)
     word_ranker, blocks = rankers.get("word"), ScoreBlocks(scores, judgements)
     for rows, block in blocks.once() if word_ranker is None else blocks.first_pass():
         for ranker in rankers.values():
@@ -111,15 +111,15 @@ def _measure(
     if word_ranker is not None:
         for rows, block in blocks.second_pass():
             word_ranker.count(rows, block)
-    return _values(wanted, rankers)
+    return _values(requested, rankers)
 
 
 def _rankers(
-    wanted: Iterable[RequestedMetric], judgements: Judgements, siblings: MatrixLike | None, tree: MatrixLike | None
+    requested: Iterable[RequestedMetric], judgements: Judgements, siblings: MatrixLike | None, tree: MatrixLike | None
 ) -> dict[str, Any]:
-    """Return what gathers the evidence of some metrics, block by block, by its kind."""
+    """Return, by kind, the objects that collect the evidence for metrics block by block."""
     ks: dict[str, list[int]] = {}
-    for metric, k in wanted:
+    for metric, k in requested:
         ks.setdefault(metric.of, []).append(k)
     kinds: dict[str, Callable[[list[int]], Any]] = {
         "image": lambda _: TagRanks.of(judgements),
@@ -128,35 +128,35 @@ def _rankers(
         "tree": lambda ks: TreeTags(judgements, tree, ks),
         "word": lambda _: ImageRanker(judgements),
     }
-    return {kind: kinds[kind](of_kind) for kind, of_kind in ks.items()}
+    return {kind: kinds[kind](kind_ks) for kind, kind_ks in ks.items()}
 
 
-def _values(wanted: dict[str, RequestedMetric], rankers: dict[str, Any]) -> dict[str, NDArray[np.float64]]:
+def _values(requested: dict[str, RequestedMetric], rankers: dict[str, Any]) -> dict[str, NDArray[np.float64]]:
     """Return the values of metrics, once every block has been added."""
     evidence = rankers | {kind: ranker.result() for kind, ranker in rankers.items() if kind == "word"}
-    return {name: metric.values(evidence[metric.of], k) for name, (metric, k) in wanted.items()}
+    return {name: metric.values(evidence[metric.of], k) for name, (metric, k) in requested.items()}
 
 
 def _nothing_to_average(name: str, shape: tuple[int, int], n_relevant: int, *, excluded: bool = False) -> DataError:
-    """Return the error of a metric that is not defined for any of the images or tags."""
-    lacks = "no image has a relevant tag" if n_relevant == 0 else "no image has a relevant and another tag"
-    left_out = " once the excluded entries are left out" if excluded else ""
+    """Return the error for a metric that is not defined for any image or tag."""
+    reason = "no image has a relevant tag" if n_relevant == 0 else "no image has a relevant and another tag"
+    exclusion_note = " once the excluded entries are left out" if excluded else ""
     return DataError(
-        f"{name} has nothing to average: of {shape[0]} images and {shape[1]} tags, {lacks}{left_out}. "
+        f"{name} has nothing to average: of {shape[0]} images and {shape[1]} tags, {reason}{exclusion_note}. "
         "Evaluate on images that people have tagged, with the tags that the model knows."
     )
 
 
 class scorer:  # noqa: N801, called as a function
-    """A metric of ``visterm metrics`` as scikit-learn's `scoring=` takes it.
+    """A metric of ``visterm metrics`` for scikit-learn's `scoring=`.
 
-    It may be called, too: ``scorer("p@5")(estimator, X, Y)``. The estimator is a tagger, a model, a pipeline that ends
-    in one, or any other with a `decision_function` that has a column for each tag.
+    You can also call it: ``scorer("p@5")(estimator, X, Y)``. The estimator is a tagger, a model, a pipeline that ends
+    in one of these, or any estimator with a `decision_function` that has one column per tag.
 
     Parameters
     ----------
     metric : str
-        A name from ``visterm metrics``, with ``@k`` where it takes one.
+        A name from ``visterm metrics``, with ``@k`` if it takes a k.
 
     Examples
     --------
@@ -168,15 +168,15 @@ class scorer:  # noqa: N801, called as a function
         [self.metric] = check_metrics(metric, siblings=False, tree=False)
 
     def __call__(self, estimator: Any, X: Any, y: Any = None, **_: Any) -> float:
-        """Return the metric of an estimator on images whose tags are known, as scikit-learn calls it.
+        """Return the metric of an estimator on images with known tags.
 
-        `X` and `y` are as its `score` takes them; `y` is a matrix (n_images, n_tags) or lists of tags. Raises UserError
-        if the estimator has no scores of tags, or `y` has words and it was fitted on a matrix; DataError if there is
-        nothing to measure on.
+        `X` and `y` are as for its `score`; `y` is a matrix (n_images, n_tags) or lists of tags. Raises UserError if the
+        estimator has no scores of tags, or `y` has words but it was fitted on a matrix; DataError if there is nothing
+        to average.
         """
-        judged = getattr(estimator, "judged", None)
-        if judged is not None:
-            scores, Y, exclude = judged(X, y)
+        judge = getattr(estimator, "judged", None)
+        if judge is not None:
+            scores, Y, exclude = judge(X, y)
             return evaluate(scores, Y, self.metric, exclude=exclude)[self.metric]
         if not hasattr(estimator, "decision_function"):
             raise UserError(
@@ -190,14 +190,14 @@ class scorer:  # noqa: N801, called as a function
 
 
 class PartMeasures:
-    """Measures images that come in parts, in memory that does not grow with their number.
+    """Computes metrics of images that come in parts, in memory that does not grow with the number of images.
 
-    Means over images, and counts of the tags given to them, add up part by part. Where tags are queries that rank all
-    images, the relevant entries lie in files, and the images come twice.
+    Means over images, and counts of assigned tags, are accumulated part by part. For tags as queries that rank all
+    images, relevant entries are stored in files, and the images must be passed twice.
 
-    `metrics` and `siblings` are those of `visterm.metrics.evaluate`. `shape` counts images and tags over all parts;
-    `n_relevant`, int64 of shape (n_tags,), the images that have each tag, over all parts. The folder is for the files
-    of metrics of words.
+    `metrics` and `siblings` are as in `visterm.metrics.evaluate`. `shape` is the total number of images and of tags;
+    `n_relevant`, int64 of shape (n_tags,), is the total number of images with each tag. `folder` is for the files of
+    metrics of words.
     """
 
     def __init__(
@@ -208,26 +208,26 @@ class PartMeasures:
         folder: Path,
         siblings: MatrixLike | None = None,
     ) -> None:
-        self._wanted = check_metrics(metrics, siblings=siblings is not None, tree=False)
+        self._requested = check_metrics(metrics, siblings=siblings is not None, tree=False)
         self._shape, self._n_relevant, self._siblings = shape, n_relevant, siblings
-        kinds = {metric.of for metric, _ in self._wanted.values()}
+        kinds = {metric.of for metric, _ in self._requested.values()}
         self._given: GivenTags | None = None
         self._words = StoredImageRanker(folder, n_relevant, shape[0]) if "word" in kinds else None
-        self._of_images = {
-            name: Moments() for name, (metric, _) in self._wanted.items() if metric.of in ("image", "sibling")
+        self._image_moments = {
+            name: Moments() for name, (metric, _) in self._requested.items() if metric.of in ("image", "sibling")
         }
         self._n_seen = 0
 
     @property
     def twice(self) -> bool:
-        """Whether `add_again` must go through the images a second time before the measures are known."""
+        """Whether the images must be passed a second time, to `add_again`."""
         return self._words is not None
 
     def add(self, part: Part) -> None:
-        """Measure the next images."""
+        """Add the next images."""
         Y, blocks = part
         judgements = Judgements.of(Y)
-        in_memory = [wanted for wanted in self._wanted.values() if wanted.metric.of != "word"]
+        in_memory = [requested for requested in self._requested.values() if requested.metric.of != "word"]
         rankers = _rankers(in_memory, judgements, self._siblings, None)
         for rows, block in ScoreBlocks(blocks, judgements).once():
             for ranker in rankers.values():
@@ -238,12 +238,12 @@ class PartMeasures:
             self._given = rankers.get("tag")
         else:
             self._given.add_counts(rankers["tag"])
-        for name, values in _values({name: self._wanted[name] for name in self._of_images}, rankers).items():
-            self._of_images[name].add(values)
+        for name, values in _values({name: self._requested[name] for name in self._image_moments}, rankers).items():
+            self._image_moments[name].add(values)
         self._n_seen += judgements.n_images
 
     def add_again(self, parts: Iterable[Part]) -> None:
-        """Go through all images a second time, in the same order, if metrics of words are measured."""
+        """Add all images a second time, in the same order, if there are metrics of words."""
         if self._words is None:
             return
         self._words.sort()
@@ -254,16 +254,16 @@ class PartMeasures:
             first += Y.shape[0]
 
     def interval(self, name: str) -> Interval:
-        """Return the value of a metric and its 95 % interval: bootstrapped over tags, over images as in `Moments`.
+        """Return the value of a metric and its 95 % interval: by bootstrap over tags, or as in `Moments` over images.
 
         Raises DataError if there is nothing to average.
         """
         values = np.empty(0)
-        if name not in self._of_images:
-            metric, k = self._wanted[name]
+        if name not in self._image_moments:
+            metric, k = self._requested[name]
             values = metric.values(self._given if metric.of == "tag" else self._words, k)
-        elif self._of_images[name].n:
-            return self._of_images[name].interval()
+        elif self._image_moments[name].n:
+            return self._image_moments[name].interval()
         if np.isnan(values).all():
             raise _nothing_to_average(name, self._shape, int(self._n_relevant.sum()))
         return interval_of(values)

@@ -1,4 +1,4 @@
-"""Measures of search: each tag is a query that ranks the images, in memory or in files; and queries of more words."""
+"""Measures of search: each tag is a query that ranks the images, in memory or in files; also queries of more words."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from visterm.core.writing import new_map
 from visterm.kernels.topk import count_irrelevant_above, top_k
 from visterm.metrics.ranking import Block, Judgements, Ranks, ScoreBlocks, Scores, ratio
 
-ENTRIES = 2**20  # Entries handled together
-MOST_IMAGES = 2**32  # An entry is 8 bytes: 4 of the score, and 4 of the image's number
+ENTRIES_PER_STEP = 2**20  # Number of entries per step
+MAX_IMAGES = 2**32  # An entry is 8 bytes: 4 of the score, and 4 of the image's number
 _SIGN = np.uint32(2**31)
 
-EASY_FROM = 3  # Relevant images from which on a query is easy (PAMIR, Table X)
-TOP = 10  # Images of a list that people look at: for P10 and nDCG10
+EASY_FROM = 3  # Minimum number of relevant images of an easy query (PAMIR, Table X)
+TOP_IMAGES = 10  # Number of first images for P10 and nDCG10
 BLOCK_BYTES = 2**25
 
 Combine: TypeAlias = str | Callable[..., NDArray[np.floating]]
-"""How words are put together: by a name, or by a function of scores, tags and weights."""
+"""How the scores of words are combined: a name, or a function of scores, tags and weights."""
 
 
 class ImageRanker:
-    """Ranks the relevant images of each tag in two passes over blocks of rows, without ever holding a column.
+    """Ranks the relevant images of each tag in two passes over blocks of rows, without storing whole columns.
 
-    The first pass (`add`) takes the scores of the relevant entries; the second (`count`) counts, between
-    them, the scores of all the other images. Memory grows with the relevant entries only.
+    The first pass (`add`) stores the scores of the relevant entries; the second (`count`) counts the scores of all
+    other images between them. Memory grows with the relevant entries only.
     """
 
     def __init__(self, judgements: Judgements) -> None:
@@ -49,12 +49,12 @@ class ImageRanker:
         self._images = judgements.images
 
     def add(self, rows: slice, block: NDArray[np.floating]) -> None:
-        """Take the scores of the relevant entries of some images."""
+        """Store the scores of the relevant entries of the images `rows`."""
         span = self._judgements.span(rows)
         self._scores[span] = block[self._images[span] - rows.start, self._judgements.tags[span]]
 
     def count(self, rows: slice, block: NDArray[np.floating]) -> None:
-        """Count the irrelevant ones of some images above each relevant entry, once every block is added."""
+        """Count the irrelevant images of `rows` above each relevant entry, once every block is added."""
         if self._order is None:
             self._order = np.lexsort((self._images, -self._scores, self._judgements.tags))
             self._scores, self._images = self._scores[self._order], self._images[self._order]
@@ -73,7 +73,7 @@ def rank_images(scores: Scores, Y: MatrixLike, *, exclude: MatrixLike | None = N
     """Rank the relevant images of each tag within its column of scores; ties are broken by the smaller image id.
 
     Parameters and errors are those of `visterm.metrics.ranking.rank_tags`; a one-time iterator of more than 512 MiB
-    is refused with `TooLargeError`, because the scores are read twice.
+    x with `TooLargeError`, because the scores are read twice.
     """
     judgements = Judgements.of(Y, exclude)
     blocks, ranker = ScoreBlocks(scores, judgements), ImageRanker(judgements)
@@ -94,79 +94,79 @@ def rank_queries(
     Parameters
     ----------
     scores : ndarray (n_images, n_tags), or callable that gives blocks (slice of images, array)
-        Of the images for each tag; higher is better.
+        Scores of the images for each tag; higher is better.
     Q : array-like or sparse, shape (n_queries, n_tags)
         Weights of the words.
     R : array-like or sparse, shape (n_queries, n_images)
-        Above 0: relevant.
+        Relevant images are above 0.
     exclude : array-like or sparse, shape (n_queries, n_images), optional
-        Not 0: the image is left out of the ranking of this query.
+        Not 0: the image is excluded from the ranking of this query.
     combine : {"sum", "product"} or callable
-        "product", of scores that are probabilities: rank by ``Σ weight of word · log P(word | image)`` instead, with
-        the log of ``1 - P`` for words of negative weight (`visterm.core.queries`). A callable is given the scores
-        of images for the words of one query, (n, n_words), their tags and weights, and gives what to rank by, (n,).
+        "product", for scores that are probabilities: rank by ``Σ weight of word · log P(word | image)``, with the log
+        of ``1 - P`` for words of negative weight (`visterm.core.queries`). A callable gets the scores of images for the
+        words of a query, (n, n_words), the words' tags and weights, and returns the scores to rank by, (n,).
 
     Returns
     -------
     Ranks
-        Its lists are the queries; ties are broken by the smaller image number.
+        The ranked lists are the queries; ties are broken by the smaller image number.
     """
     Q, R = as_csr(Q), as_csr(R)
     if Q.shape[0] == 0:
         raise DataError("There are no queries to rank images for. Pass one or more.")
     if Q.shape[0] != R.shape[0]:
         raise ShapeError(f"Q has {Q.shape[0]} queries, but R {R.shape[0]}; expected a row of each for every query.")
-    hidden = None if exclude is None else sp.csr_array(as_csr(exclude).T)
-    return rank_images(partial(_query_blocks, scores, Q, combine), sp.csr_array(R.T), exclude=hidden)
+    excluded_images = None if exclude is None else sp.csr_array(as_csr(exclude).T)
+    return rank_images(partial(_query_blocks, scores, Q, combine), sp.csr_array(R.T), exclude=excluded_images)
 
 
 def best_images(
     scores: Scores, Q: MatrixLike, k: int, *, exclude: MatrixLike | None = None, combine: Combine = "sum"
 ) -> list[Ranking]:
-    """Return the best images of a few queries; all scores for these queries are held at once.
+    """Return the best images of a few queries; all scores of these queries are in memory at once.
 
-    Parameters are those of `rank_queries`. One `Ranking` a query, its arrays of shape (at most k,): as many as there
-    are that are not excluded.
+    Parameters are as in `rank_queries`. Returns one `Ranking` per query; its arrays have at most k entries, fewer if
+    images are excluded.
     """
     Q = as_csr(Q)
     parts = [(rows.start, block) for rows, block in _query_blocks(scores, Q, combine)]
     query_scores = np.vstack([block for _, block in sorted(parts, key=lambda part: part[0])]).T
     if exclude is not None:
-        hidden = as_csr(exclude)
-        query_scores[np.repeat(np.arange(hidden.shape[0]), np.diff(hidden.indptr)), hidden.indices] = -np.inf
+        excluded = as_csr(exclude)
+        query_scores[np.repeat(np.arange(excluded.shape[0]), np.diff(excluded.indptr)), excluded.indices] = -np.inf
     ids, values = top_k(np.ascontiguousarray(query_scores), min(k, query_scores.shape[1]))
     return [Ranking(i[v > -np.inf], v[v > -np.inf]) for i, v in zip(ids, values, strict=True)]
 
 
 def gains_of(ranks: Ranks, R: MatrixLike) -> NDArray[np.float64]:
-    """Return the relevance, in R (n_queries, n_images), of each relevant image of rankings that `rank_queries` gave."""
+    """Return the relevance, from R (n_queries, n_images), of each entry of ranks from `rank_queries`."""
     gains = sp.csr_array(as_csr(R))[ranks.lists, ranks.items]
     return np.asarray(gains.todense() if sp.issparse(gains) else gains, np.float64).ravel()
 
 
 def measure_queries(ranks: Ranks, R: MatrixLike | None = None) -> dict[str, NDArray[np.float64]]:
-    """Return the measures that the PAMIR paper reports, query by query (section V-A), NaN where nothing is relevant.
+    """Return the measures of the PAMIR paper for each query (section V-A); NaN if nothing is relevant.
 
-    These are ``AvgP``, average precision; ``BEP``, precision among as many images as are relevant; ``P10``, precision
-    among the first ten: float64 of shape (n_queries,). With `R`, (n_queries, n_images), which `rank_queries` ranked
-    for, also ``nDCG10`` if it is graded: the discounted gain of the first ten as a share of the largest possible, with
-    the relevances as gains (Järvelin, Kekäläinen 2002; trec_eval's ndcg_cut).
+    These are ``AvgP``, average precision; ``BEP``, precision at the number of relevant images; ``P10``, precision among
+    the first ten: float64 of shape (n_queries,). If `R`, (n_queries, n_images), the relevances passed to
+    `rank_queries`, is graded, also return ``nDCG10``: the discounted gain of the first ten divided by the maximum
+    possible, with the relevances as gains (Järvelin, Kekäläinen 2002; trec_eval's ndcg_cut).
     """
-    measures = {"AvgP": ranks.average_precision(), "BEP": ranks.r_precision(), "P10": ranks.precision(TOP)}
+    measures = {"AvgP": ranks.average_precision(), "BEP": ranks.r_precision(), "P10": ranks.precision(TOP_IMAGES)}
     gains = np.empty(0) if R is None else as_csr(R).data
     if np.unique(gains[gains > 0]).size > 1:
-        measures["nDCG10"] = ranks.graded_ndcg(TOP, gains_of(ranks, R))
+        measures["nDCG10"] = ranks.graded_ndcg(TOP_IMAGES, gains_of(ranks, R))
     return measures
 
 
 def kinds_of_queries(
     n_words: NDArray[np.int64], n_relevant: NDArray[np.int64], seen: NDArray[np.bool_] | None = None
 ) -> dict[str, NDArray[np.bool_]]:
-    """Return which queries are of which kind (PAMIR, Tables X, XI and XII), each as bool of shape (n_queries,).
+    """Return masks of the queries of each kind (PAMIR, Tables X, XI and XII), bool of shape (n_queries,).
 
     The kinds are ``all``; ``easy`` (3 or more relevant images) and ``difficult`` (fewer); ``one word`` and ``several
-    words``; with `seen` also ``seen`` and ``test only``: it says whether an image that was learned from is relevant to
-    the query too. Kinds without a query are there too.
+    words``; with `seen` also ``seen`` and ``test only``: `seen` says whether a training image is relevant to the query
+    too. Kinds without queries are included.
     """
     kinds = {
         "all": np.ones(n_words.size, np.bool_),
@@ -179,7 +179,7 @@ def kinds_of_queries(
 
 
 def _query_blocks(scores: Scores, Q: sp.csr_array, combine: Combine) -> Iterator[Block]:
-    """Turn the scores of images for tags into those for queries, no more than 32 MiB at a time."""
+    """Yield the scores of images for queries, computed from their scores for tags, at most 32 MiB at a time."""
     blocks: Any = [(slice(0, len(scores)), scores)] if isinstance(scores, np.ndarray) else scores
     words = np.unique(Q.indices)
     signs = part_signs(as_csr(Q[:, words]))
@@ -200,19 +200,17 @@ def _query_blocks(scores: Scores, Q: sp.csr_array, combine: Combine) -> Iterator
 
 
 class StoredImageRanker:
-    """Ranks the relevant images of each tag in two passes over the images, as `ImageRanker`, but in files.
+    """Ranks the relevant images of each tag in two passes over the images, like `ImageRanker`, but in files.
 
-    First all images are gathered: an entry's key sorts by score, the best first, then by image. `sort` brings the keys
-    of each tag into order, where they lie. Then all images are counted. Files in `folder` take 28 bytes a relevant
-    entry; `n_relevant`, int64 of shape (n_tags,), counts the relevant images of each tag, over all images. Raises
-    TooLargeError if there are more images than four bytes can number.
+    First `gather` is called for all images: the key of an entry orders by score, best first, then by image. `sort`
+    sorts the keys of each tag in place. Then `count` is called for all images. Files in `folder` take 28 bytes per
+    relevant entry; `n_relevant`, int64 of shape (n_tags,), has each tag's number of relevant images. Raises
+    TooLargeError if image numbers do not fit into four bytes.
     """
 
     def __init__(self, folder: Path, n_relevant: NDArray[np.int64], n_images: int) -> None:
-        if n_images > MOST_IMAGES:
-            raise TooLargeError(
-                f"word_map and word_p take at most {MOST_IMAGES:,} images, not {n_images:,}. Omit them."
-            )
+        if n_images > MAX_IMAGES:
+            raise TooLargeError(f"word_map and word_p take at most {MAX_IMAGES:,} images, not {n_images:,}. Omit them.")
         self._indptr = np.concatenate(([0], np.cumsum(n_relevant))).astype(np.int64)
         self._next = self._indptr[:-1].copy()
         shape = (max(1, int(self._indptr[-1])),)
@@ -222,7 +220,7 @@ class StoredImageRanker:
         self._n_above = np.asarray(new_map(folder / "above.npy", np.int64, shape))
 
     def gather(self, first: int, block: NDArray[np.float32], relevant: sp.csr_array) -> None:
-        """Take the relevant entries of some images, of which the first has the number `first`."""
+        """Store the relevant entries of a block of images; the first image has the number `first`."""
         rows = np.repeat(np.arange(block.shape[0]), np.diff(relevant.indptr))
         order = np.argsort(relevant.indices, kind="stable")
         rows, tags = rows[order], relevant.indices[order]
@@ -233,48 +231,48 @@ class StoredImageRanker:
         self._keys[positions] = keys | (rows + first).astype(np.uint64)
 
     def sort(self) -> None:
-        """Bring the entries of each tag into their order, once all are gathered."""
+        """Sort the entries of each tag, once all are gathered."""
         for start, stop in zip(self._indptr[:-1].tolist(), self._indptr[1:].tolist(), strict=True):
             self._keys[start:stop].sort()
-        for start in range(0, int(self._indptr[-1]), ENTRIES):
-            some = slice(start, min(start + ENTRIES, int(self._indptr[-1])))
-            self._images[some] = self._keys[some] & np.uint64(MOST_IMAGES - 1)
-            bits = (self._keys[some] >> np.uint64(32)).astype(np.uint32)  # of the scores, as `_descending` left them
-            self._scores[some] = np.where(bits < _SIGN, ~bits ^ _SIGN, bits).astype(np.uint32).view(np.float32)
+        for start in range(0, int(self._indptr[-1]), ENTRIES_PER_STEP):
+            chunk = slice(start, min(start + ENTRIES_PER_STEP, int(self._indptr[-1])))
+            self._images[chunk] = self._keys[chunk] & np.uint64(MAX_IMAGES - 1)
+            bits = (self._keys[chunk] >> np.uint64(32)).astype(np.uint32)  # the scores' bits from `_descending`
+            self._scores[chunk] = np.where(bits < _SIGN, ~bits ^ _SIGN, bits).astype(np.uint32).view(np.float32)
 
     def count(self, first: int, block: NDArray[np.float32]) -> None:
-        """Count the irrelevant ones of some images above each relevant entry, once these are sorted."""
+        """Count the irrelevant images of a block above each relevant entry, once the entries are sorted."""
         count_irrelevant_above(block, first, self._indptr, self._scores, self._images, self._n_above)
 
     def average_precision(self) -> NDArray[np.float64]:
-        """Return the average precision of each tag as a query, NaN of one that is nowhere relevant, shape (n_tags,)."""
+        """Return the average precision of each tag as a query, shape (n_tags,); NaN if no image is relevant."""
         return ratio(self._sums(lambda position, rank: position / rank), np.diff(self._indptr))
 
     def precision(self, k: int) -> NDArray[np.float64]:
-        """Return the precision at k of each tag as a query, NaN of one that is nowhere relevant, shape (n_tags,)."""
+        """Return the precision at k of each tag as a query, shape (n_tags,); NaN if no image is relevant."""
         return ratio(self._sums(lambda _, rank: rank <= k), np.where(np.diff(self._indptr) > 0, k, 0))
 
     def _sums(
         self, measure: Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.floating | np.bool_]]
     ) -> NDArray[np.float64]:
-        """Sum over each tag's entries a measure of their positions among the relevant ones and among all."""
+        """Sum ``measure(position among relevant entries, rank among all)`` over the entries of each tag."""
         n_tags = self._indptr.size - 1
         sums = np.zeros(n_tags)
-        before, above = -1, 0  # the tag of the last entry of the part before, and the irrelevant images above that
-        for start in range(0, int(self._indptr[-1]), ENTRIES):
-            stop = min(start + ENTRIES, int(self._indptr[-1]))
+        last_tag, n_above_last = -1, 0  # the tag of the previous chunk's last entry, and the irrelevant images above it
+        for start in range(0, int(self._indptr[-1]), ENTRIES_PER_STEP):
+            stop = min(start + ENTRIES_PER_STEP, int(self._indptr[-1]))
             entries = np.arange(start, stop)
             tags = np.searchsorted(self._indptr, entries, side="right") - 1
             total = np.concatenate(([0], np.cumsum(self._n_above[start:stop])))
             n_above = total[1:] - total[np.maximum(self._indptr[tags] - start, 0)]
-            n_above[tags == before] += above
-            before, above = int(tags[-1]), int(n_above[-1])
+            n_above[tags == last_tag] += n_above_last
+            last_tag, n_above_last = int(tags[-1]), int(n_above[-1])
             position = entries - self._indptr[tags] + 1
             sums += np.bincount(tags, measure(position, position + n_above), minlength=n_tags)
         return sums
 
 
 def _descending(scores: NDArray[np.float32]) -> NDArray[np.uint32]:
-    """Return four bytes of each score that are the smaller, the larger the score is; equal for 0 and -0."""
+    """Map scores to uint32 in reverse order: the larger the score, the smaller the result; 0 and -0 are equal."""
     bits = (scores.astype(np.float32) + np.float32(0)).view(np.uint32)
     return np.where(bits < _SIGN, ~(bits | _SIGN), bits).astype(np.uint32)

@@ -1,4 +1,4 @@
-"""How sure one may be of a mean, or of differences between models: bootstrap, Wilcoxon's signed ranks and Holm."""
+"""Confidence intervals of means and tests of differences between models: bootstrap, Wilcoxon's test and Holm."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from visterm.core.errors import DataError, ShapeError
 
 DRAWS_AT_ONCE = 2**22
 
-NOISE = 1e-10
-"""Of the largest value: differences nearer than this are equal, as the same fractions reached by other sums are."""
+TIE_TOLERANCE = 1e-10
+"""Relative to the largest value: differences closer than this count as equal, as sums of fractions are rounded."""
 
-LEVEL = 0.95  # Share of the resamples that an interval holds
-MOST_TIED = 13  # Differences with ties of which all signs are gone through, as SciPy does
-Z = 1.959964  # Standard deviations that hold 95 %, of an interval of a share
-NORMAL_95 = 1.959963984540054  # Standard deviations on both sides of the mean that hold 95 % of a normal distribution
-ONE_SIDED = 1.644854  # Those on one side of it
-RESAMPLES = 1000  # Resamples of the images or queries, for the intervals of evaluations
+LEVEL = 0.95  # Share of the resamples inside an interval
+MAX_EXACT = 13  # Maximum number of differences with ties for the exact test over all signs, as in SciPy
+Z95 = 1.959964  # Two-sided 95 % quantile of the normal distribution, for intervals of a share
+NORMAL_95 = 1.959963984540054  # Two-sided 95 % quantile of the normal distribution
+ONE_SIDED = 1.644854  # One-sided 95 % quantile of the normal distribution
+RESAMPLES = 1000  # Number of resamples of images or queries for the intervals of evaluations
 
 
 class Interval(NamedTuple):
-    """A mean over images, and the interval in which it lies under resampling of the images."""
+    """A mean over images, and its interval under resampling of the images."""
 
     mean: float
     low: float
@@ -42,53 +42,53 @@ class Difference(NamedTuple):
     low: float
     high: float
     p_value: float
-    """Twice the share of resamples in which the difference is on or across 0, at most 1. Small: the sign is sure."""
-    n: int  # Images that were compared
+    """Twice the share of resamples with a difference of 0 or the opposite sign, at most 1. Small: the sign is clear."""
+    n: int  # Number of compared images
 
 
 class SignedRanks(NamedTuple):
     """Wilcoxon's signed ranks of the differences between two models."""
 
-    # Sums of the ranks, by size, of the differences in favour of each
+    # Sums of the ranks, by size, of the differences in favour of each model
     first_better: float
     second_better: float
     p_value: float
-    """Of the hypothesis that the differences are symmetric around 0. Small: the one with the larger sum is better."""
-    n: int  # Differences that are not 0
+    """For the hypothesis that differences are symmetric around 0. Small: the model with the larger sum is better."""
+    n: int  # Number of differences that are not 0
 
     def better(self, level: float = 0.95) -> int:
-        """Return 1 if the first is better at this level of confidence, -1 if the second is, else 0."""
+        """Return 1 if the first model is better at this confidence level, -1 if the second is, else 0."""
         if self.p_value > 1 - level:
             return 0
         return 1 if self.first_better > self.second_better else -1
 
 
 class Compared(NamedTuple):
-    """Two of several models, compared on the same images or queries."""
+    """The comparison of two of several models on the same images or queries."""
 
-    # Numbers of the two
+    # Indices of the two models
     first: int
     second: int
-    difference: Difference  # Mean of the first minus that of the second, with its bootstrap interval
-    ranks: SignedRanks  # Wilcoxon's test of the two alone
-    holm_p: float  # Its p-value, corrected for the number of pairs
+    difference: Difference  # Mean difference, first minus second, with its bootstrap interval
+    ranks: SignedRanks  # Wilcoxon's test of these two models
+    holm_p: float  # The test's p-value, corrected for the number of pairs
 
     def better(self) -> int:
-        """Return 1 if the first is better at 95 % confidence over all pairs, -1 if the second is, else 0."""
+        """Return 1 if the first model is better at 95 % confidence over all pairs, -1 if the second is, else 0."""
         return self.ranks._replace(p_value=self.holm_p).better()
 
 
 def bootstrap_mean(values: ArrayLike, *, n_resamples: int = 10_000) -> Interval:
-    """Return the mean of values and its 95 % percentile bootstrap interval; that of a single value has no width.
+    """Return the mean of values and its 95 % percentile bootstrap interval, which is a point for a single value.
 
     Raises DataError if no value is defined.
 
     Parameters
     ----------
     values : array-like, shape (n,)
-        One value an image; NaN where the metric is not defined, which is left out.
+        One value per image; NaN if the metric is not defined: such images are ignored.
     n_resamples : int
-        Times that n values are drawn anew with replacement, from the seed 0.
+        Number of times that n values are drawn with replacement, with the seed 0.
     """
     array = _vector(values, "values")
     array = array[~np.isnan(array)]
@@ -97,15 +97,15 @@ def bootstrap_mean(values: ArrayLike, *, n_resamples: int = 10_000) -> Interval:
 
 
 def paired_bootstrap(first: ArrayLike, second: ArrayLike, *, n_resamples: int = 10_000) -> Difference:
-    """Compare two models by their values on the same images; the interval of a single image has no width.
+    """Compare two models by their values on the same images; for a single image the interval is a point.
 
-    Raises ShapeError if the two have different lengths; DataError if a value is defined for one model only, or no image
-    is left.
+    Raises ShapeError if the lengths differ; DataError if a value is defined for one model only, or no value is defined
+    for both.
 
     Parameters
     ----------
     first, second : array-like, shape (n,)
-        Values of one metric, image by image; NaN in both where it is not defined.
+        Values of a metric, image by image; NaN in both if it is not defined.
     n_resamples : int
         As in `bootstrap_mean`.
 
@@ -116,23 +116,23 @@ def paired_bootstrap(first: ArrayLike, second: ArrayLike, *, n_resamples: int = 
     """
     differences = np.subtract(*_pairs(first, second))
     means, low, high = _resampled_means(differences, n_resamples)
-    across = min(np.count_nonzero(means <= 0), np.count_nonzero(means >= 0))
-    p_value = min(1.0, 2 * (across + 1) / (n_resamples + 1)) if differences.size > 1 else 1.0
+    n_across = min(np.count_nonzero(means <= 0), np.count_nonzero(means >= 0))
+    p_value = min(1.0, 2 * (n_across + 1) / (n_resamples + 1)) if differences.size > 1 else 1.0
     return Difference(float(differences.mean()), low, high, p_value, differences.size)
 
 
 def signed_ranks(first: ArrayLike, second: ArrayLike) -> SignedRanks:
-    """Compare two models by Wilcoxon's signed rank test, two-sided, as the PAMIR paper does (section V-C).
+    """Compare two models by Wilcoxon's signed rank test, two-sided, as in the PAMIR paper (section V-C).
 
-    Differences of 0 are left out; up to 50 others without ties, and up to 13 with some, are judged exactly, more by the
-    normal law. Differences that are apart by no more than 1e-10 of the largest value are equal: 1/2 - 1/3 and 2/3 - 1/2
-    are two numbers in floating point, and one rank. Raises ShapeError if the two have different lengths; DataError if a
-    value is defined for one model only.
+    Differences of 0 are ignored. The test is exact for up to 50 differences without ties and up to 13 with ties; else
+    it uses the normal approximation. Differences within 1e-10 of the largest value are ties: 1/2 - 1/3 and 2/3 - 1/2
+    differ in floating point but have the same rank. Raises ShapeError if the lengths differ; DataError if a value is
+    defined for one model only.
 
     Parameters
     ----------
     first, second : array-like, shape (n,)
-        Values of one metric on the same queries or images; NaN in both where it is not defined.
+        Values of a metric on the same queries or images; NaN in both if it is not defined.
 
     Examples
     --------
@@ -143,22 +143,22 @@ def signed_ranks(first: ArrayLike, second: ArrayLike) -> SignedRanks:
     sizes = sizes[sizes != 0]
     if sizes.size == 0:
         return SignedRanks(0.0, 0.0, 1.0, 0)
-    from scipy.stats import rankdata, wilcoxon  # half a second, which a service need not wait for
+    from scipy.stats import rankdata, wilcoxon  # takes half a second to import
 
     ranks = rankdata(np.abs(sizes))
     first = float(ranks[sizes > 0].sum())
     tied = np.unique(ranks).size < ranks.size
-    # The same as SciPy's, which goes through all signs one by one where there are ties: half a second.
-    p_value = _all_signs(ranks, first) if tied and ranks.size <= MOST_TIED else float(wilcoxon(sizes).pvalue)
+    # The same as in SciPy, which takes half a second to try all signs one by one if there are ties.
+    p_value = _all_signs(ranks, first) if tied and ranks.size <= MAX_EXACT else float(wilcoxon(sizes).pvalue)
     return SignedRanks(first, float(ranks[sizes < 0].sum()), p_value, sizes.size)
 
 
 def compare_pairs(values: Sequence[Any]) -> list[Compared]:
-    """Compare every two of several models by Wilcoxon's test, with p-values corrected by Holm's method.
+    """Compare all pairs of models by Wilcoxon's test, with p-values corrected by Holm's method.
 
-    `values` has an array of shape (n,) for each model: one measure on the same images or queries, NaN in all where it
-    is not defined. Pairs come in the order (0, 1), (0, 2), ..., (1, 2), ...; there are none of one model. Raises
-    ShapeError if the lengths differ; DataError if a value is defined for one model only.
+    `values` has an array of shape (n,) for each model: a measure on the same images or queries, NaN in all arrays if it
+    is not defined. Pairs come in the order (0, 1), (0, 2), ..., (1, 2), ...; a single model has no pairs. Raises
+    ShapeError if the lengths differ; DataError if a value is defined for one model of a pair only.
     """
     pairs = list(combinations(range(len(values)), 2))
     tests = [signed_ranks(values[a], values[b]) for a, b in pairs]
@@ -170,53 +170,53 @@ def compare_pairs(values: Sequence[Any]) -> list[Compared]:
 
 
 def holm(p_values: Sequence[float]) -> NDArray[np.float64]:
-    """Correct p-values for their number (Holm 1979): the chance that any true hypothesis is rejected stays the level.
+    """Correct p-values for multiple tests (Holm 1979), which controls the probability of any false rejection.
 
-    The smallest of n is multiplied by n, the next by n - 1, and so on; none becomes smaller than one before it.
+    The smallest of n is multiplied by n, the next by n - 1, and so on; the order of p-values is preserved.
     """
     p = np.asarray(p_values, np.float64)
     order = np.argsort(p, kind="stable")
-    stepped = np.minimum(1.0, np.maximum.accumulate(p[order] * np.arange(p.size, 0, -1)))
+    adjusted = np.minimum(1.0, np.maximum.accumulate(p[order] * np.arange(p.size, 0, -1)))
     corrected = np.empty_like(p)
-    corrected[order] = stepped
+    corrected[order] = adjusted
     return corrected
 
 
 def interval_of(values: NDArray[np.float64]) -> Interval:
-    """Return the mean of the values that are defined and its 95 % bootstrap interval, for evaluations."""
+    """Return the mean of the defined values and its 95 % bootstrap interval, for evaluations."""
     return bootstrap_mean(values, n_resamples=RESAMPLES)
 
 
 def _numbered_sizes(first: NDArray[np.float64], second: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return whole numbers in place of differences: 0 for none, equal sizes the same number, and the signs kept."""
+    """Replace differences by signed integers in the order of their sizes: 0 for none, the same for equal sizes."""
     differences = first - second
     order = np.argsort(np.abs(differences))
-    noise = NOISE * max(np.abs(first).max(initial=0), np.abs(second).max(initial=0))
+    noise = TIE_TOLERANCE * max(np.abs(first).max(initial=0), np.abs(second).max(initial=0))
     numbers = np.empty(differences.size)
     numbers[order] = np.cumsum(np.diff(np.abs(differences[order]), prepend=0) > noise)
     return np.sign(differences) * numbers
 
 
 def _all_signs(ranks: NDArray[np.float64], rank_sum: float) -> float:
-    """Return twice the share (at most 1) of sign patterns whose sum of ranks is as extreme as the one found."""
+    """Return twice the share (at most 1) of sign patterns with a sum of ranks at least as extreme as `rank_sum`."""
     signs = np.arange(2**ranks.size)[:, None] >> np.arange(ranks.size) & 1
     sums = signs @ ranks
     return float(min(1.0, 2 * min((sums <= rank_sum).mean(), (sums >= rank_sum).mean())))
 
 
 def _pairs(first: ArrayLike, second: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the values where both are defined, and refuse what is defined for one only."""
+    """Return the values that are defined in both arrays; refuse values that are defined in only one."""
     a, b = _vector(first, "first"), _vector(second, "second")
     if a.size != b.size:
         raise ShapeError(f"first has {a.size} values, second {b.size}; expected values of the same images.")
-    one_only = np.flatnonzero(np.isnan(a) != np.isnan(b))
-    if one_only.size:
+    one_sided = np.flatnonzero(np.isnan(a) != np.isnan(b))
+    if one_sided.size:
         raise DataError(
-            f"{one_only.size} images have a value of one model only, the first is {one_only[0]}. "
+            f"{one_sided.size} images have a value of one model only, the first is {one_sided[0]}. "
             "Compare values of the same metric on the same images and tags."
         )
-    both = ~np.isnan(a)
-    return a[both], b[both]
+    both_defined = ~np.isnan(a)
+    return a[both_defined], b[both_defined]
 
 
 def _vector(values: ArrayLike, name: str) -> NDArray[np.float64]:
@@ -229,7 +229,7 @@ def _vector(values: ArrayLike, name: str) -> NDArray[np.float64]:
 
 
 def _resampled_means(values: NDArray[np.float64], n_resamples: int) -> tuple[NDArray[np.float64], float, float]:
-    """Return the means of resamples, and the ends of the interval that holds 95 % of them."""
+    """Return the means of resamples, and the ends of the interval with 95 % of them."""
     check_count(n_resamples, "n_resamples")
     if values.size == 0:
         raise DataError("No image has a value; at least 1 is needed to resample. Evaluate more images.")
@@ -237,30 +237,30 @@ def _resampled_means(values: NDArray[np.float64], n_resamples: int) -> tuple[NDA
     step = max(1, DRAWS_AT_ONCE // values.size)
     means = np.empty(n_resamples)
     for start in range(0, n_resamples, step):
-        part = means[start : start + step]
-        part[:] = values[rng.integers(values.size, size=(part.size, values.size))].mean(axis=1)
+        chunk = means[start : start + step]
+        chunk[:] = values[rng.integers(values.size, size=(chunk.size, values.size))].mean(axis=1)
     low, high = np.quantile(means, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return means, float(low), float(high)
 
 
 class Moments:
-    """Counts, sums and sums of squares of the values that are defined (not NaN)."""
+    """Count, sum and sum of squares of the defined values (not NaN)."""
 
     def __init__(self) -> None:
         self.n = 0
         self._sum = self._squares = 0.0
 
     def add(self, values: NDArray[np.float64]) -> None:
-        """Take more values, shape (n,)."""
+        """Add values, shape (n,)."""
         defined = values[~np.isnan(values)]
         self.n += defined.size
         self._sum += float(defined.sum())
         self._squares += float(np.square(defined).sum())
 
     def interval(self) -> Interval:
-        """Return the mean and its 95 % interval by the normal distribution: near the bootstrap for many values.
+        """Return the mean and its 95 % interval by the normal distribution, close to the bootstrap for many values.
 
-        A single value has no width, and without values all three are NaN.
+        The interval of a single value is a point; without values all three are NaN.
         """
         mean = self._sum / self.n if self.n else math.nan
         variance = max(0.0, self._squares / self.n - mean**2) if self.n else math.nan
@@ -269,31 +269,33 @@ class Moments:
 
 
 def share_of_right(n_right: ArrayLike, n_given: ArrayLike) -> Interval | None:
-    """Return the share of right tags among all that were given, and its 95 % interval; None where nothing was given.
+    """Return the share of right tags among all assigned tags, and its 95 % interval; None without assigned tags.
 
-    Tags of one image are right or wrong together, so they say less than as many tags of different images. The interval
-    is Wilson's for the number of independent tags that say as much: the number given, divided by the ratio of the
-    variance over images to that of independent tags, if above 1. Unlike a bootstrap over images, it does not shrink to
-    a point if few tags were given and all were right. `n_right` and `n_given` are int of shape (n_images,).
+    Tags of the same image are correlated, so they are less informative than tags of different images. The interval is
+    Wilson's for the effective number of independent tags: the number of tags divided by the design effect, which is the
+    variance over images divided by the variance of independent tags, at least 1. Unlike a bootstrap over images, the
+    interval is not a point if all of a few tags are right. `n_right` and `n_given` are int of shape (n_images,).
 
     References
     ----------
     Wilson: Probable inference, the law of succession, and statistical inference. JASA 1927. Rao, Scott: A simple method
     for the analysis of clustered binary data. Biometrics 1992.
     """
-    right, given = np.asarray(n_right, np.float64), np.asarray(n_given, np.float64)
-    n = float(given.sum())
+    n_correct, n_tags = np.asarray(n_right, np.float64), np.asarray(n_given, np.float64)
+    n = float(n_tags.sum())
     if n == 0:
         return None
-    share = float(right.sum()) / n
-    independent = share * (1 - share) / n
-    effect = 1.0
-    if independent > 0 and given.size > 1:
-        residuals = right - share * given
-        effect = max(1.0, given.size / (given.size - 1) * float(residuals @ residuals) / n**2 / independent)
-    m = n / effect
-    centre = (share + Z**2 / (2 * m)) / (1 + Z**2 / m)
-    half = Z / (1 + Z**2 / m) * float(np.sqrt(share * (1 - share) / m + Z**2 / (4 * m**2)))
+    share = float(n_correct.sum()) / n
+    independent_variance = share * (1 - share) / n
+    design_effect = 1.0
+    if independent_variance > 0 and n_tags.size > 1:
+        residuals = n_correct - share * n_tags
+        design_effect = max(
+            1.0, n_tags.size / (n_tags.size - 1) * float(residuals @ residuals) / n**2 / independent_variance
+        )
+    m = n / design_effect
+    centre = (share + Z95**2 / (2 * m)) / (1 + Z95**2 / m)
+    half = Z95 / (1 + Z95**2 / m) * float(np.sqrt(share * (1 - share) / m + Z95**2 / (4 * m**2)))
     return Interval(share, max(0.0, min(share, centre - half)), min(1.0, max(share, centre + half)))
 
 

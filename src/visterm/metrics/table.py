@@ -1,4 +1,4 @@
-"""The table of metrics: every list of names, message and choice of the command line is made from it."""
+"""The table of metrics, from which lists of names, messages and command-line choices are generated."""
 
 from __future__ import annotations
 
@@ -19,35 +19,35 @@ USUAL_K = 5
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One line of the table."""
+    """An entry of the table."""
 
-    name: str  # What users type, before the ``@`` if it takes a k
-    summary: str  # One line for lists and docs
+    name: str  # The name that users type, without ``@k``
+    summary: str  # A line for lists and docs
     of: Literal["image", "tag", "word", "sibling", "tree"]
-    """Whether tags are ranked for each image, given to all images and counted tag by tag, each used as a query, or
-    given to all images and compared with the siblings of the right ones, or with those above them in a tree."""
+    """The kind of evidence: tags ranked for each image; tags assigned to images and counted tag by tag; each tag as a
+    query; or assigned tags compared with siblings of the right tags, or with tags above them in a tree."""
     measure: str
-    """The method of `TagRanks`, `GivenTags`, `Ranks`, `SiblingTags` or `TreeTags` that gives its values; metrics are
-    their mean."""
-    takes_k: bool = False  # Whether it looks at the first k only, and is written ``name@k``
+    """The method of `TagRanks`, `GivenTags`, `Ranks`, `SiblingTags` or `TreeTags` that returns the values; the metric
+    is their mean."""
+    takes_k: bool = False  # Whether it uses only the first k, and is written ``name@k``
 
     @property
     def example(self) -> str:
-        """How it is typed, with the usual k."""
+        """The name as typed, with the usual k."""
         return self.spelled(USUAL_K)
 
     def spelled(self, k: int) -> str:
-        """Return how it is typed with some k."""
+        """Return the name as typed, with `k`."""
         return f"{self.name}@{k}" if self.takes_k else self.name
 
     def values(self, evidence: Any, k: int) -> NDArray[np.float64]:
-        """Return what `measure` gives for evidence of its kind."""
+        """Return the metric's values from evidence of its kind."""
         values: NDArray[np.float64] = getattr(evidence, self.measure)(*([k] if self.takes_k else []))
         return values
 
 
 class RequestedMetric(NamedTuple):
-    """A metric as a user asked for it; k is 0 where it takes none."""
+    """A metric as requested by a user; k is 0 if it takes none."""
 
     metric: Metric
     k: int
@@ -112,18 +112,18 @@ METRICS = [
 def check_metrics(
     names: str | Sequence[str], *, siblings: bool = True, tree: bool = True
 ) -> dict[str, RequestedMetric]:
-    """Parse metrics as users type them, ``map`` or ``p@5``; capitals do not matter.
+    """Parse metrics as users type them, ``map`` or ``p@5``; case does not matter.
 
-    `siblings` says whether it is known which tags are siblings, `tree` whether they have a tree. Raises
-    UnknownNameError if there is no such metric, with the nearest that there is; UserError if no metric is named, a k is
-    missing, too much, or not a whole number of 1 or more, or siblings or a tree are needed and not known.
+    `siblings` and `tree` say whether siblings and a tree of tags are available. Raises UnknownNameError for an unknown
+    metric, with the nearest names; UserError if no metric is named, a k is missing, not allowed or not a whole number
+    of 1 or more, or a metric needs missing siblings or a missing tree.
     """
     names = [names] if isinstance(names, str) else list(names)
     if not names:
-        known = ", ".join(metric.example for metric in METRICS)
-        raise UserError("No metric is named.", setting="metrics", value=names, expected=f"some of {known}")
-    wanted = {name: _parse(name) for name in names}
-    for name, (metric, _) in wanted.items():
+        examples = ", ".join(metric.example for metric in METRICS)
+        raise UserError("No metric is named.", setting="metrics", value=names, expected=f"some of {examples}")
+    requested = {name: _parse(name) for name in names}
+    for name, (metric, _) in requested.items():
         if metric.of == "sibling" and not siblings:
             advice = "Pass `siblings`; for a run, give `tag_rules` with the rule isa."
             raise UserError(
@@ -132,11 +132,11 @@ def check_metrics(
         if metric.of == "tree" and not tree:
             advice = "Pass `tree`, or a run that was fitted with one."
             raise UserError(f"{name} needs a tree, and images in memory.", setting="metrics", value=name, advice=advice)
-    return wanted
+    return requested
 
 
 def _parse(name: str) -> RequestedMetric:
-    base, at, text = name.strip().lower().partition("@")
+    base, separator, k_text = name.strip().lower().partition("@")
     metric = next((metric for metric in METRICS if metric.name == base), None)
     if metric is None:
         digits = re.search(r"[1-9]\d*$", name)
@@ -144,11 +144,11 @@ def _parse(name: str) -> RequestedMetric:
         problem = unknown("metric", name, [metric.spelled(k) for metric in METRICS])
         raise UnknownNameError(problem, setting="metrics", value=name, advice="`visterm metrics` lists them.")
     if not metric.takes_k:
-        if at:
+        if separator:
             wrong = f"The metric '{name}' has a k, but {base} looks at whole rankings."
             raise UserError(wrong, setting="metrics", value=name, advice=f"Write '{base}'.")
         return RequestedMetric(metric, 0)
-    if not re.fullmatch(r"[0-9]{1,9}", text) or int(text) < 1:
+    if not re.fullmatch(r"[0-9]{1,9}", k_text) or int(k_text) < 1:
         wrong = f"The metric '{name}' needs a k, a whole number of 1 or more."
         raise UserError(wrong, setting="metrics", value=name, advice=f"Write '{metric.example}', say.")
-    return RequestedMetric(metric, int(text))
+    return RequestedMetric(metric, int(k_text))

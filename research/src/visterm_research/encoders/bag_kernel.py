@@ -17,8 +17,8 @@ from visterm.core.threads import Team, one_blas_thread, resolve_jobs
 from visterm.core.types import RandomState
 from visterm.encoders import (
     COLOUR_IMAGES,
-    LARGEST,
-    MOST_COLOURS,
+    MAX_COLOURS,
+    MAX_VALUE,
     OVERLAP,
     BlockCutter,
     Encoder,
@@ -143,12 +143,12 @@ class BagKernel(Encoder):
         "kernel_": Array("float32", ("n_images", "n_images"), required=False),
         "marks_": Array("uint8", ("n_images", MARK_BYTES), required=False),
         "own_": Array("float64", ("n_images",), required=False),
-        "colours_": Array("float32", ("n_colours", 3), least=-LARGEST, most=LARGEST, required=False),
-        "points_": Array("float32", ("n_points", DESCRIPTORS), least=0, most=LARGEST, required=False),
+        "colours_": Array("float32", ("n_colours", 3), least=-MAX_VALUE, most=MAX_VALUE, required=False),
+        "points_": Array("float32", ("n_points", DESCRIPTORS), least=0, most=MAX_VALUE, required=False),
         "start_": Array("int64", ("n_images + 1",), least=0, ascending=True, required=False),
         "gamma_": Number(above=0, required=False),
         "weights_": Array("float64", ("n_components",), required=False),
-        "means_": Array("float64", ("n_components", DESCRIPTORS), least=-LARGEST, most=LARGEST, required=False),
+        "means_": Array("float64", ("n_components", DESCRIPTORS), least=-MAX_VALUE, most=MAX_VALUE, required=False),
         "spreads_": Array("float64", ("n_components", DESCRIPTORS, None), required=False),
         "floor_": Number(above=0, required=False),
         "seed_": Whole(most=2**32 - 1, required=False),
@@ -308,8 +308,8 @@ class BagKernel(Encoder):
             if self.parts_[0].width != self.rows_.shape[1]:
                 raise DataError(f"rows_ has {self.rows_.shape[1]} columns; expected {self.parts_[0].width}")
             return
-        if len(self.colours_) > MOST_COLOURS:
-            raise DataError(f"colours_ has {len(self.colours_)} colours; expected at most {MOST_COLOURS}")
+        if len(self.colours_) > MAX_COLOURS:
+            raise DataError(f"colours_ has {len(self.colours_)} colours; expected at most {MAX_COLOURS}")
         n = len(self.points_ if self.kernel == "match" else self.means_)
         if self.start_[0] != 0 or self.start_[-1] != n or (np.diff(self.start_) < 1).any():
             raise DataError(f"start_ has a bag without a point, or does not go from 0 to {n}")

@@ -19,9 +19,9 @@ from visterm.core.threads import Team, one_blas_thread, resolve_jobs
 from visterm.core.types import RandomState
 from visterm.data import resized
 from visterm.encoders import (
-    LARGEST,
-    MOST_COLOURS,
-    SPACES,
+    COLOUR_SPACES,
+    MAX_COLOURS,
+    MAX_VALUE,
     Encoder,
     Pixels,
     check_levels,
@@ -122,8 +122,8 @@ class Histograms(Encoder):
     }
 
     learned: ClassVar[dict[str, Kind]] = {
-        "colours_": Array("float32", ("n_colours", 3), least=-LARGEST, most=LARGEST, empty=True),
-        "textons_": Array("float32", ("n_textons", "n_filters"), least=-LARGEST, most=LARGEST, empty=True),
+        "colours_": Array("float32", ("n_colours", 3), least=-MAX_VALUE, most=MAX_VALUE, empty=True),
+        "textons_": Array("float32", ("n_textons", "n_filters"), least=-MAX_VALUE, most=MAX_VALUE, empty=True),
         "scale_textons_": Array("int64", ("n_texton_scales",), least=1, most=MOST_TEXTONS, empty=True),
         "spread_": Array("float32", ("n_texton_scales", "n_filters"), above=1e-12, empty=True),
     }
@@ -216,8 +216,8 @@ class Histograms(Encoder):
 
     def _check_learned(self) -> None:
         """Refuse colours and textons that are not those of the settings."""
-        if len(self.colours_) > MOST_COLOURS:
-            raise DataError(f"colours_ has {len(self.colours_)} colours; expected at most {MOST_COLOURS}")
+        if len(self.colours_) > MAX_COLOURS:
+            raise DataError(f"colours_ has {len(self.colours_)} colours; expected at most {MAX_COLOURS}")
         n_scales, n_filters = (len(self.scales) if self.textons else 0), self._bank().n_filters
         found, counts = self.textons_.shape, self.scale_textons_
         fitting = found == (counts.sum(), n_filters) and len(counts) == n_scales
@@ -231,7 +231,7 @@ class Histograms(Encoder):
 
     def _check_params(self) -> None:
         """Refuse parameters that no histograms can be made with."""
-        for name, most in (("colours", MOST_COLOURS), ("textons", MOST_TEXTONS)):
+        for name, most in (("colours", MAX_COLOURS), ("textons", MOST_TEXTONS)):
             if getattr(self, name) != 0:
                 check_count(getattr(self, name), name, "or 0")
             check_number(getattr(self, name), name, least=0, most=most)
@@ -239,7 +239,7 @@ class Histograms(Encoder):
             raise UserError("colours and textons are both 0, so that nothing is counted. Set one of them above 0.")
         for name in ("orientations", "max_side", "sample_pixels", "batch_size"):
             check_count(getattr(self, name), name)
-        check_number(self.texton_weight, "texton_weight", above=0, most=LARGEST)
+        check_number(self.texton_weight, "texton_weight", above=0, most=MAX_VALUE)
         check_numbers(self.sigmas, "sigmas", "widths in pixels above 0, such as (1, 2)")
         check_numbers(self.scales, "scales", "sizes above 0 and at most 1, such as (1, 0.5)", most=1)
         check_levels(self.levels, self.level_weights)
@@ -248,8 +248,8 @@ class Histograms(Encoder):
                 f"{len(self.scales)} scales and {self._bank().n_filters} filters, the widest of {max(self.sigmas):g} "
                 f"pixels, are too many for a small photo. Choose fewer or smaller ones, {MOST_SCALES} scales at most."
             )
-        if self.colour_space not in SPACES:
-            raise UserError(f"colour_space is {self.colour_space!r}; expected one of {', '.join(SPACES)}.")
+        if self.colour_space not in COLOUR_SPACES:
+            raise UserError(f"colour_space is {self.colour_space!r}; expected one of {', '.join(COLOUR_SPACES)}.")
 
 
 def _scaled(pixels: Pixels, scale: float) -> Pixels:

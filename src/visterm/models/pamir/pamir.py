@@ -22,7 +22,7 @@ from visterm.core.queries import inverse_frequencies, weigh_words
 from visterm.core.threads import Team, one_blas_thread, resolve_jobs
 from visterm.core.types import Matrix, MatrixLike
 from visterm.data.tag_queries import MAX_SUBSETS, Queries, queries_of_tags
-from visterm.metrics.retrieval import TOP, gains_of, rank_queries
+from visterm.metrics.retrieval import TOP_IMAGES, gains_of, rank_queries
 from visterm.models.base import BLOCK_BYTES, Limit
 from visterm.models.epochs import Floats, Measure, Validation, Weights
 from visterm.models.linear.base import check_weight_size, with_ones
@@ -351,7 +351,7 @@ class Pamir(LinearRanker):
         def measure() -> float:
             ranks = rank_queries(blocks, queries.words, queries.relevant)
             if self.loss == "ndcg":
-                return float(ranks.graded_ndcg(TOP, gains_of(ranks, queries.relevant)).mean())
+                return float(ranks.graded_ndcg(TOP_IMAGES, gains_of(ranks, queries.relevant)).mean())
             return float(ranks.average_precision().mean())
 
         return measure
