@@ -205,7 +205,9 @@ def check_streams(model: Annotator, n_folders: int = 1) -> None:
     """
     if isinstance(model, FitsStreams):
         return
-    able = [entry.name for entry in MODELS if not entry.extra and issubclass(MODELS.load(entry.name), FitsStreams)]
+    streaming_models = [
+        entry.name for entry in MODELS if not entry.extra and issubclass(MODELS.load(entry.name), FitsStreams)
+    ]
     reason, alternative = "do not fit in the memory that may be used", "or allow more `memory`"
     if n_folders > 1:
         reason, alternative = f"lie in {n_folders} folders, which are streamed", "or encode all photos into one"

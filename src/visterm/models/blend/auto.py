@@ -28,7 +28,7 @@ from visterm.models.blend.candidates import (
     any_from_kernel,
     chosen_settings,
     column_sets,
-    listed,
+    member_list,
     make_member,
     own_settings,
 )
@@ -318,7 +318,7 @@ class Auto(Blend):
         for columns in column_sets(X, None if by_number else blocks):
             given: Sequence[Member] = EMBEDDING if by_number else USUAL
             if self.candidates is not None:
-                given = listed(self.candidates, "candidates")
+                given = member_list(self.candidates, "candidates")
             elif word_vectors is not None and columns.block == 0 and not by_number:
                 if np.shape(word_vectors)[1] != X.shape[1]:
                     raise ShapeError(

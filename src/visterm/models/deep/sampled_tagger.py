@@ -78,5 +78,5 @@ class SampledTagger(DeepTagger):
 
         return SampledObjective(draws_for(self, Y, self._dim()), alpha=self.alpha, printed=self.printed)
 
-    def _work_a_tag(self, n_tags: int) -> int:
+    def _work_per_tag(self, n_tags: int) -> int:
         return self.positives + self.negatives

@@ -87,20 +87,20 @@ def annotate_into(
     # Besides the images, all files of the run and the request determine the lines
     parts = [file_hash(as_path(tagger.path) / MANIFEST), tagger.encoder.fingerprint, wanted._asdict()]
     request_fingerprint = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
-    all_pieces = pieces_of(tagger.encoder, source, stable=True)
-    pieces_executor = for_parts(executor or Executor(n_jobs), all_pieces.pieces)
+    split = pieces_of(tagger.encoder, source, stable=True)
+    pieces_executor = for_parts(executor or Executor(n_jobs), split.pieces)
 
     with naming_a_full_disk(folder.path), folder.locked():
         folder.begin()
         previous = folder.contents()
         shards = [] if previous is None else previous.shards
         known = {entry.file: entry for entry in shards if folder.is_whole(entry)}
-        tags = _job(tagger, wanted, device, all_pieces)
+        tags = _job(tagger, wanted, device, split)
         job = AnnotateIntoJob(**vars(tags), folder=folder, request_fingerprint=request_fingerprint, known=known)
-        done_parts = _collect_parts(pieces_executor.run(job, all_pieces.pieces, progress), all_pieces.pieces, progress)
-        skipped = [item for part in done_parts for item in part.skipped] + all_pieces.skipped
+        done_parts = _collect_parts(pieces_executor.run(job, split.pieces, progress), split.pieces, progress)
+        skipped = [item for part in done_parts for item in part.skipped] + split.skipped
         contents = AnnotationContents(
-            run=str(in_full(tagger.path)), asked=request_fingerprint, wanted=wanted._asdict(), n_images=all_pieces.n_images,
+            run=str(in_full(tagger.path)), asked=request_fingerprint, wanted=wanted._asdict(), n_images=split.n_images,
             n_skipped=len(skipped), shards=[part.entry for part in done_parts if part.entry is not None],
         )  # fmt: skip
         folder.commit(contents, skipped)
@@ -128,9 +128,9 @@ def annotate_found(
     """
     if executor.remote:
         ChunkTags(tagger, wanted)  # raises UserError for unsupported requests before other machines start
-        all_pieces = pieces_of(tagger.encoder, source, stable=False)
-        if len(all_pieces.pieces) > 1:
-            return annotate_pieces(tagger, wanted, device, all_pieces, executor, progress)
+        split = pieces_of(tagger.encoder, source, stable=False)
+        if len(split.pieces) > 1:
+            return annotate_pieces(tagger, wanted, device, split, executor, progress)
         say(DONE_HERE)
     images: Any = source.features or source.images
     progress = progress if source.features or len(images) > 1 else SILENT
@@ -141,7 +141,7 @@ def annotate_pieces(
     tagger: Tagger,
     wanted: TagsWanted,
     device: str | None,
-    all_pieces: Pieces,
+    split: Pieces,
     executor: Executor,
     progress: Progress = SILENT,
 ) -> Iterator[Annotated | Skipped]:
@@ -150,15 +150,15 @@ def annotate_pieces(
     Raises UserError if the executor has no machines; StorageError if a worker cannot read the run or the images, or an
     image is missing at the end.
     """
-    progress.start("tag photos", sum(piece.n for piece in all_pieces.pieces))
+    progress.start("tag photos", sum(piece.n for piece in split.pieces))
     try:
-        job = _job(tagger, wanted, device, all_pieces)
-        for piece, tagged in zip(all_pieces.pieces, executor.run(job, all_pieces.pieces, progress), strict=True):
+        job = _job(tagger, wanted, device, split)
+        for piece, tagged in zip(split.pieces, executor.run(job, split.pieces, progress), strict=True):
             _refuse_missing(piece, len(tagged))
             yield from tagged
     finally:
         progress.finish()
-    yield from all_pieces.skipped
+    yield from split.skipped
 
 
 @dataclass(frozen=True)
@@ -225,9 +225,9 @@ class AnnotateIntoJob(AnnotateJob):
         return lambda piece: work.do(piece, progress)
 
 
-def _job(tagger: Tagger, wanted: TagsWanted, device: str | None, all_pieces: Pieces) -> AnnotateJob:
-    first = all_pieces.pieces[0] if all_pieces.pieces else None
-    return AnnotateJob(tagger, str(in_full(tagger.path)), wanted, device, os.getcwd(), all_pieces.features, first)
+def _job(tagger: Tagger, wanted: TagsWanted, device: str | None, split: Pieces) -> AnnotateJob:
+    first = split.pieces[0] if split.pieces else None
+    return AnnotateJob(tagger, str(in_full(tagger.path)), wanted, device, os.getcwd(), split.features, first)
 
 
 def _collect_parts(parts: Iterator[PartDone], pieces: Sequence[Piece], progress: Progress) -> list[PartDone]:
