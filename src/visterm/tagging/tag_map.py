@@ -123,9 +123,9 @@ def _plane_positions(V: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.full((n, 2), 0.5)
     points = decomposition.PCA(min(COMPONENTS, *directions.shape), random_state=0).fit_transform(directions)
     if n > 3:  # t-SNE needs more points than neighbours
-        points = manifold.TSNE(perplexity=min(30.0, (n - 1) / 3), init="pca", random_state=0, n_jobs=1).fit_transform(
-            points
-        )
+        embedding = manifold.TSNE(
+            perplexity=min(30.0, (n - 1) / 3), init="pca", random_state=0, n_jobs=1
+        ).fit_transform(points)
     if points.shape[1] < 2:
         points = np.column_stack([points, np.zeros(n)])
     points = np.asarray(points[:, :2], np.float64)

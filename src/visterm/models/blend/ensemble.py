@@ -19,7 +19,7 @@ from visterm.core.tables import MODELS
 from visterm.core.types import Matrix
 from visterm.models.abilities import Explains, explain_linear
 from visterm.models.base import Annotator
-from visterm.models.blend.candidates import Member, any_from_kernel, member_list, make_member
+from visterm.models.blend.candidates import Member, any_from_kernel, make_member, member_list
 from visterm.models.blend.mixing import best_mix, sample
 from visterm.models.blend.stacked import Blend, check_stacked, stacked_image_rows, stacked_tag_rows
 from visterm.models.stopping import OnEpoch, hold_out, visible_columns

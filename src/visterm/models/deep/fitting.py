@@ -141,7 +141,7 @@ class DeepFit:
     def _train_twice(
         self, trained: NDArray[np.int64], held_out: NDArray[np.int64], all_images: NDArray[np.int64]
     ) -> None:
-        """Train on a part of the images, stop by the held-out images, then train on all for the best number of epochs."""
+        """Train on a part of the images, stop by the held-out ones, then train on all for the best number of epochs."""
         model, kept = self._model, self._kept
         if kept is None or kept.numbers["phase"] == FIRST:
             self._train(FIRST, trained, (self._X[held_out], self._Y[held_out]), model.epochs)

@@ -55,8 +55,8 @@ OPEN_LIMITS: dict[str, Limit] = {"schedule": partial(check_choice, choices=(*SCH
 START_ROWS = 16_384  # Number of rows of start values that a thread draws at a time
 
 USUAL_VARIANCE, USUAL_TAGS = 0.5, 100
-"""An image's deviation is estimated as if there were 100 more tags with the usual variance, which follows from the margin
-of 1: few tags give a poor estimate. With the plain deviation, scores of a dozen tags ranked images worse than before."""
+"""An image's deviation is estimated as if 100 more tags had the usual variance, which follows from the margin of 1: few
+tags give a poor estimate. With the plain deviation, scores of a dozen tags ranked images worse than before."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -123,7 +123,6 @@ class EmbeddingRanker(PairRanker):
     tag_spread_, damping_ : ndarray of float32, shape (width, width), and float
         With `standardize`, they define an image's deviation, see `standardized`: each image row ``u`` is divided by
         ``√(|u · tag_spread_|² + damping_)``. `add_tags`, and `partial_fit` with ``images=False``, don't change them.
-
     constant_ : float
         The value of the coordinate for `bias` in all image rows.
     scale_ : float
