@@ -1,4 +1,4 @@
-"""Draw a photo with a heat map of a tag's score: warm colours where a place adds to the score, blue where it subtracts."""
+"""Draw a photo with a heat map of a tag's score: warm colours where a place adds to it, blue where it subtracts."""
 
 from __future__ import annotations
 

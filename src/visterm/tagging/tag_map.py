@@ -123,9 +123,9 @@ def _plane_positions(V: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.full((n, 2), 0.5)
     points = decomposition.PCA(min(COMPONENTS, *directions.shape), random_state=0).fit_transform(directions)
     if n > 3:  # t-SNE needs more points than neighbours
-        embedding = manifold.TSNE(
-            perplexity=min(30.0, (n - 1) / 3), init="pca", random_state=0, n_jobs=1
-        ).fit_transform(points)
+        points = manifold.TSNE(perplexity=min(30.0, (n - 1) / 3), init="pca", random_state=0, n_jobs=1).fit_transform(
+            points
+        )
     if points.shape[1] < 2:
         points = np.column_stack([points, np.zeros(n)])
     points = np.asarray(points[:, :2], np.float64)
@@ -134,10 +134,11 @@ def _plane_positions(V: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _vectors_for(model: Annotator, consequence: str) -> NDArray[np.float32]:
-    """Return the vectors of tags, shape (n_tags, width); raise UserError, with the consequence `consequence`, if none."""
+    """Return the vectors of tags, shape (n_tags, width); raise UserError with the `consequence` if there are none."""
     V = tag_vectors(model)
     if V is None:
         raise UserError(
-            f"The model '{MODELS.name_of(model)}' of this run has no vectors of tags, so {consequence}. {what_to_do(model)}"
+            f"The model '{MODELS.name_of(model)}' of this run has no vectors of tags, so {consequence}. "
+            f"{what_to_do(model)}"
         )
     return V
