@@ -205,17 +205,14 @@ def check_streams(model: Annotator, n_folders: int = 1) -> None:
     """
     if isinstance(model, FitsStreams):
         return
-    streaming_models = [
-        entry.name for entry in MODELS if not entry.extra and issubclass(MODELS.load(entry.name), FitsStreams)
-    ]
-    reason, alternative = "do not fit in the memory that may be used", "or allow more `memory`"
+    able = [entry.name for entry in MODELS if not entry.extra and issubclass(MODELS.load(entry.name), FitsStreams)]
+    problem, fix = "do not fit in the memory that may be used", "or allow more `memory`"
     if n_folders > 1:
-        reason, alternative = f"lie in {n_folders} folders, which are streamed", "or encode all photos into one"
+        problem, fix = f"lie in {n_folders} folders, which are streamed", "or encode all photos into one"
     name = MODELS.name_of(model)
     raise UserError(
-        f"The features {reason}, and the model '{name}' needs all at once.",
-        setting="model", value=name,
-        advice=f"Choose a `model` that streams them ({', '.join(streaming_models)}), {alternative}.",
+        f"The features {problem}, and the model '{name}' needs all at once.",
+        setting="model", value=name, advice=f"Choose a `model` that streams them ({', '.join(able)}), {fix}.",
     )  # fmt: skip
 
 
@@ -313,8 +310,7 @@ def _relations(
 def check_relations(model: Annotator, request: FitRequest) -> None:
     """Check the relations of a request before any image is read.
 
-    Raises UserError if they are not WordRelations, are given twice, or no tags are learned; DataError if a file is
-    missing.
+    Raises UserError if they are invalid, given twice, or no tags are learned; DataError if a file is missing.
     """
     rules, relations = request.rules, request.relations
     if rules.part_of is not None or rules.isa is not None or rules.tag_synsets is not None:
@@ -393,8 +389,7 @@ def encoder_of(encoder: AnyEncoder, fitted: AnyEncoder, requested: str, *, any_e
 def reference_of(texts: str | os.PathLike[str], encoder: AnyEncoder, vocabulary: Vocabulary) -> Reference:
     """Read the reference corpus, which weighs words.
 
-    Raises UserError if images are known by number, because you can't search them by words; TagFileError like
-    `count_texts`.
+    Raises UserError if images are known by number, and not searched by words; TagFileError like `count_texts`.
     """
     if encoder.by_number:
         raise UserError(

@@ -51,10 +51,8 @@ def unfitted_parts(
     Names of None mean the defaults.
     """
     options = {"random_state": seed, "n_jobs": n_jobs}
-    unfitted_encoder = make_encoder(encoder, encoder_params, options)
-    parts = Learned(
-        encoder=unfitted_encoder, model=make_model(model, model_params, options, by_number=unfitted_encoder.by_number)
-    )
+    unfitted = make_encoder(encoder, encoder_params, options)
+    parts = Learned(encoder=unfitted, model=make_model(model, model_params, options, by_number=unfitted.by_number))
     return parts, encoder is None and not encoder_params
 
 

@@ -127,14 +127,12 @@ class WordRelations(NamedTuple):
         Raises DataError if there are part-of relations, but not between two tags.
         """
         part_of = self.pairs(vocabulary) if self.part_of else None
-        siblings, ancestors = None, None
+        siblings, pairs = None, None
         if "siblings" in takes and self.is_a:
             siblings = np.stack(sp.triu(sibling_sets(self.is_a, vocabulary), k=1).nonzero(), axis=1)
         if "tree" in takes and self.tree:
-            ancestors = TreeColumns(TagTree(self.tree, vocabulary.aliases), vocabulary).pairs
-        return SideKnowledge(
-            part_of=part_of, siblings=siblings, tree=ancestors, blocks=blocks, word_vectors=word_vectors
-        )
+            pairs = TreeColumns(TagTree(self.tree, vocabulary.aliases), vocabulary).pairs
+        return SideKnowledge(part_of=part_of, siblings=siblings, tree=pairs, blocks=blocks, word_vectors=word_vectors)
 
     def kinds(self, vocabulary: Vocabulary) -> NDArray[np.int64]:
         """Return pairs of columns: a tag, and another tag that it is a kind of, over any number of is-a steps.

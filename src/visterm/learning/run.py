@@ -105,9 +105,8 @@ class Run:
         for _, block in self.model.score_blocks(X):
             ids, scores = top_k(block if self.tree is None else self.tree.raised(block), k)
             confidences = self.confidences(block)
-            blocks.append(
-                (ids, scores, confidences if confidences is None else np.take_along_axis(confidences, ids, axis=1))
-            )
+            best = None if confidences is None else np.take_along_axis(confidences, ids, axis=1)
+            blocks.append((ids, scores, best))
         ids, scores, parts = zip(*blocks, strict=True)
         confidences = None if parts[0] is None else np.concatenate(parts)
         return np.concatenate(ids), np.concatenate(scores), confidences

@@ -68,8 +68,7 @@ class StartWords(NamedTuple):
     def words_to_learn(self, words: Sequence[str], tags: Vocabulary, say: Say) -> list[str]:
         """Return the words that have a vector or are tags of photos; report how many words are left out.
 
-        Nothing is known about the other words: a search would return random images. Raises DataError if no word
-        remains.
+        A search for the other words would return random images. Raises DataError if no word remains.
         """
         with_vector: set[str] = set()
         if self.vectors is not None:
@@ -194,15 +193,12 @@ def check_finds_words(model: Annotator, encoder: AnyEncoder, vectors: object) ->
     if vectors is not None:
         return
     if encoder.reads_texts:
-        obstacle, advice = "this model has none yet", f"Add {ENCODER} as `word_vectors`."
+        lack, advice = "this model has none yet", f"Add {ENCODER} as `word_vectors`."
     else:
-        obstacle = no_text_tower(encoder)
+        lack = no_text_tower(encoder)
         advice = "Take an encoder that has one (visterm encoders), or add a file of `word_vectors`."
     raise UserError(
-        f"Words are found by their vectors, and {obstacle}.",
-        setting="words",
-        value=MODELS.name_of(model),
-        advice=advice,
+        f"Words are found by their vectors, and {lack}.", setting="words", value=MODELS.name_of(model), advice=advice
     )
 
 

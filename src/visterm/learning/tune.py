@@ -70,7 +70,6 @@ def tune(
         instead, if there are any. Early stopping uses the same rows. At the end, the model learns from all rows, except
         that a model with kernel values doesn't learn from a split "valid", for which there are no columns. Finished
         trials are not repeated.
-
     grid : mapping of str to list of values or Range
         The values to try for each setting of the model. Ranges need `n_random`.
     n_random : int, optional

@@ -197,25 +197,21 @@ def _ranked(
     k: int,
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
     """Yield ids and scores of each image's `k` best tags (0: all) above the cut-off, without its known tags."""
-    is_allowed = (
-        np.ones(scores.shape, np.bool_) if cutoff is None or confidences is None else confidences >= cutoff.least
-    )
+    allowed = np.ones(scores.shape, np.bool_) if cutoff is None or confidences is None else confidences >= cutoff.least
     if known is not None:
-        is_allowed &= known.toarray() == 0
-    for row, row_allowed in zip(scores, is_allowed, strict=True):
+        allowed &= known.toarray() == 0
+    for row, row_allowed in zip(scores, allowed, strict=True):
         ids = np.flatnonzero(row_allowed)
         ids = ids[np.lexsort((ids, -row[ids]))][: k or None]
         yield ids, row[ids]
 
 
 def _named(
-    run: Run,
-    rankings: list[tuple[NDArray[np.int64], NDArray[np.float32]]],
-    given_confidences: NDArray[np.float64] | None = None,
+    run: Run, rankings: list[tuple[NDArray[np.int64], NDArray[np.float32]]], given: NDArray[np.float64] | None = None
 ) -> Iterator[list[Tag]]:
     """Yield the tags of each image from their ids and scores; confidences are computed for all images at once.
 
-    `given_confidences` are the confidences of all tags, (n_images, n_tags), if they don't follow from the scores alone.
+    `given` are the confidences of all tags, (n_images, n_tags), if they don't follow from the scores alone.
     """
     tags, words, n = run.vocabulary.tags, run.words.added, len(run.vocabulary)
     tag_ids = np.concatenate([np.asarray(ids, np.int64) for ids, _ in rankings])
@@ -223,13 +219,11 @@ def _named(
     confidences: list[float | None] = [None] * tag_ids.size
     if run.calibration is not None:
         # An added word has no calibration; the confidence of tag 0 is computed in its place, and not used.
-        calibrated_ids = np.where(tag_ids < n, tag_ids, 0)
-        if given_confidences is None:
-            confidences = run.calibration.confidences(values, calibrated_ids).tolist()
+        cols = np.where(tag_ids < n, tag_ids, 0)
+        if given is None:
+            confidences = run.calibration.confidences(values, cols).tolist()
         else:
-            confidences = given_confidences[
-                np.repeat(np.arange(len(rankings)), [len(ids) for ids, _ in rankings]), calibrated_ids
-            ].tolist()
+            confidences = given[np.repeat(np.arange(len(rankings)), [len(ids) for ids, _ in rankings]), cols].tolist()
     named = (
         Tag(tags[i], s, confidence=confidence) if i < n else Tag(words[i - n], s, trained=False)
         for i, s, confidence in zip(tag_ids.tolist(), values.tolist(), confidences, strict=True)

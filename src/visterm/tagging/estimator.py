@@ -20,7 +20,7 @@ from visterm.learning.part_settings import move_encoder
 from visterm.learning.run import Run
 
 _PARTS = ("encoder", "model")
-_MAX_SHOWN_TAGS = 5
+_MAX_SHOWN = 5  # Tags in `repr`
 
 
 class ScoredTags(NamedTuple):
@@ -129,8 +129,7 @@ class TaggerEstimator(Estimator, Run):
         device : str, optional
             The device of the encoder's torch networks: "cpu", "cuda" or "auto". None: the device of the fit.
         whole : bool
-            Whether to read the whole run now. False: some parts are read when they are first used, and you can't move
-            the run.
+            Whether to read the whole run now. False: some parts are read later, and you can't move the run.
 
         Raises
         ------
@@ -231,7 +230,6 @@ class TaggerEstimator(Estimator, Run):
             settings = ", ".join(f"{name}={value!r}" for name, value in changed.items())
         if len(self.vocabulary) == 0:
             return f"{type(self).__name__}({settings})"
-        first_tags = ", ".join(self.vocabulary.tags[:_MAX_SHOWN_TAGS])
-        ellipsis = ", …" if len(self.vocabulary) > _MAX_SHOWN_TAGS else ""
+        first_tags = ", ".join(self.vocabulary.tags[:_MAX_SHOWN]) + (", …" if len(self.vocabulary) > _MAX_SHOWN else "")
         contents = f"{count_of(len(self.vocabulary), 'tag')} of {count_of(self.facts.get('images', 0), 'photo')}"
-        return f"{type(self).__name__}({settings}) with {contents}: {first_tags}{ellipsis}"
+        return f"{type(self).__name__}({settings}) with {contents}: {first_tags}"

@@ -95,16 +95,16 @@ def explain(tagger: Run, image: str | os.PathLike[str] | NDArray[np.uint8], tag:
     index = tagger.vocabulary.index(tag)
     row = tagger.encoder.transform([image])
     scores = tagger.model.decision_function(row)[0]
-    feature_shares = tagger.model.explain(row, index)
+    parts = tagger.model.explain(row, index)
     image_places, no_heat = _places(tagger, image, row)
-    shares = np.asarray(image_places.rows @ feature_shares.weights, np.float64)
+    shares = np.asarray(image_places.rows @ parts.weights, np.float64)
     place_counts = np.asarray((image_places.rows != 0).sum(axis=0)).ravel()
-    order = np.lexsort((np.arange(len(feature_shares.shares)), -np.abs(feature_shares.shares)))
-    elsewhere = {"bias": feature_shares.constant}
-    if feature_shares.elsewhere:
-        elsewhere[_name_of_rest(tagger.model)] = feature_shares.elsewhere
+    order = np.lexsort((np.arange(len(parts.shares)), -np.abs(parts.shares)))
+    elsewhere = {"bias": parts.constant}
+    if parts.elsewhere:
+        elsewhere[_name_of_rest(tagger.model)] = parts.elsewhere
     if image_places.source:
-        elsewhere[image_places.source] = float(image_places.elsewhere @ feature_shares.weights)
+        elsewhere[image_places.source] = float(image_places.elsewhere @ parts.weights)
     size = None
     if tagger.encoder.reads == "pixels":
         width, height = image_size(image) if isinstance(image, str | os.PathLike) else image.shape[1::-1]
@@ -124,12 +124,8 @@ def explain(tagger: Run, image: str | os.PathLike[str] | NDArray[np.uint8], tag:
             Region(x, top, right, bottom, share)
             for (x, top, right, bottom), share in zip(boxes.tolist(), shares.tolist(), strict=True)
         ],
-        features=[
-            Feature(int(i), float(feature_shares.shares[i]), int(place_counts[i]))
-            for i in order
-            if feature_shares.shares[i] != 0
-        ],
-        bias=feature_shares.constant,
+        features=[Feature(int(i), float(parts.shares[i]), int(place_counts[i])) for i in order if parts.shares[i] != 0],
+        bias=parts.constant,
         elsewhere=elsewhere,
         explained_by=explained_by(tagger.model),
         no_heat=no_heat,

@@ -89,11 +89,9 @@ def write_shared(
     if not with_photos:
         _check_no_photos(tagger)
         shared_parts = shared_parts.changed(skipped=[], learned_images=LearnedImages())
-    with new_folder(
-        folder, "run", check=partial(check_opens, type(tagger)), fingerprint=tagger.fingerprint
-    ) as run_folder:
-        write_run(shared_parts, run_folder)
-        for file in run_folder.glob("*.json"):
+    with new_folder(folder, "run", check=partial(check_opens, type(tagger)), fingerprint=tagger.fingerprint) as inside:
+        write_run(shared_parts, inside)
+        for file in inside.glob("*.json"):
             write_json(file, _without_folders(read_json(file)))
         if with_network:
             if not isinstance(tagger.encoder, NetworkEncoder):  # has all weights in a single file
@@ -103,7 +101,7 @@ def write_shared(
                     setting="with_network", value=True, advice="Leave `with_network` out.",
                 )  # fmt: skip
             network = Path(tagger.encoder._network_file())
-            shutil.copyfile(network, run_folder / f"{NETWORK}{network.suffix}")
+            shutil.copyfile(network, inside / f"{NETWORK}{network.suffix}")
     (folder / CARD).write_text(card_of(tagger, name, licence=licence, with_network=with_network), encoding="utf-8")
 
 

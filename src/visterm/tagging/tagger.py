@@ -28,17 +28,7 @@ if TYPE_CHECKING:
     from visterm.tagging.annotating import Annotated, Annotations
     from visterm.tagging.tag_map import Neighbour
 
-_CONSTRUCTOR_FIELDS = {
-    "encoder",
-    "model",
-    "encoder_params",
-    "model_params",
-    "budget",
-    "device",
-    "min_count",
-    "n_jobs",
-    "seed",
-}
+_PART_FIELDS = {"encoder", "model", "encoder_params", "model_params", "budget", "device", "min_count", "n_jobs", "seed"}
 """Fields of a request that are parameters of `Tagger`, and not of `Tagger.fit`."""
 
 
@@ -146,7 +136,7 @@ class Tagger(TaggerEstimator):
         EncoderMismatchError
             If the features were made by another encoder than the requested one.
         """
-        if misplaced := sorted(request.keys() & _CONSTRUCTOR_FIELDS):
+        if misplaced := sorted(request.keys() & _PART_FIELDS):
             raise UserError(
                 f"`{misplaced[0]}` is not set in fit.",
                 setting=misplaced[0], value=request[misplaced[0]],

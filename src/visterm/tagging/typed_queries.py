@@ -35,14 +35,12 @@ def typed_query(run: Run, words: str | Sequence[str], new_tags: Mapping[str, str
         rows = {key: row for key, row in looked_up if row is not None}
 
     signs, not_learned, unknown = [sign for _, sign in known], Counter[str](), []
-    words_with_rows = [
-        (tag_key(tag := dictionary.tags[column]), tag, sign) for column, sign in known if column >= n_tags
-    ]
+    outside_words = [(tag_key(tag := dictionary.tags[column]), tag, sign) for column, sign in known if column >= n_tags]
     rows |= {tag_key(dictionary.tags[column]): outside.rows[column - n_tags] for column, _ in known if column >= n_tags}
     for word in missing:
         key = tag_key(word.text)
         if key in rows:
-            words_with_rows.append((key, texts[key], word.sign))
+            outside_words.append((key, texts[key], word.sign))
         elif key in new_tags:
             not_learned[word.text] += word.sign
         else:
@@ -58,24 +56,22 @@ def typed_query(run: Run, words: str | Sequence[str], new_tags: Mapping[str, str
         raise UnknownNameError(problem, setting="words", value=words, advice=_advice(run))
 
     tags, names = run.vocabulary.weights_of((column, sign) for column, sign in known if column < n_tags)
-    sums, word_texts = Counter[str](), {key: text for key, text, _ in words_with_rows}
-    for key, _, sign in words_with_rows:
+    sums, texts_of = Counter[str](), {key: text for key, text, _ in outside_words}
+    for key, _, sign in outside_words:
         sums[key] += sign
-    word_keys = [key for key, total in sums.items() if total]
-    if tags.nnz == 0 and not word_keys and not any(not_learned.values()):
-        cancelled = ", ".join([*names, *word_texts.values(), *not_learned])
+    keys = [key for key, total in sums.items() if total]
+    if tags.nnz == 0 and not keys and not any(not_learned.values()):
+        cancelled = ", ".join([*names, *texts_of.values(), *not_learned])
         raise UserError(
             f"The words of the search cancel each other out: {cancelled}.",
             setting="words", value=words, advice="Leave one out.",
         )  # fmt: skip
     new = {tag: total for tag, total in not_learned.items() if total}
-    if not word_keys:
+    if not keys:
         return Query(weigh_words(tags, run.idf), names, unknown_words, None, new)
-    weights, others = _weigh_together(run, tags, np.array([sums[key] for key in word_keys], np.float32))
-    word_rows = np.array([rows[key] for key in word_keys], np.float32)
-    return Query(
-        weights, names, unknown_words, OutsideWords([word_texts[key] for key in word_keys], others, word_rows), new
-    )
+    weights, others = _weigh_together(run, tags, np.array([sums[key] for key in keys], np.float32))
+    word_rows = np.array([rows[key] for key in keys], np.float32)
+    return Query(weights, names, unknown_words, OutsideWords([texts_of[key] for key in keys], others, word_rows), new)
 
 
 def _weigh_together(

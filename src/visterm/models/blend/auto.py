@@ -126,7 +126,6 @@ class Auto(Blend):
         Widths of adjacent feature blocks, or (start, stop) columns. None: one block of all features; in a `Tagger`, the
         blocks of the encoder. A block with at least a tenth of values other than 0 is dense, and so are all columns
         together if a block is dense; above 1 GiB, they are left out.
-
     candidates : list of (name, settings) or estimators, optional
         Models to try, in this order: names from ``visterm models`` with their settings, or unfitted models, which are
         cloned. A model with separate settings per block is only tried on all columns. None: `knn`, `kernel_ridge`,
@@ -141,7 +140,6 @@ class Auto(Blend):
     valid_share : float
         Share of the images to hold out if `fit` has no validation images; at least 50 images, unless that is more than
         half of them. With 0, or too few images, or images known only by number, only the first candidate is fitted.
-
     explainable : bool
         Whether to keep, with weight 0, a model that explains scores and a model with tag vectors if no model of the
         blend can: the best such candidate, or a ridge regression that is first fitted on at most 1,000 images. It does
@@ -216,23 +214,19 @@ class Auto(Blend):
         """
         check_fitted(self)
         x = self._check_features(x)
-        explaining_members = explaining(self)
-        if not explaining_members:
+        able = explaining(self)
+        if not able:
             names = ", ".join(MODELS.name_of(member) for member in self.members_)
             raise UserError(
                 f"All models of this blend ({names}) compare whole images, so no feature has a share in the score. "
                 f"{what_to_do(self)}"
             )
-        member_weights = (
-            self.weights_
-            if self.weights_[explaining_members].any()
-            else np.isin(np.arange(len(self.members_)), explaining_members)
-        )
-        factors = self.tag_factors_[tag] * member_weights / self.scales_
+        shown = self.weights_ if self.weights_[able].any() else np.isin(np.arange(len(self.members_)), able)
+        factors = self.tag_factors_[tag] * shown / self.scales_
         weights, constant = np.zeros(self.n_features_in_), -float(factors @ self.means_)
         constant += float(self.tag_offsets_[tag])
 
-        for m in explaining_members:
+        for m in able:
             columns = self._columns()[m]
             member_shares = self.members_[m].explain(columns.of(x), tag)
             weights[slice(columns.first, columns.stop) if columns.block else slice(None)] += (
@@ -240,7 +234,7 @@ class Auto(Blend):
             )
             constant += factors[m] * member_shares.constant
         shares = np.asarray(dense(x), np.float64)[0] * weights
-        if np.array_equal(explaining_members, np.flatnonzero(self.weights_)):
+        if np.array_equal(able, np.flatnonzero(self.weights_)):
             return FeatureShares(shares, weights, constant)
         score = float(self.decision_function(x)[0, tag])
         return FeatureShares(shares, weights, constant, score - float(shares.sum()) - constant)

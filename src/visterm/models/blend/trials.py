@@ -36,9 +36,7 @@ MAX_WEIGHTED_MODELS = 6  # The time to find weights grows with the square of the
 KEPT = "ranks nothing: kept to explain scores and compare tags"
 SPARE = "no candidate: kept to explain scores and compare tags"
 
-NEARLY_BEST = (
-    0.8  # Minimum sum of MAPs, as a share of the best sum, for a model with a smaller file to replace the best
-)
+NEARLY_BEST = 0.8  # Minimum sum of MAPs, as a share of the best sum, to prefer a model with a smaller file
 SPARE_ROWS = 1_000  # Images of the first fit of the spare model: few, as it doesn't count for the budget
 
 
@@ -125,20 +123,18 @@ def try_candidates(
     fitted, raises the error of the first one.
     """
     done: list[MemberTrial] = []
-    seconds_of_final_fits, can_judge = 0.0, judged.X.shape[0] > 0
+    refit_seconds, can_judge = 0.0, judged.X.shape[0] > 0
     for trial in () if can_judge else trials[1:]:
         trial.reason = "left out: there are no images to judge by"
     for trial in in_turn(trials) if can_judge else trials:
         if budget.limited and can_judge and not trial.reason:
-            if not done or budget.left() > seconds_of_final_fits:
+            if not done or budget.left() > refit_seconds:
                 _warm_up(trial, learned, budget, rng)
             if done:
-                trial.reason = _too_long(
-                    trial, done, learned, judged, n_all, budget.left() - seconds_of_final_fits, rng
-                )
+                trial.reason = _too_long(trial, done, learned, judged, n_all, budget.left() - refit_seconds, rng)
         if not trial.reason:
             attempt(trial, learned, judged, monitor)
-            seconds_of_final_fits += trial.seconds_again(n_all)
+            refit_seconds += trial.seconds_again(n_all)
         done.append(trial)
     if done[0].error is not None and not any(trial.n_rows for trial in done):
         raise done[0].error
@@ -279,15 +275,13 @@ def kept_beside(
     for has_ability in (explains, has_vectors):
         if any(has_ability(trial.model) for trial in [*used, *kept]):
             continue
-        suitable = [trial for trial in ranked if has_ability(trial.model)]
-        suitable = [trial for trial in suitable if trial.promise >= NEARLY_BEST * suitable[0].promise]
-        suitable = sorted(suitable, key=lambda trial: sum(part.nbytes for _, part in learned_parts(trial.model, "")))[
-            :1
-        ]
-        if not suitable and not trials[-1].reason.startswith(SPARE):
+        able = [trial for trial in ranked if has_ability(trial.model)]
+        able = [trial for trial in able if trial.promise >= NEARLY_BEST * able[0].promise]
+        able = sorted(able, key=lambda trial: sum(part.nbytes for _, part in learned_parts(trial.model, "")))[:1]
+        if not able and not trials[-1].reason.startswith(SPARE):
             trials.append(_fitted_spare(trials[0].columns, learned, judged, n_jobs, monitor))
-            suitable = [trial for trial in trials[-1:] if trial.n_rows]
-        kept += suitable
+            able = [trial for trial in trials[-1:] if trial.n_rows]
+        kept += able
     return kept
 
 

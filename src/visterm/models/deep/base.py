@@ -276,15 +276,11 @@ class DeepTagger(EpochAnnotator):
         check_size(n_bytes, MAX_TRAINED_BYTES, description, "Take smaller layers (`hidden`, `dim`).")
         self._held_out = None
         self.scale_ = math.sqrt(X.shape[1]) / (mean_length(X) or 1.0)
-        training_checkpoint = TrainingCheckpoint(
-            self.checkpoint, self._checkpoint_key(X, Y, valid) if self.checkpoint else {}
-        )
+        checkpoint = TrainingCheckpoint(self.checkpoint, self._checkpoint_key(X, Y, valid) if self.checkpoint else {})
         seed = int(rng.integers(2**63))
-        fit = DeepFit(self, X, Y, seed, training_checkpoint, monitor, on_epoch)
+        fit = DeepFit(self, X, Y, seed, checkpoint, monitor, on_epoch)
         fit.run(valid)
-        if (
-            vectors is not None and self._words_move()
-        ):  # not before: each epoch checks learned attributes, and would read a memory map
+        if vectors is not None and self._words_move():  # at the end: each epoch would read a memory map to check it
             self.word_vectors_ = np.asarray(vectors, np.float32)
 
     def _publish(self, *weights: Floats) -> None:

@@ -138,9 +138,7 @@ class DeepFit:
             self._train_twice(trained, held_out, all_images)
         self._checkpoint.remove()
 
-    def _train_twice(
-        self, trained: NDArray[np.int64], held_out: NDArray[np.int64], all_images: NDArray[np.int64]
-    ) -> None:
+    def _train_twice(self, trained: NDArray[np.int64], held_out: NDArray[np.int64], images: NDArray[np.int64]) -> None:
         """Train on a part of the images, stop by the held-out ones, then train on all for the best number of epochs."""
         model, kept = self._model, self._kept
         if kept is None or kept.numbers["phase"] == FIRST:
@@ -151,7 +149,7 @@ class DeepFit:
             rows = {name: array for name, array in kept.arrays.items() if name.startswith("held.")}
             self._first = CheckpointContents(kept.numbers["first"], rows)
         arrays = self._first.arrays
-        self._train(SECOND, all_images, None, self._first.numbers["epochs"])
+        self._train(SECOND, images, None, self._first.numbers["epochs"])
         model.history_ = self._first.numbers["history"]
         model._held_out = HeldOutFit(held_out, arrays["held.image_rows"], arrays["held.tag_rows"])
 

@@ -48,19 +48,17 @@ class SampledObjective:
         drawn = self._draws.draw(images, rng)
         n_positives = drawn.positives.shape[1]
         rows = drawn_rows(f, np.hstack([drawn.positives, drawn.negatives]), table)
-        has_flags, count_flags = (
+        is_own, counted = (
             torch.from_numpy(flags.astype(np.float32)).to(f.device) for flags in (drawn.has, drawn.counts)
         )
         if not table.moving or not (self._alpha or self._printed):
             scores = rows.scores()
-            return self._cost(scores[:, :n_positives], scores[:, n_positives:], has_flags, count_flags)
+            return self._cost(scores[:, :n_positives], scores[:, n_positives:], is_own, counted)
         scores, products = rows.scores_and_products(n_positives)
-        pairs, opposed = (torch.from_numpy(flags).to(f.device) for flags in _pairs(drawn))
-        positive_products, negative_products = products[:, :, :n_positives], products[:, :, n_positives:]
-        related = related_tags(
-            positive_products, negative_products, pairs, opposed, alpha=self._alpha, printed=self._printed
-        )
-        return self._cost(scores[:, :n_positives], scores[:, n_positives:], has_flags, count_flags) + related
+        pairs, apart = (torch.from_numpy(flags).to(f.device) for flags in _pairs(drawn))
+        alike, unlike = products[:, :, :n_positives], products[:, :, n_positives:]
+        related = related_tags(alike, unlike, pairs, apart, alpha=self._alpha, printed=self._printed)
+        return self._cost(scores[:, :n_positives], scores[:, n_positives:], is_own, counted) + related
 
 
 def _pairs(drawn: DrawnTags) -> tuple[np.ndarray, np.ndarray]:

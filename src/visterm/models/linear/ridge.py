@@ -36,8 +36,7 @@ def choose_penalty(
     """Find the penalty with the best leave-one-out MAP over images, trying penalties from strong to weak.
 
     `given`, (n_images, n_tags), is 1 for the tags of images; penalties are ``alpha · scale``. The search ends at the
-    first of `alphas` that is not better than the previous one. If there are more than 2,000 images, `rng` samples 2,000
-    of them.
+    first alpha that is not better than the one before. If there are more than 2,000 images, `rng` samples 2,000.
     """
     rows = np.sort(rng.permutation(X.shape[0])[:CHOICE_ROWS])
     sample, tags = X[rows], given[rows]

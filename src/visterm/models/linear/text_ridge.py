@@ -205,9 +205,7 @@ class TextRidge(LinearAnnotator):
         """
         text_rows = self.text_rows_[self.text_rows_.any(axis=1)].astype(np.float64)
         variance = float(np.einsum("ij,ij->", text_rows @ self._covariance(), text_rows)) / max(len(text_rows), 1)
-        text_spread = (
-            float(np.sqrt(variance)) if variance > MIN_MEAN_SQUARE else 1.0
-        )  # standard deviation of ``x · t``, over images and tags
+        text_spread = float(np.sqrt(variance)) if variance > MIN_MEAN_SQUARE else 1.0  # deviation of ``x · t``
         predicted_spread = float((chosen.predicted - chosen.predicted.mean(axis=0)).std()) if chosen.rows.size else 0.0
         unit = (predicted_spread or USUAL_SPREAD) / text_spread
         if self.text_weight is not None:
@@ -218,9 +216,7 @@ class TextRidge(LinearAnnotator):
         if Y_ranked.nnz and self.text_rows_.any():
             text_scores = unit * (dense(X[chosen.rows]) - self._centred()[0]) @ self.text_rows_.T
             n_photos, n_pairs = np.asarray(Y_chosen.sum(axis=0)), self._n_pairs()
-            n_others = np.where(
-                n_photos > 1, n_photos - 1, n_photos
-            )  # a tag's only photo is not left out for other tags
+            n_others = np.where(n_photos > 1, n_photos - 1, n_photos)  # a tag's only photo is not left out
             precisions = {
                 weight: average_precisions(
                     chosen.predicted + _text_weights(weight, n_others, n_pairs) * text_scores, Y_ranked

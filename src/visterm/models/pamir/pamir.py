@@ -110,8 +110,7 @@ class Pamir(LinearRanker):
         The cost of mistakes; "triplet" is the paper's. The others need ``kernel="linear"`` and take several times as
         long.
     max_trials : int
-        With the losses of the top: number of draws after which a relevant image counts as well ranked. With more, the
-        training goes on nearer to the top.
+        With the losses of the top: number of draws after which a relevant image counts as well ranked.
     aggressiveness : float
         Maximum step (c), for features of mean length 1 (a kernel with the mean 1 on the diagonal). More adapts more to
         each triplet.
@@ -196,7 +195,6 @@ class Pamir(LinearRanker):
             Weights of the words, as `visterm.core.queries.weigh_words` returns them; below 0: a `-word`.
         R : array-like or sparse, shape (n_queries, n_images)
             Above 0: relevant; with ``loss="ndcg"`` the number is the gain. All other images count as not relevant.
-
         valid : tuple (X, Q, R), optional
             Validation images and queries for early stopping. Without them a share of the images is held out.
         monitor : Progress, optional
@@ -275,19 +273,17 @@ class Pamir(LinearRanker):
         self.n_queries_ = len(queries)
 
         for trained, held_out, epochs in self._trainings(X.shape[0], judged, rng):
-            validation = judged if held_out is None else JudgedImages(K[held_out], queries.among(held_out))
+            valid = judged if held_out is None else JudgedImages(K[held_out], queries.among(held_out))
             state = RankingState(weights=self._start(K, positives.shape[1], rng))
             learned = queries if trained is None else queries.among(trained)
             training = self._triplets(K, trained, learned, state.weights[0], rng)
             with one_blas_thread(), Team(resolve_jobs(self.n_jobs)) as team:
-                epoch_rates = self._epochs(
-                    state, epochs, self._measure_queries(validation), monitor=monitor, on_epoch=on_epoch
-                )
-                with closing(epoch_rates):
-                    for rate in epoch_rates:
+                rates = self._epochs(state, epochs, self._measure_queries(valid), monitor=monitor, on_epoch=on_epoch)
+                with closing(rates):
+                    for rate in rates:
                         state.means_of_epoch = training.run_epoch(rate)
                         self._publish_means(state, team)
-            del state, training, epoch_rates  # the next training needs their memory
+            del state, training, rates  # the next training needs their memory
             if held_out is not None:
                 set_intercepts(self.tag_rows_, K[trained], positives[trained])
                 self._held_out = HeldOutFit(held_out, with_ones(K[held_out]), self.tag_rows_)

@@ -69,7 +69,6 @@ class ObjectsAndParts(EmbeddingRanker):
     suggested : float
         Share of `listed` that is added for an unknown relation that all tags similar to the whole have, at most 1; less
         if fewer have it, see `listed_and_suggested`. With 0, `listed` makes unknown relations harder to find.
-
     siblings : array-like of int, shape (n_pairs, 2), or None
         Tags of the same kind, which count as similar; other tags are similar to wholes with which they share parts.
     weight : str
@@ -284,10 +283,8 @@ class ObjectsAndParts(EmbeddingRanker):
         self._known_siblings(n_tags)  # raises an error for invalid tags before training
         image_map, tag_rows = super()._start(X, n_tags, rng)
         deviation = np.float32(1 / np.sqrt(self.dim))  # related tags have no image features to average out the noise
-        relation_vectors = [
-            self._normal_rows(n_tags, deviation, rng) for _ in range(self._layout().width // self.dim - 1)
-        ]
-        return image_map, np.ascontiguousarray(np.hstack([tag_rows, *relation_vectors]))
+        more_rows = [self._normal_rows(n_tags, deviation, rng) for _ in range(self._layout().width // self.dim - 1)]
+        return image_map, np.ascontiguousarray(np.hstack([tag_rows, *more_rows]))
 
     def _resume(self) -> Weights:
         return self.image_map_.copy(), np.hstack([self.tag_rows_, self.relation_rows_])
@@ -335,13 +332,11 @@ class ObjectsAndParts(EmbeddingRanker):
         self._by_rank = True
         rows, position = np.unique([drawn.object_images, drawn.part_images], return_inverse=True)
         images = self._check_features(X[rows])  # score each image once, even if it is in many quadruplets
-        object_rows, part_rows = position.reshape(2, -1)
+        wholes, parts = position.reshape(2, -1)
 
         def mean_rank() -> float:
             scores, terms = self._scores(self._image_rows(images)), self.pair_scores()
-            ranks = ranks_of_pairs(
-                scores[object_rows], scores[part_rows], terms, drawn.objects, drawn.parts, self.n_jobs
-            )
+            ranks = ranks_of_pairs(scores[wholes], scores[parts], terms, drawn.objects, drawn.parts, self.n_jobs)
             return -float(np.mean(ranks))
 
         return mean_rank

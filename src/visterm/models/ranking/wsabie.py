@@ -128,11 +128,9 @@ def pass_over_children(positives: sp.csr_array, Y: sp.csr_array, tree: NDArray[n
     """
     n_tags = positives.shape[1]
     ones = np.ones(len(tree), np.float32)
-    descendants = sp.csr_array((ones, (tree[:, 1], tree[:, 0])), shape=(n_tags, n_tags))
-    without_descendants = as_csr(positives - positives.multiply(positives @ descendants.T > 0))
-    images, tags = (
-        as_csr(without_descendants @ descendants > 0) - as_csr(without_descendants @ descendants > 0).multiply(Y != 0)
-    ).nonzero()
+    below = sp.csr_array((ones, (tree[:, 1], tree[:, 0])), shape=(n_tags, n_tags))
+    lowest = as_csr(positives - positives.multiply(positives @ below.T > 0))
+    images, tags = (as_csr(lowest @ below > 0) - as_csr(lowest @ below > 0).multiply(Y != 0)).nonzero()
     stored_at = positives.tocoo().coords
     values = np.concatenate([np.ones(positives.nnz, np.float32), np.zeros(len(images), np.float32)])
     coords = np.concatenate([stored_at[0], images]), np.concatenate([stored_at[1], tags])
