@@ -8,7 +8,7 @@ from planted import plant_corpus
 from refusals import refused
 from visterm.metrics import average_precisions
 from visterm.models import VseEns, Wsabie
-from visterm.models.ranking.ranker import DOUBLED, FINISH_EPOCHS, MAX_HELD_OUT_TAGS
+from visterm.models.ranking.ranker import DOUBLING_EPOCHS, FINISH_EPOCHS, MAX_HELD_OUT_TAGS
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +30,7 @@ def test_vectors_may_become_longer_from_epoch_to_epoch_while_something_can_stop_
     settings = {"dim": 8, "max_norm": 0.3, "average": 1, "epochs": 25, "patience": 25, "standardize": False}
     grown = Wsabie(**settings)
     heard = records_of(grown, planted.X_train, planted.Y_train, valid=(planted.X_test, planted.Y_test))
-    limits = [0.3 * (1 + (epoch / DOUBLED) ** 2) for epoch in range(1, 26)]
+    limits = [0.3 * (1 + (epoch / DOUBLING_EPOCHS) ** 2) for epoch in range(1, 26)]
     assert [norm for _, _, norm in heard] == pytest.approx(limits, rel=1e-4)
     stays = Wsabie(**settings, valid_share=0).fit(planted.X_train, planted.Y_train)
     assert longest(stays) == pytest.approx(0.3, rel=1e-4)

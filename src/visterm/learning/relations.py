@@ -167,8 +167,8 @@ class WordRelations(NamedTuple):
             )
             others = sorted({f"'{word}'" for pair in self.part_of for word in pair if word not in vocabulary})
             if others and self.senses is None:
-                more = ", ..." if len(others) > 3 else ""
-                parts.append(f"{len(others):,} words of the relations are no tags ({', '.join(others[:3])}{more})")
+                ellipsis = ", ..." if len(others) > 3 else ""
+                parts.append(f"{len(others):,} words of the relations are no tags ({', '.join(others[:3])}{ellipsis})")
 
         if self.is_a:
             n_siblings = int((np.diff(sibling_sets(self.is_a, vocabulary).indptr) > 1).sum())

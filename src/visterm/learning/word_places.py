@@ -29,7 +29,7 @@ Floats = NDArray[np.float32]
 
 FILE, SENTENCES, LEARNED, GIVEN, ENCODER = "file", "sentences", "learned", "given", "encoder"
 
-KEPT = "word_vectors.safetensors"  # The vectors, in a run that got them in Python
+SAVED_VECTORS = "word_vectors.safetensors"  # The vectors, in a run that got them in Python
 HOW_TO_NAME = (
     f"a file (GloVe, word2vec, fastText .vec, safetensors), {ENCODER}, {ENCODER}:german, {LEARNED}, "
     f"{LEARNED}:skipgram or {SENTENCES}"
@@ -184,7 +184,7 @@ class WordSource:
     def save(self, folder: Path) -> dict[str, object]:
         """Return the source as JSON values; write vectors that were passed in memory into the folder of a run."""
         if self.vectors is not None:
-            write_word_vectors(folder / KEPT, self.vectors)
+            write_word_vectors(folder / SAVED_VECTORS, self.vectors)
         parts = {"kind": self.kind, "method": self.method, "path": self.path, "sha256": self.sha256}
         return {name: part for name, part in {**parts, "prompts": list(self.prompts)}.items() if part}
 
@@ -198,7 +198,7 @@ class WordSource:
             check_prompts(prompts)
         return cls(
             **{**saved, "prompts": prompts},
-            vectors=read_word_vectors(folder / KEPT) if saved["kind"] == GIVEN else None,
+            vectors=read_word_vectors(folder / SAVED_VECTORS) if saved["kind"] == GIVEN else None,
         )
 
     def _from_tower(self, words: Iterable[str]) -> WordVectors:

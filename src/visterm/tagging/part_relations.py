@@ -22,7 +22,7 @@ from visterm.models.abilities import LabelsParts
 from visterm.models.base import Annotator
 
 BLOCK = 256  # Number of wholes whose parts are scored at a time
-NEVER = np.float32(-np.inf)
+IMPOSSIBLE = np.float32(-np.inf)
 
 MIN_OTHERS = 2  # Minimum number of other tags of a kind, with known parts, to predict parts from them
 
@@ -170,7 +170,7 @@ class PartBeliefs:
         """Return which tags can be parts of which, including known relations: [whole, part], shape (n_tags, n_tags)."""
         all_tags = np.arange(self.n_tags)
         can_be: NDArray[np.bool_] = np.concatenate(
-            [self.scores(all_tags[start : start + BLOCK]) > NEVER for start in range(0, self.n_tags, BLOCK)]
+            [self.scores(all_tags[start : start + BLOCK]) > IMPOSSIBLE for start in range(0, self.n_tags, BLOCK)]
         )
         can_be[self.known[:, 1], self.known[:, 0]] = True
         return can_be
@@ -186,7 +186,7 @@ class PartBeliefs:
             cannot_be |= self._wholeness[None, :] > self._wholeness[wholes][:, None]
         cannot_be &= ~self._among(wholes, self.known)
         cannot_be[np.arange(len(wholes)), wholes] = True
-        scores[cannot_be] = NEVER
+        scores[cannot_be] = IMPOSSIBLE
         return scores
 
     def shares_of_kind(self, wholes: NDArray[np.int64]) -> NDArray[np.float32]:
@@ -223,7 +223,7 @@ class PartBeliefs:
         for start in range(0, self.n_tags, BLOCK):
             wholes = np.arange(start, min(start + BLOCK, self.n_tags))
             scores = self.scores(wholes)
-            scores[self._among(wholes, self.known)] = NEVER
+            scores[self._among(wholes, self.known)] = IMPOSSIBLE
             ids, values = top_k(scores, min(k or self.n_tags, self.n_tags))
             rows, ranks = np.nonzero(values > 0)
             best.append(np.column_stack([ids[rows, ranks], wholes[rows], values[rows, ranks]]))

@@ -341,8 +341,8 @@ def _never_together(Y: sp.csr_array, U: Matrix, V: NDArray[np.float32], family: 
 
 def _reason(tag: int, best: int, pair: AliasPair, tags: Sequence[str]) -> str:
     other = pair.first if pair.second == tag else pair.second
-    near = "" if pair.nearness is None else f", {pair.nearness:.2f}"
-    return f"{pair.how}{'' if other == best else f' (as {tags[other]})'}{near}"
+    nearness_text = "" if pair.nearness is None else f", {pair.nearness:.2f}"
+    return f"{pair.how}{'' if other == best else f' (as {tags[other]})'}{nearness_text}"
 
 
 def _cosines(rows: NDArray[np.float32], first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -21,8 +21,8 @@ from visterm.core.types import Matrix, MatrixLike
 from visterm.models.abilities import FeatureShares, RelearnsTags
 from visterm.models.base import Annotator, Blocks
 from visterm.models.blend.candidates import (
+    DEFAULT_CANDIDATES,
     EMBEDDING,
-    USUAL,
     ColumnSet,
     Member,
     any_from_kernel,
@@ -46,16 +46,16 @@ from visterm.models.blend.mixing import (
     word_map,
 )
 from visterm.models.blend.stacked import Blend, check_stacked, stacked_image_rows, stacked_tag_rows
-from visterm.models.blend.trials import KEPT, Budget, MemberTrial, TaggedRows, kept_beside, shortlist, try_candidates
+from visterm.models.blend.trials import KEPT_REASON, Budget, MemberTrial, TaggedRows, shortlist, spares, try_candidates
 from visterm.models.neighbours.distances import check_blocks
 from visterm.models.stopping import MIN_HELD_OUT, HeldOutFit, OnEpoch, hold_out, learns_from_kernel, visible_columns
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
 
-ALONE = "alone: there are no images to judge by"
+ALONE_REASON = "alone: there are no images to judge by"
 # Keys: whether a model has weight, and whether it is kept
-REASONS = {(True, True): "in the blend", (False, True): KEPT, (False, False): "adds nothing to the others"}
+REASONS = {(True, True): "in the blend", (False, True): KEPT_REASON, (False, False): "adds nothing to the others"}
 
 
 class BlendWeights(NamedTuple):
@@ -76,7 +76,7 @@ def blend(trials: Sequence[MemberTrial], judged: TaggedRows, lift: float | None)
     """
     n_tags = judged.Y.shape[1]
     if not judged.X.shape[0]:
-        trials[0].reason = ALONE
+        trials[0].reason = ALONE_REASON
         return BlendWeights([trials[0]], np.ones(1), 0.0, np.ones(n_tags), np.zeros(n_tags))
     weighed = shortlist([trial for trial in trials if trial.scores is not None])
     scores = [trial.scores for trial in weighed if trial.scores is not None]
@@ -270,7 +270,7 @@ class Auto(Blend):
         self.n_held_out_ = X.shape[0] - learned.X.shape[0] if valid is None else valid[0].shape[0]
         trials = try_candidates(trials, learned, judged, X.shape[0], budget, monitor, rng)
         weights = blend(trials, judged, self.lift)
-        kept = kept_beside(weights.used, trials, learned, judged, self.n_jobs, monitor) if self.explainable else []
+        kept = spares(weights.used, trials, learned, judged, self.n_jobs, monitor) if self.explainable else []
         self.weights_ = np.pad(weights.shares, (0, len(kept)))
         used = [*weights.used, *kept]
         self._fit_again(used, TaggedRows(X, Y), budget, monitor)
@@ -314,7 +314,7 @@ class Auto(Blend):
         candidates = []
 
         for columns in column_sets(X, None if by_number else blocks):
-            given: Sequence[Member] = EMBEDDING if by_number else USUAL
+            given: Sequence[Member] = EMBEDDING if by_number else DEFAULT_CANDIDATES
             if self.candidates is not None:
                 given = member_list(self.candidates, "candidates")
             elif word_vectors is not None and columns.block == 0 and not by_number:

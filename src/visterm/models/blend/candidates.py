@@ -25,9 +25,9 @@ Settings: TypeAlias = dict[str, Any]
 Member: TypeAlias = tuple[str, Settings] | Annotator
 MemberList: TypeAlias = tuple[tuple[str, Settings], ...]
 
-EXAMPLE = '[("wsabie", {"dim": 100}), ("ridge", {})]'
+EXAMPLE_LIST = '[("wsabie", {"dim": 100}), ("ridge", {})]'
 EMBEDDING: MemberList = (("wsabie", {}),)
-USUAL: MemberList = (("knn", {}), ("kernel_ridge", {}), ("ridge", {}), *EMBEDDING)
+DEFAULT_CANDIDATES: MemberList = (("knn", {}), ("kernel_ridge", {}), ("ridge", {}), *EMBEDDING)
 """Images known only by number cannot be held out, so the last candidate is the only one for them."""
 
 GROWTHS = {
@@ -89,7 +89,7 @@ def column_sets(X: Matrix, blocks: Blocks | None) -> list[ColumnSet]:
 def member_list(given: object, what: str) -> list[Member]:
     """Return the entries of the setting `what`, a list of members; raise `UserError` if it is not a list, or empty."""
     if isinstance(given, str) or not isinstance(given, Iterable) or not (members := list(given)):
-        raise UserError(setting=what, value=given, expected=f"a list such as {EXAMPLE}")
+        raise UserError(setting=what, value=given, expected=f"a list such as {EXAMPLE_LIST}")
     return members
 
 

@@ -14,14 +14,14 @@ from visterm.metrics.retrieval import rank_images
 
 Floats = NDArray[np.float32]
 
-STEPS = 20  # A member's weight is a multiple of 1 / 20
+WEIGHT_STEPS = 20  # A member's weight is a multiple of 1 / 20
 MAX_PASSES = 10
 
 SAMPLE_ROWS = 2000  # Use at most this many images to find weights
 SAMPLE_BYTES = 2**28  # Maximum memory for the scores of all members: with very many tags, fewer images are used
 MIN_GAIN = 1e-9  # Smaller gains in MAP are rounding errors
 MIN_WORTH = 0.002  # Minimum gain in the sum of both MAPs for a model to be kept; smaller gains may be chance
-SHAPES = ((0.0, 0.0), *((step / 10, centre) for step in range(1, 9) for centre in (0.0, 0.25, 0.5)))
+LIFTS_AND_CENTRES = ((0.0, 0.0), *((step / 10, centre) for step in range(1, 9) for centre in (0.0, 0.25, 0.5)))
 """Pairs of a lift and a centre: scores of `centre` times the tag's mean score are not changed by the lift."""
 
 SAME_MAP = 0.003  # Shapes within this of the best MAP over images are compared by F1 of five tags per image
@@ -66,7 +66,7 @@ def best_mix(
         for member in range(n):
             others = np.delete(best, member)
             others = others / others.sum() if others.sum() > 0 else np.full(others.size, 1 / others.size)
-            for share in np.arange(STEPS + 1) / STEPS:
+            for share in np.arange(WEIGHT_STEPS + 1) / WEIGHT_STEPS:
                 mix = np.insert((1 - share) * others, member, share)
                 mix_value = measure(mixed(mix, scores), Y)
                 if mix_value > value + MIN_GAIN:
@@ -133,9 +133,9 @@ def best_shape(scores: NDArray[np.float32], Y: sp.csr_array) -> tuple[float, flo
     `scores`, float32, and `Y`, their tags, have the shape (n_images, n_tags). F1 is computed from the mean precision
     and recall over tags, with five tags per image: rare tags count as much as frequent ones.
     """
-    maps = {shape: image_map(shaped(scores, *shape), Y) for shape in SHAPES}
+    maps = {shape: image_map(shaped(scores, *shape), Y) for shape in LIFTS_AND_CENTRES}
     threshold = max(maps.values()) - SAME_MAP
-    candidates = [shape for shape in SHAPES if maps[shape] >= threshold]
+    candidates = [shape for shape in LIFTS_AND_CENTRES if maps[shape] >= threshold]
     return max(candidates, key=lambda shape: evaluate(shaped(scores, *shape), Y, ["tag_f1@5"])["tag_f1@5"])
 
 

@@ -33,8 +33,8 @@ WARM_UP_ROWS = 50  # Rows of the fit whose only purpose is to compile kernels
 MAX_COLUMN_SETS = 3  # All candidates are tried on at most this many sets of columns; on others only the first candidate
 MAX_WEIGHTED_MODELS = 6  # The time to find weights grows with the square of the number of models
 
-KEPT = "ranks nothing: kept to explain scores and compare tags"
-SPARE = "no candidate: kept to explain scores and compare tags"
+KEPT_REASON = "ranks nothing: kept to explain scores and compare tags"
+SPARE_REASON = "no candidate: kept to explain scores and compare tags"
 
 NEARLY_BEST = 0.8  # Minimum sum of MAPs, as a share of the best sum, to prefer a model with a smaller file
 SPARE_ROWS = 1_000  # Images of the first fit of the spare model: few, as it doesn't count for the budget
@@ -189,8 +189,8 @@ def _too_long(
 
 def _probe(trial: MemberTrial, learned: TaggedRows, judged: TaggedRows, rows: NDArray[np.int64]) -> NDArray[np.float32]:
     model = clone(trial.model)
-    some, others = (visible_columns(model, trial.columns.of(X), rows) for X in (learned.X[rows], judged.X))
-    return _scaled(model.fit(some, learned.Y[rows]).decision_function(others))[0]
+    X_learned, X_judged = (visible_columns(model, trial.columns.of(X), rows) for X in (learned.X[rows], judged.X))
+    return _scaled(model.fit(X_learned, learned.Y[rows]).decision_function(X_judged))[0]
 
 
 def attempt(trial: MemberTrial, learned: TaggedRows, judged: TaggedRows, monitor: Progress) -> None:
@@ -250,7 +250,7 @@ def shortlist(fitted: Sequence[MemberTrial]) -> list[MemberTrial]:
     return [trial for trial in fitted if trial in chosen]
 
 
-def kept_beside(
+def spares(
     used: list[MemberTrial],
     trials: list[MemberTrial],
     learned: TaggedRows,
@@ -269,7 +269,7 @@ def kept_beside(
         for trial in [trial for trial in trials[1:] if isinstance(trial.model, Explains)][:1]:
             trial.reason = ""
             attempt(trial, learned, judged, monitor)
-            trial.reason = trial.reason or KEPT
+            trial.reason = trial.reason or KEPT_REASON
     ranked = sorted((trial for trial in trials if trial.n_rows), key=lambda trial: trial.promise, reverse=True)
     kept: list[MemberTrial] = []
     for has_ability in (explains, has_vectors):
@@ -278,7 +278,7 @@ def kept_beside(
         able = [trial for trial in ranked if has_ability(trial.model)]
         able = [trial for trial in able if trial.promise >= NEARLY_BEST * able[0].promise]
         able = sorted(able, key=lambda trial: sum(part.nbytes for _, part in learned_parts(trial.model, "")))[:1]
-        if not able and not trials[-1].reason.startswith(SPARE):
+        if not able and not trials[-1].reason.startswith(SPARE_REASON):
             trials.append(_fitted_spare(trials[0].columns, learned, judged, n_jobs, monitor))
             able = [trial for trial in trials[-1:] if trial.n_rows]
         kept += able
@@ -299,5 +299,5 @@ def _fitted_spare(
     n = learned.X.shape[0]
     rows = np.unique(np.linspace(0, n - 1, min(n, SPARE_ROWS)).astype(np.int64))
     attempt(trial, TaggedRows(learned.X[rows], learned.Y[rows]), judged, monitor)
-    trial.reason = f"{SPARE}, but {trial.reason}" if trial.reason else SPARE
+    trial.reason = f"{SPARE_REASON}, but {trial.reason}" if trial.reason else SPARE_REASON
     return trial

@@ -41,7 +41,7 @@ Images: TypeAlias = NDArray[np.int64]
 
 MIX_ROWS = 4096  # Number of weight rows that a thread averages at a time
 
-DOUBLED = 30
+DOUBLING_EPOCHS = 30
 """Number of epochs in which `max_norm` doubles. With few tags per image, values a little above the start are best,
 with many tags nearly twice the start; many tags on images known only by number rank far worse if it is constant."""
 
@@ -154,7 +154,7 @@ class PairRanker(EpochAnnotator):
                 state.resume(checkpoint)
                 self._publish(*state.means)
             if valid is not None and self.finds_length:
-                state.doubled = DOUBLED
+                state.doubled = DOUBLING_EPOCHS
 
             def offer_checkpoint() -> None:
                 if checkpoints is not None:
@@ -314,7 +314,7 @@ class PairRanker(EpochAnnotator):
         measure = self._measure_map(validation, known=known)
         state = RankingState(weights=self._start(X, positives.shape[1], rng))
         if measure is not None:
-            state.doubled = DOUBLED
+            state.doubled = DOUBLING_EPOCHS
         yield TrainingPass(X_learned, tags, state, self.epochs, measure)
         if held_out.size:
             yield from self._finish(X_learned, tags, state)

@@ -157,8 +157,8 @@ class PieceReader:
         if self._encoder.reads == "names":
             return ["" for _ in piece.images]
         paths = [as_path(self.path(image)) for image in piece.images]
-        before = stamps(paths)
-        return team.run(lambda i: stamp_hash(before[i]) or content_hash(paths[i]), len(paths))
+        file_stamps = stamps(paths)
+        return team.run(lambda i: stamp_hash(file_stamps[i]) or content_hash(paths[i]), len(paths))
 
 
 @dataclass(frozen=True, slots=True)
