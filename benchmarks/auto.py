@@ -30,7 +30,7 @@ from visterm.core.tables import MODELS
 from visterm.metrics import average_precisions, evaluate
 from visterm.metrics.significance import paired_bootstrap
 from visterm.models.blend.auto import Auto
-from visterm.models.blend.candidates import USUAL
+from visterm.models.blend.candidates import DEFAULT_CANDIDATES
 from visterm.models.confidence.calibration import HeldOutChances
 from visterm.models.confidence.cutoffs import cutoff_of_best_f1, f1_score
 from visterm.models.confidence.fit_calibration import fit_calibration
@@ -84,7 +84,7 @@ def scores_of(rows: Rows, threads: int, seed: int) -> tuple[dict[str, Any], dict
     """Fit each candidate alone and `auto`; return scores, seconds, and `auto`."""
     auto = Auto(n_jobs=threads, random_state=seed)
     models: dict[str, Any] = {"auto": auto}
-    for name, settings in USUAL:
+    for name, settings in DEFAULT_CANDIDATES:
         models[name] = MODELS.create(name, **settings)
         known = models[name].get_params()
         models[name].set_params(**{k: v for k, v in {"n_jobs": threads, "random_state": seed}.items() if k in known})

@@ -18,9 +18,9 @@ from visterm.metrics.report import evaluate
 from visterm.models.baselines import Prior
 from visterm.models.blend import trials
 from visterm.models.blend.auto import Auto
-from visterm.models.blend.candidates import EMBEDDING, GROWTHS, PAIRWISE, USUAL, ColumnSet
+from visterm.models.blend.candidates import DEFAULT_CANDIDATES, EMBEDDING, GROWTHS, PAIRWISE, ColumnSet
 from visterm.models.blend.kept import explained_by, explains, tag_vectors, vectors_from
-from visterm.models.blend.mixing import SHAPES, best_shape, gain_of, image_map, shaped
+from visterm.models.blend.mixing import LIFTS_AND_CENTRES, best_shape, gain_of, image_map, shaped
 from visterm.models.blend.trials import Budget, MemberTrial
 from visterm.models.linear.ridge import Ridge
 from visterm.models.neighbours.knn import Knn
@@ -114,11 +114,11 @@ def test_the_shape_has_the_best_map_or_nearly_and_then_the_best_f1(planted, monk
     Y = sp.csr_array(planted.Y_test)
     noise = rng.random(12) + 0.2  # Tags of different spread
     scores = ((Y.toarray() + rng.standard_normal(Y.shape)) * noise - noise).astype(np.float32)
-    maps = {shape: image_map(shaped(scores, *shape), Y) for shape in SHAPES}
-    f1s = {shape: evaluate(shaped(scores, *shape), Y, ["tag_f1@5"])["tag_f1@5"] for shape in SHAPES}
+    maps = {shape: image_map(shaped(scores, *shape), Y) for shape in LIFTS_AND_CENTRES}
+    f1s = {shape: evaluate(shaped(scores, *shape), Y, ["tag_f1@5"])["tag_f1@5"] for shape in LIFTS_AND_CENTRES}
     found = best_shape(scores, Y)
-    near = [shape for shape in SHAPES if maps[shape] >= max(maps.values()) - 0.01]
-    assert 1 < len(near) < len(SHAPES)
+    near = [shape for shape in LIFTS_AND_CENTRES if maps[shape] >= max(maps.values()) - 0.01]
+    assert 1 < len(near) < len(LIFTS_AND_CENTRES)
     assert f1s[found] == max(f1s[shape] for shape in near)
 
 
@@ -359,7 +359,7 @@ def test_settings_that_cannot_be_used_are_refused(wrong, value, planted):
 
 def test_what_is_tried_by_default_is_known_with_every_setting():
     for by_number in (False, True):
-        for name, settings in EMBEDDING if by_number else USUAL:
+        for name, settings in EMBEDDING if by_number else DEFAULT_CANDIDATES:
             MODELS.create(name, **settings).check_settings()
     assert GROWTHS["knn"] < PAIRWISE == 2
     assert "pamir" not in GROWTHS

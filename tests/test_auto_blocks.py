@@ -77,7 +77,7 @@ def test_all_columns_are_an_array_if_a_block_is_and_left_out_if_that_is_too_larg
     everything = column_sets(both, [15, 2])[0].of(both)
     assert isinstance(everything, np.ndarray)
     np.testing.assert_array_equal(everything, both.toarray())
-    monkeypatch.setattr("visterm.models.blend.candidates.MOST_BYTES", 4 * 20 * 17 - 1)
+    monkeypatch.setattr("visterm.models.blend.candidates.MAX_DENSE_BYTES", 4 * 20 * 17 - 1)
     assert [each.block for each in column_sets(both, [15, 2])] == [1, 2]
     assert [each.block for each in column_sets(both.toarray(), [15, 2])] == [0, 1, 2]
 

@@ -25,7 +25,7 @@ from visterm.models.deep import base as deep_tagger
 from visterm.models.deep.base import through_layers
 from visterm.models.deep.objectives import SampledObjective
 from visterm.models.deep.sampled_tagger import SampledTagger
-from visterm.models.deep.training import WORK_A_THREAD, DeepNetwork
+from visterm.models.deep.training import WORK_PER_THREAD, DeepNetwork
 
 SMALL = {"hidden": [24], "epochs": 4, "batch_size": 40, "learning_rate": 0.005, "device": "cpu"}
 
@@ -122,7 +122,7 @@ def test_bfloat16_trains_to_other_bytes_and_tags_as_well(planted):
 def test_two_threads_give_the_same_bytes_each_time(planted):
     params = {**SMALL, "hidden": [700, 500], "epochs": 2, "batch_size": 240, "n_jobs": 2}
     model = SampledTagger(**params)
-    assert model._work(40, 12) > 2 * WORK_A_THREAD
+    assert model._work(40, 12) > 2 * WORK_PER_THREAD
     assert_same(
         model.fit(planted.X_train, planted.Y_train), SampledTagger(**params).fit(planted.X_train, planted.Y_train)
     )

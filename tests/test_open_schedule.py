@@ -8,7 +8,7 @@ from planted import plant_corpus
 from refusals import refused
 from visterm.metrics import average_precisions
 from visterm.models import VseEns, Wsabie
-from visterm.models.ranking.ranker import DOUBLED, FINISH, MOST_HELD_TAGS
+from visterm.models.ranking.ranker import DOUBLING_EPOCHS, FINISH_EPOCHS, MAX_HELD_OUT_TAGS
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +30,7 @@ def test_vectors_may_become_longer_from_epoch_to_epoch_while_something_can_stop_
     settings = {"dim": 8, "max_norm": 0.3, "average": 1, "epochs": 25, "patience": 25, "standardize": False}
     grown = Wsabie(**settings)
     heard = records_of(grown, planted.X_train, planted.Y_train, valid=(planted.X_test, planted.Y_test))
-    limits = [0.3 * (1 + (epoch / DOUBLED) ** 2) for epoch in range(1, 26)]
+    limits = [0.3 * (1 + (epoch / DOUBLING_EPOCHS) ** 2) for epoch in range(1, 26)]
     assert [norm for _, _, norm in heard] == pytest.approx(limits, rel=1e-4)
     stays = Wsabie(**settings, valid_share=0).fit(planted.X_train, planted.Y_train)
     assert longest(stays) == pytest.approx(0.3, rel=1e-4)
@@ -39,9 +39,9 @@ def test_vectors_may_become_longer_from_epoch_to_epoch_while_something_can_stop_
 def test_held_out_images_are_given_back_at_the_end(planted):
     model = Wsabie(dim=8, epochs=40)
     heard = records_of(model, planted.X_train, planted.Y_train)
-    first, finish = heard[: -2 * FINISH], heard[-2 * FINISH :]
+    first, finish = heard[: -2 * FINISH_EPOCHS], heard[-2 * FINISH_EPOCHS :]
     assert model.n_held_out_ == 60
-    assert [epoch for epoch, _, _ in finish] == 2 * list(range(1, FINISH + 1))
+    assert [epoch for epoch, _, _ in finish] == 2 * list(range(1, FINISH_EPOCHS + 1))
     assert all(found is None for _, found, _ in finish)
     assert [entry["map"] for entry in model.history_] == [found for _, found, _ in first]
     assert model.n_epochs_ == 1 + int(np.argmax([found for _, found, _ in first]))
@@ -81,7 +81,7 @@ def test_by_number_held_out_tags_find_the_length_and_known_tags_are_no_mistakes(
     several = np.flatnonzero(np.diff(sp.csr_array(Y > 0).indptr) > 1)
     assert several.size > 80
     model = Wsabie(dim=8, epochs=30).fit(None, Y)
-    assert model.n_held_out_ == 80 <= MOST_HELD_TAGS
+    assert model.n_held_out_ == 80 <= MAX_HELD_OUT_TAGS
     assert all(0 < entry["map"] <= 1 for entry in model.history_)
     assert model.take_held_out() is None
     rows = sp.eye_array(800, dtype=np.float32, format="csr")[several]

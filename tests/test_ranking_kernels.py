@@ -27,7 +27,7 @@ from visterm.kernels.warp import (
 )
 from visterm.models.epochs import rate_factor
 from visterm.models.ranking.image_sides import EmbeddedImages, StepSettings
-from visterm.models.ranking.warp import in_turn, rank_weights
+from visterm.models.ranking.warp import interleave, rank_weights
 from visterm.models.ranking.wsabie import Wsabie
 
 
@@ -268,7 +268,7 @@ def test_draws_from_a_pool_follow_the_law_of_draws_one_by_one():
 @pytest.mark.parametrize(("first", "second"), [(2, 2), (1, 4), (10, 3), (0, 2), (16, 16)])
 def test_either_half_of_the_shares_has_half_of_both_sides(first, second):
     """Two threads take shares from the two ends, so that neither moves all images while the other moves all tags."""
-    order = in_turn(first, second)
+    order = interleave(first, second)
     assert sorted(order) == list(range(first + second))
     half = order[: len(order) // 2]
     assert abs(sum(share < first for share in half) - first / 2) <= 1

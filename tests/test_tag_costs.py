@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch", reason="the extra 'torch' is not installed"
 
 from reference import tag_costs as reference
 from visterm.models.deep import objectives
-from visterm.models.deep.objectives import DrawnProducts, RowADraw, RowAWord
+from visterm.models.deep.objectives import DrawnProducts, RowPerDraw, RowPerWord
 
 N_IMAGES, P, N, N_TAGS, DIM = 4, 3, 5, 7, 6
 
@@ -112,7 +112,7 @@ def test_a_row_a_word_gives_the_scores_the_products_and_the_gradients_of_a_row_a
     )
     vectors = torch.from_numpy(rng.standard_normal((N_IMAGES, DIM)))
     found = []
-    for way in (lambda f, V: RowADraw(f, V[places]), lambda f, V: RowAWord(f, V, torch.from_numpy(places))):
+    for way in (lambda f, V: RowPerDraw(f, V[places]), lambda f, V: RowPerWord(f, V, torch.from_numpy(places))):
         f, V = vectors.clone().requires_grad_(), words.clone().requires_grad_()
         rows = way(f, V)
         scores, products = rows.scores_and_products(P)

@@ -198,7 +198,7 @@ def test_no_parent_is_less_likely_than_its_child(tagger):
 def test_parts_of_a_chunk_are_tagged_as_the_whole(tagger, monkeypatch):
     images, _ = photos(10, seed=4)
     whole = tagger.annotate(images)
-    monkeypatch.setattr("visterm.tagging.annotating.MOST_SCORES", 3 * len(tagger.vocabulary))
+    monkeypatch.setattr("visterm.tagging.annotating.MAX_SCORES", 3 * len(tagger.vocabulary))
     for one, other in zip(tagger.annotate(images).images, whole.images, strict=True):
         assert [tag.tag for tag in one.tags] == [tag.tag for tag in other.tags]
         assert [tag.confidence for tag in one.tags] == pytest.approx([tag.confidence for tag in other.tags], rel=1e-4)

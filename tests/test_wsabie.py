@@ -71,9 +71,9 @@ class Listener:
 @pytest.mark.parametrize("form", FORMS)
 def test_two_epochs_in_blocks_are_those_of_the_slow_algorithm(form, table_floats, n_jobs, monkeypatch):
     monkeypatch.setattr(warp, "TABLE_FLOATS", table_floats)
-    monkeypatch.setattr(warp, "TABLE_ROWS", 2)
-    monkeypatch.setattr(warp, "TABLE_FROM", 0)
-    monkeypatch.setattr(warp, "PART", 4)
+    monkeypatch.setattr(warp, "MIN_TABLE_ROWS", 2)
+    monkeypatch.setattr(warp, "MIN_TABLE_DRAWS", 0)
+    monkeypatch.setattr(warp, "MIN_PART_PAIRS", 4)
     corpus = plant_corpus(n_train=30, n_test=1, n_tags=9, n_features=200, random_state=0)
     own = corpus.Y_train
     rng = np.random.default_rng(3)

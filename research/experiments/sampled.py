@@ -78,7 +78,7 @@ def output_layer(n_tags: int, runs: int) -> dict[str, Any]:
 def rows_of_draws(runs: int, sizes: tuple[int, ...], negatives: tuple[int, ...]) -> list[dict[str, Any]]:
     """Time the output layer with a row a draw and with a row a word."""
     found = []
-    n_images, limit = 2000, objectives.MOST_DISTINCT
+    n_images, limit = 2000, objectives.MAX_DISTINCT_WORDS
     ways = {"a row a draw": 0.0, "a row a word": math.inf}
     for n_tags, N, alpha in product(sizes, negatives, (0.0, 0.01)):
         Y = drawn_tags(n_images, n_tags)
@@ -88,12 +88,12 @@ def rows_of_draws(runs: int, sizes: tuple[int, ...], negatives: tuple[int, ...])
         words = np.unique(np.hstack([drawn.positives, drawn.negatives])).size
         times: dict[str, list[float]] = {way: [] for way in ways}
         for _ in range(runs):
-            for way, objectives.MOST_DISTINCT in ways.items():
+            for way, objectives.MAX_DISTINCT_WORDS in ways.items():
                 times[way].append(seconds_a_step(SampledObjective(draws, alpha=alpha), n_tags, n_images))
         row: dict[str, Any] = {"tags": n_tags, "negatives": N, "alpha": alpha, "words a draw": words / (5 + N)}
         row |= {way: spread(values) for way, values in times.items()}
         found.append(row | {"draw / word": ratios(times["a row a draw"], times["a row a word"])})
-    objectives.MOST_DISTINCT = limit
+    objectives.MAX_DISTINCT_WORDS = limit
     return found
 
 

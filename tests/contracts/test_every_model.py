@@ -22,7 +22,7 @@ from visterm.core.tables import MODELS
 from visterm.data.tag_queries import queries_of_tags
 from visterm.models.abilities import AddsTags, FitsStreams, LearnsOn, LearnsQueries
 from visterm.models.base import Annotator, SideKnowledge
-from visterm.models.ranking.ranker import FINISH
+from visterm.models.ranking.ranker import FINISH_EPOCHS
 from visterm.models.ranking.training import Checkpoint
 from visterm.models.stopping import OPEN
 
@@ -698,7 +698,9 @@ def test_a_callback_that_only_looks_on_changes_nothing_and_sees_both_trainings_o
     model = create(name, **settings).fit(planted.X_train, planted.Y_train, on_epoch=seen.append)
     assert_same_bytes(model, create(name, **settings).fit(planted.X_train, planted.Y_train))
     assert model.n_held_out_ > 0
-    given_back = 2 * [*range(1, FINISH + 1)] if getattr(model, "schedule", "") == OPEN else [1, 2][: model.n_epochs_]
+    given_back = (
+        2 * [*range(1, FINISH_EPOCHS + 1)] if getattr(model, "schedule", "") == OPEN else [1, 2][: model.n_epochs_]
+    )
     assert [record["epoch"] for record in seen] == [1, 2, *given_back]
 
 

@@ -175,7 +175,7 @@ def explain(
     explanation = explaining.explain(visterm.Tagger.load(run), image, tag)
     if out is not None:
         heat_map.size_of(explanation)  # refuses what has no heat map before the photo is read
-        heat_map.draw_heat(image_files.read_image(image, max_side=heat_map.SIDE), explanation, out)
+        heat_map.draw_heat(image_files.read_image(image, max_side=heat_map.PHOTO_SIDE), explanation, out)
         say(f"The shares are drawn in {out}")
     if json:
         emit(explanation.as_dict())

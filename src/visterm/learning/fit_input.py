@@ -1,4 +1,4 @@
-"""From a request to the images and tags that are learned: read, cleaned, related; or a plan to stream them."""
+"""Read, clean and relate the images and tags of a fit request, or plan to stream them."""
 
 from __future__ import annotations
 
@@ -36,20 +36,20 @@ from visterm.models.base import Annotator
 
 
 class Cleaning(NamedTuple):
-    """What is joined and left out of a dictionary before it is learned."""
+    """How to clean tags before a fit: rules, aliases, additional words and the tree."""
 
     rules: TagRules
-    aliases: Mapping[str, str]  # Those of the rules, and paths of the tree with what they are called
-    words: list[str]  # Tags even where no image has them
+    aliases: Mapping[str, str]  # Aliases of the rules, and paths of the tree with their tags
+    words: list[str]  # Tags even if no image has them
     tree: Sequence[tuple[str, str]] | None = None  # Child and parent of the tags' tree
-    paths: bool = False  # Whether tags are paths, which make the tree
+    paths: bool = False  # Whether tags are paths, from which the tree is built
 
     @classmethod
     def read(cls, request: FitRequest) -> Cleaning:
-        """Read the rules, words and the tree, before any photo is looked at.
+        """Read the rules, the words and the tree, before any photo is read.
 
-        Raises UserError if words are no single words, or something of tags is given where queries are learned;
-        DataError if a file cannot be used.
+        Raises UserError if a word is not a single word or phrase, or an option for tags is given for a fit on queries;
+        DataError if a file is invalid.
         """
         words = request.words
         words = read_words(words) if isinstance(words, str | os.PathLike) else list(words)
@@ -69,8 +69,8 @@ class Cleaning(NamedTuple):
 
         rules, tree, paths = request.rules, request.tree, request.tree == PATHS
         if request.queries is not None:
-            of_tags = {"word_vectors": request.word_vectors, "words": words or None, "tree": tree}
-            for setting, value in of_tags.items():
+            tag_options = {"word_vectors": request.word_vectors, "words": words or None, "tree": tree}
+            for setting, value in tag_options.items():
                 if value is not None:
                     raise UserError(
                         f"`{setting}` goes with tags, but queries are learned.",
@@ -86,28 +86,28 @@ class Cleaning(NamedTuple):
         return cls(rules, rules.aliases, words, tree, paths)
 
     def prune(self, corpus: Corpus, say: Say) -> tuple[Corpus, dict[str, int]]:
-        """Return the corpus without what is left out, and the counts to keep with the run."""
+        """Return the corpus without the tags that the rules leave out, and the counts to save with the run."""
         pruned = prune(corpus, self.rules, self.aliases)
         for remark in pruned.remarks:
             say(remark)
         return pruned.corpus, pruned.facts
 
     def grow(self, corpus: Corpus, say: Say) -> tuple[Corpus, Cleaning]:
-        """Return the corpus with the tags above those of each image, and itself with the tree as pairs."""
+        """Add the ancestors of each image's tags; return the corpus, and this cleaning with the tree as pairs."""
         aliases = dict(self.aliases)
-        called: Mapping[str, str] = {}
+        tag_of_path: Mapping[str, str] = {}
         if self.paths and not corpus.tree:
-            of_paths, called = tree_of_paths([*corpus.tags, *corpus.negatives])
-            if not of_paths:
+            path_tree, tag_of_path = tree_of_paths([*corpus.tags, *corpus.negatives])
+            if not path_tree:
                 raise DataError(
                     "No tag is a path such as 'animals/dog/husky'.",
                     setting="tree", value=PATHS, advice="Leave `tree` out, or pass a table of child,parent.",
                 )  # fmt: skip
-            named_so = {tag_key(path): tag for path, tag in called.items()}
-            aliases = {alias: named_so.get(tag_key(tag), tag) for alias, tag in aliases.items()}
-            tree = TagTree(of_paths.pairs, aliases)
-            aliases = {path: tag for path, tag in called.items() if path not in aliases} | aliases
-        elif self.tree is not None or corpus.tree:  # of a table, or of keywords, which are called by their names
+            tag_of_key = {tag_key(path): tag for path, tag in tag_of_path.items()}
+            aliases = {alias: tag_of_key.get(tag_key(tag), tag) for alias, tag in aliases.items()}
+            tree = TagTree(path_tree.pairs, aliases)
+            aliases = {path: tag for path, tag in tag_of_path.items() if path not in aliases} | aliases
+        elif self.tree is not None or corpus.tree:  # from a table, or from hierarchical keywords
             tree = TagTree(corpus.tree if self.tree is None else self.tree, aliases)
             known_keys = {tag_key(tag) for tags in (*corpus.tags, *corpus.negatives) for tag in tags}
             aliases = {path: tag for path, tag in tree.paths().items() if tag_key(path) not in known_keys} | aliases
@@ -119,21 +119,21 @@ class Cleaning(NamedTuple):
                 )
             return corpus, self
 
-        named = [
-            [[called.get(clean_tag(tag), tag) for tag in tags] for tags in lists]
+        renamed = [
+            [[tag_of_path.get(clean_tag(tag), tag) for tag in tags] for tags in lists]
             for lists in (corpus.tags, corpus.negatives)
         ]
-        tags, negatives = tree.completed(*named)
+        tags, negatives = tree.completed(*renamed)
         corpus = replace(corpus, tags=tags, negatives=negatives)
         say(tree_summary(tree))
         return corpus, self._replace(aliases=aliases, tree=tree.pairs)
 
     def summary(self, used: Mapping[str, str]) -> list[str]:
-        """Describe in a line how many aliases are of tags that were learned; nothing where there are no aliases."""
+        """Return a line about how many aliases belong to learned tags; an empty list if there are no aliases."""
         if not self.aliases:
             return []
 
-        used = {alias: tag for alias, tag in used.items() if alias in self.aliases}  # and not the paths of tags
+        used = {alias: tag for alias, tag in used.items() if alias in self.aliases}  # without the paths of tags
         unused = [f"{alias} = {tag}" for alias, tag in self.aliases.items() if alias not in used]
         rest = (
             f"; {count_of(len(unused), 'spelling')} (such as '{unused[0]}') of no tag that was learned"
@@ -145,19 +145,19 @@ class Cleaning(NamedTuple):
 
 
 def one_or_features(images: Any) -> Any:
-    """Return the one folder of a list of folders, or several features folders; anything else as it is.
+    """Return the only item of a list, or a list of features folders unchanged; return other values unchanged.
 
-    Raises UserError if one of several is no features folder.
+    Raises UserError if one of several items is not a features folder.
     """
     if not isinstance(images, list | tuple):
         return images
     if len(images) < 2:
         return images[0] if images else None
-    other = next((folder for folder in images if not is_features(folder)), None)
-    if other is not None:
+    non_features = next((folder for folder in images if not is_features(folder)), None)
+    if non_features is not None:
         raise UserError(
-            f"Several folders may be named where all are features, and {other} is no features folder.",
-            setting="images", value=other,
+            f"Several folders may be named where all are features, and {non_features} is no features folder.",
+            setting="images", value=non_features,
             advice="Pass one folder of images, or encode each: visterm encode PHOTOS --encoder RUN -o FEATURES",
         )  # fmt: skip
     return images
@@ -166,11 +166,11 @@ def one_or_features(images: Any) -> Any:
 def plan_streaming(
     images: Any, memory: int | None, say: Say, way: str = "", *, model: Annotator | None = None
 ) -> Plan | None:
-    """Return the memory in bytes for streaming features; None where they are held in memory, or are none.
+    """Return the plan for streaming features from disk; None if they fit in memory, or if `images` are not features.
 
-    `images` are as `one_or_features` returns them: features in several folders are always streamed. `say` takes a line
-    for people, `way` how features are streamed, if not in windows. Raises UserError if memory is limited where there
-    are no features, or the model cannot stream.
+    `images` are as `one_or_features` returns them; features in several folders are always streamed. `say` is called
+    with a line for people, which `way` extends with how features are streamed. Raises UserError if `memory` is set
+    without features, or the model cannot stream.
     """
     several = isinstance(images, list | tuple)
     folders = images if several else [images]
@@ -199,28 +199,28 @@ def plan_streaming(
 
 
 def check_streams(model: Annotator, n_folders: int = 1) -> None:
-    """Refuse a model that cannot learn from windows of rows, as features larger than memory or of several folders do.
+    """Check that a model can learn from windows of rows: of features larger than memory, or in several folders.
 
-    Raises UserError if so; it names those that can.
+    Raises UserError, with the models that can, if it cannot.
     """
     if isinstance(model, FitsStreams):
         return
     able = [entry.name for entry in MODELS if not entry.extra and issubclass(MODELS.load(entry.name), FitsStreams)]
-    why, otherwise = "do not fit in the memory that may be used", "or allow more `memory`"
+    problem, fix = "do not fit in the memory that may be used", "or allow more `memory`"
     if n_folders > 1:
-        why, otherwise = f"lie in {n_folders} folders, which are streamed", "or encode all photos into one"
+        problem, fix = f"lie in {n_folders} folders, which are streamed", "or encode all photos into one"
     name = MODELS.name_of(model)
     raise UserError(
-        f"The features {why}, and the model '{name}' needs all at once.",
-        setting="model", value=name, advice=f"Choose a `model` that streams them ({', '.join(able)}), {otherwise}.",
+        f"The features {problem}, and the model '{name}' needs all at once.",
+        setting="model", value=name, advice=f"Choose a `model` that streams them ({', '.join(able)}), {fix}.",
     )  # fmt: skip
 
 
 def read_images(encoder: AnyEncoder, request: FitRequest) -> tuple[Corpus, list[QueryRow]]:
-    """Read images with their tags, and the queries about them; where words are given, there need be no tags.
+    """Read images with their tags, and the queries about them; with `words`, the images need no tags.
 
-    Raises UserError if the encoder needs a folder and there is none, or the other way round; DataError as `Corpus.read`
-    does.
+    Raises UserError if the encoder needs a folder and there is none, or the reverse; DataError like `Corpus.read`.
+
     """
     images, tags = request.images, "auto" if request.tags is None else request.tags
     lines = [] if request.queries is None else query_lines(encoder, request.queries)
@@ -241,13 +241,13 @@ def read_images(encoder: AnyEncoder, request: FitRequest) -> tuple[Corpus, list[
 
 
 class ImagesToLearn(NamedTuple):
-    """Images with their tags, cleaned, and all that is known of these before an image is encoded."""
+    """Images with their cleaned tags, and everything that is known about them before images are encoded."""
 
     corpus: Corpus
-    encoder: AnyEncoder  # The one of the run or, of features, the one that made them
-    relations: WordRelations  # Among them the tree
-    cleaning: Cleaning  # With the aliases that the tree of these tags brings
-    facts: dict[str, object]  # To keep with the run
+    encoder: AnyEncoder  # The encoder of the run or, for features, the encoder that made them
+    relations: WordRelations  # Including the tree
+    cleaning: Cleaning  # Including the aliases from the tree of the tags
+    facts: dict[str, object]  # To save with the run
 
 
 def clean_images(
@@ -260,10 +260,10 @@ def clean_images(
     any_encoder: bool,
     related: bool = True,
 ) -> ImagesToLearn:
-    """Choose, check, clean and relate the images and tags that were read; say what was understood and passed over.
+    """Select, check, clean and relate the images and tags of a corpus; report what was understood and left out.
 
-    `start` has the encoder and the model; features may bring another encoder if `any_encoder`. Without `related` no
-    relations but the tree are read. Raises DataError if most tags look like lists, or no tag is left.
+    `start` has the encoder and the model; with `any_encoder`, features may replace the encoder. Without `related`, no
+    relations except the tree are read. Raises DataError if most tags look like lists, or no tag remains.
     """
     unused = not_learned(corpus.splits) if request.split is None else []
     for remark in (*corpus.remarks, *unused):
@@ -282,41 +282,41 @@ def clean_images(
     if any_encoder and corpus.encoded is None:
         say(default_line())
 
-    corpus, grown = cleaning.grow(corpus, say)
-    if grown.rules.prunes:
-        corpus, left_out = grown.prune(corpus, say)
+    corpus, full_cleaning = cleaning.grow(corpus, say)
+    if full_cleaning.rules.prunes:
+        corpus, left_out = full_cleaning.prune(corpus, say)
         facts |= left_out
 
-    relations = _relations(start.model, request, corpus, grown, say, related=related)
-    encoder, before = start.encoder, corpus.encoded
-    if before is not None:
-        encoder = encoder_of(encoder, before.encoder, before.requested, any_encoder=any_encoder)
-    return ImagesToLearn(corpus, encoder, relations, grown, facts)
+    relations = _relations(start.model, request, corpus, full_cleaning, say, related=related)
+    encoder, encoded = start.encoder, corpus.encoded
+    if encoded is not None:
+        encoder = encoder_of(encoder, encoded.encoder, encoded.requested, any_encoder=any_encoder)
+    return ImagesToLearn(corpus, encoder, relations, full_cleaning, facts)
 
 
 def _relations(
     model: Annotator, request: FitRequest, corpus: Corpus, cleaning: Cleaning, say: Say, *, related: bool
 ) -> WordRelations:
-    """Return the relations between tags: those that were passed, or those of the tag rules, and the tree."""
+    """Return the relations between tags: of the request, or of the tag rules, and the tree."""
     rules, relations = request.rules, request.relations or WordRelations()
-    of_rules = rules.part_of is not None or rules.isa is not None
-    if related and request.relations is None and (of_rules or "part_of" in model.takes):
+    in_rules = rules.part_of is not None or rules.isa is not None
+    if related and request.relations is None and (in_rules or "part_of" in model.takes):
         relations = relations_to_learn(model, request, corpus, cleaning.aliases, say)
-    if cleaning.tree is not None:  # what tags lie under is also what they are
+    if cleaning.tree is not None:  # parents in the tree are also is-a relations
         relations = relations._replace(is_a=relations.is_a or cleaning.tree, tree=cleaning.tree)
     return relations
 
 
 def check_relations(model: Annotator, request: FitRequest) -> None:
-    """Refuse relations that cannot be used, before any image is read.
+    """Check the relations of a request before any image is read.
 
-    Raises UserError if they are none, are given twice, or no tags are learned; DataError if a file is missing.
+    Raises UserError if they are invalid, given twice, or no tags are learned; DataError if a file is missing.
     """
     rules, relations = request.rules, request.relations
     if rules.part_of is not None or rules.isa is not None or rules.tag_synsets is not None:
         check_sources(rules)
-    of_rules = rules.part_of is not None or rules.isa is not None
-    if relations is None and not of_rules:
+    in_rules = rules.part_of is not None or rules.isa is not None
+    if relations is None and not in_rules:
         return
 
     if not request.learns_tags:
@@ -326,7 +326,7 @@ def check_relations(model: Annotator, request: FitRequest) -> None:
             advice="Add `tags`, or leave the relations out.",
         )  # fmt: skip
 
-    if relations is not None and of_rules:
+    if relations is not None and in_rules:
         raise UserError(
             "The relations are given twice: by `relations` and by tag rules.",
             setting="relations", value=relations, advice="Leave one out.",
@@ -348,7 +348,7 @@ def check_relations(model: Annotator, request: FitRequest) -> None:
 def relations_to_learn(
     model: Annotator, request: FitRequest, corpus: Corpus, aliases: Mapping[str, str], say: Say
 ) -> WordRelations:
-    """Return the relations that tag rules name, and say how many there are and whether the model uses them."""
+    """Return the relations of the tag rules; report how many there are and whether the model uses them."""
     rules, takes_parts = request.rules, "part_of" in model.takes
     if rules.part_of is None and takes_parts and model.part_of is None:
         say(
@@ -370,10 +370,10 @@ def relations_to_learn(
 
 
 def encoder_of(encoder: AnyEncoder, fitted: AnyEncoder, requested: str, *, any_encoder: bool) -> AnyEncoder:
-    """Return the fitted encoder of features, in place of the one to fit, if that is the same or any will do.
+    """Return the fitted encoder of features, if it matches the encoder of the request or `any_encoder` is set.
 
-    `requested` is the fingerprint that the encoder of the features had before it was fitted. Raises
-    EncoderMismatchError if they were made by another one.
+    `requested` is the fingerprint of the features' encoder before it was fitted. Raises EncoderMismatchError if the
+    features were made by another encoder.
     """
     if not any_encoder and encoder.fingerprint not in (requested, fitted.fingerprint):
         name = ENCODERS.name_of(encoder)
@@ -387,9 +387,9 @@ def encoder_of(encoder: AnyEncoder, fitted: AnyEncoder, requested: str, *, any_e
 
 
 def reference_of(texts: str | os.PathLike[str], encoder: AnyEncoder, vocabulary: Vocabulary) -> Reference:
-    """Read the reference corpus that words are weighed by.
+    """Read the reference corpus, which weighs words.
 
-    Raises UserError if images are known by number: they are not searched by words; TagFileError as `count_texts` does.
+    Raises UserError if images are known by number, and not searched by words; TagFileError like `count_texts`.
     """
     if encoder.by_number:
         raise UserError(

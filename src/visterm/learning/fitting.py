@@ -1,4 +1,4 @@
-"""A fit from its request to a run, for the command line and for Python; a catalogue learns in `library/learn.py`."""
+"""Run a fit from its request to the saved run; a catalogue learns in `library/learn.py`."""
 
 from __future__ import annotations
 
@@ -45,30 +45,30 @@ from visterm.models.stopping import OnEpoch
 
 
 def fit_run(run: Run, request: FitRequest, *, say: Say = silent, progress: Progress = SILENT) -> Run:
-    """Learn what a request asks for, and write the new run if it has a place: all that ``visterm fit`` does.
+    """Run the fit of a request, and save the new run if `out` is set: everything that ``visterm fit`` does.
 
-    What cannot be used is refused before any image is read.
+    Invalid requests are rejected before any image is read.
 
     Parameters
     ----------
     run : Run
-        Its encoder and model learn anew (`Tagger.of` makes those of the request); all else of it stays behind.
+        Its encoder and model are fitted (`Tagger.of` makes those of the request); its other parts are not used.
     request : FitRequest
     say : callable
-        Takes lines for people: what was found, left out, and how the fit was done.
+        Called with lines for people: what was found and left out, and how the fit was done.
     progress : Progress
 
     Raises
     ------
     DataError
-        If no image or no tag is left to learn from, no part-of relation is between two of the tags, none of the tags
-        has a word vector, or no query has both a relevant image and a word.
+        If no image or no tag remains to learn from, no part-of relation is between two of the tags, no tag has a word
+        vector, or no query has both a relevant image and a word.
     UserError
-        If settings do not go together, or the model cannot learn what is requested.
+        If settings cannot be combined, or the model cannot learn from this input.
     EncoderMismatchError
-        If features are given that another encoder made than the requested one.
+        If the features were made by another encoder than the requested one.
     StorageError
-        If something that is not a run lies at `out`.
+        If the path `out` exists and is not a run.
     """
     start, cleaning = _checked(run, request)
     plan = plan_streaming(request.images, request.memory, say, model=start.model)
@@ -96,9 +96,9 @@ def fit_run(run: Run, request: FitRequest, *, say: Say = silent, progress: Progr
         if request.calibrate:
             learned = with_confidences(learned, rows, progress)
         learned = learned.changed(facts={**learned.facts, **images.facts})
-        for line in _how_it_went(learned, request, cleaning):
+        for line in _fit_remarks(learned, request, cleaning):
             say(line)
-        if images.corpus.encoded is None:  # an image that was read, to try the run with
+        if images.corpus.encoded is None:  # a readable image, to test the saved run with
             skipped = {photo.image for photo in learned.skipped}
             example = next((photo for photo in images.corpus.images if _name(photo) not in skipped), None)
 
@@ -114,9 +114,9 @@ def fit_run(run: Run, request: FitRequest, *, say: Say = silent, progress: Progr
 
 
 def check_request(run: Run, request: FitRequest) -> None:
-    """Read the files that a request names, and check what can be checked before photos are fetched.
+    """Read the files of a request, and check everything that can be checked before photos are downloaded.
 
-    Raises UserError, DataError or StorageError as `fit_run` would after that.
+    Raises the UserError, DataError or StorageError that `fit_run` would raise later.
     """
     start, cleaning = _checked(run, request)
     if cleaning.words:
@@ -129,11 +129,11 @@ def check_request(run: Run, request: FitRequest) -> None:
 def rows_of_tags(
     start: Learned, request: FitRequest, images: ImagesToLearn, say: Say, progress: Progress
 ) -> tuple[Learned, TrainingRows, StartWords | None]:
-    """Return rows to learn tags from, and where tags start; with word vectors, also words that no image has."""
+    """Return the training rows, including words that no image has, and the start vectors of the tags."""
     model, encoder, corpus, cleaning = start.model, start.encoder, images.corpus, images.cleaning
     words, vectors, starts = cleaning.words, request.word_vectors, None
-    as_wide = needs_features_width(model)
-    if vectors is None and as_wide:
+    needs_width = needs_features_width(model)
+    if vectors is None and needs_width:
         vectors = usual_word_vectors(model, encoder)
     if words:
         check_finds_words(model, encoder, vectors)
@@ -141,10 +141,10 @@ def rows_of_tags(
         tags = tags_to_learn(corpus, request.min_count, cleaning.aliases)
         starts = StartWords.read(model, vectors, tags.with_words(words), encoder)
         words = starts.words_to_learn(words, tags, say)
-    elif as_wide and (alone := without_vectors(model, encoder)):
+    elif needs_width and (alone := without_vectors(model, encoder)):
         say(alone)
 
-    width = starts.vectors.width if starts and starts.vectors and as_wide else None
+    width = starts.vectors.width if starts and starts.vectors and needs_width else None
     rows = training_rows(
         encoder, corpus, min_count=request.min_count, aliases=cleaning.aliases, words=words, text_width=width,
         progress=progress,
@@ -156,13 +156,13 @@ def rows_of_tags(
 def fit_queries(
     start: Learned, request: FitRequest, images: ImagesToLearn, lines: Sequence[QueryRow], progress: Progress
 ) -> tuple[Learned, TrainingRows]:
-    """Learn from queries and the images that are relevant to them; return also the rows."""
+    """Learn from queries and their relevant images; return the result and the training rows."""
     queries = query_rows(
         start.encoder, images.corpus, lines, of_tags=request.learns_tags, min_count=request.min_count,
         aliases=images.cleaning.aliases, progress=progress,
     )  # fmt: skip
     rows = queries.rows
-    start.relations.side_of(rows.vocabulary, start.model.takes)  # refuses relations of none of the words
+    start.relations.side_of(rows.vocabulary, start.model.takes)  # raises DataError if no relation is between words
     reference = None if request.idf is None else reference_of(request.idf, start.encoder, rows.vocabulary)
     idf = inverse_frequencies(rows.vocabulary.counts, rows.X.shape[0]) if reference is None else reference.idf
     queries.fit(start.model, idf, progress)
@@ -178,11 +178,11 @@ def learn_rows(
     progress: Progress = SILENT,
     on_epoch: OnEpoch | None = None,
 ) -> Learned:
-    """Learn from rows that are encoded already: the second half of a fit, to compare models on equal rows.
+    """Learn from encoded rows: the second half of a fit, to compare models on the same rows.
 
-    `start` has the encoder and model, and the relations and the weights of words to learn with; tags begin at the
-    vectors of `starts`. `on_epoch` is that of `Annotator.fit`, where one process learns from features by all images'
-    weights of words.
+    `start` has the encoder, the model, the relations and the weights of words; tags start at the vectors of `starts`.
+    `on_epoch` is passed to `Annotator.fit`, except for images known by number and with a reference corpus.
+
     """
     matrix = None
     if starts is not None:
@@ -201,7 +201,7 @@ def learn_rows(
 
 
 def learned_of(start: Learned, rows: TrainingRows) -> Learned:
-    """Return what a model learned from rows; the encoder, the model and what is known of words are those of `start`."""
+    """Return the result of a fit on rows; the encoder, the model and the words are those of `start`."""
     held_out = getattr(start.model, "n_held_out_", 0) if rows.valid is None else rows.valid[0].shape[0]
     learned = start.changed(
         vocabulary=rows.vocabulary, skipped=rows.skipped, learned_images=LearnedImages.of(rows.names),
@@ -212,14 +212,14 @@ def learned_of(start: Learned, rows: TrainingRows) -> Learned:
 
 
 def _checked(run: Run, request: FitRequest) -> tuple[Learned, Cleaning]:
-    """Refuse what cannot be used before any image is read; return an encoder and a model to fit, and how tags are read.
+    """Check a request before any image is read; return the encoder and model to fit, and how to clean tags.
 
-    The model is a copy of the run's with the share of images to hold out that is requested.
+    If the request sets the share to hold out, the model is a copy with this share.
     """
     model = run.model
     if request.valid is not None:
         model = copy(model).set_known(valid_share=request.valid)
-    if not run.any_encoder:  # else features may bring their own
+    if not run.any_encoder:  # otherwise features may replace the encoder
         run.encoder.check_settings()
     model.check_settings()
     if request.word_vectors is not None:
@@ -232,12 +232,12 @@ def _checked(run: Run, request: FitRequest) -> tuple[Learned, Cleaning]:
 
 
 def _name(photo: object) -> str:
-    """Return the path or name of a photo as skipped ones have it; empty for pixels."""
+    """Return the path or name of a photo in the form of skipped photos; empty for pixels."""
     return os.fspath(photo) if isinstance(photo, str | os.PathLike) else ""
 
 
-def _how_it_went(learned: Learned, request: FitRequest, cleaning: Cleaning) -> list[str]:
-    """Return lines for people on what was learned and what was not, and why."""
+def _fit_remarks(learned: Learned, request: FitRequest, cleaning: Cleaning) -> list[str]:
+    """Return lines for people about what was learned, what was not, and why."""
     lines, model, facts = [], learned.model, learned.facts
     stops = hasattr(model, "epochs") and hasattr(model, "valid_share") and request.valid != 0
     history = getattr(model, "history_", [])

@@ -1,4 +1,4 @@
-"""What a fit has learned: the parts of a run, frozen; and its files, which are checked and read when needed."""
+"""The result of a fit: the immutable parts of a run, and its files, which are read and checked when needed."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ from visterm.models.confidence.calibration import Calibration
 if TYPE_CHECKING:
     from visterm.learning.relations import WordRelations
 
-FINGERPRINT = "fingerprint"  # The key of the manifest for what `Run.fingerprint` was when the run was saved
-GIVEN = "given.safetensors"  # In a run of images known by number: the tags that it learned from
+FINGERPRINT = "fingerprint"  # The manifest's key for `Run.fingerprint` at the time of saving
+GIVEN = "given.safetensors"  # The training tags, in a run of images known by number
 LEARNED_IMAGES, SKIPPED = "learned_images.safetensors", "skipped.jsonl"
 NAMES = "names"  # The array of hashes of names in the file of learned images
 REFERENCE, CALIBRATION = "reference.json", "calibration.safetensors"
@@ -49,21 +49,21 @@ MODEL_KIND = Record({"tag_rows_": DenseOrCsr("float32", ("n_tags_", None), canon
 
 @dataclass(frozen=True, eq=False)
 class LearnedImages:
-    """A set of image names, kept as sorted hashes of 8 bytes each, uint64 of shape (n_names,)."""
+    """A set of image names, stored as sorted hashes: uint64, shape (n_names,)."""
 
     hashes: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))
 
     @classmethod
     def of(cls, names: Iterable[str]) -> LearnedImages:
-        """Make the set of some names."""
+        """Make the set of the given names."""
         return cls(np.unique(name_hashes(names)))
 
     def with_names(self, names: Iterable[str]) -> LearnedImages:
-        """Return the set with more names."""
+        """Return this set with more names."""
         return LearnedImages(np.union1d(self.hashes, name_hashes(names)))
 
     def count(self, names: Sequence[str]) -> int:
-        """Count the names that are in the set (or, once in 10¹⁹ / size, look as if)."""
+        """Count the names that are in the set; a wrong hit has a probability of size / 10¹⁹."""
         if not self.hashes.size:
             return 0
         requested = name_hashes(names)
@@ -79,28 +79,28 @@ def _no_relations() -> WordRelations:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Learned:
-    """An encoder, a model, the vocabulary that they learned, and what was learned beside them.
+    """An encoder, a model and their vocabulary, and everything else that a fit has learned.
 
     Attributes
     ----------
     vocabulary : Vocabulary
-        The tags that it learned; none where nothing was learned yet.
+        The tags that the model learned; empty before the first fit.
     facts : dict
-        Counts and figures of the fit, as ``visterm info`` shows them.
+        Counts and measurements of the fit, which ``visterm info`` shows.
     skipped : list of Skipped
         Images that could not be read.
     learned_images : LearnedImages
-        The names of the images that it learned from.
+        The names of the training images.
     relations : WordRelations
-        Which tags are parts of which and kinds of what, as far as it knows.
+        Known part-of and is-a relations between tags.
     words : WordPlaces
-        What it knows of words that are no tags: where their vectors come from, and those that were added.
+        Words that are not tags: where their vectors come from, and which words were added.
     given : csr_array or None, shape (n_images, n_tags)
-        For images known by number (the encoder ``ids``): the tags that it learned from, 1 given and -1 explicitly not.
+        For images known by number (the encoder ``ids``): the training tags, 1 if an image has the tag, -1 if not.
     reference : Reference or None
-        How common the tags are in the texts that words were weighed by; None: weighed by the training images.
+        Frequencies of the tags in the reference corpus, which weigh words; None: the training images weigh words.
     calibration : Calibration or None
-        What makes confidences of scores; None of images known by number, and where there were too few images.
+        Converts scores to confidences; None for images known by number, and if there were too few images.
     """
 
     encoder: AnyEncoder
@@ -116,11 +116,11 @@ class Learned:
     calibration: Calibration | None = None
 
     def changed(self, **parts: Any) -> Learned:
-        """Return what was learned with other parts; all of it is then in memory."""
+        """Return a copy with some parts replaced; all parts of the copy are in memory."""
         return Learned(**{part.name: getattr(self, part.name) for part in fields(Learned)} | parts)
 
     def counts(self, images: int, features: int, *, held_out: int, tags_given: int) -> dict[str, object]:
-        """Return the counts that every fit keeps with its run."""
+        """Return the counts that every fit saves with its run."""
         facts: dict[str, object] = {
             "images": images,
             "validation images": held_out,
@@ -143,7 +143,7 @@ class Learned:
 
     @cached_property
     def dictionary(self) -> Vocabulary:
-        """The tags and, after them, the words that were added."""
+        """The tags, followed by the added words."""
         tags, words = self.vocabulary, self.words
         if not words.added:
             return tags
@@ -152,12 +152,12 @@ class Learned:
 
     @cached_property
     def idf(self) -> NDArray[np.float32]:
-        """What the tags weigh in queries, shape (n_tags,)."""
+        """The weights of the tags in queries, shape (n_tags,)."""
         return inverse_frequencies(*(self.reference or (self.vocabulary.counts, self.facts.get("images", 0))))
 
     @cached_property
     def tree(self) -> TreeColumns | None:
-        """The tree of the tags; None where they have none."""
+        """The tree of the tags; None if they have no tree."""
         if not self.relations.tree:
             return None
 
@@ -165,18 +165,18 @@ class Learned:
 
     @property
     def fingerprint(self) -> str:
-        """The name of the rows that it makes: of the encoder and of what the model learned."""
+        """A hash of the encoder and of what the model learned: equal fingerprints mean equal rows."""
         parts = f"{self.encoder.fingerprint} {MODELS.name_of(self.model)} {learned_hash(self.model)}"
         return hashlib.sha256(parts.encode()).hexdigest()[:16]
 
     def tag_rows(self, tags: NDArray[np.int32]) -> Matrix:
-        """Return the rows of some tags, V[tags], shape (n, width); CSR where V is, or is the identity."""
+        """Return V[tags], shape (len(tags), width); CSR if V is CSR or the identity."""
         V = self.model._tag_rows()
         return unit_vectors(tags, len(self.vocabulary)) if V is None else V[tags]
 
 
 def unit_vectors(tags: NDArray[np.int32], n_tags: int) -> sp.csr_array:
-    """Return the rows of some tags where V is the identity, float32 of shape (n, n_tags)."""
+    """Return the rows `tags` of the identity matrix, float32 CSR, shape (len(tags), n_tags)."""
     parts = np.ones(len(tags), np.float32), tags, np.arange(len(tags) + 1)
     return sp.csr_array(parts, shape=(len(tags), n_tags))
 
@@ -184,11 +184,11 @@ def unit_vectors(tags: NDArray[np.int32], n_tags: int) -> sp.csr_array:
 def _part(
     name: str, read: Callable[[RunFiles, Any], object], kind: Kind | None = None, *, optional: bool = False
 ) -> Any:
-    """Return a property of a run: what `read` makes of a file, at its first use; None if that is optional and missing.
+    """Return a cached property of a run: `read` applied to a file; None if the file is optional and missing.
 
-    With a `kind` the file is JSON, whose value is checked and passed to `read`; without one `read` takes the file. The
-    word "n_tags_" in shapes stands for the number of tags. Reading raises CorruptFileError if the file is damaged, or
-    not of this run.
+    With a `kind`, the file is JSON: its value is checked and passed to `read`. Without a `kind`, `read` takes the path.
+    In shapes, "n_tags_" means the number of tags. The property raises CorruptFileError if the file is damaged or
+    belongs to another run.
     """
 
     def part(run: RunFiles) -> object:
@@ -207,18 +207,18 @@ def _part(
 
 
 class RunFiles(Learned):
-    """A run on disk: each part is read, and checked, when it is first used; no search by words needs the model.
+    """A run on disk: each part is read, and checked, when it is first used. Searches by words don't read the model.
 
-    Unless it is read as a `whole`, some parts are read later. `n_jobs` are the threads of the model and the encoder.
-    Raises StorageError if there is no run at `path`, or it was damaged.
+    `whole` reads all parts at once. `n_jobs` is the number of threads of the model and the encoder.
+    Raises StorageError if there is no run at `path`, or the run is damaged.
     """
 
     def __init__(self, path: str | os.PathLike[str], n_jobs: int | None, *, whole: bool = False) -> None:
         self.folder, self.n_jobs = persist.open_folder(path, "run"), n_jobs
         self.saved_fingerprint = persist.read_json(self.folder / persist.MANIFEST).get(FINGERPRINT)
-        now = ("vocabulary", "facts", "saved_tag_rows")
-        later = ("model", "encoder", "skipped", "learned_images", "relations") if whole else ()
-        for name in (*now, *later, "words", "given", "reference", "calibration"):
+        required = ("vocabulary", "facts", "saved_tag_rows")
+        optional = ("model", "encoder", "skipped", "learned_images", "relations") if whole else ()
+        for name in (*required, *optional, "words", "given", "reference", "calibration"):
             getattr(self, name)
 
     vocabulary: Vocabulary = _part("vocabulary.json", lambda run, file: Vocabulary.from_json(persist.read_json(file)))
@@ -238,9 +238,9 @@ class RunFiles(Learned):
 
     @cached_property
     def saved_tag_rows(self) -> Matrix | None:
-        """V of the model, shape (n_tags, width): all that searches by words need of it; None where V is the identity.
+        """The model's V, shape (n_tags, width), for searches by words without the model; None for the identity.
 
-        Raises CorruptFileError if the file is damaged, or the model knows another number of tags than the vocabulary.
+        Raises CorruptFileError if the file is damaged, or the model and the vocabulary have different numbers of tags.
         """
         n_tags = len(self.vocabulary)
         with persist.refusing(self.folder / "model.json"):
@@ -266,12 +266,12 @@ class RunFiles(Learned):
         model: Annotator = persist.load_estimator(MODELS, self.folder, "model")
         model.set_known(n_jobs=self.n_jobs)
         if self.saved_tag_rows is not None:
-            model.tag_rows_ = self.saved_tag_rows  # the same numbers, kept once
+            model.tag_rows_ = self.saved_tag_rows  # share the array, to save memory
         return model
 
     @cached_property
     def encoder(self) -> AnyEncoder:
-        """The encoder; refused if the model cannot take its rows, or knows more images by number than it names."""
+        """The encoder; raises CorruptFileError if its rows, or its names of images, don't fit the model."""
         encoder: AnyEncoder = persist.load_estimator(ENCODERS, self.folder, "encoder")
         with persist.refusing(self.folder / "model.json"):
             width, expected = encoder.width, getattr(self.model, "n_features_in_", None)
@@ -284,7 +284,7 @@ class RunFiles(Learned):
 
     @cached_property
     def words(self) -> WordPlaces:
-        """What it knows of words that are no tags."""
+        """Words that are not tags: where their vectors come from, and which words were added."""
         if not (self.folder / WORDS).exists():
             return WordPlaces()
         with persist.refusing(self.folder):
@@ -297,18 +297,18 @@ class RunFiles(Learned):
 
     @cached_property
     def tree(self) -> TreeColumns | None:
-        """The tree of the tags; None where they have none."""
+        """The tree of the tags; None if they have no tree."""
         return super().tree if (self.folder / TREE).exists() else None
 
     @property
     def fingerprint(self) -> str:
-        """That of the manifest, until encoder or model were read: these may be changed."""
+        """The saved fingerprint, or a new one if the encoder or the model was read: they may have changed."""
         if isinstance(self.saved_fingerprint, str) and vars(self).keys().isdisjoint(("encoder", "model")):
             return self.saved_fingerprint
         return super().fingerprint
 
     def tag_rows(self, tags: NDArray[np.int32]) -> Matrix:
-        """Return the rows of some tags: those on disk, until the model was read, which may be changed."""
+        """Return the rows of the tags from disk, or from the model if it was read: it may have changed."""
         if "model" in vars(self):
             return super().tag_rows(tags)
         V = self.saved_tag_rows
@@ -316,13 +316,13 @@ class RunFiles(Learned):
 
 
 def _read_relations(folder: Path) -> WordRelations:
-    from visterm.learning.relations import WordRelations  # which takes long to import, and few searches need it
+    from visterm.learning.relations import WordRelations  # slow to import, and rarely needed in searches
 
     return WordRelations.load(folder)
 
 
 def _read_skipped(file: Path) -> list[Skipped]:
-    """Read the list of images that were left out, and refuse lines of another form."""
+    """Read the list of skipped images; raise DataError for an invalid line."""
     with file.open(encoding="utf-8") as lines:
         entries = [json.loads(line) for line in lines]
     for entry in entries:
@@ -331,7 +331,7 @@ def _read_skipped(file: Path) -> list[Skipped]:
 
 
 def _read_hashes(file: Path) -> NDArray[np.uint64]:
-    """Read the hashes of the names of images."""
+    """Read the hashes of image names."""
     arrays = persist.load_arrays(file)
     if list(arrays) != [NAMES] or arrays[NAMES].dtype != np.uint64:
         raise DataError(f"{file} holds no hashes of names")
@@ -339,7 +339,7 @@ def _read_hashes(file: Path) -> NDArray[np.uint64]:
 
 
 def _read_given(run: RunFiles, file: Path) -> sp.csr_array:
-    """Read the tags that images known by number were learned with, and refuse those of other images or tags."""
+    """Read the training tags of images known by number; raise DataError if they don't fit the vocabulary or encoder."""
     given = csr_of_parts("matrix", persist.load_arrays(file))
     GIVEN_KIND.check(given, Sizes({"n_tags_": len(run.vocabulary)}))
     if (width := run.encoder.width) not in (None, given.shape[0]):
@@ -348,7 +348,7 @@ def _read_given(run: RunFiles, file: Path) -> sp.csr_array:
 
 
 def write_run(learned: Learned, folder: Path) -> None:
-    """Write the parts of a run into a folder that is being made."""
+    """Write the parts of a run into a new folder."""
     persist.save_estimator(learned.encoder, ENCODERS, folder, "encoder")
     persist.save_estimator(learned.model, MODELS, folder, "model")
     persist.write_json(folder / "vocabulary.json", learned.vocabulary.to_json())

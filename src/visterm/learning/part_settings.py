@@ -1,4 +1,4 @@
-"""The parts of a run from what users type: names, settings and the device; and which models can do what."""
+"""Make the parts of a run from names, settings and the device, and list the parts that have an ability."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from visterm.models.abilities import GivesProbabilities
 from visterm.models.base import Annotator
 
 DEFAULT_MODEL, DEFAULT_BY_NUMBER = "auto", "wsabie"
-"""On no data set was the best single model clearly ahead of `auto` in MAP over images (docs/benchmarks.md).
-Of images known only by number it could judge nothing."""
+"""On no data set, the best single model was clearly better than `auto` in MAP over images (docs/benchmarks.md). For
+images known only by number, `auto` has no held-out images to compare models on."""
 
-DEVICE = "device"  # The setting that says where networks run
+DEVICE = "device"  # The setting for the device of networks
 _DEVICES = ("auto", "cpu", "cuda", "mps", "xpu", "coreml", "openvino", "directml")
 
 
 def make_model(
-    name: str | None, params: Mapping[str, object], shared: Mapping[str, object], *, by_number: bool = False
+    name: str | None, params: Mapping[str, object], options: Mapping[str, object], *, by_number: bool = False
 ) -> Annotator:
-    """Make a model with its settings; of the shared ones (seed, threads) it gets those that it has.
+    """Make a model with its settings, and with those of the `options` settings (seed, threads) that it has.
 
-    None is the default model, which is another one where images are known by number.
+    A name of None means the default model, which is a different one for images known by number.
     """
     name = name or (DEFAULT_BY_NUMBER if by_number else DEFAULT_MODEL)
-    known = signature(MODELS.load(name)).parameters
-    model: Annotator = MODELS.create(name, **{key: shared[key] for key in shared if key in known} | dict(params))
+    parameters = signature(MODELS.load(name)).parameters
+    model: Annotator = MODELS.create(name, **{key: options[key] for key in options if key in parameters} | dict(params))
     return model
 
 
@@ -46,18 +46,18 @@ def unfitted_parts(
     seed: int,
     n_jobs: int | None,
 ) -> tuple[Learned, bool]:
-    """Make an encoder and a model that have learned nothing, and return whether the encoder may be any other.
+    """Make an unfitted encoder and model; return them, and whether features may replace the encoder.
 
-    Names of None are the defaults.
+    Names of None mean the defaults.
     """
-    shared = {"random_state": seed, "n_jobs": n_jobs}
-    made = make_encoder(encoder, encoder_params, shared)
-    parts = Learned(encoder=made, model=make_model(model, model_params, shared, by_number=made.by_number))
+    options = {"random_state": seed, "n_jobs": n_jobs}
+    unfitted = make_encoder(encoder, encoder_params, options)
+    parts = Learned(encoder=unfitted, model=make_model(model, model_params, options, by_number=unfitted.by_number))
     return parts, encoder is None and not encoder_params
 
 
 def names_with(table: Registry, able: Callable[[Any], bool]) -> Iterator[str]:
-    """Yield the names of the parts whose class is able to do something, as far as their packages are installed."""
+    """Yield the names of the parts whose class passes the test `able`; parts with missing packages are left out."""
     for name in table.names():
         try:
             part = table.load(name)
@@ -68,9 +68,9 @@ def names_with(table: Registry, able: Callable[[Any], bool]) -> Iterator[str]:
 
 
 def check_combination(combine: str, model: Annotator) -> None:
-    """Refuse a way to put words together that there is not, or that the scores of a model do not allow.
+    """Check that `combine` is a way to combine words, and that the model's scores allow it.
 
-    Raises UserError if there is no such way, or the product is asked for and the scores are not probabilities.
+    Raises UserError if it is not a valid way, or if it is "product" and the scores are not probabilities.
     """
     if combine not in COMBINATIONS:
         raise UserError(setting="combine", value=combine, expected=f"one of {', '.join(map(repr, COMBINATIONS))}")
@@ -84,9 +84,9 @@ def check_combination(combine: str, model: Annotator) -> None:
 
 
 def move_encoder(encoder: AnyEncoder, device: str) -> None:
-    """Let the networks of a fitted encoder, or of those inside it, run on another device from now on.
+    """Run the networks of a fitted encoder, and of the encoders inside it, on another device from now on.
 
-    Raises UserError if it has none, or there is no such device here.
+    Raises UserError if it has no network, or this machine doesn't have the device.
     """
     parts = _with_device(encoder)
     if not parts:
@@ -101,7 +101,7 @@ def move_encoder(encoder: AnyEncoder, device: str) -> None:
 
 
 def device_lines(encoder: AnyEncoder) -> list[str]:
-    """Name the device on which each network of an encoder, or of those inside it, runs; opens them for that."""
+    """Return a line about the device of each network of an encoder; this opens the networks."""
     return [
         f"The network of the encoder '{ENCODERS.name_of(part)}' runs on: {part.runs_on}"
         for part in _with_device(encoder)
@@ -109,7 +109,7 @@ def device_lines(encoder: AnyEncoder) -> list[str]:
 
 
 def check_device(device: str, part: object) -> None:
-    """Refuse a device that the libraries of a class cannot use here, before anything is read: UserError if so."""
+    """Raise UserError if the libraries of a class cannot use a device on this machine, before anything is read."""
     if device.partition(":")[0] not in _DEVICES:
         raise UserError(
             setting="device", value=device,
@@ -117,12 +117,12 @@ def check_device(device: str, part: object) -> None:
         )  # fmt: skip
     if hasattr(part, "check_device"):
         part.check_device(device)
-    elif device not in ("auto", "cpu"):  # which need not load torch
+    elif device not in ("auto", "cpu"):  # "auto" and "cpu" don't need torch
         from visterm.encoders.torch_loading import torch_device
 
         torch_device(device)
 
 
 def _with_device(encoder: AnyEncoder) -> list[Any]:
-    """Return the encoder and those inside it that run a network."""
+    """Return the encoders that run a network: this encoder, and the encoders inside it."""
     return [part for part in (encoder, *getattr(encoder, "parts_", ())) if hasattr(part, DEVICE)]

@@ -1,4 +1,4 @@
-"""From queries and the images that they are about to rows: images, words, and which images are relevant."""
+"""Encode queries and their images as rows: images, words, and which images are relevant."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ from visterm.models.base import Annotator
 
 
 def query_lines(encoder: AnyEncoder, queries: str | os.PathLike[str] | Sequence[QueryRow]) -> list[QueryRow]:
-    """Read queries from a file, or take them as they are.
+    """Read queries from a file, or convert a sequence of queries.
 
-    Raises UserError if the encoder knows images by number; DataError as `read_query_file` does.
+    Raises UserError if the encoder knows images by number; DataError like `read_query_file`.
     """
     if encoder.by_number:
         name = ENCODERS.name_of(encoder)
@@ -56,11 +56,11 @@ def query_lines(encoder: AnyEncoder, queries: str | os.PathLike[str] | Sequence[
 
 
 def query_corpus(encoder: AnyEncoder, images: Photos | None, lines: list[QueryRow]) -> tuple[Corpus, list[QueryRow]]:
-    """Read the images that queries are about, without tags, and return the queries as naming images as the corpus does.
+    """Read the images of queries, without tags; return them, and the queries with the corpus's names of images.
 
-    `images` are as `Tagger.fit` takes them, all images of a folder; None means those that the queries name, which may
-    name them as a tag file may. Raises UserError if the encoder needs a folder and there is none; DataError as
-    `Corpus.read` does.
+    `images` are as in `Tagger.fit`; of a folder, all images are used. None means the images that the queries name, in
+    the same forms as in a tag file. Raises UserError if the encoder needs a folder and there is none; DataError like
+    `Corpus.read`.
     """
     if isinstance(images, Corpus):
         return images, lines
@@ -85,8 +85,8 @@ def query_corpus(encoder: AnyEncoder, images: Photos | None, lines: list[QueryRo
         records = [record(path.relative_to(folder).as_posix(), [], None) for path in paths]
         corpus = Corpus.joined(folder, paths, TagsFound(records, [], skipped=unsearched.closed))
 
-    given = list(dict.fromkeys(row.image for row in lines))
-    matches = dict(zip(given, match_names(Path(), list(map(Path, corpus.names)), given), strict=True))
+    query_names = list(dict.fromkeys(row.image for row in lines))
+    matches = dict(zip(query_names, match_names(Path(), list(map(Path, corpus.names)), query_names), strict=True))
     return corpus, [
         row if (match := matches[row.image]) is None else row._replace(image=match.path.as_posix()) for row in lines
     ]
@@ -95,8 +95,8 @@ def query_corpus(encoder: AnyEncoder, images: Photos | None, lines: list[QueryRo
 class QueryImages(NamedTuple):
     """Images, and the queries that have a relevant one among them."""
 
-    X: Matrix  # matrix, shape (n_images, n_features)
-    words: sp.csr_array  # float32, shape (n_queries, n_tags). Above 0 for a word, below 0 for a `-word`.
+    X: Matrix  # shape (n_images, n_features)
+    words: sp.csr_array  # float32, shape (n_queries, n_tags): above 0 for a word, below 0 for a `-word`
     relevant: sp.csr_array  # float32, shape (n_queries, n_images)
 
     @property
@@ -106,15 +106,15 @@ class QueryImages(NamedTuple):
 
 
 class QueryRows(NamedTuple):
-    """Queries to learn from, and those of images that are held out to choose when to stop."""
+    """Queries for training, and queries of held-out images for early stopping."""
 
-    rows: TrainingRows  # The images; as their tags, the words of the queries that they are relevant to
+    rows: TrainingRows  # The images; their tags are the words of the queries that they are relevant to
     learned: QueryImages
     valid: QueryImages | None
-    facts: dict[str, int]  # Counts of queries learned from and left out, and of images named that are not there
+    facts: dict[str, int]  # Numbers of used and of skipped queries, and of images in queries that don't exist
 
     def fit(self, model: Annotator, idf: NDArray[np.float32], progress: Progress) -> None:
-        """Fit a model on the queries, their words weighed."""
+        """Fit a model on the queries, with words weighted by `idf`."""
         X, words, relevant = self.learned
         held_out = None
         if self.valid is not None:
@@ -134,11 +134,11 @@ def query_rows(
 ) -> QueryRows:
     """Collect the words of the queries, fit the encoder on the images, and encode.
 
-    As with `training_rows`, the images of the split "train" are learned from and those of "valid" held out, if there
-    are splits. All of them count: an image that no query names is relevant to none. With `of_tags`, only tags of the
-    corpus are words, and weigh by how many images have them; else all words of the queries, each counted in the images
-    that are relevant to a query with it. Words of fewer than `min_count` images are left out. Raises DataError if no
-    query is left to learn from.
+    As in `training_rows`, if there are splits, "train" is used for training and "valid" is held out. All their images
+    are used: an image that no query names is relevant to none. With `of_tags`, only tags of the corpus count as words,
+    weighted by how many images have them; otherwise all words of the queries count, weighted by how many images are
+    relevant to a query with the word. Words of fewer than `min_count` images are left out. Raises DataError if no query
+    remains.
     """
     train = corpus.select(LEARNED) if any(corpus.splits) else corpus
     held_out = corpus.subset([i for i, split in enumerate(corpus.splits) if split == HELD_OUT])
@@ -146,14 +146,14 @@ def query_rows(
     held_out, unknown_held_out = known_part(encoder, held_out)
     judged = judge_images(lines, train.names)
     captions = train.tags if of_tags else _captions(judged.texts, judged.relevant)
-    known = Vocabulary.from_lists(captions, min_count=min_count, aliases=aliases)
-    words, usable = _words_of(judged.texts, known)
+    candidates = Vocabulary.from_lists(captions, min_count=min_count, aliases=aliases)
+    words, usable = _words_of(judged.texts, candidates)
     learned = QueryImages(np.empty((len(train), 0), np.float32), words[usable], judged.relevant[usable])
-    counts = known.counts if of_tags else np.bincount(learned.asked_of.indices, minlength=len(known))
-    kept = np.flatnonzero(
-        (np.bincount(words.indices[words.data > 0], minlength=len(known)) > 0) & (counts >= min_count)
+    counts = candidates.counts if of_tags else np.bincount(learned.asked_of.indices, minlength=len(candidates))
+    kept_words = np.flatnonzero(
+        (np.bincount(words.indices[words.data > 0], minlength=len(candidates)) > 0) & (counts >= min_count)
     )
-    if kept.size == 0:
+    if kept_words.size == 0:
         raise DataError(
             f"Of the {len({row.query for row in lines}):,} queries, none has both a relevant image "
             f"among the {count_of(len(train), 'image')} to learn from and a word "
@@ -162,7 +162,7 @@ def query_rows(
             advice="Check that the query file names images as the folder or the tag file does, or lower `min_count`.",
         )  # fmt: skip
 
-    vocabulary = known.subset(kept, counts[kept])
+    vocabulary = candidates.subset(kept_words, counts[kept_words])
     if corpus.encoded is None:
         encoder.fit(train.images, skip_unreadable=True, progress=progress)
     learned, skipped = _encoded(encoder, train, lines, vocabulary, progress)
@@ -191,7 +191,7 @@ def query_rows(
 
 
 def fit_weighed(model: Annotator, rows: TrainingRows, idf: NDArray[np.float32], progress: Progress) -> None:
-    """Fit a model on tags; one that learns from queries makes them of the tags with the given weights of words."""
+    """Fit a model on tags; a model that learns from queries gets queries made of tags, with words weighted by `idf`."""
     if not isinstance(model, LearnsQueries):
         model.fit(rows.X, rows.Y, side=rows.side, valid=rows.valid, monitor=progress)
         return
@@ -207,7 +207,7 @@ def fit_weighed(model: Annotator, rows: TrainingRows, idf: NDArray[np.float32], 
 
 
 def check_learns_queries(model: Annotator) -> None:
-    """Refuse a model that cannot learn from queries, and say which can. Raises UserError if it cannot."""
+    """Raise UserError, with the models that can, if a model cannot learn from queries."""
     if not isinstance(model, LearnsQueries):
         able = first_or([*names_with(MODELS, lambda part: hasattr(part, "fit_queries"))])
         name = MODELS.name_of(model)
@@ -218,16 +218,16 @@ def check_learns_queries(model: Annotator) -> None:
 
 
 def _captions(texts: Sequence[str], relevant: sp.csr_array) -> list[list[str]]:
-    """List the words of the queries that each image is relevant to; a phrase in quotes is one word."""
-    wanted = [[word.text for run in split_query(text) for word in run if word.sign > 0] for text in texts]
+    """Return for each image the words of the queries that it is relevant to; a phrase in quotes is one word."""
+    query_words = [[word.text for run in split_query(text) for word in run if word.sign > 0] for text in texts]
     captions: list[list[str]] = [[] for _ in range(relevant.shape[1])]
     for query, image in zip(*relevant.tocoo().coords, strict=True):
-        captions[image] += wanted[query]
+        captions[image] += query_words[query]
     return captions
 
 
 def _words_of(texts: Sequence[str], vocabulary: Vocabulary) -> tuple[sp.csr_array, NDArray[np.int64]]:
-    """Return the words of queries, 1 (-1 for `-word`), and the numbers of the queries with a known word."""
+    """Return the words of queries as a matrix of 1 (-1 for `-word`), and the numbers of queries with a known word."""
     rows: list[sp.csr_array] = []
     for text in texts:
         try:
@@ -244,7 +244,7 @@ def _words_of(texts: Sequence[str], vocabulary: Vocabulary) -> tuple[sp.csr_arra
 def _encoded(
     encoder: AnyEncoder, corpus: Corpus, lines: Sequence[QueryRow], vocabulary: Vocabulary, progress: Progress
 ) -> tuple[QueryImages, list[Skipped]]:
-    """Encode the images that can be read, and find the queries with a relevant one among them and a known word."""
+    """Encode the readable images, and select the queries with a known word and a relevant image among them."""
     X: Matrix = np.empty((0, 0), np.float32)
     skipped: list[Skipped] = []
     names: list[str] = []

@@ -1,4 +1,4 @@
-"""The word relations of a run: which tags are parts of which, and kinds of what; read, and kept with the run."""
+"""The word relations of a run, part-of and is-a: read from files or WordNet, and saved with the run."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Source = str | os.PathLike[str]
 
 
 class WordRelations(NamedTuple):
-    """Relations between words, as they were given; those with words that are no tags too.
+    """Relations between words, as they were given, including words that are not tags.
 
     Examples
     --------
@@ -46,8 +46,8 @@ class WordRelations(NamedTuple):
 
     part_of: Sequence[tuple[str, str]] = ()  # Part and whole
     is_a: Sequence[tuple[str, str]] = ()  # Child and parent
-    senses: TagSenses | None = None  # How tags were matched with WordNet; None: not, or in a run that was opened
-    tree: Sequence[tuple[str, str]] = ()  # Child and parent of the tags' own tree (`visterm.data.tag_tree`)
+    senses: TagSenses | None = None  # How tags were matched with WordNet; None: not matched, or a run from disk
+    tree: Sequence[tuple[str, str]] = ()  # Child and parent in the tree of the tags (`visterm.data.tag_tree`)
 
     @classmethod
     def read(
@@ -59,23 +59,23 @@ class WordRelations(NamedTuple):
         mapping: Source | None = None,
         inherit: int | None = 1,
     ) -> Self:
-        """Read relations from files of two columns, or from WordNet.
+        """Read relations from CSV files with two columns, or from WordNet.
 
-        Raises DataError if a file or WordNet cannot be used, or has nothing to say of the tags; UserError if there is a
-        mapping, and nothing is read from WordNet.
+        Raises DataError if a file or WordNet cannot be read, or has no relation of a tag; UserError if there is a
+        mapping, but WordNet is not used.
 
         Parameters
         ----------
         vocabulary : Vocabulary
             The tags to look up in WordNet.
         part_of : path-like, optional
-            A CSV of part,whole; WordNet's folder; or "wordnet", to look for that at its usual places.
+            A CSV of part,whole; WordNet's folder; or "wordnet", to look for the folder at its usual places.
         is_a : path-like, optional
-            Likewise, a CSV of child,parent. None: from the WordNet of `part_of`, if that is one.
+            A CSV of child,parent, or WordNet as for `part_of`. None: from the WordNet of `part_of`, if any.
         mapping : path-like, optional
-            Which synsets tags mean, see `match_tags`.
+            The synsets of tags, see `match_tags`.
         inherit : int or None
-            Over how many steps of is-a wholes inherit parts, see `wordnet_part_of`.
+            Number of is-a steps over which wholes inherit parts, see `wordnet_part_of`.
         """
         if mapping is not None and not any(map(is_wordnet, (part_of, is_a))):
             raise UserError(
@@ -87,9 +87,9 @@ class WordRelations(NamedTuple):
         parts: Sequence[tuple[str, str]] = ()
         senses = None
         if part_of is not None:
-            of_wordnet = mapping if is_wordnet(part_of) else None
+            wordnet_mapping = mapping if is_wordnet(part_of) else None
             source = None if part_of == WORDNET else part_of
-            part_relations = read_part_relations(source, vocabulary, mapping=of_wordnet, inherit=inherit)
+            part_relations = read_part_relations(source, vocabulary, mapping=wordnet_mapping, inherit=inherit)
             parts, senses = part_relations.relations, part_relations.senses
             if is_a is None and senses is not None and part_relations.wordnet is not None:
                 return cls(parts, _wordnet_is_a(part_relations.wordnet, senses), senses)
@@ -102,7 +102,7 @@ class WordRelations(NamedTuple):
             kinds = _wordnet_is_a(wordnet, senses)
         else:
             kinds = read_is_a(is_a)
-        sibling_sets(kinds, vocabulary)  # refuses relations without any tag
+        sibling_sets(kinds, vocabulary)  # raises DataError if no relation has a tag
         return cls(parts, kinds, senses)
 
     def pairs(self, vocabulary: Vocabulary) -> NDArray[np.int64]:
@@ -110,7 +110,7 @@ class WordRelations(NamedTuple):
         return part_pairs(self.part_of, vocabulary)
 
     def among(self, vocabulary: Vocabulary) -> Self:
-        """Return those that say something of other tags than were learned: none is refused for saying nothing."""
+        """Return only the relations of tags in a vocabulary; there may be none."""
         part_of = [pair for pair in self.part_of if pair[0] in vocabulary and pair[1] in vocabulary]
         return self._replace(part_of=part_of, is_a=[pair for pair in self.is_a if pair[0] in vocabulary])
 
@@ -122,26 +122,26 @@ class WordRelations(NamedTuple):
         blocks: Sequence[int] | None = None,
         word_vectors: NDArray[np.float32] | None = None,
     ) -> SideKnowledge:
-        """Return what they say of the tags, as far as a model `takes` it, with blocks of features and word vectors.
+        """Return the relations as side knowledge of the kinds that a model `takes`, with `blocks` and `word_vectors`.
 
-        Raises DataError if none of the part-of relations is between two tags.
+        Raises DataError if there are part-of relations, but not between two tags.
         """
         part_of = self.pairs(vocabulary) if self.part_of else None
-        siblings, above = None, None
+        siblings, pairs = None, None
         if "siblings" in takes and self.is_a:
             siblings = np.stack(sp.triu(sibling_sets(self.is_a, vocabulary), k=1).nonzero(), axis=1)
         if "tree" in takes and self.tree:
-            above = TreeColumns(TagTree(self.tree, vocabulary.aliases), vocabulary).pairs
-        return SideKnowledge(part_of=part_of, siblings=siblings, tree=above, blocks=blocks, word_vectors=word_vectors)
+            pairs = TreeColumns(TagTree(self.tree, vocabulary.aliases), vocabulary).pairs
+        return SideKnowledge(part_of=part_of, siblings=siblings, tree=pairs, blocks=blocks, word_vectors=word_vectors)
 
     def kinds(self, vocabulary: Vocabulary) -> NDArray[np.int64]:
-        """Return the columns of tags and of other tags that they are a kind of, over any number of steps of is-a.
+        """Return pairs of columns: a tag, and another tag that it is a kind of, over any number of is-a steps.
 
-        int64 of shape (n_pairs, 2), sorted, each pair once; steps may lead over words that are no tags.
+        int64, shape (n_pairs, 2), sorted and unique; intermediate words need not be tags.
         """
-        above: defaultdict[str, set[str]] = defaultdict(set)
+        parents: defaultdict[str, set[str]] = defaultdict(set)
         for child, parent in self.is_a:
-            above[tag_key(child)].add(tag_key(parent))
+            parents[tag_key(child)].add(tag_key(parent))
         spellings: defaultdict[int, set[str]] = defaultdict(set)
         for spelling in (*vocabulary, *vocabulary.aliases):
             spellings[vocabulary.index(spelling)].add(tag_key(spelling))
@@ -149,15 +149,15 @@ class WordRelations(NamedTuple):
         for column, keys in spellings.items():
             waiting, seen = list(keys), set(keys)
             while waiting:
-                fresh = above.get(waiting.pop(), set()) - seen
-                seen |= fresh
-                waiting.extend(fresh)
+                new_keys = parents.get(waiting.pop(), set()) - seen
+                seen |= new_keys
+                waiting.extend(new_keys)
             columns = (vocabulary.get(word) for word in seen)
             pairs |= {(column, other) for other in columns if other is not None and other != column}
         return np.array(sorted(pairs), np.int64).reshape(-1, 2)
 
     def summary(self, vocabulary: Vocabulary) -> str:
-        """Describe in a line what they say of the tags."""
+        """Return a line that summarizes the relations of the tags."""
         parts = []
         if self.part_of:
             pairs = self.pairs(vocabulary)
@@ -167,8 +167,8 @@ class WordRelations(NamedTuple):
             )
             others = sorted({f"'{word}'" for pair in self.part_of for word in pair if word not in vocabulary})
             if others and self.senses is None:
-                more = ", ..." if len(others) > 3 else ""
-                parts.append(f"{len(others):,} words of the relations are no tags ({', '.join(others[:3])}{more})")
+                ellipsis = ", ..." if len(others) > 3 else ""
+                parts.append(f"{len(others):,} words of the relations are no tags ({', '.join(others[:3])}{ellipsis})")
 
         if self.is_a:
             n_siblings = int((np.diff(sibling_sets(self.is_a, vocabulary).indptr) > 1).sum())
@@ -182,7 +182,7 @@ class WordRelations(NamedTuple):
         return "; ".join(parts) + "."
 
     def save(self, folder: Path) -> None:
-        """Write what there is into the folder of a run."""
+        """Write the relations into the folder of a run."""
         if self.part_of:
             write_pairs(folder / PART_OF, PART_OF_FILE.columns, self.part_of)
         if self.is_a:
@@ -194,33 +194,33 @@ class WordRelations(NamedTuple):
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        """Read what `save` wrote; without files there are no relations."""
+        """Read what `save` wrote; a missing file means no such relations."""
         part_of, is_a, tree = folder / PART_OF, folder / IS_A, folder / TREE
         return cls(
             read_part_of(part_of) if part_of.exists() else (),
             read_is_a(is_a) if is_a.exists() else (),
-            tree=TagTree(read_is_a(tree)).pairs if tree.exists() else (),  # which refuses circles
+            tree=TagTree(read_is_a(tree)).pairs if tree.exists() else (),  # raises DataError for cycles
         )
 
 
 def tags_to_learn(
     corpus: Corpus, min_count: int, aliases: Mapping[str, str] | None = None, words: Iterable[str] = ()
 ) -> Vocabulary:
-    """Return the tags that a corpus will be learned by, before its images are encoded: to match relations with."""
+    """Return the tags that a fit on a corpus will learn, before images are encoded, to match relations with them."""
     learned = corpus.select(LEARNED) if any(corpus.splits) else corpus
     return Vocabulary.from_lists(learned.tags, min_count=min_count, aliases=aliases).with_words(words)
 
 
 def is_wordnet(source: Source | None) -> bool:
-    """Return whether relations come from WordNet, and not from a file."""
+    """Return whether the source of relations is WordNet, and not a file."""
     return source is not None and (source == WORDNET or Path(source).is_dir())
 
 
 def check_sources(rules: TagRules) -> None:
-    """Refuse sources of relations that are not there, and rules without a meaning, before any long work.
+    """Check that the sources of relations exist and that the rules make sense, before any long work.
 
-    Raises DataError if there is no such file or folder, or WordNet is at none of its usual places; UserError if a rule
-    is for WordNet, and nothing is read from there.
+    Raises DataError if a file or folder doesn't exist, or WordNet is not found; UserError if a rule is for WordNet, but
+    WordNet is not used.
     """
     for rule, source in (("part_of", rules.part_of), ("isa", rules.isa)):
         if is_wordnet(source):
@@ -239,18 +239,18 @@ def check_sources(rules: TagRules) -> None:
             setting="tag_rules.tag_synsets", value=rules.tag_synsets,
             advice=f'Add part_of = "{WORDNET}", or leave it out.',
         )  # fmt: skip
-    read_mapping(rules.tag_synsets)  # refuses what is no such file
+    read_mapping(rules.tag_synsets)  # raises DataError if the file is invalid
 
 
 def read_relations(rules: TagRules, vocabulary: Vocabulary) -> WordRelations:
-    """Read the relations that tag rules name, among the tags of a vocabulary; none if they name none."""
+    """Read the relations that the tag rules name, for the tags of a vocabulary; there may be none."""
     if rules.part_of is None and rules.isa is None:
         return WordRelations()
     return WordRelations.read(vocabulary, part_of=rules.part_of, is_a=rules.isa, mapping=rules.tag_synsets)
 
 
 def _wordnet_is_a(wordnet: WordNet, senses: TagSenses) -> list[tuple[str, str]]:
-    """Return what tags are directly a kind of, by the meanings that they were matched with."""
+    """Return the direct is-a relations of tags, from the synsets that they were matched with."""
     return [
         relation
         for sense in senses

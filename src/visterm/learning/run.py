@@ -1,4 +1,4 @@
-"""A run: what was learned, how it scores images, and how it is written and opened."""
+"""A run: the learned parts, with methods to score images, to save the run and to open it."""
 
 from __future__ import annotations
 
@@ -33,28 +33,28 @@ if TYPE_CHECKING:
 
 Scores: TypeAlias = NDArray[np.float32] | NDArray[np.float64]
 
-MOST_ODDS = 2**22  # Log odds of tags under others that are held at a time
+MAX_LOG_ODDS = 2**22  # Maximum number of log odds of descendant tags in memory
 
 
 def _part(name: str) -> Any:
-    """Return a read-only property: a part of what was learned, which may be read from disk only now."""
+    """Return a read-only property for a part of `parts`, which may be read from disk when it is first used."""
     return property(attrgetter(f"parts.{name}"))
 
 
 class Run:
-    """What was learned (`Learned`), and how it scores images; a `Tagger` is one that can learn.
+    """The result of a fit (`Learned`), with methods to score images; a `Tagger` is a run that can also learn.
 
     Attributes
     ----------
     parts : Learned
         The parts of the run; each is an attribute of the run as well.
     path : str
-        The run that it was loaded from, in full; empty if it was not.
+        The absolute path that the run was loaded from; empty if it was not loaded.
     """
 
     parts: Learned
     path: str
-    any_encoder = False  # Whether the encoder is the default, which features on disk may replace by their own
+    any_encoder = False  # Whether the encoder is the default, which features on disk may replace with their own
 
     encoder: AnyEncoder = _part("encoder")
     model: Annotator = _part("model")
@@ -75,7 +75,7 @@ class Run:
 
     @classmethod
     def of_parts(cls, parts: Learned, path: str = "") -> Self:
-        """Make a run of what was learned."""
+        """Make a run from learned parts."""
         run = cls.__new__(cls)
         run.parts, run.path = parts, path
         return run
@@ -84,36 +84,37 @@ class Run:
     def open(cls, path: str | os.PathLike[str], n_jobs: int | None = None, *, whole: bool = False) -> Self:
         """Open a run on disk, to use it with `n_jobs` threads (None: all cores).
 
-        Unless it is read as a whole, what no search by words needs is read when it is first used, and the run has to
-        stay where it is. Raises StorageError if there is no run at `path`, or it was damaged.
+        `whole` reads all parts at once. Otherwise parts that searches by words don't need are read when they are first
+        used, and you can't move the run. Raises StorageError if there is no run at `path`, or it is damaged.
         """
         return cls.of_parts(RunFiles(path, n_jobs, whole=whole))
 
     def score_blocks(self, X: Matrix) -> Iterator[tuple[slice, NDArray[np.float32]]]:
-        """Yield rows and their scores of all tags, as `Annotator.score_blocks`; none is below those under it."""
+        """Yield what `Annotator.score_blocks` does; with a tree, a tag's score is at least that of its descendants."""
         for rows, block in self.model.score_blocks(X):
             yield rows, block if self.tree is None else self.tree.raised(block)
 
     def scored(self, X: Matrix) -> tuple[NDArray[np.float32], NDArray[np.float64] | None]:
-        """Return scores and confidences of all tags, each (n_images, n_tags), no tag's below those under it."""
+        """Return scores and confidences of all tags, each (n_images, n_tags), at least those of their descendants."""
         scores = np.vstack([block.copy() for _, block in self.model.score_blocks(X)])
         return scores if self.tree is None else self.tree.raised(scores), self.confidences(scores)
 
     def best_tags(self, X: Matrix, k: int) -> tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.float64] | None]:
-        """Return the k best tags of images, their scores and confidences, each (n_images, k), as in `scored`."""
+        """Return the k best tags of images, and their scores and confidences as in `scored`, each (n_images, k)."""
         blocks: list[tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.float64] | None]] = []
         for _, block in self.model.score_blocks(X):
             ids, scores = top_k(block if self.tree is None else self.tree.raised(block), k)
-            sure = self.confidences(block)
-            blocks.append((ids, scores, sure if sure is None else np.take_along_axis(sure, ids, axis=1)))
-        ids, scores, chances = zip(*blocks, strict=True)
-        sure = None if chances[0] is None else np.concatenate(chances)
-        return np.concatenate(ids), np.concatenate(scores), sure
+            confidences = self.confidences(block)
+            best = None if confidences is None else np.take_along_axis(confidences, ids, axis=1)
+            blocks.append((ids, scores, best))
+        ids, scores, parts = zip(*blocks, strict=True)
+        confidences = None if parts[0] is None else np.concatenate(parts)
+        return np.concatenate(ids), np.concatenate(scores), confidences
 
     def confidences(self, scores: Scores) -> NDArray[np.float64] | None:
-        """Return the confidences that scores of all tags stand for, (..., n_tags); None without a calibration.
+        """Convert scores of all tags, (..., n_tags), to confidences; return None without a calibration.
 
-        With a tree, no tag is less likely than one under it.
+        With a tree, a tag's confidence is at least that of its descendants.
         """
         if self.calibration is None:
             return None
@@ -123,48 +124,48 @@ class Run:
     def word_odds(
         self, scores: Scores, tags: NDArray[np.int32], products: Callable[[Matrix], NDArray[np.float32]]
     ) -> NDArray[np.float64]:
-        """Return the log odds of some tags by their scores, both (n_images, n_tags); with a tree as in `confidences`.
+        """Return the log odds of `tags` from their scores, both (n_images, n_tags); with a tree as in `confidences`.
 
-        `products` multiplies the images' rows with those of further tags, (n, width); it returns (n_images, n).
+        `products` multiplies the images' rows with rows of further tags, (n, width), and returns (n_images, n).
         """
         assert self.calibration is not None
-        odds, tree = self.calibration.odds(scores, tags), self.tree
+        log_odds, tree = self.calibration.odds(scores, tags), self.tree
         if tree is None:
-            return odds
-        step = max(1, MOST_ODDS // max(1, len(odds)))
+            return log_odds
+        step = max(1, MAX_LOG_ODDS // max(1, len(log_odds)))
         for column, tag in enumerate(tags):
-            under = tree.below[[tag]].indices
-            for some in np.split(under, range(step, under.size, step)) if under.size > 1 else ():
-                best = self.calibration.odds(products(self.tag_rows(some)), some).max(axis=1)
-                np.maximum(odds[:, column], best, out=odds[:, column])
-        return odds
+            descendants = tree.below[[tag]].indices
+            for chunk in np.split(descendants, range(step, descendants.size, step)) if descendants.size > 1 else ():
+                best = self.calibration.odds(products(self.tag_rows(chunk)), chunk).max(axis=1)
+                np.maximum(log_odds[:, column], best, out=log_odds[:, column])
+        return log_odds
 
     def models_tried(self) -> list[dict[str, Any]]:
-        """Return what the model `auto` tried, one entry a model; no entry for another model."""
+        """Return the models that `auto` tried, one entry per model; an empty list if the model is not `auto`."""
         report: list[dict[str, Any]] = getattr(self.model, "report_", [])
         if not report:
             return []
         return name_blocks(report, [ENCODERS.name_of(part) for part in getattr(self.encoder, "parts_", ())])
 
     def known_tags(self, X: Matrix) -> sp.csr_array | None:
-        """Return the tags learned of images known by number, shape (n_images, n_tags), else None."""
+        """Return the training tags of images known by number, shape (n_images, n_tags); None for other runs."""
         return None if self.given is None else sp.csr_array(X @ self.given)
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False, example: object = None) -> None:
-        """Write a run: a folder of JSON and safetensors, whole or not there.
+        """Save the run as a folder of JSON and safetensors files, completely or not at all.
 
-        It is opened again, and an image annotated with it, before it has its name.
+        Before the folder gets its name, the run is opened again and tags an image.
 
         Parameters
         ----------
         path : path-like
         overwrite : bool
-            Replace a run that lies there, whole.
+            Whether to replace an existing run.
         example : path, uint8 array or name, optional
-            The image to annotate. None, or one that can't be read: a row of features that is made up.
+            The image to tag. None, or an image that cannot be read: artificial features are used.
 
-        Raises StorageError if there is a run at `path` already and `overwrite` is False, or anything else; or if the
-        run cannot be opened again. What lies at `path` then stays as it was.
+        Raises StorageError if there is a run at `path` and `overwrite` is False, if `path` is something else, or if the
+        run cannot be opened again. An existing run at `path` is then unchanged.
         """
         self._refuse_unfitted()
         check_replaceable(path, "run", overwrite=True)
@@ -180,16 +181,16 @@ class Run:
 
 
 def name_blocks(report: list[dict[str, Any]], encoders: Sequence[str]) -> list[dict[str, Any]]:
-    """Return what `auto` tried, with the name of the encoder that a block is of, where each encoder has one block."""
+    """Return what `auto` tried, with the name of each block's encoder if there is one block per encoder."""
     if len(encoders) != max((entry["block"] or 0 for entry in report), default=0):
         return report
     return [{**entry, "encoder": encoders[entry["block"] - 1]} if entry.get("block") else entry for entry in report]
 
 
 def check_opens(kind: type[Run], folder: Path, example: object = None) -> None:
-    """Open a run as a tagger of a class, and tag an image; without one, or if it can't be read, a row that is made up.
+    """Open a run as the class `kind`, and tag an image, or artificial features without a readable image.
 
-    Raises StorageError if either fails: such a run is of no use, and may not take the place of another.
+    Raises StorageError if either fails: such a run is useless, and must not replace another run.
     """
     try:
         run = kind.open(folder, whole=True)
@@ -197,7 +198,7 @@ def check_opens(kind: type[Run], folder: Path, example: object = None) -> None:
         if example is not None and len((encoded := run.encoder.encode([example])).kept):
             X = encoded.rows
         run.model.annotate(X, 1)
-        run.best_tags(X, 1)  # by the tree, with confidences
+        run.best_tags(X, 1)  # with the tree and the confidences
     except Exception as error:
         reason = str(error).replace(f"{folder}{os.sep}", "").removesuffix(HOW_TO_MEND).strip(" .")
         raise StorageError(

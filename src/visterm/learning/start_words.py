@@ -1,4 +1,4 @@
-"""The word vectors that tags start with: read before any image is, and given to the model once the tags are known."""
+"""The word vectors that tags start with: read before images are, and passed to the model when the tags are known."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ from visterm.models.abilities import PlacesWords
 from visterm.models.base import Annotator
 
 SETTING = "word_vectors"  # The setting of models that start from vectors of the tags
-LEARNED_DIM = 100  # Numbers of vectors learned from the tags, where the model does not say how many
+LEARNED_DIM = 100  # Width of vectors learned from the tags, if the model has no `dim`
 
 
 class StartWords(NamedTuple):
-    """Vectors to start from: their source, and those that were read of it (None: they are learned from the rows)."""
+    """Vectors to start from: their source, and the vectors read from it (None: they are learned from the rows)."""
 
     source: WordSource
     vectors: WordVectors | None
 
     @classmethod
     def read(cls, model: Annotator, given: object, vocabulary: Vocabulary, encoder: AnyEncoder) -> StartWords:
-        """Read the vectors of the tags to learn, from what `WordSource.of` takes.
+        """Read the vectors of the tags to learn; `given` is any value that `WordSource.of` accepts.
 
-        The vocabulary has the tags of the corpus, images that cannot be read included; the text tower may be that of
-        the `encoder`. Raises UserError if the model does not start from word vectors, was given some already, or has
-        another width; DataError if there is no such file, or it has no vector of any tag; MissingExtraError if they
-        need an extra that is not installed.
+        The vocabulary has the tags of the corpus, including images that cannot be read; `encoder` is used for its text
+        tower. Raises UserError if the model does not start from word vectors, already has some, or has another width;
+        DataError if a file doesn't exist, or there is no vector of any tag; MissingExtraError if an extra is not
+        installed.
         """
         source = replace(check_start_words(model, given), encoder=lambda: encoder)
         if source.kind == LEARNED:
@@ -66,31 +66,31 @@ class StartWords(NamedTuple):
         return cls(source.marked(), vectors)
 
     def words_to_learn(self, words: Sequence[str], tags: Vocabulary, say: Say) -> list[str]:
-        """Return the words that have a vector or are among the tags of photos; say how many are left out.
+        """Return the words that have a vector or are tags of photos; report how many words are left out.
 
-        Nothing is known of the others, and images would be found for them at random. Raises DataError if none is left.
+        A search for the other words would return random images. Raises DataError if no word remains.
         """
         with_vector: set[str] = set()
         if self.vectors is not None:
             rows, _ = vectors_of_tags(self.vectors, words)
             with_vector = {word for word, row in zip(words, rows, strict=True) if row.any()}
         kept = [word for word in words if word in with_vector or word in tags]
-        lost = [word for word in dict.fromkeys(words) if word not in with_vector and word not in tags]
-        if not lost:
+        left_out = [word for word in dict.fromkeys(words) if word not in with_vector and word not in tags]
+        if not left_out:
             return kept
-        examples = ", ".join(f"'{word}'" for word in lost[:3])
+        examples = ", ".join(f"'{word}'" for word in left_out[:3])
         if not kept:
             raise DataError(
                 f"No word of `words` (such as {examples}) has a vector ({self.source.name}) or a photo.",
                 setting="words", value=words, advice="Take vectors of the words' language.",
             )  # fmt: skip
-        say(f"Left out: {count_of(len(lost), 'word')} with neither a vector nor a photo (such as {examples}).")
+        say(f"Left out: {count_of(len(left_out), 'word')} with neither a vector nor a photo (such as {examples}).")
         return kept
 
     def of_tags(self, model: Annotator, rows: TrainingRows) -> tuple[NDArray[np.float32], WordPlaces]:
-        """Return the vectors that the tags of the rows start with, and where words have theirs.
+        """Return the start vectors of the tags of the rows, and the source for other words.
 
-        Shape (n_tags, width); zeros, where there is none, start at random.
+        The vectors have the shape (n_tags, width); rows of zeros, for tags without a vector, start at random.
         """
         vectors = self.vectors if self.vectors is not None else self._learn(model, rows)
         matrix, _ = vectors_of_tags(vectors, rows.vocabulary)
@@ -105,10 +105,10 @@ class StartWords(NamedTuple):
 
 
 def check_start_words(model: Annotator, given: object) -> WordSource:
-    """Return where word vectors come from, and refuse what cannot be used; nothing is read.
+    """Check and return the source of word vectors, without reading vectors.
 
-    Raises UserError if the model does not start from word vectors, or was given some already; DataError if there is no
-    such file.
+    Raises UserError if the model does not start from word vectors, or already has some; DataError if a file doesn't
+    exist.
     """
     learned = isinstance(given, str) and given.partition(":")[0] == LEARNED
     if not _starts_from(model, learned):
@@ -126,21 +126,21 @@ def check_start_words(model: Annotator, given: object) -> WordSource:
 
 
 def usual_word_vectors(model: Annotator, encoder: AnyEncoder) -> str | None:
-    """Return where word vectors come from if nobody says: the encoder's text tower, if the model takes it.
+    """Return the default source of word vectors: the encoder's text tower, if the model can use it.
 
-    A model that starts from word vectors and has no `dim` takes vectors in the space of its features.
+    A model that starts from word vectors and has no `dim` needs vectors in the space of its features.
     """
     takes = needs_features_width(model) and model.word_vectors is None
     return ENCODER if takes and encoder.reads_texts else None
 
 
 def needs_features_width(model: Annotator) -> bool:
-    """Return whether the vectors of tags must be as wide as the rows of images."""
+    """Return whether a model needs tag vectors that are as wide as image features."""
     return SETTING in model.takes and not hasattr(model, "dim")
 
 
 def without_vectors(model: Annotator, encoder: AnyEncoder) -> str:
-    """Return a line for a model that is made for text vectors, where neither people nor the encoder give any."""
+    """Return a warning if a model is made for text vectors, but neither the user nor the encoder provides any."""
     if not needs_features_width(model) or model.word_vectors is not None or not isinstance(model, PlacesWords):
         return ""
     return (
@@ -150,13 +150,13 @@ def without_vectors(model: Annotator, encoder: AnyEncoder) -> str:
 
 
 def no_text_tower(encoder: AnyEncoder) -> str:
-    """Return the sentence that the encoder has no text tower, with the name that people know."""
+    """Return the sentence that the encoder has no text tower, with the name of its network."""
     network = getattr(encoder, "network", None)
     return f"'{Path(network).name if network else ENCODERS.name_of(encoder)}' has no text tower"
 
 
 def vectors_summary(words: WordPlaces, n_tags: int) -> str:
-    """Describe in a line which tags have vectors."""
+    """Return a line about which tags have vectors."""
     if words.source is None:
         return ""
     origin = {
@@ -172,10 +172,10 @@ def vectors_summary(words: WordPlaces, n_tags: int) -> str:
 
 
 def random_vectors_warning(model: Annotator) -> str:
-    """Report that tags start at random and stay there: the model does not move them, and there are no vectors."""
+    """Return a warning if the model doesn't move tag vectors, and there are no vectors but random ones."""
     if SETTING not in model.takes or model.word_vectors is not None or not getattr(model, "fixed_vectors", True):
         return ""
-    if needs_features_width(model):  # it learns from photos alone without
+    if needs_features_width(model):  # without vectors, it learns from photos alone
         return ""
     return (
         f"{MODELS.name_of(model)} does not move the vectors of tags, and none were given: they are random, whatever "
@@ -184,7 +184,7 @@ def random_vectors_warning(model: Annotator) -> str:
 
 
 def check_finds_words(model: Annotator, encoder: AnyEncoder, vectors: object) -> None:
-    """Refuse words that nothing could find, and say what is missing. Raises UserError if it is so."""
+    """Raise UserError, with what is missing, if the model can't find words by their vectors."""
     if not isinstance(model, PlacesWords):
         raise UserError(
             "Words are found by their vectors, which this model doesn't take.",
@@ -193,15 +193,15 @@ def check_finds_words(model: Annotator, encoder: AnyEncoder, vectors: object) ->
     if vectors is not None:
         return
     if encoder.reads_texts:
-        why, advice = "this model has none yet", f"Add {ENCODER} as `word_vectors`."
+        lack, advice = "this model has none yet", f"Add {ENCODER} as `word_vectors`."
     else:
-        why = no_text_tower(encoder)
+        lack = no_text_tower(encoder)
         advice = "Take an encoder that has one (visterm encoders), or add a file of `word_vectors`."
     raise UserError(
-        f"Words are found by their vectors, and {why}.", setting="words", value=MODELS.name_of(model), advice=advice
+        f"Words are found by their vectors, and {lack}.", setting="words", value=MODELS.name_of(model), advice=advice
     )
 
 
 def _starts_from(model: Annotator | type[Annotator], learned: bool) -> bool:
-    """Return whether a model, or its class, starts from word vectors: `learned` ones are in no space of features."""
+    """Return whether a model, or its class, starts from word vectors; `learned` vectors need a model with `dim`."""
     return SETTING in model.takes and (not learned or hasattr(model, "dim"))

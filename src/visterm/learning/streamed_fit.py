@@ -1,4 +1,4 @@
-"""A tagger learns from a features folder that does not fit in memory: tags joined, rows surveyed, then streamed."""
+"""Fit on features that don't fit in memory: join the tags, survey the rows, then stream the rows in windows."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ from visterm.learning.learned import Learned, LearnedImages
 from visterm.models.base import Annotator
 from visterm.models.ranking.training import Checkpoint
 
-MOST_COUNTED = 20_000  # Images in whose tags the calibration counts how frequent tags are
+MAX_COUNTED_IMAGES = 20_000  # Number of images whose tags give the frequencies of tags for the calibration
 VALID_SHARE = 0.1
-EVERY = 20.0  # Seconds between checkpoints, at least, and 20 times as long as one takes
+CHECKPOINT_SECONDS = 20.0  # Minimum seconds between checkpoints, and at least 20 times as long as a checkpoint takes
 CHECKPOINT = "checkpoint.safetensors"
 
 
 def check_streamed(request: FitRequest, cleaning: Cleaning) -> None:
-    """Refuse what a request asks for beside features that are streamed: what needs the tags of all images in memory."""
+    """Raise UserError if a request for streamed features has options that need the tags of all images in memory."""
     unusable = {name: getattr(request, name) for name in ("queries", "relations", "word_vectors", "tree")}
     unusable["words"] = cleaning.words or None
     for rule in ("part_of", "isa", "stop_tags", "max_share", "per_user"):
@@ -72,23 +72,23 @@ def fit_streamed(
     idf: str | os.PathLike[str] | None = None,
     aliases: Mapping[str, str] | None = None,
     calibration: bool = True,
-    every: float = EVERY,
+    every: float = CHECKPOINT_SECONDS,
     progress: Progress = SILENT,
     **columns: str | None,
 ) -> tuple[Learned, list[str]]:
-    """Learn from features on disk, in memory that does not grow with the number of images; return remarks, too.
+    """Learn from features on disk in limited memory; return the result of the fit, and remarks for people.
 
-    `start` has the model, and the encoder that the features must be of, unless they may be of `any_encoder`.
-    The features are what `visterm encode` wrote, in one folder or several, all by one encoder; no image may be in two.
-    The tags are a table; its names of images are paths inside the image folder. Rows are held out to say when to stop
-    as `Tagger.fit` does, but 5,000 at most, and they are not learned from afterwards. The bytes of the model depend on
-    the features, the tags, the size of the windows, and the seed: of the order of the shards, and of the rows held out;
-    that of the training is the model's.
+    `start` has the model, and the encoder of the features, unless `any_encoder` allows other encoders.
+    The features are one or several folders from `visterm encode`, made by the same encoder; no image may be in two.
+    The tags are a table whose names of images are paths inside the image folder. Rows are held out for early stopping
+    as in `Tagger.fit`, but at most 5,000, and the model doesn't learn from them later. The bytes of the model depend on
+    the features, the tags, the size of the windows, the model's seed, and `seed`, for the order of the shards and the
+    held-out rows.
 
-    Temporary files lie in `work`. After a kill the same call goes on from the last checkpoint in it, at least `every`
-    seconds after the one before; the folder is removed at the end, or if the fit is refused before there is a
-    checkpoint. The other options are as `Tagger.fit`, `Corpus.select` and `Corpus.read` take them. Raises UserError if
-    the model cannot stream, or a setting cannot be used; DataError if the tags are in no table, or nothing is left to
+    Temporary files are in `work`. After an interruption, the same call resumes from the last checkpoint, which is
+    written at least `every` seconds after the previous one; the folder is removed at the end, or after an error before
+    the first checkpoint. Other options are those of `Tagger.fit`, `Corpus.select` and `Corpus.read`. Raises UserError
+    if the model cannot stream, or a setting cannot be used; DataError if the tags are not a table, or no rows remain to
     learn from.
     """
     model, shards = start.model, Shards(features)
@@ -115,7 +115,7 @@ def fit_streamed(
         model.fit_stream(windows, valid=surveyed.valid, checkpoints=checkpoints, monitor=progress)
         learned = _learned(start, shards, joined, surveyed, plan)
         if calibration and surveyed.valid is not None:
-            others = joined.rows_at(draw_positions(shards, joined, joined.learned, MOST_COUNTED, seed + 1))
+            others = joined.rows_at(draw_positions(shards, joined, joined.learned, MAX_COUNTED_IMAGES, seed + 1))
             rows = TrainingRows(joined.vocabulary, np.empty((0, 0), np.float32), others, surveyed.valid, [])
             learned = with_confidences(learned, rows, progress)
         lines = [*joined.remarks]
@@ -129,19 +129,19 @@ def fit_streamed(
 
 
 class FileCheckpoints:
-    """Keeps the last checkpoint in a folder, at least `every` seconds after the one before; 0 keeps each.
+    """Saves the last checkpoint in a folder, at least `every` seconds after the previous one; 0 saves all.
 
-    `of` names the data, the settings and the windows: checkpoints of others are ignored. `went_on` says whether `last`
-    returned one.
+    `of` is a hash of the data, the settings and the windows: checkpoints with another hash are ignored. `went_on` tells
+    whether `last` returned a checkpoint.
     """
 
-    def __init__(self, folder: Path, of: str, every: float = EVERY) -> None:
+    def __init__(self, folder: Path, of: str, every: float = CHECKPOINT_SECONDS) -> None:
         self._file, self._of, self._every = folder / CHECKPOINT, of, every
         self._next = time.monotonic() + every
         self.went_on = False
 
     def last(self) -> Checkpoint | None:
-        """Return the last checkpoint; None if there is none of the same data and settings."""
+        """Return the last checkpoint of the same data and settings, or None."""
         if not self._file.exists():
             return None
         with safe_open(self._file, framework="numpy") as file:
@@ -152,20 +152,20 @@ class FileCheckpoints:
             return Checkpoint(json.loads(metadata["facts"]), {name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118
 
     def offer(self, make: Callable[[], Checkpoint]) -> None:
-        """Write a checkpoint if enough time has passed; after a kill the one before is still whole."""
+        """Write a checkpoint if enough time has passed; if interrupted, the previous one stays valid."""
         began = time.monotonic()
         if began < self._next:
             return
-        made = make()
+        checkpoint = make()
         with whole_file(self._file) as temporary:
-            save_arrays(temporary, made.arrays, {"of": self._of, "facts": json.dumps(made.facts)})
+            save_arrays(temporary, checkpoint.arrays, {"of": self._of, "facts": json.dumps(checkpoint.facts)})
         done = time.monotonic()
         self._next = done + max(self._every, 20 * (done - began) if self._every else 0.0)
 
 
 @contextmanager
 def _work_folder(folder: Path) -> Iterator[Path]:
-    """Make a folder and remove it at the end; a refused fit keeps it if it has a checkpoint to go on from."""
+    """Make a folder and remove it at the end; after an error, keep it if it has a checkpoint to resume from."""
     folder.mkdir(parents=True, exist_ok=True)
     try:
         yield folder
@@ -177,7 +177,7 @@ def _work_folder(folder: Path) -> Iterator[Path]:
 
 
 def _training_key(model: Annotator, shards: Shards, tags: str | os.PathLike[str], settings: Sequence[object]) -> str:
-    """Return a hash of all that the bytes of the model depend on: checkpoints of another training are refused by it."""
+    """Return a hash of everything that determines the bytes of the model, to recognize checkpoints of the training."""
     params = {name: value for name, value in json_params(model).items() if name != "n_jobs"}
     sums = [entry.sha256 for entry in shards.contents.shards]
     parts = [MODELS.name_of(model), params, sums, file_hash(tags), *settings]
@@ -185,12 +185,12 @@ def _training_key(model: Annotator, shards: Shards, tags: str | os.PathLike[str]
 
 
 def _learned(start: Learned, shards: Shards, tags: TagsOnDisk, surveyed: Survey, plan: Plan) -> Learned:
-    """Return what was learned: vocabulary, counts, and the names' hashes, sorted: the one array of all images."""
-    wanted = tags.learned if tags.learned == NO_SPLIT else tags.learned | VALID
+    """Return the result of the fit: vocabulary, counts, and the sorted hashes of image names."""
+    split_bits = tags.learned if tags.learned == NO_SPLIT else tags.learned | VALID
     hashes = [np.empty(0, np.uint64)]
     for first in range(0, len(tags.index.hashes), PAIRS):
         part = slice(first, first + PAIRS)
-        hashes.append(tags.index.hashes[part][(tags.bits[tags.index.positions[part]] & wanted) > 0])
+        hashes.append(tags.index.hashes[part][(tags.bits[tags.index.positions[part]] & split_bits) > 0])
     learned = start.changed(
         vocabulary=tags.vocabulary, skipped=shards.skipped(), learned_images=LearnedImages(np.concatenate(hashes))
     )

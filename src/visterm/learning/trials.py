@@ -1,4 +1,4 @@
-"""The settings to try, each fitted on one part of the rows and judged by the other, and the log of finished ones."""
+"""The trials of a search for settings: which settings to try, how to measure them, and a log of finished trials."""
 
 from __future__ import annotations
 
@@ -23,31 +23,31 @@ from visterm.core.writing import writing
 from visterm.learning.validation import Parts, fit_judged
 from visterm.models.base import Annotator
 
-MAX_REDRAWS = 100  # Draws in a row that bring no new setting, after which all are taken to have been drawn
+MAX_REDRAWS = 100  # After this many consecutive draws without a new setting, stop: all settings are likely drawn
 Choices: TypeAlias = "Sequence[Any] | Range"
 
 
 class Range(NamedTuple):
-    """Numbers from `low` to `high`, both included; whole ones where both ends are whole; by their logarithm or not."""
+    """Numbers from `low` to `high`, both included; integers if both ends are; uniform in the logarithm with `log`."""
 
     low: float
     high: float
     log: bool = False
 
     def draw(self, rng: np.random.Generator) -> float:
-        """Draw one number, a float of few digits where it is not whole."""
-        whole = isinstance(self.low, int) and isinstance(self.high, int)
-        low, high = (self.low - 0.5, self.high + 0.5) if whole else (self.low, self.high)
+        """Draw a number: an integer, or a float with 4 significant digits."""
+        are_integers = isinstance(self.low, int) and isinstance(self.high, int)
+        low, high = (self.low - 0.5, self.high + 0.5) if are_integers else (self.low, self.high)
         value = math.exp(rng.uniform(math.log(low), math.log(high))) if self.log else rng.uniform(low, high)
-        if whole:
+        if are_integers:
             return min(max(round(value), int(self.low)), int(self.high))
         return min(max(float(f"{value:.4g}"), self.low), self.high)
 
 
 def settings_to_try(space: Mapping[str, Choices], n_random: int | None, seed: int) -> list[dict[str, Any]]:
-    """Return all combinations, or `n_random` different ones drawn at random, fewer where there are no more.
+    """Return all combinations, or draw `n_random` different combinations, or fewer if there are not enough.
 
-    Raises UserError if there is nothing to choose from, or a range without a number of draws.
+    Raises UserError if there are no choices, or a `Range` without `n_random`.
     """
     for name, choices in space.items():
         if isinstance(choices, str) or not isinstance(choices, Sequence) or len(choices) == 0:
@@ -84,25 +84,25 @@ def settings_to_try(space: Mapping[str, Choices], n_random: int | None, seed: in
 
 @dataclass(frozen=True)
 class Trial:
-    """One setting that was tried."""
+    """A finished trial of settings."""
 
-    settings: dict[str, Any]  # What was searched over, by parameter
-    value: float | None  # Of the metric, on the validation rows; None where training diverged
-    epochs: int | None  # Epochs of the best weights; None for models that learn in one go
+    settings: dict[str, Any]  # The settings that were searched, by parameter
+    value: float | None  # Value of the metric on the validation rows; None if training diverged
+    epochs: int | None  # Number of epochs of the best weights; None for models without epochs
     seconds: float
     error: str | None = None  # Why there is no value
-    history: list[dict[str, Any]] = field(default_factory=list, repr=False)  # What the model was after each epoch
+    history: list[dict[str, Any]] = field(default_factory=list, repr=False)  # The model's record after each epoch
 
     def as_dict(self) -> dict[str, object]:
-        """Return the trial as it stands in JSON, without its history."""
+        """Return the trial in its JSON form, without its history."""
         return {name: value for name, value in asdict(self).items() if name != "history"}
 
 
 class TrialLog(dict[str, Trial]):
-    """A file of finished trials, one JSON object a line, found by what they depend on.
+    """A file of finished trials, one JSON object per line, with a key for everything that a trial depends on.
 
-    What other searches left in the file stays. A line that a kill cut off is dropped. Raises CorruptFileError if
-    another line is not one that was written here.
+    Trials of other searches stay in the file. An incomplete last line, after an interruption, is removed. Raises
+    CorruptFileError if another line is invalid.
     """
 
     def __init__(self, path: Path) -> None:
@@ -112,7 +112,7 @@ class TrialLog(dict[str, Trial]):
             self._read()
 
     def put(self, key: str, trial: Trial) -> None:
-        """Keep a finished trial, on disk when this returns."""
+        """Add a finished trial, and write it to the disk before returning."""
         line = json.dumps({"key": key, **asdict(trial)}, ensure_ascii=False) + "\n"
         size = self.path.stat().st_size if self.path.exists() else 0
         with writing(self.path):
@@ -123,7 +123,7 @@ class TrialLog(dict[str, Trial]):
                     file.flush()
                     os.fsync(file.fileno())
             except OSError:
-                if size:  # takes out the half line that a full disk left
+                if size:  # remove the incomplete line after the disk was full
                     os.truncate(self.path, size)
                 else:
                     self.path.unlink(missing_ok=True)
@@ -135,8 +135,8 @@ class TrialLog(dict[str, Trial]):
             content = read_regular(self.path, GB)
         except OSError as error:
             raise CorruptFileError(f"{self.path} cannot be read: {error.strerror or error}.") from error
-        whole = content[: content.rfind(b"\n") + 1]
-        for number, line in enumerate(whole.splitlines(), start=1):
+        complete = content[: content.rfind(b"\n") + 1]
+        for number, line in enumerate(complete.splitlines(), start=1):
             try:
                 entry = json.loads(line)
                 key = entry.pop("key")
@@ -145,29 +145,29 @@ class TrialLog(dict[str, Trial]):
                 raise CorruptFileError(
                     f"{self.path}, line {number}, is no trial of visterm tune ({error}). Remove the file to begin anew."
                 ) from error
-        if len(whole) < len(content):
-            os.truncate(self.path, len(whole))
+        if len(complete) < len(content):
+            os.truncate(self.path, len(complete))
 
 
 def try_settings(
     model: Annotator, settings: Mapping[str, object], parts: Parts, metric: str, progress: Progress
 ) -> Trial:
-    """Fit a model that has the settings on the parts' rows, and judge it by the metric.
+    """Fit a model, which already has the settings, on the training rows, and measure it on the validation rows.
 
-    `settings` are those that were searched over, to be kept with the trial. One that diverges gives a trial without a
-    value.
+    `settings` are the searched settings, which are saved with the trial. If training diverges, the trial has no value.
+
     """
     began = time.perf_counter()
-    shown = jsonable(dict(settings))
+    json_settings = jsonable(dict(settings))
     try:
         judged = fit_judged(model, parts, metric, progress)
     except DivergedError as error:
-        return Trial(shown, None, None, time.perf_counter() - began, error=str(error))
-    return Trial(shown, judged.value, judged.epochs, judged.seconds, history=jsonable(judged.history))
+        return Trial(json_settings, None, None, time.perf_counter() - began, error=str(error))
+    return Trial(json_settings, judged.value, judged.epochs, judged.seconds, history=jsonable(judged.history))
 
 
 class Candidate(NamedTuple):
-    """A model that is not fitted, and the settings of it that are searched over."""
+    """An unfitted model, and its settings that are searched."""
 
     model: Annotator
     settings: Mapping[str, object]
@@ -177,13 +177,13 @@ class Candidate(NamedTuple):
 
 
 class TrialJob(NamedTuple):
-    """The trials of a search on other processes: `Job`. A part is a `Candidate`; its model learns with one thread."""
+    """A `Job` for the trials of a search on other processes. Its parts are `Candidate`s."""
 
     parts: Parts
     metric: str
 
     def begin(self, team: Team, progress: Progress) -> Callable[[Candidate], Trial]:
-        """Return what tries one setting; its own progress is not shown."""
+        """Return a function that fits and measures a candidate, without showing progress."""
 
         def fitted(candidate: Candidate) -> Trial:
             model = candidate.model.set_known(n_jobs=team.size)
@@ -192,9 +192,9 @@ class TrialJob(NamedTuple):
         return fitted
 
     def name_of(self, part: Candidate) -> str:
-        """Name a trial by its settings."""
+        """Return a description of a trial by its settings."""
         return f"The trial of {part}"
 
     def size_of(self, part: Candidate) -> int:
-        """Count a trial as one step."""
+        """Return 1: each trial is one step."""
         return 1

@@ -1,4 +1,4 @@
-"""Choosing the settings of a model: encode once, judge each by held-out rows, learn from all rows with the best."""
+"""Choose the settings of a model: encode once, measure each on held-out rows, then fit the best on all rows."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ from visterm.learning.validation import Parts, all_rows, fit_on_all, part_rows
 from visterm.metrics import check_metrics
 from visterm.models.base import Annotator
 
-FORMAT = 1  # Of the trials; raised when they would come out otherwise, so that older ones are made anew
+FORMAT = 1  # Version of the trials; raise it when results change, to repeat older trials
 DEFAULT_MODEL = "wsabie"
 VALID_SHARE = 0.1
 _UNUSED = ("queries", "split", "idf", "word_vectors", "calibrate", "relations", "memory", "work")
 
 
 class Tuned(NamedTuple):
-    """The run of the best setting, and all trials, the best first."""
+    """The saved run with the best settings, and all trials, best first."""
 
-    run: Run  # Saved
+    run: Run
     trials: list[Trial]
 
 
@@ -54,35 +54,35 @@ def tune(
     say: Say = silent,
     progress: Progress = SILENT,
 ) -> Tuned:
-    """Try settings of a model on validation rows, fit the best on all rows, and write the run.
+    """Try settings of a model on validation rows, fit the best on all rows, and save the run.
 
-    Each finished trial is kept in a file beside the run, ``<out>.tune.jsonl``, under all that it depends on (rows,
-    encoder, settings, metric, seed): after a kill the same call goes on, and a wider grid fits only what is new. Raises
-    UserError if a setting or the metric cannot be used: before any long work; StorageError if something that is not a
-    run lies at `out`; DivergedError if every setting diverges.
+    Each finished trial is saved in a file next to the run, ``<out>.tune.jsonl``, with a key of everything that it
+    depends on (rows, encoder, settings, metric, seed): after an interruption the same call resumes, and a larger grid
+    only fits new settings. Raises UserError before any long work if a setting or the metric is invalid; StorageError if
+    the path `out` exists and is not a run; DivergedError if every setting diverges.
 
     Parameters
     ----------
     request : FitRequest
-        What to learn from. `out` is the run to write; the trials are in its facts. The model is "wsabie" if none is
-        named, and `model_params` hold for all trials. `valid` (0.1 if not given) is the share of the images to choose
-        by, or of images known by number those of which one tag is held out. Where there is a split "valid", its rows
-        are used instead. Models that stop by validation rows stop by the same. In the end all rows are learned from;
-        but those of a split "valid" not by a model over kernel values, which have no columns for them. Trials that were
-        finished before are not made again.
+        The images and options of the fit. `out` is the run to write; the trials are in its facts. The default model is
+        "wsabie", and `model_params` are used in all trials. `valid` (default 0.1) is the share of the images that are
+        held out or, for images known by number, of the images with a held-out tag. The rows of a split "valid" are used
+        instead, if there are any. Early stopping uses the same rows. At the end, the model learns from all rows, except
+        that a model with kernel values doesn't learn from a split "valid", for which there are no columns. Finished
+        trials are not repeated.
     grid : mapping of str to list of values or Range
-        What to try for each setting of the model. Ranges need `n_random`.
+        The values to try for each setting of the model. Ranges need `n_random`.
     n_random : int, optional
-        Draw this many different settings, with the seed. None tries all combinations.
+        Draw this many different settings, with the seed. None: try all combinations.
     metric : str
-        What to choose by, from ``visterm metrics``; higher is better, and among equals the first is taken.
+        The metric to choose by, from ``visterm metrics``; higher is better, and the first of equal settings is chosen.
     executor : Executor
-        Where settings are tried. On several machines a worker tries one at a time, on one thread; a single one is tried
-        here.
+        Where to try settings. On several machines, a worker tries one setting at a time, with one thread; a single
+        setting is tried in this process.
     say : callable
-        Takes lines for people.
+        Called with lines for people.
     progress : Progress
-        Takes each step; each trial is a task, and on several machines a step of one.
+        Shows each trial as a task, and on several machines as a step.
     """
     search = _Search(request, grid, n_random, metric, executor)
     start = search.start
@@ -105,10 +105,10 @@ def tune(
     if best.value is None:
         raise DivergedError(f"Each of the {len(trials)} settings diverged, the first so: {best.error}")
     model = search.make(chosen)
-    whole = all_rows(rows, model)
-    model = fit_on_all(model, whole, best.epochs, best.history, Titled(progress, "best, all rows"))
-    learned = learned_of(start.changed(encoder=encoder, model=model, relations=relations), whole)
-    learned = with_confidences(learned, whole, Titled(progress, "confidences"))
+    rows_of_all = all_rows(rows, model)
+    model = fit_on_all(model, rows_of_all, best.epochs, best.history, Titled(progress, "best, all rows"))
+    learned = learned_of(start.changed(encoder=encoder, model=model, relations=relations), rows_of_all)
+    learned = with_confidences(learned, rows_of_all, Titled(progress, "confidences"))
     judged_by = "held-out tags" if rows.by_number else "held-out images"
     summary = {
         "metric": metric,
@@ -128,7 +128,7 @@ def tune(
 
 
 class _Search:
-    """The settings to try, and what they are tried with; it refuses bad ones before any photo is read."""
+    """A search: checks the request and the settings to try before any photo is read, and runs the trials."""
 
     def __init__(
         self, request: FitRequest, grid: Mapping[str, Choices], n_random: int | None, metric: str, executor: Executor
@@ -175,15 +175,15 @@ class _Search:
     def run(
         self, parts: Parts, encoder: AnyEncoder, say: Say, progress: Progress
     ) -> list[tuple[Trial, Mapping[str, object]]]:
-        """Return all trials with their settings, the best first; those that were finished before are not made again."""
+        """Return all trials with their settings, best first; finished trials are not repeated."""
         data = key_of(FORMAT, digest_of(list(parts[:5])), encoder.fingerprint, self._model, self._metric, self._seed)
         side = {} if parts.side is None else vars(parts.side)
-        known = {name: part for name, part in side.items() if part is not None}
+        known_side = {name: part for name, part in side.items() if part is not None}
         keyed = []
         for candidate in self._candidates:
             params = candidate.model.get_params(deep=False)
-            params.pop("n_jobs", None)  # on which no value depends
-            keyed.append((key_of(data, params | known), candidate))
+            params.pop("n_jobs", None)  # results don't depend on it
+            keyed.append((key_of(data, params | known_side), candidate))
 
         new = [(key, candidate) for key, candidate in keyed if key not in self._log]
         if self._executor.remote and len(new) > 1:
@@ -201,7 +201,7 @@ class _Search:
         return sorted(results, key=lambda pair: -math.inf if pair[0].value is None else pair[0].value, reverse=True)
 
     def _try_elsewhere(self, new: Sequence[tuple[str, Candidate]], parts: Parts, progress: Progress) -> None:
-        """Try settings on the workers of the executor; each trial is kept as soon as it ends."""
+        """Try settings on the workers of the executor; each trial is saved as soon as it ends."""
 
         def finished(number: int, trial: Trial) -> None:
             key, candidate = new[number]
@@ -226,5 +226,5 @@ class _Search:
 
 
 def trials_file(out: str | os.PathLike[str]) -> Path:
-    """Return the file beside a run in which its finished trials are kept."""
+    """Return the path of the finished trials, next to the run."""
     return Path(out).with_name(f"{Path(out).name}.tune.jsonl")

@@ -1,4 +1,4 @@
-"""Rows held out to choose settings and epochs by: images of their own, or tags of images known by number."""
+"""Held-out rows to choose settings and epochs: separate images, or tags of images known by number."""
 
 from __future__ import annotations
 
@@ -24,33 +24,33 @@ from visterm.models.stopping import MIN_HELD_OUT, learns_from_kernel, visible_co
 
 
 class Parts(NamedTuple):
-    """Rows to learn from and rows to judge by."""
+    """Rows for training and rows for validation."""
 
-    # To learn from
+    # For training
     X: Matrix
     Y: sp.csr_array
-    # To judge by
+    # For validation
     X_valid: Matrix
     Y_valid: sp.csr_array
-    known: sp.csr_array | None  # Of images known by number: tags that the model knows of `X_valid`, which don't rank
+    known: sp.csr_array | None  # For images known by number: training tags of `X_valid`, left out of rankings
     side: SideKnowledge | None = None
     learned: NDArray[np.int64] | None = None  # Rows of the training images in `X`, for kernel values; None: all
 
 
 class JudgedFit(NamedTuple):
-    """A fitted model, the value of the metric on the held-out rows, and how it came about."""
+    """A fitted model, its value of the metric on the validation rows, and the history of its training."""
 
     model: Annotator  # At its best epoch
     value: float
-    epochs: int | None  # Epochs that its weights stem from; None for models that learn in one go
-    history: list[dict[str, Any]]  # What it was after each epoch
+    epochs: int | None  # Number of epochs behind its weights; None for models without epochs
+    history: list[dict[str, Any]]  # Its record after each epoch
     seconds: float
 
 
 def part_rows(rows: TrainingRows, share: float, rng: np.random.Generator) -> Parts:
-    """Hold out the rows of the split "valid", else a share: of the images, or one tag each of images known by number.
+    """Hold out the split "valid" or, without it, a share of the images, or one tag each of images known by number.
 
-    Raises DataError if there are too few images, or none has two tags where tags are held out.
+    Raises DataError if there are too few images, or no image known by number has two tags.
     """
     if rows.valid is not None:
         X_valid, Y_valid = rows.valid
@@ -69,10 +69,10 @@ def part_rows(rows: TrainingRows, share: float, rng: np.random.Generator) -> Par
 
 
 def fit_judged(model: Annotator, parts: Parts, metric: str, progress: Progress) -> JudgedFit:
-    """Fit a model on the one part, stop by the other if it can stop, and judge it by that.
+    """Fit a model on the training rows, with early stopping if it can, and measure it on the validation rows.
 
-    A model that stops on its own does so by MAP. One of images known by number is stopped here instead, by `metric`:
-    it would take the known tags of an image for mistakes, unless it finds its own length.
+    A model's own early stopping uses MAP. On images known by number, `EarlyStopping` with `metric` is used in its
+    place, as the model would count an image's training tags as mistakes, unless it chooses its number of epochs.
     """
     X, X_valid = (visible_columns(model, rows, parts.learned) for rows in (parts.X, parts.X_valid))
     parts = parts._replace(X=X, X_valid=X_valid)
@@ -101,9 +101,9 @@ def fit_judged(model: Annotator, parts: Parts, metric: str, progress: Progress) 
 
 
 def all_rows(rows: TrainingRows, model: Annotator) -> TrainingRows:
-    """Put the rows of the split "valid" among those that a model is to learn from.
+    """Add the rows of the split "valid" to the training rows.
 
-    One that learns from kernel values goes without: no column says what other images have in common with these.
+    If the model learns from kernel values, they are dropped: there are no kernel columns for them.
     """
     if rows.valid is None:
         return rows
@@ -112,17 +112,17 @@ def all_rows(rows: TrainingRows, model: Annotator) -> TrainingRows:
     X_valid, Y_valid = rows.valid
     if rows.by_number:
         return rows._replace(Y=check_tags(rows.Y + X_valid.T @ Y_valid, rows.X.shape[0]), valid=None)
-    pair = (rows.X, X_valid)
-    X = sp.vstack(pair, format="csr") if sp.issparse(rows.X) else np.concatenate(pair)
+    both = (rows.X, X_valid)
+    X = sp.vstack(both, format="csr") if sp.issparse(rows.X) else np.concatenate(both)
     return rows._replace(X=X, Y=sp.csr_array(sp.vstack((rows.Y, Y_valid), format="csr")), valid=None)
 
 
 def fit_on_all(
     model: Annotator, rows: TrainingRows, epochs: int | None, history: list[dict[str, Any]], progress: Progress
 ) -> Annotator:
-    """Fit a model on all rows for as many epochs as were found best on held-out ones, and keep how that was found.
+    """Fit a model on all rows for the best number of epochs on held-out rows, and keep the history of that search.
 
-    One that finds its own length finds it anew.
+    A model that chooses its number of epochs chooses it again.
     """
     if epochs is None or (model.finds_length and model.valid_share):
         return model.fit(rows.X, rows.Y, side=rows.side, monitor=progress)
@@ -135,20 +135,20 @@ def fit_on_all(
 
 
 def can_stop(model: Annotator) -> bool:
-    """Return whether a model goes through the data in epochs, as many as are best on held-out rows."""
+    """Return whether a model trains in epochs and has early stopping."""
     return hasattr(model, "epochs") and hasattr(model, "patience")
 
 
 class EarlyStopping:
-    """Measures a model after each epoch of its fit, keeps a copy at its best, and stops the fit after `patience` more.
+    """Measures a model after each epoch of its fit, keeps a copy of the best one, and stops `patience` epochs later.
 
-    It is passed to ``fit`` as `on_epoch`. A model stops by validation rows of its own accord, but does not know which
-    tags to leave out of them; images known only by number need that. `measure` returns the measure of the model as it
-    stands (higher is better), which progress shows as `name`; what it costs to measure is not counted as time of
-    training. The model's learned arrays have to be current after an epoch, as those of `Wsabie` are.
+    Pass it to ``fit`` as `on_epoch`. A model's own early stopping does not know which tags to leave out of validation
+    rows, which is necessary for images known only by number. `measure` returns the current value of the model (higher
+    is better), which progress shows as `name`; the time to measure is not counted as training time. The model's learned
+    arrays must be up to date after an epoch, as those of `Wsabie` are.
 
-    Afterwards `curve` has the seconds of training and the measure after each epoch, `best` a copy of the model at its
-    best (or None), and `best_epoch` its epoch.
+    Afterwards, `curve` has the seconds of training and the value after each epoch, `best` a copy of the best model (or
+    None), and `best_epoch` its epoch.
     """
 
     def __init__(
@@ -169,7 +169,7 @@ class EarlyStopping:
         self.best_epoch = 0
 
     def __call__(self, record: dict[str, Any]) -> str | None:
-        """Measure the model after one more epoch; return "stop" if `patience` epochs have brought no new best."""
+        """Measure the model after an epoch; return "stop" if the last `patience` epochs were not better."""
         now = time.perf_counter()
         value = self._measure(self._model)
         self.curve.append((now - self._began - self._measuring, value))
@@ -181,17 +181,17 @@ class EarlyStopping:
 
 
 def learn_by_number(model: Annotator, rows: TrainingRows, progress: Progress) -> Annotator:
-    """Fit a model on tags of images known by number; epochs are chosen by tags held out, then all tags are learned.
+    """Fit a model on tags of images known by number: choose the epochs with held-out tags, then learn all tags.
 
-    One tag of each of `valid_share` of the images is held out, of those with two or more; of less than 50 images it
-    would say little, and all epochs are run. Held-out tags of a split "valid" are only judged by.
+    One tag is held out of a share `valid_share` of the images, among images with two or more tags. If that is less
+    than 50 images, all epochs are run. With a split "valid", its tags are only used for validation.
     """
     if rows.valid is not None:
-        rng = as_generator(0)  # nothing is drawn: the split says what is held out
+        rng = as_generator(0)  # not used: the split defines the held-out tags
         return fit_judged(model, part_rows(rows, 0, rng), "map", progress).model
     share = getattr(model, "valid_share", 0)
-    several = int((np.diff(sp.csr_array(rows.Y > 0).indptr) > 1).sum())
-    if model.finds_length or not can_stop(model) or min(several, round(share * rows.X.shape[0])) < MIN_HELD_OUT:
+    n_with_several = int((np.diff(sp.csr_array(rows.Y > 0).indptr) > 1).sum())
+    if model.finds_length or not can_stop(model) or min(n_with_several, round(share * rows.X.shape[0])) < MIN_HELD_OUT:
         return fit_on_all(model, rows, None, [], progress)
     parts = part_rows(rows, share, as_generator(getattr(model, "random_state", None)))
     judged = fit_judged(model, parts, "map", progress)

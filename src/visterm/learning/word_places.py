@@ -1,4 +1,4 @@
-"""Words that are no tags: where their vectors come from, and their places among the tags, for searches or for good."""
+"""Words that are not tags: the source of their vectors, and their rows, for one search or saved with a run."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ Floats = NDArray[np.float32]
 
 FILE, SENTENCES, LEARNED, GIVEN, ENCODER = "file", "sentences", "learned", "given", "encoder"
 
-KEPT = "word_vectors.safetensors"  # In a run that was given vectors in Python: these
+SAVED_VECTORS = "word_vectors.safetensors"  # The vectors, in a run that got them in Python
 HOW_TO_NAME = (
     f"a file (GloVe, word2vec, fastText .vec, safetensors), {ENCODER}, {ENCODER}:german, {LEARNED}, "
     f"{LEARNED}:skipgram or {SENTENCES}"
 )
 WORDS, ADDED_ROWS = "words.json", "added_words.safetensors"  # Files in the folder of a run
-MOST_LOOKED_UP = 10_000  # Words of searches whose rows are kept in memory: to place one takes longer than to search
-# What the file of a run holds
-FORM = Record(
+MAX_CACHED_WORDS = 10_000  # Words of searches whose rows are cached: computing a row takes longer than a search
+# The format of `WORDS`
+WORDS_FORMAT = Record(
     {
         "source": Record(
             {
@@ -56,24 +56,24 @@ FORM = Record(
 
 @dataclass(frozen=True)
 class WordSource:
-    """What gives words their vectors, at the fit and later."""
+    """Where the vectors of words come from, at the fit and later."""
 
     kind: str  # {"file", "sentences", "learned", "given", "encoder"}
-    method: str = ""  # Of learned vectors: "ppmi" or "skipgram"; of a text tower: the language of the prompts
-    # Of a file: its full path, and what its bytes were when it was read first; of a text tower: its fingerprint
+    method: str = ""  # For learned vectors: "ppmi" or "skipgram"; for a text tower: the language of the prompts
+    # For a file: its absolute path, and its hash when it was first read; for a text tower: its fingerprint
     path: str = ""
     sha256: str = ""
-    prompts: tuple[str, ...] = ()  # What is said of a word to a text tower
-    encoder: Callable[[], AnyEncoder] | None = field(default=None, compare=False, repr=False)  # Which has the tower
-    vectors: WordVectors | None = None  # Those that were given
+    prompts: tuple[str, ...] = ()  # Texts about a word for the text tower
+    encoder: Callable[[], AnyEncoder] | None = field(default=None, compare=False, repr=False)  # Has the text tower
+    vectors: WordVectors | None = None  # Vectors that were passed in memory
 
     @classmethod
     def of(cls, given: object) -> Self:
-        """Understand "encoder", "learned", "learned:skipgram", "sentences", a file or vectors; no vector is read yet.
+        """Parse "encoder", "learned", "learned:skipgram", "sentences", a file or vectors, without reading vectors.
 
-        "encoder" is the text tower of the run's encoder, "encoder:german" with prompts of another language than
-        English. A file that is named "learned" is given as ``./learned``. Raises UserError if it is none of these;
-        DataError if there is no such file.
+        "encoder" is the text tower of the run's encoder with English prompts, "encoder:german" with German ones. Write
+        a file named "learned" as ``./learned``. Raises UserError if it is invalid; DataError if the file doesn't exist.
+
         """
         if isinstance(given, WordVectors):
             return cls(GIVEN, vectors=given)
@@ -83,8 +83,8 @@ class WordSource:
         if kind == LEARNED:
             method = method or METHODS[0]
             if method not in METHODS:
-                known = ", ".join(f"{LEARNED}:{name}" for name in METHODS)
-                raise UserError(setting="word_vectors", value=given, expected=f"one of {known}")
+                valid_names = ", ".join(f"{LEARNED}:{name}" for name in METHODS)
+                raise UserError(setting="word_vectors", value=given, expected=f"one of {valid_names}")
             return cls(LEARNED, method=method)
         if kind == ENCODER:
             from visterm.encoders.word_rows import LANGUAGE, prompts_of
@@ -105,26 +105,27 @@ class WordSource:
 
     @property
     def name(self) -> str:
-        """Name it as people call it."""
+        """The name to show to people."""
         method = "" if self.method in ("", METHODS[0], "english") else f":{self.method}"
         return self.path if self.kind == FILE else "given in Python" if self.kind == GIVEN else f"{self.kind}{method}"
 
     @property
     def gives_others(self) -> bool:
-        """Return whether words that are no tags can have a vector of it."""
+        """Return whether this source can have vectors of words that are not tags."""
         return self.kind != LEARNED
 
     @property
     def reads_phrases(self) -> bool:
-        """Return whether words in a row are better read as one text, as by towers that learned from captions."""
+        """Return whether consecutive words are better read as one text, as by towers that learned from captions."""
         return self.kind == ENCODER
 
     def read(self, words: Iterable[str]) -> WordVectors:
-        """Return the vectors of words, as far as it has any.
+        """Return the vectors of the words that this source has.
 
-        Raises StorageError if its file, or the encoder's text tower, is gone or has changed; ServiceError if the text
-        tower is a server's that gives no answer; MissingExtraError if it needs the extra ``text``, and
-        that is not installed; UserError if its vectors were learned from tags, and there are no others.
+        Raises StorageError if the file or the encoder's text tower is missing or has changed; ServiceError if the text
+        tower's server doesn't answer; MissingExtraError if the extra ``text`` is needed and not installed; UserError
+        if the vectors were learned from tags.
+
         """
         if self.kind == LEARNED:
             raise UserError(self.why_not())
@@ -147,15 +148,15 @@ class WordSource:
         return read_word_vectors(self.path, words)
 
     def marked(self) -> Self:
-        """Return the source with the hash of its file or text tower, by which it is known again."""
+        """Return the source with the hash of its file or text tower, which later reads compare."""
         if self.kind == ENCODER and self.encoder is not None:
             return replace(self, sha256=self.encoder().text_fingerprint)
         return replace(self, sha256=_hash_now(self.path)) if self.kind == FILE else self
 
     def moved(self, path: str | os.PathLike[str]) -> Self:
-        """Return the source with its file at another place.
+        """Return the source with another path of its file.
 
-        Raises UserError if it has no file, or that is another one; DataError if there is none.
+        Raises UserError if this source has no file, or the contents differ; DataError if the file doesn't exist.
         """
         source = WordSource.of(Path(path))
         if self.kind != FILE:
@@ -181,15 +182,15 @@ class WordSource:
         return f"Its word vectors ({self.name}) have none of it either."
 
     def save(self, folder: Path) -> dict[str, object]:
-        """Return what JSON keeps of it; vectors that were given are written into the folder of a run."""
+        """Return the source as JSON values; write vectors that were passed in memory into the folder of a run."""
         if self.vectors is not None:
-            write_word_vectors(folder / KEPT, self.vectors)
+            write_word_vectors(folder / SAVED_VECTORS, self.vectors)
         parts = {"kind": self.kind, "method": self.method, "path": self.path, "sha256": self.sha256}
         return {name: part for name, part in {**parts, "prompts": list(self.prompts)}.items() if part}
 
     @classmethod
     def load(cls, folder: Path, saved: dict[str, Any]) -> Self:
-        """Make again what `save` wrote; vectors that were given stay in the file, memory-mapped."""
+        """Restore what `save` wrote; saved vectors are memory-mapped."""
         prompts = tuple(saved.get("prompts", ()))
         if saved["kind"] == ENCODER:
             from visterm.encoders.word_rows import check_prompts
@@ -197,11 +198,11 @@ class WordSource:
             check_prompts(prompts)
         return cls(
             **{**saved, "prompts": prompts},
-            vectors=read_word_vectors(folder / KEPT) if saved["kind"] == GIVEN else None,
+            vectors=read_word_vectors(folder / SAVED_VECTORS) if saved["kind"] == GIVEN else None,
         )
 
     def _from_tower(self, words: Iterable[str]) -> WordVectors:
-        """Return the vectors that the text tower of the run's encoder has, if it is the one of the fit."""
+        """Return vectors from the text tower of the run's encoder; raise StorageError if it changed since the fit."""
         from visterm.encoders.word_rows import word_rows
 
         if self.encoder is None:
@@ -218,50 +219,50 @@ class WordSource:
 
 
 class Added(NamedTuple):
-    """What became of words that were to be added to a dictionary."""
+    """The result of adding words to a dictionary."""
 
     added: list[str]
-    there: list[str]  # Those that are tags or aliases, or were added before
-    without: list[str]  # Those without a vector
+    there: list[str]  # Words that are tags or aliases, or were added before
+    without: list[str]  # Words without a vector
 
 
 @dataclass(eq=False)
 class WordPlaces:
-    """What a run knows of words that are no tags: where vectors come from, and the words that were added."""
+    """Words of a run that are not tags: where their vectors come from, and which words were added."""
 
-    source: WordSource | None = None  # None: no words but tags have a place
+    source: WordSource | None = None  # None: only tags have rows
     _: KW_ONLY
-    width: int = 0  # Numbers of a vector
-    without: Sequence[str] = ()  # Tags that had no vector when the model was fitted; not known of a run that was opened
-    added: Sequence[str] = ()  # Words without training images that belong to the dictionary
-    rows: Floats = field(default_factory=lambda: np.zeros((0, 0), np.float32))  # Their rows, shape (n_added, width)
+    width: int = 0  # Length of a vector
+    without: Sequence[str] = ()  # Tags that had no vector at the fit; not saved with a run
+    added: Sequence[str] = ()  # Words without training images in the dictionary
+    rows: Floats = field(default_factory=lambda: np.zeros((0, 0), np.float32))  # Rows of `added`, (n_added, width)
     _looked_up: dict[str, Floats | None] = field(default_factory=dict)
 
     def look_up(self, model: Annotator, words: Sequence[str]) -> list[Floats | None]:
-        """Return the rows of words of a search, None of those without a vector; each has the same in any company.
+        """Return the rows of the words of a search, None for a word without a vector or if only tags have rows.
 
-        The vectors are moved as training moved those of the tags (equations 3 and 4). There are none where the model or
-        the source knows no words but tags. Raises StorageError if the file of vectors is gone or has changed;
-        MissingExtraError if a package is needed that is not installed.
+        The vectors are moved like the tags' vectors in training (equations 3 and 4). A word's row doesn't depend on the
+        other words. Raises StorageError if the file of vectors is missing or has changed; MissingExtraError if a
+        package is missing.
         """
-        fresh = [word for word in words if tag_key(word) not in self._looked_up]
-        if len(self._looked_up) + len(fresh) > MOST_LOOKED_UP:
+        new_words = [word for word in words if tag_key(word) not in self._looked_up]
+        if len(self._looked_up) + len(new_words) > MAX_CACHED_WORDS:
             self._looked_up.clear()
-            fresh = list(words)
-        for word, vector, known in zip(fresh, *self._vectors(model, fresh), strict=True):
-            self._looked_up[tag_key(word)] = rows_of_words(model, vector[None, :])[0] if known else None
+            new_words = list(words)
+        for word, vector, has_vector in zip(new_words, *self._vectors(model, new_words), strict=True):
+            self._looked_up[tag_key(word)] = rows_of_words(model, vector[None, :])[0] if has_vector else None
         return [self._looked_up[tag_key(word)] for word in words]
 
     def with_words(
         self, model: Annotator, known: Vocabulary, words: Iterable[str], *, file: str | os.PathLike[str] | None = None
     ) -> tuple[WordPlaces, Added]:
-        """Return the places with more words, which keep their relations to the tags and to each other.
+        """Return a copy with more words added, and which words were added.
 
-        `known` are the tags and the words that were added before; `file` is where the file of word vectors is now.
-        Raises UserError if the model or the source knows no words but tags, or `file` is another file.
+        `known` are the tags and the words that were added before; `file` is the current path of the word vectors.
+        Raises UserError if the model or the source knows only tags, or the contents of `file` have changed.
         """
-        if why := self.why_not(model):
-            raise UserError(why)
+        if obstacle := self.why_not(model):
+            raise UserError(obstacle)
         source = self.source
         if source is not None and file is not None:
             source = source.moved(file)
@@ -269,17 +270,17 @@ class WordPlaces:
         for word in filter(None, map(clean_tag, words)):
             by_key.setdefault(tag_key(word), word)
         existing = [word for word in by_key.values() if word in known]
-        fresh = [word for word in by_key.values() if word not in known]
-        vectors, has_vector = WordPlaces(source, width=self.width)._vectors(model, fresh)
-        added, rows = list(compress(fresh, has_vector)), self.rows
-        if added:  # as wide as rows of tags, which may have a bias beside the vector
-            placed = rows_of_words(model, vectors[has_vector])
-            rows = np.concatenate([rows, placed]) if len(rows) else placed
+        new_words = [word for word in by_key.values() if word not in known]
+        vectors, has_vector = WordPlaces(source, width=self.width)._vectors(model, new_words)
+        added, rows = list(compress(new_words, has_vector)), self.rows
+        if added:  # as wide as tag rows, which may have a bias after the vector
+            new_rows = rows_of_words(model, vectors[has_vector])
+            rows = np.concatenate([rows, new_rows]) if len(rows) else new_rows
         places = WordPlaces(source, width=self.width, without=self.without, added=[*self.added, *added], rows=rows)
-        return places, Added(added, existing, list(compress(fresh, ~has_vector)))
+        return places, Added(added, existing, list(compress(new_words, ~has_vector)))
 
     def why_not(self, model: Annotator) -> str:
-        """Explain why words that are no tags have no place in this run, and what to do; empty if they can have one."""
+        """Explain why words that are not tags can't have rows in this run, and what to do; empty if they can."""
         if not places_words(model):
             return (
                 f"The model '{MODELS.name_of(model)}' knows no words but its tags. Fit one that starts from word "
@@ -294,14 +295,14 @@ class WordPlaces:
         return "" if self.source.gives_others else self.source.why_not()
 
     def _vectors(self, model: Annotator, words: Sequence[str]) -> tuple[Floats, NDArray[np.bool_]]:
-        """Return the vectors of words, and which have one; none where the model or the source knows only tags."""
+        """Return the vectors of words, and which words have one: none if the model or the source knows only tags."""
         if not words or self.source is None or not self.source.gives_others or not places_words(model):
             return np.zeros((len(words), self.width), np.float32), np.zeros(len(words), np.bool_)
         vectors, has_vector = vectors_of_tags(self.source.read(words), words)
         return vectors, has_vector & vectors.any(axis=1)
 
     def save(self, folder: Path) -> None:
-        """Write what there is into the folder of a run."""
+        """Write the source and the added words into the folder of a run."""
         if self.source is None:
             return
         write_json(folder / WORDS, {"source": self.source.save(folder), "width": self.width, "added": self.added})
@@ -310,9 +311,9 @@ class WordPlaces:
 
     @classmethod
     def load(cls, folder: Path, encoder: Callable[[], AnyEncoder]) -> WordPlaces:
-        """Read what `save` wrote. `encoder` returns the run's encoder, when it is needed."""
+        """Read what `save` wrote. `encoder` is called for the run's encoder when it is needed."""
         saved = read_json(folder / WORDS)
-        FORM.check(saved, Sizes())
+        WORDS_FORMAT.check(saved, Sizes())
         source = replace(WordSource.load(folder, saved["source"]), encoder=encoder)
         places = cls(source, width=saved["width"], added=saved["added"])
         if saved["added"]:
@@ -323,17 +324,17 @@ class WordPlaces:
 def rank_with_added(
     best: Iterable[tuple[NDArray[np.int64], Floats]], model: Annotator, X: Matrix, places: WordPlaces, k: int
 ) -> Iterator[tuple[NDArray[np.int64], Floats]]:
-    """Yield the tags of each image with added words among them, by score; these have the numbers after the tags."""
-    others = np.asarray(model.image_rows(X) @ places.rows.T, np.float32)
+    """Yield ids and scores of each image's best tags and added words; the words' ids start at the number of tags."""
+    scores_of_added = np.asarray(model.image_rows(X) @ places.rows.T, np.float32)
     numbers = model.n_tags_ + np.arange(len(places.added))
-    for (ids, scores), word_scores in zip(best, others, strict=True):
+    for (ids, scores), word_scores in zip(best, scores_of_added, strict=True):
         ids, scores = np.concatenate([ids, numbers]), np.concatenate([scores, word_scores])
         order = np.lexsort((ids, -scores))[: k or None]
         yield ids[order], scores[order]
 
 
 def _hash_now(path: str) -> str:
-    """Return the hash of a file; not twice, as long as it looks the same."""
+    """Return the hash of a file; it is cached until the size or the time of the file changes."""
     state = os.stat(path)
     return _hash_of(path, state.st_size, state.st_mtime_ns)
 

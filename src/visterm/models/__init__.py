@@ -1,4 +1,4 @@
-"""Models that score tags for images: a base contract, a folder for each family, and the classes by name."""
+"""Models that score tags for images: a base class, a folder for each family, and the classes by name."""
 
 from __future__ import annotations
 
@@ -62,6 +62,6 @@ _NAMES = {
     "parts.relations": "QuadrupletBlock Quadruplets check_relations",
     "stopping": "OnEpoch hold_out",
 }
-"""What plug-ins may use, by module: docs/add_a_model.md."""
+"""Names for plug-ins, by module: docs/add_a_model.md."""
 
 __getattr__, __dir__ = lazy_names("visterm.models", _NAMES, MODELS.classes)

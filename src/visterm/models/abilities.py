@@ -1,4 +1,4 @@
-"""What some models can do beyond the contract: callers ask "can it?", never "which is it?"."""
+"""Abilities that only some models have: callers check for an ability, never for a class."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class LearnsOn(Protocol):
     """Keeps learning from more images."""
 
     def partial_fit(self, X: MatrixLike, Y: MatrixLike, *, images: bool = True) -> Self:
-        """Go once over more images and their tags; with ``images=False`` stored image rows stay valid."""
+        """Train for one epoch on more images and their tags; with ``images=False`` stored image rows stay valid."""
 
 
 @runtime_checkable
@@ -29,68 +29,68 @@ class AddsTags(Protocol):
     """Learns new tags and leaves the others unchanged."""
 
     def add_tags(self, X: MatrixLike, Y_new: MatrixLike) -> Self:
-        """Learn the rows of new tags, which follow the old ones."""
+        """Learn the rows of new tags, and append them to those of the known tags."""
 
 
 @runtime_checkable
 class RelearnsTags(Protocol):
-    """Learns all tags anew in a moment, and image rows are the same whatever was learned."""
+    """Relearns all tags in a moment; image rows don't depend on what was learned."""
 
     fixed_image_rows: ClassVar[bool]
 
 
 class FeatureShares(NamedTuple):
-    """A score taken apart: ``Σ shares + constant + elsewhere``."""
+    """The parts of a score: ``Σ shares + constant + elsewhere``."""
 
     shares: NDArray[np.float64]  # shape (n_features,): the image's features times `weights`
-    weights: NDArray[np.float64]  # shape (n_features,): what the tag's score gains with each feature
-    constant: float  # What the tag scores on an image without any feature: its bias
-    elsewhere: float = 0.0  # From members of a blend that compare whole images, so that no feature has a share
+    weights: NDArray[np.float64]  # shape (n_features,): the slope of the tag's score by each feature
+    constant: float  # The tag's bias: its score for an image whose features are all 0
+    elsewhere: float = 0.0  # From members of a blend that compare whole images, which no single feature explains
 
 
 @runtime_checkable
 class Explains(Protocol):
-    """Explains a score by features, because its scores are linear in them."""
+    """Explains scores by features; needs scores that are linear in the features."""
 
     def explain(self, x: MatrixLike, tag: int) -> FeatureShares:
-        """Return what each feature of one image adds to the score of a tag."""
+        """Return the contribution of each feature of one image to the score of a tag."""
 
 
 @runtime_checkable
 class LearnsQueries(Protocol):
-    """Learns from queries and the images judged relevant to each, not only from tags."""
+    """Learns from queries and their relevant images, not only from tags."""
 
     def fit_queries(self, X: MatrixLike | None, Q: MatrixLike, R: MatrixLike, **options: Any) -> Self:
-        """Learn from weights of words (n_queries, n_tags) and relevant images (n_queries, n_images).
+        """Learn from query words, weights of shape (n_queries, n_tags), and relevant images, (n_queries, n_images).
 
-        `valid` is such a triple of validation images, to stop by; options are `monitor` and `on_epoch`, as for `fit`.
+        Options are `valid`, a triple (X, Q, R) for early stopping, and `monitor` and `on_epoch`, as for `fit`.
         """
 
 
 @runtime_checkable
 class LabelsParts(Protocol):
-    """Knows which tags name parts of what, and labels an image of an object and one of its part together."""
+    """Knows part-of relations between tags, and labels an image of an object and an image of its part together."""
 
     part_of_: NDArray[np.int64]
 
     def annotate_pairs(self, X_object: MatrixLike, X_part: MatrixLike, k: int = 5, **options: Any) -> PairRanking:
-        """Rank pairs of labels for each pair of images; where one of the two is known, the other."""
+        """Rank pairs of labels for each pair of images; if one of the two labels is known, rank the other."""
 
     def relation_scores(self, wholes: ArrayLike) -> NDArray[np.float32]:
-        """Return how much each tag is a part of some wholes, (n_wholes, n_tags)."""
+        """Return a score for each tag to be a part of each of the `wholes`, shape (n_wholes, n_tags)."""
 
 
 @runtime_checkable
 class PlacesWords(Protocol):
-    """Places words that are no tags, by their vectors."""
+    """Computes rows for words that are not tags, from their vectors."""
 
     def tag_rows_from(self, vectors: ArrayLike) -> NDArray[np.float32]:
-        """Return rows (n_words, width) for vectors of the kind that the model was fitted with."""
+        """Return rows, (n_words, width), for vectors from the same source as the model's word vectors."""
 
 
 @runtime_checkable
 class FitsStreams(Protocol):
-    """Learns from rows that do not fit in memory, window by window, and resumes after a kill."""
+    """Learns from rows that don't fit in memory, window by window, and can resume after an interruption."""
 
     def fit_stream(self, windows: Any, **options: Any) -> Self:
         """Learn from windows, with the options of `visterm.models.ranking.ranker.PairRanker.fit_stream`."""
@@ -98,7 +98,7 @@ class FitsStreams(Protocol):
 
 @runtime_checkable
 class GivesProbabilities(Protocol):
-    """Scores are P(tag | image), so that a search may multiply those of its words, if `probabilities` is True."""
+    """If `probabilities` is True, scores are P(tag | image), and a search may multiply the scores of its words."""
 
     probabilities: ClassVar[bool]
 
@@ -108,23 +108,23 @@ class WritesSteps(Protocol):
     """Writes its scores as steps of an ONNX graph (`visterm.encoders.onnx_graph.GraphSteps`)."""
 
     def write_steps(self, steps: GraphSteps, x: str) -> str:
-        """Add the steps from features, the tensor `x` (n_images, n_features), to scores; return their tensor's name.
+        """Add the steps from the features, a tensor named `x`, to the scores; return the name of the scores' tensor.
 
-        Scores are those of all tags, (n_images, n_tags), as `decision_function` returns them. Raises UserError if a
-        setting keeps it from that, such as a kernel with training images.
+        `x` has the shape (n_images, n_features). The scores, (n_images, n_tags), are those of `decision_function`.
+        Raises UserError if a setting doesn't allow it, such as a kernel with training images.
         """
 
 
 def explain_linear(model: Any, x: Any, tag: int) -> FeatureShares:
-    """Return what each feature of an image `x`, (1, n_features), contributes to the score of a tag (a column).
+    """Return the contribution of each feature of an image `x`, shape (1, n_features), to the score of a tag (a column).
 
-    The shares sum to the score of `decision_function`, up to its rounding to float32. Raises ShapeError if `x` is not
-    one image; UserError if there is no such tag, or the score is not linear after all: that of an `Ensemble` with
-    another model in it.
+    The parts sum to the score of `decision_function`, except for its rounding to float32. Raises ShapeError if `x` is
+    not one image; UserError if the tag doesn't exist, or if the score is not linear: that of an `Ensemble` with a
+    member that is not linear.
 
-    A model whose scores are ``x · w_tag + b_tag`` takes it as its method, ``explain = explain_linear``, and writes
-    ``_scorer(x, tag)``: the weights of the features, float64 of shape (n_features,), and the bias of a tag, as they are
-    for checked features of one image.
+    A model whose scores are ``x · w_tag + b_tag`` uses it as a method, ``explain = explain_linear``, and implements
+    ``_scorer(x, tag)``, which takes checked features of one image and returns the weights of the features, float64,
+    shape (n_features,), and the bias of the tag.
     """
     check_fitted(model)
     x = model._check_features(x)
@@ -138,27 +138,27 @@ def explain_linear(model: Any, x: Any, tag: int) -> FeatureShares:
 
 
 def places_words(model: object) -> bool:
-    """Return whether a fitted model places words that are no tags, itself or by a member that ranks and has vectors."""
+    """Return whether a fitted model, or a ranking member of a blend, has rows for words that are not tags."""
     return isinstance(model, PlacesWords) or (
         hasattr(model, "_ranking") and any(map(_starts_from_text, model._ranking()[0]))  # a blend
     )
 
 
 def rows_of_words(model: Any, vectors: ArrayLike) -> NDArray[np.float32]:
-    """Return rows for words that are no tags, as `PlacesWords.tag_rows_from` does; `places_words` must be true.
+    """Return rows for words that are not tags, like `PlacesWords.tag_rows_from`; `places_words` must be true.
 
-    In a blend, the first member that has vectors of words speaks for all: its scores weigh as much as those of all
-    members together, so that words and tags can be combined.
+    In a blend, the first member with word vectors scores the words alone: its scores are weighted like those of all
+    members together, which allows to combine words and tags.
     """
     if isinstance(model, PlacesWords):
         return np.asarray(model.tag_rows_from(vectors), np.float32)
     members, weights = model._ranking()[0], model.weights_[model.weights_ > 0]
-    speaker = next(index for index, member in enumerate(members) if _starts_from_text(member))
+    text_member = next(index for index, member in enumerate(members) if _starts_from_text(member))
     widths = [member.n_tags_ if (V := member._tag_rows()) is None else V.shape[1] for member in members]
     rows = np.zeros((np.shape(vectors)[0], sum(widths) + 1), np.float32)
-    factor = weights.sum() / model.scales_[model.weights_ > 0][speaker]
-    first = sum(widths[:speaker])
-    rows[:, first : first + widths[speaker]] = members[speaker].tag_rows_from(vectors) * np.float32(factor)
+    factor = weights.sum() / model.scales_[model.weights_ > 0][text_member]
+    start = sum(widths[:text_member])
+    rows[:, start : start + widths[text_member]] = members[text_member].tag_rows_from(vectors) * np.float32(factor)
     return rows
 
 

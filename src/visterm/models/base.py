@@ -1,4 +1,4 @@
-"""The contract of every model: score(image, tag) = < u(image), v(tag) >, whatever is inside."""
+"""The contract of every model: score(image, tag) = < u(image), v(tag) >."""
 
 from __future__ import annotations
 
@@ -41,27 +41,25 @@ if TYPE_CHECKING:
     from sklearn.utils import Tags
 
 Blocks: TypeAlias = "Sequence[int | tuple[int, int]]"
-"""Blocks of features side by side: their widths, or pairs of first column and the one after the last."""
+"""Blocks of adjacent feature columns: the width of each block, or its (start, stop) columns."""
 
-Limit: TypeAlias = Callable[[Any, str], None]  # Raises `UserError` for a value of a setting, and takes its name too
+Limit: TypeAlias = Callable[[Any, str], None]  # Takes the value and the name of a setting; raises `UserError`
 
 MAX_SCORE_BYTES = 2**31
 BLOCK_BYTES = 2**25
 
-MAX_FEATURE = 1e15  # Largest feature taken: the squares of rows of such are still far from the end of float32
+MAX_FEATURE = 1e15  # Largest feature allowed: sums of squares of such features don't overflow float32
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SideKnowledge:
-    """What is known of tags and features beside images and their tags; a model takes what it can use (`takes`)."""
+    """Further knowledge about tags and features; a model uses the fields that its `takes` lists."""
 
-    part_of: ArrayLike | None = (
-        None  # int, shape (n_relations, 2): columns of a part, and of the whole that it is part of
-    )
-    siblings: ArrayLike | None = None  # int, shape (n_pairs, 2): columns of two tags of one kind
-    tree: ArrayLike | None = None  # int, shape (n_pairs, 2): columns of a tag, and of one above it, directly or not
+    part_of: ArrayLike | None = None  # int, shape (n_relations, 2): columns of a part and of its whole
+    siblings: ArrayLike | None = None  # int, shape (n_pairs, 2): columns of two tags of the same kind
+    tree: ArrayLike | None = None  # int, shape (n_pairs, 2): columns of a tag and of one of its ancestors
     word_vectors: ArrayLike | None = (
-        None  # float, shape (n_tags, width): vectors of the tags, zeros where a tag has none
+        None  # float, shape (n_tags, width): vectors of the tags, zeros for a tag without a vector
     )
     blocks: Blocks | None = None
 
@@ -72,26 +70,26 @@ class Annotator(Estimator, ABC):
     `_fit` sets attributes that end in ``_``. A model whose space is not tag space also sets ``tag_rows_``
     (n_tags, width), the matrix V; without it V is the identity, and image rows are the rows of tag scores.
 
-    Instead of features, None stands for all images of a model that knows images by number: one that was
-    fitted on sparse identity rows, or on None. Some of them are the rows of the identity with their numbers.
+    A model that was fitted on sparse identity rows, or on None, knows images by number. For such a model, None in
+    place of features means all images, and rows of the identity matrix select some of them.
 
     Attributes
     ----------
     n_features_in_ : int
-        Columns of the `X` that it was fitted on.
+        Columns of the `X` that the model was fitted on.
     n_tags_ : int
-        Columns of the `Y` that it was fitted on.
+        Columns of the `Y` that the model was fitted on.
     by_number_ : bool
-        There and True if `X` was the identity, as CSR or None.
+        Set, and True, only if `X` was the identity as CSR, or None.
     classes_ : list of str
-        There if `Y` was lists of tags: the words of its columns.
+        Set only if `Y` was lists of tags: the tag of each column.
 
     Examples
     --------
     >>> from visterm.models import Ridge, Wsabie
     >>> Ridge().fit(X, tags).annotate(X_new, k=5).ids  # doctest: +SKIP
     >>> model = Wsabie().fit(None, Y)  # images known by number  # doctest: +SKIP
-    >>> model.annotate(scipy.sparse.eye_array(n_images, format="csr")[[0, 5]])  # of two of them  # doctest: +SKIP
+    >>> model.annotate(scipy.sparse.eye_array(n_images, format="csr")[[0, 5]])  # two images  # doctest: +SKIP
     """
 
     n_features_in_: int
@@ -108,13 +106,13 @@ class Annotator(Estimator, ABC):
         "classes_": Listed(Text(), "n_tags_", required=False),
         "feature_names_in_": Listed(Text(), "n_features_in_", required=False),
     }
-    """What it learns, as its files may hold it: those of a model are added to those of its bases."""
+    """Learned attributes and the values allowed in files; a model's are added to those of its base classes."""
 
     takes: ClassVar[tuple[str, ...]] = ()
-    """Fields of `SideKnowledge` that it can use. Each is also a setting, which comes first where it is not None."""
+    """Fields of `SideKnowledge` that the model uses. Each is also a setting, which has precedence if it is not None."""
 
     limits: ClassVar[dict[str, Limit]] = {}
-    """What refuses values of a setting that cannot be used: those of a model are added to those of its bases."""
+    """Functions that check the values of settings; a model's are added to those of its base classes."""
 
     def fit(
         self,
@@ -127,27 +125,27 @@ class Annotator(Estimator, ABC):
         monitor: Progress | None = None,
         on_epoch: OnEpoch | None = None,
     ) -> Self:
-        """Learn from images and their tags; a second call forgets the first. No setting changes.
+        """Learn from images and their tags, from the start each time it is called. Settings stay as they are.
 
         Parameters
         ----------
         X : array-like or sparse, shape (n_images, n_features), or None
-            Image features. None stands for images known only by number: identity rows, (n_images, n_images). A model
-            holds out none of those by itself, as nothing would be known of them.
+            Image features. None means images known only by number: identity rows, (n_images, n_images). By itself, a
+            model doesn't hold out such images, because it would know nothing about them.
         Y : array-like or sparse, shape (n_images, n_tags) or (n_images,), or a list of tags for each image
-            Above 0: given; 0: unknown; below 0: explicitly not. A vector of 1, 0 and -1 is one tag.
+            Above 0: the image has the tag; 0: unknown; below 0: it doesn't have the tag. A vector is a single tag.
         side : SideKnowledge, optional
-            What else is known of the tags and the features; models that cannot use it ignore it.
+            Further knowledge about the tags and the features; models that cannot use it ignore it.
         valid : tuple (X, Y), optional
-            Validation rows, for the models that stop by them; the others ignore them.
+            Validation rows for early stopping; models without early stopping ignore them.
         hold_out : bool
             Whether a model without validation rows may hold out the share of its setting ``valid_share``.
         monitor : Progress, optional
-            Draws each step.
+            Shows each step.
         on_epoch : callable, optional
-            Called after each epoch with its record, the dict that `history_` keeps; training ends there if it returns
-            "stop". A model that holds images out trains twice and calls it in both trainings; "stop" ends the one under
-            way. When it is called, the weights are those of the epochs so far. Models whose `history_` lists no epochs
+            Called after each epoch with the epoch's record, a dict that is also added to `history_`; if it returns
+            "stop", training ends. A model that holds out images trains twice and calls it in both trainings; "stop"
+            ends the current one. During the call, the model has the weights after that epoch. Models without epochs
             ignore it.
 
         Raises
@@ -162,14 +160,14 @@ class Annotator(Estimator, ABC):
         return self
 
     def image_rows(self, X: MatrixLike | None) -> Matrix:
-        """Return U, the rows that a catalogue stores: float32 array or CSR, shape (n_images, width)."""
+        """Return the image rows U, which catalogues store: float32 array or CSR, shape (n_images, width)."""
         check_fitted(self)
         return self._finite(self._image_rows(self._check_features(X)))
 
     def query_rows(self, Q: MatrixLike) -> Matrix:
-        """Return the query rows of `Q` (n_queries, n_tags), weights of tags: Q · V, of the same width as image rows.
+        """Return query rows, Q · V, as wide as image rows, for `Q`, shape (n_queries, n_tags): weights of tags.
 
-        Raises ShapeError if `Q` has another number of columns than the model has tags.
+        Raises ShapeError if the number of columns of `Q` is not the model's number of tags.
         """
         check_fitted(self)
         Q = as_csr(np.atleast_2d(Q) if not sp.issparse(Q) else Q)
@@ -181,7 +179,7 @@ class Annotator(Estimator, ABC):
     def decision_function(self, X: MatrixLike | None) -> NDArray[np.float32]:
         """Return all scores, shape (n_images, n_tags), float32: U · Vᵀ.
 
-        Raises TooLargeError if they would take more than 2 GiB; `annotate` holds only blocks of them.
+        Raises TooLargeError if the scores take more than 2 GiB; `annotate` computes them in blocks.
         """
         check_fitted(self)
         X = self._check_features(X)
@@ -218,32 +216,32 @@ class Annotator(Estimator, ABC):
         for start in range(0, X.shape[0], step):
             rows = slice(start, start + step)
             U = self._finite(self._image_rows(X[rows]))
-            if isinstance(U, np.ndarray) and isinstance(V, np.ndarray):  # without holding all scores
+            if isinstance(U, np.ndarray) and isinstance(V, np.ndarray):  # without storing all scores
                 ids[rows], scores[rows] = top_k_products(U, V, k, getattr(self, "n_jobs", None))
                 continue
-            n_scored = max(1, BLOCK_BYTES // (4 * self.n_tags_))
-            for first in range(0, U.shape[0], n_scored):
-                part = slice(start + first, min(start + first + n_scored, start + U.shape[0]))
-                ids[part], scores[part] = top_k(self._scores(U[first : first + n_scored]), k)
+            block_size = max(1, BLOCK_BYTES // (4 * self.n_tags_))
+            for offset in range(0, U.shape[0], block_size):
+                block = slice(start + offset, min(start + offset + block_size, start + U.shape[0]))
+                ids[block], scores[block] = top_k(self._scores(U[offset : offset + block_size]), k)
         self._finite(scores)
         return Ranking(ids, scores)
 
     def score(self, X: MatrixLike | None, y: MatrixLike, sample_weight: ArrayLike | None = None) -> float:
         """Return the mean average precision (MAP) over images: how high the right tags rank, 0 to 1.
 
-        It lets scikit-learn choose settings (`GridSearchCV`) and measure models (`cross_val_score`). Tags that it
-        learned of the same images count like any other: of images known by number they rank first, and are wrong where
-        `y` has other tags of them. `visterm.metrics.evaluate` with ``exclude=Y_train`` leaves them out.
+        With it, scikit-learn can choose settings (`GridSearchCV`) and compare models (`cross_val_score`). Training tags
+        of the same images count like any other tag: for images known by number they rank first, and count as wrong if
+        `y` doesn't have them. `visterm.metrics.evaluate` with ``exclude=Y_train`` leaves them out.
 
         Parameters
         ----------
         X : array-like or sparse, shape (n_images, n_features), or None
             Image features.
-        y : array-like or sparse, shape (n_images, n_tags), or lists of tags if it was fitted on such
-            The tag matrix Y, by the name that scikit-learn passes it by; above 0: right. Images without a right tag
-            don't count.
+        y : array-like or sparse, shape (n_images, n_tags), or lists of tags if the model was fitted on lists
+            The tag matrix Y, with the name that scikit-learn uses; above 0: right. Images without a right tag don't
+            count.
         sample_weight : array-like, shape (n_images,), optional
-            What each image counts; None: all the same.
+            Weight of each image; None: equal weights.
 
         Raises DataError or ShapeError if `y` cannot be used, or no image has a right tag and a weight.
         """
@@ -259,31 +257,31 @@ class Annotator(Estimator, ABC):
         return float(precisions[tagged] @ weights[tagged]) / total
 
     def judged(self, X: MatrixLike | None, y: MatrixLike) -> tuple[Scores, MatrixLike, None]:
-        """Return what makes the scores of images, and their tags as a matrix, for `visterm.scorer`."""
+        """Return a function that yields blocks of scores, the tags as a matrix, and None, for `visterm.scorer`."""
         check_fitted(self)
         return partial(self._score_checked, self._check_features(X)), as_matrix(y, self), None
 
     def take_held_out(self) -> HeldOutFit | None:
-        """Return how the last `fit` scored images that it held out, before it learned from all; None if asked again."""
+        """Return and forget how the last `fit` scored its held-out images before it learned from all images."""
         held_out, self._held_out = self._held_out, None
         return held_out
 
     def remember(self, side: SideKnowledge) -> Self:
-        """Take side knowledge, of other tags than the last `fit`, say, for a `partial_fit` that comes next."""
+        """Set the side knowledge for the next `partial_fit`, for example about other tags than those of `fit`."""
         self._side = side
         return self
 
     def known(self, name: str) -> Any:
-        """Return what is known of a field of `SideKnowledge`: the setting or, if it is None, what `fit` was given."""
+        """Return the value of a field of `SideKnowledge`: the setting or, if it is None, what `fit` was given."""
         given = getattr(self, name)
         return getattr(self._side, name) if given is None else given
 
     def check_settings(self) -> None:
-        """Refuse settings that cannot be used, before any long work; a model's `_fit` begins with it."""
+        """Check the settings before any long work; call it first in a model's `_fit`."""
         self.check_stored_settings()
 
     def check_stored_settings(self) -> None:
-        """Refuse settings that were read from a file and cannot be used."""
+        """Check settings that were read from a file."""
         limits: dict[str, Limit] = {}
         for cls in reversed(type(self).__mro__):
             limits |= vars(cls).get("limits", {})
@@ -301,10 +299,10 @@ class Annotator(Estimator, ABC):
         """Return U for checked features."""
 
     def _check_learned(self) -> None:
-        """Raise `DataError` for learned attributes, as `learned` declares them, that do not go together."""
+        """Raise `DataError` if learned attributes, each valid as `learned` declares it, are inconsistent."""
 
     def _check_settings(self) -> None:
-        """Raise `UserError` for constructor parameters that cannot be used, beyond what `limits` say of each."""
+        """Raise `UserError` for settings that are valid by `limits`, but cannot be used together."""
 
     def _fit_monitored(
         self,
@@ -315,7 +313,7 @@ class Annotator(Estimator, ABC):
         monitor: Progress,
         on_epoch: OnEpoch | None,
     ) -> None:
-        """Learn with validation rows, progress and a callback: for models that go through the data many times."""
+        """Learn with validation rows, progress and a callback; for models that train in epochs."""
         self._fit(X, Y, rng)
 
     @contextmanager
@@ -328,7 +326,7 @@ class Annotator(Estimator, ABC):
         side: SideKnowledge | None = None,
         hold_out: bool = True,
     ) -> Iterator[tuple[Matrix, sp.csr_array, np.random.Generator, tuple[Matrix, sp.csr_array] | None]]:
-        """Forget what was learned, yield checked input to learn from, and refuse what is then not finite."""
+        """Delete learned attributes, yield the checked input, and then check that the new attributes are finite."""
         for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
             delattr(self, name)
         if (lists := lists_of_tags(Y)) is not None:
@@ -352,16 +350,16 @@ class Annotator(Estimator, ABC):
 
     @property
     def finds_length(self) -> bool:
-        """Whether training finds its own length: it then holds tags out of images known by number, too."""
+        """Whether training chooses its number of epochs; it then also holds out tags of images known by number."""
         return getattr(self, "schedule", None) == OPEN
 
     @property
     def share_to_hold_out(self) -> float:
-        """The share of the images that the fit under way may hold out by itself."""
+        """The share of the images that the current fit may hold out."""
         return float(self.valid_share) if self._may_hold_out else 0.0
 
     def _tag_rows(self) -> Matrix | None:
-        """Return V, or None where it is the identity."""
+        """Return V, or None if it is the identity."""
         return getattr(self, "tag_rows_", None)
 
     def _scores(self, U: Matrix) -> NDArray[np.float32]:
@@ -369,12 +367,12 @@ class Annotator(Estimator, ABC):
         return np.ascontiguousarray(dense(U if V is None else product(U, V.T)), np.float32)
 
     def score_blocks(self, X: MatrixLike | None) -> Iterator[tuple[slice, NDArray[np.float32]]]:
-        """Yield the rows of each block and their scores, in memory that does not grow with the images."""
+        """Yield the rows and the scores of one block of images after another, to limit the memory."""
         check_fitted(self)
         yield from self._score_checked(self._check_features(X))
 
     def _score_checked(self, X: Matrix) -> Iterator[tuple[slice, NDArray[np.float32]]]:
-        """Yield what `score_blocks` does, of checked features."""
+        """Yield the same as `score_blocks`, for features that are already checked."""
         step = max(1, BLOCK_BYTES // (4 * self.n_tags_))
         for start in range(0, X.shape[0], step):
             rows = slice(start, min(start + step, X.shape[0]))
@@ -390,19 +388,19 @@ class Annotator(Estimator, ABC):
             X = identity_rows(self.n_features_in_)
         if sp.issparse(X) and X.dtype.kind in "biuf":
             X = as_csr(X)
-        # scikit-learn takes long to import, and would return such features as they are
-        as_it_is = isinstance(X, sp.csr_array) or (type(X) is np.ndarray and X.flags.c_contiguous)
-        if as_it_is and not reset and not hasattr(self, "feature_names_in_"):
+        # scikit-learn is slow to import, and would return such features unchanged
+        is_checked = isinstance(X, sp.csr_array) or (type(X) is np.ndarray and X.flags.c_contiguous)
+        if is_checked and not reset and not hasattr(self, "feature_names_in_"):
             fits = X.ndim == 2 and X.dtype == np.float32 and X.shape[0] > 0 and X.shape[1] == self.n_features_in_
-            as_it_is = fits and all_finite(X.data if sp.issparse(X) else X)
-        if reset or not as_it_is or hasattr(self, "feature_names_in_"):
+            is_checked = fits and all_finite(X.data if sp.issparse(X) else X)
+        if reset or not is_checked or hasattr(self, "feature_names_in_"):
             from sklearn.utils.validation import validate_data
 
             try:
                 X = validate_data(self, X, reset=reset, accept_sparse="csr", dtype=np.float32, order="C")
             except VistermError:
                 raise
-            except ValueError as error:  # in scikit-learn's words, but on one line, as those of a command's errors are
+            except ValueError as error:  # scikit-learn's text, on one line like all our error messages
                 if "contains NaN" in str(error) or "contains infinity" in str(error):
                     raise DataError(
                         f"{str(error).splitlines()[0].rstrip('.')}. Every feature has to be a finite number: leave "
@@ -413,7 +411,7 @@ class Annotator(Estimator, ABC):
         return X
 
     def _finite(self, rows: Matrix) -> Matrix:
-        """Return rows or scores as they are, or raise `DataError` for infinity and NaN, which cannot be compared."""
+        """Return rows or scores unchanged; raise `DataError` if they have infinite or NaN values."""
         values: Any = rows.data if sp.issparse(rows) else rows
         if not all_finite(values):
             raise DataError(
@@ -423,7 +421,7 @@ class Annotator(Estimator, ABC):
         return rows
 
     def _refuse_non_finite(self) -> None:
-        """Raise `DivergedError` if something learned is infinite or NaN."""
+        """Raise `DivergedError` if a learned attribute has infinite or NaN values."""
         for name, value in vars(self).items():
             array = value.data if sp.issparse(value) else value
             if name.endswith("_") and isinstance(array, np.ndarray) and not all_finite(array):
@@ -438,5 +436,5 @@ class Annotator(Estimator, ABC):
         tags.input_tags.pairwise = getattr(self, "kernel", None) == "precomputed"
         tags.target_tags.required = True
         tags.target_tags.multi_output = True
-        tags.target_tags.single_output = False  # a vector of class numbers is refused
+        tags.target_tags.single_output = False  # vectors of class numbers are not allowed
         return tags

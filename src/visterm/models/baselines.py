@@ -1,4 +1,4 @@
-"""The model to compare others with: the most frequent tags, whatever the image shows."""
+"""A baseline for other models: the most frequent tags, the same for all images."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from visterm.models.base import Annotator
 class Prior(Annotator):
     """Scores every tag by the share of training images that have it.
 
-    A model whose figures are not above these has learned nothing from the images. Explicit negatives count as
-    not given.
+    A model that is not better than this baseline has learned nothing from the images. Explicit negatives count as
+    unknown.
 
     Attributes
     ----------

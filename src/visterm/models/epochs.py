@@ -1,4 +1,4 @@
-"""Models that learn in epochs: the one loop that trains, measures, keeps the best weights and stops."""
+"""Models that learn in epochs: the common loop that trains, measures, keeps the best weights and stops."""
 
 from __future__ import annotations
 
@@ -39,24 +39,24 @@ HISTORY = Listed(
         }
     )
 )
-"""What the history of a training has of each epoch at least."""
+"""The required fields of each epoch in the history of a training."""
 
 
 class EpochSums(NamedTuple):
-    """What one epoch did, as means over its examples."""
+    """The results of one epoch, as means over its examples."""
 
-    loss: float  # Weighted loss; 0 where nothing violated
-    draws: float  # Tags drawn (or scored)
-    violated: float  # Share of the examples that made a step
+    loss: float  # Weighted loss; 0 for examples without a violation
+    draws: float  # Number of tags drawn (or scored)
+    violated: float  # Share of the examples with a step
 
 
 @dataclass(kw_only=True, eq=False)
 class TrainingState:
-    """How far a training has come: `epoch` is the next one, from 1; `history` has the records of those before.
+    """The state of a training: `epoch` is the next epoch, from 1; `history` has the records of the epochs before it.
 
-    Steps shrink to nothing over `slowing` epochs. `means_of_epoch` is what the last epoch did, ``loss`` and what else
-    the history keeps; `published` are the weights after it. `best_weights` are a copy of those at `best_value`, the
-    best one measured, after `best_epoch` epochs; 0 and none before any.
+    The learning rate falls to 0 over `slowing` epochs. `means_of_epoch` are the results of the last epoch, ``loss`` and
+    other fields of the history; `published` are the weights after it. `best_weights` are a copy of the weights with the
+    best measured value, `best_value`, after `best_epoch` epochs; empty, and 0, before any measurement.
     """
 
     epoch: int = 1
@@ -69,35 +69,35 @@ class TrainingState:
     best_weights: Weights = ()
 
     def offer(self, value: float) -> None:
-        """Keep the published weights of the epoch that ends if their value is the best so far; higher is better."""
+        """Copy the published weights if their value is the best so far; higher is better."""
         weights = self.published
         if value > self.best_value:
             self.best_epoch, self.best_value = self.epoch, value
             if [array.shape for array in self.best_weights] != [array.shape for array in weights]:
                 self.best_weights = tuple(np.empty_like(array) for array in weights)
-            for kept, array in zip(self.best_weights, weights, strict=True):
-                np.copyto(kept, array)  # in the memory of the best ones before: a large table is never held twice
+            for best, array in zip(self.best_weights, weights, strict=True):
+                np.copyto(best, array)  # reuse the memory of the previous best weights, as tables may be large
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class EpochAnnotator(Annotator):
-    """Goes over its images in epochs and stops by validation images: `_epochs`, the same for all such models.
+    """Trains in epochs, with early stopping by validation images: `_epochs` is the same for all such models.
 
-    In memory an epoch is one window that holds everything, streamed features come in several, and a network takes
-    batches: each kind of training goes over its own examples.
+    Each kind of training iterates over its own examples: in memory, an epoch is one window with all images; streamed
+    features come in several windows; and a network uses batches.
 
-    Settings are fields of dataclasses, so that a model writes down only its own and those that differ: scikit-learn
-    finds all of them in the signature of the constructor that is made. A setting that a model does not have is a
-    ``ClassVar`` there. `EmbeddingRanker` and `DeepTagger` describe those of all models that learn in epochs.
+    Settings are dataclass fields, and a model only declares new settings and different defaults: scikit-learn finds all
+    settings in the signature of the generated constructor. To remove a setting of a base class, a model declares it as
+    ``ClassVar``. `EmbeddingRanker` and `DeepTagger` describe the settings of all models that learn in epochs.
 
     Attributes
     ----------
     tag_rows_ : ndarray of float32, shape (n_tags, width)
     n_epochs_ : int
-        Epochs that the weights stem from.
+        Number of epochs behind the weights.
     n_held_out_ : int
-        Images that `fit` held out by itself to choose the number of epochs; 0 with validation rows, or where there were
-        too few.
+        Number of images that `fit` held out to choose the number of epochs; 0 with validation rows, or if there were
+        too few images.
     history_ : list of dict
         For each epoch: ``epoch``, ``loss``, ``map`` (over the validation images, None without) and ``seconds``.
     """
@@ -130,10 +130,10 @@ class EpochAnnotator(Annotator):
 
     @abstractmethod
     def _publish(self, *weights: Floats) -> None:
-        """Set the learned attributes from weights as training has them; the arrays may be kept."""
+        """Set the learned attributes from the weights of training, possibly without a copy."""
 
     def _rate(self) -> float:
-        """Return the size of the steps before any schedule."""
+        """Return the learning rate before the schedule's factor."""
         return 1.0
 
     def _epochs(
@@ -148,13 +148,12 @@ class EpochAnnotator(Annotator):
         steps: int = 1,
         keep: Callable[[], None] | None = None,
     ) -> Generator[float]:
-        """Yield the size of the steps of each epoch, until the measure stops rising or the callback says "stop".
+        """Yield the learning rate of each epoch, until the measure stops rising or the callback returns "stop".
 
-        The caller goes over all examples, sets the learned attributes, and puts into the `state` what the epoch did
-        and which weights are published. The `state` also says where to go on from. `measure` measures the published
-        weights: more is better. In the end the best weights are published. The monitor shows the `task`, and takes
-        `steps` an epoch, or with 0 those of the caller, as many as they are. `keep` is called after each epoch. Close
-        the generator, so that the monitor ends with an error.
+        For each rate, the caller trains on all examples, publishes the weights, and sets the results of the epoch in
+        `state`, which also tells where to start. `measure` measures the published weights; higher is better. At the
+        end, the best weights are published. The monitor shows the `task`, and advances by `steps` per epoch; with 0,
+        the caller advances it. `keep` is called after each epoch. Close the generator, to stop the monitor on errors.
         """
         self.history_ = state.history
         with reported(monitor, task, epochs * steps or None):
@@ -186,9 +185,9 @@ class EpochAnnotator(Annotator):
             self._publish(*state.best_weights)
 
     def _measure_map(self, judged: Validation | None, known: sp.csr_array | None = None) -> Measure | None:
-        """Return what measures the MAP of the published weights on validation images; None where none has a tag.
+        """Return a function that measures the MAP of the published weights on validation images with tags, or None.
 
-        `known` are tags of these images that their rankings leave out, as the model learned from them.
+        `known` are training tags of the validation images, which are left out of the rankings.
         """
         if judged is None:
             return None
@@ -205,21 +204,21 @@ class EpochAnnotator(Annotator):
         return measure
 
     def _measured(self, value: float | None) -> tuple[dict[str, float | None], str]:
-        """Return what the history says of a measured value, and what the monitor shows."""
+        """Return a measured value for the history, and as a text for the monitor."""
         return {"map": value}, "" if value is None else f"MAP {value:.3f}"
 
 
 def epoch_record(epoch: int, sums: dict[str, float], measured: dict[str, float | None], began: float) -> EpochRecord:
-    """Return what the history says of an epoch that began at `began`."""
+    """Return the history's record of an epoch that started at `began`."""
     loss, *others = sums.items()
     return {"epoch": epoch, **dict([loss]), **measured, **dict(others), "seconds": time.perf_counter() - began}
 
 
 def rate_factor(schedule: str, epoch: int, epochs: int) -> float:
-    """Return the factor of the learning rate in one epoch, counted from 1.
+    """Return the factor of the learning rate in an epoch, counted from 1.
 
-    "constant" and "open" are 1; "inverse" is halved after a tenth of the epochs, then falls as one over their number;
-    "cosine" falls to 0 along half a cosine.
+    "constant" and "open" are 1; "inverse" is 1 / (1 + 10 t) after a share t of the epochs; "cosine" falls to 0 along
+    half a cosine.
     """
     done = (epoch - 1) / epochs
     if schedule in ("constant", OPEN):
@@ -230,6 +229,6 @@ def rate_factor(schedule: str, epoch: int, epochs: int) -> float:
 
 
 def mean_length(X: Matrix) -> float:
-    """Return the root of the mean squared length of rows, as float32, so that dense and sparse rows have the same."""
+    """Return the root of the mean squared length of rows, rounded to float32: the same for dense and sparse rows."""
     values: NDArray[np.float32] = np.asarray(X.data if sp.issparse(X) else X).reshape(-1)
     return float(np.float32(math.sqrt(float(np.einsum("i,i->", values, values, dtype=np.float64)) / X.shape[0])))

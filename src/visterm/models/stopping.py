@@ -1,4 +1,4 @@
-"""Images held out of training: what a model may see of them, when to stop by them, and how it scored them."""
+"""Images held out of training: hold them out, select the columns that a model may see, and keep their scores."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from visterm.core.estimator import Estimator
 from visterm.core.products import dense
 from visterm.core.types import Matrix
 
-OPEN = "open"  # The schedule of a training that finds its own length, see `Wsabie`
-MIN_HELD_OUT = 50  # Fewer held-out images say more about chance than about the model: then none are held out
+OPEN = "open"  # The schedule of a training that chooses its number of epochs, see `Wsabie`
+MIN_HELD_OUT = 50  # With fewer held-out images, results would be mostly chance: then no images are held out
 EpochRecord: TypeAlias = dict[str, Any]
 OnEpoch: TypeAlias = Callable[[EpochRecord], str | None]
-"""Sees the record of each epoch, as `history_` has it; what returns "stop" ends the training there."""
+"""Called with the record of each epoch, which is added to `history_`; return "stop" to end the training."""
 
 
 def hold_out(n_images: int, share: float, rng: np.random.Generator) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Split images at random into training rows and held-out rows, both sorted; none are held out if too few."""
+    """Split images at random into sorted training rows and held-out rows; hold out none if there would be too few."""
     n_held = round(share * n_images)
     if n_held < MIN_HELD_OUT:
         return np.arange(n_images), np.empty(0, np.int64)
@@ -29,27 +29,27 @@ def hold_out(n_images: int, share: float, rng: np.random.Generator) -> tuple[NDA
 
 
 class HeldOutFit(NamedTuple):
-    """The fit that chose when to stop, as far as it scores the images that it was not fitted on."""
+    """The held-out images and tag rows of the fit that chose when to stop, for scores of images not in training."""
 
-    images: NDArray[np.int64]  # shape (n_held_out,): their places among the images given to `fit`
+    images: NDArray[np.int64]  # shape (n_held_out,): their positions in the images passed to `fit`
     image_rows: Matrix  # array or CSR of float32, shape (n_held_out, width)
     tag_rows: Matrix  # array or CSR of float32, shape (n_tags, width)
 
     def scores(self, places: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Return the scores of some of these images, shape (len(places), n_tags)."""
+        """Return the scores of the held-out images at `places`, shape (len(places), n_tags)."""
         return np.ascontiguousarray(dense(self.image_rows[places] @ self.tag_rows.T), np.float32)
 
 
 def learns_from_kernel(model: Estimator) -> bool:
-    """Return whether a model learns from values of a kernel with the training images, in their order, as features."""
+    """Return whether a model's features are kernel values with the training images, in their order."""
     return bool(model.__sklearn_tags__().input_tags.pairwise)
 
 
 def visible_columns(model: Estimator, X: Matrix, learned: NDArray[np.int64] | None) -> Matrix:
-    """Return what a model may see of feature rows, if it learns only from the images at `learned` (None: from all).
+    """Return the columns of feature rows that a model may see if it learns from the images `learned` (None: all).
 
-    Every part of a training set that a model is fitted on, or judged by, goes through here: a model over kernel values
-    (``kernel="precomputed"``) needs the square kernel of the images that it learns from, and of others their values
-    with these. For all other models features are features.
+    Call it for every part of a training set before fitting or measuring a model: with ``kernel="precomputed"``, the
+    model needs the square kernel of its training images, and of other images the values with the training images. For
+    all other models, the features are returned unchanged.
     """
     return X if learned is None or not learns_from_kernel(model) else X[:, learned]

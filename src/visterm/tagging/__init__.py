@@ -1,4 +1,4 @@
-"""The tagger: what an encoder, a model and a vocabulary do together, from fitting to explaining."""
+"""The tagger: an encoder, a model and a vocabulary, from fitting to explaining."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ if TYPE_CHECKING:
     from visterm.learning.validation import EarlyStopping
 
 _NAMES = {"visterm.learning.part_settings": "make_model", "visterm.learning.validation": "EarlyStopping"}
-"""What plug-ins may use, by module: docs/add_a_model.md."""
+"""Names for plug-ins, by module: docs/add_a_model.md."""
 
 __getattr__, __dir__ = lazy_names("visterm.tagging", _NAMES)

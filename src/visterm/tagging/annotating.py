@@ -1,4 +1,4 @@
-"""Tagging images one after another: encoded in chunks, ranked, and named."""
+"""Tag images one after another: encode them in chunks, rank their tags, and return the tags with confidences."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ if TYPE_CHECKING:
 Scored = TypeVar("Scored", bound="Tag | Prediction")
 
 DEFAULT_K = 5
-MOST_SCORES = 2**23  # Of all tags, where they are needed at once
+MAX_SCORES = 2**23  # Maximum number of scores in memory when the scores of all tags are needed
 
 
 class Annotated(NamedTuple):
     """One image with its tags, best first."""
 
     image: str
-    """Its name, as it was passed."""
+    """The image's name, as it was passed."""
     tags: list[Tag]
-    """Each with its ``tag``, ``score`` and ``confidence``."""
+    """The tags, each with ``tag``, ``score`` and ``confidence``."""
 
     def as_dict(self) -> dict[str, object]:
-        """Return the image and its tags as they stand in JSON."""
+        """Return the image and its tags in their JSON form."""
         return {"image": self.image, "tags": [tag.as_dict() for tag in self.tags]}
 
 
@@ -54,11 +54,11 @@ class _Annotations(NamedTuple):
     images: list[Annotated]
     """The images that were tagged."""
     skipped: list[Skipped]
-    """The others, with reasons."""
+    """The images that were not tagged, with reasons."""
 
 
 class Annotations(Framed, _Annotations):
-    """The images that were tagged, and those that could not be read or that the encoder does not know.
+    """The images that were tagged, and the images that could not be read or that the encoder does not know.
 
     As a DataFrame (`to_pandas`, `to_polars`) it has a row for each tag of an image: ``image``, ``rank`` from 1,
     ``tag``, ``confidence`` and ``score``.
@@ -69,9 +69,9 @@ class Annotations(Framed, _Annotations):
     def rows(self) -> list[dict[str, Any]]:
         """Return a row for each tag of an image, best first."""
         return [
-            {"image": one.image, "rank": rank, "tag": tag.tag, "confidence": tag.confidence, "score": tag.score}
-            for one in self.images
-            for rank, tag in enumerate(one.tags, 1)
+            {"image": item.image, "rank": rank, "tag": tag.tag, "confidence": tag.confidence, "score": tag.score}
+            for item in self.images
+            for rank, tag in enumerate(item.tags, 1)
         ]
 
     def __repr__(self) -> str:
@@ -79,12 +79,12 @@ class Annotations(Framed, _Annotations):
 
     def _repr_html_(self) -> str:
         """Show the photos with their tags in a notebook."""
-        lines = ((one.image, one.image, ", ".join(tag.tag for tag in one.tags)) for one in self.images)
+        lines = ((item.image, item.image, ", ".join(tag.tag for tag in item.tags)) for item in self.images)
         return pictures(lines, len(self.images))
 
 
 class TagsWanted(NamedTuple):
-    """How many tags an image is given, and of which kind: see `Tagger.annotate`."""
+    """How many tags to return per image, and which: see `Tagger.annotate`."""
 
     k: int | None = None
     new_only: bool = False
@@ -97,7 +97,7 @@ class TagsWanted(NamedTuple):
 class ChunkTags:
     """Tags the images of chunks.
 
-    Raises UserError if the run cannot do what is requested.
+    Raises UserError if the run doesn't support the request.
     """
 
     def __init__(self, run: Run, wanted: TagsWanted) -> None:
@@ -119,14 +119,14 @@ class ChunkTags:
         self._k = (DEFAULT_K if self._cutoff is None else 0) if wanted.k is None else wanted.k
 
     def of(self, chunk: Chunk) -> Iterator[Annotated | Skipped]:
-        """Yield the images that could not be read, then the others with their tags."""
+        """Yield the skipped images, then the other images with their tags."""
         yield from chunk.skipped
         if not chunk.names:
             return
         k = self._k
         step = len(chunk.names)
-        if self._run.tree is not None:  # which takes the scores of all tags
-            step = max(1, MOST_SCORES // len(self._run.vocabulary))
+        if self._run.tree is not None:  # needs the scores of all tags
+            step = max(1, MAX_SCORES // len(self._run.vocabulary))
         parts = (self._tags_of(chunk.rows[start : start + step]) for start in range(0, len(chunk.names), step))
         tagged = zip(chunk.names, chain.from_iterable(parts), strict=True)
         for name, rows in groupby(tagged, key=itemgetter(0)):
@@ -139,10 +139,10 @@ class ChunkTags:
         run, k = self._run, self._k
         known = run.known_tags(X) if self._wanted.new_only else None
         best: Iterable[tuple[NDArray[np.int64], NDArray[np.float32]]]
-        chances = None
+        confidences = None
         if run.tree is not None:
-            scores, chances = run.scored(X)
-            best = _ranked(scores, chances, self._cutoff, known, k)
+            scores, confidences = run.scored(X)
+            best = _ranked(scores, confidences, self._cutoff, known, k)
         elif self._cutoff is not None and run.calibration is not None:
             blocks = ((block, run.calibration.confidences(block)) for _, block in run.model.score_blocks(X))
             best = chain.from_iterable(_ranked(*block, self._cutoff, None, k) for block in blocks)
@@ -152,18 +152,18 @@ class ChunkTags:
             best = zip(*run.model.annotate(X, k), strict=True)
         if self._wanted.added and run.words.added:
             best = rank_with_added(best, run.model, X, run.words, k)
-        return _named(run, list(best), chances)
+        return _named(run, list(best), confidences)
 
 
 def annotate_each(
     run: Run, images: Photos, wanted: TagsWanted, *, progress: Progress = SILENT
 ) -> Iterator[Annotated | Skipped]:
-    """Tag images one after another, in memory that does not grow with their number, see `Tagger.annotate`."""
+    """Yield tagged images one after another, to limit the memory; see `Tagger.annotate`."""
     tags = ChunkTags(run, wanted)
-    several = isinstance(images, list | tuple) and bool(images) and all(map(is_features, images))
+    are_features_folders = isinstance(images, list | tuple) and bool(images) and all(map(is_features, images))
     try:
-        if several or is_features(images):
-            from visterm.features.streaming.shards import stored_chunks  # which loads pyarrow
+        if are_features_folders or is_features(images):
+            from visterm.features.streaming.shards import stored_chunks  # loads pyarrow
 
             for chunk in stored_chunks(run.encoder, cast("str | list[str]", images), progress):
                 yield from tags.of(chunk)
@@ -181,62 +181,62 @@ def annotate_each(
         progress.finish()
 
 
-def best_of(one: Sequence[Scored], other: Sequence[Scored]) -> list[Scored]:
-    """Join the tags (`Tag` or `Prediction`) of two frames of a video, each with its best score; best first."""
+def best_of(first: Sequence[Scored], second: Sequence[Scored]) -> list[Scored]:
+    """Join the tags (`Tag` or `Prediction`) of two frames of a video, each tag with its higher score; best first."""
     best: dict[str, Scored] = {}
-    for tag in sorted([*one, *other], key=attrgetter("score"), reverse=True):
+    for tag in sorted([*first, *second], key=attrgetter("score"), reverse=True):
         best.setdefault(tag.tag, tag)
     return [*best.values()]
 
 
 def _ranked(
     scores: NDArray[np.float32],
-    chances: NDArray[np.float64] | None,
+    confidences: NDArray[np.float64] | None,
     cutoff: Cutoff | None,
     known: sp.csr_array | None,
     k: int,
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
-    """Yield the tags of each image by the scores of all, above a cut-off and not known already: at most k, 0: all."""
-    open_to = np.ones(scores.shape, np.bool_) if cutoff is None or chances is None else chances >= cutoff.least
+    """Yield ids and scores of each image's `k` best tags (0: all) above the cut-off, without its known tags."""
+    allowed = np.ones(scores.shape, np.bool_) if cutoff is None or confidences is None else confidences >= cutoff.least
     if known is not None:
-        open_to &= known.toarray() == 0
-    for row, above in zip(scores, open_to, strict=True):
-        ids = np.flatnonzero(above)
+        allowed &= known.toarray() == 0
+    for row, row_allowed in zip(scores, allowed, strict=True):
+        ids = np.flatnonzero(row_allowed)
         ids = ids[np.lexsort((ids, -row[ids]))][: k or None]
         yield ids, row[ids]
 
 
 def _named(
-    run: Run, rankings: list[tuple[NDArray[np.int64], NDArray[np.float32]]], known: NDArray[np.float64] | None = None
+    run: Run, rankings: list[tuple[NDArray[np.int64], NDArray[np.float32]]], given: NDArray[np.float64] | None = None
 ) -> Iterator[list[Tag]]:
-    """Yield the tags of each image by their numbers and scores; confidences are taken of all images together.
+    """Yield the tags of each image from their ids and scores; confidences are computed for all images at once.
 
-    `known` are the confidences of all tags, (n_images, n_tags), where they are not those of the scores alone.
+    `given` are the confidences of all tags, (n_images, n_tags), if they don't follow from the scores alone.
     """
     tags, words, n = run.vocabulary.tags, run.words.added, len(run.vocabulary)
-    places = np.concatenate([np.asarray(ids, np.int64) for ids, _ in rankings])
+    tag_ids = np.concatenate([np.asarray(ids, np.int64) for ids, _ in rankings])
     values = np.concatenate([np.asarray(scores, np.float64) for _, scores in rankings])
-    chances: list[float | None] = [None] * places.size
+    confidences: list[float | None] = [None] * tag_ids.size
     if run.calibration is not None:
-        # An added word has no curve; that of the first tag is computed, and not used.
-        some = np.where(places < n, places, 0)
-        if known is None:
-            chances = run.calibration.confidences(values, some).tolist()
+        # An added word has no calibration; the confidence of tag 0 is computed in its place, and not used.
+        cols = np.where(tag_ids < n, tag_ids, 0)
+        if given is None:
+            confidences = run.calibration.confidences(values, cols).tolist()
         else:
-            chances = known[np.repeat(np.arange(len(rankings)), [len(ids) for ids, _ in rankings]), some].tolist()
+            confidences = given[np.repeat(np.arange(len(rankings)), [len(ids) for ids, _ in rankings]), cols].tolist()
     named = (
-        Tag(tags[i], s, confidence=chance) if i < n else Tag(words[i - n], s, trained=False)
-        for i, s, chance in zip(places.tolist(), values.tolist(), chances, strict=True)
+        Tag(tags[i], s, confidence=confidence) if i < n else Tag(words[i - n], s, trained=False)
+        for i, s, confidence in zip(tag_ids.tolist(), values.tolist(), confidences, strict=True)
     )
     for ids, _ in rankings:
         yield list(islice(named, len(ids)))
 
 
 def new_tags(model: Annotator, X: Matrix, k: int, known: sp.csr_array) -> list[Ranking]:
-    """Rank the tags that images are not known to have, at most `k` of each image."""
+    """Rank the tags that images don't have in `known`, at most `k` per image (0: all)."""
     known = sp.csr_array(known)
-    most = int(np.diff(known.indptr).max(initial=0))
-    ids, scores = model.annotate(X, k + most if k else 0)
+    max_known = int(np.diff(known.indptr).max(initial=0))
+    ids, scores = model.annotate(X, k + max_known if k else 0)
     rankings = []
     for row in range(X.shape[0]):
         known_tags = known.indices[known.indptr[row] : known.indptr[row + 1]]
@@ -252,13 +252,13 @@ def cutoff_of(
     best_f1: bool | str = False,
     min_confidence: float | None = None,
 ) -> Cutoff | None:
-    """Return the cut-off that is requested; None where none is.
+    """Return the requested cut-off; None without a request.
 
-    Each image then gets all tags down to it: down to an expected `precision` over the held-out images (see
-    `cutoff_for_precision`), to the confidence of the best F1 ("photo", "micro" or "macro", see `cutoff_of_best_f1`;
-    True is "photo"), or to `min_confidence`. Beside one of the others, the higher one of each tag counts. Raises
-    UserError if a setting is out of its range, both precision and F1 are requested, or the run does not know what it
-    takes.
+    Each image then gets all tags above the cut-off for an expected `precision` over the held-out images (see
+    `cutoff_for_precision`), for the best F1 ("photo", "micro" or "macro", see `cutoff_of_best_f1`; True is "photo"), or
+    of `min_confidence`. With `min_confidence` and one of the others, the higher cut-off of each tag is used. Raises
+    UserError if a setting is out of its range, both precision and F1 are requested, or the run has no data to compute
+    the cut-off.
     """
     if precision is not None:
         check_number(precision, "precision", above=0, below=1)

@@ -1,4 +1,4 @@
-"""A tagger as an estimator of scikit-learn (settings by name, copies, scores), and as a run on disk or on the hub."""
+"""The scikit-learn methods of a tagger (settings by name, copies, scores), and its runs on disk and on the hub."""
 
 from __future__ import annotations
 
@@ -20,87 +20,87 @@ from visterm.learning.part_settings import move_encoder
 from visterm.learning.run import Run
 
 _PARTS = ("encoder", "model")
-_SHOWN = 5  # Tags
+_MAX_SHOWN = 5  # Tags in `repr`
 
 
 class ScoredTags(NamedTuple):
-    """Scores of all tags of some images, and which of the tags people gave them."""
+    """Scores of all tags for a set of images, and the tags that people gave to the images."""
 
     scores: Callable[[], Iterator[Any]]  # Yields rows and their scores, block by block
     Y: sp.csr_array  # shape (n_images, n_tags)
-    exclude: sp.csr_array | None  # Not 0 where a tag was learned of the image itself
+    exclude: sp.csr_array | None  # Not 0 for training tags of the same image
 
 
 class TaggerEstimator(Estimator, Run):
-    """A run with the methods that scikit-learn calls, from disk or the hub; `Tagger` has the constructor and `fit`."""
+    """A run with scikit-learn's methods, and loading from disk or the hub; `Tagger` has the constructor and `fit`."""
 
     _made_with: Mapping[str, Any]
     min_count: int
     seed: int
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the settings of the constructor by name, with `deep` also ``model__dim`` and ``encoder__max_side``."""
+        """Return the constructor's settings by name, with `deep` also ``model__dim``, ``encoder__max_side`` etc."""
         if "_made_with" in vars(self):
             settings = dict(self._made_with)
-        else:  # a run that was opened
+        else:  # a run from disk
             names = {"encoder": ENCODERS.name_of(self.encoder), "model": MODELS.name_of(self.model)}
             n_jobs = getattr(self.parts, "n_jobs", None)
             params = {f"{part}_params": getattr(self, part).get_params(deep=False) for part in _PARTS}
             settings = {**names, **params, "min_count": self.min_count, "seed": self.seed, "n_jobs": n_jobs}
         if deep:
             for part in _PARTS:
-                inner = getattr(self, part).get_params(deep=False)
-                settings.update((f"{part}__{name}", value) for name, value in inner.items())
+                part_params = getattr(self, part).get_params(deep=False)
+                settings.update((f"{part}__{name}", value) for name, value in part_params.items())
         return settings
 
     def set_params(self, **params: Any) -> Self:
-        """Change settings, ``model__dim`` those of the model; what was learned is forgotten.
+        """Change settings, such as ``model__dim`` of the model; the tagger is then unfitted.
 
-        Raises UserError if there is no such setting, or it cannot be used.
+        Raises UserError if a setting doesn't exist or its value is invalid.
         """
         if not params:
             return self
         settings = self.get_params(deep=False)
         for key, value in params.items():
-            part, inner, name = key.partition("__")
-            if inner and part in _PARTS:
+            part, is_nested, name = key.partition("__")
+            if is_nested and part in _PARTS:
                 settings[f"{part}_params"] = {**(settings[f"{part}_params"] or {}), name: value}
             elif key in settings:
                 settings[key] = value
             else:
-                known = sorted(self.get_params())
-                raise UserError(unknown("setting of a Tagger", key, known), setting=key, value=value)
-        made = type(self)(**settings)
+                valid_names = sorted(self.get_params())
+                raise UserError(unknown("setting of a Tagger", key, valid_names), setting=key, value=value)
+        new_tagger = type(self)(**settings)
         vars(self).clear()
-        vars(self).update(vars(made))
+        vars(self).update(vars(new_tagger))
         return self
 
     def __sklearn_clone__(self) -> Self:
-        """Return a tagger with the same settings that has learned nothing, for scikit-learn's `clone`."""
+        """Return an unfitted tagger with the same settings, for scikit-learn's `clone`."""
         return type(self)(**self.get_params(deep=False))
 
     def score(self, images: Photos, tags: Any = "auto") -> float:
         """Return the mean average precision (MAP) over photos: how high the right tags rank, 0 to 1.
 
-        It lets scikit-learn choose settings (`GridSearchCV`) and measure taggers (`cross_val_score`); `visterm.scorer`
-        has the other metrics. Photos that cannot be read, or have no tag that the run knows, don't count.
+        With it, scikit-learn can choose settings (`GridSearchCV`) and compare taggers (`cross_val_score`); other
+        metrics are in `visterm.scorer`. Photos that cannot be read, or have no tag of the run, don't count.
 
         Parameters
         ----------
         images, tags
-            As in `fit`; all of them are measured.
+            As in `fit`; all photos are measured.
 
         Raises
         ------
         DataError
-            If there is nothing to measure on.
+            If no photo can be measured.
         """
         from visterm.metrics.report import scorer
 
         return scorer("map")(self, images, tags)
 
     def judged(self, images: Photos, tags: object = None) -> ScoredTags:
-        """Return the scores of photos, with the tags that people gave them, as metrics need them."""
+        """Return the scores of photos and their given tags, in the form that metrics need."""
         self._refuse_unfitted()
         corpus, _ = known_part(self.encoder, read_corpus(self.encoder, images, "auto" if tags is None else tags))
         if self.tree is not None:
@@ -119,7 +119,7 @@ class TaggerEstimator(Estimator, Run):
     def load(
         cls, path: str | os.PathLike[str], *, n_jobs: int | None = None, device: str | None = None, whole: bool = True
     ) -> Self:
-        """Open a run that `save` wrote, to use it with `n_jobs` threads (None: all cores).
+        """Open a saved run, to use it with `n_jobs` threads (None: all cores).
 
         Parameters
         ----------
@@ -127,16 +127,16 @@ class TaggerEstimator(Estimator, Run):
             A folder, or ``hub:OWNER/NAME``, a repository of the Hugging Face hub (`from_pretrained`).
         n_jobs : int, optional
         device : str, optional
-            Where torch networks of the encoder run: "cpu", "cuda" or "auto". None: as when it was fitted.
+            The device of the encoder's torch networks: "cpu", "cuda" or "auto". None: the device of the fit.
         whole : bool
-            Read all of it now. False: some parts when they are first used; the run has to stay where it is.
+            Whether to read the whole run now. False: some parts are read later, and you can't move the run.
 
         Raises
         ------
         StorageError
-            If there is no run at `path`, or it was damaged.
+            If there is no run at `path`, or it is damaged.
         UserError
-            If the encoder has no torch network, or there is no such device here.
+            If the encoder has no torch network, or this machine doesn't have the device.
         """
         if os.fspath(path).startswith("hub:"):
             return cls.from_pretrained(os.fspath(path).removeprefix("hub:"), n_jobs=n_jobs, device=device)
@@ -150,21 +150,21 @@ class TaggerEstimator(Estimator, Run):
     def from_pretrained(
         cls, repository: str, *, revision: str | None = None, n_jobs: int | None = None, device: str | None = None
     ) -> Self:
-        """Fetch a run that `push_to_hub` wrote, and open it.
+        """Download and open a run that `push_to_hub` wrote.
 
         Parameters
         ----------
         repository : str
             ``OWNER/NAME`` on the Hugging Face hub.
         revision : str, optional
-            A branch, tag or commit. None: the newest.
+            A branch, tag or commit. None: the newest commit.
         n_jobs, device
             As in `load`.
 
         Raises
         ------
         StorageError
-            If there is no such repository, it holds no run, or the hub cannot be reached.
+            If the repository doesn't exist or has no run, or the hub cannot be reached.
         MissingExtraError
             If huggingface_hub is not installed.
         """
@@ -187,33 +187,33 @@ class TaggerEstimator(Estimator, Run):
         licence: str | None = None,
         message: str | None = None,
     ) -> str:
-        """Write this run into a repository of the Hugging Face hub, with a model card, and return the address.
+        """Write this run into a repository of the Hugging Face hub, with a model card; return the address.
 
-        The files are JSON and safetensors. Names of photos, which photo has which tags, and where files are on this
-        machine stay here.
+        The files are JSON and safetensors. By default they have no names of photos, no photo's tags, and no paths of
+        this machine.
 
         Parameters
         ----------
         repository : str
-            ``OWNER/NAME``. It is made if it isn't there.
+            ``OWNER/NAME``. It is created if it doesn't exist.
         public : bool
-            Whether everybody may read a repository that is made.
+            Whether everybody may read a newly created repository.
         with_photos : bool
-            Also push the names of photos that were left out, hashes of those that were learned from and, of models and
-            encoders that hold them, names and tags of photos.
+            Also push the names of skipped photos, hashes of the names of training photos and, for models and encoders
+            that store them, names and tags of photos.
         with_network : bool
-            Also push the encoder's network: look at its licence first.
+            Also push the encoder's network: check its licence first.
         licence : str, optional
-            Of the run, for its card: ``"cc0-1.0"``, say.
+            The licence of the run for its card, such as ``"cc0-1.0"``.
         message : str, optional
-            Of the commit.
+            The commit message.
 
         Raises
         ------
         UserError
-            If the run cannot do without the names or the tags of photos, and `with_photos` is False.
+            If the run needs the names or the tags of photos, and `with_photos` is False.
         StorageError
-            If the hub cannot be reached, or refuses.
+            If the hub cannot be reached, or rejects the push.
         """
         from visterm.tagging.hub_runs import push_run
 
@@ -230,6 +230,6 @@ class TaggerEstimator(Estimator, Run):
             settings = ", ".join(f"{name}={value!r}" for name, value in changed.items())
         if len(self.vocabulary) == 0:
             return f"{type(self).__name__}({settings})"
-        more = ", …" if len(self.vocabulary) > _SHOWN else ""
-        what = f"{count_of(len(self.vocabulary), 'tag')} of {count_of(self.facts.get('images', 0), 'photo')}"
-        return f"{type(self).__name__}({settings}) with {what}: {', '.join(self.vocabulary.tags[:_SHOWN])}{more}"
+        first_tags = ", ".join(self.vocabulary.tags[:_MAX_SHOWN]) + (", …" if len(self.vocabulary) > _MAX_SHOWN else "")
+        contents = f"{count_of(len(self.vocabulary), 'tag')} of {count_of(self.facts.get('images', 0), 'photo')}"
+        return f"{type(self).__name__}({settings}) with {contents}: {first_tags}"

@@ -1,4 +1,4 @@
-"""Why a photo got a tag: the score taken apart by features, and by the places of the picture that they come from."""
+"""Explain why a photo got a tag: the contributions to the score of features, and of places in the picture."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from visterm.models.blend.kept import explained_by, explains, what_to_do
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """A rectangle of the upright picture, in its pixels, and what it gave to the score."""
+    """A rectangle of the upright picture, in pixels, and its contribution to the score."""
 
     left: float
     top: float
@@ -32,7 +32,7 @@ class Region:
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """A feature, what it gave to the score, and the number of places that it was seen at."""
+    """A feature, its contribution to the score, and the number of places with the feature."""
 
     feature: int
     share: float
@@ -41,31 +41,31 @@ class Feature:
 
 @dataclass(frozen=True)
 class Explanation:
-    """A tag's score of one photo, taken apart in two ways.
+    """The parts of a tag's score for a photo, in two ways.
 
-    The shares of all places and of `elsewhere` sum to the score; so do those of all features, `bias` and what models
-    add that compare whole photos.
+    The shares of all places and of `elsewhere` sum to the score; so do the shares of all features, `bias`, and the
+    share of models that compare whole photos.
     """
 
     image: str
     tag: str
-    score: float  # As `annotate` gives it
-    # The tag's place among the tags of this photo, from 1
+    score: float  # The score from `annotate`
+    # The tag's rank among the tags of this photo, from 1
     rank: int
     n_tags: int
-    size: tuple[int, int] | None  # Width and height of the upright picture; None where no picture was looked at
-    # What places and features are: "block" and "visterm"
+    size: tuple[int, int] | None  # Width and height of the upright picture; None if the encoder doesn't read pixels
+    # What places and features are called: "block" and "visterm"
     place: str
     feature: str
-    places: list[Region]  # All of them; they may overlap
-    features: list[Feature]  # Those that gave anything, the largest share, above or below 0, first
-    bias: float  # What the tag scores whatever the photo shows
-    elsewhere: dict[str, float]  # What belongs to no place, by name: the bias, and what else the encoder names
-    explained_by: list[str]  # The models that the shares come from: the run's, or members of a blend
-    no_heat: str = ""  # Why no place has a share, so that there is no heat map; empty where there is one
+    places: list[Region]  # All places; they may overlap
+    features: list[Feature]  # Features with a share other than 0, largest absolute share first
+    bias: float  # The part of the score that doesn't depend on the photo
+    elsewhere: dict[str, float]  # Shares without a place, by name: the bias, and others that the encoder names
+    explained_by: list[str]  # The models that the shares come from: the run's model, or members of a blend
+    no_heat: str = ""  # Why there is no heat map, because no place has a share; empty if there is one
 
     def as_dict(self) -> dict[str, object]:
-        """Return all as it stands in JSON."""
+        """Return the explanation in its JSON form."""
         return {
             "image": self.image,
             "tag": self.tag,
@@ -85,32 +85,32 @@ class Explanation:
 
 
 def explain(tagger: Run, image: str | os.PathLike[str] | NDArray[np.uint8], tag: str) -> Explanation:
-    """Describe what each feature and each place of a photo gave to a tag's score.
+    """Return the contribution of each feature and each place of a photo to a tag's score.
 
-    The run's model must be linear in the features, or be a blend with such a member. An encoder that knows no places
-    leaves `places` empty, and `no_heat` says why. Raises UnknownNameError if the tag is not in the vocabulary;
-    ImageError if the image cannot be read; UserError if nothing explains the model's scores.
+    The run's model must be linear in the features, or be a blend with such a member. If the encoder doesn't support
+    places, `places` is empty, and `no_heat` tells why. Raises UnknownNameError if the tag is not in the vocabulary;
+    ImageError if the image cannot be read; UserError if the model's scores cannot be explained.
     """
     check_explains(tagger)
     index = tagger.vocabulary.index(tag)
     row = tagger.encoder.transform([image])
     scores = tagger.model.decision_function(row)[0]
-    model = tagger.model.explain(row, index)
-    seen, no_heat = _places(tagger, image, row)
-    shares = np.asarray(seen.rows @ model.weights, np.float64)
-    times = np.asarray((seen.rows != 0).sum(axis=0)).ravel()
-    order = np.lexsort((np.arange(len(model.shares)), -np.abs(model.shares)))
-    elsewhere = {"bias": model.constant}
-    if model.elsewhere:
-        elsewhere[_name_of_rest(tagger.model)] = model.elsewhere
-    if seen.source:
-        elsewhere[seen.source] = float(seen.elsewhere @ model.weights)
+    parts = tagger.model.explain(row, index)
+    image_places, no_heat = _places(tagger, image, row)
+    shares = np.asarray(image_places.rows @ parts.weights, np.float64)
+    place_counts = np.asarray((image_places.rows != 0).sum(axis=0)).ravel()
+    order = np.lexsort((np.arange(len(parts.shares)), -np.abs(parts.shares)))
+    elsewhere = {"bias": parts.constant}
+    if parts.elsewhere:
+        elsewhere[_name_of_rest(tagger.model)] = parts.elsewhere
+    if image_places.source:
+        elsewhere[image_places.source] = float(image_places.elsewhere @ parts.weights)
     size = None
     if tagger.encoder.reads == "pixels":
         width, height = image_size(image) if isinstance(image, str | os.PathLike) else image.shape[1::-1]
         size = int(width), int(height)
 
-    boxes = seen.boxes * np.tile(size or (1, 1), 2)
+    boxes = image_places.boxes * np.tile(size or (1, 1), 2)
     return Explanation(
         image=os.fspath(image) if isinstance(image, str | os.PathLike) else "image",
         tag=tag,
@@ -118,14 +118,14 @@ def explain(tagger: Run, image: str | os.PathLike[str] | NDArray[np.uint8], tag:
         rank=1 + int((scores > scores[index]).sum()),
         n_tags=len(scores),
         size=size,
-        place=seen.place,
-        feature=seen.feature,
+        place=image_places.place,
+        feature=image_places.feature,
         places=[
             Region(x, top, right, bottom, share)
             for (x, top, right, bottom), share in zip(boxes.tolist(), shares.tolist(), strict=True)
         ],
-        features=[Feature(int(i), float(model.shares[i]), int(times[i])) for i in order if model.shares[i] != 0],
-        bias=model.constant,
+        features=[Feature(int(i), float(parts.shares[i]), int(place_counts[i])) for i in order if parts.shares[i] != 0],
+        bias=parts.constant,
         elsewhere=elsewhere,
         explained_by=explained_by(tagger.model),
         no_heat=no_heat,
@@ -133,7 +133,7 @@ def explain(tagger: Run, image: str | os.PathLike[str] | NDArray[np.uint8], tag:
 
 
 def check_explains(tagger: Run) -> None:
-    """Refuse a tagger whose scores cannot be taken apart, and say what to do."""
+    """Raise UserError, with advice, if a tagger's scores cannot be explained."""
     if tagger.encoder.by_number:
         raise UserError(
             "Photos known by number have no features that a score could be taken apart by. To see which tags go with "
@@ -146,12 +146,12 @@ def check_explains(tagger: Run) -> None:
 
 
 def knows_places(tagger: Run) -> bool:
-    """Return whether a tagger may show where in a photo a tag comes from: some outputs of networks have no places."""
+    """Return whether a tagger may support heat maps; some outputs of networks still have no places."""
     return explains(tagger.model) and isinstance(tagger.encoder, HasPlaces)
 
 
 def _places(tagger: Run, image: ImageLike, row: Matrix) -> tuple[Places, str]:
-    """Return an image's row by places, or as what comes from no place, and why."""
+    """Return an image's features by places, or without places and the reason for it."""
     if isinstance(tagger.encoder, HasPlaces):
         try:
             return tagger.encoder.places(image), ""

@@ -1,4 +1,4 @@
-"""A photo beside its heat map: what each place gave to a tag's score, warm where it adds and blue where it takes."""
+"""Draw a photo with a heat map of a tag's score: warm colours where a place adds to it, blue where it subtracts."""
 
 from __future__ import annotations
 
@@ -15,35 +15,35 @@ from visterm.core.writing import whole_file
 from visterm.tagging.explain import Explanation
 
 FORMATS: Final = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".webp": "WEBP"}
-"""Pillow's name of each format, by the endings of its files."""
+"""Pillow's names of formats by file extension."""
 
-QUALITY: Final = 95  # Of formats that lose some of a picture: thin lines and small letters stay clean
+QUALITY: Final = 95  # For lossy formats: thin lines and small letters stay clean
 
-SIDE = 640  # Long side of the photo in the drawing, in pixels
+PHOTO_SIDE = 640  # Long side of the photo in the drawing, in pixels
 ADDS: Final = np.array([214, 72, 10], np.float64)
 TAKES: Final = np.array([20, 90, 190], np.float64)
 PAPER: Final = (255, 255, 255)
 INK: Final = (30, 30, 30)
 
 _FADED = 0.55
-_STRONGEST = 0.85
+_MAX_STRENGTH = 0.85
 _GAP = 16
-_BAR = 14
-_TEXT = 17
+_BAR_HEIGHT = 14
+_TEXT_SIZE = 17
 
 
 def size_of(explanation: Explanation) -> tuple[int, int]:
-    """Return width and height of the explained picture; raise UserError if no place of it has a share."""
+    """Return width and height of the explained picture; raise UserError if there is no heat map."""
     if explanation.no_heat or explanation.size is None:
         raise UserError(f"There is no heat map: {explanation.no_heat}")
     return explanation.size
 
 
 def heat(explanation: Explanation, size: tuple[int, int]) -> NDArray[np.float64]:
-    """Spread each place's share evenly over its rectangle in a drawing of `size` (width, height in pixels).
+    """Spread the share of each place evenly over its rectangle, in a drawing of `size` (width, height in pixels).
 
-    Returns what each pixel gave, float64 of shape (height, width): all of them sum to what all places gave. A rectangle
-    that ends inside a pixel covers that part of it.
+    Returns the share of each pixel, float64, shape (height, width), with the same sum as the shares of all places. A
+    rectangle that ends inside a pixel covers a part of the pixel.
     """
     width, height = size
     full = size_of(explanation)
@@ -58,59 +58,59 @@ def heat(explanation: Explanation, size: tuple[int, int]) -> NDArray[np.float64]
 
 
 def heat_overlay(explanation: Explanation, side: int) -> Image.Image:
-    """Draw the heat alone, to be laid over the photo: clear where it gives nothing, the stronger the more it gives.
+    """Draw the heat as an overlay for the photo: transparent where the share is 0, stronger for larger shares.
 
-    The drawing is RGBA and of the photo's shape; its long side has `side` pixels.
+    The drawing is RGBA with the proportions of the photo; its long side has `side` pixels.
     """
     width, height = size_of(explanation)
     scale = side / max(width, height)
     warmth = heat(explanation, (max(1, round(width * scale)), max(1, round(height * scale))))
-    strength = np.abs(warmth) / (float(np.abs(warmth).max()) or 1.0) * _STRONGEST
+    strength = np.abs(warmth) / (float(np.abs(warmth).max()) or 1.0) * _MAX_STRENGTH
     colour = np.where(warmth[..., None] > 0, ADDS, TAKES)
     return Image.fromarray(np.rint(np.dstack([colour, 255 * strength])).astype(np.uint8), "RGBA")
 
 
 def draw_heat(photo: NDArray[np.uint8], explanation: Explanation, path: str | os.PathLike[str]) -> None:
-    """Draw the upright photo, the photo under its heat, and what the colours mean, in the format of its ending.
+    """Draw the upright photo, the photo with the heat map, and a legend, into an image file.
 
-    The file is a ``.png``, ``.jpg``, ``.jpeg`` or ``.webp`` one; UserError is raised for another ending.
+    The file is ``.png``, ``.jpg``, ``.jpeg`` or ``.webp``; raises UserError for another extension.
     """
-    kind = format_of(path)
+    image_format = format_of(path)
     width, height = size_of(explanation)
-    scale = SIDE / max(width, height)
+    scale = PHOTO_SIDE / max(width, height)
     size = (max(1, round(width * scale)), max(1, round(height * scale)))
-    font = ImageFont.load_default(_TEXT)
+    font = ImageFont.load_default(_TEXT_SIZE)
     picture = Image.fromarray(photo).resize(size, Image.Resampling.LANCZOS)
     warmth = heat(explanation, size)
-    a_percent = warmth * (warmth.size / 100)
-    limit = float(np.abs(a_percent).max()) or 1.0
-    words = _words(explanation)
+    share_per_percent = warmth * (warmth.size / 100)
+    limit = float(np.abs(share_per_percent).max()) or 1.0
+    lines = _text_lines(explanation)
     pictures_across = 2 * size[0] + _GAP
     measure = ImageDraw.Draw(picture)
-    text_across = max(int(measure.textlength(line, font=font)) for line in words)
+    text_across = max(int(measure.textlength(line, font=font)) for line in lines)
     sheet_size = (
         max(pictures_across, text_across) + 2 * _GAP,
-        size[1] + 3 * _GAP + _line(font) * len(words) + _BAR + _line(font) + _GAP // 2,
+        size[1] + 3 * _GAP + _line_height(font) * len(lines) + _BAR_HEIGHT + _line_height(font) + _GAP // 2,
     )
     sheet = Image.new("RGB", sheet_size, PAPER)
     sheet.paste(picture, (_GAP, _GAP))
-    sheet.paste(_under_heat(picture, a_percent / limit), (2 * _GAP + size[0], _GAP))
+    sheet.paste(_under_heat(picture, share_per_percent / limit), (2 * _GAP + size[0], _GAP))
     pen = ImageDraw.Draw(sheet)
     below = size[1] + 2 * _GAP
 
-    for number, line in enumerate(words):
-        pen.text((_GAP, below + number * _line(font)), line, fill=INK, font=font)
-    _draw_legend(sheet, (_GAP, below + _line(font) * len(words)), min(pictures_across, SIDE), limit, font)
+    for number, line in enumerate(lines):
+        pen.text((_GAP, below + number * _line_height(font)), line, fill=INK, font=font)
+    _draw_legend(sheet, (_GAP, below + _line_height(font) * len(lines)), min(pictures_across, PHOTO_SIDE), limit, font)
     file = Path(path)
     file.parent.mkdir(parents=True, exist_ok=True)
     with whole_file(file) as temporary:
-        sheet.save(temporary, format=kind, quality=QUALITY)
+        sheet.save(temporary, format=image_format, quality=QUALITY)
 
 
 def format_of(path: str | os.PathLike[str]) -> str:
-    """Return Pillow's name of the format that the ending of a picture file says, in capitals or not.
+    """Return Pillow's name of the format of a file extension, in any case.
 
-    Raises UserError if the ending says none that can be written.
+    Raises UserError if the extension is not supported.
     """
     suffix = Path(path).suffix
     if suffix.lower() not in FORMATS:
@@ -123,24 +123,24 @@ def format_of(path: str | os.PathLike[str]) -> str:
 
 
 def _covered(start: float, end: float, length: int) -> tuple[int, NDArray[np.float64]]:
-    """Return the first pixel of a span, and how much of it and of those that follow the span covers."""
+    """Return the first pixel of a span, and the covered share of this pixel and the following ones."""
     first = min(int(start), length - 1)
-    last = max(first + 1, min(int(np.ceil(end)), length))
-    edges = np.clip(np.arange(first, last + 1), start, end)
+    stop = max(first + 1, min(int(np.ceil(end)), length))
+    edges = np.clip(np.arange(first, stop + 1), start, end)
     parts = np.diff(edges)
-    return first, parts if parts.sum() > 0 else np.ones(last - first)
+    return first, parts if parts.sum() > 0 else np.ones(stop - first)
 
 
 def _under_heat(picture: Image.Image, warmth: NDArray[np.float64]) -> Image.Image:
-    """Lay colours over a faded picture; `warmth` is from -1 to 1."""
+    """Blend colours over a faded picture; `warmth` is from -1 to 1."""
     grey = np.asarray(picture.convert("L"), np.float64)[..., None]
     faded = 255 - (255 - grey) * _FADED
-    strength = np.abs(warmth)[..., None] * _STRONGEST
+    strength = np.abs(warmth)[..., None] * _MAX_STRENGTH
     colour = np.where(warmth[..., None] > 0, ADDS, TAKES)
     return Image.fromarray(np.rint(faded * (1 - strength) + colour * strength).astype(np.uint8))
 
 
-def _words(explanation: Explanation) -> list[str]:
+def _text_lines(explanation: Explanation) -> list[str]:
     shares = np.array([region.share for region in explanation.places])
     adds, takes = float(shares[shares > 0].sum()), float(shares[shares < 0].sum())
     parts = [f"{explanation.place}s add {adds:.3f} and take {-takes:.3f}"]
@@ -155,8 +155,8 @@ def _words(explanation: Explanation) -> list[str]:
 
 def _draw_legend(sheet: Image.Image, at: tuple[int, int], length: int, limit: float, font: Any) -> None:
     start, top = at[0], at[1] + _GAP // 2
-    scale = np.tile(np.linspace(-1, 1, length), (_BAR, 1))
-    middle_grey = Image.new("L", (length, _BAR), 128)
+    scale = np.tile(np.linspace(-1, 1, length), (_BAR_HEIGHT, 1))
+    middle_grey = Image.new("L", (length, _BAR_HEIGHT), 128)
     sheet.paste(_under_heat(middle_grey, scale), (start, top))
     pen = ImageDraw.Draw(sheet)
     for x, label, anchor in (
@@ -164,8 +164,8 @@ def _draw_legend(sheet: Image.Image, at: tuple[int, int], length: int, limit: fl
         (start + length / 2, "0", "ma"),
         (start + length, f"speaks for: {limit:+.3g}", "ra"),
     ):
-        pen.text((x, top + _BAR + 4), label, fill=INK, font=font, anchor=anchor)
+        pen.text((x, top + _BAR_HEIGHT + 4), label, fill=INK, font=font, anchor=anchor)
 
 
-def _line(font: Any) -> int:
+def _line_height(font: Any) -> int:
     return int(sum(font.getmetrics())) + 4

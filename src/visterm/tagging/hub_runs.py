@@ -1,4 +1,4 @@
-"""Runs on the Hugging Face hub: pushed without what says which photos they are from, and fetched again."""
+"""Runs on the Hugging Face hub: push them without names and tags of photos, and fetch them."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ from visterm.models.base import Annotator
 
 LOG = logging.getLogger("visterm")
 CARD = "README.md"
-NETWORK = "network"  # The name of the network's file in a repository, before its ending
-ADDRESS = "hub:"  # Before the name of a repository, where a run is asked for
+NETWORK = "network"  # The name of the network's file in a repository, without its extension
+ADDRESS = "hub:"  # The prefix of a repository's name in place of a run
 PAGE = "https://huggingface.co/"
 
 OF_RUNS = ["model.*", "encoder.*", f"{NETWORK}.*", "given.*", "reference.*", "calibration.*", "*words.*", "*.csv"]
-"""Files that an earlier run in a repository may have left, and that another may be without."""
+"""Files of an earlier run in a repository that a new run may not have; a push deletes them."""
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")  # Of a file in a run: none leads out of its folder
-_PLACES = {"path", "weights", "network_path_", "checkpoint"}  # What says in JSON where a file is
+_FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")  # Valid names of files in a run: never outside its folder
+_PATH_KEYS = {"path", "weights", "network_path_", "checkpoint"}  # JSON keys whose values are paths
 
 
 class PushedRun(NamedTuple):
-    """What was pushed, or would be."""
+    """The page and the files of a push, or of a dry run."""
 
     page: str
-    files: dict[str, int]  # Bytes of each file, by name
+    files: dict[str, int]  # Size of each file in bytes, by name
 
 
 def push_run(
@@ -57,7 +57,7 @@ def push_run(
     message: str | None = None,
     dry_run: bool = False,
 ) -> PushedRun:
-    """Write a run into a repository of the hub, as `Tagger.push_to_hub` says."""
+    """Write a run into a repository of the hub, see `Tagger.push_to_hub`."""
     if not re.fullmatch(r"[\w.-]+/[\w.-]+", repository):
         raise UserError(setting="repository", value=repository, expected="OWNER/NAME, for example ann/holidays")
     with tempfile.TemporaryDirectory() as temporary:
@@ -79,22 +79,22 @@ def push_run(
 def write_shared(
     tagger: Run, folder: Path, name: str, *, with_photos: bool, with_network: bool, licence: str | None
 ) -> None:
-    """Write a run as it is pushed: without names of photos, their tags and places of files, and with its card.
+    """Write a run in the form to push: with its card, without names of photos, their tags, and paths of files.
 
-    Raises UserError if the run cannot do without the names or the tags of photos, or `with_network` is asked for and
-    the encoder has no network in one file.
+    Raises UserError if the run needs the names or the tags of photos, or if `with_network` is set and the encoder has
+    no network in a single file.
     """
     tagger._refuse_unfitted()
-    shared = tagger.parts
+    shared_parts = tagger.parts
     if not with_photos:
-        _refuse_photos(tagger)
-        shared = shared.changed(skipped=[], learned_images=LearnedImages())
+        _check_no_photos(tagger)
+        shared_parts = shared_parts.changed(skipped=[], learned_images=LearnedImages())
     with new_folder(folder, "run", check=partial(check_opens, type(tagger)), fingerprint=tagger.fingerprint) as inside:
-        write_run(shared, inside)
+        write_run(shared_parts, inside)
         for file in inside.glob("*.json"):
-            write_json(file, _without_places(read_json(file)))
+            write_json(file, _without_folders(read_json(file)))
         if with_network:
-            if not isinstance(tagger.encoder, NetworkEncoder):  # whose weights are all in one file
+            if not isinstance(tagger.encoder, NetworkEncoder):  # has all weights in a single file
                 encoder_name = ENCODERS.name_of(tagger.encoder)
                 raise UserError(
                     f"The encoder '{encoder_name}' has no network in a file.",
@@ -106,13 +106,13 @@ def write_shared(
 
 
 def fetch_run(repository: str, revision: str | None = None) -> Path:
-    """Fetch a run from the hub into the cache of its client, and return its folder there.
+    """Download a run from the hub into the cache of the hub's client, and return its folder in the cache.
 
-    Files are named by the run's manifest, with their checksums, which are checked when the run is opened. Raises
-    StorageError if there is no such repository, or no run in it; CorruptFileError if its manifest is none, or names
-    files outside of it.
+    The run's manifest lists the files and their checksums, which are checked when the run is opened. Raises
+    StorageError if the repository doesn't exist or has no run; CorruptFileError if the manifest is invalid or has names
+    of files outside its folder.
     """
-    client, page, again = _client(), f"{PAGE}{repository}", "Ask its owner to push the run again."
+    client, page, advice = _client(), f"{PAGE}{repository}", "Ask its owner to push the run again."
     with hub_errors(f"The run {repository} could not be fetched", page):
         try:
             manifest = _fetched(client, repository, MANIFEST, revision or "main")
@@ -121,16 +121,16 @@ def fetch_run(repository: str, revision: str | None = None) -> Path:
         content = read_json(manifest)
         names = content.get("sha256") if isinstance(content, dict) else None
         if not isinstance(names, dict):
-            raise CorruptFileError(f"{MANIFEST} of {page} has no checksums of files, so it is not a run. {again}")
-        if odd := [name for name in names if not _NAME.fullmatch(name)]:
-            raise CorruptFileError(f"{MANIFEST} of {page} lists files that no run has ({odd[0][:100]!r}). {again}")
+            raise CorruptFileError(f"{MANIFEST} of {page} has no checksums of files, so it is not a run. {advice}")
+        if invalid := [name for name in names if not _FILE_NAME.fullmatch(name)]:
+            raise CorruptFileError(f"{MANIFEST} of {page} lists files that no run has ({invalid[0][:100]!r}). {advice}")
         for name in names:
             _fetched(client, repository, name, manifest.parent.name)
     return manifest.parent
 
 
 def _fetched(client: Any, repository: str, name: str, revision: str) -> Path:
-    """Fetch a file unless it is here: of this very commit or, if the hub is out of reach, of the branch as it was."""
+    """Download a file unless this commit of it is cached; if the hub is unreachable, use the cached branch."""
     cached = client.try_to_load_from_cache(repository, name, revision=revision)
     path = Path(cached) if isinstance(cached, str) else None
     if path is not None and path.parent.name == revision:
@@ -155,7 +155,7 @@ def network_in(folder: Path) -> Path | None:
 
 
 def card_of(tagger: Run, name: str, *, licence: str | None = None, with_network: bool = False) -> str:
-    """Return the model card of a run: metadata that the hub reads, how to use it, and figures that were measured."""
+    """Return the model card of a run: metadata for the hub, how to use the run, and its measurements."""
     facts, encoder, model = tagger.facts, ENCODERS.name_of(tagger.encoder), MODELS.name_of(tagger.model)
     n_held = facts.get("calibration images", 0)
     figures = {
@@ -212,7 +212,7 @@ def _measured(tagger: Run, name: str) -> str:
 """
 
 
-def _refuse_photos(tagger: Run) -> None:
+def _check_no_photos(tagger: Run) -> None:
     advice = "Pass `with_photos` if everybody who can read the repository may see them."
     if tagger.encoder.reads == "names" or tagger.given is not None:
         raise UserError(
@@ -229,7 +229,7 @@ def _refuse_photos(tagger: Run) -> None:
 
 
 def tags_of_photos(model: Annotator) -> Iterator[str]:
-    """Yield the names of the models, of a blend its members, that hold tags of training photos or can tell them."""
+    """Yield the names of the models, including members of a blend, that store tags of training photos."""
     kinds = learned_kinds(model)
     for name in learned_attributes(model):
         kind = kinds.get(name)
@@ -239,13 +239,13 @@ def tags_of_photos(model: Annotator) -> Iterator[str]:
         yield from tags_of_photos(member)
 
 
-def _without_places(value: Any, key: str = "") -> Any:
-    """Return JSON in which files are named without the folders that they are in."""
+def _without_folders(value: Any, key: str = "") -> Any:
+    """Return a JSON value with paths replaced by the names of their files."""
     if isinstance(value, dict):
-        return {name: _without_places(each, name) for name, each in value.items()}
+        return {name: _without_folders(item, name) for name, item in value.items()}
     if isinstance(value, list):
-        return [_without_places(each, key) for each in value]
-    if isinstance(value, str) and (key in _PLACES or os.path.isabs(value)):
+        return [_without_folders(item, key) for item in value]
+    if isinstance(value, str) and (key in _PATH_KEYS or os.path.isabs(value)):
         return re.split(r"[/\\]", value)[-1]
     return value
 

@@ -1,4 +1,4 @@
-"""Part-of relations of a run: those that are known, those that its model believes in, and labels of two pictures."""
+"""Part-of relations of a run, known or predicted by its model, and joint labels of an object and its part."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from visterm.learning.run import Run
 from visterm.models.abilities import LabelsParts
 from visterm.models.base import Annotator
 
-BLOCK = 256  # Wholes whose parts are scored at a time
-NEVER = np.float32(-np.inf)
+BLOCK = 256  # Number of wholes whose parts are scored at a time
+IMPOSSIBLE = np.float32(-np.inf)
 
-MIN_OTHERS = 2  # Others of a kind that it takes to say what the kind has
+MIN_OTHERS = 2  # Minimum number of other tags of a kind, with known parts, to predict parts from them
 
 
 class ScoredRelation(NamedTuple):
-    """A part, its whole, and how much the model believes it (higher is better); None of a model without beliefs."""
+    """A part, its whole, and the model's score (higher is more likely); None if the model doesn't score relations."""
 
     part: str
     whole: str
@@ -36,11 +36,11 @@ class ScoredRelation(NamedTuple):
 
 
 def believed_relations(tagger: Run, k: int = 20, more: WordRelations | None = None) -> list[ScoredRelation]:
-    """Return the pairs that the model believes in and nobody gave it, best first: those with a score above 0.
+    """Return the unknown relations that the model predicts, with scores above 0, best first.
 
-    A model that is not ``directed`` scores both directions alike: such a pair is listed once, with the direction that
-    known relations make likelier, see `PartBeliefs`. At most `k` are returned, or all with 0. `more` are relations that
-    are known, too, beside those of the fit. Raises UserError if the model knows nothing of parts.
+    A model that is not ``directed`` has the same score for both directions: the pair is listed once, in the direction
+    that is more likely by the known relations, see `PartBeliefs`. Returns at most `k` relations, or all if `k` is 0.
+    `more` are known relations in addition to those of the fit. Raises UserError if the model did not learn parts.
     """
     tags = tagger.vocabulary.tags
     return [
@@ -49,9 +49,9 @@ def believed_relations(tagger: Run, k: int = 20, more: WordRelations | None = No
 
 
 def known_relations(tagger: Run, k: int = 20, more: WordRelations | None = None) -> list[ScoredRelation]:
-    """Return the relations between tags that are known; by what the model makes of them, if it has beliefs, best first.
+    """Return the known relations between tags, sorted by the model's scores if it has scores, best first.
 
-    Parameters are those of `believed_relations`. Raises UserError if none is known.
+    Parameters are those of `believed_relations`. Raises UserError if no relation is known.
     """
     tags, beliefs = tagger.vocabulary.tags, beliefs_of(tagger, more)
     if not len(beliefs.known):
@@ -77,7 +77,7 @@ def write_relations(path: str | os.PathLike[str], relations: list[ScoredRelation
 
 
 class LabelledPair(NamedTuple):
-    """What the object is, what its part is, and the score of both together (higher is better)."""
+    """The tag of the object, the tag of its part, and their joint score (higher is better)."""
 
     object: str
     part: str
@@ -93,12 +93,12 @@ def label_pair(
     object_tag: str | None = None,
     part_tag: str | None = None,
 ) -> list[LabelledPair]:
-    """Label a picture of an object and one of a part of it together; return at most `k` pairs of tags, best first.
+    """Label a picture of an object and a picture of its part together; return at most `k` pairs of tags, best first.
 
-    The images are paths, uint8 arrays (height, width, 3), or names for an encoder of names. 0 means all pairs. Where
-    the tag of one of the two is known, only the other is looked for. Only pairs are looked at that can be, as
-    `PartBeliefs` says: nothing is part of itself or of its kind. Raises UserError if the model knows nothing of parts,
-    or both tags are given; UnknownNameError if a tag is not in the vocabulary; ImageError if an image cannot be read.
+    The images are paths, uint8 arrays (height, width, 3), or names for an encoder of names. `k` = 0 means all pairs. If
+    you know one of the two tags, pass it, and only the other is ranked. Impossible pairs are left out, see
+    `PartBeliefs`: nothing is part of itself or of its kind. Raises UserError if the model did not learn parts, or both
+    tags are given; UnknownNameError if a tag is not in the vocabulary; ImageError if an image cannot be read.
     """
     check_believes(tagger.model)
     if object_tag is not None and part_tag is not None:
@@ -119,22 +119,22 @@ def label_pair(
 
 
 class PartBeliefs:
-    """The part-of relations that are known among tags, and what a model makes of all others.
+    """The known part-of relations between tags, and the model's scores of all other pairs.
 
-    The model's scores say which tags belong together, and two trees that have the same parts do so as well as a tree
-    and its trunk (``directed=False``: it scores both ways alike). So known relations say what a pair can be:
+    The model's scores only tell which tags belong together: a tree and its trunk do, but also two trees with the same
+    parts (with ``directed=False`` both directions have the same score). So known relations restrict the pairs:
 
-    - the whole is a whole in some known relation, and the part a part; or a tag has no known relation, and its vector
+    - the whole must be a whole in a known relation, and the part a part; or a tag has no known relation, and its vector
       was learned from images (``shared=True``);
-    - of two tags that can be either, without a direction, the whole is the one that is a whole in the larger share of
-      its relations; of equal ones, that which is a whole in more of them, and then the one that comes first;
-    - nothing is part of itself, nor of what it is a kind of, nor of its own parts.
+    - without a direction, if both tags can be the whole, it is the tag that is a whole in the larger share of its
+      relations; if they are equal, the tag that is a whole more often, then the tag that comes first;
+    - nothing is part of itself, of its kind, or of its own parts.
 
-    Where kinds are known, the parts of other tags of the same kind count too (`shares_of_kind`): a part that all have,
-    as much as a known relation on average. Of drawn objects, half of whose relations were left out, this found more of
-    those left out among all pairs that could be. `known` are columns of (part, whole); `kinds` of a tag and another
-    that it is a kind of, over any number of steps. A fitted model has beliefs if it labels parts (`LabelsParts`) and
-    has learned from relations.
+    If kinds are known, the parts of other tags of the same kind count, too (`shares_of_kind`): a part that all of them
+    have counts like an average known relation. On drawn objects, with half of the relations held out, this ranked the
+    held-out relations better. `known` are columns of (part, whole); `kinds` are columns of a tag and of a tag that it
+    is a kind of, directly or not. A fitted model has beliefs if it labels parts (`LabelsParts`) and has learned from
+    relations.
     """
 
     def __init__(self, model: Annotator, known: ArrayLike, n_tags: int, kinds: ArrayLike = ()) -> None:
@@ -145,20 +145,20 @@ class PartBeliefs:
             pairs = np.concatenate([pairs, model.part_of_])
         self.known: NDArray[np.int64] = np.unique(pairs, axis=0)
         self._kinds = _as_pairs(kinds)
-        self._parts_of = _lists(self.known[:, 1], self.known[:, 0])
-        self._kinds_of = _lists(self._kinds[:, 0], self._kinds[:, 1])
-        self._members = _lists(self._kinds[:, 1], self._kinds[:, 0])
+        self._parts_of = _values_by_key(self.known[:, 1], self.known[:, 0])
+        self._kinds_of = _values_by_key(self._kinds[:, 0], self._kinds[:, 1])
+        self._members = _values_by_key(self._kinds[:, 1], self._kinds[:, 0])
         params = model.get_params(deep=False)
         as_part, as_whole = (np.bincount(self.known[:, column], minlength=n_tags) for column in (0, 1))
-        # Vectors that only relations teach are as they were drawn where a tag has none.
-        seen = (as_part + as_whole == 0) & params.get("shared", True)
-        self._can_be_whole = (as_whole > 0) | seen
-        self._can_be_part = (as_part > 0) | (seen & (not params.get("directed", False)))
+        # Without shared vectors, the vector of a tag without relations is still random.
+        may_be_either = (as_part + as_whole == 0) & params.get("shared", True)
+        self._can_be_whole = (as_whole > 0) | may_be_either
+        self._can_be_part = (as_part > 0) | (may_be_either & (not params.get("directed", False)))
         self._wholeness = None if params.get("directed", True) else _wholeness(as_part, as_whole)
 
     @property
     def any(self) -> bool:
-        """Whether the model has beliefs."""
+        """Whether the model scores relations."""
         return labels_parts(self.model)
 
     def parts_of(self, whole: int) -> NDArray[np.int64]:
@@ -167,16 +167,16 @@ class PartBeliefs:
         return parts
 
     def possible(self) -> NDArray[np.bool_]:
-        """Return which tags can be parts of which, known relations among them, (n_tags, n_tags): whole, part."""
-        every = np.arange(self.n_tags)
+        """Return which tags can be parts of which, including known relations: [whole, part], shape (n_tags, n_tags)."""
+        all_tags = np.arange(self.n_tags)
         can_be: NDArray[np.bool_] = np.concatenate(
-            [self.scores(every[start : start + BLOCK]) > NEVER for start in range(0, self.n_tags, BLOCK)]
+            [self.scores(all_tags[start : start + BLOCK]) > IMPOSSIBLE for start in range(0, self.n_tags, BLOCK)]
         )
         can_be[self.known[:, 1], self.known[:, 0]] = True
         return can_be
 
     def scores(self, wholes: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Return how much each tag is believed to be a part of some wholes, (n_wholes, n_tags); -inf: it cannot be."""
+        """Return the score of each tag as a part of each of the `wholes`, (n_wholes, n_tags); -inf: impossible."""
         scores = np.array(self.model.relation_scores(wholes), np.float32)
         scores += self._usual_score * self.shares_of_kind(wholes)
         cannot_be = ~(self._can_be_whole[wholes][:, None] & self._can_be_part[None, :])
@@ -186,13 +186,13 @@ class PartBeliefs:
             cannot_be |= self._wholeness[None, :] > self._wholeness[wholes][:, None]
         cannot_be &= ~self._among(wholes, self.known)
         cannot_be[np.arange(len(wholes)), wholes] = True
-        scores[cannot_be] = NEVER
+        scores[cannot_be] = IMPOSSIBLE
         return scores
 
     def shares_of_kind(self, wholes: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Return the share of the other tags of each whole's kind that have each tag as a part, (n_wholes, n_tags).
+        """Return how many of the other tags of a whole's kind have each tag as a part: shares, (n_wholes, n_tags).
 
-        Others count whose parts are known, if there are two at least; of several kinds the largest share counts.
+        Only other tags with known parts count, and at least two; of several kinds, the largest share is used.
         """
         shares = np.zeros((len(wholes), self.n_tags), np.float32)
         for row, whole in enumerate(wholes.tolist()):
@@ -206,24 +206,24 @@ class PartBeliefs:
 
     @cached_property
     def _usual_score(self) -> np.float32:
-        """What the model makes of known relations on average, or 0 if that is less."""
+        """The mean score of the known relations, or 0 if it is negative."""
         parts, wholes = self.known.T
         rows, row_of = np.unique(wholes, return_inverse=True)
         scores = np.asarray(self.model.relation_scores(rows))[row_of, parts]
         return np.float32(max(0.0, scores.mean())) if scores.size else np.float32(0)
 
     def unknown(self, k: int) -> list[tuple[int, int, float]]:
-        """Return the pairs with the highest scores above 0 that are not known, best first; k = 0: all of them.
+        """Return the `k` unknown pairs with the highest scores above 0, best first; k = 0: all such pairs.
 
-        As (column of the part, column of the whole, score). Of equal scores the smaller whole comes first, then the
-        smaller part. Raises UserError if the model has no beliefs.
+        A pair is (column of the part, column of the whole, score). Ties are sorted by whole, then by part. Raises
+        UserError if the model doesn't score relations.
         """
         check_believes(self.model)
         best = [np.empty((0, 3))]
         for start in range(0, self.n_tags, BLOCK):
             wholes = np.arange(start, min(start + BLOCK, self.n_tags))
             scores = self.scores(wholes)
-            scores[self._among(wholes, self.known)] = NEVER
+            scores[self._among(wholes, self.known)] = IMPOSSIBLE
             ids, values = top_k(scores, min(k or self.n_tags, self.n_tags))
             rows, ranks = np.nonzero(values > 0)
             best.append(np.column_stack([ids[rows, ranks], wholes[rows], values[rows, ranks]]))
@@ -235,27 +235,27 @@ class PartBeliefs:
         row_of = np.full(self.n_tags, -1)
         row_of[wholes] = np.arange(len(wholes))
         parts, rows = pairs[:, 0], row_of[pairs[:, 1]]
-        among = np.zeros((len(wholes), self.n_tags), bool)
-        among[rows[rows >= 0], parts[rows >= 0]] = True
-        return among
+        is_pair = np.zeros((len(wholes), self.n_tags), bool)
+        is_pair[rows[rows >= 0], parts[rows >= 0]] = True
+        return is_pair
 
 
 def beliefs_of(tagger: Run, more: WordRelations | None = None) -> PartBeliefs:
-    """Return what a tagger knows and believes of its tags, with further known relations if there are some."""
+    """Return the known relations of a tagger, and `more`, with the model's scores of all other pairs."""
     tags = tagger.vocabulary
     known = np.concatenate([given.pairs(tags) for given in (tagger.relations, more) if given is not None])
     return PartBeliefs(tagger.model, known, len(tags), tagger.relations.kinds(tags))
 
 
 def labels_parts(model: Annotator) -> bool:
-    """Return whether a fitted model knows of parts: it can, and has learned from relations."""
+    """Return whether a fitted model can learn parts and has learned from relations."""
     return isinstance(model, LabelsParts) and len(model.part_of_) > 0
 
 
 def check_believes(model: Annotator) -> None:
-    """Refuse a model that knows nothing of parts, and say what does.
+    """Check that a model has learned parts.
 
-    Raises UserError if it cannot learn from relations, or did not.
+    Raises UserError, with the models that can learn parts, if it cannot learn from relations, or had none.
     """
     if labels_parts(model):
         return
@@ -275,7 +275,7 @@ def _as_pairs(pairs: ArrayLike) -> NDArray[np.int64]:
 
 
 def _wholeness(as_part: NDArray[np.int64], as_whole: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the position of each tag when all are sorted from those that are parts to those that are wholes."""
+    """Return the position of each tag in an order from tags that are mostly parts to tags that are mostly wholes."""
     n_known = as_part + as_whole
     share = np.where(n_known > 0, as_whole / np.maximum(n_known, 1), 0.5)
     position = np.empty(len(share), np.int64)
@@ -283,7 +283,7 @@ def _wholeness(as_part: NDArray[np.int64], as_whole: NDArray[np.int64]) -> NDArr
     return position
 
 
-def _lists(keys: NDArray[np.int64], values: NDArray[np.int64]) -> dict[int, list[int]]:
+def _values_by_key(keys: NDArray[np.int64], values: NDArray[np.int64]) -> dict[int, list[int]]:
     lists: dict[int, list[int]] = {}
     for key, value in zip(keys.tolist(), values.tolist(), strict=True):
         lists.setdefault(key, []).append(value)

@@ -1,4 +1,4 @@
-"""The history of a training as lines to draw: loss, validation measure, draws a step and seconds, epoch by epoch."""
+"""Prepare the history of a training for line plots: loss, validation measure, draws and seconds per epoch."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ TITLES = {
     "violated": "Share of pairs that made a step",
     "seconds": "Seconds an epoch",
 }
-"""What models keep of each epoch, in the order of the panels."""
+"""Titles of the fields of a history, in the order of the panels."""
 
-BEST = {"map": max, "mean_rank": min}  # Measures on validation images, and which of their values is the best
+BEST = {"map": max, "mean_rank": min}  # Measures on validation images, and the function that picks their best value
 
 
 class Panel(NamedTuple):
-    """One line of a picture."""
+    """A line plot of one field of a history."""
 
-    # In the history, and for people
+    # The field of the history, and its title
     name: str
     title: str
     epochs: list[int]
@@ -30,9 +30,9 @@ class Panel(NamedTuple):
 
 
 def history_panels(history: Sequence[Mapping[str, Any]]) -> list[Panel]:
-    """Return the lines of a history: what is known first, whatever else a model keeps after it."""
-    kept = [name for name in dict.fromkeys(key for entry in history for key in entry) if name != "epoch"]
-    order = [name for name in TITLES if name in kept] + [name for name in kept if name not in TITLES]
+    """Return the panels of a history: fields with titles first, then other numeric fields."""
+    names = [name for name in dict.fromkeys(key for entry in history for key in entry) if name != "epoch"]
+    order = [name for name in TITLES if name in names] + [name for name in names if name not in TITLES]
     panels = []
     for name in order:
         points = [

@@ -1,4 +1,4 @@
-"""Tags found by their first letters, near another tag in the space of a model, and on a map of that space."""
+"""Find tags by their first letters or near another tag in a model's space, and place them on a map of the space."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from visterm.core.vocabulary import Vocabulary, tag_key
 from visterm.models.base import Annotator
 from visterm.models.blend.kept import tag_vectors, what_to_do
 
-MOST_TAGS = 2000  # Tags on a map: more cannot be read, and take minutes to place
-COMPONENTS = 50  # Principal components that neighbours are found by (van der Maaten, Hinton 2008, section 4.2)
-_LAST = "\U0010ffff"
+MAX_MAP_TAGS = 2000  # More tags on a map are unreadable, and take minutes to place
+COMPONENTS = 50  # Number of principal components for t-SNE (van der Maaten, Hinton 2008, section 4.2)
+_LAST_LETTER = "\U0010ffff"
 
 
 class Completion(NamedTuple):
-    """A tag that may be meant."""
+    """A tag that completes the typed letters."""
 
     tag: str
-    images: int  # Training images that have it; 0 of a word without any
+    images: int  # Number of training images with the tag; may be 0
 
 
 class Completions:
-    """The tags of a vocabulary, ready to be found by their first letters and by those of their words."""
+    """An index of the tags of a vocabulary by their first letters, and by the first letters of their words."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._tags = vocabulary.tags
@@ -43,12 +43,12 @@ class Completions:
         self._columns = [column for _, column in starts]
 
     def find(self, typed: str, k: int = 10, others: Mapping[str, int] | None = None) -> list[Completion]:
-        """Return the tags that are meant: first those that begin so, then those with such a word, frequent ones first.
+        """Return tags that begin with `typed`, then tags with a word that begins with it; each most frequent first.
 
-        Nothing typed gives the most frequent tags. `others` are more tags with how many images have each.
+        An empty text returns the most frequent tags. `others` are further tags with their numbers of images.
         """
         key = tag_key(typed)
-        places = slice(bisect_left(self._keys, key), bisect_left(self._keys, key + _LAST))
+        places = slice(bisect_left(self._keys, key), bisect_left(self._keys, key + _LAST_LETTER))
         matches = [(self._tags[column], self._counts[column]) for column in set(self._columns[places])]
         matches += [(tag, n) for tag, n in (others or {}).items() if any(s.startswith(key) for s in _starts(tag))]
 
@@ -59,7 +59,7 @@ class Completions:
 
 
 def _starts(tag: str) -> list[str]:
-    """Return the key of a tag from its beginning, and from each of its words and parts of its path on."""
+    """Return the key of a tag, and its ends that start at each further word or part of its path."""
     key = tag_key(tag)
     return [key, *(key[at + 1 :] for at, letter in enumerate(key) if letter in " /")]
 
@@ -72,10 +72,10 @@ class Neighbour(NamedTuple):
 
 
 def nearest_tags(model: Annotator, vocabulary: Vocabulary, tag: str, k: int = 10) -> list[Neighbour]:
-    """Find the tags nearest to one, by cosine, best first; 0 means all.
+    """Find the `k` tags nearest to `tag` by cosine, best first; 0 means all.
 
-    Raises UnknownNameError if the tag is not in the vocabulary; UserError if the model scores each tag on its own and
-    has no vectors of tags.
+    Raises UnknownNameError if the tag is not in the vocabulary; UserError if the model has no vectors of tags.
+
     """
     index = vocabulary.index(tag)
     V = _vectors_for(model, "tags have no neighbours")
@@ -88,56 +88,57 @@ def nearest_tags(model: Annotator, vocabulary: Vocabulary, tag: str, k: int = 10
 
 
 class PlacedTag(NamedTuple):
-    """A tag and its place on the map."""
+    """A tag and its position on the map."""
 
     tag: str
     # From 0 to 1
     x: float
     y: float
-    images: int  # Training images that have it
+    images: int  # Number of training images with the tag
 
 
 def tag_map(model: Annotator, vocabulary: Vocabulary) -> list[PlacedTag]:
-    """Place at most the `MOST_TAGS` most frequent tags of a run in a plane by t-SNE of their vectors' directions.
+    """Place up to `MAX_MAP_TAGS` of the most frequent tags of a run in a plane, by t-SNE of their vectors' directions.
 
-    They come in the order of the vocabulary; the same model gives the same map. t-SNE keeps neighbours together;
-    distances between far groups mean little (van der Maaten, Hinton 2008, Visualizing Data using t-SNE). Raises
-    UserError if the model has no vectors of tags.
+    Returns them in the order of the vocabulary; the same model gives the same map. t-SNE keeps neighbours together, but
+    distances between groups mean little (van der Maaten, Hinton 2008, Visualizing Data using t-SNE). Raises UserError
+    if the model has no vectors of tags.
     """
     V = _vectors_for(model, "there is no map of them")
-    placed = np.sort(np.argsort(-vocabulary.counts, kind="stable")[:MOST_TAGS])
-    with one_blas_thread():  # with more it took 5 to 12 times as long on a busy machine
-        places = _in_a_plane(np.asarray(V, np.float64)[placed])
-    counts = vocabulary.counts[placed].tolist()
-    tags = [vocabulary.tags[i] for i in placed]
-    return [PlacedTag(tag, x, y, n) for tag, (x, y), n in zip(tags, places.tolist(), counts, strict=True)]
+    columns = np.sort(np.argsort(-vocabulary.counts, kind="stable")[:MAX_MAP_TAGS])
+    with one_blas_thread():  # more threads took 5 to 12 times as long on a busy machine
+        positions = _plane_positions(np.asarray(V, np.float64)[columns])
+    counts = vocabulary.counts[columns].tolist()
+    tags = [vocabulary.tags[i] for i in columns]
+    return [PlacedTag(tag, x, y, n) for tag, (x, y), n in zip(tags, positions.tolist(), counts, strict=True)]
 
 
-def _in_a_plane(V: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return places in the unit square, shape (n_tags, 2)."""
+def _plane_positions(V: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return positions in the unit square, shape (n_tags, 2)."""
     from sklearn import decomposition, manifold
 
     n = len(V)
     directions = V / np.maximum(np.linalg.norm(V, axis=1, keepdims=True), np.finfo(np.float64).tiny)
     if np.ptp(directions, axis=0).max() == 0:
         return np.full((n, 2), 0.5)
-    flat = decomposition.PCA(min(COMPONENTS, *directions.shape), random_state=0).fit_transform(directions)
+    points = decomposition.PCA(min(COMPONENTS, *directions.shape), random_state=0).fit_transform(directions)
     if n > 3:  # t-SNE needs more points than neighbours
-        flat = manifold.TSNE(perplexity=min(30.0, (n - 1) / 3), init="pca", random_state=0, n_jobs=1).fit_transform(
-            flat
+        points = manifold.TSNE(perplexity=min(30.0, (n - 1) / 3), init="pca", random_state=0, n_jobs=1).fit_transform(
+            points
         )
-    if flat.shape[1] < 2:
-        flat = np.column_stack([flat, np.zeros(n)])
-    flat = np.asarray(flat[:, :2], np.float64)
-    low, high = flat.min(axis=0), flat.max(axis=0)
-    return np.where(high > low, (flat - low) / np.where(high > low, high - low, 1.0), 0.5)
+    if points.shape[1] < 2:
+        points = np.column_stack([points, np.zeros(n)])
+    points = np.asarray(points[:, :2], np.float64)
+    low, high = points.min(axis=0), points.max(axis=0)
+    return np.where(high > low, (points - low) / np.where(high > low, high - low, 1.0), 0.5)
 
 
-def _vectors_for(model: Annotator, without: str) -> NDArray[np.float32]:
-    """Return the vectors of tags, shape (n_tags, width); raise UserError if a model has none: what comes `without`."""
+def _vectors_for(model: Annotator, consequence: str) -> NDArray[np.float32]:
+    """Return the vectors of tags, shape (n_tags, width); raise UserError with the `consequence` if there are none."""
     V = tag_vectors(model)
     if V is None:
         raise UserError(
-            f"The model '{MODELS.name_of(model)}' of this run has no vectors of tags, so {without}. {what_to_do(model)}"
+            f"The model '{MODELS.name_of(model)}' of this run has no vectors of tags, so {consequence}. "
+            f"{what_to_do(model)}"
         )
     return V

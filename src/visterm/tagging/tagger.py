@@ -1,4 +1,4 @@
-"""The tagger: an encoder, a model and a vocabulary that learn from tagged photos and tag new ones."""
+"""The tagger: an encoder, a model and a vocabulary that learn from tagged photos and tag new photos."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ if TYPE_CHECKING:
     from visterm.tagging.annotating import Annotated, Annotations
     from visterm.tagging.tag_map import Neighbour
 
-_OF_TAGGERS = {"encoder", "model", "encoder_params", "model_params", "budget", "device", "min_count", "n_jobs", "seed"}
-"""Fields of a request that make the parts of a tagger."""
+_PART_FIELDS = {"encoder", "model", "encoder_params", "model_params", "budget", "device", "min_count", "n_jobs", "seed"}
+"""Fields of a request that are parameters of `Tagger`, and not of `Tagger.fit`."""
 
 
 class Tagger(TaggerEstimator):
-    """Learns a library's tags from photos that have them, and tags other photos.
+    """Learns a library's tags from tagged photos, and tags other photos.
 
-    Its attributes are those of `Run`: the parts that it learned, and counts and figures of the last fit. It is an
-    estimator of scikit-learn, with ``model__dim`` and ``encoder__max_side`` as settings: `GridSearchCV` and
-    `cross_val_score` take it with photos as `X` (paths, a DataFrame or its column, Pillow images) and their tags as
-    `y` (lists, or a matrix).
+    Its attributes are those of `Run`: the learned parts, and counts and measurements of the last fit. It is a
+    scikit-learn estimator with settings such as ``model__dim`` and ``encoder__max_side``: in `GridSearchCV` and
+    `cross_val_score`, `X` is photos (paths, a DataFrame or its column, Pillow images) and `y` their tags (lists or a
+    matrix).
 
     Parameters
     ----------
     encoder, model, encoder_params, model_params, min_count, seed, n_jobs
-        As in `FitRequest`. Settings of the model that are not given are its defaults, or, for images known by number,
-        those that suit them.
+        As in `FitRequest`. Other settings of the model have their defaults; for images known by number, the defaults
+        for such images.
 
     Examples
     --------
@@ -77,16 +77,16 @@ class Tagger(TaggerEstimator):
 
     @classmethod
     def of(cls, request: FitRequest) -> Self:
-        """Make the tagger that a request asks for; `fit_request` lets it learn.
+        """Make an unfitted tagger with the parts of a request; `fit_request` fits it.
 
         Raises
         ------
         UserError
-            If there is a run at `out` already, or settings cannot be used.
+            If `out` is an existing run, or settings are invalid.
         EncoderMismatchError
-            If features are given that another encoder made than the one asked for.
+            If the features were made by another encoder than the requested one.
         StorageError
-            If something that is not a run lies at `out`.
+            If the path `out` exists and is not a run.
         """
         request.check()
         encoder_params, model_params = request.part_settings()
@@ -99,7 +99,7 @@ class Tagger(TaggerEstimator):
     def from_parts(
         cls, encoder: AnyEncoder, model: Annotator, vocabulary: Vocabulary, facts: Mapping[str, Any] | None = None
     ) -> Self:
-        """Make a tagger of parts that are fitted already."""
+        """Make a tagger from fitted parts."""
         return cls.of_parts(Learned(encoder=encoder, model=model, vocabulary=vocabulary, facts=facts or {}))
 
     def fit(
@@ -118,41 +118,42 @@ class Tagger(TaggerEstimator):
         images, tags
             As in `FitRequest`.
         say : callable
-            Takes lines for people: what was found, left out, and how the fit was done.
+            Called with lines for people: what was found and left out, and how the fit was done.
         progress : Progress
-            Takes each step.
+            Shows each step.
         **request
-            Any more of `FitRequest` but what a tagger is made with, and `out`: `valid`, `aliases`, `stop_tags`,
-            `relations`, `part_of`, `word_vectors`, `idf`, `calibrate`, `memory`, `work`, and so on.
+            Other fields of `FitRequest`, except `out` and the parameters of `Tagger`: `valid`, `tag_rules`,
+            `relations`, `word_vectors`, `idf`, `calibrate`, `memory`, `work`, and so on.
+
 
         Raises
         ------
         DataError
-            If no image or no tag is left to learn from, no part-of relation is between two of the tags, or none of
-            the tags has a word vector.
+            If no image or no tag remains to learn from, no part-of relation is between two of the tags, or no tag has a
+            word vector.
         UserError
-            If settings do not go together, or the model cannot learn what is asked for.
+            If settings cannot be combined, or the model cannot learn from this input.
         EncoderMismatchError
-            If features are given that another encoder made than the one asked for.
+            If the features were made by another encoder than the requested one.
         """
-        if theirs := sorted(request.keys() & _OF_TAGGERS):
+        if misplaced := sorted(request.keys() & _PART_FIELDS):
             raise UserError(
-                f"`{theirs[0]}` is not set in fit.",
-                setting=theirs[0], value=request[theirs[0]],
-                advice=f"Make the tagger with it: Tagger({theirs[0]}=...).",
+                f"`{misplaced[0]}` is not set in fit.",
+                setting=misplaced[0], value=request[misplaced[0]],
+                advice=f"Make the tagger with it: Tagger({misplaced[0]}=...).",
             )  # fmt: skip
         if "out" in request:
             raise UserError(
                 "A tagger's fit keeps the run in memory.",
                 setting="out", value=request["out"], advice="Leave `out` out, and call save(path) afterwards.",
             )  # fmt: skip
-        made = _request(images=images, tags=tags, min_count=self.min_count, seed=self.seed, **request)
-        return self.fit_request(made, say=say, progress=progress)
+        fit_request = _request(images=images, tags=tags, min_count=self.min_count, seed=self.seed, **request)
+        return self.fit_request(fit_request, say=say, progress=progress)
 
     def fit_request(self, request: FitRequest, *, say: Say = silent, progress: Progress = SILENT) -> Self:
-        """Learn what a request asks for, and write the run if it has a place, see `visterm.learning.fitting.fit_run`.
+        """Run the fit of a request, and save the run if `out` is set; see `visterm.learning.fitting.fit_run`.
 
-        The encoder and the model stay those that the tagger was made with, whatever the request says of them.
+        The tagger keeps its encoder and its model: those of the request are ignored.
         """
         from visterm.learning.fitting import fit_run
 
@@ -160,7 +161,7 @@ class Tagger(TaggerEstimator):
         return self
 
     def learn(self, rows: TrainingRows, *, calibrate: bool = False, progress: Progress = SILENT) -> Self:
-        """Learn from rows that are encoded already, to compare models on equal rows; `calibrate` finds confidences."""
+        """Learn from encoded rows, to compare models on the same rows; `calibrate` also fits confidences."""
         from visterm.learning import calibrating, fitting
 
         learned = fitting.learn_rows(self.parts, rows, progress=progress)
@@ -179,15 +180,15 @@ class Tagger(TaggerEstimator):
         Parameters
         ----------
         images : path, Corpus, sequence of paths or uint8 arrays, or None
-            As in `fit`. All images are learned from; one that no query names is relevant to none. Without images and
-            tags, those that the queries name are meant.
+            As in `fit`. All images are used; an image that no query names is relevant to none. Without images and tags,
+            the images that the queries name are used.
         queries : path-like or sequence of QueryRow
             A file of queries (`visterm.data.query_files.read_query_file`), or its lines.
         tags : path or sequence of lists of str, optional
-            As in `fit`; then only tags are words, and weigh by how many images have them. None: all words of the
-            queries are, each counted in the images that are relevant to a query with it.
+            As in `fit`; then only tags count as words, weighted by how many images have them. None: all words of the
+            queries count, weighted by how many images are relevant to a query with the word.
         **request
-            As in `fit`. Confidences are those of being relevant to a query with a word.
+            As in `fit`. A confidence is the probability that the image is relevant to a query with the word.
 
         Raises
         ------
@@ -210,55 +211,54 @@ class Tagger(TaggerEstimator):
         min_confidence: float | None = None,
         progress: Progress = SILENT,
     ) -> Annotations:
-        """Tag images: a file, a folder, a DataFrame or its column, or paths or pixels; with the encoder ``ids``, names.
+        """Tag images: a file, a folder, a DataFrame or its column, paths, or pixels; with the encoder ``ids``, names.
 
         Parameters
         ----------
         images : path, sequence of paths, Pillow images, uint8 arrays or dicts, DataFrame, or Series
-            In a DataFrame and in dicts, those of the column "file_name", "image" or "path", or of the only column.
+            In a DataFrame or dicts, the images are in the column "file_name", "image" or "path", or the only column.
         k : int, optional
-            Tags an image, at most; 0 means all. None: five, or, with a cut-off, all above it.
+            Maximum number of tags per image; 0 means all. None: five, or, with a cut-off, all tags above it.
         new_only : bool
-            For images known by number: leave out the tags of an image that were learned from.
+            For images known by number: leave out an image's training tags.
         added : bool
-            Whether words that were added to the dictionary (`add_words`) are given, too. How well is not known: no
-            training image has them, so that nothing has taught the model how large their scores should be.
+            Whether to include words that were added to the dictionary (`add_words`). Their quality is unknown: no
+            training image has them, so the model could not learn how large their scores should be.
         precision, best_f1, min_confidence : float, bool or str, float, optional
-            Keep only the tags above a cut-off, however many these are: down to an expected precision, 0.9
-            say, to the best F1 of a mean ("photo", "micro" or "macro"; True is "photo"), or to a confidence
-            (`visterm.tagging.annotating.cutoff_of`).
+            Keep only tags above a cut-off: for an expected precision such as 0.9, for the best F1 of a mean ("photo",
+            "micro" or "macro"; True is "photo"), or a minimum confidence (`visterm.tagging.annotating.cutoff_of`).
         progress : Progress
-            Takes a step for each image.
+            Advances by one step per image.
 
         Returns
         -------
         Annotations
-            The tagged `images`, each with its `tags` (of which each has ``tag``, ``score`` and ``confidence``), and the
-            `skipped` ones with reasons: ``tagged, skipped = tagger.annotate(...)``. `to_pandas` has a row for each tag.
+            ``tagged, skipped = tagger.annotate(...)``: the tagged `images`, each with its `tags` (``tag``, ``score``
+            and ``confidence``), and the `skipped` images with reasons. `to_pandas` returns a row for each tag.
 
         Raises
         ------
         UserError
-            If the run does not know what a cut-off takes, or added words are asked for beside one; if
-            only new tags are asked for, and the images of this run are not known by number.
+            If the run has no data for a cut-off, or a cut-off is combined with `added`; if `new_only` is set and the
+            images of this run are not known by number.
         DataError
             If the encoder reads names, and knows none of the images.
         """
         from visterm.tagging.annotating import Annotations
 
-        done = Annotations([], [])
+        annotations = Annotations([], [])
         limits: Any = {"precision": precision, "best_f1": best_f1, "min_confidence": min_confidence}
         for item in self.annotate_each(images, k, new_only=new_only, added=added, progress=progress, **limits):
             if isinstance(item, Skipped):
-                done.skipped.append(item)
+                annotations.skipped.append(item)
             else:
-                done.images.append(item)
-        return done
+                annotations.images.append(item)
+        return annotations
 
     def annotate_each(
         self, images: Photos, k: int | None = None, *, progress: Progress = SILENT, **how: Any
     ) -> Iterator[Annotated | Skipped]:
-        """Tag images one after another, in memory that does not grow with their number; `how` as in `annotate`."""
+        """Yield tagged images one after another, to limit the memory; `how` takes the options of `annotate`."""
         from visterm.tagging.annotating import TagsWanted, annotate_each
 
         self._refuse_unfitted()
@@ -266,18 +266,18 @@ class Tagger(TaggerEstimator):
 
     @property
     def tags_compared_by(self) -> list[str]:
-        """The models whose vectors of tags `neighbours` and the map compare: of a blend, members; empty without any."""
+        """The models whose tag vectors `neighbours` and the map compare: for a blend, its members; may be empty."""
         return vectors_from(self.model)
 
     def neighbours(self, tag: str, k: int = 10) -> list[Neighbour]:
-        """Find the tags nearest to one in the model's space, by cosine, best first (WSABIE, Table 3).
+        """Find the tags nearest to `tag` in the model's space, by cosine, best first (WSABIE, Table 3).
 
         Raises
         ------
         UnknownNameError
             If the tag is not in the vocabulary.
         UserError
-            If the model scores each tag on its own and has no vectors of tags.
+            If the model has no vectors of tags.
         """
         from visterm.tagging.tag_map import nearest_tags
 
@@ -285,55 +285,55 @@ class Tagger(TaggerEstimator):
         return nearest_tags(self.model, self.vocabulary, tag, k)
 
     def add_words(self, words: Iterable[str], *, file: str | os.PathLike[str] | None = None) -> Added:
-        """Add words that no training image has to the dictionary; `save` keeps them with the run.
+        """Add words that no training image has to the dictionary; `save` saves them with the run.
 
-        Their vectors are read where the fit read those of the tags, and moved as training moved these
-        (`tag_rows_from`). Searches find them without reading vectors again, those of several words without quotes too,
-        and `annotate` adds them on request.
+        Their vectors come from the same source as those of the tags, and are moved as training moved those of the tags
+        (`tag_rows_from`). Searches then find them without reading vectors, phrases even without quotes, and `annotate`
+        has the option `added`.
 
         Parameters
         ----------
         words : iterable of str
         file : path-like, optional
-            Where the file of word vectors is now, if it has moved.
+            The current path of the file of word vectors, if it was moved.
 
         Returns
         -------
         Added
-            The words that were added, those that were there, and those without a vector.
+            The new words, the words that already existed, and the words without a vector.
 
         Raises
         ------
         UserError
-            If the run knows no words but its tags, or the file is another one.
+            If the run supports only its tags, or the contents of the file differ.
         StorageError
-            If the file is gone or has changed.
+            If the file is missing or has changed.
         """
         self._refuse_unfitted()
-        places, done = self.words.with_words(self.model, self.dictionary, words, file=file)
+        places, result = self.words.with_words(self.model, self.dictionary, words, file=file)
         self.parts = self.parts.changed(words=places, facts={**self.facts, "added words": len(places.added)})
-        return done
+        return result
 
     def query_weights(self, words: str | Sequence[str], new_tags: Mapping[str, str] | None = None) -> Query:
-        """Return what was typed as weights of tags, and of other words that have a place, of unit length together.
+        """Return a typed query as weights of tags and of other known words, together of unit length.
 
-        Each word weighs by its inverse document frequency among the training images, or in the reference corpus that
-        the run was fitted with (PAMIR, section IV-A); a word with ``-`` weighs below 0. A word that is no tag but has a
-        vector where the run's come from (`fit`, `word_vectors`) weighs like a tag of one image, or of one text.
+        The weight of a word is its inverse document frequency among the training images, or in the run's reference
+        corpus (PAMIR, section IV-A); a word with ``-`` has a negative weight. A word that is not a tag, but has a
+        vector in the source of the run's `word_vectors`, has the weight of a tag of a single image or text.
 
         Parameters
         ----------
         words : str or sequence of str
-            As typed (``snow tree -people "polar bear"``), or one tag an entry.
+            A typed query (``snow tree -people "polar bear"``), or a list of tags.
         new_tags : mapping of str to str, optional
-            Tags that the run has not learned yet, by their keys (`tag_key`): they are words, too.
+            Tags that the run has not learned yet, by their keys (`tag_key`); they count as words, too.
 
         Raises
         ------
         UnknownNameError
-            If no word is a tag of the run, or has a place among them.
+            If no word is a tag of the run or has a vector.
         StorageError
-            If a word is no tag, and the file of the run's word vectors is gone or has changed.
+            If a word is not a tag, and the file of the run's word vectors is missing or has changed.
         """
         return typed_query(self, words, new_tags)
 
@@ -346,14 +346,14 @@ def fit(
     progress: Progress = SILENT,
     **request: Any,
 ) -> Tagger:
-    """Learn a library's tags from photos that have them, as ``visterm fit`` does.
+    """Learn a library's tags from tagged photos, like ``visterm fit``.
 
     Parameters
     ----------
     images, tags, say, progress
         As in `Tagger.fit`.
     **request
-        All else that `FitRequest` has: `encoder`, `model`, `model_params`, `valid`, `stop_tags`, `out`, and so on.
+        The other fields of `FitRequest`: `encoder`, `model`, `model_params`, `valid`, `tag_rules`, `out`, and so on.
 
     Returns
     -------
@@ -365,12 +365,12 @@ def fit(
     >>> import visterm
     >>> visterm.fit("photos", tags="tags.csv", model="wsabie").save("run")  # doctest: +SKIP
     """
-    made = _request(images=images, tags=tags, **request)
-    return Tagger.of(made).fit_request(made, say=say, progress=progress)
+    fit_request = _request(images=images, tags=tags, **request)
+    return Tagger.of(fit_request).fit_request(fit_request, say=say, progress=progress)
 
 
 def _request(**request: Any) -> FitRequest:
-    """Make the request of a fit; refuse names that are none of its settings."""
+    """Make the request of a fit; raise UserError for unknown names of settings."""
     from visterm.learning.fit_request import FitRequest
 
     for name in request.keys() - FitRequest.__dataclass_fields__.keys():

@@ -1,4 +1,4 @@
-"""Several models fitted within a time budget and blended: which is best where, nobody has to know."""
+"""Fit several models within a time budget, and blend the best ones."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from visterm.core.types import Matrix, MatrixLike
 from visterm.models.abilities import FeatureShares, RelearnsTags
 from visterm.models.base import Annotator, Blocks
 from visterm.models.blend.candidates import (
+    DEFAULT_CANDIDATES,
     EMBEDDING,
-    USUAL,
     ColumnSet,
     Member,
     any_from_kernel,
     chosen_settings,
     column_sets,
-    listed,
     make_member,
+    member_list,
     own_settings,
 )
 from visterm.models.blend.kept import explaining, what_to_do
@@ -46,37 +46,37 @@ from visterm.models.blend.mixing import (
     word_map,
 )
 from visterm.models.blend.stacked import Blend, check_stacked, stacked_image_rows, stacked_tag_rows
-from visterm.models.blend.trials import KEPT, Budget, MemberTrial, TaggedRows, kept_beside, shortlist, try_candidates
+from visterm.models.blend.trials import KEPT_REASON, Budget, MemberTrial, TaggedRows, shortlist, spares, try_candidates
 from visterm.models.neighbours.distances import check_blocks
 from visterm.models.stopping import MIN_HELD_OUT, HeldOutFit, OnEpoch, hold_out, learns_from_kernel, visible_columns
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
 
-ALONE = "alone: there are no images to judge by"
-# By whether a model has weight, and whether it is kept
-REASONS = {(True, True): "in the blend", (False, True): KEPT, (False, False): "adds nothing to the others"}
+ALONE_REASON = "alone: there are no images to judge by"
+# Keys: whether a model has weight, and whether it is kept
+REASONS = {(True, True): "in the blend", (False, True): KEPT_REASON, (False, False): "adds nothing to the others"}
 
 
 class BlendWeights(NamedTuple):
-    """How trials are blended."""
+    """The weights of a blend of trials."""
 
     used: list[MemberTrial]
     shares: NDArray[np.float64]  # shape (n_used,): λ
     lift: float
     tag_factors: NDArray[np.float64]  # shape (n_tags,): d
     tag_offsets: NDArray[np.float64]  # shape (n_tags,): b
-    scores: NDArray[np.float32] | None = None  # shape (n_judged, n_tags): of the judged images; None without any
+    scores: NDArray[np.float32] | None = None  # shape (n_judged, n_tags): scores of the judged images; None without any
 
 
 def blend(trials: Sequence[MemberTrial], judged: TaggedRows, lift: float | None) -> BlendWeights:
-    """Find the weights of trials that were judged, and how far rare tags are lifted (None: as is best).
+    """Find the weights of measured trials; `lift` is the boost of rare tags (None: the best one).
 
-    Without images to judge by, the first trial has all the weight.
+    Without judged images, the first trial has all the weight.
     """
     n_tags = judged.Y.shape[1]
     if not judged.X.shape[0]:
-        trials[0].reason = ALONE
+        trials[0].reason = ALONE_REASON
         return BlendWeights([trials[0]], np.ones(1), 0.0, np.ones(n_tags), np.zeros(n_tags))
     weighed = shortlist([trial for trial in trials if trial.scores is not None])
     scores = [trial.scores for trial in weighed if trial.scores is not None]
@@ -92,62 +92,60 @@ def blend(trials: Sequence[MemberTrial], judged: TaggedRows, lift: float | None)
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Auto(Blend):
-    """Fits several models, judges them on images that they have not seen, and blends the best.
+    """Fits several models, measures them on held-out images, and blends the best.
 
     The score of tag t is ``d_t Σ_m λ_m (s_m - μ_m) / σ_m + b_t``, where ``s_m`` is the score of model m, and ``μ_m``
-    and ``σ_m`` the mean and standard deviation of its scores on held-out images: those of a neighbour model on images
-    that it has learned would be far off, because there each image is its own neighbour.
+    and ``σ_m`` are the mean and standard deviation of its scores on held-out images: on training images, those of a
+    neighbour model would be far off, because each image is its own neighbour.
 
-    The weights ``λ``, not below 0 and of sum 1, are those with the highest sum of MAP over images (annotation) and MAP
-    over tags (search) on the held-out images. Weights for each of the two did no better on further images, at either.
-    Annotation has the factors ``d_t`` besides, which no search for one tag notices: ``d_t = spread_t^-lift``, with the
-    spread (standard deviation) of the tag's scores over the held-out images. Scores of rare tags spread little, so that
-    a lift above 0 gives more different tags. ``b_t = (1 - d_t) c mean_t`` leaves scores near the tag's mean where they
-    were. Lift and c are those with the best MAP over the held-out images, or nearly, and then the best F1 of five tags.
-    Weights of a tag's own, shrunk to ``λ``, did no better on further images, and neither did scores of other tags.
+    The weights ``λ``, non-negative with sum 1, have the highest sum of MAP over images (annotation) and MAP over tags
+    (search) on the held-out images. Separate weights for annotation and search were not better on further images.
+    For annotation there are also the factors ``d_t``, which don't change a search for a single tag: ``d_t =
+    spread_t^-lift``, with the spread (standard deviation) of the tag's scores over the held-out images. Scores of rare
+    tags have a small spread, so a lift above 0 returns more different tags. ``b_t = (1 - d_t) c mean_t`` keeps scores
+    near the tag's mean unchanged. Lift and c have nearly the best MAP over the held-out images and, among those, the
+    best F1 of five tags. Separate weights per tag, shrunk to ``λ``, were not better, nor were scores of other tags.
 
-    Where features are of several kinds, the blocks of a chain of encoders, a model may read all of them or one block.
-    The first candidate is tried on all columns and on each block, the others on the three sets of columns where it did
-    best. At most six models are weighed: the best on each set of columns, then the best of the rest. Models without
-    weight, or that add next to nothing, are dropped.
+    If features have several blocks, from a chain of encoders, a model may read all of them or one block. The first
+    candidate is tried on all columns and on each block, the others on the three sets of columns where it was best. At
+    most six models are weighted: the best on each set of columns, then the best of the rest. Models without weight, or
+    with a tiny gain, are dropped.
 
-    With a budget the seconds of each candidate are estimated from a fit of an eighth of the images. Candidates that
-    would take too long are left out, and their reason says what more time would bring: what they add to MAP over the
-    held-out images beside the best so far, both fitted on that eighth. A model stays as fitted on the part if no time
-    is left to fit it on all images. A clock then decides, so the same seed gives the same bytes only if the budget was
+    With a budget, the time of each candidate is estimated from a fit on an eighth of the images. Candidates that would
+    take too long are left out, and their reason tells what more time would gain: the increase in MAP over the held-out
+    images when added to the best model so far, both fitted on that eighth. If no time remains to fit a model on all
+    images, its first fit is used. As a clock then decides, the same seed gives the same bytes only if the budget was
     not the limit.
 
     Parameters
     ----------
     budget : float, optional
-        Seconds for the whole fit; compiling, after an installation, is not counted. It may take longer, as the first
-        candidate is always fitted and no fit is cut short. None: no limit.
+        Seconds for the whole fit, without compiling after an installation. The fit may take longer, as the first
+        candidate is always fitted and no fit is interrupted. None: no limit.
     blocks : sequence of int or of (int, int), optional
-        Widths of the feature blocks, side by side, or pairs of first column and the one after the last. None: one
-        block of all features; in a `Tagger`, the blocks that the encoder has. A block of which a tenth of the values
-        or more is not 0 is taken as dense, and so are all columns together if there is such a block; beyond 1 GiB
-        they are left out.
+        Widths of adjacent feature blocks, or (start, stop) columns. None: one block of all features; in a `Tagger`, the
+        blocks of the encoder. A block with at least a tenth of values other than 0 is dense, and so are all columns
+        together if a block is dense; above 1 GiB, they are left out.
     candidates : list of (name, settings) or estimators, optional
-        What to try, in this order: names from ``visterm models`` with their settings, or unfitted models, which are
-        cloned. One with settings of its own for each block is tried on all columns only. None: `knn`, `kernel_ridge`,
+        Models to try, in this order: names from ``visterm models`` with their settings, or unfitted models, which are
+        cloned. A model with separate settings per block is only tried on all columns. None: `knn`, `kernel_ridge`,
         `ridge` and `wsabie`.
     word_vectors : array-like, shape (n_tags, n_features), optional
-        Text vectors of the tags, as `TextRidge` takes them, which is then one candidate more.
+        Text vectors of the tags for `TextRidge`, which is then another candidate.
     tree : array-like of int, shape (n_pairs, 2), or None
-        Each tag with each one above it, passed to candidates with that setting (`Wsabie`).
+        Pairs of a tag and one of its ancestors, for candidates with this setting (`Wsabie`).
     lift : float, optional
-        How far rare tags are lifted, from 0, not at all, to 1, with c = 0. None: chosen from 0 to 0.8, and c from 0 to
-        0.5, as said above.
+        Boost of rare tags, from 0 (none) to 1, with c = 0. None: chosen from 0 to 0.8, and c from 0 to 0.5, as
+        described above.
     valid_share : float
-        Share of the images held out to judge by, where `fit` is given no validation images; not less than 50 images,
-        unless that is more than half of them. With 0, or so few images, or images known only by number, the first
-        candidate is fitted alone.
+        Share of the images to hold out if `fit` has no validation images; at least 50 images, unless that is more than
+        half of them. With 0, or too few images, or images known only by number, only the first candidate is fitted.
     explainable : bool
-        Keep a model that explains scores, and one that has vectors of tags, with weight 0 where no model of the blend
-        can: the best of the candidates, or else a ridge regression fitted for that, at first on at most 1,000 images.
-        It changes no score.
+        Whether to keep, with weight 0, a model that explains scores and a model with tag vectors if no model of the
+        blend can: the best such candidate, or a ridge regression that is first fitted on at most 1,000 images. It does
+        not change scores.
     n_jobs : int, optional
-        Threads, of the candidates too unless their settings say otherwise; None or -1 for all cores.
+        Number of threads, also of candidates without this setting; None or -1 for all cores.
     random_state : int, RandomState, Generator or None
         Held-out images, and the random states of candidates whose settings have none.
 
@@ -156,27 +154,27 @@ class Auto(Blend):
     members_ : list of Annotator
         The models of the blend, fitted; those without weight only explain.
     columns_ : ndarray of int64, shape (n_members, 4)
-        What each member reads: the number of the block (0 for all columns), the first column, the one after the last,
-        and whether as an array (1) or as CSR (0).
+        What each member reads: the number of the block (0 for all columns), the first column, the stop column, and
+        whether as an array (1) or as CSR (0).
     weights_ : ndarray of float64, shape (n_members,)
         λ.
     means_, scales_ : ndarray of float64, shape (n_members,)
-        μ and σ; 0 and 1 where nothing was judged.
+        μ and σ; 0 and 1 without judged images.
     lift_ : float
     tag_factors_ : ndarray of float64, shape (n_tags,)
         d, of mean 1.
     tag_offsets_ : ndarray of float64, shape (n_tags,)
         b.
     report_ : list of dict
-        One entry a candidate, in the order of trial: ``model``, ``settings``, ``block`` that it reads (1 for the first;
+        One entry per candidate, in the order of the trials: ``model``, ``settings``, ``block`` (1 for the first block;
         None: all columns), ``seconds`` of fit and scores, ``map`` and ``word_map`` (over tags) on the judged images,
-        ``weight``, and ``reason``: why it is in or not.
+        ``weight``, and ``reason``: why it is in the blend or not.
     valid_map_, valid_word_map_ : float or None
-        What the blend reached on the images that chose its weights and its lift.
+        MAP of the blend on the images that chose its weights and its lift.
     n_held_out_ : int
-        Images held out to judge by; those of them that have a tag are judged, 2,000 at most.
+        Number of held-out images; up to 2,000 of them with a tag are judged.
     tag_rows_ : array or CSR of float32, shape (n_tags, width)
-        CSR where a member's space is tag space.
+        CSR if the space of a member is tag space.
     """
 
     learned: ClassVar[dict[str, Kind]] = {
@@ -208,11 +206,11 @@ class Auto(Blend):
     explainable: bool = True
 
     def explain(self, x: MatrixLike, tag: int) -> FeatureShares:
-        """Return what each feature contributes to a tag's score, see `explain_linear`.
+        """Return the contribution of each feature to a tag's score, see `explain_linear`.
 
         The share of members that compare whole images is in `elsewhere`. If no member with weight scores by features,
-        the shares are those of one without, and `elsewhere` is what the blend's score has beyond its score. Raises
-        UserError if there is none.
+        a member without weight explains, and `elsewhere` is the blend's score minus this member's score. Raises
+        UserError if no member explains scores.
         """
         check_fitted(self)
         x = self._check_features(x)
@@ -244,10 +242,10 @@ class Auto(Blend):
     def _check_learned(self) -> None:
         super()._check_learned()
         widths = []
-        for read in self._columns():
-            if not (read.first < read.stop <= self.n_features_in_ and read.dense <= 1):
-                raise DataError(f"columns_ has {tuple(read)}; expected columns of {self.n_features_in_} features")
-            widths.append(read.stop - read.first if read.block or read.dense else self.n_features_in_)
+        for columns in self._columns():
+            if not (columns.first < columns.stop <= self.n_features_in_ and columns.dense <= 1):
+                raise DataError(f"columns_ has {tuple(columns)}; expected columns of {self.n_features_in_} features")
+            widths.append(columns.stop - columns.first if columns.block or columns.dense else self.n_features_in_)
         check_stacked(self.members_, widths, self.tag_rows_, self._ranking()[0])
 
     def _check_settings(self) -> None:
@@ -272,7 +270,7 @@ class Auto(Blend):
         self.n_held_out_ = X.shape[0] - learned.X.shape[0] if valid is None else valid[0].shape[0]
         trials = try_candidates(trials, learned, judged, X.shape[0], budget, monitor, rng)
         weights = blend(trials, judged, self.lift)
-        kept = kept_beside(weights.used, trials, learned, judged, self.n_jobs, monitor) if self.explainable else []
+        kept = spares(weights.used, trials, learned, judged, self.n_jobs, monitor) if self.explainable else []
         self.weights_ = np.pad(weights.shares, (0, len(kept)))
         used = [*weights.used, *kept]
         self._fit_again(used, TaggedRows(X, Y), budget, monitor)
@@ -297,7 +295,7 @@ class Auto(Blend):
         return stacked_image_rows(members, [columns.of(X) for columns in read])
 
     def _ranking(self) -> tuple[list[Annotator], list[ColumnSet]]:
-        """Return the members that have weight, and what they read."""
+        """Return the members that have weight, and the columns that they read."""
         used = np.flatnonzero(self.weights_ > 0)
         columns = self._columns()
         return [self.members_[m] for m in used], [columns[m] for m in used]
@@ -316,9 +314,9 @@ class Auto(Blend):
         candidates = []
 
         for columns in column_sets(X, None if by_number else blocks):
-            given: Sequence[Member] = EMBEDDING if by_number else USUAL
+            given: Sequence[Member] = EMBEDDING if by_number else DEFAULT_CANDIDATES
             if self.candidates is not None:
-                given = listed(self.candidates, "candidates")
+                given = member_list(self.candidates, "candidates")
             elif word_vectors is not None and columns.block == 0 and not by_number:
                 if np.shape(word_vectors)[1] != X.shape[1]:
                     raise ShapeError(
@@ -337,7 +335,7 @@ class Auto(Blend):
                 elif columns.block and (
                     given_blocks is not None or not isinstance(getattr(model, "distances", ""), str)
                 ):
-                    continue  # it has settings of its own for each block, so that it needs all
+                    continue  # it has separate settings per block, so it needs all blocks
                 candidates.append(MemberTrial(MODELS.name_of(model), model, own_settings(model), position, columns))
                 if word_vectors is not None and isinstance(model, RelearnsTags):
                     model.set_params(word_vectors=word_vectors)
@@ -348,28 +346,28 @@ class Auto(Blend):
     def _split(
         self, rows: TaggedRows, valid: tuple[Matrix, sp.csr_array] | None, n_models: int, rng: np.random.Generator
     ) -> tuple[TaggedRows, TaggedRows, NDArray[np.int64]]:
-        """Return the rows to learn from, those to judge by (none if too few, or none has a tag) and their places."""
-        n, nobody = rows.X.shape[0], np.empty(0, np.int64)
-        alone = rows, TaggedRows(rows.X[:0], rows.Y[:0]), nobody
+        """Return the training rows, the judged rows (empty if too few, or without tags) and their positions."""
+        n, no_rows = rows.X.shape[0], np.empty(0, np.int64)
+        nothing_held_out = rows, TaggedRows(rows.X[:0], rows.Y[:0]), no_rows
         if getattr(self, "by_number_", False) or (valid is None and self.share_to_hold_out == 0):
-            return alone
+            return nothing_held_out
         if valid is None:
-            kept, held_out = hold_out(n, max(self.share_to_hold_out, min(MIN_HELD_OUT / n, 0.5)), rng)
-            learned = TaggedRows(visible_columns(self, rows.X[kept], kept), rows.Y[kept])
-            judged = TaggedRows(visible_columns(self, rows.X[held_out], kept), rows.Y[held_out])
+            trained, held_out = hold_out(n, max(self.share_to_hold_out, min(MIN_HELD_OUT / n, 0.5)), rng)
+            learned = TaggedRows(visible_columns(self, rows.X[trained], trained), rows.Y[trained])
+            judged = TaggedRows(visible_columns(self, rows.X[held_out], trained), rows.Y[held_out])
         else:
-            learned, judged, held_out = rows, TaggedRows(*valid), nobody
+            learned, judged, held_out = rows, TaggedRows(*valid), no_rows
         tagged = np.flatnonzero(np.bincount(judged.Y.tocoo().coords[0][judged.Y.data > 0], minlength=judged.X.shape[0]))
         if tagged.size == 0:
-            return alone
-        some = tagged[sample(tagged.size, n_models, rows.Y.shape[1], rng)]
-        return learned, TaggedRows(judged.X[some], judged.Y[some]), held_out[some] if held_out.size else nobody
+            return nothing_held_out
+        chosen = tagged[sample(tagged.size, n_models, rows.Y.shape[1], rng)]
+        return learned, TaggedRows(judged.X[chosen], judged.Y[chosen]), held_out[chosen] if held_out.size else no_rows
 
     def _fit_again(self, used: list[MemberTrial], rows: TaggedRows, budget: Budget, monitor: Progress) -> None:
-        """Fit the models that have not seen all images on all of them, the weightiest first, as far as there is time.
+        """Fit the models on all images that were fitted on a part, largest weight first, as long as time remains.
 
-        Settings that a model chose stay: with others its scores would spread differently from those that the lift and
-        the weights were found for.
+        The settings that a model chose are kept: other settings would change the spread of its scores, for which the
+        lift and the weights were found.
         """
         n_all = rows.X.shape[0]
         may_stay = budget.limited and not learns_from_kernel(self)  # kernel values are read with all images from now on
@@ -387,7 +385,7 @@ class Auto(Blend):
     def _keep(
         self, used: list[MemberTrial], weights: BlendWeights, judged: TaggedRows, held_out: NDArray[np.int64]
     ) -> None:
-        """Stack the models that are used, and keep what their blend reached on the judged images."""
+        """Stack the models of the blend, and store the blend's MAP on the judged images."""
         self.lift_, self.tag_factors_, self.tag_offsets_ = weights.lift, weights.tag_factors, weights.tag_offsets
         self.valid_map_: float | None = None
         self.valid_word_map_: float | None = None
@@ -395,8 +393,8 @@ class Auto(Blend):
         if weights.scores is not None:
             self.valid_map_ = image_map(weights.scores, judged.Y)
             self.valid_word_map_ = word_map(weights.scores, judged.Y)
-            everyone = sp.eye_array(weights.scores.shape[1], format="csr", dtype=np.float32)
-            self._held_out = HeldOutFit(held_out, weights.scores, everyone) if held_out.size else None
+            identity = sp.eye_array(weights.scores.shape[1], format="csr", dtype=np.float32)
+            self._held_out = HeldOutFit(held_out, weights.scores, identity) if held_out.size else None
         self.members_ = [trial.model for trial in used]
         self.columns_ = np.array([trial.columns for trial in used], np.int64)
         self.means_ = np.array([trial.mean for trial in used])

@@ -1,6 +1,6 @@
-"""Members of a blend of models, made of what users list; and what `auto` tries by itself, on which columns.
+"""Make the members of a blend from a user's list, and define the candidates of `auto` and their columns.
 
-By itself it tries models that did best for their seconds, the cheapest first, on all features or on one block.
+By default, `auto` tries the models with the best results for their time, fastest first, on all features or one block.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ Settings: TypeAlias = dict[str, Any]
 Member: TypeAlias = tuple[str, Settings] | Annotator
 MemberList: TypeAlias = tuple[tuple[str, Settings], ...]
 
-EXAMPLE = '[("wsabie", {"dim": 100}), ("ridge", {})]'
+EXAMPLE_LIST = '[("wsabie", {"dim": 100}), ("ridge", {})]'
 EMBEDDING: MemberList = (("wsabie", {}),)
-USUAL: MemberList = (("knn", {}), ("kernel_ridge", {}), ("ridge", {}), *EMBEDDING)
-"""Of images known only by number none can be held out, so there is one candidate, the last."""
+DEFAULT_CANDIDATES: MemberList = (("knn", {}), ("kernel_ridge", {}), ("ridge", {}), *EMBEDDING)
+"""Images known only by number cannot be held out, so the last candidate is the only one for them."""
 
 GROWTHS = {
     "knn": 1,
@@ -40,27 +40,27 @@ GROWTHS = {
     "two_pass_knn": 1,
     "wsabie": 1,
 }
-"""Seconds of a fit and of scores grow with the images to about these powers, measured from 450 to 3,600 images of 1,280
-features. With many more images they grow less: all of these look at a part of them only to choose their settings."""
+"""The time of a fit and of scores grows with the number of images to about these powers, measured from 450 to 3,600
+images of 1,280 features. With many more images it grows less: these models choose settings on a part of the images."""
 
-PAIRWISE = 2  # The power for all other models: each image is compared with each
-FILLED = 0.1  # Share of values that are not 0 from which on a block is an array: visterms are far below, networks above
-MOST_BYTES = 2**30
-"""Of all columns as an array, where some blocks are well filled and others are not: as CSR, neighbours among 4,000 rows
-of visterms and a network took 25 times as long."""
+PAIRWISE = 2  # The power for all other models, as if each image is compared with each other image
+MIN_DENSITY = 0.1  # Minimum share of values other than 0 for a block to be an array; visterms have far fewer
+MAX_DENSE_BYTES = 2**30
+"""Maximum size of all columns as an array if some blocks are dense and others are not: as CSR, neighbours among 4,000
+rows of visterms and a network took 25 times as long."""
 
 
 class ColumnSet(NamedTuple):
-    """Which columns, and in which form."""
+    """A range of feature columns, and whether to read it as an array or as CSR."""
 
     block: int  # 1 for the first block; 0 for all columns
-    # The first column, and the one after the last
+    # Columns from `first` to `stop` - 1
     first: int
     stop: int
-    dense: int  # 1: as an array, 0: as CSR, or all columns in the form that they come in
+    dense: int  # 1: as an array; 0: as CSR or, for all columns, in their own form
 
     def of(self, X: Matrix) -> Matrix:
-        """Take them from rows (n_images, n_features), an array or CSR."""
+        """Return the columns of `X`, (n_images, n_features), an array or CSR."""
         if self.block == 0 and not self.dense:
             return X
         columns: Any = X[:, self.first : self.stop]
@@ -68,10 +68,10 @@ class ColumnSet(NamedTuple):
 
 
 def column_sets(X: Matrix, blocks: Blocks | None) -> list[ColumnSet]:
-    """List all columns and, if there are several blocks (as `read_blocks` takes them), each block.
+    """List all columns and, if there are several blocks (see `read_blocks`), each block.
 
-    All columns are taken as an array too if one of the blocks is; they are left out if that would be too large.
-    Training rows `X`, (n_images, n_features), tell how full a block is.
+    All columns together are an array if one of the blocks is dense; they are left out if the array is too large.
+    The density of blocks is measured in the training rows `X`, (n_images, n_features).
     """
     n, width = X.shape
     slices = read_blocks(blocks, width)
@@ -80,24 +80,24 @@ def column_sets(X: Matrix, blocks: Blocks | None) -> list[ColumnSet]:
     parts = []
     for number, part in enumerate(slices, start=1):
         values: Any = X[:, part]
-        filled = (values.nnz if sp.issparse(values) else np.count_nonzero(values)) / max(1, np.prod(values.shape))
-        parts.append(ColumnSet(number, int(part.start), int(part.stop), int(filled >= FILLED)))
+        density = (values.nnz if sp.issparse(values) else np.count_nonzero(values)) / max(1, np.prod(values.shape))
+        parts.append(ColumnSet(number, int(part.start), int(part.stop), int(density >= MIN_DENSITY)))
     dense = int(sp.issparse(X) and any(part.dense for part in parts))
-    return parts if dense and 4 * n * width > MOST_BYTES else [ColumnSet(0, 0, width, dense), *parts]
+    return parts if dense and 4 * n * width > MAX_DENSE_BYTES else [ColumnSet(0, 0, width, dense), *parts]
 
 
-def listed(given: object, what: str) -> list[Member]:
-    """Return the entries of a list of members, the parameter `what`; raise `UserError` if it is none, or empty."""
+def member_list(given: object, what: str) -> list[Member]:
+    """Return the entries of the setting `what`, a list of members; raise `UserError` if it is not a list, or empty."""
     if isinstance(given, str) or not isinstance(given, Iterable) or not (members := list(given)):
-        raise UserError(setting=what, value=given, expected=f"a list such as {EXAMPLE}")
+        raise UserError(setting=what, value=given, expected=f"a list such as {EXAMPLE_LIST}")
     return members
 
 
 def make_member(member: object, whose: str, n_jobs: int | None, rng: np.random.Generator) -> Annotator:
-    """Make an unfitted model from an entry of a list: a pair of name and settings, or a model, which is cloned.
+    """Make an unfitted model from an entry of a list: a (name, settings) pair, or a model, which is cloned.
 
-    Its settings may leave open the threads, which are then `n_jobs`, and the seed, which `rng` then draws. `whose` says
-    in messages what it is a member of ("the ensemble"). Anything else is a `UserError`.
+    Without settings for threads and seed, the threads are `n_jobs` and `rng` draws the seed. `whose` names the owner of
+    the member in messages ("the ensemble"). Raises UserError for any other entry.
     """
     seed = int(rng.integers(2**31))
     if isinstance(member, Annotator):
@@ -111,19 +111,19 @@ def make_member(member: object, whose: str, n_jobs: int | None, rng: np.random.G
             expected='a pair such as ("wsabie", {"dim": 100})',
         )
     model: Annotator = MODELS.create(name, **settings)
-    shared = {"n_jobs": n_jobs, "random_state": seed}
-    return model.set_known(**{key: value for key, value in shared.items() if key not in settings})
+    options = {"n_jobs": n_jobs, "random_state": seed}
+    return model.set_known(**{key: value for key, value in options.items() if key not in settings})
 
 
 def any_from_kernel(given: object, what: str, whose: str) -> bool:
-    """Return whether a list of members, or None, has one whose features are kernel values with the training images."""
-    rng = np.random.default_rng(0)  # of seeds, which do not matter here
-    members = [] if given is None else listed(given, what)
+    """Return whether a list of members (may be None) has a model that learns from kernel values of training images."""
+    rng = np.random.default_rng(0)  # seeds don't matter here
+    members = [] if given is None else member_list(given, what)
     return any(learns_from_kernel(make_member(member, whose, None, rng)) for member in members)
 
 
 def own_settings(model: Annotator) -> Settings:
-    """Return the settings of a model that are not its defaults, as JSON holds them; seed and threads aside."""
+    """Return the settings of a model that differ from its defaults, as JSON values, without seed and threads."""
     defaults = json_params(type(model)(), MODELS)
     settings = json_params(model, MODELS)
     return {
@@ -134,6 +134,6 @@ def own_settings(model: Annotator) -> Settings:
 
 
 def chosen_settings(model: Annotator) -> Settings:
-    """Return the settings that were None and that a fitted model has chosen: numbers above 0 of the name and a "_"."""
+    """Return the values that a fitted model chose for settings of None: attributes `name_` with numbers above 0."""
     chosen = {name: getattr(model, f"{name}_", None) for name, v in model.get_params(deep=False).items() if v is None}
     return {name: value for name, value in chosen.items() if isinstance(value, int | float) and value > 0}

@@ -1,4 +1,4 @@
-"""A weighted sum of models, each scaled once by its scores of training images, weights chosen on validation images."""
+"""A weighted sum of models, scaled by their scores of training images, with weights chosen on validation images."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from visterm.core.tables import MODELS
 from visterm.core.types import Matrix
 from visterm.models.abilities import Explains, explain_linear
 from visterm.models.base import Annotator
-from visterm.models.blend.candidates import Member, any_from_kernel, listed, make_member
+from visterm.models.blend.candidates import Member, any_from_kernel, make_member, member_list
 from visterm.models.blend.mixing import best_mix, sample
 from visterm.models.blend.stacked import Blend, check_stacked, stacked_image_rows, stacked_tag_rows
 from visterm.models.stopping import OnEpoch, hold_out, visible_columns
@@ -32,34 +32,34 @@ DEFAULT_MEMBERS = (("wsabie", {"dim": 100}), ("wsabie", {"dim": 200}))
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Ensemble(Blend):
-    """Scores a tag by the weighted sum of what other models say: ``Σ_m λ_m (s_m - μ_m) / σ_m``.
+    """Scores a tag by the weighted sum of other models' scores: ``Σ_m λ_m (s_m - μ_m) / σ_m``.
 
     ``s_m`` is the score of member m, ``μ_m`` and ``σ_m`` the mean and the standard deviation of its scores of all tags
-    on training images. They are numbers fixed in `fit`, the same for all images and tags, so that the ensemble
-    compares images for a tag as its members do; the weights ``λ`` are not negative and sum to 1.
+    on training images. They are set in `fit`, and are the same for all images and tags, so the ensemble compares images
+    for a tag as its members do; the weights ``λ`` are non-negative with sum 1.
 
-    The sum stays one inner product. An image's row is its members' rows side by side, and a 1; a tag's row has the
-    members' tag rows times ``λ_m / σ_m`` in the same places, and at the end ``-Σ λ_m μ_m / σ_m``, which changes no
-    ranking and makes 0 a middling score.
+    The sum is a single inner product. An image's row is the concatenation of its members' rows and a 1; a tag's row is
+    the concatenation of the members' tag rows times ``λ_m / σ_m``, and ``-Σ λ_m μ_m / σ_m``, which doesn't change
+    rankings, and makes 0 an average score.
 
-    The weights are those with the highest MAP over validation images, from which no member has learned. Without any, a
+    The weights have the highest MAP over validation images, which no member has learned. Without validation images, a
     share of the images is held out, members are fitted on the others to choose the weights, and then again on all
-    images. Members get the validation images too, to stop by.
+    images. Members also use the validation images for early stopping.
 
     Parameters
     ----------
     members : list of (name, settings) or estimators, optional
         The models to combine: names from ``visterm models`` with their settings, or unfitted models, which are cloned.
-        None: WSABIE with 100 and with 200 numbers, from the paper's Table 7.
+        None: WSABIE with the dimensions 100 and 200, from the paper's Table 7.
     weights : list of float, optional
-        λ, one a member, not negative; brought to a sum of 1. None: chosen.
+        λ, one number per member, non-negative; scaled to a sum of 1. None: chosen.
     valid_share : float
-        Share of the images that is held out to choose the weights. With 0, or so few images that less than 50 would be
-        held out, all members weigh the same.
+        Share of the images that is held out to choose the weights. With 0, or if less than 50 images would be held out,
+        all members have the same weight.
     n_jobs : int, optional
-        Threads, of the members too unless their settings say otherwise; None or -1 for all cores.
+        Number of threads, also of members without this setting; None or -1 for all cores.
     random_state : int, RandomState, Generator or None
-        Held-out images, images that give the scales, and the random states of members whose settings have none.
+        Draws the held-out images, the images for the scales, and the random states of members without this setting.
 
     Attributes
     ----------
@@ -70,9 +70,9 @@ class Ensemble(Blend):
     means_, scales_ : ndarray of float64, shape (n_members,)
         μ and σ; σ is 1 for a member whose scores are all the same.
     valid_map_ : float or None
-        MAP that the weights reached over the images that chose them.
+        MAP of the weights on the images that chose them.
     tag_rows_ : array or CSR of float32, shape (n_tags, width)
-        CSR where a member's space is tag space.
+        CSR if the space of a member is tag space.
 
     References
     ----------
@@ -105,16 +105,16 @@ class Ensemble(Blend):
         on_epoch: OnEpoch | None,
     ) -> None:
         self.check_settings()
-        given = listed(DEFAULT_MEMBERS if self.members is None else self.members, "members")
-        members = [make_member(member, "the ensemble", self.n_jobs, rng) for member in given]
+        member_entries = member_list(DEFAULT_MEMBERS if self.members is None else self.members, "members")
+        members = [make_member(member, "the ensemble", self.n_jobs, rng) for member in member_entries]
         weights = self._given_weights(len(members))
         self.valid_map_ = None
         if weights is None and valid is None and len(members) > 1:
             trained, held_out = hold_out(X.shape[0], self.share_to_hold_out, rng)
             if (Y[held_out].data > 0).any():
                 judged = visible_columns(self, X[held_out], trained), Y[held_out]
-                some = visible_columns(self, X[trained], trained), Y[trained]
-                means, scales = self._fit_members(members, *some, judged, monitor, rng)
+                training = visible_columns(self, X[trained], trained), Y[trained]
+                means, scales = self._fit_members(members, *training, judged, monitor, rng)
                 weights, self.valid_map_ = self._choose(members, means, scales, judged, rng)
                 members = [clone(member) for member in members]
         self.means_, self.scales_ = self._fit_members(members, X, Y, valid, monitor, rng)
@@ -154,7 +154,7 @@ class Ensemble(Blend):
         return tags
 
     def _given_weights(self, n: int) -> NDArray[np.float64] | None:
-        """Return the setting `weights` with a sum of 1, for n members."""
+        """Return the setting `weights`, scaled to a sum of 1, for n members; None if it is None."""
         if self.weights is None:
             return None
         weights: NDArray[np.float64] = np.asarray(self.weights, np.float64)
@@ -175,12 +175,12 @@ class Ensemble(Blend):
         monitor: Progress,
         rng: np.random.Generator,
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Fit each member, and return the means and standard deviations of its scores of some training images."""
-        some = X[sample(X.shape[0], len(members), Y.shape[1], rng)]
+        """Fit each member; return the means and standard deviations of its scores on a sample of training images."""
+        sample_rows = X[sample(X.shape[0], len(members), Y.shape[1], rng)]
         means, scales = np.zeros(len(members)), np.ones(len(members))
         for m, member in enumerate(members):
             member.fit(X, Y, valid=valid, monitor=monitor)
-            scores = member.decision_function(some)
+            scores = member.decision_function(sample_rows)
             means[m] = scores.mean(dtype=np.float64)
             scales[m] = scores.std(dtype=np.float64) or 1.0
         return means, scales

@@ -1,4 +1,4 @@
-"""Which models of a blend explain its scores and compare its tags."""
+"""Find the models of a blend that explain its scores and compare its tags."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from visterm.models.linear.base import LinearAnnotator
 
 
 def tag_vectors(model: Annotator) -> NDArray[np.float32] | None:
-    """Return the vectors in which tags can be compared, (n_tags, width); of a blend those of its members, weighted.
+    """Return vectors to compare tags by, (n_tags, width); for a blend, the weighted vectors of its members.
 
-    A linear model in tag space has the weights of its features. None if there are none, as each tag has an axis of its
-    own and is near no other. Members without weight count only where no other has vectors.
+    For a linear model in tag space, they are the weights of its features. None if there are no such vectors, because
+    each tag has its own axis. Members without weight only count if no other member has vectors.
     """
     if hasattr(model, "members_"):
         weighted: list[Any] = [(factor, tag_vectors(member)) for factor, member in _with_vectors(model)]
@@ -27,14 +27,14 @@ def tag_vectors(model: Annotator) -> NDArray[np.float32] | None:
 
 
 def vectors_from(model: Annotator) -> list[str]:
-    """Return the names of the models that the `tag_vectors` are of, each once; of a blend, those of its members."""
+    """Return the distinct names of the models that have the `tag_vectors`: for a blend, members."""
     if hasattr(model, "members_"):
         return list(dict.fromkeys(name for _, member in _with_vectors(model) for name in vectors_from(member)))
     return [] if _own_vectors(model) is None else [MODELS.name_of(model)]
 
 
 def explains(model: Annotator) -> bool:
-    """Return whether a fitted model can take its scores apart by features, itself or by one of its members."""
+    """Return whether a fitted model, or one of its members, can explain its scores by features."""
     members = getattr(model, "members_", None)
     if members is None or not isinstance(model, Explains):
         return isinstance(model, Explains)
@@ -42,13 +42,13 @@ def explains(model: Annotator) -> bool:
 
 
 def explaining(blend: Any) -> list[int]:
-    """Return the places of the members of a blend that explain: those with weight or, if none has any, the others."""
+    """Return the positions of a blend's members that explain: members with weight or, if there are none, the others."""
     able = [index for index, member in enumerate(blend.members_) if explains(member)]
     return [index for index in able if blend.weights_[index]] or able
 
 
 def explained_by(model: Annotator) -> list[str]:
-    """Return the names of the models that explain a fitted model's scores, each once: of a blend, members."""
+    """Return the distinct names of the models that explain a fitted model's scores: for a blend, members."""
     if not hasattr(model, "members_"):
         return [MODELS.name_of(model)] if explains(model) else []
     blend: Any = model
@@ -57,10 +57,10 @@ def explained_by(model: Annotator) -> list[str]:
 
 
 def what_to_do(model: Annotator) -> str:
-    """Return what to do about a fitted model that cannot explain scores, or cannot compare tags: a sentence or two.
+    """Return advice, one or two sentences, for a fitted model that cannot explain scores or compare tags.
 
-    A run of `auto` lacks such a model if its setting `explainable` is False, if the model was too large, or if a
-    version of visterm fitted it that kept none.
+    A run of `auto` has no such member if its setting `explainable` is False, if the member was too large, or if it was
+    fitted by an older version of visterm.
     """
     if not hasattr(model, "report_"):
         return "Fit a model that can, such as wsabie."
@@ -75,11 +75,11 @@ def what_to_do(model: Annotator) -> str:
 def _own_vectors(model: Any) -> NDArray[np.float32] | None:
     V = model.weights_.T if isinstance(model, LinearAnnotator) and hasattr(model, "weights_") else None
     V = getattr(model, "tag_rows_", V)
-    return None if sp.issparse(V) else V  # as CSR they are in tag space
+    return None if sp.issparse(V) else V  # CSR rows are in tag space
 
 
 def _with_vectors(blend: Any) -> list[tuple[float, Annotator]]:
-    """Return the factor of each member that has vectors, and the member; without weight only if no other has any."""
+    """Return each member with vectors and its factor; members without weight only if no other has vectors."""
     for weights in (blend.weights_, (blend.weights_ == 0).astype(np.float64)):
         members = zip(weights / blend.scales_, blend.members_, strict=True)
         if able := [(factor, member) for factor, member in members if factor and vectors_from(member)]:

@@ -1,4 +1,4 @@
-"""Weights of a sum of models that rank the tags of some images best, and how far rare tags are lifted in it."""
+"""Find the weights of a sum of models that ranks best on given images, and the boost of rare tags in the sum."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from visterm.metrics.retrieval import rank_images
 
 Floats = NDArray[np.float32]
 
-STEPS = 20  # A member's weight is a multiple of 1 / 20
+WEIGHT_STEPS = 20  # A member's weight is a multiple of 1 / 20
 MAX_PASSES = 10
 
-SAMPLE_ROWS = 2000  # The most images that choose weights
-SAMPLE_BYTES = 2**28  # Scores of all members held at a time: where there are very many tags, fewer images are looked at
-LEAST_GAIN = 1e-9  # Gains in MAP below this are roundings
-LEAST_WORTH = 0.002  # What a model must add to the two MAPs together to be kept: less is chance
-SHAPES = ((0.0, 0.0), *((step / 10, centre) for step in range(1, 9) for centre in (0.0, 0.25, 0.5)))
-"""Lifts, and how near a tag's own mean they leave its scores as they are: 0 not at all, 1 at its mean."""
+SAMPLE_ROWS = 2000  # Use at most this many images to find weights
+SAMPLE_BYTES = 2**28  # Maximum memory for the scores of all members: with very many tags, fewer images are used
+MIN_GAIN = 1e-9  # Smaller gains in MAP are rounding errors
+MIN_WORTH = 0.002  # Minimum gain in the sum of both MAPs for a model to be kept; smaller gains may be chance
+LIFTS_AND_CENTRES = ((0.0, 0.0), *((step / 10, centre) for step in range(1, 9) for centre in (0.0, 0.25, 0.5)))
+"""Pairs of a lift and a centre: scores of `centre` times the tag's mean score are not changed by the lift."""
 
-SAME_MAP = 0.003  # Within this of the best MAP over images, F1 of five tags an image decides
-LEAST_SPREAD = 0.02  # Share of the mean spread that tags are taken to have whose scores hardly differ
+SAME_MAP = 0.003  # Shapes within this of the best MAP over images are compared by F1 of five tags per image
+MIN_SPREAD = 0.02  # Minimum spread of a tag, as a share of the mean spread, for tags with nearly constant scores
 
 
 def image_map(scores: Floats, Y: sp.csr_array) -> float:
-    """Return MAP over images: how well the tags of each are ranked."""
+    """Return MAP over images: how well the tags of each image are ranked."""
     return float(np.nanmean(average_precisions(scores, Y)))
 
 
 def word_map(scores: Floats, Y: sp.csr_array) -> float:
-    """Return MAP over tags: how well a search for each ranks the images."""
+    """Return MAP over tags: how well a search for each tag ranks the images."""
     return float(np.nanmean(rank_images(scores, Y).average_precision()))
 
 
@@ -48,13 +48,13 @@ def best_mix(
 ) -> tuple[NDArray[np.float64], float]:
     """Find the weights of a sum of scores with the highest MAP over images, or another measure.
 
-    Starts from the best of all members alike and each member alone, then goes over the members in turn: each gets the
-    weight among 0, 1/20, ..., 1 that ranks best while the others share the rest as they did before, until a round over
-    all brings nothing. With two members that is the whole grid; every value found is a mix that was measured.
+    Starts from equal weights or a single member, whichever is best. Then one member after another gets the best weight
+    among 0, 1/20, ..., 1, while the other members share the rest in the same proportions, until a pass over all members
+    brings no gain. With two members this searches the whole grid.
 
-    `scores` of each member are scaled, float32 of shape (n_images, n_tags); `Y`, of that shape, is above 0 for given
-    tags, and has at least one. `measure` is `image_map`, `word_map` or `both_maps`. Returns weights, float64 of shape
-    (n_members,), not below 0 and of sum 1; and the value that they reach.
+    `scores` are the scaled scores of each member, float32, shape (n_images, n_tags); `Y`, of the same shape, is above 0
+    for the tags of images, with at least one. `measure` is `image_map`, `word_map` or `both_maps`. Returns the weights,
+    float64, shape (n_members,), non-negative with sum 1; and the value of the measure.
     """
     n = len(scores)
     starts = [np.full(n, 1 / n), *np.eye(n)]
@@ -62,16 +62,16 @@ def best_mix(
     first = int(np.argmax(values))
     best, value = starts[first], values[first]
     for _ in range(MAX_PASSES if n > 1 else 0):
-        before = value
+        previous_value = value
         for member in range(n):
             others = np.delete(best, member)
             others = others / others.sum() if others.sum() > 0 else np.full(others.size, 1 / others.size)
-            for share in np.arange(STEPS + 1) / STEPS:
+            for share in np.arange(WEIGHT_STEPS + 1) / WEIGHT_STEPS:
                 mix = np.insert((1 - share) * others, member, share)
-                reached = measure(mixed(mix, scores), Y)
-                if reached > value + LEAST_GAIN:
-                    best, value = mix, reached
-        if value <= before:
+                mix_value = measure(mixed(mix, scores), Y)
+                if mix_value > value + MIN_GAIN:
+                    best, value = mix, mix_value
+        if value <= previous_value:
             break
     return best, value
 
@@ -79,31 +79,31 @@ def best_mix(
 def without_idlers(
     weights: NDArray[np.float64], value: float, scores: Sequence[Floats], Y: sp.csr_array
 ) -> NDArray[np.float64]:
-    """Set to 0, one after the other, the weights without which the others reach nearly `value`, of `both_maps`."""
+    """Set weights to 0, one after the other, as long as the other members reach nearly `value` in `both_maps`."""
     while np.count_nonzero(weights) > 1:
         candidates = []
         for m in np.flatnonzero(weights):
-            rest = np.where(np.arange(weights.size) == m, 0.0, weights)
-            rest /= rest.sum()
-            candidates.append((both_maps(mixed(rest, scores), Y), rest))
-        reached, rest = max(candidates, key=lambda item: item[0])
-        if reached < value - LEAST_WORTH:
+            remaining = np.where(np.arange(weights.size) == m, 0.0, weights)
+            remaining /= remaining.sum()
+            candidates.append((both_maps(mixed(remaining, scores), Y), remaining))
+        remaining_value, remaining = max(candidates, key=lambda item: item[0])
+        if remaining_value < value - MIN_WORTH:
             break
-        weights = rest
+        weights = remaining
     return weights
 
 
 def gain_of(scores: Floats, others: Floats, Y: sp.csr_array) -> float:
-    """Return what scores add to the MAP over images of others, with the best of a few weights; 0 if nothing."""
+    """Return the gain in MAP over images from adding `scores` to `others` with the best of five weights, at least 0."""
     shares = (0.0, 0.25, 0.5, 0.75, 1.0)
-    reached = [image_map(mixed(np.array([1 - share, share]), [others, scores]), Y) for share in shares]
-    return max(reached) - reached[0]
+    values = [image_map(mixed(np.array([1 - share, share]), [others, scores]), Y) for share in shares]
+    return max(values) - values[0]
 
 
 def sample(n: int, n_members: int, n_tags: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Draw as many of n images, in order, as the scores of all members may be held of at a time."""
-    most = min(SAMPLE_ROWS, max(1, SAMPLE_BYTES // (4 * n_members * n_tags)))
-    return np.arange(n) if n <= most else np.sort(rng.permutation(n)[:most])
+    """Sample as many of n images as `SAMPLE_ROWS` and `SAMPLE_BYTES` allow; return their sorted numbers."""
+    max_rows = min(SAMPLE_ROWS, max(1, SAMPLE_BYTES // (4 * n_members * n_tags)))
+    return np.arange(n) if n <= max_rows else np.sort(rng.permutation(n)[:max_rows])
 
 
 def mixed(weights: NDArray[np.float64], scores: Sequence[Floats]) -> Floats:
@@ -116,35 +116,35 @@ def mixed(weights: NDArray[np.float64], scores: Sequence[Floats]) -> Floats:
 
 
 def rare_tag_boost(scores: NDArray[np.float32], lift: float) -> NDArray[np.float64]:
-    """Return ``spread_t^-lift`` of each tag, of mean 1; the spread is the standard deviation of its scores.
+    """Return ``spread_t^-lift`` of each tag, scaled to mean 1; the spread is the standard deviation of its scores.
 
-    Factors by the frequency of tags, by their highest scores, or of deviations from the mean score of each tag, and
-    numbers added instead of factors, gave as many different tags only at the same or a greater cost.
+    To return as many different tags, the alternatives cost as much or more: factors by frequency, by highest scores or
+    of deviations from the tag's mean score, and terms instead of factors.
     """
     spread = scores.std(axis=0, dtype=np.float64)
-    spread = np.maximum(spread, LEAST_SPREAD * spread.mean()) if spread.any() else np.ones(spread.size)
+    spread = np.maximum(spread, MIN_SPREAD * spread.mean()) if spread.any() else np.ones(spread.size)
     factors = spread**-lift
     return np.asarray(factors / factors.mean())
 
 
 def best_shape(scores: NDArray[np.float32], Y: sp.csr_array) -> tuple[float, float]:
-    """Find the lift and the centre that rank the tags of images best, of those next to it with the best F1.
+    """Find the lift and the centre with the best F1 among those whose MAP over images is nearly the best.
 
-    `scores` are float32, (n_images, n_tags), and `Y`, of the same shape, their tags. F1 is that of the means of
-    precision and recall over tags, with five tags an image: rare tags count in it as much as frequent ones.
+    `scores`, float32, and `Y`, their tags, have the shape (n_images, n_tags). F1 is computed from the mean precision
+    and recall over tags, with five tags per image: rare tags count as much as frequent ones.
     """
-    reached = {shape: image_map(shaped(scores, *shape), Y) for shape in SHAPES}
-    least = max(reached.values()) - SAME_MAP
-    near = [shape for shape in SHAPES if reached[shape] >= least]
-    return max(near, key=lambda shape: evaluate(shaped(scores, *shape), Y, ["tag_f1@5"])["tag_f1@5"])
+    maps = {shape: image_map(shaped(scores, *shape), Y) for shape in LIFTS_AND_CENTRES}
+    threshold = max(maps.values()) - SAME_MAP
+    candidates = [shape for shape in LIFTS_AND_CENTRES if maps[shape] >= threshold]
+    return max(candidates, key=lambda shape: evaluate(shaped(scores, *shape), Y, ["tag_f1@5"])["tag_f1@5"])
 
 
 def shaped(scores: NDArray[np.float32], lift: float, centre: float) -> NDArray[np.float32]:
-    """Return scores times the factors of tags, and plus their offsets."""
+    """Return the scores multiplied by `rare_tag_boost`, plus `tag_offsets`."""
     factors = rare_tag_boost(scores, lift)
     return scores * factors.astype(np.float32) + tag_offsets(scores, factors, centre).astype(np.float32)
 
 
 def tag_offsets(scores: NDArray[np.float32], factors: NDArray[np.float64], centre: float) -> NDArray[np.float64]:
-    """Return what keeps a score of `centre` times the tag's mean score as it is where scores are times `factors`."""
+    """Return the terms to add after `factors`, which leave scores of `centre` times a tag's mean score unchanged."""
     return np.asarray((1 - factors) * centre * scores.mean(axis=0, dtype=np.float64))

@@ -1,4 +1,4 @@
-"""Models stacked into one inner product: what blends of models are made of."""
+"""Stack models into a single inner product: the base of blends of models."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Blend(Annotator):
-    """What blends share: members whose scores are shifted and scaled, their threads and their seed."""
+    """Base class of blends: members with shifted and scaled scores, threads and a seed."""
 
     learned: ClassVar[dict[str, Kind]] = {
         "members_": Listed(Fitted(base=Annotator), "n_members"),
@@ -37,16 +37,16 @@ class Blend(Annotator):
     random_state: RandomState = 0
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters, as in scikit-learn; a number of threads is passed on to fitted members."""
+        """Set parameters, as in scikit-learn; `n_jobs` is passed on to fitted members."""
         super().set_params(**params)
         for member in getattr(self, "members_", []) if "n_jobs" in params else ():
             member.set_known(n_jobs=self.n_jobs)
         return self
 
     def write_steps(self, steps: GraphSteps, x: str) -> str:
-        """Add the steps from features to scores, as `WritesSteps` says.
+        """Add the steps from features to scores, see `WritesSteps`.
 
-        Raises UserError if a member that has weight cannot write its own.
+        Raises UserError if a member with weight cannot write its steps.
         """
         blend: Any = self
         scores: Any = dense(blend.tag_rows_[:, [-1]]).ravel()
@@ -68,7 +68,7 @@ class Blend(Annotator):
 def check_stacked(
     members: Sequence[Annotator], widths: Sequence[int], tag_rows: Matrix, stacked: Sequence[Annotator]
 ) -> None:
-    """Raise `DataError` if members have other tags or features than their blend, or `stacked` others than its rows."""
+    """Raise `DataError` if members have other tags or features than their blend, or if `tag_rows` has another width."""
     for index, (member, width) in enumerate(zip(members, widths, strict=True)):
         if (member.n_features_in_, member.n_tags_) != (width, tag_rows.shape[0]):
             raise DataError(
@@ -82,21 +82,21 @@ def check_stacked(
 
 
 def stacked_image_rows(members: Sequence[Annotator], features: Sequence[Matrix]) -> Matrix:
-    """Stack the rows that fitted members make of their features of the same images side by side, and a 1 behind them.
+    """Concatenate the image rows of fitted members, from each member's features of the same images, and a final 1.
 
-    They are float32 of shape (n_images, width), the width being the sum of the members' widths, and one; CSR where a
-    member's rows are.
+    The result is float32, shape (n_images, sum of the members' widths + 1); CSR if the rows of a member are.
+
     """
     rows: list[Any] = [member._image_rows(X) for member, X in zip(members, features, strict=True)]
     rows.append(np.ones((features[0].shape[0], 1), np.float32))
-    return _stacked(rows)
+    return _concatenated(rows)
 
 
 def stacked_tag_rows(members: Sequence[Annotator], factors: NDArray[np.float64], constant: Any) -> Matrix:
-    """Stack the tag rows of fitted members side by side, each times its factor, and a constant, or one a tag, behind.
+    """Concatenate the tag rows of fitted members, each times its factor, and a final constant (or one per tag).
 
-    They are float32 of shape (n_tags, width), CSR where a member's rows are. Their products with `stacked_image_rows`
-    are ``Σ_m factor_m s_m + constant``, s_m the score of member m.
+    The result is float32, shape (n_tags, width); CSR if the rows of a member are. Its products with
+    `stacked_image_rows` are ``Σ_m factor_m s_m + constant``, with s_m the score of member m.
     """
     n_tags = members[0].n_tags_
     rows: list[Any] = []
@@ -104,10 +104,10 @@ def stacked_tag_rows(members: Sequence[Annotator], factors: NDArray[np.float64],
         V: Any = member._tag_rows()
         V = sp.eye_array(n_tags, format="csr", dtype=np.float32) if V is None else V
         rows.append((V * np.float32(factor)).astype(np.float32))
-    return _stacked([*rows, np.full((n_tags, 1), np.atleast_2d(np.float32(constant)).T)])
+    return _concatenated([*rows, np.full((n_tags, 1), np.atleast_2d(np.float32(constant)).T)])
 
 
-def _stacked(rows: list[Any]) -> Matrix:
+def _concatenated(rows: list[Any]) -> Matrix:
     if any(sp.issparse(part) for part in rows):
         return sp.csr_array(sp.hstack(rows, format="csr"), dtype=np.float32)
     return np.ascontiguousarray(np.hstack(rows))

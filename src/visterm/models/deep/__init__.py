@@ -20,6 +20,6 @@ _NAMES = {
     "training": "torch_settings",
     "word_table": "WordTable",
 }
-"""What plug-ins may use, by module: docs/add_a_model.md."""
+"""Names for plug-ins, by module: docs/add_a_model.md."""
 
 __getattr__, __dir__ = lazy_names("visterm.models.deep", _NAMES)

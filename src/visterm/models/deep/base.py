@@ -1,4 +1,4 @@
-"""What the deep taggers share: a network from image features into the words' space, and a vector a tag."""
+"""Base class of the deep taggers: a network from image features into the words' space, and a vector per tag."""
 
 from __future__ import annotations
 
@@ -35,70 +35,70 @@ if TYPE_CHECKING:
 Layer: TypeAlias = tuple[Floats, Floats]  # Weights, (n_inputs, n_outputs), and offsets, (n_outputs,)
 
 HIDDEN = (4096, 8192, 2048)  # Hidden layers of the paper (section 2)
-BLOCK_ROWS = 1024  # Images that go through the layers together: the hidden numbers of all are never held
-PENALTY = 1.0  # Of words that follow the tags (`move_words`)
+BLOCK_ROWS = 1024  # Number of images that go through the layers at a time, to limit the memory
+PENALTY = 1.0  # Penalty of `move_words` when words follow the tags
 MAX_LAYERS = 1000
 
-MAX_TRAINED_BYTES = 2**34  # Weights and vectors with their gradients and what the optimisers keep
-SAMPLED_ROWS = 1000  # Rows of a dense matrix that its fingerprint looks at: all of a large library would take minutes
-NOT_OF_THE_TRAINING = ("checkpoint", "checkpoint_batches", "device", "n_jobs", "random_state", "word_vectors")
-"""Settings that a checkpoint may be gone on with whatever they are, or that are compared in another way."""
+MAX_TRAINED_BYTES = 2**34  # Weights and vectors with their gradients and the state of the optimisers
+SAMPLED_ROWS = 1000  # Number of rows in the fingerprint of a dense matrix: all rows of a large library take minutes
+NOT_IN_CHECKPOINT = ("checkpoint", "checkpoint_batches", "device", "n_jobs", "random_state", "word_vectors")
+"""Settings that may change when a training resumes from a checkpoint, or that are compared in another way."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class DeepTagger(EpochAnnotator):
     """Scores a tag by ``h(x) · v_t``: a network's output for the image, and the vector of a word.
 
-    The network is trained by Adam and the vectors by row-wise Adagrad, both for the cost of a model; a new model writes
-    `_objective`. Training needs the extra ``torch``; a trained model scores by NumPy alone.
+    Adam trains the network, and row-wise Adagrad the vectors, both for the model's cost; a new model implements
+    `_objective`. Training needs the extra ``torch``; a trained model only needs NumPy.
 
     Parameters
     ----------
     hidden : sequence of int
-        Sizes of the layers between the features and the words' space. Smaller ones train faster.
+        Sizes of the layers between the features and the words' space. Smaller layers train faster.
     dim : int, optional
-        Size of the words' space. None: that of `word_vectors`, and without any 300.
+        Size of the words' space. None: the width of `word_vectors`, or 300 without word vectors.
     word_vectors : array-like, shape (n_tags, dim), optional
-        Vectors that the tags start with (a memory map will do); a row of zeros is a tag that has none, and starts at
-        random, as all do without. They are taken times one factor that brings them to length 1 (in the mean square).
-        They are not saved as a setting: what was made of them is.
+        Start vectors of the tags (may be a memory map). A row of zeros is a tag without a vector, which starts at
+        random, like all tags if this is None. One factor scales them to length 1 (root mean square). They are not
+        saved as a setting; the learned vectors are.
     dropout : float
-        Chance of a hidden number to be left out in a step of training. More helps where there are few images.
+        Probability to drop a hidden unit in a training step. More helps if there are few images.
     batch_norm : bool
-        Whether hidden numbers are brought to mean 0 and deviation 1 over each batch.
+        Whether to normalize hidden units to mean 0 and deviation 1 over each batch.
     epochs : int
-        Rounds over all images with tags, at most.
+        Maximum number of passes over all images with tags.
     batch_size : int
-        Images a step.
+        Number of images per step.
     learning_rate : float
-        Size of the network's steps.
+        Learning rate of the network.
     tag_learning_rate : float
-        Size of the steps of the vectors.
+        Learning rate of the vectors.
     l2 : float
-        Factor of half the network's squared weights in the cost.
+        Weight decay: the cost has this factor times half the sum of the network's squared weights.
     max_gradient : float
-        A gradient longer than this, of the network and the drawn vectors together, is scaled down to it. A tag that is
-        drawn several times counts once, with the sum of its draws, where few tags are drawn often (on a processor).
+        Maximum norm of the gradient of the network and the drawn vectors together; longer gradients are scaled down. On
+        a CPU, if few tags are drawn often, a tag's draws in a batch count as their sum.
     schedule : str
         How the learning rates change over the epochs: "constant", "inverse" or "cosine".
     patience : int
-        Epochs without a better MAP over the validation images after which training stops; the best weights are kept.
+        Training stops after this many epochs without a better validation MAP; the best weights are kept.
     valid_share : float
         Without validation rows, `fit` holds out this share of the images to find the best number of epochs, then trains
         on all images for that number. With 0, or if fewer than 50 images would be held out, it runs all `epochs`.
     half : bool
-        Mixed precision: the network computes in bfloat16, weights and costs stay float32. Faster on a GPU, slower on a
-        processor.
+        Mixed precision: the network computes in bfloat16, weights and costs are float32. Faster on a GPU, slower on a
+        CPU.
     checkpoint : path-like, optional
-        A folder to keep the state of the training in. A `fit` of the same data and settings goes on from there, to the
-        same bytes on the processor; when it ends, the folder is removed.
+        A folder for the state of the training. A `fit` with the same data and settings resumes from it, on a CPU to the
+        same bytes; at the end, the folder is removed.
     checkpoint_batches : int
-        Batches from one checkpoint to the next.
+        Number of batches between checkpoints.
     device : str
-        Of the network: "auto" (a GPU if there is one), "cpu", "cuda". The vectors stay in the processor's memory.
+        Device of the network: "auto" (a GPU if there is one), "cpu", "cuda". The vectors are in the CPU's memory.
     n_jobs : int, optional
-        Threads; None or -1 for all cores. The same bytes for the same number; for small networks, which use one
-        thread, for any.
+        Number of threads; None or -1 for all cores. The same number gives the same bytes; small networks use one
+        thread, and any number gives the same bytes.
     random_state : int, RandomState, Generator or None
         Start values, order of the images, draws, and held-out images.
 
@@ -110,11 +110,11 @@ class DeepTagger(EpochAnnotator):
         The layers.
     n_layers_ : int
     scale_ : float
-        Factor that brings the features' mean square to 1.
+        Factor that scales the features' mean square to 1.
     vector_scale_ : float or None
-        Factor that `word_vectors` were taken times; None without any.
+        Factor that scales `word_vectors`; None without word vectors.
     word_vectors_ : ndarray of float32, shape (n_tags, dim)
-        `word_vectors`, where the tags moved away from them; not there otherwise.
+        `word_vectors`; only set if the tags moved away from them.
     n_epochs_, n_held_out_ : int
         As in `PairRanker`.
     history_ : list of dict
@@ -178,14 +178,14 @@ class DeepTagger(EpochAnnotator):
         "dropout": partial(check_number, least=0, below=1),
     }
     takes: ClassVar[tuple[str, ...]] = ("word_vectors",)
-    start_params: ClassVar[tuple[str, ...]] = ("word_vectors",)  # Settings that only a fit needs: they are not saved
+    start_params: ClassVar[tuple[str, ...]] = ("word_vectors",)  # Settings that only `fit` needs, which are not saved
 
     def tag_rows_from(self, vectors: ArrayLike) -> Floats:
-        """Return rows (n_words, dim) for words that are no tags, to search with as with those of tags.
+        """Return rows, (n_words, dim), for words that are not tags; search with them as with tag rows.
 
-        `vectors`, (n_words, dim), are of the same kind as `word_vectors`. Where the vectors of the tags have moved in
-        training, words follow them (`move_words`, about the means). Raises UserError if the model was fitted without
-        `word_vectors`: then words have no place among its tags; ShapeError if they have another width.
+        `vectors`, (n_words, dim), are from the same source as `word_vectors`. If the tags' vectors moved in training,
+        words follow them (`move_words`, about the means). Raises UserError if the model was fitted without
+        `word_vectors`; ShapeError if the vectors have another width.
         """
         check_fitted(self)
         if self.vector_scale_ is None:
@@ -202,32 +202,32 @@ class DeepTagger(EpochAnnotator):
         factor = np.float32(self.vector_scale_)
         if not hasattr(self, "word_vectors_"):
             return words * factor
-        placed = np.flatnonzero(self.word_vectors_.any(axis=1))
-        old_tags = self.word_vectors_[placed] * factor
-        new_tags = self.tag_rows_[placed]
+        has_vector = np.flatnonzero(self.word_vectors_.any(axis=1))
+        old_tags = self.word_vectors_[has_vector] * factor
+        new_tags = self.tag_rows_[has_vector]
         return move_words(words * factor, old_tags, new_tags, about_means=True, penalty=PENALTY)
 
     @abstractmethod
     def _objective(self, Y: sp.csr_array) -> Any:
-        """Return the `Objective` of training on these tags (n_images, n_tags)."""
+        """Return the training objective for the tags `Y`, (n_images, n_tags), such as a `SampledObjective`."""
 
     def _start_score(self, Y: sp.csr_array) -> float:
-        """Return the score that all tags of all images should have when training starts."""
+        """Return the score of all tags of all images at the start of training."""
         return 0.0
 
     def _words_move(self) -> bool:
-        """Return whether the vectors of the tags learn: where a model can fix them, by its setting."""
+        """Return whether training changes the tags' vectors: no, if the model fixes them, always or by a setting."""
         return not getattr(self, "fixed_vectors", True)
 
-    def _work_a_tag(self, n_tags: int) -> int:
-        """Return how many vectors of tags an image is multiplied with in training."""
+    def _work_per_tag(self, n_tags: int) -> int:
+        """Return the number of tag vectors that an image is multiplied with in training."""
         return n_tags
 
     def _image_rows(self, X: Matrix) -> Matrix:
         return through_layers(X, self.scale_, self._layers())
 
     def write_steps(self, steps: GraphSteps, x: str) -> str:
-        """Add the steps from features to scores, as `WritesSteps` says."""
+        """Add the steps from features to scores, see `WritesSteps`."""
         (weights, offsets), *others = self._layers()
         hidden = steps.affine(x, weights * np.float32(self.scale_), offsets)
         for weights, offsets in others:
@@ -272,19 +272,19 @@ class DeepTagger(EpochAnnotator):
         sizes = self._sizes(X.shape[1])
         n_bytes = 16 * sum(a * b for a, b in pairwise(sizes)) + 4 * Y.shape[1] * self._dim()
         layers = " → ".join(f"{size:,}" for size in sizes)
-        what = f"A network of {layers} numbers and {Y.shape[1]:,} vectors"
-        check_size(n_bytes, MAX_TRAINED_BYTES, what, "Take smaller layers (`hidden`, `dim`).")
+        description = f"A network of {layers} numbers and {Y.shape[1]:,} vectors"
+        check_size(n_bytes, MAX_TRAINED_BYTES, description, "Take smaller layers (`hidden`, `dim`).")
         self._held_out = None
         self.scale_ = math.sqrt(X.shape[1]) / (mean_length(X) or 1.0)
-        kept = TrainingCheckpoint(self.checkpoint, self._what_is_trained(X, Y, valid) if self.checkpoint else {})
+        checkpoint = TrainingCheckpoint(self.checkpoint, self._checkpoint_key(X, Y, valid) if self.checkpoint else {})
         seed = int(rng.integers(2**63))
-        fit = DeepFit(self, X, Y, seed, kept, monitor, on_epoch)
+        fit = DeepFit(self, X, Y, seed, checkpoint, monitor, on_epoch)
         fit.run(valid)
-        if vectors is not None and self._words_move():  # a memory map is not read again as epochs are checked
+        if vectors is not None and self._words_move():  # at the end: each epoch would read a memory map to check it
             self.word_vectors_ = np.asarray(vectors, np.float32)
 
     def _publish(self, *weights: Floats) -> None:
-        """Set the weights and offsets of each layer in turn, then the rows of the tags."""
+        """Set the weights and offsets of each layer, then the tag rows."""
         *layers, self.tag_rows_ = weights
         self.n_layers_ = len(layers) // 2
         for layer in range(self.n_layers_):
@@ -292,9 +292,9 @@ class DeepTagger(EpochAnnotator):
             setattr(self, f"offsets_{layer}_", layers[2 * layer + 1])
 
     def _work(self, n_features: int, n_tags: int) -> int:
-        """Count the multiplications of a batch's way through the network and beside the vectors."""
+        """Return the number of multiplications of a batch, in the network and with the tag vectors."""
         network = sum(a * b for a, b in pairwise(self._sizes(n_features)))
-        return self.batch_size * (network + self._dim() * self._work_a_tag(n_tags))
+        return self.batch_size * (network + self._dim() * self._work_per_tag(n_tags))
 
     def _sizes(self, n_features: int) -> list[int]:
         return [n_features, *self.hidden, self._dim()]
@@ -304,8 +304,8 @@ class DeepTagger(EpochAnnotator):
             return int(np.shape(vectors)[1])
         return self.dim or 300
 
-    def _what_is_trained(self, X: Matrix, Y: sp.csr_array, valid: Validation | None) -> dict[str, Any]:
-        params = {key: value for key, value in json_params(self).items() if key not in NOT_OF_THE_TRAINING}
+    def _checkpoint_key(self, X: Matrix, Y: sp.csr_array, valid: Validation | None) -> dict[str, Any]:
+        params = {key: value for key, value in json_params(self).items() if key not in NOT_IN_CHECKPOINT}
         matrices = {"X": X, "Y": Y}
         if valid is not None:
             matrices |= {"validation X": valid[0], "validation Y": valid[1]}
@@ -326,7 +326,7 @@ class DeepTagger(EpochAnnotator):
             check_count(size, "hidden")
 
     def check_settings(self) -> None:
-        """Refuse settings that cannot be used here, before any long work; `fit` asks too."""
+        """Check the settings, torch and the device, before any long work; `fit` calls it, too."""
         super().check_settings()
         if find_spec("torch") is None:
             raise MissingExtraError(
@@ -340,9 +340,9 @@ class DeepTagger(EpochAnnotator):
 
 
 def through_layers(X: Matrix, scale: float, layers: list[Layer]) -> Floats:
-    """Return what comes out of the last layer, with ReLU between layers, shape (n_images, n_outputs).
+    """Return the output of the last layer, with ReLU between layers, shape (n_images, n_outputs).
 
-    `X` is (n_images, n_features), and multiplied by `scale`.
+    The input is `scale` times `X`, (n_images, n_features).
     """
     (weights, offsets), *others = layers
     out: Floats = np.empty((X.shape[0], len(layers[-1][1])), np.float32)
@@ -356,7 +356,7 @@ def through_layers(X: Matrix, scale: float, layers: list[Layer]) -> Floats:
 
 
 def matrix_fingerprint(matrix: Matrix) -> str:
-    """Return the start of a SHA-256 of a matrix: of a CSR whole, of a dense one its shape and up to 1,000 rows."""
+    """Return a hash of a matrix: of all values of a CSR, or of the shape and up to 1,000 rows of a dense matrix."""
     digest = hashlib.sha256(str(matrix.shape).encode())
     if isinstance(matrix, sp.csr_array):
         parts = [matrix.indptr, matrix.indices, matrix.data]

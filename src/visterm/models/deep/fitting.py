@@ -1,4 +1,4 @@
-"""One fit of a deep tagger: epochs until the validation MAP stops rising, then on all images; to go on after a kill."""
+"""One fit of a deep tagger: train until the validation MAP stops rising, then on all images; can be resumed."""
 
 from __future__ import annotations
 
@@ -27,50 +27,50 @@ from visterm.models.epochs import TrainingState, Validation
 from visterm.models.stopping import HeldOutFit, OnEpoch, hold_out
 
 KIND = "checkpoint"
-HOLDING_OUT, FIRST, SECOND = 0, 1, 2  # What random draws of the fit are keyed by, beside its seed
+HOLDING_OUT, FIRST, SECOND = 0, 1, 2  # Phases of the fit, which are a part of the seeds of their random draws
 
 
-class Kept(NamedTuple):
-    """What a checkpoint holds."""
+class CheckpointContents(NamedTuple):
+    """The contents of a checkpoint."""
 
-    numbers: dict[str, Any]  # What JSON can hold
+    numbers: dict[str, Any]  # Values for JSON
     arrays: Arrays
 
 
 class TrainingCheckpoint:
-    """The one state kept of a training in a folder (None keeps nothing), replaced whole or not at all.
+    """The saved state of a training in a folder (None: not saved), replaced completely or not at all.
 
-    `training` makes it this training and no other, as JSON: settings, and fingerprints of data.
+    `training` identifies the training by JSON values: settings, and fingerprints of data.
     """
 
     def __init__(self, folder: str | os.PathLike[str] | None, training: dict[str, Any]) -> None:
         self._folder = None if folder is None else Path(folder)
-        self._training = json.loads(json.dumps(training))  # as it is read: tuples are lists
+        self._training = json.loads(json.dumps(training))  # as read from a file: tuples become lists
 
-    def read(self) -> Kept | None:
-        """Return the state, or None where there is none yet.
+    def read(self) -> CheckpointContents | None:
+        """Return the state, or None if there is no checkpoint.
 
-        Raises StorageError if the checkpoint is of another training, with what differs; or a file was changed.
+        Raises StorageError if the checkpoint is of another training, with the differences; or if a file has changed.
         """
         if self._folder is None or not self._folder.exists():
             return None
         folder = open_folder(self._folder, KIND)
         stored = read_json(folder / "training.json")
-        theirs = stored["training"]
-        other = [
-            f"{key} ({theirs.get(key)!r}, now {self._training.get(key)!r})"
-            for key in sorted({*theirs, *self._training})
-            if theirs.get(key) != self._training.get(key)
+        stored_training = stored["training"]
+        differences = [
+            f"{key} ({stored_training.get(key)!r}, now {self._training.get(key)!r})"
+            for key in sorted({*stored_training, *self._training})
+            if stored_training.get(key) != self._training.get(key)
         ]
-        if other:
+        if differences:
             raise StorageError(
-                f"The checkpoint {self._folder} is of another training; different: {', '.join(other)}. "
+                f"The checkpoint {self._folder} is of another training; different: {', '.join(differences)}. "
                 "Train as then to go on with it, remove it, or choose another folder."
             )
-        return Kept(stored["numbers"], load_arrays(folder / "arrays.safetensors"))
+        return CheckpointContents(stored["numbers"], load_arrays(folder / "arrays.safetensors"))
 
     def write(self, numbers: dict[str, Any], arrays: Arrays) -> None:
-        """Keep a state in place of the one before."""
+        """Save a state, which replaces the previous state."""
         if self._folder is None:
             return
         with new_folder(self._folder, KIND) as folder:
@@ -80,30 +80,30 @@ class TrainingCheckpoint:
             )
 
     def remove(self) -> None:
-        """Remove what is kept: the training has ended."""
+        """Remove the folder at the end of the training."""
         if self._folder is not None and self._folder.exists():
             shutil.rmtree(open_folder(self._folder, KIND))
 
 
 class EpochLoss(NamedTuple):
-    """What an epoch did: the mean loss of its batches."""
+    """The result of an epoch: the mean loss of its batches."""
 
     loss: float
 
 
 @dataclass(kw_only=True, eq=False)
 class DeepState(TrainingState):
-    """How far a training is."""
+    """The state of a training within its epochs."""
 
-    batch: int = 0  # Batches of the epoch that are done
+    batch: int = 0  # Number of finished batches of the epoch
     total: float = 0.0  # The sum of their losses
 
 
 class DeepFit:
-    """One fit of a deep tagger, whose settings are used, and whose learned attributes are set.
+    """One fit of a deep tagger: uses its settings, and sets its learned attributes.
 
-    `X` is (n_images, n_features), `Y` (n_images, n_tags). All draws come from `seed`; that of the checkpoint, where
-    there is one, replaces it.
+    `X` is (n_images, n_features), `Y` (n_images, n_tags). All draws depend on `seed`, or on the seed of the checkpoint
+    if there is one.
     """
 
     def __init__(
@@ -120,46 +120,46 @@ class DeepFit:
         self._checkpoint, self._kept = checkpoint, checkpoint.read()
         self._seed = self._kept.numbers["seed"] if self._kept else seed
         self._device = torch_device(model.device)
-        self._first: Kept = Kept({}, {})
+        self._first: CheckpointContents = CheckpointContents({}, {})
 
     def run(self, valid: Validation | None) -> None:
-        """Train, by validation rows where there are any or enough images to hold some out, and leave no checkpoint."""
+        """Train, with early stopping if there are validation rows or enough images, and remove the checkpoint."""
         model = self._model
-        every = np.arange(self._X.shape[0])
+        all_images = np.arange(self._X.shape[0])
         if valid is None:
             rng = np.random.default_rng([self._seed, HOLDING_OUT])
-            trained, held_out = hold_out(every.size, model.share_to_hold_out, rng)
+            trained, held_out = hold_out(all_images.size, model.share_to_hold_out, rng)
         else:
-            trained, held_out = every, every[:0]
+            trained, held_out = all_images, all_images[:0]
         model.n_held_out_ = held_out.size
         if held_out.size == 0:
-            self._train(FIRST, every, valid, model.epochs)
+            self._train(FIRST, all_images, valid, model.epochs)
         else:
-            self._train_twice(trained, held_out, every)
+            self._train_twice(trained, held_out, all_images)
         self._checkpoint.remove()
 
-    def _train_twice(self, trained: NDArray[np.int64], held_out: NDArray[np.int64], every: NDArray[np.int64]) -> None:
-        """Train on some images and stop by those held out, then on all for as many epochs as were best."""
+    def _train_twice(self, trained: NDArray[np.int64], held_out: NDArray[np.int64], images: NDArray[np.int64]) -> None:
+        """Train on a part of the images, stop by the held-out ones, then train on all for the best number of epochs."""
         model, kept = self._model, self._kept
         if kept is None or kept.numbers["phase"] == FIRST:
             self._train(FIRST, trained, (self._X[held_out], self._Y[held_out]), model.epochs)
             rows = {"held.image_rows": model._image_rows(self._X[held_out]), "held.tag_rows": model.tag_rows_}
-            self._first = Kept({"history": model.history_, "epochs": model.n_epochs_}, rows)
+            self._first = CheckpointContents({"history": model.history_, "epochs": model.n_epochs_}, rows)
         else:
             rows = {name: array for name, array in kept.arrays.items() if name.startswith("held.")}
-            self._first = Kept(kept.numbers["first"], rows)
+            self._first = CheckpointContents(kept.numbers["first"], rows)
         arrays = self._first.arrays
-        self._train(SECOND, every, None, self._first.numbers["epochs"])
+        self._train(SECOND, images, None, self._first.numbers["epochs"])
         model.history_ = self._first.numbers["history"]
         model._held_out = HeldOutFit(held_out, arrays["held.image_rows"], arrays["held.tag_rows"])
 
-    def _train(self, phase: int, images: NDArray[np.int64], judged: Validation | None, epochs: int) -> None:
-        """Run epochs from start values, or from the checkpoint, and publish the best weights or the last."""
+    def _train(self, phase: int, images: NDArray[np.int64], validation: Validation | None, epochs: int) -> None:
+        """Run epochs from start values, or from the checkpoint, and publish the best or the last weights."""
         model = self._model
         n_jobs, work = resolve_jobs(model.n_jobs), model._work(self._X.shape[1], self._Y.shape[1])
         with torch_settings(n_jobs, work, half=model.half):
             training = self._training(phase, images)
-            state = self._enter(phase, training)
+            state = self._start_state(phase, training)
 
             def after(batch: int, total: float) -> None:
                 state.batch, state.total = batch, total
@@ -167,10 +167,10 @@ class DeepFit:
                 if model.checkpoint is not None and done % model.checkpoint_batches == 0:
                     self._keep(phase, training, state)
 
-            measure = model._measure_map(judged)
-            rates = model._epochs(state, epochs, measure, monitor=self._monitor, on_epoch=self._on_epoch)
-            with closing(rates):
-                for rate in rates:
+            measure = model._measure_map(validation)
+            epoch_rates = model._epochs(state, epochs, measure, monitor=self._monitor, on_epoch=self._on_epoch)
+            with closing(epoch_rates):
+                for rate in epoch_rates:
                     loss = training.run_epoch(state.epoch, rate, first=state.batch, total=state.total, after=after)
                     state.batch, state.total, state.means_of_epoch = 0, 0.0, EpochLoss(loss)
                     layers = [array for layer in training.network.layers() for array in layer]
@@ -201,7 +201,7 @@ class DeepFit:
             seed=[self._seed, phase], device=self._device,
         )  # fmt: skip
 
-    def _enter(self, phase: int, training: DeepTraining) -> DeepState:
+    def _start_state(self, phase: int, training: DeepTraining) -> DeepState:
         state, kept = DeepState(), self._kept
         if kept is None or kept.numbers["phase"] != phase:
             return state

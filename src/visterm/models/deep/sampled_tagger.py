@@ -1,4 +1,4 @@
-"""The sampled tagger: a network and word vectors learned together from a few drawn tags an image."""
+"""The sampled tagger: a network and word vectors learned together from a few drawn tags per image."""
 
 from __future__ import annotations
 
@@ -17,39 +17,39 @@ from visterm.models.deep.tag_draws import DRAW_LIMITS, draws_for
 class SampledTagger(DeepTagger):
     """A network into the words' space and the words' vectors, learned together by a sampled cross-entropy.
 
-    For each image P of its tags and N of all tags are drawn, and (1) is maximised over the network and the vectors:
+    For each image, P of its tags and N of all tags are drawn, and (1) is maximised over the network and the vectors:
 
     ``Σ_p log σ(f · v_p) + Σ_n log σ(- f · v_n) + α (Σ_{p,p'} log σ(v_p · v_p') + Σ_{p,n} log σ(- v_p · v_n))``
 
-    The time of a step does not depend on how many tags there are: only the rows of drawn tags are read and moved.
+    The time of a step does not depend on the number of tags: only the rows of drawn tags are read and changed.
 
     Parameters
     ----------
     positives : int
-        P: tags drawn of those that an image has, with replacement where it has fewer.
+        P: number of tags drawn from an image's tags, with replacement if it has fewer.
     negatives : int
-        N: tags drawn from the background.
+        N: number of tags drawn from the background.
     power : float
-        The background distribution is how often tags are given to this power. 1 as in the paper: a score tells how
-        much likelier the tag is here than elsewhere, which finds rare tags. 0 draws all tags alike: a score tells how
-        likely the tag is, which puts common tags first, as `CrossEntropyTagger` does. So 1 is better over tags, and a
-        small power over images.
+        The background distribution is the frequency of tags to this power. With 1, as in the paper, a score tells how
+        much likelier a tag is for this image than for others, which finds rare tags. With 0, a uniform distribution, a
+        score tells how likely a tag is, which puts common tags first, like `CrossEntropyTagger`. So 1 is better over
+        tags, and a small power over images.
     background : {"exact", "subset", "adjacent"}
-        How negatives are drawn: from the distribution, from a subset drawn anew each epoch, or from the tags of the
-        next image in the batch (section 3.3); see `TagDraws`.
+        How negatives are drawn: from the distribution, from a new subset in each epoch, or from the tags of the next
+        image in the batch (section 3.3); see `TagDraws`.
     subset_size : int
-        Tags drawn for the subset.
+        Number of tags drawn for the subset.
     alpha : float
-        α. More has tags that are given together be alike. Its sums have P · (P + N) terms, the first two P + N: take
-        less of it with more negatives.
+        α. With more, vectors of tags of the same images are more similar. Its sums have P · (P + N) terms, the first
+        two sums P + N: use a smaller α with more negatives.
     printed : bool
-        The last two sums as printed, without logarithms and with α before the first alone.
+        Whether to use the last two sums as printed, without logarithms and with α only for the first of them.
     fixed_vectors : bool
-        Whether the word vectors stay as they are ("fixed WV").
+        Whether the word vectors are fixed ("fixed WV").
     start_low : bool
-        Whether scores start near the log-odds of a drawn tag to be one that the image has, log(P / N), and not at 0. At
-        0 the first steps push all tags down alike, and Adagrad makes each later step of a tag smaller by how long its
-        first ones were: the more negatives, the less the vectors learn what tells tags apart.
+        Whether scores start near the log odds that the image has a drawn tag, log(P / N), and not at 0. From 0, the
+        first steps lower the scores of all tags, and Adagrad makes later steps smaller after large first steps: with
+        more negatives, the vectors learn less about the differences between tags.
     others
         As in `DeepTagger`.
 
@@ -78,5 +78,5 @@ class SampledTagger(DeepTagger):
 
         return SampledObjective(draws_for(self, Y, self._dim()), alpha=self.alpha, printed=self.printed)
 
-    def _work_a_tag(self, n_tags: int) -> int:
+    def _work_per_tag(self, n_tags: int) -> int:
         return self.positives + self.negatives

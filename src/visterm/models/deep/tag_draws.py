@@ -1,4 +1,4 @@
-"""Tags drawn for a batch of images: a fixed number that each has, and a fixed number from the background."""
+"""Draw tags for a batch of images: a fixed number of each image's tags, and a fixed number from the background."""
 
 from __future__ import annotations
 
@@ -24,32 +24,32 @@ DRAW_LIMITS: Final[dict[str, Limit]] = {
     "background": partial(check_choice, choices=BACKGROUNDS),
     "alpha": partial(check_number, least=0),
 }
-"""Settings of the draws, and of the sampled tagger's pairs of tags."""
+"""Limits of the settings of the draws, and of the sampled tagger's pairs of tags."""
 
 MAX_STEP_BYTES: Final = 2**33
-FEW_TAGS: Final = 8  # For each draw: a table of which images have which of them is then quicker than a search
+MAX_TAGS_PER_DRAW: Final = 8  # Up to this many tags per draw, a dense table of tags is faster than a search
 
 
 class DrawnTags(NamedTuple):
-    """What was drawn for a batch of images."""
+    """The drawn tags of a batch of images."""
 
     positives: Ints  # shape (n_images, P): tags that the image has
-    has: Flags  # shape (n_images, P): False in rows of images that have none
+    has: Flags  # shape (n_images, P): False in rows of images without tags
     negatives: Ints  # shape (n_images, N)
-    counts: Flags  # shape (n_images, N): False where the image has the tag, or there was none to draw
+    counts: Flags  # shape (n_images, N): False if the image has the tag, or there was no tag to draw
 
 
 class TagDraws:
-    """Draws P (`positives`) tags that an image has, and N (`negatives`) of the background distribution, for batches.
+    """Draws P (`positives`) tags of each image of a batch, and N (`negatives`) tags of the background distribution.
 
-    Positives are drawn uniformly, without replacement where an image has enough of them and else with (section 2.2). Of
-    tags that an image explicitly has not (-1 in `Y`), up to half of its negatives are drawn. A negative that the image
-    has is left out of the sums, not drawn again, so that a draw takes the same time for any number of tags.
+    Positives are drawn uniformly, without replacement if an image has enough tags, otherwise with (section 2.2). Up to
+    half of an image's negatives are drawn from its explicit negatives (-1 in `Y`). A negative that the image has is
+    left out of the sums and not drawn again: a draw then takes the same time for any number of tags.
 
-    The background distribution is how often tags are given (or denied) to the power `power`: 1, as in the paper, is the
-    tag distribution, 0 takes all tags alike. The background "exact" draws each negative from it. The two fast ways of
-    section 3.3: "subset" draws `subset_size` tags from it at each epoch, and negatives uniformly from those; "adjacent"
-    takes the tags of the next image in the batch, whatever the power.
+    The background distribution is the frequency of tags (given or denied) to the power `power`: 1, as in the paper, is
+    the tag distribution, 0 is uniform. The background "exact" draws each negative from it. Section 3.3 has two faster
+    methods: "subset" draws `subset_size` tags from it for each epoch, and negatives uniformly from the subset;
+    "adjacent" uses the tags of the next image in the batch, and ignores `power`.
     """
 
     def __init__(
@@ -64,80 +64,80 @@ class TagDraws:
         self._subset = np.empty(0, np.int64)
 
     def start_epoch(self, rng: np.random.Generator) -> None:
-        """Draw what is drawn once an epoch."""
+        """Draw the subset of the epoch, for the background "subset"."""
         if self._background == "subset":
             self._subset = self._from_distribution(rng.random(self._subset_size))
 
     def draw(self, images: Ints, rng: np.random.Generator) -> DrawnTags:
-        """Draw for these images, in this order."""
+        """Draw tags for each of the images."""
         positives, has = _draw_stored(self._given, images, self._P, rng)
         if self._background == "adjacent":
             negatives, counts = _draw_stored(self._given, np.roll(images, -1), self._N, rng)
         else:
-            chances = rng.random((images.size, self._N))
-            counts = np.ones(chances.shape, np.bool_)
+            uniforms = rng.random((images.size, self._N))
+            counts = np.ones(uniforms.shape, np.bool_)
             if self._background == "subset":
-                negatives = self._subset[(chances * self._subset.size).astype(np.int64)]
+                negatives = self._subset[(uniforms * self._subset.size).astype(np.int64)]
             else:
-                negatives = self._from_distribution(chances)
+                negatives = self._from_distribution(uniforms)
         if self._denied.nnz:
             half = (self._N + 1) // 2
-            denied, are = _draw_stored(self._denied, images, half, rng)
-            negatives[:, :half] = np.where(are, denied, negatives[:, :half])
-            counts[:, :half] |= are
+            denied, has_denied = _draw_stored(self._denied, images, half, rng)
+            negatives[:, :half] = np.where(has_denied, denied, negatives[:, :half])
+            counts[:, :half] |= has_denied
         return DrawnTags(positives, has, negatives, counts & ~_has_tags(self._given, images, negatives))
 
-    def _from_distribution(self, chances: NDArray[np.float64]) -> Ints:
+    def _from_distribution(self, uniforms: NDArray[np.float64]) -> Ints:
         total = self._cumulated[-1]
-        wanted = chances.ravel() * total
-        order = np.argsort(wanted)  # places that are looked for in order are found in a third of the time
-        tags: Ints = np.empty(wanted.size, np.int64)
-        tags[order] = np.searchsorted(self._cumulated, wanted[order], side="right")
-        last: int = int(np.searchsorted(self._cumulated, total))
-        return np.minimum(tags, last).reshape(chances.shape)  # a chance next to 1 may be rounded up to the total
+        targets = uniforms.ravel() * total
+        order = np.argsort(targets)  # searching for sorted values takes a third of the time
+        tags: Ints = np.empty(targets.size, np.int64)
+        tags[order] = np.searchsorted(self._cumulated, targets[order], side="right")
+        last_tag: int = int(np.searchsorted(self._cumulated, total))
+        return np.minimum(tags, last_tag).reshape(uniforms.shape)  # a number near 1 may be rounded up to the total
 
 
 def draws_for(model: Any, Y: sp.csr_array, dim: int) -> TagDraws:
-    """Return the draws that a model's settings ask for, if their vectors and products fit in memory with gradients.
+    """Return the `TagDraws` for a model's settings.
 
-    Raises TooLargeError if they do not.
+    Raises TooLargeError if the vectors and products of a step, with gradients, don't fit in memory.
     """
     n = model.positives + model.negatives
     n_images = min(model.batch_size, Y.shape[0])
     n_bytes = 4 * n_images * (4 * n * dim + n * n + 4 * model.positives * n)
-    what = f"A step of {n_images:,} images with {n:,} drawn tags each"
-    check_size(n_bytes, MAX_STEP_BYTES, what, "Take fewer positives or negatives, or a smaller batch_size.")
+    description = f"A step of {n_images:,} images with {n:,} drawn tags each"
+    check_size(n_bytes, MAX_STEP_BYTES, description, "Take fewer positives or negatives, or a smaller batch_size.")
     names = ("positives", "negatives", "power", "background", "subset_size")
     return TagDraws(Y, **{name: getattr(model, name) for name in names})
 
 
 def _draw_stored(stored: sp.csr_array, images: Ints, n: int, rng: np.random.Generator) -> tuple[Ints, Flags]:
-    """Draw n stored columns of each row, without replacement where there are as many; say which rows have any."""
+    """Draw n stored columns per row, without replacement if there are enough; return them, and which rows have any."""
     starts, lengths = stored.indptr[images].astype(np.int64), np.diff(stored.indptr)[images].astype(np.int64)
-    chances = rng.random((images.size, n))
-    places = (chances * lengths[:, None]).astype(np.int64)
-    many = np.flatnonzero(lengths >= n)
-    if many.size:
-        sizes = lengths[many]
+    uniforms = rng.random((images.size, n))
+    draws = (uniforms * lengths[:, None]).astype(np.int64)
+    rows_with_enough = np.flatnonzero(lengths >= n)
+    if rows_with_enough.size:
+        sizes = lengths[rows_with_enough]
         firsts = np.cumsum(sizes) - sizes
-        owner = np.repeat(np.arange(many.size), sizes)
+        owner = np.repeat(np.arange(rows_with_enough.size), sizes)
         order = np.lexsort((rng.random(owner.size), owner))
-        places[many] = order[firsts[:, None] + np.arange(n)] - firsts[:, None]
-    has_any = np.broadcast_to(lengths[:, None] > 0, places.shape).copy()
+        draws[rows_with_enough] = order[firsts[:, None] + np.arange(n)] - firsts[:, None]
+    has_any = np.broadcast_to(lengths[:, None] > 0, draws.shape).copy()
     if stored.nnz == 0:
-        return np.zeros(places.shape, np.int64), has_any
-    at = np.where(has_any, starts[:, None] + places, 0)
-    return stored.indices[at].astype(np.int64), has_any
+        return np.zeros(draws.shape, np.int64), has_any
+    entry_index = np.where(has_any, starts[:, None] + draws, 0)
+    return stored.indices[entry_index].astype(np.int64), has_any
 
 
 def _has_tags(given: sp.csr_array, images: Ints, tags: Ints) -> Flags:
     rows = given[images]
-    if rows.shape[1] <= FEW_TAGS * tags.shape[1]:
+    if rows.shape[1] <= MAX_TAGS_PER_DRAW * tags.shape[1]:
         return np.asarray((rows.toarray() > 0)[np.arange(images.size)[:, None], tags])
     n_tags = np.int64(given.shape[1])
     keys = np.repeat(np.arange(images.size), np.diff(rows.indptr)) * n_tags + rows.indices
     drawn = np.arange(images.size)[:, None] * n_tags + tags
     if keys.size == 0:
         return np.zeros(tags.shape, np.bool_)
-    places = np.minimum(np.searchsorted(keys, drawn), keys.size - 1)
-    return np.asarray(keys[places] == drawn)
+    positions = np.minimum(np.searchsorted(keys, drawn), keys.size - 1)
+    return np.asarray(keys[positions] == drawn)

@@ -1,4 +1,4 @@
-"""A network from image features to the words' space, and its training beside a table of words, to the last bit."""
+"""A network from image features to the words' space, and its reproducible training with a table of words."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from visterm.models.deep.word_table import WordTable
 Ints = NDArray[np.int64]
 Arrays = dict[str, NDArray[Any]]
 
-WORK_A_THREAD = 2**25  # Multiplications a batch that are worth a further thread: with less, calling it takes longer
-_TURN = RLock()
+WORK_PER_THREAD = 2**25  # Minimum number of multiplications per batch and thread, for another thread to be worthwhile
+_SETTINGS_LOCK = RLock()
 
 
 class DeepNetwork(nn.Module):  # type: ignore[misc]
-    """Fully connected layers with ReLU between them, and nothing after the last.
+    """Fully connected layers with ReLU between them, and a linear last layer.
 
-    `sizes` go from the features to the words' space. `dropout` is the chance of a hidden number to be left out in a
-    step of training; `batch_norm` brings hidden numbers to mean 0 and deviation 1 over each batch, before the ReLU.
-    Features are multiplied by `scale`. Start values are normal, with a variance of 2 over the inputs of a layer (He et
-    al. 2015); in the last so that the vectors of images have length 1 in the mean square.
+    `sizes` are those of the features, the hidden layers and the words' space. `dropout` is the probability to drop a
+    hidden unit in a training step; `batch_norm` normalizes hidden units to mean 0 and deviation 1 over each batch,
+    before the ReLU. Features are multiplied by `scale`. Start values are normal, with the variance 2 / n_inputs (He et
+    al. 2015); in the last layer, the variance gives the vectors of images the root mean square length 1.
     """
 
     def __init__(
@@ -50,14 +50,14 @@ class DeepNetwork(nn.Module):  # type: ignore[misc]
         self.norms = nn.ModuleList([nn.BatchNorm1d(size) for size in sizes[1:-1]] if batch_norm else [])
 
     def forward(self, x: Tensor, drops: torch.Generator) -> Tensor:
-        """Return the vectors of a batch of images, in training: features (n, n_features) to (n, dim), float32."""
+        """Return the vectors of a batch of images in training: from features, (n, n_features), to (n, dim), float32."""
         x = x * self._scale
         for layer, (weights, offsets) in enumerate(zip(self.weights, self.offsets, strict=True)):
             x = torch.addmm(offsets, x, weights)
             if layer == len(self.weights) - 1:
                 break
             if len(self.norms):
-                x = self.norms[layer].train(len(x) > 1)(x)  # one image has no deviation
+                x = self.norms[layer].train(len(x) > 1)(x)  # a single image has no deviation
             x = torch.relu(x)
             if self._dropout:
                 kept = torch.rand(x.shape, generator=drops, device=x.device) >= self._dropout
@@ -65,7 +65,7 @@ class DeepNetwork(nn.Module):  # type: ignore[misc]
         return x.float()
 
     def layers(self) -> list[tuple[NDArray[np.float32], NDArray[np.float32]]]:
-        """Return weights and offsets as NumPy computes with them, norms and scale within; on the CPU mostly views."""
+        """Return weights and offsets as NumPy arrays, with batch norms folded in; on the CPU mostly views."""
         layers = []
         for number, (weights, offsets) in enumerate(zip(self.weights, self.offsets, strict=True)):
             W, b = _array(weights), _array(offsets)
@@ -78,11 +78,11 @@ class DeepNetwork(nn.Module):  # type: ignore[misc]
 
 
 class DeepTraining:
-    """A training under way, which can be entered before any batch: all draws are keyed by seed, epoch and batch.
+    """A training that can be resumed before any batch: the seeds of all draws are made of seed, epoch and batch.
 
-    It learns from the rows `images` of `X` what an objective says, as `SampledObjective` does: ``start_epoch(rng)``
-    draws what is drawn once an epoch, and ``loss(f, images, table, rng)`` returns the mean cost of the images of a
-    batch, whose vectors are `f` (n, dim), beside rows that it takes from the table.
+    It trains on the rows `images` of `X` with an objective such as `SampledObjective`: ``start_epoch(rng)`` makes the
+    draws of an epoch, and ``loss(f, images, table, rng)`` returns the mean cost of the images of a batch, whose vectors
+    are `f` (n, dim), with rows that it takes from the table.
     """
 
     def __init__(
@@ -109,10 +109,10 @@ class DeepTraining:
     def run_epoch(
         self, epoch: int, rate: float, *, first: int = 0, total: float = 0.0, after: Callable[[int, float], None]
     ) -> float:
-        """Go over all images once, from batch `first` on, and return the mean loss of the batches.
+        """Train on all images once, starting with batch `first`, and return the mean loss of the batches.
 
         `rate` is the factor of the learning rates, `total` the sum of the losses before `first`. `after` is called
-        after each batch with how many of the epoch are done, and the sum of their losses.
+        after each batch with the number of finished batches of the epoch, and the sum of their losses.
         """
         rng = np.random.default_rng([*self._seed, epoch])
         order = rng.permutation(self._images)
@@ -126,25 +126,25 @@ class DeepTraining:
         return total / max(len(batches), 1)
 
     def state(self) -> Arrays:
-        """Return all that the next batch depends on, as arrays that may change with it."""
+        """Return everything that the next batch depends on, as arrays; the next batch may change them."""
         arrays = {f"network.{name}": _array(value) for name, value in self.network.state_dict().items()}
         for parameter, moments in self._adam.state_dict()["state"].items():
             arrays |= {f"adam.{parameter}.{name}": _array(value) for name, value in moments.items()}
         return arrays | {"table": self.table.rows, "sums": self.table.sums}
 
     def restore(self, arrays: Arrays) -> None:
-        """Take a state back."""
-        named = {name: torch.from_numpy(np.array(value)) for name, value in arrays.items()}
+        """Restore a state."""
+        tensors = {name: torch.from_numpy(np.array(value)) for name, value in arrays.items()}
         parts: dict[str, dict[str, Any]] = {"network": {}, "adam": {}}
-        for name, value in named.items():
-            kind, _, rest = name.partition(".")
+        for name, value in tensors.items():
+            kind, _, key = name.partition(".")
             if kind in parts:
-                parts[kind][rest] = value
+                parts[kind][key] = value
         self.network.load_state_dict(parts["network"])
         moments: dict[int, dict[str, Any]] = {}
         for name, value in parts["adam"].items():
-            parameter, _, what = name.partition(".")
-            moments.setdefault(int(parameter), {})[what] = value
+            parameter, _, moment = name.partition(".")
+            moments.setdefault(int(parameter), {})[moment] = value
         self._adam.load_state_dict({"state": moments, "param_groups": self._adam.state_dict()["param_groups"]})
         self.table.rows[:] = arrays["table"]
         self.table.sums[:] = arrays["sums"]
@@ -166,15 +166,15 @@ class DeepTraining:
 
 @contextmanager
 def torch_settings(n_jobs: int, work: int, *, half: bool) -> Iterator[None]:
-    """Hold torch to as many threads as are allowed, and of use for the multiplications of a batch; put all back.
+    """Limit torch's threads to `n_jobs`, and to the number that is useful for a batch; restore them at the end.
 
-    With `half` oneDNN, which computes on the processor, is left out: on virtual machines that tell of AMX and do not
-    let it run, its bfloat16 products end the process. These settings are of the whole process, so that trainings in
-    several threads take turns.
+    `work` is the number of multiplications per batch. With `half`, oneDNN is disabled: on virtual machines that
+    announce AMX but don't allow it, its bfloat16 products crash the process. These settings are global to the process,
+    so trainings in several threads take turns.
     """
-    with _TURN:
+    with _SETTINGS_LOCK:
         threads, onednn = torch.get_num_threads(), torch.backends.mkldnn.enabled
-        torch.set_num_threads(max(1, min(n_jobs, work // WORK_A_THREAD)))
+        torch.set_num_threads(max(1, min(n_jobs, work // WORK_PER_THREAD)))
         torch.backends.mkldnn.enabled = onednn and not half
         try:
             yield

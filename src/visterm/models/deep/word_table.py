@@ -1,4 +1,4 @@
-"""The vectors of words in training: what they start with, and a table of which only drawn rows go to the network."""
+"""The vectors of words in training: their start values, and a table that sends only drawn rows to the network."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from visterm.kernels.row_moves import move_all_rows, move_drawn_rows
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
 
-DIM = 300  # Numbers of a vector where nothing says how many: those of the paper
+DIM = 300  # Default width of vectors, from the paper
 BLOCK_ROWS = 16_384
 
 
 class WordTable:
-    """A table of vectors that stays where it is, and learns by row-wise Adagrad (section 3.2).
+    """A table of vectors in CPU memory, trained by row-wise Adagrad (section 3.2).
 
-    A batch takes the rows that it drew, as a tensor of its own on the network's device; their gradients come back and
-    move those rows alone (unless `moving` is False). So neither a gradient nor a moment of the size of the table ever
-    exists, but for costs that take all rows: Adagrad remembers one number a row in `sums`, the sum of the mean squares
-    of its gradients. `rows`, float32 (n_tags, dim), are changed in place, and
-    `taken` are the tensors that were taken since the last step, and the tags of each (None: all).
+    A batch takes copies of the rows that it drew to the network's device; their gradients then change only these rows
+    (unless `moving` is False). So there is never a gradient or moment of the size of the table, except for costs that
+    need all rows: Adagrad stores one number per row in `sums`, the sum of the mean squares of its gradients. `rows`,
+    float32 (n_tags, dim), are changed in place. `taken` has the tags (None: all) and the tensor of each `take` since
+    the last step.
     """
 
     def __init__(self, rows: Floats, *, moving: bool, device: torch.device) -> None:
@@ -39,15 +39,15 @@ class WordTable:
         self.taken: list[tuple[Ints | None, torch.Tensor]] = []
 
     def take(self, tags: Ints) -> torch.Tensor:
-        """Return rows for the network to use until `step`, shape (*tags.shape, dim)."""
+        """Return the rows of tags as a tensor for the network, shape (*tags.shape, dim)."""
         return self._lend(tags.reshape(-1), torch.from_numpy(self.rows[tags]).to(self._device))
 
     def take_all(self) -> torch.Tensor:
-        """Return all rows, shape (n_tags, dim)."""
+        """Return all rows as a tensor for the network, shape (n_tags, dim)."""
         return self._lend(None, torch.from_numpy(self.rows).to(self._device))
 
     def step(self, rate: float) -> None:
-        """Move the rows that were taken, down their gradients, and forget that they were."""
+        """Change the taken rows by their gradients, and clear `taken`."""
         for tags, leaf in self.taken:
             if leaf.grad is None:
                 continue
@@ -55,13 +55,13 @@ class WordTable:
             if tags is None:
                 move_all_rows(self.rows, self.sums, gradients, rate)
             else:
-                keys = tags * tags.size + np.arange(tags.size)  # plain numbers sort in a fifth of `argsort`'s time
+                keys = tags * tags.size + np.arange(tags.size)  # sorting numbers takes a fifth of the time of `argsort`
                 keys.sort()
                 move_drawn_rows(self.rows, self.sums, tags, keys % tags.size, gradients, rate)
         self.taken = []
 
     def _lend(self, tags: Ints | None, leaf: torch.Tensor) -> torch.Tensor:
-        """Note the rows of tags (None: all, in order), whose gradients `step` moves them by."""
+        """Record a tensor and its tags (None: all, in order) for the next `step`."""
         if self.moving:
             self.taken.append((tags, leaf.requires_grad_()))
         return leaf
@@ -70,12 +70,12 @@ class WordTable:
 def start_vectors(
     given: Floats | None, n_tags: int, dim: int | None, rng: np.random.Generator, *, common: bool = False
 ) -> tuple[Floats, float | None]:
-    """Return the start vectors of tags, float32 (n_tags, dim), and the factor that brings given ones to length 1.
+    """Return the start vectors of tags, float32 (n_tags, dim), and the factor that scaled given vectors to length 1.
 
-    The length is that in the mean square. A memory map of given vectors is read in blocks. Rows of zeros are tags
-    without a vector: their start values are random, as all are where nothing is given: normal, of length 1 in the mean
-    square, and the factor is None. A `dim` of None is that of `given`, or 300. With `common`, where none are given, all
-    have the same last number, which makes half of that length: so scores can be low for all tags alike.
+    Length means the root mean square. A memory map of given vectors is read in blocks. Rows of zeros mean tags without
+    a vector, which get random start values: normal, of length 1. Without given vectors, all start values are random,
+    and the factor is None. A `dim` of None is the width of `given`, or 300. With `common`, and without given vectors,
+    the last number of all rows is the same, half of the squared length, which allows low scores for all tags.
     """
     width = (dim or DIM) if given is None else int(np.shape(given)[1])
     rows: Floats = np.empty((n_tags, width), np.float32)
@@ -88,7 +88,7 @@ def start_vectors(
         block = rows[first : first + BLOCK_ROWS]
         if given is not None:
             block[:] = given[first : first + BLOCK_ROWS]
-            _let_go(given)
+            _free_pages(given)
             block *= np.float32(factor)
         missing = ~block.any(axis=1) if given is not None else np.ones(len(block), np.bool_)
         block[missing] = rng.standard_normal((int(missing.sum()), width), np.float32) / np.float32(math.sqrt(width))
@@ -99,19 +99,19 @@ def start_vectors(
 
 
 def offset_for(rows: Floats, score: float) -> Floats:
-    """Return the vector whose products with all rows are as near to a score as can be (least squares), (dim,).
+    """Return the vector, (dim,), whose products with all rows are nearest to a score, by least squares.
 
-    Of more than 16,384 rows the first ones count.
+    If there are more than 16,384 rows, the first 16,384 are used.
     """
-    some = rows[:BLOCK_ROWS].astype(np.float64)
-    return np.asarray(np.linalg.lstsq(some, np.full(len(some), score), rcond=1e-3)[0], np.float32)
+    sample = rows[:BLOCK_ROWS].astype(np.float64)
+    return np.asarray(np.linalg.lstsq(sample, np.full(len(sample), score), rcond=1e-3)[0], np.float32)
 
 
 def check_vectors(given: Floats, n_tags: int, dim: int | None) -> None:
-    """Refuse word vectors that do not fit the tags.
+    """Check that word vectors fit the tags.
 
-    Raises ShapeError if there is not a row for each tag; UserError if `dim` says another width; DataError if a number
-    is not finite.
+    Raises ShapeError if there is not a row for each tag; UserError if `dim` is another width; DataError if a number is
+    not finite.
     """
     shape = np.shape(given)
     if len(shape) != 2 or shape[0] != n_tags or shape[1] == 0:
@@ -128,13 +128,13 @@ def check_vectors(given: Floats, n_tags: int, dim: int | None) -> None:
 def _blocks(given: Floats) -> Iterator[tuple[int, Floats]]:
     for first in range(0, len(given), BLOCK_ROWS):
         yield first, np.asarray(given[first : first + BLOCK_ROWS], np.float32)
-        _let_go(given)
+        _free_pages(given)
 
 
-def _let_go(given: Floats) -> None:
-    """Let go of what was read of a read-only memory map: else all of it stays in this process's memory as it trains.
+def _free_pages(given: Floats) -> None:
+    """Free the pages of a read-only memory map, which would otherwise stay in this process's memory during training.
 
-    A map in another mode may hold changes that are in no file, and is left alone.
+    A map in another mode may have unsaved changes, and is not freed.
     """
     if not isinstance(given, np.memmap) or given.mode != "r":
         return

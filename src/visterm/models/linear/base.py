@@ -1,4 +1,4 @@
-"""What all linear models share: one weight vector and bias a tag, kept as rows of the smaller width."""
+"""Base class of the linear models: a weight vector and a bias per tag, stored in the space with the smaller width."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ MAX_WEIGHT_BYTES = 2**33
 
 
 class LinearAnnotator(Annotator):
-    """Scores a tag by ``x · w + b``; a new model writes `_fit`, which calls `_keep`.
+    """Scores a tag by ``x · w + b``; a new model implements `_fit`, which calls `_keep`.
 
-    Fitted on sparse features, or on no more features than tags, the space is that of the features: ``u = [x, 1]``,
-    ``v = [w, b]``, so that an image's row is as short as its features. Otherwise it is tag space: ``u`` is the row of
-    scores.
+    With sparse features, or fewer features than tags, the space is that of the features: ``u = [x, 1]``, ``v = [w,
+    b]``, so an image's row is as short as its features. Otherwise it is tag space: ``u`` is the row of scores.
+
 
     Attributes
     ----------
     tag_rows_ : ndarray of float32, shape (n_tags, n_features + 1)
-        In feature space: weights, then the bias.
+        Only in feature space: weights, followed by the bias.
     weights_ : ndarray of float32, shape (n_features, n_tags)
-        In tag space.
+        Only in tag space.
     intercept_ : ndarray of float32, shape (n_tags,)
-        In tag space.
+        Only in tag space.
     """
 
     learned: ClassVar[dict[str, Kind]] = {
@@ -48,7 +48,7 @@ class LinearAnnotator(Annotator):
     explain = explain_linear
 
     def _keep(self, weights: NDArray[np.float32], intercept: NDArray[np.float32], X: Matrix) -> None:
-        """Keep what was learned from `X`: weights (n_features, n_tags) and intercept (n_tags,)."""
+        """Set the attributes learned from `X`: weights (n_features, n_tags) and intercept (n_tags,)."""
         if sp.issparse(X) or weights.shape[0] < weights.shape[1]:
             self.tag_rows_ = np.ascontiguousarray(np.vstack([weights, intercept]).T)
         else:
@@ -61,7 +61,7 @@ class LinearAnnotator(Annotator):
         return np.asarray(product(X, self.weights_) + self.intercept_, np.float32)
 
     def write_steps(self, steps: GraphSteps, x: str) -> str:
-        """Add the steps from features to scores, as `WritesSteps` says."""
+        """Add the steps from features to scores, see `WritesSteps`."""
         if hasattr(self, "tag_rows_"):
             return str(steps.affine(x, self.tag_rows_[:, :-1].T, self.tag_rows_[:, -1]))
         return str(steps.affine(x, self.weights_, self.intercept_))
@@ -80,13 +80,13 @@ class LinearAnnotator(Annotator):
 
 
 def with_ones(X: Matrix) -> Matrix:
-    """Return rows with a 1 at the end of each, for the bias."""
+    """Append a column of ones, for the bias."""
     ones = np.ones((X.shape[0], 1), np.float32)
     return sp.csr_array(sp.hstack([X, ones], format="csr")) if sp.issparse(X) else np.hstack([X, ones])
 
 
 def check_weight_size(n_features: int, n_tags: int, name: str) -> None:
-    """Refuse weights that would not fit in memory together with the products that they are solved from."""
+    """Raise TooLargeError if weights, with the products to solve them from, would take more than 8 GiB."""
     check_size(
         12 * n_features * n_tags,
         MAX_WEIGHT_BYTES,

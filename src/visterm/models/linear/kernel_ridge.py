@@ -1,4 +1,4 @@
-"""Ridge regression in the space of a Gaussian kernel: as quick as ridge, and it bends where the images do."""
+"""Ridge regression in the space of a Gaussian kernel: as fast as ridge, but not linear in the features."""
 
 from __future__ import annotations
 
@@ -27,45 +27,45 @@ if TYPE_CHECKING:
 Doubles = NDArray[np.float64]
 
 GAMMAS = (1.0, 3.0)
-ALPHAS = (3.0, 1.0, 0.3, 0.1, 0.03)  # Settings tried, penalties from strong to weak
-DEFAULT_ALPHA = 0.3  # Where there is nothing to choose by
+ALPHAS = (3.0, 1.0, 0.3, 0.1, 0.03)  # Penalties to try, from strong to weak
+DEFAULT_ALPHA = 0.3  # Used if there is no data to choose by
 
-CHOICE_ROWS = 2000  # The most images that choose the settings: the time grows with their cube
+CHOICE_ROWS = 2000  # Use at most this many images to choose the settings: the time grows with their cube
 BLOCK_BYTES = 2**25
 MAX_KERNEL_BYTES = 2**33
 
-ROUNDING = 1e-8  # Added to the diagonal of the landmarks' kernel as a share of 1, its values there
+ROUNDING = 1e-8  # Added to the diagonal of the landmarks' kernel, whose values there are 1
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class KernelRidge(Annotator):
-    """Predicts for each tag 1 where it is given and 0 where not, by penalised least squares in the space of a kernel.
+    """Predicts 1 for tags of an image and 0 for other tags, by penalised least squares in the space of a kernel.
 
     The kernel of two images is ``exp(-g ‖x - x'‖²)`` of their feature rows, scaled to unit length: 1 for an image with
-    itself, less the further off. The score of a tag is its frequency plus ``Σ_j k(x, x_j) c_j`` over the landmarks
-    ``x_j``, where ``c`` minimises ``Σ (k · c - (y - mean y))² + alpha cᵀ K c``. Like neighbours, it knows tags that
-    look like several different things; like ridge, it weighs all images at once. Explicit negatives count as not given.
+    itself, and less for distant images. The score of a tag is its frequency plus ``Σ_j k(x, x_j) c_j`` over the
+    landmarks ``x_j``, where ``c`` minimises ``Σ (k · c - (y - mean y))² + alpha cᵀ K c``. Like nearest neighbours, it
+    can learn tags with several different looks; like ridge, it uses all images. Explicit negatives count as unknown.
 
-    With no more training images than `landmarks` all are landmarks, and the solution is exact; otherwise some are
-    drawn, and all images are learned from (the subset of regressors). Scores are in tag space.
+    If there are at most `landmarks` training images, all are landmarks, and the solution is exact; otherwise landmarks
+    are drawn, and training still uses all images (the subset of regressors). Scores are in tag space.
 
     Parameters
     ----------
     gamma : float, optional
-        ``g`` in units of 1 / mean squared distance of training images. More looks nearer. None: 1 or 3, as chosen.
+        ``g`` in units of 1 / mean squared distance of training images. More is more local. None: chosen from 1 and 3.
     alpha : float, optional
         Penalty. More is smoother and nearer to the tag frequencies. None: chosen from 3 to 0.03.
     landmarks : int
-        Training images that others are compared with, at most. Fitting takes time as their cube, and as their square
-        times the images.
+        Maximum number of training images that others are compared with. The time of a fit grows with their cube, and
+        with their square times the number of images.
     random_state : int, RandomState, Generator or None
-        Which images are landmarks, and which choose the settings, where there are more than 2,000.
+        Draws the landmarks and, if there are more than 2,000 images, the 2,000 that choose the settings.
 
     Attributes
     ----------
     gamma_, alpha_ : float
-        The settings that were used. Those not given are the ones whose exact leave-one-out predictions rank the tags of
-        training images best (MAP over images).
+        The settings that were used. Chosen settings have the best exact leave-one-out predictions on training images
+        (MAP over images).
     width_ : float
         The mean squared distance.
     rows_ : array or CSR of float32, shape (n_landmarks, n_features)
@@ -126,7 +126,7 @@ class KernelRidge(Annotator):
         return scores
 
     def write_steps(self, steps: GraphSteps, x: str) -> str:
-        """Add the steps from features to scores, as `WritesSteps` says: with the landmarks, features of photos."""
+        """Add the steps from features to scores, see `WritesSteps`; the graph has the features of the landmarks."""
         landmarks, rows = dense(self.rows_), steps.unit(x, self.n_features_in_)
         lengths = steps.add("Add", steps.squares(rows, self.n_features_in_), np.square(landmarks).sum(axis=1))
         distances = steps.add("Sub", lengths, steps.affine(rows, 2 * landmarks.T))
@@ -136,33 +136,33 @@ class KernelRidge(Annotator):
     def _kernel(self, A: Matrix, B: Matrix) -> Doubles:
         return np.asarray(np.exp(squared_distances(A, B) * (-self.gamma_ / self.width_)))
 
-    def _choose(self, rows: Matrix, given: sp.csr_array, some: NDArray[np.int64]) -> tuple[float, float, float]:
-        """Return γ, the penalty and the mean squared distance; settings that are None by leaving some images out."""
-        distances = squared_distances(rows[some], rows[some])
-        bandwidth = float(distances.sum()) / max(some.size * (some.size - 1), 1) or 1.0
+    def _choose(self, rows: Matrix, given: sp.csr_array, sample: NDArray[np.int64]) -> tuple[float, float, float]:
+        """Return γ, the penalty and the mean squared distance; choose settings of None by leave-one-out on a sample."""
+        distances = squared_distances(rows[sample], rows[sample])
+        bandwidth = float(distances.sum()) / max(sample.size * (sample.size - 1), 1) or 1.0
         gammas = GAMMAS if self.gamma is None else (float(self.gamma),)
         alphas = ALPHAS if self.alpha is None else (float(self.alpha),)
-        tags = given[some]
-        best, reached = (gammas[0], alphas[0] if len(alphas) == 1 else DEFAULT_ALPHA, bandwidth), -1.0
+        tags = given[sample]
+        best, best_map = (gammas[0], alphas[0] if len(alphas) == 1 else DEFAULT_ALPHA, bandwidth), -1.0
         if len(gammas) * len(alphas) == 1 or tags.nnz == 0 or min(tags.shape) < 2:
             return best
         targets = tags.toarray().astype(np.float64)
         for gamma in gammas:
             kernel = np.exp(distances * (-gamma / bandwidth))
-            before = -1.0
+            previous_map = -1.0
             for alpha in alphas:
-                current_map = float(np.nanmean(average_precisions(_left_out(kernel, targets, alpha), tags)))
-                if current_map > reached:
-                    best, reached = (gamma, alpha, bandwidth), current_map
-                if current_map <= before:
+                current_map = float(np.nanmean(average_precisions(_leave_one_out(kernel, targets, alpha), tags)))
+                if current_map > best_map:
+                    best, best_map = (gamma, alpha, bandwidth), current_map
+                if current_map <= previous_map:
                     break
-                before = current_map
+                previous_map = current_map
         return best
 
     def _solve(self, rows: Matrix, given: sp.csr_array, frequencies: Doubles) -> Doubles:
-        """Solve ``(K_mn K_nm + alpha K_mm) c = K_mn (Y - mean Y)``, going over the images block by block.
+        """Solve ``(K_mn K_nm + alpha K_mm) c = K_mn (Y - mean Y)``, processing the images in blocks.
 
-        Where all n images are landmarks, that is ``(K + alpha I) c = Y - mean Y``.
+        If all n images are landmarks, this is ``(K + alpha I) c = Y - mean Y``.
         """
         n, m = rows.shape[0], self.rows_.shape[0]
         if n == m:
@@ -181,8 +181,8 @@ class KernelRidge(Annotator):
         return np.asarray(cho_solve(cho_factor(square, lower=True, overwrite_a=True), np.asarray(moment, np.float64)))
 
 
-def _left_out(kernel: Doubles, targets: Doubles, alpha: float) -> Doubles:
-    """Predict each row by the fit to all others: its error is ``c / diag (K + αI)⁻¹``."""
+def _leave_one_out(kernel: Doubles, targets: Doubles, alpha: float) -> Doubles:
+    """Return the prediction of each row by the fit to all other rows: its error is ``c / diag (K + αI)⁻¹``."""
     square = kernel.copy()
     square[np.diag_indices_from(square)] += alpha
     factor, lower = cho_factor(square, lower=True, overwrite_a=True)

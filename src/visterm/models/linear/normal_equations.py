@@ -1,4 +1,4 @@
-"""Penalised least squares of many targets at once: factorised, by conjugate gradients, exact leave-one-out."""
+"""Penalised least squares for many targets: by factorisation or conjugate gradients, with exact leave-one-out."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from visterm.core.types import Matrix
 
 Doubles = NDArray[np.float64]
 
-DIRECT_SIZE = 6000  # Rows of the largest square system that is factorised (275 MiB), not left to conjugate gradients
+DIRECT_SIZE = 6000  # Largest square system (275 MiB) to solve by factorisation; above, by conjugate gradients
 CG_TOLERANCE = 1e-5
 CG_ITERATIONS = 500
-CG_COLUMNS = 256  # Targets solved together by conjugate gradients, to bound the memory
-ROUNDING = 1e-6  # Differences of this share of a float32 number are rounding
-SMALLEST_SHARE = 1e-12  # Guards the division where a row alone decides its own prediction
+CG_COLUMNS = 256  # Number of targets that conjugate gradients solve at a time, to limit the memory
+ROUNDING = 1e-6  # Relative differences of float32 numbers up to this are rounding errors
+MIN_LEFT_OVER = 1e-12  # Avoids a division by zero if a row alone determines its own prediction
 
 
 class LinearFit(NamedTuple):
@@ -31,11 +31,11 @@ class LinearFit(NamedTuple):
 
 
 def fit_ridge(X: Matrix, T: Matrix, alpha: float) -> LinearFit:
-    """Minimise ``‖x W + b - t‖² + alpha ‖W‖²`` over all rows; the intercept b bears no penalty.
+    """Minimise ``‖x W + b - t‖² + alpha ‖W‖²`` over all rows; the intercept b has no penalty.
 
     `X` is (n, n_features), `T` are targets, (n, n_targets). The smaller of the two square systems (features, or images)
-    is solved by Cholesky factorisation; if even that is larger than `DIRECT_SIZE`, conjugate gradients solve it without
-    forming it. Sparse features stay sparse: centring is done by what it does to the products.
+    is solved by Cholesky factorisation; if it is larger than `DIRECT_SIZE`, conjugate gradients solve it without
+    forming it. Sparse features stay sparse, as the products are centred and not the features.
     """
     n, d = X.shape
     mean_x, mean_t = column_means(X), column_means(T)
@@ -52,10 +52,10 @@ def fit_ridge(X: Matrix, T: Matrix, alpha: float) -> LinearFit:
 
 
 def leave_one_out(X: Matrix, T: Matrix, alphas: Sequence[float], *, scale: float) -> Iterator[tuple[float, Doubles]]:
-    """Yield each alpha with the predictions, (n, n_targets), of each row by the ridge fit to all other rows.
+    """Yield each alpha with the prediction of each row by the ridge fit to all other rows, (n, n_targets).
 
-    That is exact; at least 3 rows. With fewer features than rows one decomposition of the features serves all alphas;
-    else each takes a factorisation, in time that grows with n³: with K the centred kernel, ``c =
+    The predictions are exact; there must be at least 3 rows. With fewer features than rows, one decomposition is used
+    for all alphas; otherwise each needs a factorisation in O(n³): with K the centred kernel, ``c =
     (K + αI)⁻¹ t`` and ``g = diag (K + αI)⁻¹``, the error on a row that was left out is ``α c / (α g - 1/n)`` (Allen's
     PRESS; 1/n is the intercept's leverage). The penalty of each fit is ``alpha · scale``.
     """
@@ -68,7 +68,7 @@ def leave_one_out(X: Matrix, T: Matrix, alphas: Sequence[float], *, scale: float
         squares, moments = rows**2, rows.T @ centred
         for alpha in alphas:
             shrunk = 1 / (np.maximum(values, 0) + alpha * scale)
-            left_over = np.maximum(1 - 1 / n - squares @ shrunk, SMALLEST_SHARE)
+            left_over = np.maximum(1 - 1 / n - squares @ shrunk, MIN_LEFT_OVER)
             yield alpha, targets - (centred - rows @ (shrunk[:, None] * moments)) / left_over[:, None]
         return
     kernel = centred_kernel(X)
@@ -77,14 +77,14 @@ def leave_one_out(X: Matrix, T: Matrix, alphas: Sequence[float], *, scale: float
         factor, lower = _factor(kernel.copy(), penalty)
         dual = cho_solve((factor, lower), centred)
         inverse, _ = lapack.dpotri(factor, lower=lower, overwrite_c=True)
-        left_over = np.maximum(penalty * np.diag(inverse) - 1 / n, SMALLEST_SHARE)
+        left_over = np.maximum(penalty * np.diag(inverse) - 1 / n, MIN_LEFT_OVER)
         yield alpha, targets - penalty * dual / left_over[:, None]
 
 
 def mean_square_norm(X: Matrix) -> float:
-    """Return the mean squared length of the centred rows, the scale to which a penalty relates; never 0.
+    """Return the mean squared length of the centred rows, the unit of a penalty; never 0.
 
-    Where all rows are alike, so that only rounding is left of them, a share of the rows themselves stands in.
+    If all rows are equal except for rounding, it is a small share of the mean squared length of the rows.
     """
     squares = sp.csr_array(X).power(2).sum() if sp.issparse(X) else np.einsum("ij,ij->", X, X, dtype=np.float64)
     mean_square = float(squares) / X.shape[0]
@@ -93,13 +93,13 @@ def mean_square_norm(X: Matrix) -> float:
 
 
 def with_intercept(weights: Doubles | NDArray[np.float32], mean_x: Doubles, mean_t: Doubles) -> LinearFit:
-    """Return weights with the intercepts that bring mean rows to mean targets."""
+    """Return weights with the intercepts that map mean rows to mean targets."""
     intercept = mean_t - mean_x @ weights
     return LinearFit(np.asarray(weights, np.float32), np.asarray(intercept, np.float32))
 
 
 def conjugate_gradients(X: Matrix, T: Matrix, mean_x: Doubles, mean_t: Doubles, alpha: float) -> NDArray[np.float32]:
-    """Solve ``(XᶜᵀXᶜ + αI) W = XᶜᵀTᶜ`` column by column at the same time, never forming the square matrix."""
+    """Solve ``(XᶜᵀXᶜ + αI) W = XᶜᵀTᶜ`` for many columns at a time, without forming the square matrix."""
 
     def forward(V: NDArray[np.float32]) -> NDArray[np.float32]:
         return np.asarray(X @ V - (mean_x @ V).astype(np.float32))
@@ -115,18 +115,18 @@ def conjugate_gradients(X: Matrix, T: Matrix, mean_x: Doubles, mean_t: Doubles, 
         W = np.zeros((X.shape[1], targets.shape[1]), np.float32)
         residual = backward(targets)
         direction = residual.copy()
-        length = np.einsum("ij,ij->j", residual, residual, dtype=np.float64)
-        enough = CG_TOLERANCE**2 * length
+        square = np.einsum("ij,ij->j", residual, residual, dtype=np.float64)
+        tolerance = CG_TOLERANCE**2 * square
         for _ in range(CG_ITERATIONS):
-            if (length <= enough).all():
+            if (square <= tolerance).all():
                 break
             applied = backward(forward(direction)) + np.float32(alpha) * direction
             curvature = np.einsum("ij,ij->j", direction, applied, dtype=np.float64)
-            step = np.divide(length, curvature, out=np.zeros_like(length), where=curvature > 0)
+            step = np.divide(square, curvature, out=np.zeros_like(square), where=curvature > 0)
             W += direction * step.astype(np.float32)
             residual -= applied * step.astype(np.float32)
-            before, length = length, np.einsum("ij,ij->j", residual, residual, dtype=np.float64)
-            ratio = np.divide(length, before, out=np.zeros_like(length), where=before > 0)
+            previous_square, square = square, np.einsum("ij,ij->j", residual, residual, dtype=np.float64)
+            ratio = np.divide(square, previous_square, out=np.zeros_like(square), where=previous_square > 0)
             direction = residual + direction * ratio.astype(np.float32)
         weights[:, part] = W
     return weights

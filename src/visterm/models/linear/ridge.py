@@ -1,4 +1,4 @@
-"""One linear scorer a tag by least squares: the strong simple baseline, solved in closed form."""
+"""Ridge regression, a linear scorer per tag: the strong simple baseline, solved in closed form."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from visterm.metrics.ranking import average_precisions
 from visterm.models.linear.base import LinearAnnotator, check_weight_size
 from visterm.models.linear.normal_equations import fit_ridge, leave_one_out, mean_square_norm
 
-ALPHAS = tuple(10.0 ** (step / 2) for step in range(4, -7, -1))  # Tried, in units of the features' mean squared length
-CHOICE_ROWS = 2000  # The most images that choose the penalty: time grows with their cube, and the best hardly changes
+ALPHAS = tuple(10.0 ** (step / 2) for step in range(4, -7, -1))  # To try, in units of the features' mean squared length
+CHOICE_ROWS = 2000  # Use at most this many images to choose the penalty: more take much longer, and change it little
 
 
 class PenaltyChoice(NamedTuple):
-    """The penalty (1 if there is nothing to judge by), and its predictions (n, n_tags) for the `rows` left out."""
+    """The penalty (1 without data to choose by), and its leave-one-out predictions, (n, n_tags), for `rows`."""
 
     alpha: float
     rows: NDArray[np.int64]
@@ -33,18 +33,18 @@ class PenaltyChoice(NamedTuple):
 def choose_penalty(
     X: Matrix, given: sp.csr_array, scale: float, rng: np.random.Generator, alphas: Sequence[float] = ALPHAS
 ) -> PenaltyChoice:
-    """Find the penalty that ranks the tags of left-out images best (MAP over images), going from strong to weak.
+    """Find the penalty with the best leave-one-out MAP over images, trying penalties from strong to weak.
 
-    `given` (n_images, n_tags) is 1 where a tag is given; penalties are ``alpha · scale``. The first of `alphas` that is
-    not better than the one before ends the search. Of more than 2,000 images `rng` draws those that choose.
+    `given`, (n_images, n_tags), is 1 for the tags of images; penalties are ``alpha · scale``. The search ends at the
+    first alpha that is not better than the one before. If there are more than 2,000 images, `rng` samples 2,000.
     """
     rows = np.sort(rng.permutation(X.shape[0])[:CHOICE_ROWS])
-    some, tags = X[rows], given[rows]
+    sample, tags = X[rows], given[rows]
     best = PenaltyChoice(alphas[0] if len(alphas) == 1 else 1.0, rows[:0], np.empty((0, given.shape[1])))
     if rows.size < 3 or tags.nnz == 0 or tags.shape[1] < 2:
         return best
     best_map = -1.0
-    for alpha, predicted in leave_one_out(some, tags, alphas, scale=scale):
+    for alpha, predicted in leave_one_out(sample, tags, alphas, scale=scale):
         current_map = float(np.nanmean(average_precisions(predicted, tags)))
         if current_map <= best_map:
             break
@@ -54,9 +54,9 @@ def choose_penalty(
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Ridge(LinearAnnotator):
-    """Predicts for each tag 1 where it is given and 0 where not, by penalised least squares with an intercept.
+    """Predicts 1 for tags of an image and 0 for other tags, by penalised least squares with an intercept.
 
-    Minimises ``Σ (x · w + b - y)² + alpha ‖w‖²`` for all tags at once. Explicit negatives count as not given.
+    Minimises ``Σ (x · w + b - y)² + alpha ‖w‖²`` for all tags at once. Explicit negatives count as unknown.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ class Ridge(LinearAnnotator):
         tag frequencies. None: the value, from 100 down to 0.001, whose exact leave-one-out predictions rank the tags
         of training images best (MAP over images, on at most 2,000 of them).
     random_state : int, RandomState, Generator or None
-        Which images choose the penalty, where there are more than 2,000.
+        If there are more than 2,000 images, samples 2,000 of them to choose the penalty.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Ridge that starts from what the words mean: zero-shot without photos, ridge with hundreds."""
+"""Ridge that starts from text vectors of the tags: zero-shot without photos, like ridge with hundreds of photos."""
 
 from __future__ import annotations
 
@@ -30,71 +30,71 @@ Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
 
 TEXT_WEIGHTS = (0.1, 0.2, 0.5, 1.0, 2.0)
-"""Weights of the text tried: how much its scores deviate, as a share of what photos say. From nearly ridge to mostly
-text; larger ones were chosen too often, as people answer what was proposed for its text."""
+"""Weights of the text to choose from: the deviation of its scores as a share of that of the photos' scores. From nearly
+ridge to mostly text; larger weights would be chosen too often, as people confirm tags that were proposed by text."""
 
 USUAL_WEIGHT = 0.2
-"""Taken unless another weight is better by more than two standard errors: left out, a tag has a photo less than it will
-have, so that the text looks too good. On validation rows (Corel5k, drawn scenes) it was best, or nearly, for tags of 1,
-2, 5, 10 and 50 photos, annotating and searching."""
+"""Used unless another weight is better by more than two standard errors: leave-one-out scores of a tag miss one photo,
+and the text looks too good. On validation rows (Corel5k, drawn scenes) this weight was the best, or nearly the best,
+for tags of 1, 2, 5, 10 and 50 photos, both for annotation and for search."""
 
 REJECTED = -0.02
-"""y of a rejected tag, little because what people reject was proposed for its text. On validation rows (Corel5k)
-answers of which most were no lowered MAP with -1, and raised it with 0, -0.02 and -0.05."""
+"""y of a rejected tag; small because people only reject tags that were proposed by their text. On validation rows
+(Corel5k), mostly negative answers lowered MAP with y = -1, and raised it with 0, -0.02 and -0.05."""
 
-STRONGEST = 1.0  # Of the penalties of `Ridge`: beside the text, stronger ones were worse for tags of 1 or 2 photos
-NEARLY_ALONE = 10.0  # Weight of the text with which the first answers change next to nothing
-FEW = 20  # Pairs of a photo and a tag after which it is half of that
+MAX_ALPHA = 1.0  # Largest penalty of `Ridge` to try: with text, larger ones were worse for tags of 1 or 2 photos
+INITIAL_TEXT_WEIGHT = 10.0  # Weight of the text before any answer: the first answers change scores very little
+HALVING_PAIRS = 20  # Number of (photo, tag) pairs that halve `INITIAL_TEXT_WEIGHT`
 
-USUAL_SPREAD = 0.05  # Deviation of what photos say, where none say anything yet; found between 0.03 and 0.08
+USUAL_SPREAD = 0.05  # Assumed deviation of the photos' scores before any photo is tagged; measured: 0.03 to 0.08
 MAX_GRAM_BYTES = 2**30
-SMALLEST = 1e-6  # Mean square of centred rows of length 1, below which only rounding is left of them
+MIN_MEAN_SQUARE = 1e-6  # Centred unit rows with a smaller mean square are only rounding errors
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class TextRidge(LinearAnnotator):
-    """Scores a tag by ``s · x · t + x · δ_t + b_t``: its text vector t, and what its own photos add to that.
+    """Scores a tag by ``s · x · t + x · δ_t + b_t``, with its text vector t and weights δ_t learned from its photos.
 
-    x is an image's row brought to length 1, and t the vector of the tag's word, as the two towers of one network give
-    them. δ minimises ``Σ (x · δ_t + c_t - y)² + λ ‖δ_t‖²``, y being 1 for a given tag, a little below 0 for a rejected
-    one (`REJECTED`), else 0. So a tag without photos has δ = 0, which is zero-shot; each photo adds to δ, and with
-    hundreds the text is next to nothing beside them, which is ridge. All tags share λ, one factorisation, and s, except
-    that the text of tags without photos counts as much as photos do elsewhere. The bias puts a tag's mean score where
-    its mean y is; before anything is known of any tag there is none.
+    x is an image's row scaled to length 1, and t the vector of the tag's word, from the two towers of one network.
+    δ minimises ``Σ (x · δ_t + c_t - y)² + λ ‖δ_t‖²``, where y is 1 for a tag of the image, slightly below 0 for a
+    rejected tag (`REJECTED`), and otherwise 0. A tag without photos has δ = 0, which is zero-shot; each photo adds to
+    δ, and with hundreds of photos the text hardly matters, which is ridge. All tags share λ, one factorisation, and s,
+    except that for tags without photos the text counts as much as photos do for other tags. The bias makes a tag's mean
+    score equal to its mean y; it is 0 as long as no photo has a tag.
 
-    δ is not fitted to what the text leaves over, ``y - s · x · t``: photos without a tag, of which a library has
-    thousands, would take the text back where it says most, also for tags that nobody gave yet.
+    δ is not fitted to the residuals of the text, ``y - s · x · t``: the thousands of photos without a tag would cancel
+    the text where its scores are highest, even for tags that nobody has used yet.
 
-    Without `word_vectors` it is ridge on rows of length 1.
+    Without `word_vectors`, the model is ridge on rows of length 1.
 
     Parameters
     ----------
     word_vectors : array-like, shape (n_tags, n_features), optional
-        A vector for each tag, from the text tower of the network that images are encoded with; their lengths do not
-        matter. Rows of zeros are tags without a vector: those are learned from photos alone.
+        A vector for each tag, from the text tower of the network that encodes the images; the lengths don't matter.
+        Rows of zeros mean tags without a vector, which are learned from photos alone.
     alpha : float, optional
-        λ, in units of the mean squared length of the centred rows; None: as `Ridge` chooses it, from 1 down.
+        λ, in units of the mean squared length of the centred rows; None: chosen as in `Ridge`, but at most 1.
     text_weight : float, optional
-        How much the text's scores deviate over photos and tags, as a share of how much x · δ does for photos that are
-        left out; it sets s. More trusts words longer against photos. None: one of `TEXT_WEIGHTS`, by how the
-        leave-one-out predictions with each rank the tags of training images; 0 is ridge.
+        Deviation of the text's scores over photos and tags, as a share of the deviation of x · δ for left-out photos;
+        it sets s. With more, the text matters longer as photos are added. None: the best of `TEXT_WEIGHTS` by the MAP
+        of leave-one-out predictions on training images; 0 is ridge.
     random_state : int, RandomState, Generator or None
-        Which images choose, where there are more than 2,000.
+        If there are more than 2,000 images, samples 2,000 of them to choose `alpha` and `text_weight`.
 
     Attributes
     ----------
     alpha_, text_weight_ : float
-        As they were used.
+        The values used.
     text_scale_ : float
-        s of a tag for which the text counts as much as photos do.
+        s of a tag whose text counts as much as photos.
     tag_rows_ : ndarray of float32, shape (n_tags, n_features + 1)
-        Weights, then the bias.
+        The weights, followed by the bias.
     text_rows_ : ndarray of float32, shape (n_tags, n_features)
-        The text vectors at length 1, or zeros.
+        The text vectors, scaled to length 1, or zeros.
     gram_ : ndarray of float64, shape (n_features + 1, n_features + 1)
-        Products of the columns of all rows learned from, each with a 1 appended.
+        XᵀX of all training rows, each with a 1 appended.
     moment_rows_ : ndarray of float64, shape (n_tags, n_features + 1)
-        The same rows, summed by y.
+        YᵀX of the same rows.
 
     References
     ----------
@@ -125,10 +125,10 @@ class TextRidge(LinearAnnotator):
     random_state: RandomState = 0
 
     def partial_fit(self, X: MatrixLike, Y: MatrixLike, *, images: bool = True) -> Self:
-        """Learn from more images (the first time: `fit`): as a fit on all of them would, with λ and s as chosen.
+        """Learn from more images; the result is that of a fit on all images, with the same λ and s.
 
-        `Y` has the tags that the model knows. Image rows never change, so `images` makes no difference. Raises
-        ShapeError if `Y` has another number of tags.
+        The first call is a `fit`. The columns of `Y` are the model's tags. Image rows never change, so `images` has no
+        effect. Raises ShapeError if `Y` has another number of tags.
         """
         if not hasattr(self, "gram_"):
             return self.fit(X, Y)
@@ -141,24 +141,24 @@ class TextRidge(LinearAnnotator):
         with one_blas_thread():
             rows = with_ones(_unit(X).astype(np.float64))
             self.gram_ = self.gram_ + dense(rows.T @ rows)
-            self.moment_rows_ = self.moment_rows_ + _moments(Y, rows)
+            self.moment_rows_ = self.moment_rows_ + _moment_rows(Y, rows)
             self.tag_rows_ = self._solved(self.moment_rows_, self.text_rows_)
         self._refuse_non_finite()
         return self
 
     def add_tags(self, X: MatrixLike, Y_new: MatrixLike, *, word_vectors: ArrayLike | None = None) -> Self:
-        """Add tags after the old ones, whose rows stay as they are to the bit.
+        """Append new tags; the rows of the old tags stay exactly the same.
 
-        `X` are images that the model has learned from (all that have one of the new tags), `Y_new` (n_images, n_new)
-        what they have of the new tags, and `word_vectors` (n_new, n_features) the vectors of these. A tag without an
-        image is found by its vector alone.
+        `X` are training images of the model, including all images with a new tag; `Y_new`, (n_images, n_new), are their
+        new tags, and `word_vectors`, (n_new, n_features), the vectors of the new tags. A tag without an image is scored
+        by its vector alone.
         """
         check_fitted(self)
         X = self._check_features(X)
         Y = check_tags(Y_new, X.shape[0])
         with one_blas_thread():
             text_rows = self._text(word_vectors, Y.shape[1])
-            moments = _moments(Y, with_ones(_unit(X).astype(np.float64)))
+            moments = _moment_rows(Y, with_ones(_unit(X).astype(np.float64)))
             rows = self._solved(moments, text_rows)
         self.tag_rows_ = np.concatenate([self.tag_rows_, rows])
         self.text_rows_ = np.concatenate([self.text_rows_, text_rows])
@@ -167,9 +167,9 @@ class TextRidge(LinearAnnotator):
         return self
 
     def tag_rows_from(self, vectors: ArrayLike) -> Floats:
-        """Return rows (n_words, n_features + 1) for words that are no tags, as tags without photos have them.
+        """Return the rows, (n_words, n_features + 1), of words that are not tags, like those of tags without photos.
 
-        Raises ShapeError if the vectors, (n_words, n_features), have another width.
+        `vectors` have the shape (n_words, n_features). Raises ShapeError if they have another width.
         """
         check_fitted(self)
         vectors = np.atleast_2d(np.asarray(vectors, np.float32))
@@ -191,46 +191,46 @@ class TextRidge(LinearAnnotator):
         given = sp.csr_array(Y > 0, dtype=np.float32)
         with one_blas_thread():
             rows: Any = with_ones(X.astype(np.float64))
-            self.gram_, self.moment_rows_ = dense(rows.T @ rows), _moments(Y, rows)
-            alphas = [a for a in ALPHAS if a <= STRONGEST] if self.alpha is None else [float(self.alpha)]
+            self.gram_, self.moment_rows_ = dense(rows.T @ rows), _moment_rows(Y, rows)
+            alphas = [a for a in ALPHAS if a <= MAX_ALPHA] if self.alpha is None else [float(self.alpha)]
             chosen = choose_penalty(X, given, self._centred()[1], rng, alphas)
             self.alpha_ = chosen.alpha
             self.text_weight_, self.text_scale_ = self._choose_text(X, given, chosen)
             self.tag_rows_ = self._solved(self.moment_rows_, self.text_rows_)
 
     def _choose_text(self, X: Matrix, given: sp.csr_array, chosen: PenaltyChoice) -> tuple[float, float]:
-        """Return the weight whose leave-one-out predictions rank tags best (MAP over images), and s at a weight of 1.
+        """Return the text weight with the best leave-one-out MAP over images, and s for a weight of 1.
 
-        Tags of one image are not looked for: left out, nothing but their text would be judged.
+        Tags of a single image are not ranked: without this image, only their text would be measured.
         """
         text_rows = self.text_rows_[self.text_rows_.any(axis=1)].astype(np.float64)
         variance = float(np.einsum("ij,ij->", text_rows @ self._covariance(), text_rows)) / max(len(text_rows), 1)
-        text_spread = float(np.sqrt(variance)) if variance > SMALLEST else 1.0  # of ``x · t``, over images and tags
+        text_spread = float(np.sqrt(variance)) if variance > MIN_MEAN_SQUARE else 1.0  # deviation of ``x · t``
         predicted_spread = float((chosen.predicted - chosen.predicted.mean(axis=0)).std()) if chosen.rows.size else 0.0
         unit = (predicted_spread or USUAL_SPREAD) / text_spread
         if self.text_weight is not None:
             return float(self.text_weight), unit
-        some = given[chosen.rows]
-        wanted = sp.csr_array(some @ sp.diags_array((some.sum(axis=0) > 1).astype(np.float32)))
-        best = USUAL_WEIGHT
-        if wanted.nnz and self.text_rows_.any():
+        Y_chosen = given[chosen.rows]
+        Y_ranked = sp.csr_array(Y_chosen @ sp.diags_array((Y_chosen.sum(axis=0) > 1).astype(np.float32)))
+        best_weight = USUAL_WEIGHT
+        if Y_ranked.nnz and self.text_rows_.any():
             text_scores = unit * (dense(X[chosen.rows]) - self._centred()[0]) @ self.text_rows_.T
-            n_photos, n_pairs = np.asarray(some.sum(axis=0)), self._n_pairs()
-            n_others = np.where(n_photos > 1, n_photos - 1, n_photos)  # of other tags' single photos none is left out
+            n_photos, n_pairs = np.asarray(Y_chosen.sum(axis=0)), self._n_pairs()
+            n_others = np.where(n_photos > 1, n_photos - 1, n_photos)  # a tag's only photo is not left out
             precisions = {
                 weight: average_precisions(
-                    chosen.predicted + _text_shares(weight, n_others, n_pairs) * text_scores, wanted
+                    chosen.predicted + _text_weights(weight, n_others, n_pairs) * text_scores, Y_ranked
                 )
                 for weight in TEXT_WEIGHTS
             }
             top = max(TEXT_WEIGHTS, key=lambda weight: float(np.nanmean(precisions[weight])))
             gain = precisions[top] - precisions[USUAL_WEIGHT]
             gain = gain[~np.isnan(gain)]
-            best = top if gain.mean() > 2 * gain.std() / np.sqrt(gain.size) else USUAL_WEIGHT
-        return best, unit
+            best_weight = top if gain.mean() > 2 * gain.std() / np.sqrt(gain.size) else USUAL_WEIGHT
+        return best_weight, unit
 
     def _text(self, vectors: ArrayLike | None, n_tags: int) -> Floats:
-        """Return text vectors at length 1; zeros without any."""
+        """Return text vectors scaled to length 1; zeros if there are none."""
         if vectors is None:
             return np.zeros((n_tags, self.n_features_in_), np.float32)
         rows = np.asarray(vectors, np.float32)
@@ -245,20 +245,20 @@ class TextRidge(LinearAnnotator):
         return np.asarray(_unit(rows), np.float32)
 
     def _centred(self) -> tuple[Doubles, float]:
-        """Return the mean row, and the mean squared length of the rows without it."""
+        """Return the mean row, and the mean squared length of the centred rows."""
         n, mean = self.gram_[-1, -1], self.gram_[-1, :-1] / self.gram_[-1, -1]
-        return mean, max(float(np.trace(self.gram_[:-1, :-1])) / n - float(mean @ mean), SMALLEST)
+        return mean, max(float(np.trace(self.gram_[:-1, :-1])) / n - float(mean @ mean), MIN_MEAN_SQUARE)
 
     def _covariance(self) -> Doubles:
         mean = self._centred()[0]
         return np.asarray(self.gram_[:-1, :-1] / self.gram_[-1, -1] - np.outer(mean, mean))
 
     def _n_pairs(self) -> float:
-        """Return how many pairs of an image and a tag were learned from, about: rejected ones take little off."""
+        """Return the approximate number of (image, tag) training pairs; rejected tags lower it slightly."""
         return float(np.maximum(self.moment_rows_[:, -1], 0).sum())
 
     def _solved(self, moments: Doubles, text: Floats) -> Floats:
-        """Return the rows of tags with these moments and text vectors: all by one factorisation."""
+        """Return the rows of tags with the given moments and text vectors, with a single factorisation."""
         mean, scale = self._centred()
         n = self.gram_[-1, -1]
         square = n * self._covariance()
@@ -266,10 +266,10 @@ class TextRidge(LinearAnnotator):
         weights = cho_solve(
             cho_factor(square, lower=True, overwrite_a=True), (moments[:, :-1] - moments[:, -1:] * mean).T
         )
-        shares = _text_shares(self.text_weight_, moments[:, -1:], self._n_pairs())
+        shares = _text_weights(self.text_weight_, moments[:, -1:], self._n_pairs())
         weights = weights.T + self.text_scale_ * shares * text
         bias = moments[:, -1] / n - weights @ mean
-        if not (self.moment_rows_.any() or moments.any()):  # nothing was said of any tag: zero-shot, without offsets
+        if not (self.moment_rows_.any() or moments.any()):  # no photo has a tag: zero-shot, without bias
             bias[:] = 0
         return np.column_stack([weights, bias]).astype(np.float32)
 
@@ -277,7 +277,7 @@ class TextRidge(LinearAnnotator):
         return super()._image_rows(_unit(X))
 
     def write_steps(self, steps: GraphSteps, x: str) -> str:
-        """Add the steps from features to scores, as `WritesSteps` says."""
+        """Add the steps from features to scores, see `WritesSteps`."""
         return super().write_steps(steps, steps.unit(x, self.n_features_in_))
 
     def _scorer(self, x: Matrix, tag: int) -> tuple[NDArray[np.float64], float]:
@@ -300,18 +300,18 @@ def _unit(X: Matrix) -> Matrix:
     )
 
 
-def _text_shares(weight: float, n_photos: Doubles, n_pairs: float) -> Doubles:
-    """Return how much the text of each tag counts: `weight`, or as much as photos say where a tag has none.
+def _text_weights(weight: float, n_photos: Doubles, n_pairs: float) -> Doubles:
+    """Return the weight of each tag's text: `weight`, or at least 1 for a tag without photos.
 
-    While few pairs of a photo and a tag are known it counts more (`NEARLY_ALONE`), for all tags alike. Otherwise
-    a tag that a person has just given would rank below tags without any answer.
+    As long as there are few (photo, tag) pairs, the weight is larger for all tags (`INITIAL_TEXT_WEIGHT`). Otherwise a
+    tag that a person has just used would rank below tags without any answer.
     """
     if not weight:
         return np.zeros_like(n_photos)
-    while_few = NEARLY_ALONE / (1 + (n_pairs / FEW) ** 1.5)
-    return np.asarray(np.maximum(np.where(n_photos > 0, weight, max(1.0, weight)), while_few))
+    min_weight = INITIAL_TEXT_WEIGHT / (1 + (n_pairs / HALVING_PAIRS) ** 1.5)
+    return np.asarray(np.maximum(np.where(n_photos > 0, weight, max(1.0, weight)), min_weight))
 
 
-def _moments(Y: sp.csr_array, rows: Matrix) -> Doubles:
+def _moment_rows(Y: sp.csr_array, rows: Matrix) -> Doubles:
     signs = sp.csr_array(Y > 0, dtype=np.float64) + REJECTED * sp.csr_array(Y < 0, dtype=np.float64)
     return np.asarray(dense(signs.T @ rows))

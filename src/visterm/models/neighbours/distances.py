@@ -1,4 +1,4 @@
-"""Feature blocks: which columns belong together; and how far rows are from each other."""
+"""Read feature blocks, which are columns that belong together, and compute squared distances of rows."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from visterm.models.base import Blocks
 
 
 def read_blocks(blocks: Blocks | None, n_features: int) -> list[slice]:
-    """Return the columns of each block that the setting `blocks` of a model means.
+    """Return the columns of each block of the setting `blocks`.
 
-    None: one block of all features. Whole numbers: the widths of blocks side by side, which together are all features.
-    Pairs: first column and the one after the last; they may overlap and leave columns out. Raises UserError for
-    anything else, or what does not fit.
+    None: one block of all features. Integers: the widths of adjacent blocks, whose sum is the number of features.
+    Pairs: (start, stop) columns, which may overlap and leave columns out. Raises UserError for other values, or if
+    they don't match the features.
     """
     if blocks is None:
         return [slice(0, n_features)]
@@ -37,16 +37,16 @@ def read_blocks(blocks: Blocks | None, n_features: int) -> list[slice]:
 
 
 def check_blocks(blocks: object) -> None:
-    """Refuse a setting `blocks` that fits no features at all."""
+    """Raise UserError if a setting `blocks` is invalid for any number of features."""
     if blocks is None:
         return
     entries = list(blocks) if isinstance(blocks, Iterable) and not isinstance(blocks, str) else []
-    widths = all(_is_whole(entry) and entry > 0 for entry in entries)
-    pairs = all(
+    are_widths = all(_is_whole(entry) and entry > 0 for entry in entries)
+    are_pairs = all(
         isinstance(entry, list | tuple) and len(entry) == 2 and all(map(_is_whole, entry)) and 0 <= entry[0] < entry[1]
         for entry in entries
     )
-    if not entries or not (widths or pairs):
+    if not entries or not (are_widths or are_pairs):
         expected = "the widths of the blocks, such as (4096, 512), or pairs of first column and the one after the last"
         raise UserError(setting="blocks", value=blocks, expected=expected)
 
@@ -63,7 +63,7 @@ def row_squares(X: Matrix) -> NDArray[np.float64]:
 
 
 def squared_distances(A: Matrix, B: Matrix) -> NDArray[np.float64]:
-    """Return the squared Euclidean distances of rows, shape (n_a, n_b), by products of their type."""
+    """Return the squared Euclidean distances of rows, shape (n_a, n_b), from products in the rows' own dtype."""
     products = np.asarray(dense(A @ B.T), np.float64)
-    lengths = [row_squares(rows.astype(np.float64)) for rows in (A, B)]
-    return np.asarray(np.maximum(lengths[0][:, None] + lengths[1] - 2 * products, 0))
+    squares = [row_squares(rows.astype(np.float64)) for rows in (A, B)]
+    return np.asarray(np.maximum(squares[0][:, None] + squares[1] - 2 * products, 0))

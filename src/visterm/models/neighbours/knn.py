@@ -1,4 +1,4 @@
-"""Votes of the most similar training images, exact neighbours by cosine, and how many of them vote."""
+"""Nearest neighbours: the most similar training images, by exact cosine, vote for their tags."""
 
 from __future__ import annotations
 
@@ -30,43 +30,43 @@ Cosines: TypeAlias = NDArray[np.float32]
 NEIGHBORS = (10, 20, 40, 80, 160)
 POWERS = (1.0, 2.0, 4.0, 8.0, 16.0)
 
-CHOICE_ROWS = 1000  # The most training images, each left out in turn, that choose the settings
+CHOICE_ROWS = 1000  # Use at most this many training images, each left out in turn, to choose the settings
 BLOCK_BYTES = 2**25
-MAX_GIVEN_BYTES = 2**29  # Of the tags of training images in a graph, a byte for each image and tag
+MAX_GIVEN_BYTES = 2**29  # Maximum size of the training tags in an ONNX graph, one byte per image and tag
 TINY = float(np.finfo(np.float32).tiny)
 
-# Training features of unit length, up to rounding
+# Training features of unit length, except for rounding
 UNIT_ROWS = DenseOrCsr("float32", ("n_images", "n_features_in_"), least=-1.001, most=1.001, canonical=False)
 TAGS_OF_IMAGES = Csr("float32", ("n_images", "n_tags_"), least=0, most=1)  # 1 for each tag that a training image has
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class VotingAnnotator(Annotator):
-    """Lets the `n_neighbors` most similar training images vote for their tags; a new model writes `_neighbors`.
+    """Lets the `n_neighbors` most similar training images vote for their tags; a new model implements `_neighbors`.
 
-    The similarity is the cosine of the feature rows. A neighbour's vote weighs its similarity to the power `power`
-    (nothing below 0), and a tag's score is its share of the votes: an estimate of P(tag | image), which compares
-    images for a tag as well as tags for an image. Explicit negatives count as not given.
+    The similarity is the cosine of the feature rows. The weight of a neighbour's vote is its similarity to the power
+    `power` (0 for negative similarities), and a tag's score is its share of the votes: an estimate of P(tag | image),
+    which compares images for a tag as well as tags for an image. Explicit negatives count as unknown.
 
     Parameters
     ----------
     n_neighbors : int, optional
-        More is smoother and slower. None: chosen by leaving training images out.
+        Number of neighbours. More is smoother and slower. None: chosen by leaving training images out.
     power : float, optional
-        How much more the nearest weigh; 0 gives all neighbours the same vote. None: chosen.
+        With more, the nearest neighbours count more; with 0, all neighbours count the same. None: chosen.
     random_state : int, RandomState, Generator or None
-        Which images choose the settings, where there are more than 1,000.
+        If there are more than 1,000 images, samples 1,000 of them to choose the settings.
 
     Attributes
     ----------
     n_neighbors_ : int
     power_ : float
-        The settings that were used. Those not given are the ones that rank the tags of training images best (MAP over
-        images) when each image is left out of its own neighbours, among 10 to 160 neighbours and powers of 1 to 16.
+        The settings that were used. Chosen settings rank the tags of training images best (MAP over images) when each
+        image is left out of its own neighbours, among 10 to 160 neighbours and powers of 1 to 16.
     rows_ : array or CSR of float32, shape (n_images, n_features)
         Training features, scaled to unit length.
     given_ : csr_array of float32, shape (n_images, n_tags)
-        Their tags.
+        Training tags.
     """
 
     n_neighbors: int | None = None
@@ -97,17 +97,17 @@ class VotingAnnotator(Annotator):
         check_number(self.power, "power", least=0, otherwise="or None to have it chosen")
 
     def _prepare(self, rng: np.random.Generator) -> None:
-        """Make what finds the neighbours in `rows_`, for models that need more than the rows."""
+        """Build an index of `rows_`, for models that need more than the rows."""
 
     @abstractmethod
     def _neighbors(self, X: Matrix, k: int) -> Iterator[tuple[Ids, Cosines]]:
-        """Yield for block after block of unit rows the ids and cosines of the k nearest, nearest first, ties by id.
+        """Yield the ids and cosines of the k nearest images for each block of unit rows, nearest first, ties by id.
 
-        Where fewer are found, the last ids are -1, of cosine 0.
+        If there are fewer neighbours, the last ids are -1, with cosine 0.
         """
 
     def _choose(self, rng: np.random.Generator) -> tuple[int, float]:
-        """Return the settings; those that are None by leaving each of some training images out."""
+        """Return the settings; choose those that are None by leave-one-out on a sample of training images."""
         n = self.rows_.shape[0]
         sizes = NEIGHBORS if self.n_neighbors is None else (self.n_neighbors,)
         powers = POWERS if self.power is None else (self.power,)
@@ -118,29 +118,29 @@ class VotingAnnotator(Annotator):
         sizes = tuple(sorted({min(size, n - 1) for size in sizes}))
         neighbours = list(self._neighbors(self.rows_[rows], sizes[-1] + 1))
         ids = np.concatenate([part for part, _ in neighbours])
-        near = np.concatenate([part for _, part in neighbours])
-        keep = ids != rows[:, None]  # all but the image itself, or the last one if that is not among its neighbours
+        cosines = np.concatenate([part for _, part in neighbours])
+        keep = ids != rows[:, None]  # drop the image itself, or the last neighbour if the image is not among them
         keep[keep.all(axis=1), -1] = False
-        ids, near = (array[keep].reshape(rows.size, -1) for array in (ids, near))
+        ids, cosines = (array[keep].reshape(rows.size, -1) for array in (ids, cosines))
         maps = {}
         for size in sizes:
             for power in powers:
-                scores = votes(ids[:, :size], near[:, :size], self.given_, power).toarray()
+                scores = votes(ids[:, :size], cosines[:, :size], self.given_, power).toarray()
                 maps[size, power] = float(np.nanmean(average_precisions(scores, tags)))
         size, power = max(maps, key=maps.__getitem__)
         return size, float(power)
 
 
-def votes(ids: Ids, near: Cosines, given: sp.csr_array, power: float) -> sp.csr_array:
-    """Return each tag's share of the votes of the neighbours; no votes where no similarity is above 0."""
-    weights = np.where(near > 0, np.maximum(near, 0) ** np.float32(power), 0).astype(np.float32)
+def votes(ids: Ids, cosines: Cosines, given: sp.csr_array, power: float) -> sp.csr_array:
+    """Return each tag's share of the votes of the neighbours; 0 if no similarity is above 0."""
+    weights = np.where(cosines > 0, np.maximum(cosines, 0) ** np.float32(power), 0).astype(np.float32)
     total = weights.sum(axis=1, keepdims=True)
     weights = np.divide(weights, total, out=np.zeros_like(weights), where=total > 0)
     return weighted_votes(ids, weights, given)
 
 
 def weighted_votes(ids: Ids, weights: Cosines, given: sp.csr_array) -> sp.csr_array:
-    """Return the sum of the weights of the neighbours with each tag; an id of -1 stands for none, of weight 0."""
+    """Return the sum of the weights of the neighbours with each tag; an id of -1, with weight 0, means no neighbour."""
     n, k = ids.shape
     starts = np.arange(n + 1) * k
     chosen = sp.csr_array((weights.ravel(), np.maximum(ids, 0).ravel(), starts), shape=(n, given.shape[0]))
@@ -148,7 +148,7 @@ def weighted_votes(ids: Ids, weights: Cosines, given: sp.csr_array) -> sp.csr_ar
 
 
 def unit_rows(X: Matrix) -> Matrix:
-    """Scale rows to unit length; rows of zeros stay."""
+    """Scale rows to unit length, except rows of zeros."""
     squares: Any = sp.csr_array(X).power(2).sum(axis=1) if sp.issparse(X) else np.einsum("ij,ij->i", X, X)
     lengths = np.sqrt(squares)
     scale = np.divide(1, lengths, out=np.zeros_like(lengths), where=lengths > 0).astype(np.float32)
@@ -169,16 +169,16 @@ class Knn(VotingAnnotator):
     test_params: ClassVar[Mapping[str, object]] = {}
 
     def write_steps(self, steps: GraphSteps, x: str) -> str:
-        """Add the steps from features to scores, as `WritesSteps` says: with the features and tags of training images.
+        """Add the steps from features to scores, see `WritesSteps`; the graph has the training features and tags.
 
-        Raises TooLargeError if these tags take too much as an array.
+        Raises TooLargeError if the array of training tags is too large.
         """
         k = min(self.n_neighbors_, self.rows_.shape[0])
         check_size(math.prod(self.given_.shape), MAX_GIVEN_BYTES, "Tags of training images", "Fit the model ridge.")
         cosines = steps.affine(steps.unit(x, self.n_features_in_), dense(self.rows_).T)
-        near, ids = steps.top(cosines, k)
-        weights = steps.add("Pow", steps.add("Max", near, 0.0), self.power_)
-        weights = steps.add("Where", steps.add("Greater", near, 0.0), weights, np.zeros(1))
+        similarities, ids = steps.top(cosines, k)
+        weights = steps.add("Pow", steps.add("Max", similarities, 0.0), self.power_)
+        weights = steps.add("Where", steps.add("Greater", similarities, 0.0), weights, np.zeros(1))
         weights = steps.add("Div", weights, steps.add("Max", steps.affine(weights, np.ones((k, 1))), TINY))
         given = steps.add("Cast", steps.add("Gather", self.given_.toarray() > 0, ids, axis=0), to_type=np.float32)
         votes = steps.add("MatMul", steps.add("Reshape", weights, np.array([-1, 1, k])), given)

@@ -1,7 +1,7 @@
-"""Images as values of a kernel with the training images, named or made elsewhere: for models that are linear in these.
+"""Represent images by their kernel values with the training images, for models that are linear in these values.
 
-Such a model has the settings `kernel`, `gamma` and `n_jobs`, learns `gamma_`, and `landmarks_` with the kernels of
-`KEPT_KERNELS`, which compare each image with training images that the model keeps.
+Such a model has the settings `kernel`, `gamma` and `n_jobs`, and learns `gamma_`. With a kernel of `KEPT_KERNELS`, it
+also learns `landmarks_`, the training images that other images are compared with.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from visterm.encoders.landmarks import KERNELS, Landmarks, landmark_columns
 KEPT_KERNELS = tuple(name for name in KERNELS if name != "linear")  # Kernels for which the model keeps training images
 MAX_KERNEL_BYTES = 2**33
 
-UNEVEN = 1e-3  # How far a kernel and its transpose may differ, as a share of the largest value: by rounding
+MAX_ASYMMETRY = 1e-3  # Maximum difference of a kernel and its transpose, as a share of the largest value: rounding
 KERNEL_LEARNED: dict[str, Kind] = {
     "gamma_": Number(least=0, required=False),
     "landmarks_": DenseOrCsr("float32", ("n_features_in_", "n_inputs"), empty=True, required=False),
 }
-"""``γ`` of the kernel, 0 for kernels without; and the support vectors as the kernel compares them."""
+"""``γ`` of the kernel, 0 for kernels without γ; and the support vectors in the form that the kernel compares."""
 
 
 def kernel_with(model: Any, X: Matrix) -> Callable[[Matrix], Matrix]:
-    """Return the function from features to what scores are linear in: themselves, or values with `X`; set `gamma_`."""
+    """Return a function from features to the inputs of scores: features, or kernel values with `X`; set `gamma_`."""
     n = X.shape[0]
     model.gamma_ = 0.0
     if model.kernel == "linear":
@@ -44,7 +44,7 @@ def kernel_with(model: Any, X: Matrix) -> Callable[[Matrix], Matrix]:
                 "with each other."
             )
         uneven, largest = float(abs(X - X.T).max()), float(abs(X).max())
-        if uneven > UNEVEN * largest:
+        if uneven > MAX_ASYMMETRY * largest:
             raise DataError(
                 f"X and its transpose differ by {uneven:.3g}, and the largest value is {largest:.3g}; with "
                 'kernel="precomputed" expected the kernel of the training images with each other, both in one order.'
@@ -57,26 +57,26 @@ def kernel_with(model: Any, X: Matrix) -> Callable[[Matrix], Matrix]:
 
 
 def keep_support(model: Any, X: Matrix) -> None:
-    """Keep the features of the training images that a model compares others with."""
+    """Store the features of the training images that a model compares images with."""
     model.landmarks_ = landmark_columns(model.kernel, X)
     model._opened, model._opened_columns = Landmarks(model.kernel, model.landmarks_), model.landmarks_
 
 
 def kernel_values(model: Any, X: Matrix) -> NDArray[np.float32]:
-    """Compare checked features with the support vectors of a model, which are opened once."""
+    """Return the kernel values of checked features with the support vectors of a model, whose index is cached."""
     if getattr(model, "_opened_columns", None) is not model.landmarks_:
         model._opened, model._opened_columns = Landmarks(model.kernel, model.landmarks_), model.landmarks_
     return np.asarray(model._opened.values(X, model.gamma_, model.n_jobs), np.float32)
 
 
 def check_kernel(model: Any) -> None:
-    """Refuse the settings `kernel` and `gamma` that cannot be used."""
+    """Raise UserError if the settings `kernel` and `gamma` are invalid."""
     check_choice(model.kernel, "kernel", ["linear", *KEPT_KERNELS, "precomputed"])
     check_number(model.gamma, "gamma", above=0, otherwise="or None")
 
 
 def check_support(model: Any, n_inputs: int) -> None:
-    """Refuse learned attributes that do not go with the kernel; there are weights of `n_inputs` features or values."""
+    """Raise DataError if learned attributes don't match the kernel, for weights of `n_inputs` features or values."""
     kept = model.kernel in KEPT_KERNELS
     if hasattr(model, "landmarks_") != kept or (kept and not hasattr(model, "gamma_")):
         raise DataError(f"landmarks_ and gamma_ do not go with kernel={model.kernel!r}")
@@ -85,7 +85,7 @@ def check_support(model: Any, n_inputs: int) -> None:
 
 
 def refuse_kernel(model: Any, *but: str) -> None:
-    """Refuse to take scores apart by features where the kernel is none of `but`."""
+    """Raise UserError, as scores cannot be explained by features, if the kernel is not one of `but`."""
     if model.kernel not in but:
         raise UserError(
             f"With the kernel {model.kernel!r} scores are no sum over features.",

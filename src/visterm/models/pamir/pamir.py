@@ -1,4 +1,4 @@
-"""PAMIR: one scorer a word, linear or by a kernel, trained on queries so that relevant images rank above others."""
+"""PAMIR: one scorer per word, linear or with a kernel, trained on queries to rank relevant images above others."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ if TYPE_CHECKING:
 
 LOSSES = ("triplet", *TOP_LOSSES)
 
-INTERCEPT_IMAGES = 1024  # Training images that set intercepts; more change them by less than the tags' noise
-HALVINGS = 32  # Of the bracket around each intercept: ten digits
-BLOCK_TAGS = 2048  # Tags handled together, so that memory does not grow with them
+INTERCEPT_IMAGES = 1024  # Number of training images that set intercepts; more change them less than the tags' noise
+HALVINGS = 32  # Number of bisection steps for each intercept: ten digits
+BLOCK_TAGS = 2048  # Number of tags processed at a time, to limit the memory
 
 
 class JudgedImages(NamedTuple):
-    """Images, and queries with what is relevant among these images."""
+    """Images, and queries with their relevant images among them."""
 
     X: Matrix
     queries: Queries
@@ -72,69 +72,69 @@ def _learns_on(model: Pamir) -> None:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Pamir(LinearRanker):
-    """One weight vector a word, trained on queries so that the images relevant to a query score above the others.
+    """One weight vector per word, trained on queries so that relevant images score above the others.
 
     A query is a row of weights of its words, an image p is mapped to text by ``f(p) = (w_1 · p, ..., w_T · p)``, and
-    the score is ``q · f(p)``. Triplets are drawn: a query, an image p+ that is relevant to it, and one, p-, that is
-    not. Where the loss ``l = |1 - q · f(p+) + q · f(p-)|₊`` is above 0, the smallest step that would bring it to 0 is
-    made, but none longer than `aggressiveness`: ``w_t += τ q_t (p+ - p-)`` for the words t of the query. An epoch is as
-    many triplets as there are pairs of a query and an image relevant to it; epochs end when the mean average precision
-    over the queries of validation images no longer rises.
+    the score is ``q · f(p)``. Triplets are drawn: a query, an image p+ that is relevant to it, and an image p- that is
+    not. If the loss ``l = |1 - q · f(p+) + q · f(p-)|₊`` is above 0, the smallest step that makes it 0 is taken, up to
+    the length `aggressiveness`: ``w_t += τ q_t (p+ - p-)`` for the words t of the query. An epoch has as many triplets
+    as there are pairs of a query and a relevant image; training ends when the mean average precision over the queries
+    of validation images no longer rises.
 
-    `fit` makes the queries from the tags (every set of up to `max_words` tags that an image has, weighed by idf);
-    `fit_queries` takes them as they are. The order of images does not depend on the bias of a tag; it is set last, so
-    that tags can be compared within an image: a tag's scores are its log odds, on average right on training images.
+    `fit` makes the queries from the tags (every set of up to `max_words` tags of an image, weighted by idf);
+    `fit_queries` takes queries. The order of images does not depend on the bias of a tag; it is set last, to compare
+    the tags of an image: a tag's scores are its log odds, which are right on average on training images.
 
     With another kernel than the linear one, ``w_t = Σ_j α_tj p_j`` over the training images, and ``w_t · p`` is
-    ``Σ_j α_tj k(p_j, p)`` (section III-E): a step moves two numbers for each word of the query. The space is then that
-    of the kernel values, ``u = [k(p_1, p), ..., k(p_n, p), 1]`` and ``v = [α, b]``, as wide as there are training
-    images with a weight, and there is no `partial_fit`.
+    ``Σ_j α_tj k(p_j, p)`` (section III-E): a step changes two numbers for each word of the query. The space is then
+    that of the kernel values, ``u = [k(p_1, p), ..., k(p_n, p), 1]`` and ``v = [α, b]``, with a column for each
+    training image with a weight, and there is no `partial_fit`.
 
-    The losses "p10", "warp" and "ndcg" look at the top of the ranking, where people look (section VI). After q and p+,
-    images are drawn until one, p-, scores within 1 of p+; how soon that happens tells the rank of p+, and the longest
-    step is `aggressiveness` times what this rank costs: "p10", the share of the first ten places that p+ has lost;
-    "warp", WSABIE's weight; "ndcg", the discounted gain that it has lost against the first place, as a share of the
-    query's largest. With "ndcg" the relevances given to `fit_queries` are gains, and p- is any image of less gain.
+    The losses "p10", "warp" and "ndcg" optimise the top of the ranking, where people look (section VI). After q and p+,
+    images are drawn until an image p- scores above the score of p+ minus 1; the number of draws estimates the rank of
+    p+, and the maximum step is `aggressiveness` times the cost of this rank: "p10", the share of the first ten ranks
+    that p+ has lost; "warp", WSABIE's weight; "ndcg", the discounted gain that it has lost against the first rank, as a
+    share of the query's ideal gain. With "ndcg", `R` of `fit_queries` has gains, and p- is any image with less gain.
 
-    Each step needs the weights of the one before, so training uses one thread: `n_jobs` counts only in annotating.
+    Each step needs the weights after the previous step, so training uses one thread: `n_jobs` is for annotation only.
 
     Parameters
     ----------
     kernel : {"linear", "rbf", "chi2", "intersection", "hellinger", "precomputed"}
         How images are compared; "chi2", "intersection" and "hellinger" are for histograms. "precomputed": `X` is the
-        kernel with the training images, (n, n_images), symmetric for these themselves. The kernel of n training images
-        takes 4 n² bytes in training.
+        kernel with the training images, (n, n_images), and symmetric in `fit`. The kernel of n training images takes
+        4 n² bytes in training.
     gamma : float, optional
         ``γ`` of "rbf" and "chi2". None: 1 / mean distance between training images.
     loss : {"triplet", "p10", "warp", "ndcg"}
-        What mistakes cost; "triplet" is the paper's. The others need ``kernel="linear"`` and take several times as
+        The cost of mistakes; "triplet" is the paper's. The others need ``kernel="linear"`` and take several times as
         long.
     max_trials : int
-        Draws until a relevant image counts as well ranked, with the losses of the top. More looks farther up.
+        With the losses of the top: number of draws after which a relevant image counts as well ranked.
     aggressiveness : float
-        Longest step (c), for features of mean length 1 (a kernel of mean 1 on the diagonal). More follows each triplet
-        farther.
+        Maximum step (c), for features of mean length 1 (a kernel with the mean 1 on the diagonal). More adapts more to
+        each triplet.
     max_words : int or None
-        Words of the queries that `fit` makes, at most; None: as many as an image has tags (as in the paper).
+        Maximum number of words of the queries that `fit` makes; None: all tags of an image (as in the paper).
     max_subsets : int
         If there are more sets of two or more tags, counted image by image, `fit` draws a sample of this size.
     epochs : int
-        The most epochs.
+        Maximum number of epochs.
     average : int
-        The weights are the mean over about this many last epochs; 1: the last one alone (as in the paper).
+        The weights are the mean over about this many of the last epochs; 1: only the last epoch (as in the paper).
     row_length, patience, valid_share, schedule, n_jobs, random_state
-        As in `EmbeddingRanker`; the schedule is that of `aggressiveness`.
+        As in `EmbeddingRanker`; the schedule changes `aggressiveness`.
 
     Attributes
     ----------
     tag_rows_ : ndarray of float32, shape (n_tags, n_features + 1) or (n_tags, n_support + 1)
-        Weights of features, or of training images; then the bias.
+        Weights of features, or of training images, followed by the bias.
     scale_ : float
-        What `row_length` multiplies the features with in training, or the kernel.
+        The factor for `row_length`, of the features in training, or of the kernel.
     gamma_, landmarks_
         As in `Svm`.
     n_queries_ : int
-        Queries that it was fitted on.
+        Number of training queries.
     history_ : list of dict
         As in `PairRanker`; ``map`` is the mean average precision over the queries of validation images (with
         ``loss="ndcg"``, the mean nDCG10), and the other means are over the triplets.
@@ -142,7 +142,7 @@ class Pamir(LinearRanker):
     References
     ----------
     Grangier, Bengio: A discriminative kernel-based model to rank images from text queries. PAMI 30, 2008; sections
-    III-B to III-D, IV-A and V-A; the losses of the top are what section VI wishes for.
+    III-B to III-D, IV-A and V-A; section VI suggests losses of the top.
     Usunier, Buffoni, Gallinari: Ranking with ordered weighted pairwise classification. ICML 2009 ("p10").
     Burges, Ragno, Le: Learning to rank with nonsmooth cost functions. NIPS 2006 ("ndcg").
     """
@@ -181,25 +181,24 @@ class Pamir(LinearRanker):
         monitor: Progress | None = None,
         on_epoch: OnEpoch | None = None,
     ) -> Self:
-        """Learn from queries and the images judged relevant to them; forgets what was learned before.
+        """Learn from queries and their relevant images, from the start each time it is called.
 
-        An image relevant to a query counts as having its words where the bias of a tag is set. Raises ShapeError if the
-        shapes do not fit; DataError if no query has a relevant image, or something is not finite; DivergedError if
-        training ends in infinity or NaN.
+        For the bias of a tag, an image that is relevant to a query counts as having the query's words. Raises
+        ShapeError if the shapes do not match; DataError if no query has a relevant image, or a value is not finite;
+        DivergedError if training ends in infinity or NaN.
 
         Parameters
         ----------
         X : array-like or sparse, shape (n_images, n_features), or None
             Image features. None: images known only by number.
         Q : array-like or sparse, shape (n_queries, n_tags)
-            Weights of the words, as `visterm.core.queries.weigh_words` gives them; below 0: a `-word`.
+            Weights of the words, as `visterm.core.queries.weigh_words` returns them; below 0: a `-word`.
         R : array-like or sparse, shape (n_queries, n_images)
-            Above 0: relevant, and with ``loss="ndcg"`` as relevant as the number says. All other images count as not
-            relevant.
+            Above 0: relevant; with ``loss="ndcg"`` the number is the gain. All other images count as not relevant.
         valid : tuple (X, Q, R), optional
-            Validation images and queries, to stop by. Without them a share of the images is held out.
+            Validation images and queries for early stopping. Without them a share of the images is held out.
         monitor : Progress, optional
-            Draws each epoch.
+            Shows each epoch.
         on_epoch : callable, optional
             As in `fit`.
         """
@@ -220,21 +219,21 @@ class Pamir(LinearRanker):
 
     @only_if(_learns_on)
     def partial_fit(self, X: MatrixLike, Y: MatrixLike, *, images: bool = True) -> Self:
-        """Go once over triplets of more images and their tags, made as `fit` makes them.
+        """Train for one epoch on triplets of more images and their tags, made as in `fit`.
 
-        Parameters and errors are those of `PairRanker.partial_fit`. The mean score of each tag over these images
-        stays, so that few images do not change how readily a tag is given. Only with ``kernel="linear"``: otherwise
-        each training image is a coordinate of all image rows.
+        Parameters and errors are those of `PairRanker.partial_fit`. The mean score of each tag over the new images
+        doesn't change, so a few images don't make a tag more or less frequent. Only for ``kernel="linear"``: with
+        other kernels, each training image is a coordinate of all image rows.
         """
-        before = self.tag_rows_ if hasattr(self, "tag_rows_") else None
+        previous_rows = self.tag_rows_ if hasattr(self, "tag_rows_") else None
         super().partial_fit(X, Y, images=images)
         X = self._check_features(X)
-        if before is None:
+        if previous_rows is None:
             set_intercepts(self.tag_rows_, X, positive_tags(check_tags(Y, X.shape[0])))
         else:
             mean = np.asarray(X.mean(axis=0), np.float64).ravel()
-            moved = (self.tag_rows_[:, :-1].astype(np.float64) - before[:, :-1]) @ mean
-            self.tag_rows_[:, -1] = before[:, -1] - moved
+            mean_changes = (self.tag_rows_[:, :-1].astype(np.float64) - previous_rows[:, :-1]) @ mean
+            self.tag_rows_[:, -1] = previous_rows[:, -1] - mean_changes
         return self
 
     def _fit_monitored(
@@ -273,20 +272,20 @@ class Pamir(LinearRanker):
         self._scale_features(K)
         self.n_queries_ = len(queries)
 
-        for some, held_out, epochs in self._trainings(X.shape[0], judged, rng):
-            by = judged if held_out is None else JudgedImages(K[held_out], queries.among(held_out))
+        for trained, held_out, epochs in self._trainings(X.shape[0], judged, rng):
+            valid = judged if held_out is None else JudgedImages(K[held_out], queries.among(held_out))
             state = RankingState(weights=self._start(K, positives.shape[1], rng))
-            learned = queries if some is None else queries.among(some)
-            training = self._triplets(K, some, learned, state.weights[0], rng)
+            learned = queries if trained is None else queries.among(trained)
+            training = self._triplets(K, trained, learned, state.weights[0], rng)
             with one_blas_thread(), Team(resolve_jobs(self.n_jobs)) as team:
-                rates = self._epochs(state, epochs, self._measure_queries(by), monitor=monitor, on_epoch=on_epoch)
+                rates = self._epochs(state, epochs, self._measure_queries(valid), monitor=monitor, on_epoch=on_epoch)
                 with closing(rates):
                     for rate in rates:
                         state.means_of_epoch = training.run_epoch(rate)
                         self._publish_means(state, team)
             del state, training, rates  # the next training needs their memory
             if held_out is not None:
-                set_intercepts(self.tag_rows_, K[some], positives[some])
+                set_intercepts(self.tag_rows_, K[trained], positives[trained])
                 self._held_out = HeldOutFit(held_out, with_ones(K[held_out]), self.tag_rows_)
         set_intercepts(self.tag_rows_, K, positives)
         if self.kernel in KEPT_KERNELS:
@@ -297,11 +296,11 @@ class Pamir(LinearRanker):
     def _triplets(
         self, K: Matrix, images: Images | None, queries: Queries, weights: Floats, rng: np.random.Generator
     ) -> Training:
-        """Begin training on some images (None: all), numbered in the queries by their place among these."""
+        """Make the training on `images` (None: all); the columns of the queries' images are positions in `images`."""
         words, relevant = queries.words, queries.relevant
         if self.kernel != "linear":
-            some = np.arange(K.shape[0]) if images is None else images
-            return KernelTripletTraining(np.asarray(K), some, words, relevant, weights, scale=self.scale_, rng=rng)
+            trained = np.arange(K.shape[0]) if images is None else images
+            return KernelTripletTraining(np.asarray(K), trained, words, relevant, weights, scale=self.scale_, rng=rng)
         X = self._scaled(K if images is None else K[images])
         if self.loss == "triplet":
             return TripletTraining(X, words, relevant, weights, rng=rng)
@@ -324,7 +323,7 @@ class Pamir(LinearRanker):
         return with_ones(kernel_values(self, X) if self.kernel in KEPT_KERNELS else X)
 
     def write_steps(self, steps: GraphSteps, x: str) -> str:
-        """Add the steps from features to scores, as `WritesSteps` says; with kernels there are none."""
+        """Add the steps from features to scores, see `WritesSteps`; raises UserError for kernels."""
         refuse_kernel(self, "linear")
         return super().write_steps(steps, x)
 
@@ -337,7 +336,7 @@ class Pamir(LinearRanker):
         check_support(self, self.tag_rows_.shape[1] - 1)
 
     def _measure_queries(self, judged: JudgedImages | None) -> Measure | None:
-        """Return the measure of the weights by validation queries: AvgP, or nDCG10 with its loss; None without any."""
+        """Return a function that measures the weights on validation queries (AvgP, or nDCG10 for "ndcg"), or None."""
         if judged is None or judged.queries.relevant.nnz == 0:
             return None
         K, queries = judged.X, judged.queries.among(np.arange(judged.X.shape[0]))
@@ -395,20 +394,20 @@ def _checked(Q: MatrixLike, R: MatrixLike, X: MatrixLike | None) -> Queries:
 
 
 def set_intercepts(rows: Floats, X: Matrix, positives: sp.csr_array) -> None:
-    """Set the last column of tag rows (n_tags, n_features + 1) so that each tag is given to as many images as have it.
+    """Set the biases, the last column of tag rows (n_tags, n_features + 1), to match the frequencies of the tags.
 
-    The intercept of a tag is the most likely one of a logistic model with the score as it is: that under which the mean
-    of ``σ(score + intercept)`` is the share of images with the tag. Half an image is added to those with the tag and to
-    those without, so that a tag of no image, or of all, has a finite one. `X` and `positives` are of the images learned
-    from.
+    The bias of a tag is the maximum-likelihood intercept of a logistic model with fixed scores: the mean of
+    ``σ(score + bias)`` is the share of images with the tag. Half an image is added to the images with the tag and to
+    those without, to have finite biases for tags of no image or of all images. `X` and `positives` are those of the
+    training images.
     """
     n_images = X.shape[0]
     shares = (np.bincount(positives.indices, minlength=positives.shape[1]) + 0.5) / (n_images + 1.0)
-    some = X[np.unique(np.linspace(0, n_images - 1, min(n_images, INTERCEPT_IMAGES)).round().astype(np.int64))]
+    sample = X[np.unique(np.linspace(0, n_images - 1, min(n_images, INTERCEPT_IMAGES)).round().astype(np.int64))]
     with one_blas_thread():
         for start in range(0, len(rows), BLOCK_TAGS):
             part = slice(start, start + BLOCK_TAGS)
-            scores, share = np.asarray(some @ rows[part, :-1].T, np.float64), shares[part]
+            scores, share = np.asarray(sample @ rows[part, :-1].T, np.float64), shares[part]
             low, high = logit(share) - scores.max(axis=0), logit(share) - scores.min(axis=0)
             for _ in range(HALVINGS):
                 middle = (low + high) / 2

@@ -1,4 +1,4 @@
-"""Epochs over triplets (query, relevant image, other image) by passive-aggressive steps."""
+"""Train on triplets (query, relevant image, other image) with passive-aggressive steps."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from visterm.models.epochs import EpochSums, Floats
 from visterm.models.ranking.new_tags import image_rows
 from visterm.models.ranking.training import Training
 
-TOP = 10  # Places that count for "p10"
+TOP = 10  # Number of ranks that count for "p10"
 TOP_LOSSES = ("p10", "warp", "ndcg")
 
 
 class TripletTraining(Training):
-    """The state of one training on queries: what is relevant, and weights.
+    """The state of one training on queries: the relevant images, and the weights.
 
-    `X` has a constant column for the bias, which never moves: it is in both images. `weights`, (n_queries, n_words),
-    are those of the words; stored entries of `relevant`, (n_queries, n_images), canonical, are relevant images;
-    `tag_rows`, (n_words, width), are changed in place; `rng` draws the key of the draws. `n_pairs`, pairs of a query
-    that is used and an image relevant to it, are the triplets of an epoch.
+    `X` has a constant column for the bias, which never changes because both images have it. `weights`, (n_queries,
+    n_words), are the weights of words; stored entries of the canonical `relevant`, (n_queries, n_images), are relevant
+    images; `tag_rows`, (n_words, width), are changed in place; `rng` draws the seed of the draws. `n_pairs`, the number
+    of pairs of a used query and a relevant image, is the number of triplets per epoch.
 
-    Queries without words, and those to which no image or every image is relevant, are left out: they order nothing.
+    Queries without words, without relevant images, or with only relevant images are not used: they rank nothing.
     """
 
     def __init__(
@@ -36,19 +36,19 @@ class TripletTraining(Training):
         self._scratch = np.zeros(tag_rows.shape[1], np.float32)
 
     def run_epoch(self, rate: float) -> EpochSums:
-        """Draw as many triplets as there are pairs of query and relevant image; `rate` is the longest step."""
+        """Draw as many triplets as there are pairs of query and relevant image; `rate` is the maximum step."""
         loss, n_moved = self.run(self.n_pairs, rate)
         n = max(1, self.n_pairs)
         return EpochSums(loss / n, 1.0, n_moved / n)
 
     def run(self, n_steps: int, rate: float) -> tuple[float, int]:
-        """Draw `n_steps` triplets; return the sum of their losses and how many made a step."""
+        """Draw `n_steps` triplets; return the sum of their losses, and the number of triplets with a step."""
         loss, n_moved = self._steps(n_steps, rate)
         self._epoch += 1
         return float(loss), int(n_moved)
 
     def _take_queries(self, weights: sp.csr_array, relevant: sp.csr_array, rng: np.random.Generator) -> None:
-        """Keep the queries that order something, and choose the key of the draws."""
+        """Store the usable queries, and draw the seed of the draws."""
         used = np.flatnonzero(self._orders_something(relevant) & (np.diff(weights.indptr) > 0))
         weights, relevant = as_csr(weights[used]), as_csr(relevant[used])
         starts = weights.indptr.astype(np.int64), relevant.indptr.astype(np.int64)
@@ -59,7 +59,7 @@ class TripletTraining(Training):
         self._epoch = 0
 
     def _orders_something(self, relevant: sp.csr_array) -> NDArray[np.bool_]:
-        """Return for each query whether some images are more relevant to it than others."""
+        """Return for each query whether images differ in relevance."""
         n_relevant = np.diff(relevant.indptr)
         return np.asarray((n_relevant > 0) & (n_relevant < relevant.shape[1]))
 
@@ -71,12 +71,12 @@ class TripletTraining(Training):
 
 
 class KernelTripletTraining(TripletTraining):
-    """`TripletTraining` in the dual: weights of training images, and all their scores beside the kernel.
+    """`TripletTraining` in the dual form: weights of training images, with all their scores in memory.
 
-    `K`, symmetric, is the kernel of the training images and counts times `scale`. `images` are those learned from,
-    whose places `relevant` stores. The others, held out, get no weight but keep their columns, so that the weights
-    apply to rows of K as they are. `tag_rows`, (n_words, n_images + 1), are zeros at the start and changed in place,
-    except the last column.
+    `K` is the symmetric kernel of all images, which is multiplied by `scale`. `images` are the rows of the training
+    images, and columns of `relevant` are positions in `images`. Held-out images get no weight but have columns, so the
+    weights fit the rows of K. `tag_rows`, (n_words, n_images + 1), are zeros at the start, and are changed in place
+    except for the last column.
     """
 
     def __init__(
@@ -110,10 +110,10 @@ class KernelTripletTraining(TripletTraining):
 
 
 class TopTripletTraining(TripletTraining):
-    """`TripletTraining` with violating images, and steps that weigh as much as the rank of the relevant image matters.
+    """`TripletTraining` with violating images, and steps that are weighted by the rank of the relevant image.
 
-    With the loss "ndcg" of `TOP_LOSSES` the values of `relevant` are gains. After `max_trials` draws a relevant image
-    counts as well ranked.
+    With the loss "ndcg", the values of `relevant` are gains. After `max_trials` draws without a violation, a relevant
+    image counts as well ranked.
     """
 
     def __init__(
@@ -130,22 +130,22 @@ class TopTripletTraining(TripletTraining):
         super().__init__(X, weights, relevant, tag_rows, rng=rng)
         gains = self._gains if loss == "ndcg" else np.ones_like(self._gains)
         shares = np.ones(len(self._queries.r_start) - 1)
-        if loss == "ndcg":  # a query's pairs are drawn evenly, but their changes of nDCG add up
+        if loss == "ndcg":  # a query's pairs are drawn evenly, but their changes of nDCG are summed
             shares = np.diff(self._queries.r_start) / ideal_gains(self._queries.r_start, gains)
         self._judged = gains, shares.astype(np.float32), rank_weights(loss, X.shape[0])
         self._max_trials = max_trials
         self._n_trials = 0
 
     def run_epoch(self, rate: float) -> EpochSums:
-        """Visit as many pairs as there are of query and relevant image; `rate` is the longest step."""
+        """Draw as many pairs as there are pairs of query and relevant image; `rate` is the maximum step."""
         sums = super().run_epoch(rate)
         return sums._replace(draws=self._n_trials / max(1, self.n_pairs))
 
     def _orders_something(self, relevant: sp.csr_array) -> NDArray[np.bool_]:
-        some = super()._orders_something(relevant)
-        for query in np.flatnonzero(~some & (np.diff(relevant.indptr) > 0)):
-            some[query] = np.ptp(relevant.data[relevant.indptr[query] : relevant.indptr[query + 1]]) > 0
-        return some
+        orders = super()._orders_something(relevant)
+        for query in np.flatnonzero(~orders & (np.diff(relevant.indptr) > 0)):
+            orders[query] = np.ptp(relevant.data[relevant.indptr[query] : relevant.indptr[query + 1]]) > 0
+        return orders
 
     def _steps(self, n_steps: int, rate: float) -> tuple[float, int]:
         total, n_moved, self._n_trials = rank_violators(
@@ -156,12 +156,12 @@ class TopTripletTraining(TripletTraining):
 
 
 def rank_weights(loss: str, n_images: int) -> Floats:
-    """Return how much a relevant image matters that r images outrank, from 0 to 1, for r from 0 to `n_images`.
+    """Return the weight, 0 to 1, of a relevant image that r images outrank, for r from 0 to `n_images`.
 
-    "p10": ``min(r, 10) / 10``, all places below the tenth cost alike (Usunier et al., α of the first ten places).
+    "p10": ``min(r, 10) / 10``, the same for all ranks below the tenth (Usunier et al., α of the first ten ranks).
     "warp": ``Σ_{i ≤ r} 1 / i``, as a share of the largest (WSABIE, Eq. 3). "ndcg": ``D(1) - D(r + 1)`` with the
-    discount ``D(i) = 1 / log2(1 + i)``: LambdaRank's change of nDCG by a swap with the image in the first place, as all
-    that is known of the rank of p- is that it is above that of p+.
+    discount ``D(i) = 1 / log2(1 + i)``: LambdaRank's change of nDCG by a swap with the first image, because the only
+    thing known about the rank of p- is that it is above that of p+.
     """
     r = np.arange(n_images + 1)
     if loss == "p10":
@@ -175,8 +175,8 @@ def rank_weights(loss: str, n_images: int) -> Floats:
 
 
 def ideal_gains(starts: NDArray[np.int64], gains: Floats) -> NDArray[np.float64]:
-    """Return the largest discounted gain of each list of gains, ``gains[starts[q]:starts[q + 1]]``."""
+    """Return the ideal discounted gain of each query q, whose gains are ``gains[starts[q]:starts[q + 1]]``."""
     queries = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
     order = np.lexsort((-gains, queries))
-    places = np.arange(len(gains)) - starts[queries]
-    return np.asarray(np.bincount(queries, gains[order] / np.log2(2 + places), minlength=len(starts) - 1), np.float64)
+    ranks = np.arange(len(gains)) - starts[queries]
+    return np.asarray(np.bincount(queries, gains[order] / np.log2(2 + ranks), minlength=len(starts) - 1), np.float64)

@@ -1,4 +1,4 @@
-"""Objects and their parts: an embedding of images and tags that also knows which tag names a part of what."""
+"""Objects and their parts: an embedding of images and tags that also learns part-of relations between tags."""
 
 from __future__ import annotations
 
@@ -28,74 +28,73 @@ from visterm.models.ranking.warp import Objective, rank_weights
 
 VALIDATION_QUADRUPLETS = 2000
 IMPOSSIBLE = np.float32(-1e30)
-MAX_PAIR_TAGS = 20_000  # Tags up to which the scores of all pairs of tags are made at once: 1.6 GB
+MAX_PAIR_TAGS = 20_000  # Maximum number of tags to compute the scores of all pairs of tags at once: 1.6 GB
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class ObjectsAndParts(EmbeddingRanker):
-    """Joint embedding of images and tags in which tags that are part of one another are near, too.
+    """Joint embedding of images and tags in which parts and their wholes are near each other, too.
 
-    A picture of an object with the label o and one of a part with the label p fit by
+    A picture of an object with the label o and a picture of its part with the label p have the score
 
     ``f(I_o, o, I_p, p) = f_I(I_o, o) + f_I(I_p, p) + α f_L(o, p)``
 
-    where ``f_I(I, t) = (x A) · v_t`` scores a label for an image, and ``f_L(o, p) = W_o · W_p`` one label for another.
-    It learns from images that carry tags and from the relations between tags alone: the picture of a wheel need not be
-    one of that car's, and in no picture a part has to be marked ("proxy supervision"). Training is that of section
-    4.3.3, see `RelatedTraining`; the violation is ``f(x̃) + 1 > f(x)``, of which the paper's step 4 prints the reverse.
+    where ``f_I(I, t) = (x A) · v_t`` scores a label for an image, and ``f_L(o, p) = W_o · W_p`` the relation of two
+    labels. It learns only from tagged images and from relations between tags: a picture of a wheel need not show a
+    wheel of that car, and parts need not be marked in pictures ("proxy supervision"). Training is that of section
+    4.3.3, see `RelatedTraining`; the violation is ``f(x̃) + 1 > f(x)``, the reverse of the paper's step 4.
     Without relations this is `wsabie` with the paper's weights of ranks, 1 for every true tag that is not the first.
 
     Parameters
     ----------
     part_of : array-like of int, shape (n_relations, 2), or None
-        Columns of two tags: the part, and the whole that it is part of.
+        Columns of two tags: the part and its whole.
     shared : bool
-        Whether tags have one vector for images and for other tags (V = W). "Unshared" (False) labels images a little
-        better, as the vectors of a car and a wheel need not be alike.
+        Whether tags have the same vector for images and for other tags (V = W). "Unshared" (False) labels images
+        slightly better, as the vectors of a car and a wheel need not be similar.
     directed : bool
-        Whether tags have one vector as a whole and another as a part, so that a wheel may be a part of a car without
-        a car being a part of a wheel: ``f_L(o, p) = W_o · P_p``. Not in the paper.
+        Whether tags have different vectors as a whole and as a part: a wheel may then be a part of a car without a car
+        being a part of a wheel, ``f_L(o, p) = W_o · P_p``. Not in the paper.
     alpha : float
-        Weight of f_L. The paper has 0.1; with 1 left-out relations of drawn objects were found better, and labels of
-        parts, too, with those of images as good.
+        Weight of f_L. The paper has 0.1; with 1, held-out relations of drawn objects and labels of parts were better,
+        and labels of images as good.
     negative_weight : float
-        How much of a step pushes the vectors of two tags apart that are not known to be related. 1 as in the paper,
-        where a relation that is missing from the list counts as an error of whoever believes in it: left-out relations
-        of drawn objects then came out below pairs that are none; with 0.1 they come out above them, and known ones a
-        little less precisely. 0: they are pulled together only.
+        Share of a step that pushes the vectors of two tags apart that are not known to be related. 1 as in the paper,
+        where a missing relation counts as an error: held-out relations of drawn objects then ranked below unrelated
+        pairs; with 0.1 they rank above them, and known relations are slightly less precise. 0: vectors are only pulled
+        together.
     listed : float
-        What f_L adds for two tags whose relation is in `part_of`: what the vectors learn of it may be too weak. 0:
-        nothing, as in the paper. Not in the paper.
+        Added to f_L for relations in `part_of`, which the vectors alone may learn too weakly. 0: nothing is added, as
+        in the paper.
     suggested : float
-        How much of `listed` a relation gets that is not in the list, but that all tags like the whole have: up to all
-        of it, and less where fewer have it, see `listed_and_suggested`. 0: nothing, and then what is added to listed
-        relations makes the others harder to find.
+        Share of `listed` that is added for an unknown relation that all tags similar to the whole have, at most 1; less
+        if fewer have it, see `listed_and_suggested`. With 0, `listed` makes unknown relations harder to find.
     siblings : array-like of int, shape (n_pairs, 2), or None
-        Tags of the same kind, which are alike; other tags are like the wholes with which they share parts.
+        Tags of the same kind, which count as similar; other tags are similar to wholes with which they share parts.
     weight : str
-        What a true tag on rank k costs, see `rank_weights`; "top" as in the paper.
+        The cost of a true tag on rank k, see `rank_weights`; "top" as in the paper.
     truncate : int
         See `weight`.
     max_trials : int
-        γ: draws after which a true tag counts as well ranked. After N draws its rank is taken to be floor(γ / N).
+        γ: number of draws after which a true tag counts as well ranked. The rank after N draws is floor(γ / N).
     image_learning_rate : float, optional
-        Size of the steps of A; None: as those of the tags.
+        Learning rate of A; None: that of the tags.
     dim, learning_rate, max_norm, row_length, epochs, average, patience, valid_share, schedule, init_scale
         As in `EmbeddingRanker`.
     block, n_jobs, random_state
-        As in `EmbeddingRanker`; a block is a mini-batch, and its steps are summed.
+        As in `EmbeddingRanker`; a block is a mini-batch whose steps are summed.
 
     Attributes
     ----------
     tag_rows_ : ndarray of float32, shape (n_tags, dim)
         V (U of the paper).
     relation_rows_ : ndarray of float32, shape (n_tags, 0, dim or 2 dim)
-        W, and beside it the vectors as parts; without columns as far as they are those of `tag_rows_`.
+        W, followed by the vectors of parts; without the vectors that are the same as `tag_rows_`.
     part_of_ : ndarray of int64, shape (n_relations, 2)
-        The relations that were learned from.
+        The training relations.
     history_ : list of dict
-        With relations ``map`` is None, and ``mean_rank`` stands for it: the mean rank of the true pair of labels, among
-        all pairs, over quadruplets of validation images; the weights with the least are kept.
+        With relations, ``map`` is None, and there is ``mean_rank``: the mean rank of the true pair of labels among all
+        pairs, over quadruplets of validation images; the weights with the lowest mean rank are kept.
 
     References
     ----------
@@ -153,27 +152,27 @@ class ObjectsAndParts(EmbeddingRanker):
         offset: float = 0.0,
         possible: ArrayLike | None = None,
     ) -> PairRanking:
-        """Label images of objects and, beside each, an image of a part of it.
+        """Label images of objects together with images of their parts.
 
-        Returns pairs of labels, shape (n, k) or less, best first: exact, of all pairs. Raises ShapeError if the two
-        have not as many rows, or there is not a label for each.
+        Returns the exact best pairs of labels, shape (n, k) or less, best first. Raises ShapeError if the inputs have
+        different numbers of rows, or `objects` or `parts` is not one label per row.
 
         Parameters
         ----------
         X_object, X_part : array-like or sparse, shape (n, n_features)
             Row i of the second shows a part of what row i of the first shows.
         k : int
-            How many pairs of labels; 0 means all.
+            Number of pairs of labels; 0 means all.
         objects, parts : array-like of int, shape (n,), optional
-            Labels that are known, of the objects or of the parts: then only the other one is looked for ("triplet").
+            Known labels of the objects or of the parts; only the other label is then ranked ("triplet").
         words : bool
-            Whether f_L counts ("image-word"), or the images alone ("image").
+            Whether to use f_L ("image-word"), or only the images ("image").
         offset : float
-            λ, what is added to the score of pairs whose relation was learned from: much of it leaves only those
+            λ, added to the score of pairs with a training relation: with a large value, only these pairs are returned
             (section 6.5).
         possible : array-like of bool, shape (n_tags, n_tags), optional
-            Whether a whole (row) can have a part (column); pairs that cannot be come last, with scores of about -1e30.
-            None: all can, each tag with itself too, as in the paper.
+            Whether a whole (row) can have a part (column); impossible pairs come last, with scores of about -1e30.
+            None: all pairs are possible, even a tag with itself, as in the paper.
         """
         check_fitted(self)
         A, B = (self._scores(self._image_rows(self._check_features(X))) for X in (X_object, X_part))
@@ -194,15 +193,15 @@ class ObjectsAndParts(EmbeddingRanker):
                 expected="None, or None for `objects`",
             )
 
-        S, across = (B, F) if parts is None else (A, F.T)
+        S, relation_terms = (B, F) if parts is None else (A, F.T)
         tags = self._known_tags(objects if parts is None else parts, len(A))
-        ids, scores = top_k(np.ascontiguousarray(S + across[tags]), check_k(k, self.n_tags_))
+        ids, scores = top_k(np.ascontiguousarray(S + relation_terms[tags]), check_k(k, self.n_tags_))
         scores += np.take_along_axis(A if parts is None else B, tags[:, None], axis=1)
-        same = np.repeat(tags[:, None], ids.shape[1], axis=1)
-        return PairRanking(ids, same, scores) if parts is None else PairRanking(same, ids, scores)
+        known_labels = np.repeat(tags[:, None], ids.shape[1], axis=1)
+        return PairRanking(ids, known_labels, scores) if parts is None else PairRanking(known_labels, ids, scores)
 
     def relation_scores(self, wholes: ArrayLike) -> Floats:
-        """Return f_L of wholes (n,) and all tags: how much each is a part of them, shape (n, n_tags)."""
+        """Return f_L of wholes, shape (n,), and all tags as their parts, shape (n, n_tags)."""
         check_fitted(self)
         tags = np.atleast_1d(np.asarray(wholes))
         as_whole, as_part = self._relation_vectors()
@@ -213,7 +212,7 @@ class ObjectsAndParts(EmbeddingRanker):
         return scores
 
     def pair_scores(self, *, words: bool = True, offset: float = 0.0) -> Floats:
-        """Return what pairs of tags add to a score whatever the images show, shape (n_tags, n_tags): whole, part.
+        """Return the part of a score that depends only on the tags, [whole, part], shape (n_tags, n_tags).
 
         See `annotate_pairs` for the parameters.
         """
@@ -243,20 +242,20 @@ class ObjectsAndParts(EmbeddingRanker):
 
     def _check_learned(self) -> None:
         super()._check_learned()
-        width, expected = self.relation_rows_.shape[1], self._places().width - self.dim
+        width, expected = self.relation_rows_.shape[1], self._layout().width - self.dim
         if width != expected:
             raise DataError(f"relation_rows_ has {width} columns; expected {expected}, by dim, shared and directed")
 
-    def _places(self) -> RowLayout:
+    def _layout(self) -> RowLayout:
         whole = 0 if self.shared else self.dim
         return RowLayout(self.dim, whole, whole + self.dim if self.directed else whole)
 
     def _relation_vectors(self) -> tuple[Floats, Floats]:
-        places, rows = self._places(), np.hstack([self.tag_rows_, self.relation_rows_])
+        places, rows = self._layout(), np.hstack([self.tag_rows_, self.relation_rows_])
         return rows[:, places.whole :][:, : self.dim], rows[:, places.part :][:, : self.dim]
 
     def _believed(self) -> sp.csr_array | None:
-        """Return what f_L adds for relations that are listed or suggested, sparse; None: nothing."""
+        """Return the sparse matrix that f_L adds for known and suggested relations, or None."""
         if not self.listed or not len(self.part_of_):
             return None
         believed = listed_and_suggested(self.part_of_, self._known_siblings(self.n_tags_), self.n_tags_, self.suggested)
@@ -280,12 +279,12 @@ class ObjectsAndParts(EmbeddingRanker):
         part_of, siblings = self.known("part_of"), self._side.siblings
         self.part_of_ = check_relations([] if part_of is None else part_of, n_tags)
         if self.listed and siblings is not None and np.size(siblings):
-            self.siblings_ = np.asarray(siblings).tolist()  # what f_L adds for relations is made of them
-        self._known_siblings(n_tags)  # refuses what are no tags before anything is learned
+            self.siblings_ = np.asarray(siblings).tolist()  # `_believed` needs them
+        self._known_siblings(n_tags)  # raises an error for invalid tags before training
         image_map, tag_rows = super()._start(X, n_tags, rng)
         deviation = np.float32(1 / np.sqrt(self.dim))  # related tags have no image features to average out the noise
-        more = [self._normal_rows(n_tags, deviation, rng) for _ in range(self._places().width // self.dim - 1)]
-        return image_map, np.ascontiguousarray(np.hstack([tag_rows, *more]))
+        more_rows = [self._normal_rows(n_tags, deviation, rng) for _ in range(self._layout().width // self.dim - 1)]
+        return image_map, np.ascontiguousarray(np.hstack([tag_rows, *more_rows]))
 
     def _resume(self) -> Weights:
         return self.image_map_.copy(), np.hstack([self.tag_rows_, self.relation_rows_])
@@ -305,7 +304,7 @@ class ObjectsAndParts(EmbeddingRanker):
         steps = StepSettings(block, self.max_norm)
         rate_factor = 1.0 if self.image_learning_rate is None else self.image_learning_rate / self.learning_rate
         side = RelatedImages(
-            X, image_map, tag_rows, steps, places=self._places(), alpha=self.alpha, rate_factor=rate_factor,
+            X, image_map, tag_rows, steps, places=self._layout(), alpha=self.alpha, rate_factor=rate_factor,
             scale=self.scale_, n_jobs=context.team.size, moving=context.images,
         )  # fmt: skip
         return RelatedTraining(
@@ -321,23 +320,23 @@ class ObjectsAndParts(EmbeddingRanker):
         return {"map": None, "mean_rank": mean_rank}, shown
 
     def _measure_map(self, judged: Validation | None, known: sp.csr_array | None = None) -> Measure | None:
-        """Return the measure of the weights: with relations, minus the mean rank of pairs of labels."""
+        """Return the measure of the weights: with relations, the negative mean rank of pairs of labels."""
         self._by_rank = False
         if judged is None or not len(self.part_of_):
             return super()._measure_map(judged, known)
         X, Y = judged
         try:
             drawn = Quadruplets(Y, self.part_of_).draw(VALIDATION_QUADRUPLETS)
-        except DataError:  # no relation whose tags have an image each among those
+        except DataError:  # no relation with validation images of both tags
             return super()._measure_map(judged, known)
         self._by_rank = True
         rows, position = np.unique([drawn.object_images, drawn.part_images], return_inverse=True)
-        images = self._check_features(X[rows])  # each scored once, however many quadruplets it is in
-        of_objects, of_parts = position.reshape(2, -1)
+        images = self._check_features(X[rows])  # score each image once, even if it is in many quadruplets
+        wholes, parts = position.reshape(2, -1)
 
         def mean_rank() -> float:
             scores, terms = self._scores(self._image_rows(images)), self.pair_scores()
-            ranks = ranks_of_pairs(scores[of_objects], scores[of_parts], terms, drawn.objects, drawn.parts, self.n_jobs)
+            ranks = ranks_of_pairs(scores[wholes], scores[parts], terms, drawn.objects, drawn.parts, self.n_jobs)
             return -float(np.mean(ranks))
 
         return mean_rank

@@ -1,4 +1,4 @@
-"""The best pairs of tags of an object and its part, and the ranks of known ones, among all pairs, exactly."""
+"""Find the exact best pairs of tags of an object and its part, and the exact ranks of known pairs."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from visterm.kernels.pairs import PairTerms, pair_ranks, pair_terms, top_pairs
 
 Floats: TypeAlias = NDArray[np.float32]
 
-LARGEST = 1e37  # Three such numbers have a sum in float32
-EXAMPLES_A_PART = 16  # Fixed, so that threads share out the same parts however many they are
+MAX_VALUE = 1e37  # The sum of three such numbers doesn't overflow float32
+EXAMPLES_PER_PART = 16  # Constant, so the parts don't depend on the number of threads
 
 
 def label_terms(F: ArrayLike) -> PairTerms:
-    """Check the label-label term `F`, (n_tags, n_tags), and make what bounds it, once for many calls.
+    """Check the label-label term `F`, (n_tags, n_tags), and compute its bounds, for use in many calls.
 
     Rows are tags of the object, columns tags of the part. Raises ShapeError if `F` is not square, or has no tags;
     DataError if a value is NaN, infinite or above 1e37.
@@ -38,13 +38,13 @@ def best_pairs(A: ArrayLike, B: ArrayLike, F: ArrayLike | PairTerms, k: int, n_j
     """Rank pairs of an object's tag i and a part's tag j by ``(A[:, i] + B[:, j]) + F[i, j]``.
 
     It is the score f_q of Mesnil et al. (2013), section 3. `A` and `B`, (n, n_tags), score each tag for the object's
-    image and for the part's; `F` is the label-label term, (n_tags, n_tags), or what `label_terms` made of it. A
-    tag with itself is a pair, too.
+    image and for the part's image; `F` is the label-label term, (n_tags, n_tags), or the result of `label_terms`. A tag
+    with itself is a pair, too.
 
-    Returns the k best of each row, shape (n, min(k, number of pairs)), 0 being all; ties by the smaller object tag,
-    then the smaller part tag. Exact, to the bit what sorting all scores gives, and the same bytes for any `n_jobs` and
-    whatever other rows there are. Raises ShapeError if the shapes do not fit; DataError if a value is not finite, or
-    above 1e37; UserError if `k` or `n_jobs` is no such number.
+    Returns the k best pairs of each row (0: all), shape (n, min(k, number of pairs)); ties by the smaller object tag,
+    then the smaller part tag. The result has exactly the bytes of sorting all scores, for any `n_jobs` and other rows.
+    Raises ShapeError if the shapes do not match; DataError if a value is not finite, or above 1e37; UserError if `k` or
+    `n_jobs` is invalid.
     """
     A, B, terms = _checked(A, B, F)
     n, n_tags = A.shape
@@ -63,9 +63,9 @@ def ranks_of_pairs(
     parts: ArrayLike,
     n_jobs: int | None = None,
 ) -> NDArray[np.int64]:
-    """Return the place of one pair of each row, its tags `objects` and `parts`, in the order of `best_pairs`, from 0.
+    """Return the rank, from 0, of the pair of tags `objects` and `parts` of each row in the order of `best_pairs`.
 
-    Raises what `best_pairs` raises; DataError too if there is no such tag.
+    Raises the same errors as `best_pairs`, and DataError if a tag doesn't exist.
     """
     A, B, terms = _checked(A, B, F)
     i, j = _check_tags("objects", objects, *A.shape), _check_tags("parts", parts, *A.shape)
@@ -90,7 +90,7 @@ def _checked(A: ArrayLike, B: ArrayLike, F: ArrayLike | PairTerms) -> tuple[Floa
 def _check_finite(name: str, values: Floats) -> None:
     if not np.isfinite(values).all():
         raise DataError(f"{name} contains NaN or infinity; expected finite numbers.")
-    check_magnitude(values, LARGEST, name)
+    check_magnitude(values, MAX_VALUE, name)
 
 
 def _check_tags(name: str, given: ArrayLike, n: int, n_tags: int) -> NDArray[np.int64]:
@@ -104,6 +104,6 @@ def _check_tags(name: str, given: ArrayLike, n: int, n_tags: int) -> NDArray[np.
 
 
 def _in_parts(work: Callable[[int, int], None], n: int, n_jobs: int | None) -> None:
-    n_parts = -(-n // EXAMPLES_A_PART)
+    n_parts = -(-n // EXAMPLES_PER_PART)
     team = standing_team(max(1, min(resolve_jobs(n_jobs), n_parts)))
-    team.run(lambda part: work(part * EXAMPLES_A_PART, min(n, (part + 1) * EXAMPLES_A_PART)), n_parts)
+    team.run(lambda part: work(part * EXAMPLES_PER_PART, min(n, (part + 1) * EXAMPLES_PER_PART)), n_parts)

@@ -1,4 +1,4 @@
-"""Epochs over pairs of an image and a tag, each beside a tag that is related to it: training on objects and parts."""
+"""Train on objects and parts: epochs over pairs of an image and a tag, each with a related tag."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from visterm.models.ranking.warp import Objective, PairTraining
 
 
 class RowLayout(NamedTuple):
-    """Where in a tag's row its vectors begin: as a label of images (at 0), as a whole, and as a part."""
+    """The start columns of a tag's vectors in its row: as a label of images (0), as a whole, and as a part."""
 
-    dim: int  # Numbers of each vector
-    # Columns; the same where tags have one vector for both
+    dim: int  # Length of each vector
+    # Start columns; equal if tags have the same vector for both
     whole: int
     part: int
 
     @property
     def width(self) -> int:
-        """Numbers of a whole row."""
+        """Length of a row."""
         return max(self.whole, self.part) + self.dim
 
 
 class RelatedImages(EmbeddedImages):
-    """Embedded images to which each example's context is added, so that a tag's score is one product with its row.
+    """Embedded images plus each example's context, so that a tag's score is a single product with its row.
 
     `tag_rows` are (n_tags, places.width), `alpha` is the weight of the score of two tags, `rate_factor` the learning
-    rate of the image map over that of tags; `contexts` are those of the block that comes next, as `add_contexts` takes
-    them. The rest is as for `EmbeddedImages`.
+    rate of the image map divided by that of tags; `contexts` are the contexts of the next block, in the form for
+    `add_contexts`. Other parameters are those of `EmbeddedImages`.
     """
 
     def __init__(
@@ -59,11 +59,11 @@ class RelatedImages(EmbeddedImages):
         self.contexts: tuple[Ints, Ints, Ints] = (self._numbers, self._numbers, self._numbers)
 
     def set_rate(self, rate: float, growth: float = 1.0) -> None:
-        """Set the learning rate of tags in the epochs to come; images learn at their own."""
+        """Set the learning rate of tags in the next epochs; that of images is multiplied by `rate_factor`."""
         super().set_rate(rate * self._rate_factor, growth)
 
     def embed(self, part: slice) -> None:
-        """Map the images of this part and add their contexts."""
+        """Map the images of a part and add their contexts."""
         super().embed(part)
         contexts, tag_at, context_at = (array[part] for array in self.contexts)
         U = self.U[: self._n][part]
@@ -71,15 +71,15 @@ class RelatedImages(EmbeddedImages):
 
 
 class RelatedTraining(PairTraining):
-    """Training on quadruplets (object image, object, part image, part), of which each step needs one image.
+    """Training on quadruplets (object image, object, part image, part); each step needs only one of the images.
 
-    A step changes one of the two labels of a quadruplet, so what the other image scores is the same on both sides of
-    the constraint and cancels: of constraint (6) there remain the object's image, its label, and the part's label as
-    its context, of (7) the same of the part. So an epoch visits each pair of image and tag once, beside a tag drawn
-    among all that are related to it, whichever of the two is the part; tags without relations stand alone. A label that
-    outranks the true one is looked for among all tags that the image does not have.
+    A constraint changes one of the two labels of a quadruplet, so the score of the other image is the same on both
+    sides and cancels: in constraint (6) there remain the object's image, its label, and the part's label as its
+    context; in (7) the same for the part. So an epoch visits each pair of image and tag once, with a context drawn
+    among all related tags, whether parts or wholes; tags without relations have no context. Labels that outrank the
+    true label are drawn among all tags that the image does not have.
 
-    `pairs`, (n, 2), are part and whole; for `negative_weight` see `ObjectsAndParts`. Unlike in `PairTraining`,
+    `pairs`, (n, 2), are (part, whole); for `negative_weight` see `ObjectsAndParts`. Unlike in `PairTraining`,
     ``steps.max_norm`` limits each vector of a tag row by itself.
     """
 
@@ -106,7 +106,7 @@ class RelatedTraining(PairTraining):
         self._tag_at, self._context_at = tag_at[order], np.roll(tag_at, len(pairs))[order]
         n_partners = np.bincount(tags, minlength=len(tag_rows))
         self._first_partner = np.concatenate([[0], np.cumsum(n_partners)]).astype(np.int64)
-        self._context_seed = self._seed + 1  # a stream of its positives, and the generator goes on as without relations
+        self._context_seed = self._seed + 1  # its own stream: other draws are the same as without relations
 
     def _run_block(self, examples: Ints) -> NDArray[np.float64]:
         n, tags = examples.size, self._tags[examples]

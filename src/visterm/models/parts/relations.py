@@ -1,4 +1,4 @@
-"""Relations of tags: checked, suggested where most tags like the whole have them, and turned into quadruplets."""
+"""Part-of relations of tags: check them, suggest them from similar wholes, and turn them into quadruplets."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_BYTES = 2 << 30
 
 
 class QuadrupletBlock(NamedTuple):
-    """Some quadruplets (I_o, L_o, I_p, L_p): four int64 arrays of shape (n,), rows and columns of Y."""
+    """n quadruplets (I_o, L_o, I_p, L_p): four int64 arrays of shape (n,), rows and columns of Y."""
 
     object_images: NDArray[np.int64]
     objects: NDArray[np.int64]
@@ -25,31 +25,31 @@ class QuadrupletBlock(NamedTuple):
 
 
 class Quadruplets:
-    """The quadruplets that related tags allow, as a stream: any image of the whole with any image of the part.
+    """A random stream of the quadruplets of related tags: any image of the whole with any image of the part.
 
-    This is the proxy supervision of the paper: images bear single tags, relations join tags, and so a picture of a
-    car and one of some wheel make an example, though the wheel is not that car's. An image that bears both tags is
-    never paired with itself. Raises ShapeError if the relations are not pairs of columns of Y; DataError if a tag is
-    part of itself, or no relation has images of both its tags.
+    This is the proxy supervision of the paper: images have tags, relations join tags, and a picture of a car and a
+    picture of any wheel make an example, although the wheel is not that car's. An image with both tags is never paired
+    with itself. Raises ShapeError if the relations are not pairs of columns of Y; DataError if a tag is part of itself,
+    or no relation has images of both its tags.
 
-    The stream is a function of the seed and of the place in it alone: however it is cut into blocks, and from
-    wherever one starts, quadruplet `i` is the same.
+    Quadruplet `i` depends only on `i` and the seed: you can start anywhere, and read the stream in any blocks.
+
 
     Parameters
     ----------
     Y : array-like or sparse, shape (n_images, n_tags)
-        Above 0: the image bears the tag.
+        Above 0: the image has the tag.
     relations : array-like of int, shape (n_relations, 2)
-        Tag columns (part, whole). Repeats count once.
+        Tag columns (part, whole). Duplicates count once.
     random_state : int, RandomState, Generator or None
-        Of the draws.
+        Random state of the draws.
 
     Attributes
     ----------
     relations : ndarray of int64, shape (n, 2)
-        Those that some images allow, sorted. Each is drawn as often as another, then one of its quadruplets.
+        The relations with quadruplets, sorted. A draw picks a relation uniformly, then one of its quadruplets.
     counts : ndarray of int64, shape (n,)
-        How many quadruplets each relation allows.
+        Number of quadruplets of each relation.
 
     References
     ----------
@@ -84,31 +84,31 @@ class Quadruplets:
 
     @property
     def count(self) -> int:
-        """How many different quadruplets there are."""
+        """The number of different quadruplets."""
         return sum(int(count) for count in self.counts)
 
     def draw(self, n: int, *, start: int = 0) -> QuadrupletBlock:
         """Return quadruplets `start` to `start + n - 1` of the stream.
 
-        Raises UserError if `n` is not a whole number of 1 or more, or `start` not one of 0 or more.
+        Raises UserError if `n` is not a whole number of 1 or more, or `start` is below 0.
         """
         check_count(n, "n")
         if start < 0:
             raise UserError(setting="start", value=start, expected="a whole number of 0 or more")
-        # One count of Philox gives four numbers: those of one quadruplet, so that the stream can be entered anywhere.
+        # One count of Philox gives four numbers, enough for one quadruplet: so the stream can start anywhere.
         bits = np.random.Philox(key=self._key).advance(int(start))
-        chosen, within = np.random.Generator(bits).random((int(n), 4)).T[:2]
+        chosen, fraction = np.random.Generator(bits).random((int(n), 4)).T[:2]
         relation = np.minimum(np.searchsorted(self._until, chosen, side="right"), self.counts.size - 1)
         n_parts = self._first_part[relation + 1] - self._first_part[relation]
         n_shared = self._n_shared[relation]
-        index = np.minimum((within * self.counts[relation]).astype(np.int64), self.counts[relation] - 1)
-        # Pairs in order: images of the whole that bear the part's tag too come first on both sides, and each such row
-        # lacks the pair of an image with itself.
-        short = n_shared * (n_parts - 1)
-        is_short = index < short
-        rest = np.where(is_short, index, index - short)
+        index = np.minimum((fraction * self.counts[relation]).astype(np.int64), self.counts[relation] - 1)
+        # Order of pairs: images with both tags come first on both sides, and their rows have no pair of the image with
+        # itself.
+        n_in_short_rows = n_shared * (n_parts - 1)
+        is_short = index < n_in_short_rows
+        offset = np.where(is_short, index, index - n_in_short_rows)
         per_row = np.where(is_short, n_parts - 1, n_parts)
-        row, column = np.divmod(rest, per_row)
+        row, column = np.divmod(offset, per_row)
         column += is_short & (column >= row)
         row += np.where(is_short, 0, n_shared)
         return QuadrupletBlock(
@@ -120,7 +120,7 @@ class Quadruplets:
 
 
 def check_relations(relations: ArrayLike, n_tags: int) -> NDArray[np.int64]:
-    """Return relations (part, whole) as int64, sorted and without repeats, shape (n, 2).
+    """Return relations (part, whole) as int64, sorted and without duplicates, shape (n, 2).
 
     Raises ShapeError if they are not pairs of whole numbers from 0 to `n_tags` - 1; DataError if a tag is part of
     itself.
@@ -143,7 +143,7 @@ def check_relations(relations: ArrayLike, n_tags: int) -> NDArray[np.int64]:
 
 
 class _Sides(NamedTuple):
-    """The images of a relation's whole and part; those that bear both come first, in the same order on both sides."""
+    """The images of a relation's whole and part; images with both tags come first, in the same order on both sides."""
 
     wholes: NDArray[np.int64]
     parts: NDArray[np.int64]
@@ -151,7 +151,7 @@ class _Sides(NamedTuple):
 
     @property
     def n_pairs(self) -> int:
-        """Pairs of two different images."""
+        """The number of pairs of two different images."""
         return self.wholes.size * self.parts.size - self.n_shared
 
 
@@ -166,21 +166,21 @@ def _sides(by_tag: sp.csc_array, part_tag: int, whole_tag: int) -> _Sides:
 
 
 def _joined(lists: list[NDArray[np.int64]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    return np.concatenate(lists), np.cumsum([0, *(one.size for one in lists)])
+    return np.concatenate(lists), np.cumsum([0, *(array.size for array in lists)])
 
 
 def listed_and_suggested(
     pairs: NDArray[np.int64], siblings: NDArray[np.int64], n_tags: int, weight: float
 ) -> sp.csr_array:
-    """Return how surely each tag is a part of each whole: 1 where it is known, less where it is only suggested.
+    """Return how certain it is that each tag is a part of each whole: 1 for known relations, at most 1 for suggestions.
 
-    Like a whole are its siblings that have known parts or, where it has none, the wholes with which it shares parts,
-    each as far as their lists are alike (their cosine). A part that is not listed gets `weight` times the share of
-    those that have it, up to 1.
+    Similar to a whole are its siblings with known parts or, without any, the wholes with which it shares parts,
+    weighted by the cosine of their lists of parts. An unknown part gets `weight` times the share of the similar wholes
+    that have it, up to 1.
 
-    `pairs`, (n, 2), are known relations (part, whole), at least one; `siblings`, (m, 2), tags of the same kind, either
-    way around. Returns CSR of float64, (n_tags, n_tags), rows being wholes. Raises TooLargeError if the pairs of like
-    wholes could take more than 2 GiB.
+    `pairs`, (n, 2), are known relations (part, whole), at least one; `siblings`, (m, 2), are tags of the same kind, in
+    any order. Returns CSR of float64, (n_tags, n_tags), whose rows are wholes. Raises TooLargeError if the pairs of
+    similar wholes could take more than 2 GiB.
     """
     listed = sp.csr_array((np.ones(len(pairs)), (pairs[:, 1], pairs[:, 0])), shape=(n_tags, n_tags))
     suggested = weight * (_nearness(listed, siblings) @ listed)
@@ -192,7 +192,7 @@ def listed_and_suggested(
 
 
 def _nearness(known: sp.csr_array, siblings: NDArray[np.int64]) -> sp.csr_array:
-    """Return how near others are to each whole, rows that sum to 1, or to 0 if none is like it."""
+    """Return the similarity of other wholes to each whole; rows sum to 1, or to 0 if no whole is similar."""
     n_parts = np.diff(known.indptr)
     n_wholes = np.bincount(known.indices).astype(np.int64)
     check_size(
@@ -203,11 +203,11 @@ def _nearness(known: sp.csr_array, siblings: NDArray[np.int64]) -> sp.csr_array:
     )
     ends = np.concatenate([siblings, siblings[:, ::-1]])
     ends = np.unique(ends[n_parts[ends[:, 1]] > 0], axis=0)
-    alike = sp.csr_array((np.ones(len(ends)), tuple(ends.T)), shape=known.shape)
+    sibling_matrix = sp.csr_array((np.ones(len(ends)), tuple(ends.T)), shape=known.shape)
     scaled = sp.diags_array(1 / np.sqrt(np.maximum(n_parts, 1))) @ known
-    sharing = sp.csr_array(scaled @ scaled.T)
-    sharing.setdiag(0)
-    without = np.diff(alike.indptr) == 0
-    near = alike + sp.diags_array(without.astype(np.float64)) @ sharing
-    sums = np.asarray(near.sum(axis=1)).ravel()
-    return sp.diags_array(np.divide(1, sums, out=np.zeros_like(sums), where=sums > 0)) @ near
+    cosines = sp.csr_array(scaled @ scaled.T)
+    cosines.setdiag(0)
+    has_no_siblings = np.diff(sibling_matrix.indptr) == 0
+    similarity = sibling_matrix + sp.diags_array(has_no_siblings.astype(np.float64)) @ cosines
+    sums = np.asarray(similarity.sum(axis=1)).ravel()
+    return sp.diags_array(np.divide(1, sums, out=np.zeros_like(sums), where=sums > 0)) @ similarity

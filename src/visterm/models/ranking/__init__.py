@@ -1,4 +1,4 @@
-"""Models that learn to rank by drawn pairs: WSABIE, VSE-ens and the systems that they compare against."""
+"""Models that learn to rank from drawn pairs: WSABIE, VSE-ens and related models."""
 
 from __future__ import annotations
 
@@ -22,6 +22,6 @@ _NAMES = {
     "training": "Training TrainingContext",
     "warp": "Objective PairTraining UniformDraws rank_weights",
 }
-"""What plug-ins may use, by module: docs/add_a_model.md."""
+"""Names for plug-ins, by module: docs/add_a_model.md."""
 
 __getattr__, __dir__ = lazy_names("visterm.models.ranking", _NAMES)

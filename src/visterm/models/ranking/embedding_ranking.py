@@ -1,4 +1,4 @@
-"""What ranking models in a joint space share: their settings, start values and steps; a model adds its objective."""
+"""Base class of ranking models in a joint space: settings, start values and steps; a model adds its objective."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ PAIR_LIMITS: dict[str, Limit] = {
     "l2": partial(check_number, least=0),
     "step": partial(check_choice, choices=("sgd", "adagrad")),
 }
-"""Settings of training on pairs."""
+"""Limits of the settings of training on pairs."""
 
 DRAW_LIMITS: dict[str, Limit] = {
     "max_trials": partial(check_count, otherwise="or None for as many as there are candidates"),
@@ -47,70 +47,70 @@ DRAW_LIMITS: dict[str, Limit] = {
     "weight": partial(check_choice, choices=("harmonic", "constant", "top", "truncated")),
     "sampler": partial(check_choice, choices=("draws", "pool")),
 }
-"""Settings of the draws of negatives, and of the weight of the rank that they tell."""
+"""Limits of the settings for drawing negatives and for the weight of the estimated rank."""
 
 OPEN_LIMITS: dict[str, Limit] = {"schedule": partial(check_choice, choices=(*SCHEDULES, OPEN))}
-"""Of models with the schedule "open"."""
+"""Limits of models that also have the schedule "open"."""
 
-START_ROWS = 16_384  # Rows of start values that one thread draws at a time
+START_ROWS = 16_384  # Number of rows of start values that a thread draws at a time
 
 USUAL_VARIANCE, USUAL_TAGS = 0.5, 100
-"""An image's deviation is estimated as if 100 more tags had varied by what is usual, as training aims at a margin of 1:
-few tags say little of it. Divided by the plain deviation, scores of a dozen tags rank images worse than as trained."""
+"""An image's deviation is estimated as if 100 more tags had the usual variance, which follows from the margin of 1: few
+tags give a poor estimate. With the plain deviation, scores of a dozen tags ranked images worse than before."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class EmbeddingRanker(PairRanker):
     """A joint embedding of images and tags that is trained on pairs in blocks; a new model writes `_objective`.
 
-    A score is ``(x A) · v_t``: the image features ``x`` are mapped into a space of `dim` numbers and compared there
-    with the vector of tag t. The pairs of a block are scored and drawn for against the weights at its start. Every
-    draw is keyed by the seed, the epoch and the pair, so the weights have the same bytes for any `n_jobs`.
+    A score is ``(x A) · v_t``: the image features ``x`` are mapped into a space of `dim` numbers and compared with the
+    vector of tag t. A block uses the weights at its start to score its pairs and to draw for them. The seed of a draw
+    depends on the model's seed, the epoch and the pair, so the weights have the same bytes for any `n_jobs`.
 
     Parameters
     ----------
     dim : int
         Size of the joint space. More separates rare tags and costs time and memory in proportion.
     learning_rate : float
-        Size of the steps. More learns faster and noisier; `average` evens out the noise.
+        Size of the steps. More learns faster and with more noise, which `average` reduces.
     max_norm : float
-        Longest vector of a feature or a tag (C in the paper). More lets scores grow and single features decide: it
-        fits the training images better, and new ones only up to a point.
+        Maximum norm of the vector of a feature or a tag (C in the paper). More allows larger scores and more influence
+        of single features: it fits the training images better, and new images only up to a point.
     row_length : float
-        The features are taken times one factor that brings the training rows to this length (in the mean square), so
-        that their unit does not matter. More lets the vectors of the features learn faster than those of the tags.
+        One factor scales the features to this length of the training rows (root mean square), so their unit does not
+        matter. With more, the vectors of the features learn faster than those of the tags.
     epochs : int
-        Rounds over all pairs, at most.
+        Maximum number of passes over all pairs.
     average : int
-        The weights kept are a running mean over about this many of the last epochs (Polyak averaging), which stays
-        within `max_norm`. 1 keeps the last weights alone, as the paper does.
+        The learned weights are a running mean over about this many of the last epochs (Polyak averaging), which stays
+        within `max_norm`. 1 uses only the last weights, as in the paper.
     patience : int
-        Epochs without a better MAP over the validation images after which training stops; the best weights are kept.
+        Training stops after this many epochs without a better validation MAP; the best weights are kept.
     valid_share : float
         Without validation rows, `fit` holds out this share of the images to find the best number of epochs, then trains
         on all images for that number. With 0, or if fewer than 50 images would be held out, it runs all `epochs`.
     step : str
-        "sgd", or "adagrad": each vector slows down with the squares of the gradients that it has seen.
+        "sgd", or "adagrad": the steps of a vector shrink with the sum of its squared gradients.
     schedule : str
-        How the learning rate changes over the epochs: "constant", "inverse" or "cosine"; of `Wsabie` also "open".
+        How the learning rate changes over the epochs: "constant", "inverse" or "cosine"; for `Wsabie` also "open".
     l2 : float
         Factor of the squared length of the vectors that a step moves (``½ l2 ‖v‖²``).
     init_scale : float, optional
-        Deviation of the start values; None: one over the root of the number of features, as in the WSABIE paper.
+        Deviation of the start values; None: 1 / √n_features, as in the WSABIE paper.
     bias : float
-        One more coordinate, the same for all images: each tag gets a number that counts whatever the image shows. More
-        lets tags learn how common they are sooner. 0: none, as in the paper.
+        An additional coordinate that is the same for all images, which gives each tag a bias. With more, tags learn
+        faster how common they are. 0: no bias, as in the paper.
     standardize : bool
-        Whether an image's scores are made comparable with those of other images, since training compares only tags of
-        the same image: minus their mean over all tags, and divided by their deviation, which is estimated as if 100
-        more tags had the usual one (`standardized`). No tag changes its place within an image; searches gain much.
-        False: the scores of training, as in the paper.
+        Whether to make the scores of different images comparable, as training compares only tags of the same image: the
+        mean over all tags is subtracted, and the result is divided by the deviation, which is estimated as if 100 more
+        tags had the usual variance (`standardized`). It doesn't change the ranking of an image's tags, and makes
+        searches much better. False: the scores of training, as in the paper.
     block : int, optional
-        Pairs that share one state of the weights. More is faster, less is nearer to the paper's single steps. None: as
-        many as there are tags, from 16 to 256, so that few of a block's steps meet in the same tag; where there are
-        many pairs a 64th of them, up to 4,096.
+        Number of pairs that use the same weights. More is faster, less is nearer to the paper's single steps. None: the
+        number of tags, from 16 to 256, so that few steps of a block change the same tag; with many pairs, a 64th of
+        them, up to 4,096.
     n_jobs : int, optional
-        Threads; None or -1 for all cores.
+        Number of threads; None or -1 for all cores.
     random_state : int, RandomState, Generator or None
         Start values, order of the pairs, draws, and held-out images.
 
@@ -119,15 +119,14 @@ class EmbeddingRanker(PairRanker):
     image_map_ : ndarray of float32, shape (n_features, dim)
         A (V of the paper, transposed): the vector of each feature, times `scale_`.
     tag_rows_ : ndarray of float32, shape (n_tags, dim), with a bias (n_tags, dim + 1)
-        V (W of the paper, transposed): the vector of each tag; with `standardize` minus their mean.
+        V (W of the paper, transposed): the vector of each tag; with `standardize`, minus their mean.
     tag_spread_, damping_ : ndarray of float32, shape (width, width), and float
-        With `standardize`, what gives an image's deviation, see `standardized`: each image row ``u`` is divided by
-        ``√(|u · tag_spread_|² + damping_)``. `add_tags`, and `partial_fit` with
-        ``images=False``, leave them as they are.
+        With `standardize`, they define an image's deviation, see `standardized`: each image row ``u`` is divided by
+        ``√(|u · tag_spread_|² + damping_)``. `add_tags`, and `partial_fit` with ``images=False``, don't change them.
     constant_ : float
-        The coordinate that `bias` asks for, of all image rows, where tag rows have one more.
+        The value of the coordinate for `bias` in all image rows.
     scale_ : float
-        The factor that `row_length` asks for.
+        The factor for `row_length`.
     n_epochs_, history_
         As in `PairRanker`.
     """
@@ -165,12 +164,12 @@ class EmbeddingRanker(PairRanker):
     image_map_: NDArray[np.float32] = field(init=False)
     constant_: float = field(init=False, default=0.0)
 
-    pair_training: ClassVar[type[PairTraining]] = PairTraining  # What goes over the pairs
+    pair_training: ClassVar[type[PairTraining]] = PairTraining  # Trains on the pairs
     explain = explain_linear
 
     @abstractmethod
     def _objective(self, n_tags: int) -> Objective:
-        """Return what a pair costs, and how its other tag is drawn."""
+        """Return the cost of a pair, and how its other tag is drawn."""
 
     def _check_learned(self) -> None:
         dim, width = self.image_map_.shape[1], self.tag_rows_.shape[1]
@@ -184,7 +183,7 @@ class EmbeddingRanker(PairRanker):
         return (rows / divisors).astype(np.float32) if hasattr(self, "tag_spread_") else rows
 
     def _rows_and_divisors(self, X: Matrix) -> tuple[Floats, NDArray[np.float64]]:
-        """Return image rows as training has them, and what standardizing divides each by, shape (n_images, 1)."""
+        """Return the image rows of training, and their divisors for standardized scores, shape (n_images, 1)."""
         rows = np.asarray(X @ self.image_map_, np.float32)
         if self.tag_rows_.shape[1] > rows.shape[1]:
             rows = np.hstack([rows, np.full((len(rows), 1), self.constant_, np.float32)])
@@ -195,7 +194,7 @@ class EmbeddingRanker(PairRanker):
         return rows, np.sqrt(self.damping_ + squares)[:, None]
 
     def write_steps(self, steps: GraphSteps, x: str) -> str:
-        """Add the steps from features to scores, as `WritesSteps` says."""
+        """Add the steps from features to scores, see `WritesSteps`."""
         V, dim = self.tag_rows_, self.image_map_.shape[1]
         rows = steps.affine(x, self.image_map_)
         scores = steps.affine(rows, V[:, :dim].T, self.constant_ * V[:, dim:].sum(axis=1))
@@ -225,7 +224,7 @@ class EmbeddingRanker(PairRanker):
         return image_map, tag_rows
 
     def _normal_rows(self, n_rows: int, deviation: np.float32, rng: np.random.Generator) -> Floats:
-        """Draw rows within the norm limit; many rows in parts of fixed size, each from a stream of its own."""
+        """Draw rows within the maximum norm; many rows are drawn in parts, each with its own random generator."""
         rows = np.empty((n_rows, self.dim), np.float32)
         starts = range(0, n_rows, START_ROWS)
         streams = [rng] if len(starts) == 1 else [np.random.default_rng(rng.integers(2**63)) for _ in starts]
@@ -272,11 +271,11 @@ class EmbeddingRanker(PairRanker):
 
 
 def standardized(rows: Floats) -> tuple[Floats, Floats, float]:
-    """Return tag rows V minus their mean, and what gives the deviation of an image's scores over them.
+    """Return tag rows V minus their mean, and the `spread` and `damping` for the deviation of an image's scores.
 
-    It is ``√(|u · spread|² + damping)`` for an image row u: the root of ``(n σ² + m s²) / (n + m)``, where σ is the
-    deviation of its n scores, and m = `USUAL_TAGS` more vary by s² = `USUAL_VARIANCE`. The spread, (width, width), is
-    the root of V's covariance times ``n / (n + m)``. What is not finite stays so.
+    The deviation is ``√(|u · spread|² + damping)`` for an image row u: the root of ``(n σ² + m s²) / (n + m)``, where σ
+    is the deviation of its n scores, and m = `USUAL_TAGS` more scores have the variance s² = `USUAL_VARIANCE`. The
+    spread, (width, width), is the root of V's covariance times ``n / (n + m)``. Values that are not finite stay so.
     """
     n, m = len(rows), USUAL_TAGS
     spread = np.zeros((rows.shape[1], rows.shape[1]))

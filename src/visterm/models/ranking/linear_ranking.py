@@ -1,4 +1,4 @@
-"""What the linear ranking models share: a weight vector and a bias a tag, and features of one mean length."""
+"""Base class of linear ranking models: a weight vector and a bias per tag, and features scaled to a mean length."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class LinearRanker(PairRanker):
-    """One linear scorer a tag, trained on pairs; a new model writes `_training` and `_rate`.
+    """One linear scorer per tag, trained on pairs; a new model implements `_training` and `_rate`.
 
-    The space is that of the features, ``u = [x, 1]`` and ``v = [w, b]``, so that image rows stay valid whatever is
-    learned later. In training the features are multiplied by `scale_`, which `row_length` chooses.
+    The space is that of the features, ``u = [x, 1]`` and ``v = [w, b]``, so image rows stay valid when the model learns
+    more. In training, the features are multiplied by `scale_`, which follows from `row_length`.
 
     Attributes
     ----------
     tag_rows_ : ndarray of float32, shape (n_tags, n_features + 1)
-        Weights, then the bias.
+        Weights, followed by the bias.
     scale_ : float
-        The factor that brings the training rows to `row_length`.
+        The factor that scales the training rows to the length `row_length`.
     """
 
     row_length: float = 1.0
@@ -59,7 +59,7 @@ class LinearRanker(PairRanker):
         return with_ones(X)
 
     def write_steps(self, steps: GraphSteps, x: str) -> str:
-        """Add the steps from features to scores, as `WritesSteps` says."""
+        """Add the steps from features to scores, see `WritesSteps`."""
         return str(steps.affine(x, self.tag_rows_[:, :-1].T, self.tag_rows_[:, -1]))
 
     def _scale_features(self, X: Matrix) -> None:

@@ -1,4 +1,4 @@
-"""Rows for new tags: each tag trained for itself, its images against others, in parallel over the tags."""
+"""Learn rows for new tags: train each tag separately, its images against others, in parallel over the tags."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from visterm.kernels.topk import top_k
 from visterm.models.epochs import EpochSums, Floats
 from visterm.models.ranking.training import Training
 
-SHARES = 64  # Parts that the tags fall into, so that a thread with frequent tags does not hold up the others
-BAR_RANK = 3  # A new tag counts as given where it beats the image's third best old tag: photos have about three
+MAX_SHARES = 64  # Maximum number of parts of the tags, to balance the load of threads with frequent tags
+BAR_RANK = 3  # A new tag must beat an image's third best old tag, as photos have about three tags
 PASSES = 20
-AGGRESSIVENESS = 0.1  # Longest step, in units of one over the mean squared length of an image row
+AGGRESSIVENESS = 0.1  # Maximum step, in units of 1 / mean squared length of an image row
 N_NEGATIVES = 3
 BLOCK_BYTES = 2**25
 
 
 class SeparateTraining(Training):
-    """The state of one training of a linear scorer a tag, by passive-aggressive steps.
+    """The state of one training of a linear scorer per tag, by passive-aggressive steps.
 
-    `rows` are the image rows, and `squares` (n_images,) their squared lengths. Stored entries of `positives`,
-    (n_images, n_tags), canonical, are the tags that images have. `tag_rows`, (n_tags, width), are changed in place.
-    `offsets`, (n_images,), are the scores from which on a tag counts as given. `n_negatives` images without the tag
-    follow each image with it.
+    `rows` are the image rows, and `squares`, (n_images,), their squared lengths. Stored entries of the canonical
+    `positives`, (n_images, n_tags), are the tags of images. `tag_rows`, (n_tags, width), are changed in place.
+    `offsets`, (n_images,), are the minimum scores of an image's tags. For each image with a tag, `n_negatives` images
+    without the tag are visited.
     """
 
     def __init__(
@@ -51,12 +51,12 @@ class SeparateTraining(Training):
         self.squares = np.empty(positives.shape[0], np.float32)
         row_squares(rows, self.squares)
         self._sums = np.empty((positives.shape[1], 3))
-        self._bounds = np.linspace(0, positives.shape[1], min(SHARES, positives.shape[1]) + 1).astype(np.int64)
+        self._bounds = np.linspace(0, positives.shape[1], min(MAX_SHARES, positives.shape[1]) + 1).astype(np.int64)
         self._seed = int(rng.integers(2**62))
         self._epoch = 0
 
     def run_epoch(self, rate: float) -> EpochSums:
-        """Visit every pair once, with others beside it; `rate` is the longest step."""
+        """Visit every pair once, each with its negatives; `rate` is the maximum step."""
 
         def part(number: int) -> None:
             separate_in_turn(
@@ -72,11 +72,11 @@ class SeparateTraining(Training):
 
 
 def learn_new_tags(U: Matrix, V: Floats, positives: sp.csr_array, rng: np.random.Generator, team: Team) -> Floats:
-    """Learn the rows of new tags, (n_new, width), for image rows `U` that stay as they are.
+    """Learn the rows of new tags, (n_new, width), for fixed image rows `U`.
 
-    For each image the score of its third best old tag (rows `V`) is the bar. A new tag has to score 1 above the bar on
-    its own images, the stored entries of `positives` (n_images, n_new), and 1 below it on images drawn among the
-    others, by passive-aggressive steps (the mean of the rows after each pass is kept).
+    The bar of an image is the score of its third best old tag (rows `V`). By passive-aggressive steps, a new tag learns
+    to score 1 above the bar on its images, the stored entries of `positives` (n_images, n_new), and 1 below the bar on
+    random other images. Returns the mean of the rows after each pass.
     """
     rows = image_rows(U)
     weights = np.zeros((positives.shape[1], V.shape[1]), np.float32)
@@ -92,14 +92,14 @@ def learn_new_tags(U: Matrix, V: Floats, positives: sp.csr_array, rng: np.random
 
 
 def image_rows(U: Matrix) -> Rows:
-    """View image rows, dense or CSR, as kernels take them."""
+    """Return a view of image rows, dense or CSR, in the form for kernels."""
     csr: Any = U
     rows: Rows = sparse_rows(csr.data, csr.indices, csr.indptr) if sp.issparse(U) else dense_rows(U)
     return rows
 
 
 def _bars(U: Matrix, V: Floats) -> Floats:
-    """Return for each image the score of its tag on place `BAR_RANK` (or its last)."""
+    """Return for each image the score of its tag on rank `BAR_RANK`, or of its last tag."""
     k = min(BAR_RANK, len(V))
     step = max(1, BLOCK_BYTES // (4 * len(V)))
     parts = [

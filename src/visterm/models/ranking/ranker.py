@@ -1,4 +1,4 @@
-"""What all ranking models share: the trainings of a fit, in memory or from disk, and rows for new tags."""
+"""Base class of the ranking models: training in memory or from disk, and rows for new tags."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from visterm.models.base import Limit
 from visterm.models.epochs import EpochAnnotator, EpochSums, Floats, Validation, Weights, epoch_record
 from visterm.models.ranking.new_tags import learn_new_tags
 from visterm.models.ranking.training import (
-    LARGEST_TAG_BLOCK,
+    MAX_TAG_BLOCK,
     Checkpoints,
     RankingState,
     Training,
@@ -39,29 +39,29 @@ from visterm.models.stopping import MIN_HELD_OUT, HeldOutFit, OnEpoch, hold_out
 
 Images: TypeAlias = NDArray[np.int64]
 
-MIX_ROWS = 4096  # Rows of weights that one thread averages at a time
+MIX_ROWS = 4096  # Number of weight rows that a thread averages at a time
 
-DOUBLED = 30
-"""Epochs after which `max_norm` has doubled. Data with few tags an image are best a little above its start, those
-with many near twice that; items with many tags known only by number rank far worse where it stays."""
+DOUBLING_EPOCHS = 30
+"""Number of epochs in which `max_norm` doubles. With few tags per image, values a little above the start are best,
+with many tags nearly twice the start; many tags on images known only by number rank far worse if it is constant."""
 
-FINISH = 4  # Epochs on all rows at the end: a second training from the start would take many times as long
-MEANS = 2  # Epochs that the best weights count for in the running mean of the epochs at the end
-MOST_HELD_TAGS = 2000  # Tags held out of images known by number: enough to see 0.01 in MAP, and quick to rank
+FINISH_EPOCHS = 4  # Final epochs on all rows: a second training from the start would take many times as long
+BEST_WEIGHTS_EPOCHS = 2  # Number of epochs that the best weights count as in the running mean of the final epochs
+MAX_HELD_OUT_TAGS = 2000  # Of images known by number: enough to see a difference of 0.01 in MAP, and fast to rank
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class PairRanker(EpochAnnotator):
-    """Learns by going over pairs of images and their tags; a new model writes the hooks, or only an objective.
+    """Learns from pairs of an image and one of its tags; a new model implements the hooks, or only an objective.
 
     Attributes
     ----------
     tag_rows_ : ndarray of float32, shape (n_tags, width)
     n_epochs_ : int
-        Epochs that the weights stem from, those of `partial_fit` included.
+        Number of epochs behind the weights, including those of `partial_fit`.
     history_ : list of dict
         For each epoch: ``epoch``, ``loss`` (mean over the pairs), ``map`` (over the validation images, None without),
-        ``draws`` (mean number a pair), ``violated`` (share of the pairs that made a step) and ``seconds``.
+        ``draws`` (mean number per pair), ``violated`` (share of the pairs that made a step) and ``seconds``.
     """
 
     average: int = 20
@@ -69,18 +69,18 @@ class PairRanker(EpochAnnotator):
     limits: ClassVar[dict[str, Limit]] = {"average": check_count}
 
     def partial_fit(self, X: MatrixLike, Y: MatrixLike, *, images: bool = True) -> Self:
-        """Go once over more images and their tags, from the weights as they are (from start values, the first time).
+        """Train for one epoch on more images and their tags, from the current weights or, at first, start values.
 
         Parameters
         ----------
         X : array-like or sparse, shape (n_images, n_features)
         Y : array-like or sparse, shape (n_images, n_tags)
-            The tags that the model knows; `add_tags` brings new ones.
+            Columns are the tags that the model knows; `add_tags` adds new tags.
         images : bool
-            False moves the tags' rows only, so that image rows in a catalogue stay valid.
+            If False, only the tag rows change, and image rows in a catalogue stay valid.
 
-        Raises ShapeError if `Y` has another number of tags than the model; DivergedError if a weight becomes infinite
-        or NaN, and the model then stays as it was.
+        Raises ShapeError if `Y` and the model have different numbers of tags; DivergedError if a weight becomes
+        infinite or NaN: the model is then unchanged.
         """
         self.check_settings()
         learned_before = hasattr(self, "n_epochs_")
@@ -125,23 +125,23 @@ class PairRanker(EpochAnnotator):
         monitor: Progress | None = None,
         on_epoch: OnEpoch | None = None,
     ) -> Self:
-        """Learn from rows that come in windows; a second call forgets the first.
+        """Learn from rows that come in windows, from the start each time it is called.
 
-        Each window is gone through as `fit` goes through all rows: its pairs in random order, in blocks. The weights,
-        the sums of squares of "adagrad" and what is known of how many draws are needed go on from one window to the
-        next. The bytes depend on the windows and on `random_state`, not on `n_jobs` or on where training was cut off
-        and went on. No rows are held out of `windows`: `valid` are others, to stop by.
+        Each window is trained like all rows in `fit`: its pairs in random order, in blocks. The weights, the sums of
+        squares of "adagrad" and the methods of drawing are passed on to the next window. The bytes depend on the
+        windows and on `random_state`, but not on `n_jobs` or on where training was interrupted and resumed. No rows of
+        `windows` are held out: `valid` are separate rows for early stopping.
 
-        Training goes on from ``checkpoints.last()``, a `Checkpoint` or None, and calls ``checkpoints.offer(make)``
-        after each window, and after each epoch before `on_epoch` is called (as in `fit`): ``make()`` returns one.
+        Training resumes from ``checkpoints.last()``, a `Checkpoint` or None, and calls ``checkpoints.offer(make)``
+        after each window, and after each epoch before `on_epoch`: ``make()`` returns a `Checkpoint`.
 
         Raises DataError if no image has a tag; DivergedError if training ends in infinity or NaN.
         """
-        stands_for_all = np.zeros((1, windows.n_features), np.float32)
-        stands_for_all[0, 0] = windows.mean_length
+        typical_row = np.zeros((1, windows.n_features), np.float32)
+        typical_row[0, 0] = windows.mean_length
         no_tags = sp.csr_array((1, windows.n_tags), dtype=np.float32)
         monitor = monitor or SILENT
-        with self._fitting(stands_for_all, no_tags, valid) as (X, _, rng, valid):
+        with self._fitting(typical_row, no_tags, valid) as (X, _, rng, valid):
             self.check_settings()
             if windows.n_pairs == 0:
                 raise DataError("No image has a tag (Y has no value above 0), so there is nothing to learn.")
@@ -149,41 +149,41 @@ class PairRanker(EpochAnnotator):
             self.n_held_out_, self._held_out = 0, None
             seed = int(rng.integers(2**62))
             state = RankingState(weights=self._start(X, windows.n_tags, rng), seed=seed)
-            last = None if checkpoints is None else checkpoints.last()
-            if last is not None:
-                state.resume(last)
+            checkpoint = None if checkpoints is None else checkpoints.last()
+            if checkpoint is not None:
+                state.resume(checkpoint)
                 self._publish(*state.means)
             if valid is not None and self.finds_length:
-                state.doubled = DOUBLED
+                state.doubled = DOUBLING_EPOCHS
 
-            def keep() -> None:
+            def offer_checkpoint() -> None:
                 if checkpoints is not None:
                     checkpoints.offer(state.checkpoint)
 
-            begun = state.epoch > 1 or state.window > 0
-            task = f"train windows, from epoch {state.epoch} on" if begun else "train windows"
+            has_begun = state.epoch > 1 or state.window > 0
+            task = f"train windows, from epoch {state.epoch} on" if has_begun else "train windows"
             with one_blas_thread(), Team(resolve_jobs(self.n_jobs)) as team:
-                rates = self._epochs(
+                epoch_rates = self._epochs(
                     state, self.epochs, self._measure_map(valid),
-                    monitor=monitor, on_epoch=on_epoch, task=task, steps=0, keep=keep,
+                    monitor=monitor, on_epoch=on_epoch, task=task, steps=0, keep=offer_checkpoint,
                 )  # fmt: skip
-                with closing(rates):
-                    for rate in rates:
-                        self._visit_windows(windows, state, team, monitor, keep, rate)
+                with closing(epoch_rates):
+                    for rate in epoch_rates:
+                        self._visit_windows(windows, state, team, monitor, offer_checkpoint, rate)
                         self._publish_means(state, team)
         return self
 
     def add_tags(self, X: MatrixLike, Y_new: MatrixLike) -> Self:
-        """Learn the rows of new tags, and leave all else as it is, to the bit.
+        """Learn the rows of new tags, and leave everything else unchanged.
 
-        Each new tag learns to score a margin above a good tag (see `learn_new_tags`) on the images that have it, and a
-        margin below it on others, drawn among those that have not.
+        A new tag learns to score a margin above a good tag (see `learn_new_tags`) on images that have the new tag, and
+        a margin below the good tag on random images without it.
 
         Parameters
         ----------
         X : array-like or sparse, shape (n_images, n_features)
         Y_new : array-like or sparse, shape (n_images, n_new)
-            Above 0: the image has the new tag. New tags follow the old ones.
+            Above 0: the image has the new tag. New tags are appended to the model's tags.
         """
         check_fitted(self)
         X = self._check_features(X)
@@ -205,19 +205,19 @@ class PairRanker(EpochAnnotator):
 
     @abstractmethod
     def _resume(self) -> Weights:
-        """Return copies of the learned weights, as training takes them."""
+        """Return copies of the learned weights, in the form that training needs."""
 
     @abstractmethod
     def _publish(self, *weights: Floats, images: bool = True) -> None:
-        """Set the learned attributes; `images` is False where stored image rows must stay valid."""
+        """Set the learned attributes; `images` is False if stored image rows must stay valid."""
 
     def _reached_growth(self, weights: Weights) -> float:
-        """Return the factor of the longest vectors that learned weights need to go on."""
+        """Return the factor of `max_norm` that training needs to continue from learned weights."""
         return 1.0
 
     @abstractmethod
     def _training(self, X: Matrix, positives: sp.csr_array, weights: Weights, context: TrainingContext) -> Training:
-        """Make the training that changes these weights."""
+        """Make the training that changes `weights`."""
 
     def _fit_monitored(
         self,
@@ -242,24 +242,24 @@ class PairRanker(EpochAnnotator):
                 if state.training_state:
                     training.load_state(state.training_state)
                 epochs, measure = training_pass.epochs, training_pass.measure
-                rates = self._epochs(state, epochs, measure, monitor=monitor, on_epoch=on_epoch)
-                with closing(rates):
-                    for rate in rates:
+                epoch_rates = self._epochs(state, epochs, measure, monitor=monitor, on_epoch=on_epoch)
+                with closing(epoch_rates):
+                    for rate in epoch_rates:
                         training.growth = state.growth_in(state.epoch)
                         state.means_of_epoch = training.run_epoch(rate)
                         state.training_state = training.state()
                         self._publish_means(state, team)
-            del training_pass, rows, tags, state, training, rates, measure  # the next training needs their memory
+            del training_pass, rows, tags, state, training, epoch_rates, measure  # the next training needs their memory
 
     def _fixed_passes(
         self, X: Matrix, positives: sp.csr_array, valid: Validation | None, rng: np.random.Generator
     ) -> Iterator[TrainingPass]:
-        """Yield one training after the other: on some images, stopped by the others, then on all from the start.
+        """Yield two trainings: on a part of the images, stopped by the held-out ones, then on all from the start.
 
-        With validation images there is one, on all. Each has ended before the next is asked for.
+        With validation images there is one training, on all images. A training ends before the next is requested.
         """
-        for some, held_out, epochs in self._trainings(X.shape[0], valid, rng):
-            rows, tags = (X, positives) if some is None else (X[some], positives[some])
+        for learned, held_out, epochs in self._trainings(X.shape[0], valid, rng):
+            rows, tags = (X, positives) if learned is None else (X[learned], positives[learned])
             state = RankingState(weights=self._start(X, positives.shape[1], rng))
             measure = self._measure_map(valid if held_out is None else (X[held_out], positives[held_out]))
             yield TrainingPass(rows, tags, state, epochs, measure)
@@ -270,19 +270,19 @@ class PairRanker(EpochAnnotator):
     def _trainings(
         self, n_images: int, valid: object | None, rng: np.random.Generator
     ) -> Iterator[tuple[Images | None, Images | None, int]]:
-        """Yield what to learn from (None: all images), what was held out to stop by, and how many epochs at most.
+        """Yield the training images (None: all images), the held-out images and the maximum number of epochs.
 
-        Without validation images that is two trainings: on some images, stopped by the others, then on all for as many
-        epochs as were best, of which the history says nothing.
+        Without validation images there are two trainings: on a part of the images, stopped by the held-out ones, then
+        on all images for the best number of epochs; `history_` is that of the first training.
         """
         self.n_held_out_, self._held_out = 0, None
         if valid is None:
-            some, held_out = hold_out(n_images, self.share_to_hold_out, rng)
+            learned, held_out = hold_out(n_images, self.share_to_hold_out, rng)
             self.n_held_out_ = held_out.size
         if not self.n_held_out_:
             yield None, None, self.epochs
             return
-        yield some, held_out, self.epochs
+        yield learned, held_out, self.epochs
         history = self.history_
         yield None, None, self.n_epochs_
         self.history_ = history
@@ -290,51 +290,51 @@ class PairRanker(EpochAnnotator):
     def _open_passes(
         self, X: Matrix, positives: sp.csr_array, valid: Validation | None, rng: np.random.Generator
     ) -> Iterator[TrainingPass]:
-        """Yield the trainings of a fit that finds its own length; each has ended before the next is asked for.
+        """Yield the trainings of a fit that chooses its number of epochs; each ends before the next is requested.
 
-        `Wsabie` says how, with its defaults. These were chosen on held-out rows of photos (visterms, blobs and features
-        of a network), of texts and of images known only by number.
+        `Wsabie` describes the method and its defaults, which were chosen on held-out rows of photos (visterms, blobs
+        and features of a network), of texts and of images known only by number.
         """
-        some, tags, judged, held_out = X, positives, valid, np.empty(0, np.int64)
+        X_learned, tags, validation, held_out = X, positives, valid, np.empty(0, np.int64)
         by_number = getattr(self, "by_number_", False)
         self.n_held_out_, self._held_out = 0, None
         if valid is None and by_number:
-            several = np.count_nonzero(np.diff(positives.indptr) > 1)
-            n_held = min(MOST_HELD_TAGS, round(self.share_to_hold_out * X.shape[0]), int(several))
+            n_with_several = np.count_nonzero(np.diff(positives.indptr) > 1)
+            n_held = min(MAX_HELD_OUT_TAGS, round(self.share_to_hold_out * X.shape[0]), int(n_with_several))
             if n_held >= MIN_HELD_OUT:
-                tags, images, one_each, _ = hold_one_out(positives, rng, at_most=n_held)
-                judged, self.n_held_out_ = (X[images], one_each), n_held
+                tags, images, held_out_tags, _ = hold_one_out(positives, rng, at_most=n_held)
+                validation, self.n_held_out_ = (X[images], held_out_tags), n_held
         elif valid is None:
             learned, held_out = hold_out(X.shape[0], self.share_to_hold_out, rng)
             if held_out.size:
-                some, tags, self.n_held_out_ = X[learned], positives[learned], held_out.size
-                judged = X[held_out], positives[held_out]
+                X_learned, tags, self.n_held_out_ = X[learned], positives[learned], held_out.size
+                validation = X[held_out], positives[held_out]
 
-        known = sp.csr_array(judged[0] @ tags) if judged is not None and by_number else None
-        measure = self._measure_map(judged, known=known)
+        known = sp.csr_array(validation[0] @ tags) if validation is not None and by_number else None
+        measure = self._measure_map(validation, known=known)
         state = RankingState(weights=self._start(X, positives.shape[1], rng))
         if measure is not None:
-            state.doubled = DOUBLED
-        yield TrainingPass(some, tags, state, self.epochs, measure)
+            state.doubled = DOUBLING_EPOCHS
+        yield TrainingPass(X_learned, tags, state, self.epochs, measure)
         if held_out.size:
-            yield from self._finish(some, tags, state)
+            yield from self._finish(X_learned, tags, state)
             self._held_out = HeldOutFit(held_out, self._image_rows(X[held_out]), self.tag_rows_)
         if self.n_held_out_:
             yield from self._finish(X, positives, state)
 
-    def _finish(self, X: Matrix, positives: sp.csr_array, before: RankingState) -> Iterator[TrainingPass]:
-        """Go on from the best weights on these rows; the history stays that of the training before."""
+    def _finish(self, X: Matrix, positives: sp.csr_array, previous: RankingState) -> Iterator[TrainingPass]:
+        """Continue from the best weights on the given rows; `history_` stays that of the previous training."""
         best = self.n_epochs_
-        in_mean = max(1, best - self.average + 1)  # the earliest epoch that the best weights still have a share of
+        first_in_mean = max(1, best - self.average + 1)  # the earliest epoch in the mean of the best weights
         state = RankingState(
-            weights=tuple(rows.copy() for rows in before.best_weights or before.means),
-            growth=before.growth_in(in_mean),
-            slowing=FINISH,
-            mixed=MEANS,
-            training_state=before.training_state,
+            weights=tuple(rows.copy() for rows in previous.best_weights or previous.means),
+            growth=previous.growth_in(first_in_mean),
+            slowing=FINISH_EPOCHS,
+            mixed=BEST_WEIGHTS_EPOCHS,
+            training_state=previous.training_state,
         )
-        yield TrainingPass(X, positives, state, FINISH, None)
-        self.n_epochs_, self.history_ = best, before.history
+        yield TrainingPass(X, positives, state, FINISH_EPOCHS, None)
+        self.n_epochs_, self.history_ = best, previous.history
 
     def _visit_windows(
         self,
@@ -345,18 +345,18 @@ class PairRanker(EpochAnnotator):
         keep: Callable[[], None],
         rate: float,
     ) -> None:
-        """Go through the windows that remain of an epoch, with steps of the size `rate`; after each, call `keep`.
+        """Train on the remaining windows of an epoch with the learning rate `rate`; call `keep` after each window.
 
-        Each window is a training of its own that goes on with what the one before left.
+        Each window is a separate training, which continues from the state of the previous one.
         """
-        # Blocks as if all windows were one, but of no more than half a window's rows: they are copied together.
+        # Blocks have the size for all windows together, but at most half a window's rows, which are copied at once.
         usual_block = block_for(windows.n_pairs, windows.n_tags)
         with closing(windows.epoch(state.epoch, state.window)) as parts:
             for X, Y in parts:
                 positives = positive_tags(Y)
                 if positives.nnz:
                     rng = np.random.default_rng([state.seed, state.epoch, state.window])
-                    block = min(usual_block, max(LARGEST_TAG_BLOCK, X.shape[0] // 2))
+                    block = min(usual_block, max(MAX_TAG_BLOCK, X.shape[0] // 2))
                     training = self._training(X, positives, state.weights, TrainingContext(rng, team, True, block))
                     if state.training_state:
                         training.load_state(state.training_state)
@@ -371,17 +371,17 @@ class PairRanker(EpochAnnotator):
         state.window, state.sums = 0, np.zeros(4)
 
     def _publish_means(self, state: RankingState, team: Team) -> None:
-        """Move the running means towards the weights and publish them; refuse what is not finite."""
+        """Update the running means of the weights and publish them; raise DivergedError if they are not finite."""
         share = 1 / min(state.mixed + state.epoch, self.average)
         parts = [
-            (mean, current, first, min(first + MIX_ROWS, len(mean)))
+            (mean, current, start, min(start + MIX_ROWS, len(mean)))
             for mean, current in zip(state.means, state.weights, strict=True)
-            for first in range(0, len(mean), MIX_ROWS)
+            for start in range(0, len(mean), MIX_ROWS)
         ]
 
         def mix(number: int) -> bool:
-            mean, current, first, last = parts[number]
-            return bool(mix_rows(mean, current, share, first, last))
+            mean, current, start, stop = parts[number]
+            return bool(mix_rows(mean, current, share, start, stop))
 
         finite = all(team.run(mix, len(parts)))
         self._publish(*state.means)
@@ -390,5 +390,5 @@ class PairRanker(EpochAnnotator):
             self._refuse_non_finite()
 
     def _positives(self, Y: sp.csr_array) -> sp.csr_array:
-        """Return the tags that images have as ones, and as stored zeros those that are neither right nor wrong."""
+        """Return a matrix with ones for the tags of images, and stored zeros for tags neither right nor wrong."""
         return positive_tags(Y)

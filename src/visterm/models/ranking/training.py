@@ -1,4 +1,4 @@
-"""A training of a ranking model under way: what it is given, how far it has come, and what is kept of it on disk."""
+"""The training of a ranking model: its inputs, its state, and its checkpoints."""
 
 from __future__ import annotations
 
@@ -18,79 +18,79 @@ from visterm.models.epochs import EpochSums, Measure, TrainingState, Weights
 
 Arrays: TypeAlias = dict[str, NDArray[Any]]
 
-SMALLEST_BLOCK = 16
-LARGEST_TAG_BLOCK = 256
-LARGEST_BLOCK = 4096
+MIN_BLOCK = 16
+MAX_TAG_BLOCK = 256
+MAX_BLOCK = 4096
 
-BLOCKS_AN_EPOCH = 64  # Of many pairs, a block is this share: larger blocks still lose nothing that one can see
+BLOCKS_PER_EPOCH = 64  # Number of blocks if there are many pairs; larger blocks were not measurably worse either
 
 
 class Training:
-    """One training under way: `run_epoch` changes the weights that it was given, epoch by epoch."""
+    """The current training: `run_epoch` changes the weights that it was made with."""
 
-    growth: float = 1.0  # Factor of the longest vectors
+    growth: float = 1.0  # Factor of the maximum norm of vectors
 
     def run_epoch(self, rate: float) -> EpochSums:
-        """Visit every example once, with steps of this size."""
+        """Visit every example once, with the learning rate `rate`."""
         raise NotImplementedError
 
     def state(self) -> Arrays:
-        """Return what training on other rows goes on with: nothing but the weights, unless a training says more."""
+        """Return the arrays that training other rows continues from, in addition to the weights; none by default."""
         return {}
 
     def load_state(self, state: Arrays) -> None:
-        """Go on with the `state` that an earlier training left."""
+        """Continue from the `state` of an earlier training."""
 
 
 class TrainingContext(NamedTuple):
-    """What a training is given beside data and weights."""
+    """The inputs of a training other than data and weights."""
 
     rng: np.random.Generator
     team: Team
-    images: bool  # Whether weights on the image's side move too; else only those of tags
+    images: bool  # Whether the weights of the image side change, too; otherwise only those of tags
     block: int  # Pairs that share one state of the weights, for models whose `block` is None
 
 
 class Windows(Protocol):
-    """Rows to learn from in windows of bounded size: some go together, and each epoch has its own order of them."""
+    """Training rows in windows of bounded size; each epoch has its own order of the windows."""
 
     n_features: int
     n_tags: int
-    n_pairs: int  # Tags that all images have together
+    n_pairs: int  # Total number of tags of all images
     mean_length: float  # Root of the mean squared length of the rows
 
     def epoch(self, epoch: int, first: int = 0) -> Generator[tuple[Matrix, sp.csr_array]]:
-        """Yield features and tags of the windows of an epoch (counted from 1) in its order, from number `first` on.
+        """Yield features and tags of the windows of an epoch (counted from 1), starting with window `first`.
 
-        What is yielded may be written over by the next.
+        The next window may overwrite the arrays of the last one.
         """
 
 
 class Checkpoint(NamedTuple):
-    """All that training needs to go on to the same bytes: small facts for JSON, and arrays."""
+    """Everything that training needs to continue to the same bytes: small facts for JSON, and arrays."""
 
     facts: dict[str, Any]
     arrays: Arrays
 
 
 class Checkpoints(Protocol):
-    """Where the states of a training are kept, to go on from after a kill."""
+    """Storage for the states of a training, to resume it after an interruption."""
 
     def last(self) -> Checkpoint | None:
-        """Return the last state kept, or None."""
+        """Return the last saved state, or None."""
 
     def offer(self, make: Callable[[], Checkpoint]) -> None:
-        """Keep what `make` returns, if it is time to."""
+        """Save what `make` returns, if it is time to."""
 
 
 @dataclass(kw_only=True, eq=False)
 class RankingState(TrainingState):
-    """How far a training has come: weights as it has them, and their running means, which are published.
+    """The state of a training: its weights, and their running means, which are published.
 
-    The longest vectors begin at `growth` times the setting, and are that much longer again after `doubled` epochs.
-    `mixed` is how many epochs the means stand for at the start, and
-    `training_state` the `Training.state` that the training before left. Of windows, `window` is the next one of the
-    epoch, `seed` keys their draws, and `sums` is what training did on those before.
+    The maximum norm is `growth` times the setting at the start, and one setting more after `doubled` epochs. `mixed` is
+    the number of epochs that the means count as at the start, and `training_state` the `Training.state` of the previous
+    training. With windows, `window` is the next window of the epoch, `seed` the seed of the windows' draws, and `sums`
+    the results of the windows before it.
     """
 
     weights: Weights
@@ -107,11 +107,11 @@ class RankingState(TrainingState):
         self.means = tuple(array.copy() for array in self.weights)
 
     def growth_in(self, epoch: int) -> float:
-        """Return the factor of the longest vectors in an epoch."""
+        """Return the factor of the maximum norm in an epoch."""
         return self.growth + (epoch / self.doubled) ** 2
 
     def checkpoint(self) -> Checkpoint:
-        """Return all of it; the arrays are not copies."""
+        """Return the state as a checkpoint; the arrays are not copied."""
         facts = {
             "seed": self.seed,
             "epoch": self.epoch,
@@ -126,19 +126,19 @@ class RankingState(TrainingState):
             arrays |= {f"{kind}.{number}": array for number, array in enumerate(weights)}
         return Checkpoint(facts, arrays)
 
-    def resume(self, last: Checkpoint) -> None:
-        """Go on from a checkpoint."""
+    def resume(self, checkpoint: Checkpoint) -> None:
+        """Restore the state from a checkpoint."""
         kinds: dict[str, Arrays] = {"weights": {}, "means": {}, "best": {}, "carried": {}}
-        for name, array in last.arrays.items():
-            kind, _, rest = name.partition(".")
-            kinds[kind][rest] = array
+        for name, array in checkpoint.arrays.items():
+            kind, _, array_name = name.partition(".")
+            kinds[kind][array_name] = array
         weights, means, best = (
             tuple(kinds[kind][str(number)] for number in range(len(kinds[kind])))
             for kind in ("weights", "means", "best")
         )
         if [array.shape for array in weights] != [array.shape for array in self.weights]:
             raise StorageError("The checkpoint is of another model: its weights have other shapes. Remove it.")
-        facts = last.facts
+        facts = checkpoint.facts
         self.seed, self.epoch, self.window = facts["seed"], facts["epoch"], facts["window"]
         self.weights, self.means, self.training_state = weights, means, kinds["carried"]
         self.sums, self.history = np.array(facts["sums"], np.float64), list(facts["history"])
@@ -147,7 +147,7 @@ class RankingState(TrainingState):
 
 
 class TrainingPass(NamedTuple):
-    """One training of a fit in memory: rows and their tags, how far it has come, the most epochs, what it stops by."""
+    """One training of a fit in memory: rows, tags, state, maximum number of epochs, and the measure to stop by."""
 
     X: Matrix
     positives: sp.csr_array
@@ -157,10 +157,10 @@ class TrainingPass(NamedTuple):
 
 
 def positive_tags(Y: sp.csr_array) -> sp.csr_array:
-    """Return the tags that images have, as ones."""
+    """Return a matrix with ones for the tags that images have."""
     return sp.csr_array(Y > 0, dtype=np.float32)
 
 
 def block_for(n_pairs: int, n_tags: int) -> int:
     """Choose how many of the pairs of an epoch share one state of the weights."""
-    return max(min(max(n_tags, SMALLEST_BLOCK), LARGEST_TAG_BLOCK), min(n_pairs // BLOCKS_AN_EPOCH, LARGEST_BLOCK))
+    return max(min(max(n_tags, MIN_BLOCK), MAX_TAG_BLOCK), min(n_pairs // BLOCKS_PER_EPOCH, MAX_BLOCK))

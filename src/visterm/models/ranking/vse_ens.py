@@ -1,4 +1,4 @@
-"""VSE-ens: a joint embedding whose negatives are drawn where they are likely to score high."""
+"""VSE-ens: a joint embedding trained with negatives that are likely to have high scores."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from visterm.models.ranking.warp import AdaptiveDraws, Objective
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class VseEns(EmbeddingRanker):
-    """Joint embedding trained by the margin ranking loss with adaptively drawn negatives, one a pair.
+    """Joint embedding trained by the margin ranking loss with one adaptively drawn negative per pair.
 
     For each pair (image, true tag y) a rank r is drawn from ``p(r) ∝ exp(-r / (rank_scale · n_tags))``, and a dimension
     f from ``p(f) ∝ |u_f| σ_f``, where u is the image's vector and σ_f the deviation of the tags' values. The other tag
-    ȳ is the one on place r of the tags sorted by dimension f, counted from the top where u_f is positive, else from the
-    end; if the image has that tag, both are drawn again. The step lowers ``|1 - f_y(x) + f_ȳ(x)|₊``, and the sorted
-    lists are renewed every ``n_tags · log(n_tags)`` pairs. So a likely violator is found by one draw, where WARP needs
-    the more draws the better the model is.
+    ȳ is the tag on rank r of the tags sorted by dimension f, counted from the top if u_f is positive, otherwise from
+    the end; if the image has this tag, both are drawn again. The step lowers ``|1 - f_y(x) + f_ȳ(x)|₊``, and the tags
+    are sorted again every ``n_tags · log(n_tags)`` pairs. So a single draw finds a likely violator, while WARP needs
+    more and more draws as the model gets better.
 
-    The start values and `l2` are those of the paper, which fits images known only by number (identity rows); it names
-    no limit of norms, and the default of `max_norm` is far from any.
+    The start values and `l2` are those of the paper, which fits images known only by number (identity rows). The paper
+    has no limit of norms, and the default of `max_norm` is too large to matter.
 
     Parameters
     ----------
     rank_scale : float
-        λ as a share of the number of tags. Less goes for the hardest negatives; the paper tries 0.001 to 1.
+        λ as a share of the number of tags. Less draws harder negatives; the paper tries 0.001 to 1.
     dim, learning_rate, max_norm, row_length, epochs, average, patience, valid_share, step, schedule, l2, init_scale
         As in `EmbeddingRanker`.
     standardize, block, n_jobs, random_state
@@ -59,7 +59,7 @@ class VseEns(EmbeddingRanker):
     bias: ClassVar[float] = 0.0  # type: ignore[misc]
 
     def _objective(self, n_tags: int) -> Objective:
-        # One draw estimates no rank: all weigh the same
+        # A single draw doesn't estimate a rank: all ranks have the same weight
         return Objective(
             np.ones(n_tags + 1, np.float32), n_tags, negatives=partial(AdaptiveDraws, rank_scale=self.rank_scale)
         )

@@ -1,8 +1,8 @@
-"""Algorithm 1 of WSABIE, in blocks of pairs that see the same weights: draw in parallel, then move in parallel.
+"""Algorithm 1 of WSABIE for blocks of pairs: draw in parallel with the same weights, then update in parallel.
 
-`plain_block` is the algorithm as plainly as it can be written: `PairTraining` learns the same bytes with the loops of
-`visterm.kernels.warp`. `Objective` says what a pair costs and how its other tag is drawn: until one violates the margin
-(`UniformDraws`), or where scores are high (`AdaptiveDraws`). For the image's side see `image_sides`.
+`plain_block` is the algorithm in plain Python; `PairTraining` learns the same bytes with the compiled loops of
+`visterm.kernels.warp`. `Objective` defines the cost of a pair and how its other tag is drawn: until a tag violates the
+margin (`UniformDraws`), or among tags with high scores (`AdaptiveDraws`). `image_sides` updates the image side.
 """
 
 from __future__ import annotations
@@ -38,35 +38,35 @@ from visterm.models.epochs import EpochSums, Floats
 from visterm.models.ranking.image_sides import EmbeddedImages, Ints, StepSettings, even_bounds
 from visterm.models.ranking.training import Arrays, Training
 
-PART = 64  # Pairs that one thread scores at a time, at least: fixed, so that BLAS gives the same bytes always
-PARTS = 16  # Parts that a block falls into, at most
+MIN_PART_PAIRS = 64  # Minimum number of pairs that a thread scores at a time; constant, for the same bytes from BLAS
+MAX_PARTS = 16  # Maximum number of parts of a block
 
-TABLE_FLOATS = 2**20  # Scores that one matrix product makes, of all tags for a few pairs: they stay in the third cache
-TABLE_ROWS = 32  # Pairs that such a product needs to run at BLAS speed: with too many tags for that, there is none
-TABLE_FROM = 0.2  # Mean draws a pair in the epoch before, as a share of the tags, from which on all scores at once pay
-POOL = 256  # Tags of a pool: one matrix product scores them for a whole part
-POOL_FROM = 8  # Mean draws a pair in the epoch before from which on a pool pays
-REDRAWS = 100  # Draws of tags that the image has after which an adaptive draw becomes a uniform one
+TABLE_FLOATS = 2**20  # Number of scores per matrix product, all tags × a few pairs: they fit in the L3 cache
+MIN_TABLE_ROWS = 32  # Minimum number of pairs for the product to be fast; with more tags, there are no tables
+MIN_TABLE_DRAWS = 0.2  # Minimum draws per pair in the previous epoch, as a share of the tags, for tables to be faster
+POOL_SIZE = 256  # Number of tags in a pool: one matrix product scores them for a whole part
+MIN_POOL_DRAWS = 8  # Minimum draws per pair in the previous epoch for pools to be faster
+MAX_REDRAWS = 100  # After drawing this many tags that the image has, an adaptive draw becomes a uniform draw
 
 
 class Objective(NamedTuple):
-    """What a pair (image x, true tag y) costs, and how its other tag ȳ is drawn."""
+    """The cost of a pair (image x, true tag y), and how its other tag ȳ is drawn."""
 
-    rank_weights: Floats  # L(k), what a true tag on rank k costs, as far as draws can tell ranks; see `rank_weights`
-    max_trials: int  # Draws for a pair, at most
-    margin: float = 1.0  # A tag violates where ``f_ȳ(x) > f_y(x) - margin``; infinite takes the first draw
-    most_trials: int = 0  # γ, where the rank after N draws is estimated as floor(γ / N); 0: as floor(candidates / N)
+    rank_weights: Floats  # L(k), the cost of a true tag on rank k, which draws estimate; see `rank_weights`
+    max_trials: int  # Maximum number of draws for a pair
+    margin: float = 1.0  # A tag violates it if ``f_ȳ(x) > f_y(x) - margin``; with infinity, the first draw does
+    most_trials: int = 0  # γ: the rank after N draws is estimated as floor(γ / N); 0: as floor(candidates / N)
     pooled: bool = False  # Whether draws may come from pools that many pairs share
-    loss: Loss = Loss.HINGE  # What a violation costs by its gap, before the weight of the rank
-    negatives: Callable[..., UniformDraws] | None = None  # What draws: made as `UniformDraws`, the default, is
+    loss: Loss = Loss.HINGE  # The cost of a violation by its gap, before it is multiplied by the weight of the rank
+    negatives: Callable[..., UniformDraws] | None = None  # Makes the sampler; None: `UniformDraws`
 
 
 def rank_weights(weight: str, n: int, truncate: int = 10) -> Floats:
-    """Return L(0) .. L(n), what a true tag on rank k costs (WSABIE, Eq. 5), float32, shape (n + 1,).
+    """Return L(0) .. L(n), the costs of a true tag on rank k (WSABIE, Eq. 5), float32, shape (n + 1,).
 
-    "harmonic": 1 + 1/2 + ... + 1/k, which makes the first places count most. "constant": k / n, the mean rank. "top": 1
-    from rank 1 on, the share of images with a wrong tag on top. "truncated": as harmonic, but nothing more after rank
-    `truncate`.
+    "harmonic": 1 + 1/2 + ... + 1/k; the first ranks count most. "constant": k / n, the mean rank. "top": 1 if k > 0,
+    the share of images with a wrong tag on top. "truncated": like harmonic, but constant above rank `truncate`.
+
     """
     ranks = np.arange(1, n + 1)
     terms = {
@@ -81,19 +81,19 @@ def rank_weights(weight: str, n: int, truncate: int = 10) -> Floats:
 def plain_block(
     pairs: PairBatch, positives: PositiveTags, U: Floats, V: Floats, objective: Objective, draws: Draws, rule: Rule
 ) -> Floats:
-    """Take the steps of Algorithm 1 for a block of pairs (image x, true tag y), one by one, without L2 and AdaGrad.
+    """Run Algorithm 1 for a block of pairs (image x, true tag y), one pair after another, without L2 and AdaGrad.
 
-    `U`, (n, width), are the rows of the pairs' images; the tag rows `V`, (n_tags, width), are changed, and what was
-    drawn is filled in. Returns the steps of the image rows, (n, width). It is what the kernels are compared with.
+    `U`, (n, width), are the image rows of the pairs. Changes the tag rows `V`, (n_tags, width), and fills the results
+    of the draws into `pairs`. Returns the steps of the image rows, (n, width). Tests compare the kernels with it.
     """
     steps = np.zeros_like(U)
     for p, (image, y) in enumerate(zip(pairs.images, pairs.tags, strict=True)):
         image_tags = positives.tags[positives.start[image] : positives.start[image + 1]]
         others = np.setdiff1d(np.arange(len(V)), image_tags)
         stream = np.uint64(stream_of(draws.seed, draws.epoch, pairs.examples[p]))
-        f_y, most = dot(U[p], V[y]), min(len(others), draws.max_trials)
-        pairs.violators[p], pairs.trials[p], pairs.gains[p] = -1, most, 0
-        for n in range(1, most + 1):
+        f_y, max_draws = dot(U[p], V[y]), min(len(others), draws.max_trials)
+        pairs.violators[p], pairs.trials[p], pairs.gains[p] = -1, max_draws, 0
+        for n in range(1, max_draws + 1):
             drawn = others[draw_below(stream, n - 1, len(others))]
             f_drawn = dot(U[p], V[drawn])
             if f_drawn > f_y - np.float32(draws.margin):
@@ -113,14 +113,14 @@ def plain_block(
 
 
 class PairTraining(Training):
-    """The state of one training: pairs, weights and scratch. `run_epoch` visits each pair once.
+    """The state of one training: pairs, weights and temporary arrays. `run_epoch` visits each pair once.
 
-    The pairs are all of an image and a tag that it has: the ones of `positives`, (n_images, n_tags), with sorted
-    columns; tags that are stored as zeros are in no pair, and aren't drawn either. `side` is made for blocks of
-    ``steps.block`` (or as many pairs as there are); `tag_rows`, (n_tags, width), are changed in place; `rng` draws the
-    order of the pairs and the key of the draws. The bytes of the weights depend on the data, the generator, the
-    objective, the steps and the rates, and not on the team's size. `growth` is a factor of ``steps.max_norm``, which
-    may change from epoch to epoch.
+    There is a pair for each image and each of its tags: the ones of `positives`, (n_images, n_tags), with sorted
+    columns. Tags that are stored as zeros are in no pair, and are not drawn. `side` is made for blocks of
+    ``steps.block`` pairs (or of all pairs, if there are fewer). `tag_rows`, (n_tags, width), are changed in place.
+    `rng` draws the order of the pairs and the seed of the draws. The bytes of the weights depend on the data, the
+    generator, the objective, the steps and the rates, but not on the team's size. `growth` multiplies
+    ``steps.max_norm``, and may change from epoch to epoch.
     """
 
     def __init__(
@@ -142,8 +142,8 @@ class PairTraining(Training):
         self._seed, self._epoch = int(rng.integers(2**62)), 0
         self._block = min(steps.block, max(1, self._tags.size))
 
-        n_parts = min(PARTS, max(1, self._block // (PART * side.grain)))
-        if n_parts > 2:  # numbers that most teams can share out
+        n_parts = min(MAX_PARTS, max(1, self._block // (MIN_PART_PAIRS * side.grain)))
+        if n_parts > 2:  # numbers that most teams can divide evenly
             n_parts -= n_parts % (4 if n_parts > 4 else 2)
         self._part = -(-self._block // n_parts)
 
@@ -153,7 +153,7 @@ class PairTraining(Training):
         self._rank_loss = RankLoss(objective.rank_weights, objective.most_trials, int(objective.loss))
         n_tags = len(tag_rows)
         self._squares = np.ones(n_tags if steps.adagrad else 0, np.float32)
-        # half of a tag's steps follow its frequency
+        # half of a tag's load is proportional to its frequency
         loads = np.bincount(self._tags, minlength=n_tags) + self._tags.size / n_tags
         self._tag_bounds = even_bounds(loads, team.size)
         self._n_tag_shares = team.size
@@ -161,15 +161,15 @@ class PairTraining(Training):
         self._gaps, self._gains = np.empty((2, self._block), np.float32)
 
     def run_epoch(self, rate: float) -> EpochSums:
-        """Visit every pair once, in an order drawn anew, with steps of the given learning rate."""
+        """Visit every pair once, in a new random order, with the given learning rate."""
         self._side.set_rate(rate, self.growth)
         self._rule = make_rule(rate, self._steps.l2, self._steps.max_norm * self.growth)
-        self._shares = in_turn(self._side.n_shares, self._n_tag_shares)
+        self._shares = interleave(self._side.n_shares, self._n_tag_shares)
         order = self._rng.permutation(self._tags.size)
         sums = np.zeros(3)
         blocks = [order[start : start + self._block] for start in range(0, order.size, self._block)]
-        # The weights are those before the block, so only the order of sums changes. Pairs of an image then share
-        # its row in the cache, and a thread finds the steps of the rows that it moves after.
+        # Sorting changes only the order of sums, as a block uses the weights before it. Pairs of an image then share
+        # its row in the cache, and a thread finds the steps of its rows next to each other.
         self._team.run(lambda number: blocks[number].sort(), len(blocks))
         for examples in blocks:
             sums += self._run_block(examples)
@@ -180,9 +180,9 @@ class PairTraining(Training):
         return EpochSums(*(float(value) / n for value in sums))
 
     def _run_block(self, examples: Ints) -> NDArray[np.float64]:
-        """Take the steps of a block: first all other tags are drawn, against the same weights, then all rows move.
+        """Process a block: first draw the other tags of all pairs, with the same weights, then update all rows.
 
-        Returns the sums of the costs and of the draws, and how many pairs made a step.
+        Returns the sum of the costs, the number of draws, and the number of pairs with a step.
         """
         n, images = examples.size, self._images[examples]
         rows_at = self._side.take(images)
@@ -196,51 +196,51 @@ class PairTraining(Training):
         return np.asarray(np.sum(sums, axis=0))
 
     def _find_steps(self, pairs: PairBatch, part: int) -> tuple[float, int, int]:
-        """Embed a part of the pairs, draw their other tags, and weigh the steps by the ranks that the draws tell."""
-        first, last = part * self._part, min(pairs.tags.size, (part + 1) * self._part)
-        self._side.embed(slice(first, last))
-        self._negatives.draw(pairs, first, last)
+        """Embed a part of the pairs, draw their other tags, and weight the steps by the estimated ranks."""
+        start, stop = part * self._part, min(pairs.tags.size, (part + 1) * self._part)
+        self._side.embed(slice(start, stop))
+        self._negatives.draw(pairs, start, stop)
         sums: tuple[float, int, int] = weigh_pairs(
-            tuple(pairs), first, last, tuple(self._positives), tuple(self._rank_loss), self._side.rate, self._V,
+            tuple(pairs), start, stop, tuple(self._positives), tuple(self._rank_loss), self._side.rate, self._V,
             self._side.steps,
         )  # fmt: skip
         return sums
 
     def _move(self, pairs: PairBatch, turn: int) -> None:
-        """Move the share of the features or tags whose turn it is, and keep the norms."""
+        """Update one share of the features or tags, and limit the norms."""
         share = self._shares[turn]
         if share < self._side.n_shares:
             self._side.move(share, pairs.violators)
             return
-        first, last = self._tag_bounds[share - self._side.n_shares :][:2]
-        add_tag_steps(tuple(pairs), self._side.rows, self._rule, self._squares, first, last, self._V)
+        start, stop = self._tag_bounds[share - self._side.n_shares :][:2]
+        add_tag_steps(tuple(pairs), self._side.rows, self._rule, self._squares, start, stop, self._V)
 
     def state(self) -> Arrays:
-        """Return sums of squares, and how the last draws were made."""
+        """Return the sums of squares, and the current methods of drawing."""
         ways = np.array(self._negatives.ways)
         return {"tag_squares": self._squares, "image_squares": self._side.squares, "ways": ways}
 
     def load_state(self, state: Arrays) -> None:
-        """Go on with the `state` that an earlier training left."""
+        """Continue from the `state` of an earlier training."""
         np.copyto(self._squares, state["tag_squares"])
         np.copyto(self._side.squares, state["image_squares"])
         self._negatives.load_ways([bool(way) for way in state["ways"]])
 
 
-def in_turn(n_first: int, n_second: int) -> list[int]:
-    """Return the numbers of two kinds of shares, the second from `n_first` on, so that either half has half of each."""
+def interleave(n_first: int, n_second: int) -> list[int]:
+    """Return 0 .. n_first + n_second - 1, with the first `n_first` numbers spread evenly among the others."""
     positions = [(share + 0.5) / n for n in (n_first, n_second) for share in range(n)]
     return sorted(range(len(positions)), key=positions.__getitem__)
 
 
 class UniformDraws:
-    """Draws uniformly until a tag violates the margin, up to a number of draws.
+    """Draws uniformly until a tag violates the margin, up to a maximum number of draws.
 
-    By the same law the tags come one by one, from pools that many pairs share, or from all scores at once: whichever
-    pays, by how many draws the epoch before needed. A block has at most `block` pairs.
+    There are three methods with the same distribution: one tag at a time, pools of tags that many pairs share, or a
+    table of all scores. The number of draws in the last epoch decides which to use. A block has up to `block` pairs.
     """
 
-    tabled = True  # Whether all scores of a few pairs may be made by one product
+    tabled = True  # Whether one product may compute all scores of a few pairs
 
     def __init__(
         self,
@@ -255,32 +255,32 @@ class UniformDraws:
     ) -> None:
         self._side, self._positives, self._V, self._seed, self._team = side, positives, tag_rows, seed, team
         self._max_trials, self._margin, self._pooled = objective.max_trials, objective.margin, objective.pooled
-        self._tabled = self.tabled and not self._pooled and len(tag_rows) * TABLE_ROWS <= TABLE_FLOATS
+        self._tabled = self.tabled and not self._pooled and len(tag_rows) * MIN_TABLE_ROWS <= TABLE_FLOATS
         self.ways = (False, False)
         self._no_pool = Pool(np.empty(0, np.int64), np.empty((block, 0), np.float32))
-        self._pool_scores = np.empty((block, POOL if self._pooled else 0), np.float32)
+        self._pool_scores = np.empty((block, POOL_SIZE if self._pooled else 0), np.float32)
         self._of_thread = threading.local()
 
     def begin_block(self, pairs: PairBatch, epoch: int) -> None:
-        """Prepare the draws for a block, which the number of the epoch keys."""
+        """Prepare the draws for a block; `epoch` is a part of their seed."""
         self._draws = Draws(self._margin, self._max_trials, self._seed, epoch)
 
     def end_epoch(self, n_draws: float, n_pairs: int) -> None:
-        """Choose the way of the next epoch, by the draws that this one needed."""
-        by_pool = self._pooled and n_draws >= POOL_FROM * n_pairs
-        by_table = self._tabled and n_draws >= TABLE_FROM * len(self._V) * n_pairs
+        """Choose the method of the next epoch by the number of draws in this epoch."""
+        by_pool = self._pooled and n_draws >= MIN_POOL_DRAWS * n_pairs
+        by_table = self._tabled and n_draws >= MIN_TABLE_DRAWS * len(self._V) * n_pairs
         self.ways = (bool(by_pool), bool(by_table))
 
     def load_ways(self, ways: Sequence[bool]) -> None:
-        """Draw as an earlier training did, where this one can."""
+        """Use the methods of an earlier training, if this training allows them."""
         self.ways = (ways[0] and self._pooled, ways[1] and self._tabled)
 
     def draw(self, pairs: PairBatch, first: int, last: int) -> None:
-        """Draw for the pairs first .. last-1, a part of their block."""
+        """Draw tags for the pairs first .. last-1, a part of their block."""
         by_pool, by_table = self.ways
         block, positives, draws = tuple(pairs), tuple(self._positives), tuple(self._draws)
         if by_table:
-            size = max(TABLE_ROWS, TABLE_FLOATS // len(self._V))
+            size = max(MIN_TABLE_ROWS, TABLE_FLOATS // len(self._V))
             for start in range(first, last, size):
                 stop = min(start + size, last)
                 scores = np.matmul(self._side.U[start:stop], self._V.T, out=self._table(stop - start))
@@ -289,14 +289,14 @@ class UniformDraws:
 
         pool = self._no_pool
         if by_pool:
-            pool = Pool(np.empty(POOL, np.int64), self._pool_scores)
+            pool = Pool(np.empty(POOL_SIZE, np.int64), self._pool_scores)
             key = int(pairs.examples[first]) + self._positives.tags.size
             draw_many(self._seed, self._draws.epoch, key, len(self._V), pool.tags)
             np.matmul(self._side.U[first:last], self._V[pool.tags].T, out=pool.scores[first:last])
         draw_violators(block, first, last, positives, self._side.rows, self._V, tuple(pool), draws)
 
     def _table(self, n: int) -> Floats:
-        """Return room for the scores of all tags for n pairs: the same again to the same thread."""
+        """Return an array for the scores of all tags for n pairs; each thread reuses its own array."""
         n_tags = len(self._V)
         table: Floats | None = getattr(self._of_thread, "table", None)
         if table is None or table.size < n * n_tags:
@@ -305,10 +305,10 @@ class UniformDraws:
 
 
 class AdaptiveDraws(UniformDraws):
-    """Draws one tag a pair that probably scores high, from one sorted list of tags a dimension (VSE-ens).
+    """Draws one tag per pair that probably has a high score, from a sorted list of tags per dimension (VSE-ens).
 
-    Ranks are drawn by `rank_scale`, λ as a share of the tags. The lists are renewed every ``n_tags · log(n_tags)``
-    pairs.
+    `rank_scale` is the scale λ of the drawn ranks, as a share of the tags. The lists are sorted again every
+    ``n_tags · log(n_tags)`` pairs.
     """
 
     tabled = False
@@ -323,14 +323,14 @@ class AdaptiveDraws(UniformDraws):
         rank_scale: float,
         **settings: Any,
     ) -> None:
-        objective = objective._replace(max_trials=REDRAWS, margin=math.inf)
+        objective = objective._replace(max_trials=MAX_REDRAWS, margin=math.inf)
         super().__init__(objective, side, positives, tag_rows, **settings)
         n_tags, dim = tag_rows.shape
         self._lists = SortedTags(np.empty((dim, n_tags), np.int64), np.empty(dim), rank_scale * n_tags)
         self._until_sorted = 0
 
     def begin_block(self, pairs: PairBatch, epoch: int) -> None:
-        """Prepare the draws for a block: sort the tags anew if it is time to."""
+        """Prepare the draws for a block, and sort the tags again if it is time to."""
         super().begin_block(pairs, epoch)
         if self._until_sorted <= 0:
             n_tags, dim = self._V.shape
@@ -340,6 +340,6 @@ class AdaptiveDraws(UniformDraws):
         self._until_sorted -= pairs.tags.size
 
     def draw(self, pairs: PairBatch, first: int, last: int) -> None:
-        """Draw for the pairs first .. last-1."""
+        """Draw tags for the pairs first .. last-1."""
         block, positives, lists = tuple(pairs), tuple(self._positives), tuple(self._lists)
         draw_adaptive(block, first, last, positives, self._side.U, self._V, lists, tuple(self._draws))

@@ -1,4 +1,4 @@
-"""Tagging many images as a job that may be killed, or shared out: into a folder of parts."""
+"""Tag many images as a job that can be resumed or distributed, into a folder of parts."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ DONE_HERE = "Other machines ignored: all images are in one part, which was done 
 
 @dataclass(frozen=True, slots=True)
 class AnnotateSummary:
-    """What a run of the job did, and what the folder holds now."""
+    """The results of the job, and the contents of the folder."""
 
-    images: int  # Images that were found: ``annotated + skipped``
+    images: int  # All images: ``annotated + skipped``
     annotated: int  # Images with a line: ``new + reused``
-    # Tagged by this run, and taken over: from before, or from a run that was killed
+    # Tagged by this job, and reused from an earlier or interrupted job
     new: int
     reused: int
     skipped: int  # Images that could not be read
     parts: int
-    shared: bool  # Whether workers of other processes made the parts
+    shared: bool  # Whether other processes made the parts
 
     def as_dict(self) -> dict[str, object]:
-        """Return the summary as it stands in JSON."""
+        """Return the summary in its JSON form."""
         return asdict(self)
 
 
@@ -67,47 +67,47 @@ def annotate_into(
     executor: Executor | None = None,
     progress: Progress = SILENT,
 ) -> AnnotateSummary:
-    """Write the tags of images that `find` found into a folder, new or to go on with, as JSON lines in parts.
+    """Write the tags of images that `find` found into a new or existing folder, as parts of JSON lines.
 
-    What is written depends on the run, the request and the images, not on how often the job was killed. In a folder
-    that has parts already, only those are made whose images are new or changed; those without an image of `source` are
-    dropped. Until all is done, the folder holds what it held before.
+    The files depend on the run, the request and the images, not on interruptions. In an existing folder, only parts
+    with new or changed images are made, and parts without an image of `source` are removed. The folder has its previous
+    contents until the job is done.
 
-    The tagger is as it was loaded from a run, which workers load again; networks of its encoder run on `device`.
-    `n_jobs` are the threads of this process; an executor has its own. With an executor of several machines, the run,
-    the images and `out` must lie where all of them find them; a single part is made here all the same. Progress takes a
-    step for each image.
+    The tagger must be loaded from a run, unchanged, as workers load the run again; networks of its encoder run on
+    `device`. `n_jobs` is the number of threads of this process; an executor has its own. With an executor of several
+    machines, all machines must be able to read the run and the images, and to write `out`; a single part is made in
+    this process. Progress advances by one step per image.
 
-    Raises UserError if the run cannot do what is requested; StorageError if `out` is something else, is written by
-    another process, or its disk is full; or if an image is missing in the end.
+    Raises UserError if the run doesn't support the request; StorageError if `out` is not a folder of annotations,
+    another process is writing it, its disk is full, or an image is missing at the end.
     """
     folder = annotation_folder(out)
     folder.check_place()
-    ChunkTags(tagger, wanted)  # refuses what the run cannot give before anything is written
-    # What the lines of images follow from, besides the images: all files of the run, and the request
+    ChunkTags(tagger, wanted)  # raises UserError for unsupported requests before anything is written
+    # Besides the images, all files of the run and the request determine the lines
     parts = [file_hash(as_path(tagger.path) / MANIFEST), tagger.encoder.fingerprint, wanted._asdict()]
     request_fingerprint = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
-    every = pieces_of(tagger.encoder, source, stable=True)
-    chosen = for_parts(executor or Executor(n_jobs), every.pieces)
+    split = pieces_of(tagger.encoder, source, stable=True)
+    pieces_executor = for_parts(executor or Executor(n_jobs), split.pieces)
 
     with naming_a_full_disk(folder.path), folder.locked():
         folder.begin()
-        before = folder.contents()
-        shards = [] if before is None else before.shards
+        previous = folder.contents()
+        shards = [] if previous is None else previous.shards
         known = {entry.file: entry for entry in shards if folder.is_whole(entry)}
-        tags = _job(tagger, wanted, device, every)
+        tags = _job(tagger, wanted, device, split)
         job = AnnotateIntoJob(**vars(tags), folder=folder, request_fingerprint=request_fingerprint, known=known)
-        done = _all_done(chosen.run(job, every.pieces, progress), every.pieces, progress)
-        skipped = [item for part in done for item in part.skipped] + every.skipped
+        done_parts = _collect_parts(pieces_executor.run(job, split.pieces, progress), split.pieces, progress)
+        skipped = [item for part in done_parts for item in part.skipped] + split.skipped
         contents = AnnotationContents(
-            run=str(in_full(tagger.path)), asked=request_fingerprint, wanted=wanted._asdict(), n_images=every.n_images,
-            n_skipped=len(skipped), shards=[part.entry for part in done if part.entry is not None],
+            run=str(in_full(tagger.path)), asked=request_fingerprint, wanted=wanted._asdict(), n_images=split.n_images,
+            n_skipped=len(skipped), shards=[part.entry for part in done_parts if part.entry is not None],
         )  # fmt: skip
         folder.commit(contents, skipped)
-    new = sum(part.n_new for part in done)
+    new = sum(part.n_new for part in done_parts)
     return AnnotateSummary(
         images=contents.n_images, annotated=contents.n_rows, new=new, reused=contents.n_rows - new,
-        skipped=len(skipped), parts=len(contents.shards), shared=chosen.remote,
+        skipped=len(skipped), parts=len(contents.shards), shared=pieces_executor.remote,
     )  # fmt: skip
 
 
@@ -121,16 +121,16 @@ def annotate_found(
     say: Say = silent,
     progress: Progress = SILENT,
 ) -> Iterator[Annotated | Skipped]:
-    """Tag images one after another: here, or on other machines if there is more than one piece.
+    """Tag images one after another in this process, or on other machines if there is more than one piece.
 
-    Parameters and errors are those of `annotate_into`; `say` takes a line for people where other machines were not
-    needed.
+    Parameters and errors are those of `annotate_into`; `say` is called with a line for people if other machines were
+    not needed.
     """
     if executor.remote:
-        ChunkTags(tagger, wanted)  # what the run cannot give is refused before the other machines are reached
-        every = pieces_of(tagger.encoder, source, stable=False)
-        if len(every.pieces) > 1:
-            return annotate_pieces(tagger, wanted, device, every, executor, progress)
+        ChunkTags(tagger, wanted)  # raises UserError for unsupported requests before other machines start
+        split = pieces_of(tagger.encoder, source, stable=False)
+        if len(split.pieces) > 1:
+            return annotate_pieces(tagger, wanted, device, split, executor, progress)
         say(DONE_HERE)
     images: Any = source.features or source.images
     progress = progress if source.features or len(images) > 1 else SILENT
@@ -141,32 +141,32 @@ def annotate_pieces(
     tagger: Tagger,
     wanted: TagsWanted,
     device: str | None,
-    every: Pieces,
+    split: Pieces,
     executor: Executor,
     progress: Progress = SILENT,
 ) -> Iterator[Annotated | Skipped]:
-    """Tag pieces on the workers of an executor, and yield the images in the order that one process gives.
+    """Tag pieces on the workers of an executor, and yield the images in the order of a single process.
 
-    Raises UserError if the executor has no machines; StorageError if a worker does not find the run or the images, or
-    an image is missing in the end.
+    Raises UserError if the executor has no machines; StorageError if a worker cannot read the run or the images, or an
+    image is missing at the end.
     """
-    progress.start("tag photos", sum(piece.n for piece in every.pieces))
+    progress.start("tag photos", sum(piece.n for piece in split.pieces))
     try:
-        job = _job(tagger, wanted, device, every)
-        for piece, tagged in zip(every.pieces, executor.run(job, every.pieces, progress), strict=True):
+        job = _job(tagger, wanted, device, split)
+        for piece, tagged in zip(split.pieces, executor.run(job, split.pieces, progress), strict=True):
             _refuse_missing(piece, len(tagged))
             yield from tagged
     finally:
         progress.finish()
-    yield from every.skipped
+    yield from split.skipped
 
 
 @dataclass(frozen=True)
 class AnnotateJob:
-    """The tagging of images: `Job`. A part is a piece.
+    """A `Job` that tags images. Its parts are pieces.
 
-    Other processes load the tagger from `run`. Paths of images start from `here`; `features` are the features folders
-    that pieces are of, if they are. The piece `first` shows whether the images can be seen.
+    Other processes load the tagger from `run`. Paths of images are relative to `here`; `features` are the features
+    folders of the pieces, if any. Workers check that they can read the images of the piece `first`.
     """
 
     tagger: Tagger | None
@@ -181,20 +181,20 @@ class AnnotateJob:
         return {**vars(self), "tagger": None}
 
     def begin(self, team: Team, progress: Progress) -> Callable[[Piece], Any]:
-        """Load the run, unless it is there; return what gives the images of a piece, `Annotated` or `Skipped`."""
+        """Load the run if necessary; return a function that tags a piece, as `Annotated` or `Skipped` images."""
         tags, reader = self.loaded(team)
         return lambda piece: list(tags.of(reader.chunk(piece, progress)))
 
     def name_of(self, part: Piece) -> str:
-        """Name a piece by its images."""
+        """Return the description of a piece."""
         return part.called()
 
     def size_of(self, part: Piece) -> int:
-        """Count the images of a piece."""
+        """Return the number of images of a piece."""
         return part.n
 
     def loaded(self, team: Team) -> tuple[ChunkTags, PieceReader]:
-        """Return what tags images, and what reads them."""
+        """Load the run if necessary; return the tagger of chunks and the reader of pieces."""
         tagger = self.tagger
         if tagger is None:
             require_visible_path(self.run)
@@ -211,27 +211,27 @@ class AnnotateJob:
 
 @dataclass(frozen=True, kw_only=True)
 class AnnotateIntoJob(AnnotateJob):
-    """Write the tags of images into a folder; the fields are those of `TaggedParts`."""
+    """A `Job` that writes the tags of images into a folder; the fields are those of `TaggedParts`."""
 
     folder: AnnotationFolder
     request_fingerprint: str
     known: dict[str, ShardEntry]
 
     def begin(self, team: Team, progress: Progress) -> Callable[[Piece], PartDone]:
-        """Load the run, unless it is there."""
+        """Load the run if necessary; return a function that makes the part of a piece."""
         require_visible_path(self.folder.path)
         tags, reader = self.loaded(team)
         work = TaggedParts(self.folder, tags, reader, self.request_fingerprint, self.known, team)
         return lambda piece: work.do(piece, progress)
 
 
-def _job(tagger: Tagger, wanted: TagsWanted, device: str | None, every: Pieces) -> AnnotateJob:
-    first = every.pieces[0] if every.pieces else None
-    return AnnotateJob(tagger, str(in_full(tagger.path)), wanted, device, os.getcwd(), every.features, first)
+def _job(tagger: Tagger, wanted: TagsWanted, device: str | None, split: Pieces) -> AnnotateJob:
+    first = split.pieces[0] if split.pieces else None
+    return AnnotateJob(tagger, str(in_full(tagger.path)), wanted, device, os.getcwd(), split.features, first)
 
 
-def _all_done(parts: Iterator[PartDone], pieces: Sequence[Piece], progress: Progress) -> list[PartDone]:
-    """Collect the parts, and see that each image has a line or is among the skipped."""
+def _collect_parts(parts: Iterator[PartDone], pieces: Sequence[Piece], progress: Progress) -> list[PartDone]:
+    """Collect the parts; raise StorageError if an image has no line and is not skipped."""
     done = []
     progress.start("tag photos", sum(piece.n for piece in pieces))
     try:

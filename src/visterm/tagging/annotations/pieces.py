@@ -1,4 +1,4 @@
-"""Pieces, the images that are tagged together, and the folder whose parts hold their tags."""
+"""Pieces, groups of images that are tagged together, and the folder with the tags of each piece in a part."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ ANNOTATIONS = "folder of annotations"  # The kind in the manifest
 
 
 class AnnotationInput(NamedTuple):
-    """What is to be tagged: features folders, or else files and names of images, as they were typed or found."""
+    """The images to tag: features folders, or files and names of images, as typed or found."""
 
     features: list[str]
     images: list[str]
-    skipped: Sequence[Skipped] = ()  # Folders that cannot be listed
+    skipped: Sequence[Skipped] = ()  # Folders that cannot be read
 
 
 class Piece(NamedTuple):
     """Images that are tagged together."""
 
-    images: list[str]  # Files or names; empty for those of shards
-    shards: list[int]  # Numbers of shards of features; empty for files and names
-    n: int  # How many images
+    images: list[str]  # Files or names; empty for features
+    shards: list[int]  # Numbers of the shards of features; empty for files and names
+    n: int  # Number of images
 
     def called(self) -> str:
-        """Name the piece in a message."""
+        """Return a description of the piece for messages."""
         if self.images:
             return f"the images from '{self.images[0]}' to '{self.images[-1]}'"
         return f"the images of shard {self.shards[0]}"
@@ -58,32 +58,32 @@ class Pieces(NamedTuple):
     """All pieces in the order of the images."""
 
     pieces: list[Piece]
-    features: list[str]  # The features folders that shards are of, in full
-    skipped: list[Skipped]  # Images that are known to have no row
+    features: list[str]  # Absolute paths of the features folders
+    skipped: list[Skipped]  # Images that are known to have no features
 
     @property
     def n_images(self) -> int:
-        """Images in pieces, and skipped before."""
+        """The number of images in the pieces, and skipped images."""
         return sum(piece.n for piece in self.pieces) + len(self.skipped)
 
 
 def find(encoder: AnyEncoder, given: Sequence[str]) -> AnnotationInput:
-    """Find what is meant by folders, files and names that were typed.
+    """Find the images in typed folders, files and names.
 
-    Raises UserError if there is nothing, or a features folder beside what is none; DataError if a path does not exist.
+    Raises UserError if there are no images, or features folders and other images; DataError if a path does not exist.
     """
-    named = [image for image in given if is_name(encoder, image)]
-    stored = [image for image in given if image not in named and is_features(image)]
-    if 0 < len(stored) < len(given):
+    names = [image for image in given if is_name(encoder, image)]
+    features_folders = [image for image in given if image not in names and is_features(image)]
+    if 0 < len(features_folders) < len(given):
         raise UserError(
-            f"{stored[0]} is a features folder, which stands alone.",
-            setting="images", value=stored[0], advice="Leave the other images out.",
+            f"{features_folders[0]} is a features folder, which stands alone.",
+            setting="images", value=features_folders[0], advice="Leave the other images out.",
         )  # fmt: skip
-    if stored:
-        return AnnotationInput(stored, [])
-    unsearched, folders = Unsearched(), (image for image in given if image not in named)
-    others = find_images(folders, unsearched=unsearched, videos=encoder.reads != "names")
-    images = [*named, *map(os.fspath, others)]
+    if features_folders:
+        return AnnotationInput(features_folders, [])
+    unsearched, folders = Unsearched(), (image for image in given if image not in names)
+    files = find_images(folders, unsearched=unsearched, videos=encoder.reads != "names")
+    images = [*names, *map(os.fspath, files)]
     if not images:
         raise UserError(no_images(given[0]), setting="images", value=given[0])
     return AnnotationInput([], images, unsearched.closed)
@@ -92,10 +92,10 @@ def find(encoder: AnyEncoder, given: Sequence[str]) -> AnnotationInput:
 def pieces_of(encoder: AnyEncoder, source: AnnotationInput, *, stable: bool) -> Pieces:
     """Cut the images of a command into pieces.
 
-    With `stable`, a new image changes only one piece: a piece is then a shard, or ends where names say so (see `cut`).
-    Else pieces are as large as one process has them when it goes through all. Raises EncoderMismatchError if another
-    encoder made the features; DataError if an encoder of names knows none of them, or an image is in two features
-    folders.
+    With `stable`, a new image changes only one piece: a piece is a shard, or its end depends on the names (see `cut`).
+    Otherwise pieces have the size of the chunks that a single process tags. Raises EncoderMismatchError if the features
+    were made by another encoder; DataError if an encoder of names knows none of the names, or an image is in two
+    features folders.
     """
     if not source.features:
         encoder.refuse_unknown(source.images, only_if_all=True)
@@ -105,7 +105,7 @@ def pieces_of(encoder: AnyEncoder, source: AnnotationInput, *, stable: bool) -> 
         return Pieces(pieces, [], [*source.skipped])
 
     features = [str(in_full(folder)) for folder in source.features]
-    shards = _opened(features)
+    shards = _open_shards(features)
     check_fingerprint(encoder, shards.contents)
     shards.refuse_names_twice()
     groups = [[number] for number in range(len(shards))] if stable else shards.groups()
@@ -114,16 +114,16 @@ def pieces_of(encoder: AnyEncoder, source: AnnotationInput, *, stable: bool) -> 
     return Pieces(pieces, features, shards.skipped())
 
 
-def _opened(features: Sequence[str]) -> Shards:
-    from visterm.features.streaming.shards import Shards  # which loads pyarrow
+def _open_shards(features: Sequence[str]) -> Shards:
+    from visterm.features.streaming.shards import Shards  # loads pyarrow
 
     return Shards(features)
 
 
 class PieceReader:
-    """Encodes the images of pieces with a fitted encoder, or reads their rows from the folders `features`.
+    """Encodes the images of pieces with a fitted encoder, or reads their rows from the folders in `features`.
 
-    Paths of images start from `here`, the folder where the command was given.
+    Paths of images are relative to `here`, the current folder of the command.
     """
 
     def __init__(self, encoder: AnyEncoder, here: str, features: Sequence[str] = ()) -> None:
@@ -131,16 +131,16 @@ class PieceReader:
 
     @cached_property
     def _shards(self) -> Shards:
-        return _opened(self._features)
+        return _open_shards(self._features)
 
     def path(self, image: str) -> str:
-        """Return the place of an image; of encoders that open none, its name."""
+        """Return the path of an image; for encoders that read names, its name."""
         return image if is_remote(image) or self._encoder.reads == "names" else os.path.join(self._here, image)
 
     def chunk(self, piece: Piece, progress: Progress = SILENT) -> Chunk:
         """Encode the images of a piece, or read their rows.
 
-        Raises CorruptFileError if a shard is missing or was changed.
+        Raises CorruptFileError if a shard is missing or has changed.
         """
         if piece.shards:
             progress.advance(piece.n)
@@ -148,39 +148,39 @@ class PieceReader:
         paths = [self.path(image) for image in piece.images]
         X, kept, skipped = encode_all(self._encoder, paths, progress)
         names = dict(zip(paths, piece.images, strict=True))
-        return Chunk([piece.images[i] for i in kept], X, [Skipped(names[each.image], each.reason) for each in skipped])
+        return Chunk([piece.images[i] for i in kept], X, [Skipped(names[item.image], item.reason) for item in skipped])
 
     def content(self, piece: Piece, team: Team) -> list[str | None]:
-        """Name what is in the files of a piece, or in its shards; None for a file that cannot be read."""
+        """Return a hash of each file or shard of a piece; None for a file that cannot be read."""
         if piece.shards:
             return [self._shards.contents.shards[number].sha256 for number in piece.shards]
         if self._encoder.reads == "names":
             return ["" for _ in piece.images]
         paths = [as_path(self.path(image)) for image in piece.images]
-        before = stamps(paths)
-        return team.run(lambda i: stamp_hash(before[i]) or content_hash(paths[i]), len(paths))
+        file_stamps = stamps(paths)
+        return team.run(lambda i: stamp_hash(file_stamps[i]) or content_hash(paths[i]), len(paths))
 
 
 @dataclass(frozen=True, slots=True)
 class AnnotationContents:
-    """What a folder of annotations holds."""
+    """The manifest of a folder of annotations."""
 
-    run: str  # The run, in full
-    asked: str  # Fingerprint of the run and the request, which decide the lines of each image
-    wanted: dict[str, object]  # How many tags, and of which kind
-    # Images, and those that could not be read; all others have a line
+    run: str  # Absolute path of the run
+    asked: str  # Fingerprint of the run and the request, which determine the lines of each image
+    wanted: dict[str, object]  # The fields of `TagsWanted`
+    # All images, and images that could not be read; each of the others has a line
     n_images: int
     n_skipped: int
     shards: list[ShardEntry]  # The parts, in the order of the images
 
     @property
     def n_rows(self) -> int:
-        """Images that have a line."""
+        """Number of images that have a line."""
         return sum(shard.rows for shard in self.shards)
 
 
 class AnnotationFolder(FeatureFolder):
-    """The files of a folder of annotations on this machine; `annotation_folder` also gives those at an address."""
+    """The files of a folder of annotations on this machine; use `annotation_folder` for paths that may be remote."""
 
     kind: ClassVar[str] = ANNOTATIONS
     contents_class: ClassVar[type[Any]] = AnnotationContents
@@ -198,24 +198,24 @@ class AnnotationFolder(FeatureFolder):
 
 
 class RemoteAnnotationFolder(AnnotationFolder, RemoteFeatureFolder):
-    """The files of a folder of annotations at an address."""
+    """The files of a folder of annotations at a remote address."""
 
     def begin(self) -> None:
-        """Finish a change that a kill cut off; whoever is stopped from here on leaves what is seen to be begun."""
+        """Finish an interrupted change, and mark the folder as unfinished until the next commit."""
         super().begin()
         (self.unfinished / BEGUN).write_bytes(b"")
 
 
 def annotation_folder(path: str | os.PathLike[str]) -> AnnotationFolder:
-    """Return the folder of annotations at a path of this machine, or at an address."""
+    """Return the folder of annotations at a path of this machine, or at a remote address."""
     return RemoteAnnotationFolder(path) if is_remote(path) else AnnotationFolder(path)
 
 
 class TaggedParts(PartWork):
     """Makes the parts of a folder of annotations.
 
-    The tags come from `tags`, rows from `reader`, and `team` hashes files. `asked` is the fingerprint of the run and
-    the request.
+    `tags` tags the rows that `reader` reads, and `team` hashes files. `asked` is the fingerprint of the run and the
+    request.
     """
 
     command, suffix = "visterm annotate", "jsonl"
@@ -233,7 +233,7 @@ class TaggedParts(PartWork):
         self._tags, self._reader, self._team = tags, reader, team
 
     def do(self, piece: Piece, progress: Progress = SILENT) -> PartDone:
-        """Make the part of a piece, unless it is there already; `progress` takes a step for each image."""
+        """Make the part of a piece unless it already exists; `progress` advances by one step per image."""
         content = self._reader.content(piece, self._team)
         make = partial(self._tagged, piece, content, progress)
         return self._unless_there(piece.images, content, piece.n, progress, make)
@@ -247,8 +247,8 @@ class TaggedParts(PartWork):
                 lines.append(json_text(item.as_dict()) + "\n")
         if not lines:
             return PartDone(None, skipped, 0)
-        without = {item.image for item in skipped}
-        kept = [i for i, image in enumerate(piece.images) if image not in without]
+        skipped_names = {item.image for item in skipped}
+        kept = [i for i, image in enumerate(piece.images) if image not in skipped_names]
         images, contents = [piece.images[i] for i in kept], [content[i] for i in kept] if kept else content
         entry = self._write(images, contents, len(lines), lambda: "".join(lines).encode())
         return PartDone(entry, skipped, len(lines))
