@@ -106,7 +106,7 @@ def exif_of(path: str | os.PathLike[str], *, unread: list[str] | None = None) ->
         exif = _read_exif(path, raw_preview(path), unread=unread)
     except (ImageError, OSError):  # decoding reports that the file cannot be read
         return exif
-    undated = exif.taken is None or exif.taken < "1990"  # LibRaw writes 1970, when no camera wrote RAW files
+    undated = exif.taken is None or exif.taken < "1990"  # LibRaw writes 1970 for a missing date
     return exif._replace(taken=None) if undated else exif
 
 
@@ -164,7 +164,7 @@ def _first_date(dates: Iterable[object], path: str, unread: list[str] | None) ->
         digits, clock = match["date"], match["clock"] or ""
         parts = (digits[:4], digits[4:6], digits[6:]) if digits else match.group("year", "month", "day")
         times = (clock[:2], clock[2:4], clock[4:]) if clock else match.group("hour", "minute", "second")
-        with suppress(ValueError):  # no such day
+        with suppress(ValueError):  # an invalid day
             day = date(*map(int, parts)).isoformat()
     if match is None or not day:
         if unread is not None:

@@ -45,7 +45,7 @@ class Corpus:
     splits: list[str | None]  # "train", "valid", "test" or another name; None if not given
     users: list[str | None]  # Owners of the images; None if not given
     missing: list[str] = field(default_factory=list)  # Names in the tag file without an image file
-    # Image files that the tag file does not name, as paths inside the image folder
+    # Image files that are not in the tag file, as paths inside the image folder
     untagged: list[str] = field(default_factory=list)
     without_tags: str = ""  # Counts the untagged images and says why, for people; empty if there are none
     folder: Path | None = None  # The image folder, if there is one
@@ -97,8 +97,8 @@ class Corpus:
             )
         rows: dict[Path, TagRecord] = {}
         for match, row in matched:  # several rows may name the same file in different ways
-            first = rows.get(match.path)
-            same_file = [row] if first is None else [first, row._replace(image=first.image)]
+            previous = rows.get(match.path)
+            same_file = [row] if previous is None else [previous, row._replace(image=previous.image)]
             rows[match.path] = merged_by_image(same_file)[0]
 
         untagged = [path.relative_to(folder).as_posix() for path in paths if path not in rows]
@@ -191,7 +191,7 @@ class Corpus:
         return len(self.images)
 
     def subset(self, indices: Iterable[int]) -> Self:
-        """Return the images at some positions, in that order."""
+        """Return the images at these positions, in the given order."""
         chosen = [int(i) for i in indices]
         lists: dict[str, Any] = {name: [getattr(self, name)[i] for i in chosen] for name in _PER_IMAGE}
         return replace(self, **lists)

@@ -120,7 +120,7 @@ def read_features(
 
 
 def _read_matrix(file: Path) -> Rows:
-    what, magic, advice = KINDS.get(
+    description, magic, advice = KINDS.get(
         file.suffix, ("svmlight", b"", "Write it with sklearn.datasets.dump_svmlight_file.")
     )
     try:
@@ -132,7 +132,7 @@ def _read_matrix(file: Path) -> Rows:
                 raise StorageError(f"{file} cannot be read: {error.strerror or error}.") from error
             if not first_bytes.startswith(magic):  # otherwise NumPy would read it as a pickle
                 reason = f"it begins with {first_bytes!r}, as no such file does" if first_bytes else "it is empty"
-                raise DataError(f"{file} cannot be read as {what}: {reason}. {advice}")
+                raise DataError(f"{file} cannot be read as {description}: {reason}. {advice}")
             return map_npy(file) if file.suffix == ".npy" else as_csr(read_npz(file))
         if file.name.endswith(SVMLIGHT):
             return as_csr(read_svmlight(file))
@@ -142,7 +142,7 @@ def _read_matrix(file: Path) -> Rows:
         # EOFError has a message of Python's own; other messages mention parameters of NumPy and SciPy.
         message = " ".join(str(error).split()).rstrip(".") or type(error).__name__
         reason = "it breaks off" if message.startswith("EOF") else message
-        raise DataError(f"{file} cannot be read as {what}: {reason}. {advice}") from error
+        raise DataError(f"{file} cannot be read as {description}: {reason}. {advice}") from error
     expected = f"one of {', '.join(SUFFIXES)}, or a folder"
     raise UserError(f"{file} has an ending that is not known.", setting="path", value=file, expected=expected)
 
@@ -180,11 +180,11 @@ def _read_parquet(
     except shards.PARQUET_ERRORS as error:
         raise DataError(f"{file} cannot be read as Parquet: {' '.join(str(error).split())}") from error
 
-    what = f"{file}, column {' and '.join(map(repr, of_rows))}"
+    label = f"{file}, column {' and '.join(map(repr, of_rows))}"
     width = shards.shard_width(schema)
     first, second = table[of_rows[0]], table[of_rows[-1]]
     is_dense = len(of_rows) == 1
-    rows: Rows = shards.dense_rows(first, what) if is_dense else shards.sparse_rows(first, second, what, width=width)
+    rows: Rows = shards.dense_rows(first, label) if is_dense else shards.sparse_rows(first, second, label, width=width)
     if names is not None:
         return _read_names(Path(names)), rows
     texts = table[of_names].to_pylist()
@@ -237,10 +237,10 @@ def _validated_table(file: Path, names: list[str], rows: Rows) -> FeatureTable:
     row_of: dict[str, int] = {}
 
     for row, name in enumerate(names):
-        first = row_of.setdefault(name_key(name), row)
-        if first != row:
+        other_row = row_of.setdefault(name_key(name), row)
+        if other_row != row:
             raise DataError(
-                f"'{name}' is the name of the rows {first + 1} and {row + 1} of {file}; expected one row an image."
+                f"'{name}' is the name of the rows {other_row + 1} and {row + 1} of {file}; expected one row an image."
             )
     return FeatureTable(names, rows)
 

@@ -36,7 +36,7 @@ _IS_NUMBER = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean)
 
 
 class Shard(NamedTuple):
-    """Some images of a folder, with their feature rows."""
+    """A part of a folder's images, with their feature rows."""
 
     names: list[str]  # Paths inside the image folder, with ``/`` between
     sha256: list[str]  # Hashes of the files' bytes, in hex
@@ -73,14 +73,14 @@ def read_shard(
     Without `threads`, only the caller's thread is used, because other threads are busy. Raises CorruptFileError if the
     file is not a shard, as do the functions below.
     """
-    where = os.fspath(path)
+    place = os.fspath(path)
     with _opened(path) as file:
         names = pq.read_schema(file).names
         row_columns = [FEATURES] if FEATURES in names else [INDICES, VALUES]
         columns = [*texts, *(row_columns if rows else [])]
         if missing := sorted(set(columns) - set(names)):
             raise CorruptFileError(
-                f"{where} is no shard of features: it has no column '{missing[0]}', but {', '.join(names)}."
+                f"{place} is no shard of features: it has no column '{missing[0]}', but {', '.join(names)}."
             )
         table = pq.read_table(file, columns=columns, partitioning=None, use_threads=threads)
         table.validate(full=True)
@@ -88,7 +88,7 @@ def read_shard(
     for name in texts:
         if table[name].type != pa.string() or table[name].null_count:
             raise CorruptFileError(
-                f"{where}: the column '{name}' is {table[name].type} with {table[name].null_count} missing; expected a "
+                f"{place}: the column '{name}' is {table[name].type} with {table[name].null_count} missing; expected a "
                 "text in each row."
             )
 
@@ -98,9 +98,9 @@ def read_shard(
     if not rows:
         return Shard(image_names, hashes, np.empty((0, 0), np.float32))
     if len(row_columns) == 1:
-        return Shard(image_names, hashes, dense_rows(table[FEATURES], where))
+        return Shard(image_names, hashes, dense_rows(table[FEATURES], place))
     width = shard_width(table.schema)
-    return Shard(image_names, hashes, sparse_rows(table[INDICES], table[VALUES], where, width=width))
+    return Shard(image_names, hashes, sparse_rows(table[INDICES], table[VALUES], place, width=width))
 
 
 def read_shard_index(path: str | os.PathLike[str]) -> tuple[list[str], list[str]]:
@@ -138,18 +138,18 @@ def name_of_text(text: str) -> str:
     return _ESCAPE.sub(lambda match: "\\" if match[1] == "\\" else chr(int(match[1][1:], 16)), text)
 
 
-def dense_rows(column: pa.ChunkedArray, what: str) -> NDArray[np.float32]:
-    """Return a column of lists of numbers, all equally long, as float32 of shape (n_rows, width).
+def dense_rows(column: pa.ChunkedArray, label: str) -> NDArray[np.float32]:
+    """Convert a column of equally long lists of numbers to float32 of shape (n_rows, width).
 
-    The column has lists, large lists or lists of fixed size, of any numeric type; messages call it `what`. Raises
+    The column has lists, large lists or lists of fixed size, of any numeric type; messages call it `label`. Raises
     ShapeError if it has no lists of numbers, a list or a number is missing, or lists differ in length.
     """
-    lengths, numbers = _joined(column, what, _IS_NUMBER, "numbers")
+    lengths, numbers = _joined(column, label, _IS_NUMBER, "numbers")
     width = int(lengths[0]) if len(lengths) else 0
     wrong = np.flatnonzero(lengths != width)
     if wrong.size:
         raise ShapeError(
-            f"{what}, row {wrong[0] + 1}: it has {lengths[wrong[0]]:,} numbers, and the first row has {width:,}; "
+            f"{label}, row {wrong[0] + 1}: it has {lengths[wrong[0]]:,} numbers, and the first row has {width:,}; "
             "expected as many in each (or sparse rows, as columns 'indices' and 'values')."
         )
     with np.errstate(over="ignore"):  # overflow to infinity is refused when the row is used
@@ -157,20 +157,20 @@ def dense_rows(column: pa.ChunkedArray, what: str) -> NDArray[np.float32]:
 
 
 def sparse_rows(
-    indices: pa.ChunkedArray, values: pa.ChunkedArray, what: str, *, width: int | None = None
+    indices: pa.ChunkedArray, values: pa.ChunkedArray, label: str, *, width: int | None = None
 ) -> sp.csr_array:
-    """Return two columns of lists, the columns of features and their values, as float32 CSR of shape (n_rows, width).
+    """Convert two columns of lists, feature indices and values, to float32 CSR of shape (n_rows, width).
 
-    Indices are whole numbers of 0 or more; messages call the columns `what`. A `width` of None is one more than the
+    Indices are whole numbers of 0 or more; messages call the columns `label`. A `width` of None is one more than the
     largest index. Raises ShapeError if the columns have no lists of numbers, the two lists of a row differ in length,
     or an index occurs twice in a row, is below 0 or not below `width`.
     """
-    lengths, columns = _joined(indices, what, (pa.types.is_integer,), "whole numbers")
-    counts, data = _joined(values, what, _IS_NUMBER, "numbers")
+    lengths, columns = _joined(indices, label, (pa.types.is_integer,), "whole numbers")
+    counts, data = _joined(values, label, _IS_NUMBER, "numbers")
     wrong = np.flatnonzero(lengths != counts)
     if wrong.size:
         raise ShapeError(
-            f"{what}, row {wrong[0] + 1}: it has {lengths[wrong[0]]:,} indices and {counts[wrong[0]]:,} values; "
+            f"{label}, row {wrong[0] + 1}: it has {lengths[wrong[0]]:,} indices and {counts[wrong[0]]:,} values; "
             "expected one value an index."
         )
     indptr = np.concatenate([[0], np.cumsum(lengths)])
@@ -179,23 +179,23 @@ def sparse_rows(
         negative = np.flatnonzero(columns < 0)
         if negative.size:
             row = int(np.searchsorted(indptr, negative[0], side="right"))
-            raise ShapeError(f"{what}, row {row}: it has the index {columns[negative[0]]}; expected 0 or more.")
+            raise ShapeError(f"{label}, row {row}: it has the index {columns[negative[0]]}; expected 0 or more.")
         width = int(columns.max(initial=-1)) + 1
     shape = (len(lengths), min(width, MOST_COLUMNS))
     with np.errstate(over="ignore"):
-        return as_csr(checked_csr(data.astype(np.float32), columns, indptr, shape, what, error=ShapeError))
+        return as_csr(checked_csr(data.astype(np.float32), columns, indptr, shape, label, error=ShapeError))
 
 
 def _joined(
-    column: pa.ChunkedArray, what: str, tests: tuple[Callable[[pa.DataType], bool], ...], expected: str
+    column: pa.ChunkedArray, name: str, tests: tuple[Callable[[pa.DataType], bool], ...], expected: str
 ) -> tuple[NDArray[np.int64], NDArray[np.number]]:
     """Return the lengths and the joined values of the lists in a column, whose type must pass one of the tests.
 
     Chunks are processed one by one, because the 32-bit offsets of long columns would overflow.
     """
-    kind = column.type.storage_type if isinstance(column.type, pa.BaseExtensionType) else column.type
-    if not isinstance(kind, LISTS) or not any(test(kind.value_type) for test in tests):
-        raise ShapeError(f"{what} has the type {column.type}; expected lists of {expected}.")
+    list_type = column.type.storage_type if isinstance(column.type, pa.BaseExtensionType) else column.type
+    if not isinstance(list_type, LISTS) or not any(test(list_type.value_type) for test in tests):
+        raise ShapeError(f"{name} has the type {column.type}; expected lists of {expected}.")
 
     lengths: list[NDArray[np.int64]] = []
     parts: list[NDArray[np.number]] = []
@@ -205,7 +205,7 @@ def _joined(
         numbers = lists.flatten()
         if lists.null_count:
             missing = int(np.argmax(lists.is_null().to_numpy(zero_copy_only=False)))
-            raise ShapeError(f"{what}, row {n_before + missing + 1}: it is missing (null); expected a list of numbers.")
+            raise ShapeError(f"{name}, row {n_before + missing + 1}: it is missing (null); expected a list of numbers.")
         if pa.types.is_fixed_size_list(lists.type):
             lengths.append(np.full(len(lists), lists.type.list_size, np.int64))
         else:
@@ -213,7 +213,7 @@ def _joined(
         if numbers.null_count:
             index = int(np.argmax(numbers.is_null().to_numpy(zero_copy_only=False)))
             row = n_before + int(np.searchsorted(np.cumsum(lengths[-1]), index, side="right")) + 1
-            raise ShapeError(f"{what}, row {row}: a number is missing (null); expected a number in each place.")
+            raise ShapeError(f"{name}, row {row}: a number is missing (null); expected a number in each place.")
         n_before += len(lists)
         parts.append(numbers.to_numpy(zero_copy_only=False))
     if not lengths:

@@ -22,7 +22,7 @@ PHOTO_SIDE = 160  # Longer side of a photo in a notebook, in pixels
 
 
 class FrameTable(NamedTuple):
-    """A frame, or a list of dicts: rows with named columns."""
+    """A DataFrame or a list of dicts: rows with named columns."""
 
     names: list[object]
     column: Callable[[object], list[Any]]  # Returns the cells of a column, one per row; None for an empty cell
@@ -44,7 +44,7 @@ def as_table(value: object) -> FrameTable | None:
     """
     if isinstance(value, Mapping):
         columns = {name: listed(cells) for name, cells in value.items()}
-        lengths = [len(one) if isinstance(one, list | tuple | np.ndarray) else "no list" for one in columns.values()]
+        lengths = [len(col) if isinstance(col, list | tuple | np.ndarray) else "no list" for col in columns.values()]
         if "no list" in lengths or len(set(lengths)) != 1:
             kinds = ", ".join([f"{name!r} ({length})" for name, length in zip(columns, lengths, strict=True)][:5])
             raise DataError(
@@ -82,7 +82,7 @@ def unique_names(names: Sequence[str]) -> list[str]:
 
 
 def listed(values: Any) -> Any:
-    """Return the entries of a Series, or of a frame's only column, as a list; anything else as it is."""
+    """Return the entries of a Series, or of a frame's only column, as a list; return anything else unchanged."""
     if (frame := _narwhal(values)) is None:
         return values
     if not hasattr(frame, "columns"):
@@ -97,8 +97,8 @@ def lists_of_tags(y: object) -> list[Any] | None:
     if not isinstance(y, list | tuple | np.ndarray) or (isinstance(y, np.ndarray) and y.dtype.kind not in "OU"):
         return None
     lists = [tags for tags in y if isinstance(tags, list | tuple | set | frozenset | np.ndarray)]
-    first = next((tag for tags in lists for tag in tags), None)
-    return list(y) if isinstance(first, str) and len(lists) == len(y) else None
+    first_tag = next((tag for tags in lists for tag in tags), None)
+    return list(y) if isinstance(first_tag, str) and len(lists) == len(y) else None
 
 
 def to_frame(results: Framed | Iterable[object], library: str = "pandas") -> Any:

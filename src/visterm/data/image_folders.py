@@ -56,8 +56,8 @@ ENDING: Final = "the file's ending"
 class FileKind(NamedTuple):
     """A kind of files, such as RAW files."""
 
-    name: str  # In JSON
-    noun: str  # In sentences, in the singular
+    name: str  # Name in JSON
+    noun: str  # Singular noun for sentences
     suffixes: frozenset[str]
     # Any one of the packages or all of the programs can read the files; both are empty if nothing more is needed
     packages: tuple[str, ...] = ()
@@ -172,7 +172,7 @@ def find_images(
     unsearched: Unsearched | None = None,
     videos: bool = False,
 ) -> list[Path]:
-    """List image files, in the order given, each folder's sorted by their path inside it, each file once.
+    """List image files without repetitions, in the given order; files of a folder are sorted by their path in it.
 
     A file is kept regardless of its suffix. A folder is searched recursively for the suffixes of images. Hidden files
     and folders (whose names begin with a dot) and folders of thumbnails or deleted files (`SET_ASIDE`) are left out;
@@ -316,13 +316,13 @@ def match_names(folder: Path, paths: Sequence[Path], names: Sequence[str]) -> li
     matches: list[Match | None] = []
     for name in names:
         match = Match(by_path[name], name) if name in by_path else None
-        for spelled, path in _spellings(name, folder).items() if match is None else ():
+        for spelling, path in _spellings(name, folder).items() if match is None else ():
             by_end = by_end or PathsByEnd(by_path, name_key)  # only built if some name is not an exact path
             fits = [path] if path in by_path else by_end.ending_as(name_key(path))
             if len(fits) > 1:  # such as two files whose names differ only in Unicode composition
                 fits = [fit for fit in fits if _one_ends_as_the_other(path, fit)] or fits
             if fits:
-                match = Match(by_path[_only(spelled, fits, folder)], spelled)
+                match = Match(by_path[_only(spelling, fits, folder)], spelling)
                 break
         matches.append(match)
 
@@ -340,14 +340,14 @@ def _match_loosely(
     folded = PathsByEnd(unused, _folded)
     without_ending = PathsByEnd(unused, lambda name: _without_ending(_folded(name)))
     for i in [i for i, match in enumerate(matches) if match is None]:
-        for spelled, path in _spellings(names[i], folder).items():
+        for spelling, path in _spellings(names[i], folder).items():
             key = _folded(path)
             fits, differ = folded.ending_as(key), CAPITALS
             if not fits and _without_ending(key) == key:
                 fits, differ = without_ending.ending_as(key), ENDING
                 fits = [fit for fit in fits if suffix_of(fit) not in RAW] or fits
             if fits:
-                matches[i] = Match(by_path[_only(spelled, fits, folder)], spelled, differ)
+                matches[i] = Match(by_path[_only(spelling, fits, folder)], spelling, differ)
                 break
 
 
@@ -361,13 +361,13 @@ def _only(name: str, fits: Sequence[str], folder: Path) -> str:
 
 
 def _spellings(name: str, folder: Path) -> dict[str, str]:
-    """Return a name as written and as `plain_name` spells it, each with its path inside the folder."""
+    """Return the spellings of a name, as written and by `plain_name`, with their paths inside the folder."""
     paths = {}
-    for spelled in (name, plain_name(name)):
-        paths[spelled] = os.path.normpath(spelled).replace(os.sep, "/")
-        if spelled.startswith("/") or os.path.isabs(spelled):
-            path, parent = Path(os.path.abspath(spelled)), os.path.abspath(folder)
-            paths[spelled] = path.relative_to(parent).as_posix() if path.is_relative_to(parent) else spelled
+    for spelling in (name, plain_name(name)):
+        paths[spelling] = os.path.normpath(spelling).replace(os.sep, "/")
+        if spelling.startswith("/") or os.path.isabs(spelling):
+            path, parent = Path(os.path.abspath(spelling)), os.path.abspath(folder)
+            paths[spelling] = path.relative_to(parent).as_posix() if path.is_relative_to(parent) else spelling
     return paths
 
 
@@ -383,8 +383,8 @@ class PathsByEnd:
     def ending_as(self, key: str) -> list[str]:
         """List the paths equal to `key`; if there are none, those that end with `key` or are the end of `key`."""
         candidates = self._by_name.get(PurePosixPath(key).name, [])
-        same = [path for folded, path in candidates if folded == key]
-        return same or [path for folded, path in candidates if _one_ends_as_the_other(key, folded)]
+        equal = [path for folded, path in candidates if folded == key]
+        return equal or [path for folded, path in candidates if _one_ends_as_the_other(key, folded)]
 
 
 def plain_name(name: str) -> str:

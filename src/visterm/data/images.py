@@ -161,7 +161,7 @@ def decode_images(
 
 
 def image_size(path: str | os.PathLike[str]) -> tuple[int, int]:
-    """Return width and height of an image file as people see it, upright, without decoding it.
+    """Return the upright width and height of an image file, without decoding it.
 
     Raises ImageError if the file is missing or not an image.
     """
@@ -259,7 +259,7 @@ def _reason(error: Exception) -> str:
 class FetchedImage(NamedTuple):
     """The content of an image file in an object store."""
 
-    name: str  # Its address
+    name: str  # Address of the object
     content: bytes | None  # None: the object does not exist
 
 

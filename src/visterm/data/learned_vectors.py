@@ -50,7 +50,7 @@ def learn_word_vectors(
 
 
 def ppmi(Y: sp.csr_array) -> sp.csr_array:
-    """Return the positive pointwise mutual information of tags that share rows, contexts smoothed.
+    """Return the positive pointwise mutual information of tags in the same lists, with smoothed context counts.
 
     `Y`, shape (n_lists, n_tags), has ones; the result is float64 of shape (n_tags, n_tags), with an empty diagonal.
     """
@@ -70,7 +70,7 @@ def _ppmi_rows(Y: sp.csr_array, dim: int, rng: np.random.Generator) -> NDArray[n
     pmi = ppmi(Y)
     n = pmi.shape[0]
     if dim < n // 2:
-        from scipy.sparse.linalg import svds  # takes long to import
+        from scipy.sparse.linalg import svds  # slow to import
 
         U, S, _ = svds(pmi, k=dim, v0=rng.random(n))
     else:

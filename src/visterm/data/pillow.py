@@ -56,7 +56,7 @@ _ORIENTATIONS = {3: 3, 5: 8, 6: 6}  # LibRaw's `flip` -> EXIF orientation
 
 @contextmanager
 def opened_image(path: str | os.PathLike[str], content: bytes | None = None) -> Iterator[ImageFile.ImageFile]:
-    """Yield an image file, or the `content` of one, as Pillow opens it, without decoding its pixels.
+    """Open an image file, or the `content` of an image file, with Pillow, without decoding its pixels.
 
     Only the parts of a stored object that Pillow reads are fetched. Raises OSError if the file or object does not exist
     or is not a regular file; hostile bytes also raise other errors in Pillow.
@@ -96,7 +96,7 @@ def is_heic(head: bytes) -> bool:
 
 @contextmanager
 def pillow_silenced() -> Iterator[None]:
-    """Ignore the warnings that Pillow's own modules give about odd metadata, and no others.
+    """Ignore the warnings of Pillow's own modules about odd metadata, and no other warnings.
 
     `warnings.catch_warnings` saves and restores the whole list of filters, so concurrent threads can undo each other's
     changes (and the caller's). This function adds one narrow filter while at least one thread is decoding, and removes

@@ -37,12 +37,12 @@ class JudgedTexts(NamedTuple):
     """Queries as they were typed, and the relevant images of each query."""
 
     texts: list[str]
-    relevant: sp.csr_array  # float32, shape (n_queries, n_images): above 0 where the image is relevant
+    relevant: sp.csr_array  # float32, shape (n_queries, n_images): above 0 for relevant images
     unknown: list[str]  # Images in the file that are not ranked
 
 
 def read_query_file(path: str | os.PathLike[str]) -> list[QueryRow]:
-    """Read a CSV, TSV or JSON-lines file of queries, in its order.
+    """Read a CSV, TSV or JSON-lines file of queries, in the order of the file.
 
     It has the columns "query" (or "text"), "image" (or "file_name") and, unless every line is relevant, "relevance" (or
     "clicks"), a number. Raises TagFileError if it cannot be read, a column is missing, or a row is invalid: the message
@@ -62,18 +62,18 @@ def read_query_file(path: str | os.PathLike[str]) -> list[QueryRow]:
 
     query_rows = []
     for row in rows:
-        where = f"{file}, line {row.line}"
+        place = f"{file}, line {row.line}"
         for name in (query, image):
             text = row.cells.get(name)
             if not isinstance(text, str) or not text.strip():
-                raise TagFileError(f"{where}: '{name}' is {text!r:.60}; expected text.")
+                raise TagFileError(f"{place}: '{name}' is {text!r:.60}; expected text.")
         value: object = 1.0 if relevance is None else row.cells.get(relevance)
         number = math.nan
         with suppress(ValueError):
             number = float(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else math.nan
         if not math.isfinite(number):
             expected = "expected a number, above 0 where the image is relevant"
-            raise TagFileError(f"{where}: '{relevance}' is {value!r:.60}; {expected}.")
+            raise TagFileError(f"{place}: '{relevance}' is {value!r:.60}; {expected}.")
         query_rows.append(QueryRow(row.cells[query].strip(), row.cells[image].removeprefix("./"), number))
     return query_rows
 

@@ -143,8 +143,8 @@ def sibling_sets(relations: Iterable[tuple[str, str]], vocabulary: Vocabulary) -
     n_tags, n_bytes = len(vocabulary), 8 * int((n_children**2).sum())
     description = f"The siblings of {n_tags} tags, up to {n_children.max()} of one parent,"
     check_size(n_bytes, MAX_SIBLING_BYTES, description, "Leave out parents that are too general.")
-    of_parent = sp.csr_array((np.ones(rows.size, np.float32), (rows, columns)), shape=(n_tags, len(parents)))
-    return as_csr(((of_parent @ of_parent.T + sp.eye_array(n_tags, format="csr")) != 0).astype(np.float32))
+    is_child = sp.csr_array((np.ones(rows.size, np.float32), (rows, columns)), shape=(n_tags, len(parents)))
+    return as_csr(((is_child @ is_child.T + sp.eye_array(n_tags, format="csr")) != 0).astype(np.float32))
 
 
 def _delimiter(path: Path) -> str:

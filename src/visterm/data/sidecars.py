@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 _IPTC_FRAME = frozenset({(1, 0), (2, 0), IPTC_CHARACTERS, IPTC_KEYWORDS})  # Versions, the encoding, and keywords
 SUFFIX = ".xmp"
-FOUND, STEM_FOUND, FULL, STEM = "found", "stem found", "full", "stem"  # How `Sidecars.target` names the file
+FOUND, STEM_FOUND, FULL, STEM = "found", "stem found", "full", "stem"  # Values of `naming` in `Sidecars.target`
 MOST_BYTES = GB  # Maximum size of a file to rewrite, in bytes
 # Names of the temporary files of `replace_file`, with the process id
 _TEMPORARY = re.compile(r"\..+\.(?:xmp|txt)\.(\d{1,9})-[0-9a-f]{8}\.tmp", re.IGNORECASE | re.DOTALL)
@@ -96,13 +96,13 @@ class Sidecars:
         A tag that a run predicted in one file and a person wrote into another counts as the person's. Raises DataError
         if a file cannot be read or parsed.
         """
-        read = [*(read_sidecar(path) for path in self.of(image)), embedded_keywords(image)]
-        of_people = {tag_key(tag) for part in read for tag in part.of_people}
-        marks = [mark for part in read for mark in part.marks]
+        sources = [*(read_sidecar(path) for path in self.of(image)), embedded_keywords(image)]
+        of_people = {tag_key(tag) for source in sources for tag in source.of_people}
+        marks = [mark for source in sources for mark in source.marks]
         return Keywords(
-            joined_tags(read),
+            joined_tags(sources),
             [mark for mark in marks if mark.source == GIVEN or tag_key(mark.tag) not in of_people],
-            paths=first_places(part.paths for part in read),
+            paths=first_places(source.paths for source in sources),
         )
 
     def _list(self, folder: Path) -> tuple[dict[str, str], dict[str, set[str]]]:
@@ -351,7 +351,7 @@ def _gif_packet(file: IO[bytes]) -> bytes | None:
                 return b"".join(_blocks(file)).partition(GIF_TRAILER)[0]
         elif kind == b",":
             _skip_colours(file, file.read(9)[8])
-            file.read(1)  # The size of codes
+            file.read(1)  # The code size
         else:
             return None
         for _ in _blocks(file):

@@ -103,10 +103,10 @@ def read_folder_tags(folder: Path, images: Sequence[Path]) -> TagsFound:
     train, valid(ation), val or test, these names are splits, not tags. Remarks count the folders, and the folders whose
     names are not UTF-8.
     """
-    inside = [image.relative_to(folder) for image in images]
-    has_splits = bool(inside) and all(len(p.parts) > 1 and split_name(p.parts[0]) in STANDARD_SPLITS for p in inside)
+    paths = [image.relative_to(folder) for image in images]
+    has_splits = bool(paths) and all(len(p.parts) > 1 and split_name(p.parts[0]) in STANDARD_SPLITS for p in paths)
     records, folders = [], set[str]()
-    for path in inside:
+    for path in paths:
         name, parts = path.as_posix(), path.parts[:-1]
         split, tags = (split_name(parts[0]), parts[1:]) if has_splits else (None, parts)
         if tags:
@@ -214,8 +214,8 @@ def _tags_of_images(folder: Path, images: Sequence[Path], separator: str | None)
     sidecars = Sidecars()
     keywords = read_keyword_tags(folder, images) if any(sidecars.of(image) for image in images) else None
     if keywords is None or not keywords.records:
-        of_folders = read_folder_tags(folder, images)
-        if of_folders.records:
-            return of_folders
+        folder_tags = read_folder_tags(folder, images)
+        if folder_tags.records:
+            return folder_tags
         keywords = keywords or read_keyword_tags(folder, images)
     return keywords if keywords.records else None

@@ -178,7 +178,7 @@ def _sampled(tags: NDArray[np.int32], longest: int, n: int, rng: np.random.Gener
 class HeldOutTags(NamedTuple):
     """The tags to learn from, and one held-out tag for each image in a sample."""
 
-    rest: sp.csr_array  # float32, shape (n_images, n_tags): the remaining tags, to learn from
+    rest: sp.csr_array  # float32, shape (n_images, n_tags): the remaining tags, for training
     images: NDArray[np.int64]  # shape (n_held,): images with a held-out tag, ascending
     held: sp.csr_array  # float32, shape (n_held, n_tags): the held-out tag of each image in `images`
     # float32, shape (n_held, n_tags): rows of `rest` for `images`, which rankings leave out

@@ -246,20 +246,20 @@ def prune(corpus: Corpus, rules: TagRules, aliases: Mapping[str, str]) -> Pruned
 
 def _without_stop_tags(corpus: Corpus, stop_tags: Collection[str], meant: Mapping[str, str]) -> tuple[Corpus, str, int]:
     """Leave out stop tags; return the corpus, a remark, and the number of tags."""
-    listed = {tag_key(tag): tag for tag in stop_tags}
+    by_key = {tag_key(tag): tag for tag in stop_tags}
     learned = _training_indices(corpus)
     learned_keys = {tag_key(tag) for i in learned for tag in corpus.tags[i]}
-    found_keys = {key for key in learned_keys if key in listed or meant.get(key) in listed}
+    found_keys = {key for key in learned_keys if key in by_key or meant.get(key) in by_key}
     # A rule also counts as used if only an alias of its tag is on an image.
-    used = {key if key in listed else meant[key] for key in found_keys}
-    dropped = found_keys | listed.keys() | {alias for alias, tag in meant.items() if tag in listed}
+    used = {key if key in by_key else meant[key] for key in found_keys}
+    dropped = found_keys | by_key.keys() | {alias for alias, tag in meant.items() if tag in by_key}
     remaining = _without_tags(corpus, dropped)
     n_images = sum(len(remaining.tags[i]) < len(corpus.tags[i]) for i in learned)
     remark = (
         f"Stop tags: {count_of(len(used), 'tag')} of {count_of(n_images, 'image')} "
         f"{'is' if len(used) == 1 else 'are'} not learned"
     )
-    unused = [tag for key, tag in listed.items() if key not in used]
+    unused = [tag for key, tag in by_key.items() if key not in used]
     if unused:
         remark += f"; {count_of(len(unused), 'line')} (such as '{unused[0]}') of no tag of the images"
     return remaining, f"{remark}.", len(used)

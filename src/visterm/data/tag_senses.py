@@ -89,7 +89,7 @@ class WordNet:
         return list(self._senses.get(self.lemma(word) or "", ()))
 
     def lemma(self, word: str) -> str | None:
-        """Return the entry under which a word is listed (``polar_bear`` for "Polar bears"), or None."""
+        """Return the entry of a word in the index (``polar_bear`` for "Polar bears"), or None."""
         form = clean_tag(word).lower().replace(" ", "_")
         compact = form.replace("-", "").replace("_", "")
         candidates = (form, form.replace("-", "_"), form.replace("_", "-"), compact)
@@ -227,11 +227,11 @@ class TagSenses(tuple[TagSense, ...]):
 
     @property
     def unmatched(self) -> list[str]:
-        """The tags without a meaning."""
+        """Tags without a meaning."""
         return [sense.tag for sense in self if sense.synset is None]
 
     def tags_by_synset(self) -> dict[int, list[str]]:
-        """Return the tags of each synset, by its offset: synonyms ("stairs", "steps") share one."""
+        """Return the tags of each synset, by its offset; synonyms ("stairs", "steps") share a synset."""
         tags: dict[int, list[str]] = {}
         for sense in self:
             if sense.synset is not None:
@@ -252,12 +252,12 @@ class MappedTag(NamedTuple):
     """One line of a mapping."""
 
     tag: str
-    offset: int | None  # Of its synset; None if the tag has none
+    offset: int | None  # Offset of the synset; None if the tag has no meaning
     place: str
 
 
 def match_tags(wordnet: WordNet, tags: Iterable[str], *, mapping: str | os.PathLike[str] | None = None) -> TagSenses:
-    """Find the meaning of each tag in a WordNet.
+    """Find the meaning of each tag in WordNet.
 
     `mapping`, a file for `read_mapping`, has priority; tags that it does not contain are looked up. Raises DataError if
     the mapping cannot be read, has none of the tags, or names synsets that are not in this WordNet.
@@ -305,15 +305,15 @@ def read_mapping(path: str | os.PathLike[str]) -> dict[str, MappedTag]:
     the message names file and line.
     """
     mapped: dict[str, MappedTag] = {}
-    for tag, synset, where in read_pairs(path, MAPPING_FILE):
+    for tag, synset, place in read_pairs(path, MAPPING_FILE):
         offset = synset_offset(synset, bare=True)
         if synset and offset is None:
             expected = f"expected its id or number, such as n03358726; or nothing, for '{tag}' to have no meaning"
-            raise DataError(f"{where}: '{synset}' is no noun's synset; {expected}.")
-        first = mapped.setdefault(_key(tag), MappedTag(tag, offset, where))
-        if first.offset != offset:
+            raise DataError(f"{place}: '{synset}' is no noun's synset; {expected}.")
+        previous = mapped.setdefault(_key(tag), MappedTag(tag, offset, place))
+        if previous.offset != offset:
             raise DataError(
-                f"{where}: '{tag}' is mapped to another synset than in {first.place}. Leave one of the lines out."
+                f"{place}: '{tag}' is mapped to another synset than in {previous.place}. Leave one of the lines out."
             )
     return mapped
 

@@ -24,7 +24,7 @@ from visterm.data.relations import PairFormat, read_pairs
 
 T = TypeVar("T", bound=Any)
 TREE = "tree.csv"  # File name in a run's folder
-PATHS = "paths"  # In place of a table: tags are paths
+PATHS = "paths"  # Instead of a table: tags are paths
 TREE_FILE = PairFormat("tree", ("child", "parent"), "husky,dog", "under")
 MAX_LEVELS = 100  # People's trees have about ten; each tag's stored path grows with the depth
 SLASH, WRITTEN_SLASH = "/", "|"  # Separates the parts of a path, and replaces a slash within a name: ``music/AC|DC``
@@ -160,10 +160,10 @@ class TagTree:
         ``animals/dog/pug`` is named pug, under dog; if the tree has another pug, it is named ``dog/pug``. New tags
         in the middle of a path are included.
         """
-        new = dict.fromkeys(each for tag in tags if SLASH in tag for each in self.with_parents([tag]))
+        new = dict.fromkeys(path for tag in tags if SLASH in tag for path in self.with_parents([tag]))
         named: dict[str, tuple[str, str]] = {}
         names_in_use = self._parents.keys() | self._children.keys() | self._meant.keys()
-        for tag in (each for each in new if self._is_new(self._key(each)) and self._over(self._key(each))):
+        for tag in (path for path in new if self._is_new(self._key(path)) and self._over(self._key(path))):
             above, last = self.parents(tag)[0], tag.rpartition(SLASH)[2].replace(WRITTEN_SLASH, SLASH)
             parent = named[above][0] if above in named else above
             name = last if tag_key(last) not in names_in_use else SLASH.join((parent, last))
@@ -211,7 +211,7 @@ class TagTree:
         return [self.with_parents(given) for given in tags], [self.with_children(denied) for denied in negatives]
 
     def _with(self, tags: Iterable[str], relatives: Callable[[str], list[str]]) -> list[str]:
-        return list({tag_key(each): each for tag in tags for each in (*reversed(relatives(tag)), tag)}.values())
+        return list({tag_key(name): name for tag in tags for name in (*reversed(relatives(tag)), tag)}.values())
 
 
 class TreeColumns:
@@ -270,11 +270,11 @@ class TreeColumns:
         lists = np.split(self._under.indices, self._under.indptr[1:-1])
         width = max(map(len, lists))
         under = np.stack([np.pad(tags, (0, width - len(tags)), mode="edge") for tags in lists]).astype(np.int64)
-        best = steps.add("MaxPool", steps.columns(values, under), kernel_shape=[width])
-        best = steps.add("Reshape", best, np.array([-1, n_parents]))
+        largest = steps.add("MaxPool", steps.columns(values, under), kernel_shape=[width])
+        largest = steps.add("Reshape", largest, np.array([-1, n_parents]))
         chosen = np.arange(n_tags)
         chosen[self._parents] = n_tags + np.arange(n_parents)
-        return str(steps.columns(steps.add("Concat", values, best, axis=1), chosen))
+        return str(steps.columns(steps.add("Concat", values, largest, axis=1), chosen))
 
     def completed(self, Y: sp.csr_array) -> sp.csr_array:
         """Return the tags of images, shape (n_images, n_tags), with all ancestors of tags above 0.
@@ -308,25 +308,25 @@ def tree_of_places(paths: Iterable[tuple[str, ...]]) -> tuple[TagTree, dict[tupl
     Names are as in `tree_of_paths`; every path and every parent path has one, in each of its spellings.
     """
     nodes: dict[tuple[str, ...], tuple[str, ...]] = {}  # Keys of a path -> its first spelling
-    spelled: dict[tuple[str, ...], tuple[str, ...]] = {}
+    keys_of: dict[tuple[str, ...], tuple[str, ...]] = {}
     for path in paths:
         if len(path) > MAX_LEVELS:
             raise _too_many_levels(path[::-1])
         keys: tuple[str, ...] = ()
         for n in range(1, len(path) + 1):
-            keys = spelled[path[:n]] = spelled.get(path[:n]) or (*keys, tag_key(path[n - 1]))
+            keys = keys_of[path[:n]] = keys_of.get(path[:n]) or (*keys, tag_key(path[n - 1]))
             nodes.setdefault(keys, path[:n])
-    ends: defaultdict[tuple[str, ...], int] = defaultdict(int)
+    suffix_counts: defaultdict[tuple[str, ...], int] = defaultdict(int)
 
     for node in nodes:
         for n in range(1, len(node) + 1):
-            ends[node[-n:]] += 1
+            suffix_counts[node[-n:]] += 1
     names = {}
     for node, parts in nodes.items():
-        n = next((n for n in range(1, len(node) + 1) if ends[node[-n:]] == 1), len(node))
+        n = next((n for n in range(1, len(node) + 1) if suffix_counts[node[-n:]] == 1), len(node))
         names[node] = SLASH.join(parts[-n:])
     tree = TagTree((names[node], names[node[:-1]]) for node in nodes if len(node) > 1)
-    return tree, {path: names[keys] for path, keys in spelled.items()}
+    return tree, {path: names[keys] for path, keys in keys_of.items()}
 
 
 def path_text(path: Iterable[str]) -> str:
@@ -362,7 +362,7 @@ def _too_many_levels(names: Sequence[str]) -> DataError:
 
 
 def read_tree(path: str | os.PathLike[str]) -> list[tuple[str, str]]:
-    """Read a CSV (or, by its suffix .tsv, tab-separated file) of child,parent. Raises DataError as `read_pairs`."""
+    """Read a CSV (or, with the suffix .tsv, tab-separated) file of child,parent. Raises DataError as `read_pairs`."""
     return [(pair.first, pair.second) for pair in read_pairs(path, TREE_FILE)]
 
 

@@ -102,9 +102,9 @@ def read_word_vectors(path: str | os.PathLike[str], words: Iterable[str] | None 
 
 
 def write_word_vectors(path: Path, vectors: WordVectors) -> None:
-    """Write word vectors as safetensors, which `read_word_vectors` maps into memory instead of reading.
+    """Write word vectors as safetensors, which `read_word_vectors` can map into memory.
 
-    The file is named ``.safetensors``. Raises DataError if a word has a line feed in it.
+    The suffix must be ``.safetensors``. Raises DataError if a word contains a line feed.
     """
     broken = [word for word in vectors.words if "\n" in word]
     if broken:
@@ -189,8 +189,8 @@ def read_text_vectors(path: Path, is_requested: WordFilter) -> WordRows:
     rows: list[NDArray[np.float32]] = []
     with cast("IO[bytes]", gzip.GzipFile(path)) if path.suffix == ".gz" else path.open("rb") as file:
         lines = _lines(path, file)
-        first = next(lines, (1, b""))
-        cells = first[1].split()
+        first_line = next(lines, (1, b""))
+        cells = first_line[1].split()
         counts = two_counts(cells)
         width = len(cells) - 1 if counts is None else counts[1]
         if width < 1:
@@ -198,13 +198,13 @@ def read_text_vectors(path: Path, is_requested: WordFilter) -> WordRows:
             raise DataError(f"{path}, line 1: {text}; expected a word and the numbers of its vector, parted by spaces.")
 
         n_words = 0
-        for number, line in lines if counts is not None else chain([first], lines):
+        for number, line in lines if counts is not None else chain([first_line], lines):
             n_words += 1
-            where = f"{path}, line {number}"
-            word, numbers = _split_word(line, width, where)
+            place = f"{path}, line {number}"
+            word, numbers = _split_word(line, width, place)
             is_needed = is_requested is None or is_requested(word)
             if is_needed or n_words == 1:  # always parsed for the first word, as a check of the format
-                vector = _numbers(numbers, width, where)
+                vector = _numbers(numbers, width, place)
             if is_needed:
                 words.append(word)
                 rows.append(vector)
@@ -323,26 +323,26 @@ def _lines(path: Path, file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
             yield number, line
 
 
-def _split_word(line: bytes, width: int, where: str) -> tuple[str, bytes]:
+def _split_word(line: bytes, width: int, place: str) -> tuple[str, bytes]:
     """Split a line into the word and its vector, which is not parsed yet, as most words are not requested."""
     if line.count(b" ") == width:
         word, _, numbers = line.partition(b" ")
         return word.decode("utf-8", "replace"), numbers
     cells = line.split()
     if len(cells) <= width:
-        raise DataError(f"{where}: {_preview(line)}; expected a word and {width} numbers.")
+        raise DataError(f"{place}: {_preview(line)}; expected a word and {width} numbers.")
     previous = cells[-width - 1]
     if len(cells) > width + 1 and b"." in previous and are_numbers([previous]):  # unlike the words of "catch 22"
-        raise DataError(f"{where}: {_preview(line)}; it has more than {width} numbers after the word.")
+        raise DataError(f"{place}: {_preview(line)}; it has more than {width} numbers after the word.")
     return b" ".join(cells[:-width]).decode("utf-8", "replace"), b" ".join(cells[-width:])
 
 
-def _numbers(text: bytes, width: int, where: str) -> NDArray[np.float32]:
+def _numbers(text: bytes, width: int, place: str) -> NDArray[np.float32]:
     cells = text.split()
     if len(cells) != width or not are_numbers(cells):
-        raise DataError(f"{where}: {_preview(text)}; expected {width} numbers after the word.")
-    with np.errstate(over="ignore"):  # too large for float32 is infinite, which is refused
-        return _finite(np.array([float(cell) for cell in cells], np.float32), where)
+        raise DataError(f"{place}: {_preview(text)}; expected {width} numbers after the word.")
+    with np.errstate(over="ignore"):  # overflow to infinity is refused
+        return _finite(np.array([float(cell) for cell in cells], np.float32), place)
 
 
 def are_numbers(cells: list[bytes]) -> bool:
@@ -353,9 +353,9 @@ def are_numbers(cells: list[bytes]) -> bool:
         return False
 
 
-def _finite(vector: NDArray[np.float32], where: str) -> NDArray[np.float32]:
+def _finite(vector: NDArray[np.float32], place: str) -> NDArray[np.float32]:
     if not np.isfinite(vector).all():
-        raise DataError(f"{where}: the vector has infinite or undefined numbers. Take the line out, or the whole file.")
+        raise DataError(f"{place}: the vector has infinite or undefined numbers. Take the line out, or the whole file.")
     return vector
 
 

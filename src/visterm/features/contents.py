@@ -16,7 +16,7 @@ from visterm.core.learned import HASH, Kind, Listed, Record, Sizes, Text, Whole
 from visterm.core.persist import folder_kind, read_json, refusing
 from visterm.core.remote import as_path, is_remote
 
-FEATURES = "features folder"  # The kind in the manifest
+FEATURES = "features folder"  # Value of `kind` in the manifest
 UNFINISHED = ".unfinished"  # Folder for the shards of an unfinished job
 ENTRY = Record({"file": Text(pattern=r"[^/\x00.][^/\x00]*"), "rows": Whole(), "sha256": Text(pattern=HASH)})
 NOTE = Record(  # The note on a finished shard or part
@@ -55,7 +55,7 @@ class Contents:
     # Numbers of image files, and of unreadable image files; all other files have a row
     n_images: int
     n_skipped: int
-    encoder: str  # Registered name
+    encoder: str  # Registered name of the encoder
     settings: dict[str, object]  # Parameters of the encoder
     asked: str  # Fingerprint of the requested encoder before it was fitted, to detect requests for another encoder
     fingerprint: str  # Fingerprint of the fitted encoder that made the rows

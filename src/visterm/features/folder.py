@@ -149,7 +149,7 @@ class FeatureFolder:
             return self.contents_class(**{name: facts[name] for name in names}, shards=shards)
 
     def skipped(self) -> list[Skipped]:
-        """Read the list of images that have no row."""
+        """Read the list of images without a row."""
         return read_skipped(self.path / SKIPPED)
 
     def shard_to_write(self, file: str) -> Path:

@@ -205,7 +205,7 @@ def _folder_encoder(
 
 def _checked_shards(shards: Iterator[PartDone], parts: Sequence[list[str]], progress: Progress) -> list[PartDone]:
     """Return the shards, after checking that no image is missing, and that all rows are of one kind."""
-    done = []
+    finished = []
     with reported(progress, "encode photos", sum(map(len, parts))):
         for names, shard in zip(parts, shards, strict=True):
             n_images = len(shard.skipped) + (shard.entry.rows if shard.entry else 0)
@@ -214,12 +214,12 @@ def _checked_shards(shards: Iterator[PartDone], parts: Sequence[list[str]], prog
                     f"A worker returned {count_of(n_images, 'image')} of the {len(names):,} from '{names[0]}' to "
                     f"'{names[-1]}'. Run the same command again."
                 )
-            done.append(shard)
-    kinds = sorted({(shard.layout, shard.width) for shard in done if shard.entry is not None})
+            finished.append(shard)
+    kinds = sorted({(shard.layout, shard.width) for shard in finished if shard.entry is not None})
     if len(kinds) > 1:
         rows = [f"{layout} rows of {width:,} numbers" for layout, width in kinds]
         raise DataError(f"The encoder returned {rows[0]} and {rows[1]}; expected one kind for all images.")
-    return done
+    return finished
 
 
 def facts_of_encoder(encoder: AnyEncoder) -> dict[str, Any]:

@@ -56,17 +56,17 @@ class PartWork:
         A part with skipped images from an earlier job is made again.
         """
         note = self._folder.unfinished / f"{self._digest(images, contents)}.json"
-        done = self._read_note(note)
-        if done is None and None not in contents:
+        result = self._read_note(note)
+        if result is None and None not in contents:
             entry = self._known.get(self._file_name(images, contents))
-            done = None if entry is None else PartDone(entry, [], 0, **self._facts)
-        if done is not None:
+            result = None if entry is None else PartDone(entry, [], 0, **self._facts)
+        if result is not None:
             progress.advance(n_images)
-            return done
-        done = make()
-        facts = {"entry": done.entry and asdict(done.entry), "skipped": [item.as_dict() for item in done.skipped]}
-        write_whole(note, json_text(facts | {name: getattr(done, name) for name in self.noted}).encode())
-        return done
+            return result
+        result = make()
+        facts = {"entry": result.entry and asdict(result.entry), "skipped": [item.as_dict() for item in result.skipped]}
+        write_whole(note, json_text(facts | {name: getattr(result, name) for name in self.noted}).encode())
+        return result
 
     def _write(
         self, images: Sequence[str], contents: Sequence[str | None], n_rows: int, make: Callable[[], bytes]
@@ -88,11 +88,11 @@ class PartWork:
         try:
             entry = None if value["entry"] is None else ShardEntry(**value["entry"])
             skipped = [Skipped(**item) for item in value["skipped"]]
-            done = PartDone(entry, skipped, 0, *(value[name] for name in self.noted))
+            result = PartDone(entry, skipped, 0, *(value[name] for name in self.noted))
         except (KeyError, TypeError) as error:
             raise CorruptFileError(f"{note} is no note of {self.command}: {error}. Remove the file.") from error
         if entry is None or entry == self._known.get(entry.file) or self._folder.is_written(entry):
-            return done
+            return result
         return None
 
     def _file_name(self, images: Sequence[str], contents: Sequence[str | None]) -> str:

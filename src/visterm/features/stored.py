@@ -47,7 +47,7 @@ class FolderRows:
         self._whole: dict[int, bool] = {}
 
     def index(self, *, spare_damaged: bool = False) -> list[StoredRow]:
-        """List the images that have a row, in the order of the folder.
+        """List the images with a row, in the order of the folder.
 
         Raises CorruptFileError if a shard is missing or was changed; with `spare_damaged` the shard is skipped instead.
         """

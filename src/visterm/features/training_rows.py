@@ -55,7 +55,7 @@ class TrainingRows(NamedTuple):
     X: Matrix
     Y: sp.csr_array
     valid: tuple[Matrix, sp.csr_array] | None  # Rows of the split "valid"; None if they have no known tags
-    skipped: list[Skipped]  # Images that could not be read, or that the encoder does not know
+    skipped: list[Skipped]  # Images that could not be read, or that are unknown to the encoder
     by_number: bool = False  # Whether images are known only by number: `X` is the identity, including `valid`
     names: Sequence[str] = ()  # Names of the training images, then of the held-out images
     side: SideKnowledge | None = None  # Additional knowledge about the columns of `Y` and `X`
@@ -138,9 +138,9 @@ def _check_width(encoder: AnyEncoder, corpus: Corpus, text_width: int) -> None:
 
 
 def not_learned(splits: Iterable[str | None] | Mapping[str | None, int]) -> list[str]:
-    """Return a line on how many rows of which splits `training_rows` passes over; nothing where all are used.
+    """Return a line that counts the rows of each split that `training_rows` ignores; empty if it uses all rows.
 
-    `splits` are those of the rows, or how many rows each has.
+    `splits` has the split of each row, or the number of rows of each split.
     """
     counts = Counter(splits)
     unused = Counter({split or "": n for split, n in counts.items() if split not in (LEARNED, HELD_OUT)})
@@ -151,16 +151,16 @@ def not_learned(splits: Iterable[str | None] | Mapping[str | None, int]) -> list
     if not parts or not any(counts):
         return []
 
-    listed = " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
-    return [f"{listed} {'is' if unused.total() == 1 else 'are'} not learned from."]
+    counted = " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
+    return [f"{counted} {'is' if unused.total() == 1 else 'are'} not learned from."]
 
 
 def encode_corpus(
     encoder: AnyEncoder, corpus: Corpus, vocabulary: Vocabulary, progress: Progress = SILENT
 ) -> tuple[Matrix, sp.csr_array, list[Skipped]]:
-    """Return features and tags of the images of a corpus that can be read, and the others with reasons.
+    """Return the features and tags of the readable images of a corpus, and the other images with reasons.
 
-    Raises EncoderMismatchError if the images were encoded before, by another encoder.
+    Raises EncoderMismatchError if the images have stored rows of another encoder.
     """
     if len(corpus) == 0:
         return np.empty((0, 0), np.float32), sp.csr_array((0, len(vocabulary)), dtype=np.float32), []
@@ -170,9 +170,9 @@ def encode_corpus(
 
 
 def source_of_rows(encoder: AnyEncoder, corpus: Corpus) -> AnyEncoder | Features:
-    """Return what encodes the images of a corpus: the encoder, or what holds the rows that it gave them before.
+    """Return the source of rows for a corpus: the encoder, or the stored rows if the images were encoded before.
 
-    Raises EncoderMismatchError if those are rows of another encoder.
+    Raises EncoderMismatchError if the stored rows are of another encoder.
     """
     if corpus.encoded is None:
         return encoder
@@ -203,7 +203,7 @@ def known_part(encoder: AnyEncoder, corpus: Corpus) -> tuple[Corpus, list[Skippe
 def read_corpus(
     encoder: AnyEncoder | None, images: Photos | None, tags: Any = None, **columns: Unpack[TableOptions]
 ) -> Corpus:
-    """Read images and their tags, or the tags alone where the encoder looks only at names.
+    """Read images and their tags, or only the tags if the encoder reads names instead of pixels.
 
     Parameters
     ----------
@@ -323,9 +323,9 @@ def tag_lists(tags: Any, tags_column: str | None = None, separator: str | None =
             return values if isinstance(values, Sequence | np.ndarray) else list(values)
         columns = {"tags": values}
 
-    first = next(iter(columns))
-    rows = {"row": list(range(len(columns[first])))} | columns
-    options: TableOptions = {"image_column": "row", "tags_column": first, "separator": separator}
+    first_column = next(iter(columns))
+    rows = {"row": list(range(len(columns[first_column])))} | columns
+    options: TableOptions = {"image_column": "row", "tags_column": first_column, "separator": separator}
     records = table_records(FrameTable(list(rows), rows.__getitem__), **options)[1] if rows["row"] else []
     return [[*row.tags, *(f"-{tag}" for tag in row.negatives)] for row in records]
 

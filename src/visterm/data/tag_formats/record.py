@@ -32,7 +32,7 @@ _SEPARATORS = frozenset(USUAL_SEPARATORS)
 class TagRecord(NamedTuple):
     """The entry of one image in a tag file."""
 
-    image: str  # The file's name as the tag file has it, or its path inside the image folder, with forward slashes
+    image: str  # The file's name as in the tag file, or its path inside the image folder, with forward slashes
     tags: list[str]  # Positive tags
     negatives: list[str]  # Tags that the image explicitly lacks: written with ``-`` before the tag
     split: str | None  # "train", "valid", "test" or another name; None if not given
@@ -40,13 +40,13 @@ class TagRecord(NamedTuple):
 
 
 class TagsFound(NamedTuple):
-    """Tags, and where they come from."""
+    """The tags that were read for a folder, with remarks."""
 
-    records: list[TagRecord]  # One for each image named
+    records: list[TagRecord]  # One for each named image
     remarks: list[str]  # Lines that say what ``"auto"`` found, and what is not used
     untagged: str = "not named by the tags"  # Describes the images without a record
     tree: Sequence[tuple[str, str]] = ()  # Child and parent of tags that are written as paths
-    skipped: Sequence[Skipped] = ()  # Folders that cannot be listed, and files that may not be read, with reasons
+    skipped: Sequence[Skipped] = ()  # Folders that cannot be listed, and files without permission to read, with reasons
 
 
 def record(
@@ -121,8 +121,8 @@ def merged_by_image(records: Iterable[TagRecord], *, split_by_split: bool = Fals
     raises TagFileError if an image is in two splits.
     """
     groups: dict[tuple[str, str | None], list[TagRecord]] = {}
-    for new in records:
-        groups.setdefault((new.image, new.split if split_by_split else None), []).append(new)
+    for row in records:
+        groups.setdefault((row.image, row.split if split_by_split else None), []).append(row)
 
     joined = []
     for (image, _), group in groups.items():
@@ -226,7 +226,7 @@ class Splitter:
 
     def _learn(self, cells: Callable[[], Iterable[str]]) -> None:
         """Collect the unambiguous tags, then count how many cells with commas are lists."""
-        sure: set[str] = set()
+        plain: set[str] = set()
         inner: set[str] = set()
         final: set[str] = set()
         self._with_comma: set[str] = set()  # tags between semicolons
@@ -243,9 +243,9 @@ class Splitter:
             n_without += ";" not in line
             n_parts += len(parts) if ";" in line else 0
             self._with_comma.update(tag for tag in parts if "," in tag)
-            sure.update(tag for tag in parts if "," not in tag)
+            plain.update(tag for tag in parts if "," not in tag)
 
-        self._known = sure | (inner & final)  # in lists a tag may be anywhere; in "Rome, Italy", Italy is always last
+        self._known = plain | (inner & final)  # in lists a tag may be anywhere; in "Rome, Italy", Italy is always last
         n_lists = n_tags = n_commas_inside = 0
         for line in _lines(cells()):
             if ";" in line:
@@ -256,7 +256,7 @@ class Splitter:
                 n_lists += not is_tag and self._mostly_known(line)
 
         self._lists_prevail = n_lists > n_tags + n_commas_inside
-        # if commas belonged to tags, they would be as frequent in tags between semicolons as in cells without any
+        # if commas belonged to tags, they would be as frequent in tags between semicolons as in other cells
         too_frequent = n_commas * n_parts > _MIN_COMMA_RATIO * n_commas_inside * (n_commas + n_without)
         self._commas_prevail = n_commas >= n_semicolons and (n_lists >= n_tags + n_commas_inside or too_frequent)
 
@@ -278,20 +278,20 @@ class TagsRead(NamedTuple):
     def of(cls, counts: Mapping[str, int]) -> TagsRead:
         """Make it from the number of uses of each tag; spellings that differ only in case are counted together."""
         uses: Counter[str] = Counter()
-        spelled: dict[str, str] = {}
+        spellings: dict[str, str] = {}
         for tag, count in counts.items():
             uses[tag.casefold()] += count
-            spelled.setdefault(tag.casefold(), tag)
+            spellings.setdefault(tag.casefold(), tag)
 
         parts = {key: _keys(key, f"[{USUAL_SEPARATORS}]") for key in uses if not _SEPARATORS.isdisjoint(key)}
         inner = {part for words in parts.values() for part in words[:-1]}
         final = {words[-1] for words in parts.values() if words}
-        known = (uses.keys() - parts.keys()) | (inner & final)
+        vocabulary = (uses.keys() - parts.keys()) | (inner & final)
         lists = [
-            spelled[key]
+            spellings[key]
             for key, words in parts.items()
             if len(words) > 1
-            and (not _NEVER_IN_TAGS.isdisjoint(key) or sum(part in known for part in words) > len(words) / 2)
+            and (not _NEVER_IN_TAGS.isdisjoint(key) or sum(part in vocabulary for part in words) > len(words) / 2)
         ]
         n_once = sum(count == 1 for count in uses.values())
         return cls(len(uses), len(parts), n_once, len(lists), tuple(lists[:3]))

@@ -1,4 +1,4 @@
-"""Tags in tables (CSV, TSV, JSON lines, DataFrames): columns of images and of tags, and maybe of splits and users."""
+"""Tags in tables (CSV, TSV, JSON lines, DataFrames): columns of images and tags, and optionally splits and users."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class TableOptions(TypedDict, total=False):
     # set, "auto" looks for tables only.
     image_column: str | None
     tags_column: str | None
-    separator: str | None  # What separates tags in a text, see `Splitter` and `separator_pattern`
+    separator: str | None  # Separator of tags in a text, see `Splitter` and `separator_pattern`
 
 
 class TableColumns(NamedTuple):
@@ -65,7 +65,7 @@ class TableColumns(NamedTuple):
 
 
 class TableForm(NamedTuple):
-    """What a table should look like."""
+    """The expected columns of a table, and an example."""
 
     # Accepted names of each column; the delimiter is the one that yields a header with most of the columns
     columns: tuple[Sequence[str], ...]
@@ -162,9 +162,9 @@ def stream_table(path: Path, **options: Unpack[TableOptions]) -> Iterator[TagRec
     cells have ``;`` and others have commas.
     """
     form = _tag_form(options)
-    if (first := next(_streamed_rows(path, form), None)) is None:
+    if (first_row := next(_streamed_rows(path, form), None)) is None:
         raise TagFileError(f"The tag file {path} has no rows.")
-    columns = _columns_of(form, list(first.cells), f"The tag file {path}")
+    columns = _columns_of(form, list(first_row.cells), f"The tag file {path}")
     columns = columns._replace(user=None)
     yield from _records(path, lambda: _streamed_rows(path, form), columns, options.get("separator"), is_streamed=True)
 
@@ -180,39 +180,39 @@ def table_rows(path: Path, text: str, form: TableForm) -> list[Row]:
 
 
 @lru_cache(maxsize=256)
-def columns_named(wanted: tuple[str, ...], names: tuple[str, ...]) -> tuple[str, ...]:
+def columns_named(requested: tuple[str, ...], names: tuple[str, ...]) -> tuple[str, ...]:
     """Return the columns named by the first requested name that exists; capitals and outer white space don't matter.
 
     The result has several columns if a table has several columns of that name.
     """
-    for name in wanted:
+    for name in requested:
         key = name.strip().casefold()
         if columns := tuple(column for column in names if column.strip().casefold() == key):
             return columns
     return ()
 
 
-def find_column(wanted: Iterable[str], names: Iterable[str], table: str = "The table") -> str | None:
+def find_column(requested: Iterable[str], names: Iterable[str], table: str = "The table") -> str | None:
     """Return the first requested column that exists, found as in `columns_named`, or None.
 
     Raises TagFileError if several columns have that name; the message begins with `table`.
     """
-    columns = columns_named(tuple(wanted), tuple(names))
+    columns = columns_named(tuple(requested), tuple(names))
     if len(columns) > 1:
         name = columns[0].strip()
         raise TagFileError(f"{table} has {len(columns)} columns named '{name}'; expected one. Rename the others.")
     return columns[0] if columns else None
 
 
-def required_column(wanted: Sequence[str], names: Sequence[str], table: str, of: str, advice: str) -> str:
+def required_column(requested: Sequence[str], names: Sequence[str], table: str, of: str, advice: str) -> str:
     """Return the first requested column that exists, found as in `find_column`.
 
     Raises TagFileError if none exists: the message begins with `table` ("The tag file a.csv") and what the column is
     `of` (" of tags"), and ends with `advice`.
     """
-    if (column := find_column(wanted, names, table)) is None:
+    if (column := find_column(requested, names, table)) is None:
         raise TagFileError(
-            f"{table} has no column{of} named {' or '.join(map(repr, wanted))}; its columns are: "
+            f"{table} has no column{of} named {' or '.join(map(repr, requested))}; its columns are: "
             f"{', '.join(names) or 'none'}.",
             advice=advice,
         )

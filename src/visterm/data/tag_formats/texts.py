@@ -40,8 +40,8 @@ def read_sidecars(folder: Path, images: Sequence[Path], separator: str | None = 
 def sidecar(image: Path) -> Path | None:
     """Find the text beside an image, whose suffix may be in capitals."""
     suffixes = (SUFFIX, SUFFIX.upper(), SUFFIX.title())
-    beside = (image.with_name(f"{name}{suffix}") for name in (image.name, image.stem) for suffix in suffixes)
-    return next((path for path in beside if os.path.isfile(path)), None)
+    candidates = (image.with_name(f"{name}{suffix}") for name in (image.name, image.stem) for suffix in suffixes)
+    return next((path for path in candidates if os.path.isfile(path)), None)
 
 
 def read_text_folder(texts: Path, folder: Path, images: Sequence[Path], separator: str | None = None) -> TagsFound:

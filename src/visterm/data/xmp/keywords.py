@@ -241,8 +241,8 @@ def container(element: Element) -> Element | None:
 
 def items(element: Element) -> list[Element]:
     """Return the entries of the list inside a property."""
-    inside = container(element)
-    return [] if inside is None else [child for child in inside.children if child.name == ITEM]
+    list_element = container(element)
+    return [] if list_element is None else [child for child in list_element.children if child.name == ITEM]
 
 
 def value(item: Element) -> str:
@@ -267,7 +267,7 @@ def mark_of(item: Element) -> Mark | None:
         return None
     try:
         confidence = float(texts["confidence"])
-    except ValueError:  # none was written
+    except ValueError:  # it has no confidence
         confidence = None
     source = texts["source"] if texts["source"] in (GIVEN, COPIED) else PREDICTED
     parts = re.findall(r"(?:\\[|\\]|[^|])+", texts["path"])

@@ -34,7 +34,7 @@ _ENCODINGS = ("utf-8", "ascii", "iso8859-1", "cp1252", *(name for _, name in _BO
 class Element:
     """An XML element and its position in the text."""
 
-    name: str  # Namespace and local name, with a space between
+    name: str  # Namespace and local name, separated by a space
     attributes: dict[str, str]  # Name -> value, with names like `name`
     prefixes: dict[str, str]  # Prefix -> namespace, valid inside the element
     # Begin and end of the start tag, then begin and end of the end tag; for an empty element (``<a/>``) the last three
@@ -57,7 +57,7 @@ class Element:
 
 
 class Edit(NamedTuple):
-    """A piece of the text, and its replacement."""
+    """The replacement of a piece of the text."""
 
     start: int
     end: int
@@ -110,7 +110,7 @@ class Document:
 
 
 def qname(namespace: str, local: str) -> str:
-    """Return the name of elements and attributes as `Element` has it."""
+    """Return the name of an element or attribute in the form of `Element.name`."""
     return f"{namespace}{_SEPARATOR}{local}"
 
 

@@ -48,7 +48,7 @@ _EMPTY = (
 )
 SIDECAR = f'<?xml version="1.0" encoding="UTF-8"?>\n{_EMPTY}'.encode()  # Content of a new file without tags
 _BEGIN, _END = '<?xpacket begin="\ufeff" id="W5M0MpCehiHzreSzNTczkc9d"?>\n', '<?xpacket end="w"?>'
-PACKET = f"{_BEGIN}{_EMPTY}{_END}".encode()  # New metadata inside of an image
+PACKET = f"{_BEGIN}{_EMPTY}{_END}".encode()  # New metadata for an image
 
 # Prefix, namespace and local name of each property
 _NAMES = {
@@ -205,7 +205,7 @@ def _copies(
 def _additions(document: Document, marks: dict[str, list[Mark]], where: str) -> list[Edit]:
     """Return the edits that insert tags into the existing lists, or else into a new description."""
     edits, missing = [], {}
-    for name, new in marks.items():
+    for name, new_marks in marks.items():
         properties = [child for node in descriptions(document) for child in node.children if child.name == name]
         is_attribute = any(name in node.attributes for node in descriptions(document))
         if is_attribute or any(container(node) is None and (node.children or node.text.strip()) for node in properties):
@@ -214,10 +214,10 @@ def _additions(document: Document, marks: dict[str, list[Mark]], where: str) -> 
                 "anew with the program that they are from."
             )
         if not properties:
-            missing[name] = new
+            missing[name] = new_marks
             continue
         element, bag = properties[0], container(properties[0])
-        entries = [_entry(mark, name, bag or element) for mark in new]
+        entries = [_entry(mark, name, bag or element) for mark in new_marks]
         if bag is None:
             rdf, declared = _prefix(element, "rdf", RDF)
             bag_text = f"<{rdf}{_LIST_TYPE[name]}{declared}>{''.join(entries)}</{rdf}{_LIST_TYPE[name]}>"
@@ -242,15 +242,15 @@ def _new_description(document: Document, marks: dict[str, list[Mark]], where: st
     rdf, declared = _prefix(around, "rdf", RDF)
     about = next((node.attributes.get(ABOUT, "") for node in descriptions(document)), "")
     spaces = "".join(f"\n    xmlns:{prefix}={quoteattr(uri)}" for prefix, uri, _ in (_NAMES[name] for name in marks))
-    inside = Element(
+    description = Element(
         "", {}, around.prefixes | {"rdf": RDF} | {_NAMES[name][0]: _NAMES[name][1] for name in marks}, 0, 0, 0, 0, None
     )
     lines = [f"\n  <{rdf}Description {rdf}about={quoteattr(about)}{declared}{spaces}>"]
 
-    for name, new in marks.items():
+    for name, new_marks in marks.items():
         prefix, _, local = _NAMES[name]
         lines += [f"\n   <{prefix}:{local}>", f"\n    <{rdf}{_LIST_TYPE[name]}>"]
-        lines += [f"\n     {_entry(mark, name, inside)}" for mark in new]
+        lines += [f"\n     {_entry(mark, name, description)}" for mark in new_marks]
         lines += [f"\n    </{rdf}{_LIST_TYPE[name]}>", f"\n   </{prefix}:{local}>"]
     text = "".join([*lines, f"\n  </{rdf}Description>"])
     if rdf_node is None:

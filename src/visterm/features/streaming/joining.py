@@ -80,9 +80,9 @@ class JoinedTable:
         return matched, [(rows[n], bits[n]) for n in np.flatnonzero(~is_matched).tolist()]
 
     def bits_of(self, number: int) -> NDArray[np.uint8]:
-        """Return the bits of the images of a shard. Raises TagFileError if one of them is in two splits."""
-        first, stop = self.shards.starts[number : number + 2].tolist()
-        bits = np.asarray(self.bits[first:stop])
+        """Return the bits of the images of a shard. Raises TagFileError if an image is in two splits."""
+        start, stop = self.shards.starts[number : number + 2].tolist()
+        bits = np.asarray(self.bits[start:stop])
         in_several = np.flatnonzero(np.bitwise_count(bits & ~np.uint8(NO_SPLIT)) > 1)
         if in_several.size:
             raise TagFileError(f"The image {self.shards.names(number)[in_several[0]]} is in two splits; expected one.")
@@ -181,8 +181,8 @@ class TagsOnDisk(JoinedTable):
         """Return the vocabulary of the tags on at least `min_count` images, and assign their columns."""
         counts = np.zeros(len(self._keys), np.int64)
         n_learned = 0
-        for number, first in enumerate(self.shards.starts[:-1].tolist()):
-            positions = first + np.flatnonzero(self.bits_of(number) & self.learned)
+        for number, start in enumerate(self.shards.starts[:-1].tolist()):
+            positions = start + np.flatnonzero(self.bits_of(number) & self.learned)
             n_learned += positions.size
             candidates, images = self._pairs.at(positions)
             is_counted = candidates >= 0
@@ -211,9 +211,9 @@ class TagsOnDisk(JoinedTable):
             shown, counts[chosen], {alias: tag for alias, tag in aliases.items() if tag_key(tag) in chosen_keys}
         )
 
-    def learned_among(self, first: int, stop: int) -> NDArray[np.bool_]:
-        """Return which images from `first` to `stop` are training images."""
-        return (np.asarray(self.bits[first:stop]) & self.learned) > 0
+    def learned_among(self, start: int, stop: int) -> NDArray[np.bool_]:
+        """Return which images from `start` to `stop` are training images."""
+        return (np.asarray(self.bits[start:stop]) & self.learned) > 0
 
     def count(self, bit: int) -> int:
         """Count the images with a bit."""
@@ -233,10 +233,10 @@ def check_met(shards: Shards, n_found: int, n_missing: int, example: str) -> lis
     Raises TagFileError if no row is of an image with features.
     """
     if not n_found:
-        first = shards.names(0)[0] if len(shards) else "nothing"
+        example_name = shards.names(0)[0] if len(shards) else "nothing"
         raise TagFileError(
             f"Of {count_of(n_missing, 'row')} of the tags, none is of an image with features: the tags name "
-            f"'{example}', the features '{first}'. With streamed features both must name the same paths."
+            f"'{example}', the features '{example_name}'. With streamed features both must name the same paths."
         )
     if not n_missing:
         return []
@@ -301,12 +301,12 @@ def tag_hash(key: str) -> int:
 
 
 class BoundedCounts:
-    """Counts of words, of which no more than `most` are held, 1 or more.
+    """Approximate counts of words in bounded memory: at most `max_words` words are kept.
 
-    When there are more, half of them are dropped: as much is taken off all counts as makes the lesser half nothing
-    (Misra and Gries). A word that is held has been seen `count` times at least, and ``count + error`` at most; one that
-    is not, `error` times at most. The error is 0 as long as no word was dropped. The frequent words of long texts thus
-    stay, whatever their tail.
+    If there are more words, a number is subtracted from all counts that reduces the smaller half to 0, and these words
+    are dropped (Misra and Gries). A kept word was seen at least `count` times, and at most ``count + error`` times; a
+    dropped word at most `error` times. The error is 0 until a word is dropped. Frequent words are always kept, however
+    many rare words there are.
 
     References
     ----------
@@ -314,22 +314,22 @@ class BoundedCounts:
     summaries. PODS 2012.
     """
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, max_words: int) -> None:
+        self._max = max_words
         self._counts: Counter[str] = Counter()
         self.error = 0
 
     def add(self, words: Iterable[str]) -> None:
-        """Count some words."""
+        """Add words to the counts."""
         self._counts.update(words)
-        while len(self._counts) > self._most:
+        while len(self._counts) > self._max:
             counts = np.fromiter(self._counts.values(), np.int64, len(self._counts))
-            subtracted = int(np.partition(counts, counts.size - self._most // 2 - 1)[counts.size - self._most // 2 - 1])
+            subtracted = int(np.partition(counts, counts.size - self._max // 2 - 1)[counts.size - self._max // 2 - 1])
             self._counts = Counter(
                 {word: count - subtracted for word, count in self._counts.items() if count > subtracted}
             )
             self.error += subtracted
 
     def counts(self) -> dict[str, int]:
-        """Return the words that are held, with the least that each was seen."""
+        """Return the kept words with their minimum counts."""
         return dict(self._counts)

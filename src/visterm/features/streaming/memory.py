@@ -18,7 +18,7 @@ _LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_b
 
 
 class Plan(NamedTuple):
-    """Whether features are streamed, and in what memory."""
+    """The decision whether to stream features, and the memory to use."""
 
     needed: int  # Bytes that a fit in memory would need
     memory: int  # Bytes that it may use

@@ -102,7 +102,7 @@ class Shards:
         return self._folders[0].load_encoder(n_jobs)[0]
 
     def skipped(self) -> list[Skipped]:
-        """Read the list of images that have no row."""
+        """Read the list of images without a row."""
         return [item for folder in self._folders for item in folder.skipped()]
 
     def groups(self) -> list[list[int]]:

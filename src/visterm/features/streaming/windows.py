@@ -79,9 +79,9 @@ def survey(
             values = (measured.data if sp.issparse(measured) else measured).reshape(-1)
             squares += float(np.einsum("i,i->", values, values, dtype=np.float64))
             n_pairs += tags.rows_at(first + np.flatnonzero(is_learned)).nnz
-            start, stop = np.searchsorted(chosen, [first, end])
-            if stop > start:
-                parts.append(rows[chosen[start:stop] - first])
+            low, high = np.searchsorted(chosen, [first, end])
+            if high > low:
+                parts.append(rows[chosen[low:high] - first])
             progress.advance(end - first)
 
     valid = (stack_rows(parts), tags.rows_at(chosen)) if chosen.size else None
@@ -164,8 +164,8 @@ class ShardWindows:
         for number in numbers:
             first, end = self._shards.starts[number : number + 2].tolist()
             is_learned = self._tags.learned_among(first, end)
-            start, stop = np.searchsorted(self._held_out, [first, end])
-            is_learned[self._held_out[start:stop] - first] = False
+            low, high = np.searchsorted(self._held_out, [first, end])
+            is_learned[self._held_out[low:high] - first] = False
             n = int(is_learned.sum())
             tags.append(self._tags.rows_at(first + np.flatnonzero(is_learned)))
             rows: Any = self._shards.rows(number) if self._copy is None else None
