@@ -157,14 +157,14 @@ def pictures(photos: Iterable[tuple[ImageLike | None, str, str]], n: int) -> str
             f'<figcaption style="font-size:smaller;overflow-wrap:anywhere">{name}<br><b>{line}</b></figcaption>'
             "</figure>"
         )
-    more = f"<p>… and {n - MAX_PHOTOS:,} more</p>" if n > MAX_PHOTOS else ""
-    return f'<div style="display:flex;flex-wrap:wrap;gap:8px">{"".join(figures)}</div>{more}'
+    note = f"<p>… and {n - MAX_PHOTOS:,} more</p>" if n > MAX_PHOTOS else ""
+    return f'<div style="display:flex;flex-wrap:wrap;gap:8px">{"".join(figures)}</div>{note}'
 
 
 def first_of(results: Sequence[object]) -> str:
     """Return a text with the first five results, and the number of other results, for an interactive prompt."""
-    more = f", … {len(results) - 5:,} more" if len(results) > 5 else ""
-    return f"[{', '.join(map(repr, results[:5]))}{more}]"
+    note = f", … {len(results) - 5:,} more" if len(results) > 5 else ""
+    return f"[{', '.join(map(repr, results[:5]))}{note}]"
 
 
 def _narwhal(value: Any) -> Any:

@@ -406,7 +406,7 @@ def _without_ending(key: str) -> str:
     return stem if ending in IMAGES else key
 
 
-def _one_ends_as_the_other(path: str, other: str) -> bool:
+def _one_ends_as_the_other(path: str, other_path: str) -> bool:
     """Return whether the shorter of two paths is the end of the longer path."""
-    short, long = sorted((PurePosixPath(path).parts, PurePosixPath(other).parts), key=len)
+    short, long = sorted((PurePosixPath(path).parts, PurePosixPath(other_path).parts), key=len)
     return long[len(long) - len(short) :] == short

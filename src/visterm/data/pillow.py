@@ -232,8 +232,8 @@ def _by_rawpy(path: str, content: bytes) -> tuple[bytes, int]:
 def _by_exiftool(program: str, path: str, content: bytes) -> tuple[bytes, int]:
     command = [program, "-config", "", "-j", "-b", "-n", "-Orientation", *(f"-{name}" for name in _PREVIEWS), "-"]
     try:
-        done = subprocess.run(command, input=content, capture_output=True, check=False, timeout=EXIFTOOL_SECONDS)
-        fields = json.loads(done.stdout)[0]
+        result = subprocess.run(command, input=content, capture_output=True, check=False, timeout=EXIFTOOL_SECONDS)
+        fields = json.loads(result.stdout)[0]
     except (subprocess.TimeoutExpired, ValueError, LookupError) as error:
         raise ImageError(path, "damaged: not a RAW file that exiftool knows") from error
     texts = [text for name in _PREVIEWS if (text := str(fields.get(name, ""))).startswith(_BASE64)]

@@ -131,8 +131,8 @@ class VideoFrames:
         """Extract the frames of a video into a folder that appears only when it is complete."""
         file = _absolute_path(path)
         self.folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=self.folder, prefix="new-") as new:
-            frames = Path(new) / folder.name
+        with tempfile.TemporaryDirectory(dir=self.folder, prefix="new-") as temporary:
+            frames = Path(temporary) / folder.name
             frames.mkdir()
             for at in _scenes(file, video_facts(file).seconds):
                 if content := _frame(file, at):

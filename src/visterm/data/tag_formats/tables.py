@@ -227,7 +227,7 @@ def _tag_form(options: TableOptions) -> TableForm:
 
 def _columns_of(form: TableForm, names: Sequence[str], table: str) -> TableColumns:
     image = required_column(form.columns[0], names, table, " of file names", _NAME_IMAGES)
-    columns = columns_named(tuple(form.columns[1]), tuple(names))  # are joined
+    columns = columns_named(tuple(form.columns[1]), tuple(names))  # columns of one name are joined
     tags = columns[0] if columns else required_column(form.columns[1], names, table, " of tags", _NAME_TAGS)
     return TableColumns(image, tags, find_column(USER_COLUMNS, names, table), find_column(SPLIT_COLUMN, names, table))
 
@@ -282,8 +282,8 @@ def _json_rows(path: Path, lines: Iterable[str], example: str) -> Iterator[Row]:
         except (ValueError, RecursionError) as error:
             raise TagFileError(f"{path}, line {number}: not JSON ({error}); expected one object a line.") from error
         if not isinstance(cells, dict):
-            kind = type(cells).__name__
-            raise TagFileError(f"{path}, line {number}: {kind}; expected a JSON object such as {example}.")
+            type_name = type(cells).__name__
+            raise TagFileError(f"{path}, line {number}: {type_name}; expected a JSON object such as {example}.")
         yield Row(number, cells)
 
 

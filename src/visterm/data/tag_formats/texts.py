@@ -112,12 +112,12 @@ def _read(
         note = notes[path.parent].of(path, content_of(path))
         predicted = set(map(tag_key, note.predicted if note else ()))
         tags = [tag for tag in text_tags(text, separator) if tag_key(tag) not in predicted]
-        where = str(path)
+        place = str(path)
         names = {tag: without_minus(clean_tag(tag)) for tag in tags}
         invalid_tag = next((tag for tag, name in names.items() if name and tag_fault(name) is not None), None)
         if invalid_tag is not None:
-            where += f", line {next(n for n, line in enumerate(re.split(LINE_END, text), 1) if invalid_tag in line)}"
-        records.append(record(image.relative_to(folder).as_posix(), tags, None, place=where))
+            place += f", line {next(n for n, line in enumerate(re.split(LINE_END, text), 1) if invalid_tag in line)}"
+        records.append(record(image.relative_to(folder).as_posix(), tags, None, place=place))
     return records, skipped
 
 

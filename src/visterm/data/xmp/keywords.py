@@ -65,7 +65,7 @@ class Mark(NamedTuple):
         """The path as it is stored: ``animal|dog``, with a backslash before a ``|`` in a name; None without a path."""
         return "|".join(re.sub(r"([|\\])", r"\\\1", part) for part in self.path) or None
 
-    def lies_in(self) -> list[str]:
+    def properties(self) -> list[str]:
         """Return the properties into which visterm wrote the tag, according to the note."""
         return [OWN_FIELDS[prefix] for prefix in (self.fields or "").split() if prefix in OWN_FIELDS]
 
@@ -117,7 +117,7 @@ def keywords_of(document: Document) -> Keywords:
     spellings: dict[str, str] = {}  # key -> first spelling, from fields into which visterm did not copy the tag
     fields_of_tag: dict[str, set[str]] = {}
     placed: set[str] = set()
-    copied = {(name, folded(mark.tag)) for mark in notes if mark.source == COPIED for name in mark.lies_in()}
+    copied = {(name, folded(mark.tag)) for mark in notes if mark.source == COPIED for name in mark.properties()}
     for name, texts in texts_of_field.items():
         for text in texts:
             if program_path(text):
@@ -134,7 +134,7 @@ def keywords_of(document: Document) -> Keywords:
     removed = {
         tag_key(mark.tag)
         for mark in notes
-        if not fields_of_tag.get(folded(mark.tag), set()).issuperset({*mark.lies_in()} - {HIERARCHICAL})
+        if not fields_of_tag.get(folded(mark.tag), set()).issuperset({*mark.properties()} - {HIERARCHICAL})
     }
     programs = program_names(text for texts in texts_of_field.values() for text in texts)
     tags = [tag for key, tag in spellings.items() if key not in removed | (programs - placed)]
@@ -235,12 +235,12 @@ def descriptions(document: Document) -> Iterator[Element]:
 
 
 def container(element: Element) -> Element | None:
-    """Return the list inside a property, or None."""
+    """Return the list element of a property, or None."""
     return next((child for child in element.children if child.name in CONTAINERS), None)
 
 
 def items(element: Element) -> list[Element]:
-    """Return the entries of the list inside a property."""
+    """Return the entries of a property's list."""
     list_element = container(element)
     return [] if list_element is None else [child for child in list_element.children if child.name == ITEM]
 

@@ -82,7 +82,7 @@ def add_tags(content: bytes, marks: Sequence[Mark], where: str, *, iptc: Collect
     requested = {tag_key(mark.tag): mark for mark in marks}
     keys, noted = {tag_key(tag) for tag in keywords.tags}, {tag_key(mark.tag): mark for mark in keywords.marks}
     texts = texts_of(document)
-    fields_there = _fields(texts)
+    field_tags = _fields(texts)
     in_iptc = set(map(tag_key, iptc))
     old_copies = {tag_key(mark.tag) for mark in keywords.copies}
     new = [mark for key, mark in requested.items() if key not in keys.union(noted, old_copies)]
@@ -94,11 +94,11 @@ def add_tags(content: bytes, marks: Sequence[Mark], where: str, *, iptc: Collect
         source = requested[key].source if key in requested else mark.source
         fields = mark.fields
         if key in keys and (key in requested or key in in_iptc):  # otherwise a person removed it
-            known = [*(fields or "").split(), *_prefixes(requested.get(key, mark), theirs, iptc=key in in_iptc).split()]
-            fields = " ".join(prefix for prefix in (*OWN_FIELDS, IPTC) if prefix in known)
+            names = [*(fields or "").split(), *_prefixes(requested.get(key, mark), theirs, iptc=key in in_iptc).split()]
+            fields = " ".join(prefix for prefix in (*OWN_FIELDS, IPTC) if prefix in names)
         renewed.append(mark._replace(source=source, fields=fields))
 
-    copies = _copies(keywords, requested, fields_there, in_iptc)
+    copies = _copies(keywords, requested, field_tags, in_iptc)
     renewed = [mark for mark in renewed if mark != noted[tag_key(mark.tag)]]
     if not (new or renewed or any(tag_key(mark.tag) in {*requested, *in_iptc} for mark in copies)):
         return content
@@ -106,8 +106,8 @@ def add_tags(content: bytes, marks: Sequence[Mark], where: str, *, iptc: Collect
         document = Document(_removed(document, replaced, only_notes=True), where)
     entries: dict[str, list[Mark]] = {}
     for name in OWN_FIELDS.values():
-        others = [mark for mark in (*copies, *renewed) if folded(mark.tag) not in fields_there[name][0]]
-        entries[name] = [mark for mark in (*others, *new) if name in mark.lies_in()]
+        others = [mark for mark in (*copies, *renewed) if folded(mark.tag) not in field_tags[name][0]]
+        entries[name] = [mark for mark in (*others, *new) if name in mark.properties()]
     entries[WRITTEN] = [*copies, *renewed, *new]
     return document.edited(_additions(document, {name: new for name, new in entries.items() if new}, where))
 
@@ -160,7 +160,7 @@ def _fields(texts: Mapping[str, list[str]]) -> dict[str, tuple[set[str], set[str
 
 
 def _prefixes(mark: Mark, theirs: Collection[str], *, iptc: bool) -> str:
-    """Return the fields for a tag: without dc:subject if the tag is there as a program's own (`theirs`)."""
+    """Return the fields for a tag: without dc:subject if the tag is there as a program's own (in `theirs`)."""
     prefixes = [*(OWN_FIELDS if mark.fields is None else mark.fields.split()), *([IPTC] if iptc else [])]
     return " ".join(name for name in prefixes if OWN_FIELDS.get(name) != SUBJECT or tag_key(mark.tag) not in theirs)
 
@@ -176,7 +176,7 @@ def _copies(
     paths_to: dict[str, list[tuple[str, ...]]] = {}
     for path in keywords.paths:
         paths_to.setdefault(folded(path[-1]), []).append(path)
-    above = {folded(part) for path in keywords.paths for part in path[:-1]}
+    parents = {folded(part) for path in keywords.paths for part in path[:-1]}
     in_paths = fields[HIERARCHICAL][0] | fields[TAGS_LIST][0]
     notes = []
 
@@ -188,12 +188,12 @@ def _copies(
         copies = [*noted]
         if not noted:
             lacking = [prefix for prefix, field in OWN_FIELDS.items() if name not in fields[field][1]]
-            if name in above - in_paths:
+            if name in parents - in_paths:
                 lacking = [prefix for prefix in lacking if OWN_FIELDS[prefix] == SUBJECT]
             paths = paths_to.get(name) or [requested[key].path if key in requested else ()]
-            flat = [prefix for prefix in lacking if OWN_FIELDS[prefix] != SUBJECT]
+            path_fields = [prefix for prefix in lacking if OWN_FIELDS[prefix] != SUBJECT]
             copies = [
-                Mark(tag, COPIED, path=path, fields=" ".join(flat if number else lacking))
+                Mark(tag, COPIED, path=path, fields=" ".join(path_fields if number else lacking))
                 for number, path in enumerate(paths)
             ]
         if key in in_iptc and not any(mark.is_in_iptc for mark in copies):
@@ -221,13 +221,13 @@ def _additions(document: Document, marks: dict[str, list[Mark]], where: str) -> 
         if bag is None:
             rdf, declared = _prefix(element, "rdf", RDF)
             bag_text = f"<{rdf}{_LIST_TYPE[name]}{declared}>{''.join(entries)}</{rdf}{_LIST_TYPE[name]}>"
-            edits.append(_inside(document, element, bag_text))
+            edits.append(_append_edit(document, element, bag_text))
         elif not items(element):
-            edits.append(_inside(document, bag, "".join(entries)))
+            edits.append(_append_edit(document, bag, "".join(entries)))
         else:
-            last = items(element)[-1]
-            space = document.text[document.with_space_before(last.start) : last.start].decode()
-            edits.append(Edit(last.end, last.end, "".join(space + entry for entry in entries)))
+            final_item = items(element)[-1]
+            space = document.text[document.with_space_before(final_item.start) : final_item.start].decode()
+            edits.append(Edit(final_item.end, final_item.end, "".join(space + entry for entry in entries)))
 
     if missing:
         edits.append(_new_description(document, missing, where))
@@ -255,10 +255,10 @@ def _new_description(document: Document, marks: dict[str, list[Mark]], where: st
     text = "".join([*lines, f"\n  </{rdf}Description>"])
     if rdf_node is None:
         text = f'\n <rdf:RDF xmlns:rdf="{RDF}">{text}\n </rdf:RDF>'
-    return _inside(document, around, text)
+    return _append_edit(document, around, text)
 
 
-def _inside(document: Document, element: Element, text: str) -> Edit:
+def _append_edit(document: Document, element: Element, text: str) -> Edit:
     """Return the edit that appends a text to the content of an element, before the final white space."""
     if element.inside == element.end:  # written as <a/>
         name = document.text[element.start + 1 : element.end].split(maxsplit=1)[0].rstrip(b"/>").decode()
@@ -290,19 +290,19 @@ def _removed(
 ) -> bytes:
     """Remove the entries of tags and `copies`, and the elements left empty by that."""
     separators = {} if only_notes else FIELDS
-    copied = {(name, folded(mark.tag)) for mark in copies for name in mark.lies_in()}
+    copied = {(name, folded(mark.tag)) for mark in copies for name in mark.properties()}
     noted = {*keys, *(tag_key(mark.tag) for mark in copies)}
-    folds, subjects = set(map(folded, keys)), {folded(text): text for text in texts_of(document)[SUBJECT]}
+    folded_keys, subjects = set(map(folded, keys)), {folded(text): text for text in texts_of(document)[SUBJECT]}
     keywords = keywords_of(document)
     programs = keywords.programs - {
-        tag_key(mark.tag) for mark in (*keywords.marks, *keywords.copies) if SUBJECT in mark.lies_in()
+        tag_key(mark.tag) for mark in (*keywords.marks, *keywords.copies) if SUBJECT in mark.properties()
     }
 
     def is_removed(text: str, name: str) -> bool:
         key = folded(tag_of(text, name, subjects))
         if name == SUBJECT and tag_key(text) in programs:
             return False
-        return (tag_key(text) in keys if name == SUBJECT else key in folds) or (name, key) in copied
+        return (tag_key(text) in keys if name == SUBJECT else key in folded_keys) or (name, key) in copied
 
     gone: set[int] = set()
     edits = []
@@ -332,10 +332,10 @@ def _is_empty(document: Document, element: Element | None, gone: set[int]) -> bo
         return False
     offsets = [element.inside, *(edge for child in element.children for edge in (child.start, child.end))]
     ends = [*offsets[1:], element.inside_end]
-    empty = not any(document.text[a:b].strip() for a, b in list(zip(offsets, ends, strict=True))[::2])
-    if empty:
+    is_empty = not any(document.text[a:b].strip() for a, b in list(zip(offsets, ends, strict=True))[::2])
+    if is_empty:
         gone.add(id(element))
-    return empty
+    return is_empty
 
 
 def _deletion(document: Document, element: Element) -> Edit:
