@@ -75,6 +75,6 @@ def test_a_picture_that_is_too_large_is_not_fetched(monkeypatch):
     place = RemotePath("memory://bounded/1.jpg")
     place.write_bytes(b"x" * 100)
     assert fetch(str(place)) == b"x" * 100
-    monkeypatch.setattr(images, "MOST_BYTES", 99)
+    monkeypatch.setattr(images, "MAX_FETCH_BYTES", 99)
     with pytest.raises(ImageError, match="too large: 100 bytes"):
         fetch(str(place))

@@ -88,6 +88,6 @@ def test_relations_of_other_words_and_parents_of_too_many_are_refused(monkeypatc
     tags = Vocabulary(["tuna", "salmon"])
     with pytest.raises(DataError, match=r"None of the children in the is-a relations \(fish\) is a tag .*tuna, salmon"):
         sibling_sets([("fish", "tuna")], tags)
-    monkeypatch.setattr(relations, "MAX_BYTES", 16)
+    monkeypatch.setattr(relations, "MAX_SIBLING_BYTES", 16)
     with pytest.raises(TooLargeError, match="up to 2 of one parent"):
         sibling_sets([("tuna", "fish"), ("salmon", "fish")], tags)

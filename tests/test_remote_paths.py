@@ -138,7 +138,7 @@ def test_a_place_without_images_says_what_is_there(store):
 
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_images_of_a_store_are_decoded_in_order_among_those_of_this_machine(store, tmp_path, n_jobs, monkeypatch):
-    monkeypatch.setattr(images, "AHEAD", 3)
+    monkeypatch.setattr(images, "MAX_FETCHED_AHEAD", 3)
     colours = [(10 * i, 0, 0) for i in range(9)]
     places = []
     for i, colour in enumerate(colours):

@@ -1,4 +1,4 @@
-"""What comes from outside: image files, tag files, corpora."""
+"""Reading data: image files, tag files, corpora."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from visterm.data.tag_senses import TagSenses, WordNet, is_a_relations, match_tags, read_mapping
     from visterm.data.word_vectors import vectors_of_tags
 
-# What plug-ins may use, by module: docs/add_a_model.md.
+# Public names for plug-ins, by module: see docs/add_a_model.md.
 _NAMES = {
     "corpus": "Corpus",
     "images": "ImageLike read_image",

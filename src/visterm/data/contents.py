@@ -1,4 +1,4 @@
-"""What is known of an image file without decoding it: size, date and hash, and when and where it was taken."""
+"""Facts about an image file without decoding it: size, date and hash, and when and where it was taken."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from visterm.data.pillow import is_raw, opened_image, raw_preview
 S = TypeVar("S")
 T = TypeVar("T")
 
-READERS = 16  # Objects of a store that are requested at the same time
-LONGEST_NAME = 100  # Letters of a camera's name
+READERS = 16  # Number of objects to request from a store at the same time
+LONGEST_NAME = 100  # Maximum length of a camera's maker and of its model
 
-_MOMENT = re.compile(  # 2024:05:31 10:20:30, 2024/5/1 9:5, 2024-05-31T10:20:30.5+02:00, 20240531 102030
+_DATE_TIME = re.compile(  # 2024:05:31 10:20:30, 2024/5/1 9:5, 2024-05-31T10:20:30.5+02:00, 20240531 102030
     r"(?:(?P<year>\d{4})(?P<between>[:/.-])\s?(?P<month>\d\d?)(?P=between)\s?(?P<day>\d\d?)(?!\d)"
     r"|(?P<date>\d{8})(?=\d{6}(?!\d)|\D|$))"
     r"(?:(?:[T_-]|\s+|(?<=\d{8}))(?:(?P<hour>\d\d?)(?P<part>[:.])\s?(?P<minute>\d\d?)(?:(?P=part)\s?(?P<second>\d\d?))?"
     r"|(?P<clock>\d{4}(?:\d\d)?))(?!\d)\s*(?P<half>[AP]M)?)?",
     re.IGNORECASE,
 )
-_UNSET = re.compile(r"[0:/.\s-]*")  # What cameras write whose clock is not set, and those that know no date
+_UNSET = re.compile(r"[0:/.\s-]*")  # Written by cameras whose clock is not set, or that have no clock
 
 
 def content_hash(path: str | os.PathLike[str]) -> str | None:
-    """Return the SHA-256 of an image file, of an object that of its stamp (`stamp_hash`); None if it cannot be read."""
+    """Return the SHA-256 of an image file, or the `stamp_hash` of an object; None if it cannot be read."""
     if (remote := as_remote(path)) is not None:
         return stamp_hash(remote.stamp())
     try:
@@ -47,45 +47,45 @@ def content_hash(path: str | os.PathLike[str]) -> str | None:
 
 
 def stamp_hash(stamp: object) -> str | None:
-    """Return the SHA-256 of the stamp of an object, in place of that of its content; None for a file's stamp.
+    """Return the SHA-256 of an object's stamp, instead of its content; None for a file's stamp.
 
-    The store has hashed what it holds (ETag), and to fetch a library only to see that nothing in it has changed would
-    take as long as to encode it.
+    The store has already hashed the content (ETag), and fetching a library only to see that nothing has changed would
+    take as long as encoding it.
     """
     return hashlib.sha256(stamp.encode()).hexdigest() if isinstance(stamp, str) else None
 
 
 def stamps(paths: Sequence[Path]) -> list[object]:
-    """Return of each file or object what changes when it is written again; None if it is not there."""
-    return _of_all(_stamp, paths)
+    """Return a value per file or object that changes when it is rewritten; None if it does not exist."""
+    return _map_paths(_stamp, paths)
 
 
 def file_states(paths: Sequence[str | None]) -> list[tuple[int, int] | None]:
-    """Return the `file_state` of each path, of many objects at the same time; None stays None."""
-    return _of_all(lambda path: None if path is None else file_state(path), paths)
+    """Return the `file_state` of each path, with parallel requests to object stores; None for None."""
+    return _map_paths(lambda path: None if path is None else file_state(path), paths)
 
 
 def file_state(path: str) -> tuple[int, int] | None:
-    """Return the size of a file in bytes, and when it was last changed in nanoseconds; None if it is not there."""
+    """Return the size of a file in bytes, and its modification time in nanoseconds; None if it does not exist."""
     if (remote := as_remote(path)) is not None:
         return remote.state()
     try:
         status = os.stat(path)
-    except (OSError, ValueError):  # no file has a NUL in its name
+    except (OSError, ValueError):  # a NUL in the name
         return None
     return status.st_size, status.st_mtime_ns
 
 
 def reading_threads(paths: Sequence[object], n_jobs: int | None) -> int:
-    """Return how many threads look at files: those requested, but enough to ask a store many questions at once."""
+    """Return the number of threads for reading files; at least `READERS` if files are in an object store."""
     requested = resolve_jobs(n_jobs)
     return max(requested, READERS) if any(map(is_remote, paths)) else requested
 
 
 class Exif(NamedTuple):
-    """When, where and by which camera a photo was taken, as its file says; None: it does not."""
+    """When, where and with which camera a photo was taken, from its metadata; None if unknown."""
 
-    taken: str | None = None  # By the camera's clock, in ISO 8601 without a zone
+    taken: str | None = None  # Local time of the camera in ISO 8601, without a time zone
     camera: str | None = None
     # Degrees, north and east
     latitude: float | None = None
@@ -93,20 +93,20 @@ class Exif(NamedTuple):
 
 
 def exif_of(path: str | os.PathLike[str], *, unread: list[str] | None = None) -> Exif:
-    """Return what the EXIF data of a photo say; all None if it has none, or cannot be read.
+    """Return the EXIF data of a photo; all None if it has none, or they cannot be read.
 
-    ``DateTimeOriginal`` counts, or ``DateTimeDigitized`` if that is not set, or else ``DateTime``. One that is set and
-    cannot be read is no date, and is appended to `unread`. Of a RAW file without a date for Pillow, the data of its
-    preview count.
+    The date is ``DateTimeOriginal``, or else ``DateTimeDigitized``, or else ``DateTime``. If the first date that is set
+    is invalid, the date is None, and the value is appended to `unread`. For a RAW file in which Pillow finds no date,
+    the EXIF data of its preview are used.
     """
     exif = _read_exif(path, unread=unread)
     if exif.taken is not None or not is_raw(path):
         return exif
     try:
         exif = _read_exif(path, raw_preview(path), unread=unread)
-    except (ImageError, OSError):  # that a file cannot be read is told where it is decoded
+    except (ImageError, OSError):  # decoding reports that the file cannot be read
         return exif
-    undated = exif.taken is None or exif.taken < "1990"  # LibRaw writes 1970, when no camera wrote RAW files
+    undated = exif.taken is None or exif.taken < "1990"  # LibRaw writes 1970 for a missing date
     return exif._replace(taken=None) if undated else exif
 
 
@@ -118,12 +118,12 @@ def _read_exif(path: str | os.PathLike[str], content: bytes | None = None, *, un
             tags = ExifTags.GPS
             latitude = _degrees(gps.get(tags.GPSLatitude), gps.get(tags.GPSLatitudeRef), "S", 90.0)
             longitude = _degrees(gps.get(tags.GPSLongitude), gps.get(tags.GPSLongitudeRef), "W", 180.0)
-    except Exception:  # whatever hostile bytes lead Pillow to: that a file cannot be read is told where it is decoded
+    except Exception:  # hostile bytes raise any error in Pillow; decoding reports that the file cannot be read
         return Exif()
 
     base = ExifTags.Base
     times = shot.get(base.DateTimeOriginal), shot.get(base.DateTimeDigitized), exif.get(base.DateTime)
-    taken = _moment_of(times, os.fspath(path), unread)
+    taken = _first_date(times, os.fspath(path), unread)
     camera = camera_name(exif.get(base.Make), exif.get(base.Model))
     if latitude is None or longitude is None or latitude == longitude == 0:  # cameras without a fix write zeros
         return Exif(taken, camera)
@@ -131,7 +131,7 @@ def _read_exif(path: str | os.PathLike[str], content: bytes | None = None, *, un
 
 
 def camera_name(make: object, model: object) -> str | None:
-    """Return a camera's name: its model, after its maker where the model does not name it; None if not known."""
+    """Return a camera's name: its model, preceded by its maker unless the model includes it; None if unknown."""
     texts = (text.replace("\0", " ") if isinstance(text, str) else "" for text in (make, model))
     maker, name = (" ".join(text.split())[:LONGEST_NAME] for text in texts)
     if maker and not name.casefold().startswith(maker.split()[0].casefold()):
@@ -139,32 +139,32 @@ def camera_name(make: object, model: object) -> str | None:
     return name.strip() or None
 
 
-def _degrees(parts: Any, side: object, negative: str, most: float) -> float | None:
-    """Return degrees, minutes and seconds of EXIF as degrees, to a tenth of a metre; None if they are impossible."""
-    if not isinstance(parts, tuple) or len(parts) != 3:
+def _degrees(dms: Any, reference: object, negative_reference: str, limit: float) -> float | None:
+    """Convert EXIF degrees, minutes and seconds to degrees, to a tenth of a metre; None if they are invalid."""
+    if not isinstance(dms, tuple) or len(dms) != 3:
         return None
-    degrees = float(parts[0]) + float(parts[1]) / 60 + float(parts[2]) / 3600
-    if not (math.isfinite(degrees) and 0 <= degrees <= most):
+    degrees = float(dms[0]) + float(dms[1]) / 60 + float(dms[2]) / 3600
+    if not (math.isfinite(degrees) and 0 <= degrees <= limit):
         return None
-    return round(-degrees if side == negative else degrees, 6)
+    return round(-degrees if reference == negative_reference else degrees, 6)
 
 
-def _moment_of(dates: Iterable[object], path: str, unread: list[str] | None) -> str | None:
-    """Return the first of some EXIF dates that is set, in ISO 8601; None if no date is set, or this one is unreadable.
+def _first_date(dates: Iterable[object], path: str, unread: list[str] | None) -> str | None:
+    """Return the first EXIF date that is set, in ISO 8601; None if no date is set, or the first is invalid.
 
-    It may have any spelling that has one meaning, and is without the clock if that cannot be right. Another date in
-    place of one that cannot be read would be that of something else, such as the last edit.
+    Any unambiguous notation is accepted; an invalid time of day is left out. Later dates do not replace an invalid one,
+    because they have another meaning, such as the last edit.
     """
     texts = (value.decode("latin-1") if isinstance(value, bytes) else str(value or "") for value in dates)
-    text = next((text for each in texts if not _UNSET.fullmatch(text := each.replace("\0", " ").strip())), None)
+    text = next((text for raw in texts if not _UNSET.fullmatch(text := raw.replace("\0", " ").strip())), None)
     if text is None:
         return None
-    match, day = _MOMENT.match(text), ""
+    match, day = _DATE_TIME.match(text), ""
     if match is not None:
         digits, clock = match["date"], match["clock"] or ""
         parts = (digits[:4], digits[4:6], digits[6:]) if digits else match.group("year", "month", "day")
         times = (clock[:2], clock[2:4], clock[4:]) if clock else match.group("hour", "minute", "second")
-        with suppress(ValueError):  # no such day
+        with suppress(ValueError):  # an invalid day
             day = date(*map(int, parts)).isoformat()
     if match is None or not day:
         if unread is not None:
@@ -178,10 +178,10 @@ def _moment_of(dates: Iterable[object], path: str, unread: list[str] | None) -> 
     return f"{day}T{hour:02}:{minute:02}:{second:02}" if is_clock else day
 
 
-def _of_all(look: Callable[[S], T], paths: Sequence[S]) -> list[T]:
-    """Call `look` for each path, for many objects of a store at the same time."""
+def _map_paths(read: Callable[[S], T], paths: Sequence[S]) -> list[T]:
+    """Call `read` for each path, in parallel for objects in a store."""
     with Team(reading_threads(paths, 1)) as team:
-        return team.run(lambda n: look(paths[n]), len(paths))
+        return team.run(lambda n: read(paths[n]), len(paths))
 
 
 def _stamp(path: Path) -> object:

@@ -29,44 +29,44 @@ from visterm.data.tag_formats.record import (
 )
 from visterm.data.tag_formats.tables import TableOptions, TagSource, column_note, read_table, table_records
 
-LEFT_OUT = "Left out: "  # How the remark on images without tags begins
+LEFT_OUT = "Left out: "  # Prefix of the remark on images without tags
 _PER_IMAGE = ("images", "names", "tags", "negatives", "splits", "users")
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """Images with what is known of each; the lists that belong to images have one entry each."""
+    """Images with their tags, splits and users; the lists per image have one entry for each image."""
 
     images: list[ImageLike]  # Paths, Pillow images or uint8 arrays (height, width, 3)
     names: list[str]  # As in the tag file, or paths inside the image folder
-    # Tags that are given, and those that are explicitly not there
+    # Positive tags, and tags that the image explicitly lacks
     tags: list[list[str]]
     negatives: list[list[str]]
-    splits: list[str | None]  # "train", "valid", "test" or another name; None where nothing is said
-    users: list[str | None]  # Whose the images are; None where nothing is said
-    missing: list[str] = field(default_factory=list)  # Names in the tag file that no image file has
-    # Image files that the tag file does not name, as paths inside the image folder
+    splits: list[str | None]  # "train", "valid", "test" or another name; None if not given
+    users: list[str | None]  # Owners of the images; None if not given
+    missing: list[str] = field(default_factory=list)  # Names in the tag file without an image file
+    # Image files that are not in the tag file, as paths inside the image folder
     untagged: list[str] = field(default_factory=list)
-    without_tags: str = ""  # How many these are of how many, and why, for people; empty where there are none
-    folder: Path | None = None  # The image folder, where there is one
-    # A line each: where "auto" found the tags, and what of the tags and of the images did not meet
+    without_tags: str = ""  # Counts the untagged images and says why, for people; empty if there are none
+    folder: Path | None = None  # The image folder, if there is one
+    # Lines that say where "auto" found the tags, and which tags and images did not match
     remarks: list[str] = field(default_factory=list)
-    source: str = ""  # Where `read` found the tags: a file in full, or "xmp", "auto"; empty where that is not known
-    encoded: Any = None  # What holds the rows of the images, if they were encoded before: `features.stored.Features`
-    tree: Sequence[tuple[str, str]] = ()  # Child and parent of the tags, where they came with those above them
-    column_note: str = ""  # Of a table whose photos are not where it says: its column of these, see `column_note`
-    skipped: Sequence[Skipped] = ()  # Folders that cannot be listed, and files of tags that may not be read
+    source: str = ""  # Where `read` found the tags: an absolute path, "xmp" or "auto"; empty if unknown
+    encoded: Any = None  # `features.stored.Features` with the rows of the images, if they were encoded before
+    tree: Sequence[tuple[str, str]] = ()  # Child and parent of tags, if the tags were given as paths
+    column_note: str = ""  # For a table whose photos were not found: see `tag_formats.tables.column_note`
+    skipped: Sequence[Skipped] = ()  # Folders that cannot be listed, and tag files without permission to read
 
     @classmethod
     def read(cls, images: str | os.PathLike[str], tags: TagSource = "auto", **options: Unpack[TableOptions]) -> Self:
         """Read a folder of images and its tags.
 
-        `tags` and the options are those of `find_tags`. A row belongs to the file with its path, or to the one file
-        whose path ends as it does (``1.jpg`` to ``sea/1.jpg``, and ``photos/1.jpg`` to ``1.jpg``). If there is none, a
-        name may differ in capitals from one file that no other row names, or lack its ending; `remarks` counts such
-        rows. The corpus is in the order of the tag file; rows without an image and images without a row are listed, not
-        an error. Raises DataError if there is no such folder, or no image in it; TagFileError if the tags cannot be
-        understood, a name fits several images, or none of the names fits any.
+        `tags` and the options are those of `find_tags`. A row is matched with the file at its path, or with the only
+        file whose path ends the same (``1.jpg`` with ``sea/1.jpg``, and ``photos/1.jpg`` with ``1.jpg``). Without a
+        match, a name may differ in capitals from a file that no other row names, or lack its suffix; `remarks` counts
+        such rows. The corpus is in the order of the tag file; rows without an image and images without a row are
+        listed, and are not an error. Raises DataError if the folder does not exist or has no images; TagFileError if
+        the tags cannot be parsed, a name matches several images, or no name matches.
         """
         folder = as_path(images)
         unsearched = Unsearched()
@@ -81,8 +81,8 @@ class Corpus:
     def joined(cls, folder: Path, paths: Sequence[Path], read: TagsFound, *, encoded: object = None) -> Self:
         """Join the images of a folder with the tags that were read, by name, as `read` does.
 
-        The files at `paths` need not be there (any more): `encoded` says where the rows of the images are. Raises
-        TagFileError if a name fits several images, or none of the names fits any.
+        The files at `paths` need not exist (any more) if `encoded` has the rows of the images. Raises TagFileError if a
+        name matches several images, or no name matches.
         """
         records = read.records
         matches = list(zip(match_names(folder, paths, [row.image for row in records]), records, strict=True))
@@ -96,10 +96,10 @@ class Corpus:
                 advice="Check the folder, or name the column in `tag_rules`: image_column.",
             )
         rows: dict[Path, TagRecord] = {}
-        for match, row in matched:  # several may name one file in different ways
-            first = rows.get(match.path)
-            both = [row] if first is None else [first, row._replace(image=first.image)]
-            rows[match.path] = merged_by_image(both)[0]
+        for match, row in matched:  # several rows may name the same file in different ways
+            previous = rows.get(match.path)
+            same_file = [row] if previous is None else [previous, row._replace(image=previous.image)]
+            rows[match.path] = merged_by_image(same_file)[0]
 
         untagged = [path.relative_to(folder).as_posix() for path in paths if path not in rows]
         remarks = list(read.remarks)
@@ -132,7 +132,7 @@ class Corpus:
         splits: Sequence[str | None] | None = None,
         users: Sequence[str | None] | None = None,
     ) -> Self:
-        """Make a corpus of images, lists of tags, and users side by side; a tag written ``-beach`` is a negative.
+        """Make a corpus from parallel lists of images, tags and users; a tag written ``-beach`` is a negative.
 
         Raises ShapeError if the lists differ in length; DataError if the tags of an image are not a list of texts.
         """
@@ -150,38 +150,38 @@ class Corpus:
         return cls._of_records(images, rows)
 
     @classmethod
-    def _of_records(cls, images: Iterable[ImageLike], rows: Sequence[TagRecord], **more: Any) -> Self:
+    def _of_records(cls, images: Iterable[ImageLike], rows: Sequence[TagRecord], **fields: Any) -> Self:
         contradictions: list[str] = []
         rows = [without_contradictions(row, contradictions) if row.negatives else row for row in rows]
         if contradictions:
-            more["remarks"] = [*more.get("remarks", ()), *contradiction_remarks(contradictions)]
+            fields["remarks"] = [*fields.get("remarks", ()), *contradiction_remarks(contradictions)]
         return cls(
             images=list(images), names=[row.image for row in rows], tags=[row.tags for row in rows],
             negatives=[row.negatives for row in rows], splits=[row.split for row in rows],
-            users=[row.user for row in rows], **more,
+            users=[row.user for row in rows], **fields,
         )  # fmt: skip
 
     @classmethod
     def of_table(cls, table: FrameTable, **options: Unpack[TableOptions]) -> Self:
-        """Make a corpus of a DataFrame or a list of dicts that name photos, or hold them as pixels, with their tags.
+        """Make a corpus from a DataFrame or a list of dicts with names or pixels of photos, and their tags.
 
-        Options are those of `read`, and rows of one image are joined. Raises TagFileError if a column is missing, or
-        cannot be understood.
+        Options are those of `read`; rows of the same image are merged. Raises TagFileError if a column is missing or
+        invalid.
         """
         images, records = table_records(table, **options)
         records = [row._replace(image=row.image.replace(os.sep, "/")) for row in records]
-        first = {row.image: image for row, image in zip(reversed(records), reversed(images), strict=True)}
+        first_image = {row.image: image for row, image in zip(reversed(records), reversed(images), strict=True)}
         rows = merged_by_image(records)
         note = column_note(table, options.get("image_column"))
-        return cls._of_records((first[row.image] for row in rows), rows, column_note=note)
+        return cls._of_records((first_image[row.image] for row in rows), rows, column_note=note)
 
     @classmethod
     def read_names(cls, tags: TagSource, **options: Unpack[TableOptions]) -> Self:
-        """Read a table of tags alone, for images that are known only by name or number; no image is looked for.
+        """Read a table of tags without image files, for images that are known only by name or number.
 
-        The table is CSV, TSV or JSON lines, a DataFrame or a list of dicts; options are those of `read`. The rows of
-        one image are joined: one row a pair of image and tag will do. Splits are those of the tags: an image with tags
-        in two splits has an entry in each. Raises TagFileError if there is no such file, or it cannot be understood.
+        The table is CSV, TSV or JSON lines, a DataFrame or a list of dicts; options are those of `read`. Rows of the
+        same image are merged, so a table may have one row per pair of image and tag. An image with tags in two splits
+        has an entry in each split. Raises TagFileError if the file is missing or cannot be parsed.
         """
         records = (row._replace(image=plain_name(row.image)) for row in read_table(tags, **options))
         rows = merged_by_image(records, split_by_split=True)
@@ -191,7 +191,7 @@ class Corpus:
         return len(self.images)
 
     def subset(self, indices: Iterable[int]) -> Self:
-        """Return the images at some positions, in that order."""
+        """Return the images at these positions, in the given order."""
         chosen = [int(i) for i in indices]
         lists: dict[str, Any] = {name: [getattr(self, name)[i] for i in chosen] for name in _PER_IMAGE}
         return replace(self, **lists)
@@ -199,8 +199,8 @@ class Corpus:
     def select(self, split: str) -> Self:
         """Return the images of one split.
 
-        It is "train", "valid" (or "validation", "val", "dev"), "test", another name that the tag file has, or "all".
-        Raises UnknownNameError if no image is in that split; the message lists the splits there are.
+        It is "train", "valid" (or "validation", "val", "dev"), "test", another name in the tag file, or "all".
+        Raises UnknownNameError if no image is in that split; the message lists the existing splits.
         """
         requested = split_name(split)
         if requested == "all":

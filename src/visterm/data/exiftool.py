@@ -1,4 +1,4 @@
-"""The program exiftool, which writes metadata into images of any kind: one process for many images."""
+"""Writing metadata into images of any kind with the program exiftool: one process for many images."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from visterm.core.writing import why_refused
 class ExifTool:
     """A running exiftool; call `close` when you are done.
 
-    Arguments go to it line by line, not through a shell; its configuration, which is a program, is not loaded. Raises
-    MissingExtraError if there is no such program.
+    Arguments are passed line by line, not through a shell; its configuration file, which can run code, is not loaded.
+    Raises MissingExtraError if exiftool is not installed.
     """
 
     def __init__(self) -> None:
@@ -31,9 +31,9 @@ class ExifTool:
         self._number = 0
 
     def read_packet(self, image: Path) -> bytes | None:
-        """Return the XMP of an image as it is; None where it has none.
+        """Return the XMP of an image unchanged; None if it has none.
 
-        Raises DataError if exiftool cannot take the file's name; StorageError if it cannot read the file.
+        Raises DataError if exiftool cannot handle the file's name; StorageError if it cannot read the file.
         """
         packet = self._execute([b"-b", b"-XMP", _argument(image)], image)
         complaint = self._complaint()
@@ -42,11 +42,11 @@ class ExifTool:
         return packet or None
 
     def write_packet(self, image: Path, packet: bytes | None, *, keep_original: bool, more: Sequence[str] = ()) -> None:
-        """Put XMP into an image in place of what it has (None: take it out); pixels and all else stay.
+        """Replace the XMP of an image (None: remove it); pixels and all other data stay the same.
 
-        `more` are arguments for other fields (``-IPTC:Keywords+=sea``), each of one line. With `keep_original`, the
-        image stays as it was beside it (``photo.jpg_original``), unless one is there from before. Raises DataError or
-        StorageError as `read_packet` does; the image is then as it was.
+        `more` are arguments for other fields (``-IPTC:Keywords+=sea``), without line ends. With `keep_original`, a copy
+        of the original is kept beside the image (``photo.jpg_original``), unless there is one already. Raises DataError
+        or StorageError as `read_packet` does, and then leaves the image unchanged.
         """
         options = [] if keep_original else [b"-overwrite_original"]
         file = Path(self._folder.name, "packet.xmp")
@@ -59,7 +59,7 @@ class ExifTool:
             raise why_refused(image, image.stat().st_size) or StorageError(complaint)
 
     def close(self) -> None:
-        """End the process, and remove what it left."""
+        """End the process, and remove its temporary files."""
         self._end()
         self._complaints.close()
         self._folder.cleanup()
@@ -82,27 +82,27 @@ class ExifTool:
         process = self._process
         assert process.stdin is not None
         assert process.stdout is not None
-        self._complaints.seek(0, os.SEEK_END)  # past what it said of others
+        self._complaints.seek(0, os.SEEK_END)  # skip messages about other images
         self._number += 1
-        end = b"{ready%d}" % self._number
+        ready_line = b"{ready%d}" % self._number
         lines = [*arguments, b"-execute%d" % self._number, b""]
 
-        with suppress(BrokenPipeError):  # where it has ended, what it said of that is read below
+        with suppress(BrokenPipeError):  # if it has ended, its error message is read below
             process.stdin.write(b"\n".join(lines))
             process.stdin.flush()
         output = b""
-        # Until the line that says the number of the command; lines of Windows end in \r\n
-        while not (output.endswith(b"\n") and output[-len(end) - 2 :].rstrip().endswith(end)):
-            more = os.read(process.stdout.fileno(), 2**16)
-            if not more:
+        # Until the line with the number of the command; lines on Windows end in \r\n
+        while not (output.endswith(b"\n") and output[-len(ready_line) - 2 :].rstrip().endswith(ready_line)):
+            chunk = os.read(process.stdout.fileno(), 2**16)
+            if not chunk:
                 complaint = self._complaint() or "no reason given"
-                self._end()  # the next image gets a new one
+                self._end()  # the next image starts a new process
                 raise StorageError(f"exiftool ended at {image}: {complaint}.")
-            output += more
-        return output[: output.rindex(end)]
+            output += chunk
+        return output[: output.rindex(ready_line)]
 
     def _complaint(self) -> str:
-        """Return what it said since the last command."""
+        """Return the error messages since the last command."""
         text = self._complaints.read(2**12)
         return " ".join(text.decode("utf-8", "replace").split())[:300]
 
@@ -119,7 +119,7 @@ def find_exiftool() -> str:
 
 
 def _argument(image: Path) -> bytes:
-    """Return a path as a line of arguments, absolute: exiftool must not take it for an option or a comment."""
+    """Return an absolute path as an argument line, which exiftool cannot read as an option or a comment."""
     path = os.fsencode(os.path.abspath(image))
     if b"\n" in path or b"\r" in path:
         raise DataError(f"The name of {str(image)!r} has a line end, which exiftool cannot take. Rename the file.")

@@ -36,45 +36,45 @@ from visterm.data.image_folders import name_key
 SVMLIGHT = (".svm", ".svmlight", ".libsvm", ".svm.gz", ".svmlight.gz", ".libsvm.gz")
 SUFFIXES = (".npy", ".npz", ".parquet", *SVMLIGHT)
 NAMES = ".names.txt"
-# Columns of a Parquet file that hold names unless another is named, in this order
+# Default name columns of a Parquet file, in order of preference
 NAME_COLUMNS = ("file_name", "image", "filename", "name")
 
-USUAL = (["indices", "values"], ["features"])  # Columns of a Parquet file that hold rows unless one is named
+ROW_COLUMNS = (["indices", "values"], ["features"])  # Default row columns of a Parquet file
 
-# Sparse rows may have as many features as the first, or as the second for each feature that any row has a number of:
-# models keep some numbers of every feature, and an index far beyond the others is wrong (67,108,863 takes 25 GiB)
-FEATURES_ALWAYS_FINE, FEATURES_PER_USED = 2**20, 1000
+# Maximum number of features in sparse rows: the first, or the second times the number of used features if larger.
+# Models keep some numbers for every feature, and an index far above the others is a mistake (67,108,863 takes 25 GiB)
+MIN_FEATURE_LIMIT, FEATURES_PER_USED = 2**20, 1000
 
-# What the files of some endings hold and how they begin, and what to do where they hold something else
+# Suffix -> description, first bytes, and advice for a file with other content
 KINDS = {
     ".npy": ("a NumPy matrix", np.lib.format.MAGIC_PREFIX, "Write it with numpy.save, from a matrix of numbers."),
     ".npz": ("a sparse matrix of scipy.sparse.save_npz", b"PK", "Write it so, or a dense matrix with numpy.save."),
 }
 
-NUMBERS = "fiub"  # Kinds of NumPy types that are numbers
-MOST_FEATURES = 2**26  # Columns of a matrix: models keep some numbers of each, and more than these is a wrong index
-MOST_GROWTH = 100  # How many times its own size a compressed file may unpack to: features and their indices reach ten
-ALWAYS_FINE = 64 * MB  # Bytes that any file may unpack to
+NUMERIC_KINDS = "fiub"  # NumPy's dtype kinds of numbers
+MAX_FEATURES = 2**26  # Maximum number of columns: models keep some numbers for each, and a larger index is a mistake
+MAX_EXPANSION = 100  # Maximum ratio of unpacked to compressed size: features and their indices reach ten
+ALWAYS_FINE = 64 * MB  # Size in bytes that any file may unpack to
 
-_PLACES = {"csr": ("indices", "indptr"), "csc": ("indices", "indptr"), "coo": ("row", "col")}  # Beside the data
+_INDEX_ARRAYS = {"csr": ("indices", "indptr"), "csc": ("indices", "indptr"), "coo": ("row", "col")}  # Index arrays
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
-# What the readers of NumPy, of zip files and of compressions raise for bytes that are not what they should be
+# Errors that NumPy, zip files and decompressors raise for invalid bytes
 READ_ERRORS = (
     ValueError, SyntaxError, TypeError, LookupError, EOFError, OSError, OverflowError, MemoryError, RuntimeError,
     tokenize.TokenError, struct.error, zipfile.BadZipFile, zlib.error, lzma.LZMAError,
 )  # fmt: skip
 
 
-Numbers: TypeAlias = "NDArray[Any]"  # Of any type of number
+Numbers: TypeAlias = "NDArray[Any]"  # Of any numeric dtype
 Rows: TypeAlias = "Numbers | sp.csr_array"
 
 
 class FeatureTable(NamedTuple):
     """Feature rows and the names of their images."""
 
-    names: list[str]  # One for each row, all different
-    rows: Rows  # array or CSR, shape (n_rows, width): of any type of number; a memory map where the file allows it
+    names: list[str]  # One for each row, unique
+    rows: Rows  # array or CSR, shape (n_rows, width), of any numeric dtype; a memory map if the file allows it
 
 
 def read_features(
@@ -84,20 +84,20 @@ def read_features(
     column: str | None = None,
     name_column: str | None = None,
 ) -> FeatureTable:
-    """Read feature rows with the names of their images, by the ending of the file.
+    """Read feature rows with the names of their images; the suffix of the file decides the format.
 
     The file is ``.npy`` (a matrix, which is memory-mapped), ``.npz`` (a sparse matrix as SciPy saves it), ``.parquet``
     or a folder of such files (a column of lists of numbers, or columns ``indices`` and ``values``), ``.svm``,
-    ``.svmlight`` or ``.libsvm``, which may be gzipped (the targets are not looked at). A features folder of visterm is
-    one, too.
+    ``.svmlight`` or ``.libsvm``, which may be gzipped (the targets are ignored). A features folder of visterm is also
+    accepted.
 
-    `names` is a text file of names in UTF-8, one a line, in the order of the rows. None: ``NAME.names.txt`` beside
-    ``NAME.npy``; of Parquet, a column. `column` and `name_column` are those of a Parquet file. None: "features", or the
-    only one of lists; "file_name", "image", "filename" or "name".
+    `names` is a UTF-8 text file with one name per line, in the order of the rows. None: ``NAME.names.txt`` beside
+    ``NAME.npy``, or a column of the Parquet file. `column` and `name_column` are columns of a Parquet file. None:
+    "features", or the only column of lists; "file_name", "image", "filename" or "name".
 
-    Raises StorageError if there is no such file, or none of names; UserError if the ending is not known, or columns are
-    named of a file that has none; DataError if the file is not what its ending says, a name stands twice, or there are
-    not as many names as rows.
+    Raises StorageError if the file or the file of names is missing; UserError if the suffix is unknown, or columns are
+    named for a format without columns; DataError if the content does not match the suffix, a name occurs twice, or the
+    numbers of names and rows differ.
     """
     file = Path(path)
     if not file.exists():
@@ -105,7 +105,7 @@ def read_features(
     if not (file.is_dir() or file.is_file()):
         raise StorageError(f"The features file {file} {why_no_file(file)}. Name one that lies on a disk.")
     if file.is_dir() or file.suffix == ".parquet":
-        return _checked(file, *_read_parquet(file, names, column, name_column))
+        return _validated_table(file, *_read_parquet(file, names, column, name_column))
 
     if column is not None or name_column is not None:
         name, value = ("column", column) if column is not None else ("name_column", name_column)
@@ -116,33 +116,33 @@ def read_features(
     if names is None:
         ending = next(suffix for suffix in (*SUFFIXES[::-1], file.suffix) if file.name.endswith(suffix))
         names = file.with_name(file.name.removesuffix(ending) + NAMES)
-    return _checked(file, _read_names(Path(names)), rows)
+    return _validated_table(file, _read_names(Path(names)), rows)
 
 
 def _read_matrix(file: Path) -> Rows:
-    what, begin, advice = KINDS.get(
+    description, magic, advice = KINDS.get(
         file.suffix, ("svmlight", b"", "Write it with sklearn.datasets.dump_svmlight_file.")
     )
     try:
         if file.suffix in KINDS:
             try:
                 with open_regular(file) as opened:
-                    begins = opened.read(len(np.lib.format.MAGIC_PREFIX))
+                    first_bytes = opened.read(len(np.lib.format.MAGIC_PREFIX))
             except OSError as error:
                 raise StorageError(f"{file} cannot be read: {error.strerror or error}.") from error
-            if not begins.startswith(begin):  # else NumPy takes it for pickled objects
-                reason = f"it begins with {begins!r}, as no such file does" if begins else "it is empty"
-                raise DataError(f"{file} cannot be read as {what}: {reason}. {advice}")
+            if not first_bytes.startswith(magic):  # otherwise NumPy would read it as a pickle
+                reason = f"it begins with {first_bytes!r}, as no such file does" if first_bytes else "it is empty"
+                raise DataError(f"{file} cannot be read as {description}: {reason}. {advice}")
             return map_npy(file) if file.suffix == ".npy" else as_csr(read_npz(file))
         if file.name.endswith(SVMLIGHT):
             return as_csr(read_svmlight(file))
     except VistermError:
         raise
     except READ_ERRORS as error:
-        # EOFError comes with words of Python's own, and others are said in terms of NumPy's and SciPy's parameters.
+        # EOFError has a message of Python's own; other messages mention parameters of NumPy and SciPy.
         message = " ".join(str(error).split()).rstrip(".") or type(error).__name__
         reason = "it breaks off" if message.startswith("EOF") else message
-        raise DataError(f"{file} cannot be read as {what}: {reason}. {advice}") from error
+        raise DataError(f"{file} cannot be read as {description}: {reason}. {advice}") from error
     expected = f"one of {', '.join(SUFFIXES)}, or a folder"
     raise UserError(f"{file} has an ending that is not known.", setting="path", value=file, expected=expected)
 
@@ -153,7 +153,7 @@ def _read_parquet(
     import pyarrow.dataset as ds
     import pyarrow.parquet as pq
 
-    from visterm.data import feature_shards as shards  # which loads pyarrow
+    from visterm.data import feature_shards as shards  # imports pyarrow
 
     parts = [file]
     if file.is_dir():
@@ -161,14 +161,14 @@ def _read_parquet(
         parts = sorted(part for part in file.glob("*.parquet") if not part.name.startswith((".", "_")))
     if not parts:
         raise DataError(f"There are no Parquet files in the folder {file}. Name a file or a folder of features.")
-    parts = [part.absolute() for part in parts]  # pyarrow takes file:x for an address
+    parts = [part.absolute() for part in parts]  # pyarrow takes file:x for a URI
     try:
         for part in parts:
-            open_regular(part).close()  # which refuses pipes and devices, before pyarrow opens the file by its name
-            facts = pq.read_metadata(part)
-            groups = [facts.row_group(number) for number in range(facts.num_row_groups)]
+            open_regular(part).close()  # refuses pipes and devices before pyarrow opens the file
+            metadata = pq.read_metadata(part)
+            groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
             n_values = sum(group.column(index).num_values for group in groups for index in range(group.num_columns))
-            refuse_bomb(part, part.stat().st_size, 4 * max(n_values, facts.num_rows))
+            refuse_bomb(part, part.stat().st_size, 4 * max(n_values, metadata.num_rows))
         schema = pq.read_schema(parts[0])
         lists = [str(field.name) for field in schema if isinstance(field.type, shards.LISTS)]
         of_rows, of_names = _columns(schema.names, lists, column, None if names is not None else name_column, file)
@@ -180,11 +180,11 @@ def _read_parquet(
     except shards.PARQUET_ERRORS as error:
         raise DataError(f"{file} cannot be read as Parquet: {' '.join(str(error).split())}") from error
 
-    what = f"{file}, column {' and '.join(map(repr, of_rows))}"
+    label = f"{file}, column {' and '.join(map(repr, of_rows))}"
     width = shards.shard_width(schema)
-    first, last = table[of_rows[0]], table[of_rows[-1]]
+    first, second = table[of_rows[0]], table[of_rows[-1]]
     is_dense = len(of_rows) == 1
-    rows: Rows = shards.dense_rows(first, what) if is_dense else shards.sparse_rows(first, last, what, width=width)
+    rows: Rows = shards.dense_rows(first, label) if is_dense else shards.sparse_rows(first, second, label, width=width)
     if names is not None:
         return _read_names(Path(names)), rows
     texts = table[of_names].to_pylist()
@@ -195,18 +195,18 @@ def _read_parquet(
 
 
 def _columns(
-    names: list[str], lists: list[str], column: str | None, name_column: str | None, file: Path
+    names: list[str], list_columns: list[str], column: str | None, name_column: str | None, file: Path
 ) -> tuple[list[str], str]:
-    """Return the columns of the rows and that of the names, as requested or the usual ones; "" without names."""
+    """Return the row columns and the name column, as requested or by default; "" if there is no name column."""
     for setting, requested in (("column", column), ("name_column", name_column)):
         if requested is not None and requested not in names:
             raise UnknownNameError(unknown(f"column of {file}", requested, names), setting=setting, value=requested)
-    usual = [column] if column is not None else next((each for each in USUAL if set(each) <= set(names)), None)
-    if usual is None and len(lists) != 1:
-        problem = f"{file} has {count_of(len(lists), 'column')} of lists among {', '.join(names)}."
+    usual = [column] if column is not None else next((c for c in ROW_COLUMNS if set(c) <= set(names)), None)
+    if usual is None and len(list_columns) != 1:
+        problem = f"{file} has {count_of(len(list_columns), 'column')} of lists among {', '.join(names)}."
         expected = "one, or 'features', or 'indices' and 'values'"
         raise DataError(problem, setting="column", expected=expected, advice="Name it: `encoder.column`=NAME.")
-    return usual or lists, name_column or next((name for name in NAME_COLUMNS if name in names), "")
+    return usual or list_columns, name_column or next((name for name in NAME_COLUMNS if name in names), "")
 
 
 def _read_names(file: Path) -> list[str]:
@@ -223,8 +223,8 @@ def _read_names(file: Path) -> list[str]:
     return lines[:-1] if lines[-1] == "" else lines
 
 
-def _checked(file: Path, names: list[str], rows: Rows) -> FeatureTable:
-    if rows.ndim != 2 or rows.dtype.kind not in NUMBERS:
+def _validated_table(file: Path, names: list[str], rows: Rows) -> FeatureTable:
+    if rows.ndim != 2 or rows.dtype.kind not in NUMERIC_KINDS:
         raise ShapeError(
             f"{file} holds {rows.dtype} of shape {rows.shape}; expected a matrix of numbers, a row for each image."
         )
@@ -237,30 +237,30 @@ def _checked(file: Path, names: list[str], rows: Rows) -> FeatureTable:
     row_of: dict[str, int] = {}
 
     for row, name in enumerate(names):
-        first = row_of.setdefault(name_key(name), row)
-        if first != row:
+        other_row = row_of.setdefault(name_key(name), row)
+        if other_row != row:
             raise DataError(
-                f"'{name}' is the name of the rows {first + 1} and {row + 1} of {file}; expected one row an image."
+                f"'{name}' is the name of the rows {other_row + 1} and {row + 1} of {file}; expected one row an image."
             )
     return FeatureTable(names, rows)
 
 
 def _refuse_too_wide(file: Path, rows: Any) -> None:
-    """Refuse more features than a model can keep numbers of, before any model makes room for them."""
-    if rows.shape[1] <= FEATURES_ALWAYS_FINE:
+    """Refuse too many features, before a model allocates memory for them."""
+    if rows.shape[1] <= MIN_FEATURE_LIMIT:
         return
-    most, where = MOST_FEATURES, ""
+    limit, place = MAX_FEATURES, ""
     if sp.issparse(rows) and rows.nnz:
         n_used = np.unique(rows.indices).size
-        most = min(MOST_FEATURES, max(FEATURES_ALWAYS_FINE, FEATURES_PER_USED * n_used))
+        limit = min(MAX_FEATURES, max(MIN_FEATURE_LIMIT, FEATURES_PER_USED * n_used))
         largest = int(np.argmax(rows.indices))
         row = np.searchsorted(rows.indptr, largest, side="right")
-        where = f"; row {row} has the index {rows.indices[largest]}"
+        place = f"; row {row} has the index {rows.indices[largest]}"
 
-    if rows.shape[1] > most:
-        reason = f", as only {n_used:,} of them have numbers" if most < MOST_FEATURES else ""
+    if rows.shape[1] > limit:
+        reason = f", as only {n_used:,} of them have numbers" if limit < MAX_FEATURES else ""
         raise ShapeError(
-            f"{file} has {rows.shape[1]:,} features (columns){where}; expected at most {most:,}{reason}. Correct the "
+            f"{file} has {rows.shape[1]:,} features (columns){place}; expected at most {limit:,}{reason}. Correct the "
             "index, or number the features from 0."
         )
 
@@ -269,7 +269,7 @@ class _Header(NamedTuple):
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
     fortran: bool
-    start: int  # The byte at which its numbers begin
+    start: int  # Byte position of the first value
 
     @property
     def size(self) -> int:
@@ -279,7 +279,7 @@ class _Header(NamedTuple):
 def map_npy(path: Path) -> Numbers:
     """Map the array of a ``.npy`` file into memory.
 
-    Raises READ_ERRORS if it is no such file, or has less than its header promises.
+    Raises READ_ERRORS if it is not such a file, or is shorter than its header says.
     """
     with open_regular(path) as file:
         header = _header(file, os.fstat(file.fileno()).st_size)
@@ -292,8 +292,8 @@ def map_npy(path: Path) -> Numbers:
 def read_npz(path: Path) -> sp.csr_array:
     """Read the sparse matrix of a ``.npz`` file that SciPy saved as CSR, CSC or COO.
 
-    Raises DataError if the parts do not fit each other, or a place has two numbers; TooLargeError if it would unpack to
-    far more than such a file does; READ_ERRORS if it is no such file.
+    Raises DataError if the arrays are inconsistent, or an entry occurs twice; TooLargeError if it would unpack to far
+    more than features do; READ_ERRORS if it is not such a file.
     """
     with open_regular(path) as file, zipfile.ZipFile(file) as archive:
         packed = os.fstat(file.fileno()).st_size
@@ -301,12 +301,12 @@ def read_npz(path: Path) -> sp.csr_array:
         kind = _member(archive, "format", path, "SU").item()
         kind = kind.decode("ascii", "replace") if isinstance(kind, bytes) else kind
         shape = _member(archive, "shape", path, "iu").ravel().tolist()
-        refuse_bomb(path, packed, 8 * max(shape[:1], default=0))  # where each row begins, whatever form it is in
-        if kind not in _PLACES:
+        refuse_bomb(path, packed, 8 * max(shape[:1], default=0))  # the index pointer of the CSR matrix
+        if kind not in _INDEX_ARRAYS:
             raise DataError(f"{path} holds a matrix in the form '{kind}'; expected csr, csc or coo: matrix.tocsr().")
-        data, first, second = (_member(archive, name, path) for name in ("data", *_PLACES[kind]))
+        data, first, second = (_member(archive, name, path) for name in ("data", *_INDEX_ARRAYS[kind]))
 
-    if kind == "coo":  # of each value the row and the column
+    if kind == "coo":  # `first` and `second` are the row and the column of each value
         if data.ndim != 1 or not data.shape == first.shape == second.shape:
             raise DataError(
                 f"{path}: there are {data.size} values, {first.size} rows and {second.size} columns of them."
@@ -326,21 +326,21 @@ def read_npz(path: Path) -> sp.csr_array:
 
 
 def refuse_bomb(path: Path, packed: int, unpacked: int) -> None:
-    """Refuse a file that unpacks to far more than features do. Raises TooLargeError if so."""
-    if unpacked > max(ALWAYS_FINE, MOST_GROWTH * packed):
+    """Raise TooLargeError if a file unpacks to far more than features do."""
+    if unpacked > max(ALWAYS_FINE, MAX_EXPANSION * packed):
         raise TooLargeError(
-            f"{path} has {packed:,} bytes and would unpack to {unpacked:,}; expected at most {MOST_GROWTH} times its "
+            f"{path} has {packed:,} bytes and would unpack to {unpacked:,}; expected at most {MAX_EXPANSION} times its "
             "size, as of features. If it is what it should be, save it without compression."
         )
 
 
 def open_unpacked(path: Path) -> IO[bytes]:
-    """Open a file for reading, through gzip if it is named ``.gz``. Raises OSError if it is no regular file."""
+    """Open a file for reading, through gzip if it is named ``.gz``. Raises OSError if it is not a regular file."""
     return io.BufferedReader(_Unpacked(path)) if path.suffix == ".gz" else open_regular(path)
 
 
 class _Unpacked(io.RawIOBase):
-    """Unpacks gzip, and refuses to go on where a file unpacks to far more than features do."""
+    """Unpacks gzip, and stops with an error when a file unpacks to far more than features do."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._file = path, open_regular(path)
@@ -363,8 +363,8 @@ class _Unpacked(io.RawIOBase):
         super().close()
 
 
-def _member(archive: zipfile.ZipFile, name: str, path: Path, kinds: str = NUMBERS) -> Numbers:
-    """Read one array of an archive, at most as many bytes as its directory says."""
+def _member(archive: zipfile.ZipFile, name: str, path: Path, kinds: str = NUMERIC_KINDS) -> Numbers:
+    """Read one array of an archive, up to the size that its directory declares."""
     try:
         info = archive.getinfo(f"{name}.npy")
     except KeyError as error:
@@ -382,7 +382,7 @@ def _member(archive: zipfile.ZipFile, name: str, path: Path, kinds: str = NUMBER
 
 
 def _header(file: IO[bytes], size: int, part: str = "it") -> _Header:
-    """Read what a ``.npy`` file says of its array, and refuse objects and more bytes than the file has."""
+    """Read the header of a ``.npy`` file; refuse Python objects, and arrays larger than the file."""
     version = np.lib.format.read_magic(file)
     if version not in _HEADERS:
         raise ValueError(f"{part} is in version {version[0]}.{version[1]} of NumPy's format; expected 1.0 or 2.0")
@@ -399,11 +399,11 @@ def _header(file: IO[bytes], size: int, part: str = "it") -> _Header:
 
 
 def read_svmlight(path: Path) -> sp.csr_array:
-    """Read the rows of a file, which may be gzipped, as float32; the targets are not looked at.
+    """Read the rows of a svmlight file, which may be gzipped, as float32; the targets are ignored.
 
-    Columns begin with index 0 or 1, whichever the file begins with. Raises DataError if a line cannot be understood:
-    the message names it, and what is wrong with it; TooLargeError if it would unpack to far more than such a file does;
-    ValueError, OverflowError, OSError if it is no such file.
+    Columns are numbered from 0 or 1, as in the file. Raises DataError if a line is invalid: the message names the line
+    and the problem; TooLargeError if it would unpack to far more than features do; ValueError, OverflowError or
+    OSError if it is not such a file.
     """
     from sklearn.datasets import load_svmlight_file
 
@@ -413,7 +413,7 @@ def read_svmlight(path: Path) -> sp.csr_array:
     except (ValueError, OverflowError):
         _refuse_first_wrong_line(path)
         raise
-    if not np.isfinite(rows.data).all() or rows.indices.min(initial=0) < 0 or rows.shape[1] > MOST_FEATURES:
+    if not np.isfinite(rows.data).all() or rows.indices.min(initial=0) < 0 or rows.shape[1] > MAX_FEATURES:
         _refuse_first_wrong_line(path)
     return checked_csr(rows.data, rows.indices, rows.indptr, rows.shape, str(path))
 
@@ -422,25 +422,25 @@ def _refuse_first_wrong_line(path: Path) -> None:
     with open_unpacked(path) as file:
         for number, line in enumerate(file, start=1):
             cells = line.partition(b"#")[0].split()
-            last = -1
+            previous_index = -1
             for pair in cells if cells and b":" in cells[0] else cells[1:]:
                 index, _, value = pair.partition(b":")
                 if index == b"qid":
                     continue
-                if wrong := _wrong(index, value, last):
+                if problem := _problem_of_pair(index, value, previous_index):
                     text = pair[:40].decode("utf-8", "replace")
-                    raise DataError(f"{path}, line {number}: '{text}' {wrong}. Correct the line, or leave it out.")
-                last = int(index)
+                    raise DataError(f"{path}, line {number}: '{text}' {problem}. Correct the line, or leave it out.")
+                previous_index = int(index)
 
 
-def _wrong(index: bytes, value: bytes, last: int) -> str:
-    """Return what is wrong with a pair, as the end of a sentence; "" if it is fine."""
+def _problem_of_pair(index: bytes, value: bytes, previous_index: int) -> str:
+    """Return what is wrong with a pair INDEX:NUMBER, as the end of a sentence; "" if it is valid."""
     if not index.isdigit():
         return "does not begin with an index; expected INDEX:NUMBER, with a whole number of 0 or more"
-    if len(index) > len(str(MOST_FEATURES)) or int(index) >= MOST_FEATURES:
-        return f"has too large an index; expected at most {MOST_FEATURES - 1:,}"
-    if int(index) <= last:
-        return f"comes after the index {last}; expected indices in ascending order, each once"
+    if len(index) > len(str(MAX_FEATURES)) or int(index) >= MAX_FEATURES:
+        return f"has too large an index; expected at most {MAX_FEATURES - 1:,}"
+    if int(index) <= previous_index:
+        return f"comes after the index {previous_index}; expected indices in ascending order, each once"
     try:
         number = float(value)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Parquet shards of features: the file name, content hash and row of each image, for any program that reads Parquet."""
+"""Parquet shards of features: file name, content hash and row of each image, readable by other programs."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from visterm.core.types import Matrix
 
 FILE_NAME, SHA256 = "file_name", "sha256"
 
-# The columns; rows are `FEATURES`, a list of fixed size, if dense, and else lists of `INDICES` and `VALUES`
+# Columns of rows: `FEATURES` with lists of fixed size if dense, otherwise lists of `INDICES` and `VALUES`
 FEATURES, INDICES, VALUES = "features", "indices", "values"
 
-# What Arrow raises for a file whose bytes are not what they should be: names of columns need not even be UTF-8
+# Errors that Arrow raises for invalid files; even names of columns may not be UTF-8
 PARQUET_ERRORS = (OSError, pa.ArrowException, UnicodeDecodeError, KeyError)
 
 _WIDTH = b"visterm.width"
@@ -36,15 +36,15 @@ _IS_NUMBER = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean)
 
 
 class Shard(NamedTuple):
-    """Some images of a folder, with their feature rows."""
+    """A part of a folder's images, with their feature rows."""
 
     names: list[str]  # Paths inside the image folder, with ``/`` between
-    sha256: list[str]  # Of the files' bytes, in hex
+    sha256: list[str]  # Hashes of the files' bytes, in hex
     rows: Matrix  # ndarray or CSR of float32, shape (n_images, width)
 
 
 def shard_bytes(shard: Shard) -> bytes:
-    """Return a shard as a Parquet file: equal shards give equal bytes, by the same release of pyarrow."""
+    """Return a shard as a Parquet file; the same release of pyarrow returns equal bytes for equal shards."""
     width = shard.rows.shape[1]
     columns = {FILE_NAME: pa.array(map(_text, shard.names), pa.string()), SHA256: pa.array(shard.sha256, pa.string())}
     if sp.issparse(shard.rows):
@@ -68,19 +68,19 @@ def read_shard(
     rows: bool = True,
     threads: bool = True,
 ) -> Shard:
-    """Read a shard, or only some of its text columns, with or without its rows; what is not read is empty.
+    """Read a shard: the given text columns, with or without its rows; what is not read is empty.
 
-    Without `threads` the caller's thread does all: others are at work. Raises CorruptFileError if the file is no shard,
-    as the functions below do.
+    Without `threads`, only the caller's thread is used, because other threads are busy. Raises CorruptFileError if the
+    file is not a shard, as do the functions below.
     """
-    where = os.fspath(path)
+    place = os.fspath(path)
     with _opened(path) as file:
         names = pq.read_schema(file).names
-        of_rows = [FEATURES] if FEATURES in names else [INDICES, VALUES]
-        columns = [*texts, *(of_rows if rows else [])]
+        row_columns = [FEATURES] if FEATURES in names else [INDICES, VALUES]
+        columns = [*texts, *(row_columns if rows else [])]
         if missing := sorted(set(columns) - set(names)):
             raise CorruptFileError(
-                f"{where} is no shard of features: it has no column '{missing[0]}', but {', '.join(names)}."
+                f"{place} is no shard of features: it has no column '{missing[0]}', but {', '.join(names)}."
             )
         table = pq.read_table(file, columns=columns, partitioning=None, use_threads=threads)
         table.validate(full=True)
@@ -88,7 +88,7 @@ def read_shard(
     for name in texts:
         if table[name].type != pa.string() or table[name].null_count:
             raise CorruptFileError(
-                f"{where}: the column '{name}' is {table[name].type} with {table[name].null_count} missing; expected a "
+                f"{place}: the column '{name}' is {table[name].type} with {table[name].null_count} missing; expected a "
                 "text in each row."
             )
 
@@ -97,10 +97,10 @@ def read_shard(
     hashes = table[SHA256].to_pylist() if SHA256 in texts else []
     if not rows:
         return Shard(image_names, hashes, np.empty((0, 0), np.float32))
-    if len(of_rows) == 1:
-        return Shard(image_names, hashes, dense_rows(table[FEATURES], where))
+    if len(row_columns) == 1:
+        return Shard(image_names, hashes, dense_rows(table[FEATURES], place))
     width = shard_width(table.schema)
-    return Shard(image_names, hashes, sparse_rows(table[INDICES], table[VALUES], where, width=width))
+    return Shard(image_names, hashes, sparse_rows(table[INDICES], table[VALUES], place, width=width))
 
 
 def read_shard_index(path: str | os.PathLike[str]) -> tuple[list[str], list[str]]:
@@ -110,7 +110,7 @@ def read_shard_index(path: str | os.PathLike[str]) -> tuple[list[str], list[str]
 
 
 def shard_row_bytes(path: str | os.PathLike[str], width: int) -> int:
-    """Return how many bytes the rows of a shard take in memory, from its footer: those of CSR, 8 a number at most."""
+    """Return how many bytes the rows of a shard take in memory, from its footer; for CSR at most 8 bytes a number."""
     with _opened(path) as file:
         metadata = pq.read_metadata(file)
         if FEATURES in metadata.schema.to_arrow_schema().names:
@@ -122,7 +122,7 @@ def shard_row_bytes(path: str | os.PathLike[str], width: int) -> int:
 
 
 def shard_width(schema: pa.Schema) -> int | None:
-    """Return how many features the rows of a shard have; None of a Parquet file that is none of ours."""
+    """Return the number of features in the rows of a shard; None for a Parquet file of another program."""
     width = (schema.metadata or {}).get(_WIDTH)
     if width is None:
         return None
@@ -132,105 +132,105 @@ def shard_width(schema: pa.Schema) -> int | None:
 
 
 def name_of_text(text: str) -> str:
-    """Return the file name that a text of the column means; its bytes need not be UTF-8."""
+    """Decode a text of the column to a file name, whose bytes need not be UTF-8."""
     if r"\udc" not in text:
         return text
     return _ESCAPE.sub(lambda match: "\\" if match[1] == "\\" else chr(int(match[1][1:], 16)), text)
 
 
-def dense_rows(column: pa.ChunkedArray, what: str) -> NDArray[np.float32]:
-    """Return a column of lists of numbers, all equally long, as float32 of shape (n_rows, width).
+def dense_rows(column: pa.ChunkedArray, label: str) -> NDArray[np.float32]:
+    """Convert a column of equally long lists of numbers to float32 of shape (n_rows, width).
 
-    Lists, large lists or lists of a fixed size, of any type of number; `what` names the column in messages. Raises
-    ShapeError if it has no lists of numbers, a list is missing, holds a missing number, or is not as long as the first.
+    The column has lists, large lists or lists of fixed size, of any numeric type; messages call it `label`. Raises
+    ShapeError if it has no lists of numbers, a list or a number is missing, or lists differ in length.
     """
-    lengths, numbers = _joined(column, what, _IS_NUMBER, "numbers")
+    lengths, numbers = _joined(column, label, _IS_NUMBER, "numbers")
     width = int(lengths[0]) if len(lengths) else 0
     wrong = np.flatnonzero(lengths != width)
     if wrong.size:
         raise ShapeError(
-            f"{what}, row {wrong[0] + 1}: it has {lengths[wrong[0]]:,} numbers, and the first row has {width:,}; "
+            f"{label}, row {wrong[0] + 1}: it has {lengths[wrong[0]]:,} numbers, and the first row has {width:,}; "
             "expected as many in each (or sparse rows, as columns 'indices' and 'values')."
         )
-    with np.errstate(over="ignore"):  # too large for float32 is infinite, which is refused where the row is taken
+    with np.errstate(over="ignore"):  # overflow to infinity is refused when the row is used
         return numbers.astype(np.float32, copy=False).reshape(len(lengths), width)
 
 
 def sparse_rows(
-    indices: pa.ChunkedArray, values: pa.ChunkedArray, what: str, *, width: int | None = None
+    indices: pa.ChunkedArray, values: pa.ChunkedArray, label: str, *, width: int | None = None
 ) -> sp.csr_array:
-    """Return two columns of lists, the columns of features and their values, as float32 CSR of shape (n_rows, width).
+    """Convert two columns of lists, feature indices and values, to float32 CSR of shape (n_rows, width).
 
-    Lists have whole numbers of 0 or more, and numbers; `what` names them in messages. A `width` of None is one more
-    than the largest index. Raises ShapeError if they are no lists of numbers, the lists of a row are not equally long,
-    or an index comes twice in a row, is below 0 or not below `width`.
+    Indices are whole numbers of 0 or more; messages call the columns `label`. A `width` of None is one more than the
+    largest index. Raises ShapeError if the columns have no lists of numbers, the two lists of a row differ in length,
+    or an index occurs twice in a row, is below 0 or not below `width`.
     """
-    lengths, columns = _joined(indices, what, (pa.types.is_integer,), "whole numbers")
-    counts, data = _joined(values, what, _IS_NUMBER, "numbers")
+    lengths, columns = _joined(indices, label, (pa.types.is_integer,), "whole numbers")
+    counts, data = _joined(values, label, _IS_NUMBER, "numbers")
     wrong = np.flatnonzero(lengths != counts)
     if wrong.size:
         raise ShapeError(
-            f"{what}, row {wrong[0] + 1}: it has {lengths[wrong[0]]:,} indices and {counts[wrong[0]]:,} values; "
+            f"{label}, row {wrong[0] + 1}: it has {lengths[wrong[0]]:,} indices and {counts[wrong[0]]:,} values; "
             "expected one value an index."
         )
     indptr = np.concatenate([[0], np.cumsum(lengths)])
 
     if width is None:
-        below = np.flatnonzero(columns < 0)
-        if below.size:
-            row = int(np.searchsorted(indptr, below[0], side="right"))
-            raise ShapeError(f"{what}, row {row}: it has the index {columns[below[0]]}; expected 0 or more.")
+        negative = np.flatnonzero(columns < 0)
+        if negative.size:
+            row = int(np.searchsorted(indptr, negative[0], side="right"))
+            raise ShapeError(f"{label}, row {row}: it has the index {columns[negative[0]]}; expected 0 or more.")
         width = int(columns.max(initial=-1)) + 1
     shape = (len(lengths), min(width, MOST_COLUMNS))
     with np.errstate(over="ignore"):
-        return as_csr(checked_csr(data.astype(np.float32), columns, indptr, shape, what, error=ShapeError))
+        return as_csr(checked_csr(data.astype(np.float32), columns, indptr, shape, label, error=ShapeError))
 
 
 def _joined(
-    column: pa.ChunkedArray, what: str, tests: tuple[Callable[[pa.DataType], bool], ...], expected: str
+    column: pa.ChunkedArray, name: str, tests: tuple[Callable[[pa.DataType], bool], ...], expected: str
 ) -> tuple[NDArray[np.int64], NDArray[np.number]]:
-    """Return how long the lists of a column are, and what is in them; one of the tests must hold for its type.
+    """Return the lengths and the joined values of the lists in a column, whose type must pass one of the tests.
 
-    They are taken chunk by chunk: joined, long columns of lists would overflow their 32-bit offsets.
+    Chunks are processed one by one, because the 32-bit offsets of long columns would overflow.
     """
-    kind = column.type.storage_type if isinstance(column.type, pa.BaseExtensionType) else column.type
-    if not isinstance(kind, LISTS) or not any(test(kind.value_type) for test in tests):
-        raise ShapeError(f"{what} has the type {column.type}; expected lists of {expected}.")
+    list_type = column.type.storage_type if isinstance(column.type, pa.BaseExtensionType) else column.type
+    if not isinstance(list_type, LISTS) or not any(test(list_type.value_type) for test in tests):
+        raise ShapeError(f"{name} has the type {column.type}; expected lists of {expected}.")
 
     lengths: list[NDArray[np.int64]] = []
-    flats: list[NDArray[np.number]] = []
+    parts: list[NDArray[np.number]] = []
     n_before = 0
     for chunk in filter(len, column.chunks):
         lists = chunk.storage if isinstance(chunk, pa.ExtensionArray) else chunk
-        flat = lists.flatten()
+        numbers = lists.flatten()
         if lists.null_count:
             missing = int(np.argmax(lists.is_null().to_numpy(zero_copy_only=False)))
-            raise ShapeError(f"{what}, row {n_before + missing + 1}: it is missing (null); expected a list of numbers.")
+            raise ShapeError(f"{name}, row {n_before + missing + 1}: it is missing (null); expected a list of numbers.")
         if pa.types.is_fixed_size_list(lists.type):
             lengths.append(np.full(len(lists), lists.type.list_size, np.int64))
         else:
             lengths.append(np.diff(lists.offsets.to_numpy()).astype(np.int64))
-        if flat.null_count:
-            index = int(np.argmax(flat.is_null().to_numpy(zero_copy_only=False)))
+        if numbers.null_count:
+            index = int(np.argmax(numbers.is_null().to_numpy(zero_copy_only=False)))
             row = n_before + int(np.searchsorted(np.cumsum(lengths[-1]), index, side="right")) + 1
-            raise ShapeError(f"{what}, row {row}: a number is missing (null); expected a number in each place.")
+            raise ShapeError(f"{name}, row {row}: a number is missing (null); expected a number in each place.")
         n_before += len(lists)
-        flats.append(flat.to_numpy(zero_copy_only=False))
+        parts.append(numbers.to_numpy(zero_copy_only=False))
     if not lengths:
         return np.empty(0, np.int64), np.empty(0, np.int64)
-    return np.concatenate(lengths), np.concatenate(flats)
+    return np.concatenate(lengths), np.concatenate(parts)
 
 
 @contextmanager
 def _opened(path: str | os.PathLike[str]) -> Iterator[str | IO[bytes]]:
-    """Yield a path or an open file for pyarrow, which reads only what it needs; turn its errors into ours."""
+    """Yield a path or an open file for pyarrow; convert pyarrow's errors to CorruptFileError."""
     try:
         if not is_remote(path):
-            open_regular(path).close()  # which refuses pipes and devices, before pyarrow opens the file by its name
+            open_regular(path).close()  # refuses pipes and devices before pyarrow opens the file
             if not _ODD_BYTE.search(os.fspath(path)):
-                yield os.path.abspath(path)  # pyarrow takes file:x for an address
+                yield os.path.abspath(path)  # pyarrow takes file:x for a URI
                 return
-        with as_path(path).open("rb") as file:  # pyarrow opens no names of its own that aren't UTF-8
+        with as_path(path).open("rb") as file:  # pyarrow cannot open names that aren't UTF-8
             yield file
     except PARQUET_ERRORS as error:
         raise CorruptFileError(
@@ -240,7 +240,7 @@ def _opened(path: str | os.PathLike[str]) -> Iterator[str | IO[bytes]]:
 
 
 def _text(name: str) -> str:
-    r"""Return a file name as UTF-8 can hold it: odd bytes as ``\udcff``, and in such a name backslashes doubled."""
+    r"""Encode a file name as UTF-8 text: invalid bytes as ``\udcff``, and in such a name backslashes doubled."""
     if not _ODD_BYTE.search(name) and r"\udc" not in name:
         return name
     return _ODD_BYTE.sub(lambda match: f"\\u{ord(match[0]):04x}", name.replace("\\", r"\\"))

@@ -1,4 +1,4 @@
-"""DataFrames and lists of dicts in, DataFrames and pictures for notebooks out; pandas and polars only where passed."""
+"""Reading DataFrames and lists of dicts; results as DataFrames, and as pictures for notebooks."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from visterm.core.remote import is_remote
 from visterm.core.wording import printable
 from visterm.data.images import ImageLike, data_uri
 
-LIBRARIES = ("pandas", "polars", "pyarrow")  # Whose frames results can be
-MOST_SHOWN = 24  # Photos that a notebook shows of a result
-SIDE = 160  # Longer side of these, in pixels
+LIBRARIES = ("pandas", "polars", "pyarrow")  # Supported libraries of DataFrames for results
+MAX_PHOTOS = 24  # Maximum number of photos of a result in a notebook
+PHOTO_SIDE = 160  # Longer side of a photo in a notebook, in pixels
 
 
 class FrameTable(NamedTuple):
-    """A frame, or a list of dicts: rows with named columns."""
+    """A DataFrame or a list of dicts: rows with named columns."""
 
     names: list[object]
-    column: Callable[[object], list[Any]]  # The cells of a column, one a row; None where nothing is said
+    column: Callable[[object], list[Any]]  # Returns the cells of a column, one per row; None for an empty cell
 
     def cells(self, name: object) -> list[Any]:
-        """Return the cells of a column, with None for what pandas calls missing."""
+        """Return the cells of a column, with None for pandas' missing values."""
 
         def is_missing(cell: object) -> bool:
             return (isinstance(cell, float) and cell != cell) or type(cell).__name__ in ("NAType", "NaTType")
@@ -37,14 +37,14 @@ class FrameTable(NamedTuple):
 
 
 def as_table(value: object) -> FrameTable | None:
-    """Return the columns of a DataFrame (of pandas, polars and what else narwhals reads), or of dicts.
+    """Return a DataFrame (of any library that narwhals supports), a list of dicts, or a dict of columns as a table.
 
-    These are a list of dicts, one a row, or one dict of columns. None of anything else. Raises DataError if some
-    entries of a list are dicts, and others are not; or if what a dict has are no lists of one length.
+    Anything else is None. Raises DataError if a list has both dicts and other entries, or if a dict's values are not
+    lists of the same length.
     """
     if isinstance(value, Mapping):
         columns = {name: listed(cells) for name, cells in value.items()}
-        lengths = [len(one) if isinstance(one, list | tuple | np.ndarray) else "no list" for one in columns.values()]
+        lengths = [len(col) if isinstance(col, list | tuple | np.ndarray) else "no list" for col in columns.values()]
         if "no list" in lengths or len(set(lengths)) != 1:
             kinds = ", ".join([f"{name!r} ({length})" for name, length in zip(columns, lengths, strict=True)][:5])
             raise DataError(
@@ -56,10 +56,10 @@ def as_table(value: object) -> FrameTable | None:
     if isinstance(value, list | tuple):
         if not value or not isinstance(value[0], Mapping):
             return None
-        other = next((index for index, row in enumerate(value) if not isinstance(row, Mapping)), None)
-        if other is not None:
+        index = next((i for i, row in enumerate(value) if not isinstance(row, Mapping)), None)
+        if index is not None:
             raise DataError(
-                f"Entry {other} of the list is a {type(value[other]).__name__}, and the first is a dict. Pass a dict "
+                f"Entry {index} of the list is a {type(value[index]).__name__}, and the first is a dict. Pass a dict "
                 'for each photo, such as {"path": "1.jpg", "tags": ["sea"]}.'
             )
         names = list(dict.fromkeys(name for row in value for name in row))
@@ -72,7 +72,7 @@ def as_table(value: object) -> FrameTable | None:
 
 
 def unique_names(names: Sequence[str]) -> list[str]:
-    """Return the names of columns with white space behind those that are there before: it tells columns apart only."""
+    """Append spaces to repeated names of columns, which makes the names unique."""
     unique: dict[str, None] = {}
     for name in names:
         while name in unique:
@@ -82,7 +82,7 @@ def unique_names(names: Sequence[str]) -> list[str]:
 
 
 def listed(values: Any) -> Any:
-    """Return the entries of a Series, or of a frame's only column, as a list; anything else as it is."""
+    """Return the entries of a Series, or of a frame's only column, as a list; return anything else unchanged."""
     if (frame := _narwhal(values)) is None:
         return values
     if not hasattr(frame, "columns"):
@@ -92,23 +92,23 @@ def listed(values: Any) -> Any:
 
 
 def lists_of_tags(y: object) -> list[Any] | None:
-    """Return the tags of images where these are lists of words; None of a matrix, and of anything else."""
+    """Return tags as a list if they are lists of words; None for a matrix or anything else."""
     y = listed(y)
     if not isinstance(y, list | tuple | np.ndarray) or (isinstance(y, np.ndarray) and y.dtype.kind not in "OU"):
         return None
     lists = [tags for tags in y if isinstance(tags, list | tuple | set | frozenset | np.ndarray)]
-    first = next((tag for tags in lists for tag in tags), None)
-    return list(y) if isinstance(first, str) and len(lists) == len(y) else None
+    first_tag = next((tag for tags in lists for tag in tags), None)
+    return list(y) if isinstance(first_tag, str) and len(lists) == len(y) else None
 
 
 def to_frame(results: Framed | Iterable[object], library: str = "pandas") -> Any:
-    """Return results as a DataFrame of a library: "pandas", "polars" or "pyarrow", which is imported only now.
+    """Return results as a DataFrame of `library`, "pandas", "polars" or "pyarrow", which is imported on demand.
 
-    `results` are what `Tagger.annotate`, `Catalogue.search` or `visterm.evaluate` returned, or a list of results (tags,
-    photos, mistakes) or of dicts. Raises UserError if the library is another one, or not installed.
+    `results` were returned by `Tagger.annotate`, `Catalogue.search` or `visterm.evaluate`, or are a list of results
+    (tags, photos, mistakes) or of dicts. Raises UserError if the library is not supported, or not installed.
     """
     check_choice(library, "library", LIBRARIES)
-    rows = results.rows() if isinstance(results, Framed) else [_as_dict(one) for one in results]
+    rows = results.rows() if isinstance(results, Framed) else [_as_dict(result) for result in results]
     import narwhals
 
     names = dict.fromkeys(name for row in rows for name in row)
@@ -121,7 +121,7 @@ def to_frame(results: Framed | Iterable[object], library: str = "pandas") -> Any
 
 
 class Framed:
-    """A result that can be a DataFrame, and that a notebook shows with its photos."""
+    """A result that converts to a DataFrame, and that a notebook displays with its photos."""
 
     __slots__ = ()
 
@@ -143,32 +143,32 @@ class Framed:
 
 
 def pictures(photos: Iterable[tuple[ImageLike | None, str, str]], n: int) -> str:
-    """Return the first of `n` photos for a notebook, in HTML: each an image or its path, its name and a line below.
+    """Return HTML for a notebook with the first of `n` photos, given as image or path, name and caption.
 
-    Names are escaped, and pictures are inside the page. Photos that are not on this machine have no picture.
+    Names are escaped, and pictures are embedded in the page. Photos that are not on this machine have no picture.
     """
     figures = []
-    for (image, name, line), _ in zip(photos, range(MOST_SHOWN), strict=False):
-        address = None if image is None or is_remote(image) else data_uri(image, SIDE)
+    for (image, name, line), _ in zip(photos, range(MAX_PHOTOS), strict=False):
+        address = None if image is None or is_remote(image) else data_uri(image, PHOTO_SIDE)
         name, line = escape(printable(name)), escape(printable(line))
         picture = "" if address is None else f'<img src="{address}" alt="{name}">'
         figures.append(
-            f'<figure style="margin:0;width:{SIDE}px">{picture}'
+            f'<figure style="margin:0;width:{PHOTO_SIDE}px">{picture}'
             f'<figcaption style="font-size:smaller;overflow-wrap:anywhere">{name}<br><b>{line}</b></figcaption>'
             "</figure>"
         )
-    more = f"<p>… and {n - MOST_SHOWN:,} more</p>" if n > MOST_SHOWN else ""
-    return f'<div style="display:flex;flex-wrap:wrap;gap:8px">{"".join(figures)}</div>{more}'
+    note = f"<p>… and {n - MAX_PHOTOS:,} more</p>" if n > MAX_PHOTOS else ""
+    return f'<div style="display:flex;flex-wrap:wrap;gap:8px">{"".join(figures)}</div>{note}'
 
 
 def first_of(results: Sequence[object]) -> str:
-    """Return the first five of some results for people at a prompt, and how many more there are."""
-    more = f", … {len(results) - 5:,} more" if len(results) > 5 else ""
-    return f"[{', '.join(map(repr, results[:5]))}{more}]"
+    """Return a text with the first five results, and the number of other results, for an interactive prompt."""
+    note = f", … {len(results) - 5:,} more" if len(results) > 5 else ""
+    return f"[{', '.join(map(repr, results[:5]))}{note}]"
 
 
 def _narwhal(value: Any) -> Any:
-    """Return a frame or a Series as narwhals has it; None of anything else, mostly without importing narwhals."""
+    """Convert a DataFrame or a Series to narwhals; None for anything else, mostly without importing narwhals."""
     if isinstance(value, str | os.PathLike | list | tuple | np.ndarray | None):
         return None
     if type(value).__module__.partition(".")[0] in ("visterm", "scipy", "PIL"):
@@ -177,7 +177,7 @@ def _narwhal(value: Any) -> Any:
 
     try:
         frame: Any = narwhals.from_native(value, pass_through=True, allow_series=True)
-    except narwhals.exceptions.DuplicateError:  # of pandas or pyarrow, which allow columns of one name
+    except narwhals.exceptions.DuplicateError:  # pandas and pyarrow allow columns of the same name
         names = unique_names(list(getattr(value, "column_names", value.columns)))
         renamed = value.rename_columns(names) if hasattr(value, "rename_columns") else value.set_axis(names, axis=1)
         frame = narwhals.from_native(renamed)

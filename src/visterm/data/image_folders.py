@@ -1,4 +1,4 @@
-"""Find the images in folders, count the files that are not read, and find the image that a name in a tag file means."""
+"""Find the images in folders, count unreadable files, and match the names in a tag file with image files."""
 
 from __future__ import annotations
 
@@ -26,46 +26,46 @@ RAW = frozenset(
     {".3fr", ".arw", ".cr2", ".cr3", ".crw", ".dcr", ".dng", ".erf", ".fff", ".gpr", ".iiq", ".kdc", ".mef", ".mos"}
     | {".mrw", ".nef", ".nrw", ".orf", ".pef", ".raf", ".raw", ".rw2", ".rwl", ".sr2", ".srf", ".srw", ".x3f"}
 )
-DNG = ".dng"  # Of the RAW formats the one that metadata are written into
+DNG = ".dng"  # The only RAW format into which metadata are written
 VIDEO = frozenset(
     {".3gp", ".avi", ".flv", ".insv", ".m2ts", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg", ".mts", ".ogv"}
     | {".vob", ".webm", ".wmv"}
 )
 
-# Suffixes, in small letters, of files that are images, whether or not their readers are installed
+# Suffixes of images in lower case, whether or not their readers are installed
 IMAGES = PHOTO | HEIC | RAW
 
-# Those that can hold keywords which are not read, unlike those of RAW files that are TIFF inside
+# Suffixes of files whose embedded keywords are not read (most RAW formats are TIFF inside, and are read)
 UNREAD_INSIDE = VIDEO | {".cr3", ".crw", ".mrw", ".orf", ".raf", ".raw", ".rw2", ".rwl", ".x3f"}
 
 OTHER, VIDEOS = "other", "video"
 
-HEIF_PACKAGES = ("pi_heif", "pillow_heif")  # In the order in which they are looked for
+HEIF_PACKAGES = ("pi_heif", "pillow_heif")  # In order of preference
 HEIC_ADVICE = "pip install 'visterm[heif]'"
 RAW_ADVICE = "pip install 'visterm[raw]', or the program exiftool"
 
 
-# Folders where storage devices and systems keep thumbnails, deleted files and old versions, in small letters
+# Folders for thumbnails, deleted files and old versions on storage devices, in lower case
 SET_ASIDE = frozenset({"@eadir", "@__thumb", "@recycle", "#recycle", "#snapshot", "$recycle.bin", "__macosx"})
 
-COMMON = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".tif", ".heic")  # Those that messages name
+COMMON = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".tif", ".heic")  # Suffixes mentioned in messages
 CAPITALS: Final = "capitals"
 ENDING: Final = "the file's ending"
 
 
 class FileKind(NamedTuple):
-    """One kind of files."""
+    """A kind of files, such as RAW files."""
 
-    name: str  # In JSON
-    noun: str  # In sentences, in the singular
+    name: str  # Name in JSON
+    noun: str  # Singular noun for sentences
     suffixes: frozenset[str]
-    # What reads them: any of the packages, or all the programs; none where nothing more is needed
+    # Any one of the packages or all of the programs can read the files; both are empty if nothing more is needed
     packages: tuple[str, ...] = ()
     programs: tuple[str, ...] = ()
     advice: str = ""  # What to install
 
     def is_readable(self) -> bool:
-        """Return whether what reads them is installed."""
+        """Return whether a reader is installed."""
         needs_nothing = not (self.packages or self.programs)
         has_programs = bool(self.programs) and all(map(shutil.which, self.programs))
         return needs_nothing or has_programs or any(map(find_spec, self.packages))
@@ -81,18 +81,18 @@ KINDS = (
 
 
 def suffix_of(name: str | os.PathLike[str]) -> str:
-    """Return the suffix of a file in small letters."""
+    """Return the suffix of a file in lower case."""
     return os.path.splitext(os.fspath(name))[1].lower()
 
 
 def readable_suffixes(*, videos: bool = False) -> frozenset[str]:
-    """Return the suffixes, in small letters, of the images that can be read here; with `videos`, of videos too."""
+    """Return the suffixes, in lower case, of the images that can be read here; with `videos`, also of videos."""
     kinds = [kind for kind in KINDS if videos or kind.name != VIDEOS]
     return frozenset().union(*(kind.suffixes for kind in kinds if kind.is_readable()))
 
 
 def unread_inside(names: Iterable[str | os.PathLike[str]]) -> list[str]:
-    """Return a line that counts the files whose own keywords are not read; nothing if there are none."""
+    """Return a line that counts the files whose embedded keywords are not read; empty if there are none."""
     suffixes = sorted(suffix for suffix in map(suffix_of, names) if suffix in UNREAD_INSIDE)
     files = f"{count_of(len(suffixes), 'file')} ({', '.join(dict.fromkeys(suffixes))})"
     return [f"Keywords inside of {files} are not read; XMP files beside them are."] if suffixes else []
@@ -104,9 +104,9 @@ def is_video(path: object) -> bool:
 
 
 def is_there(path: str | os.PathLike[str]) -> bool:
-    """Return whether a file or an object exists; a file that this user may not look for counts as existing.
+    """Return whether a file or an object exists; a file in an inaccessible folder counts as existing.
 
-    Its folder may not be entered just now, which does not mean that the file is gone.
+    Permissions may be missing only for the moment, which does not mean that the file was deleted.
     """
     if is_remote(path):
         return as_path(path).exists()
@@ -121,33 +121,33 @@ def is_there(path: str | os.PathLike[str]) -> bool:
 
 @dataclass(slots=True)
 class Unsearched:
-    """The folders that a search for images left out."""
+    """The folders that a search for images skipped."""
 
-    hidden: list[str] = field(default_factory=list)  # Hidden ones and those of thumbnails, by their paths inside
+    hidden: list[str] = field(default_factory=list)  # Hidden and thumbnail folders, as paths inside the searched folder
     closed: list[Skipped] = field(default_factory=list)  # Sub-folders that cannot be listed, with reasons
 
     def remarks(self) -> list[str]:
-        """Return a line that counts the hidden ones; nothing where there are none."""
+        """Return a line that counts the hidden folders; empty if there are none."""
         n_hidden = count_of(len(self.hidden), "hidden or thumbnail folder")
         return [f"Not searched: {n_hidden} (such as '{self.hidden[0]}')."] if self.hidden else []
 
 
 class NotRead(NamedTuple):
-    """How many files among the photos are not read."""
+    """Counts of the files among the photos that are not read."""
 
     counts: dict[str, int]  # By kind, for JSON
-    text: str  # The same as a list: ``12 RAW files (.cr2), 4 others (.txt)``; empty where there are none
+    text: str  # The counts as text: ``12 RAW files (.cr2), 4 others (.txt)``; empty if there are none
 
 
 def count_not_read(paths: Iterable[str | os.PathLike[str]], *, videos: bool = False) -> NotRead:
-    """Count the files that are not read in those of the paths that are folders; hidden ones don't count.
+    """Count the files in folders that are not read, without hidden files; paths of files are ignored.
 
-    `videos` says whether videos are read, where ffmpeg is installed.
+    With `videos`, videos count as read if ffmpeg is installed.
     """
-    unread = [kind for kind in KINDS if not kind.is_readable() or (kind.name == VIDEOS and not videos)]
-    kinds = {suffix: kind.name for kind in unread for suffix in kind.suffixes}
+    unread_kinds = [kind for kind in KINDS if not kind.is_readable() or (kind.name == VIDEOS and not videos)]
+    kinds = {suffix: kind.name for kind in unread_kinds for suffix in kind.suffixes}
     read = frozenset().union(*(kind.suffixes for kind in KINDS)) - set(kinds) | {".xmp"}  # read with their photos
-    files: defaultdict[str, Counter[str]] = defaultdict(Counter)  # Of each kind, by suffix
+    files: defaultdict[str, Counter[str]] = defaultdict(Counter)  # kind -> suffix -> count
     for folder in map(as_path, paths):
         for suffix in map(suffix_of, _files_below(folder, Unsearched()) if folder.is_dir() else ()):
             if suffix not in read:
@@ -157,12 +157,12 @@ def count_not_read(paths: Iterable[str | os.PathLike[str]], *, videos: bool = Fa
     for name, noun, advice in (*((kind.name, kind.noun, kind.advice) for kind in KINDS[1:]), (OTHER, OTHER, "")):
         counts[name] = files[name].total()
         if counts[name]:
-            first = [suffix for suffix, _ in sorted(files[name].items(), key=lambda item: (-item[1], item[0]))]
-            suffixes = ", ".join([suffix or "without ending" for suffix in first[:3]])
-            by_others = name == VIDEOS and not videos  # for commands that learn from photos
-            advice_text = "index and annotate read them" if by_others else advice and f"read with: {advice}"
-            more = f"{', ...' if len(first) > 3 else ''}{f'; {advice_text}' if advice_text else ''}"
-            texts.append(f"{count_of(counts[name], noun)} ({suffixes}{more})")
+            by_count = [suffix for suffix, _ in sorted(files[name].items(), key=lambda item: (-item[1], item[0]))]
+            suffixes = ", ".join([suffix or "without ending" for suffix in by_count[:3]])
+            is_video = name == VIDEOS and not videos  # for commands that learn from photos
+            advice_text = "index and annotate read them" if is_video else advice and f"read with: {advice}"
+            details = f"{', ...' if len(by_count) > 3 else ''}{f'; {advice_text}' if advice_text else ''}"
+            texts.append(f"{count_of(counts[name], noun)} ({suffixes}{details})")
     return NotRead(counts, ", ".join(texts))
 
 
@@ -172,12 +172,12 @@ def find_images(
     unsearched: Unsearched | None = None,
     videos: bool = False,
 ) -> list[Path]:
-    """List image files, in the order given, each folder's sorted by their path inside it, each file once.
+    """List image files without repetitions, in the given order; files of a folder are sorted by their path in it.
 
-    A file is kept whatever its suffix. A folder is searched through, its sub-folders too, for the suffixes of images.
-    Hidden files and folders (whose names begin with a dot) and folders of thumbnails or deleted files (`SET_ASIDE`) are
-    left out; links to folders are not followed. With `videos`, videos in folders are listed too, where ffmpeg is
-    installed. With `unsearched`, sub-folders that cannot be listed are left out as well, and it collects both.
+    A file is kept regardless of its suffix. A folder is searched recursively for the suffixes of images. Hidden files
+    and folders (whose names begin with a dot) and folders of thumbnails or deleted files (`SET_ASIDE`) are left out;
+    links to folders are not followed. With `videos`, videos in folders are listed too if ffmpeg is installed. With
+    `unsearched`, sub-folders that cannot be listed are also left out; it collects all the folders left out.
 
     Raises DataError if a path does not exist, or a folder cannot be listed (a sub-folder: only without `unsearched`).
     """
@@ -194,13 +194,13 @@ def find_images(
 
 
 def images_in(folder: str | os.PathLike[str], *, unsearched: Unsearched | None = None) -> list[Path]:
-    """List the images of a folder as `find_images` does. Raises DataError if it is no folder, or has no images."""
+    """List the images of a folder as `find_images` does. Raises DataError if it is not a folder, or has no images."""
     path = as_path(folder)
     return [path / name for name in image_names(path, unsearched=unsearched)]
 
 
 def image_names(folder: str | os.PathLike[str], *, unsearched: Unsearched | None = None) -> list[str]:
-    """List the images of a folder as `images_in` does, by their paths inside it: an eighth of the memory."""
+    """List the images of a folder as `images_in` does, by their paths inside it, which take an eighth of the memory."""
     path = as_path(folder)
     check_image_folder(path)
     names = _names_in(path, unsearched)
@@ -210,7 +210,7 @@ def image_names(folder: str | os.PathLike[str], *, unsearched: Unsearched | None
 
 
 class ListedImages(Sequence[Path]):
-    """Paths of images, for those who look at few of many; names are paths inside the folder."""
+    """A sequence of image paths that are built on access, to save memory; `names` are paths inside the folder."""
 
     def __init__(self, folder: Path, names: Sequence[str]) -> None:
         self._folder, self._names = folder, names
@@ -225,7 +225,7 @@ class ListedImages(Sequence[Path]):
 
 
 def check_image_folder(path: Path) -> None:
-    """Raise DataError if a folder of images is a file, or does not exist."""
+    """Raise DataError if the folder of images is a file, or does not exist."""
     if path.is_file():
         raise DataError(f"{path} is a file; expected the folder of images.")
     if not path.is_dir():
@@ -233,17 +233,17 @@ def check_image_folder(path: Path) -> None:
 
 
 def no_images(folder: str | os.PathLike[str]) -> str:
-    """Return the message for a folder without images: what was looked for, and what the folder has instead."""
+    """Return the message for a folder without images: the expected suffixes, and what the folder has instead."""
     unsearched = Unsearched()
-    below = _files_below(as_path(folder), unsearched, everything=True)
-    files = sorted(below, key=lambda name: (name.startswith("."), name))
+    names = _files_below(as_path(folder), unsearched, everything=True)
+    files = sorted(names, key=lambda name: (name.startswith("."), name))
     closed = "".join(f" {item.image} is a {item.reason}." for item in unsearched.closed[:1])
     if not files:
         return f"The folder {os.fspath(folder)} has no files{' that can be listed' if closed else ''}.{closed}"
-    others = f"Its {count_of(len(files), 'file')} (such as '{files[0]}') end otherwise"
+    found_instead = f"Its {count_of(len(files), 'file')} (such as '{files[0]}') end otherwise"
     return (
         f"There are no images in the folder {os.fspath(folder)}, nor in its sub-folders. Looked for files that end in "
-        f"{', '.join(COMMON)} or as another kind of picture. {others}.{closed}"
+        f"{', '.join(COMMON)} or as another kind of picture. {found_instead}.{closed}"
     )
 
 
@@ -254,9 +254,9 @@ def _names_in(folder: Path, unsearched: Unsearched | None, *, videos: bool = Fal
 
 
 def _files_below(folder: Path, unsearched: Unsearched | None, *, everything: bool = False) -> Iterator[str]:
-    """Yield the files of a folder and of those inside it, by their paths in it.
+    """Yield the files below a folder as paths inside it.
 
-    Hidden ones are left out, unless `everything` counts. `unsearched` is as in `find_images`.
+    Hidden files are left out, except with `everything`. `unsearched` is as in `find_images`.
     """
 
     def cannot_list(error: OSError) -> None:
@@ -268,62 +268,61 @@ def _files_below(folder: Path, unsearched: Unsearched | None, *, everything: boo
     remote = as_remote(folder)
     for name in [] if remote is None else remote.files():
         *folders, file = name.split("/")
-        first = next((i for i, part in enumerate(folders) if is_set_aside(part)), None)
-        if everything or (first is None and not file.startswith(".")):
+        hidden_index = next((i for i, part in enumerate(folders) if is_set_aside(part)), None)
+        if everything or (hidden_index is None and not file.startswith(".")):
             yield name
-        elif first is not None:
-            set_aside["/".join(folders[: first + 1])] = None
+        elif hidden_index is not None:
+            set_aside["/".join(folders[: hidden_index + 1])] = None
 
     for parent, folders, files in os.walk(folder, onerror=cannot_list) if remote is None else ():
-        inside = Path(parent).relative_to(folder).as_posix()
-        start = "" if inside == "." else f"{inside}/"
+        parent_path = Path(parent).relative_to(folder).as_posix()
+        prefix = "" if parent_path == "." else f"{parent_path}/"
         if not everything:
-            set_aside.update((f"{start}{name}", None) for name in folders if is_set_aside(name))
+            set_aside.update((f"{prefix}{name}", None) for name in folders if is_set_aside(name))
             folders[:] = [name for name in folders if not is_set_aside(name)]
-        yield from (f"{start}{name}" for name in files if everything or not name.startswith("."))
+        yield from (f"{prefix}{name}" for name in files if everything or not name.startswith("."))
     if unsearched is not None:
         unsearched.hidden += sorted(set_aside)
 
 
 def closed_folder(error: OSError) -> Skipped:
-    """Return a folder that cannot be listed, as what is skipped."""
+    """Return the skipped entry of a folder that cannot be listed."""
     return Skipped(os.fspath(error.filename), f"{CLOSED}: {error.strerror}")
 
 
 def is_set_aside(folder: str) -> bool:
-    """Return whether a folder's name says that its photos are not the person's own."""
+    """Return whether a folder is hidden, or is for thumbnails or deleted files, by its name."""
     return folder.startswith(".") or folder.lower() in SET_ASIDE
 
 
 class Match(NamedTuple):
-    """The image file of a name, and in what the two differ: `CAPITALS`, `ENDING` or nothing."""
+    """The image file of a name, and how the two differ: `CAPITALS`, `ENDING` or None."""
 
     path: Path
-    name: str  # As it is written, or as `plain_name` has it where only that is the name of a file
+    name: str  # As written, or as `plain_name` spells it if only that matches a file
     differ: str | None = None
 
 
 def match_names(folder: Path, paths: Sequence[Path], names: Sequence[str]) -> list[Match | None]:
-    """Return for each name the image in a folder that it means, of those at `paths`; None if there is none.
+    """Match names with the images of a folder at `paths`; None for a name without a match.
 
-    A name is the path of a file inside the folder, the end of that path, or a longer path that ends with it. It is
-    compared letter by letter; if no file has that name, as `plain_name` and `name_key` spell it. If there is still
-    none, a name may differ in capitals from one file that no other name means, or lack its ending (``.jpg``); of a RAW
-    file and its JPEG, the JPEG is meant.
-    Raises TagFileError if a name fits several files.
+    A name is the path of a file inside the folder, the end of that path, or a longer path that ends with it. Names are
+    compared exactly, then as `plain_name` and `name_key` spell them. Without a match, a name may differ in capitals
+    from a file that no other name matches, or lack its suffix (``.jpg``); a JPEG is preferred to its RAW file.
+    Raises TagFileError if a name matches several files.
     """
     by_path = {path.relative_to(folder).as_posix(): path for path in paths}
     by_end: PathsByEnd | None = None
     matches: list[Match | None] = []
     for name in names:
         match = Match(by_path[name], name) if name in by_path else None
-        for spelled, path in _spellings(name, folder).items() if match is None else ():
-            by_end = by_end or PathsByEnd(by_path, name_key)  # where names are not all as they are in the folder
+        for spelling, path in _spellings(name, folder).items() if match is None else ():
+            by_end = by_end or PathsByEnd(by_path, name_key)  # only built if some name is not an exact path
             fits = [path] if path in by_path else by_end.ending_as(name_key(path))
-            if len(fits) > 1:  # such as two files of one name, one with its letters composed
+            if len(fits) > 1:  # such as two files whose names differ only in Unicode composition
                 fits = [fit for fit in fits if _one_ends_as_the_other(path, fit)] or fits
             if fits:
-                match = Match(by_path[_only(spelled, fits, folder)], spelled)
+                match = Match(by_path[_only(spelling, fits, folder)], spelling)
                 break
         matches.append(match)
 
@@ -335,20 +334,20 @@ def match_names(folder: Path, paths: Sequence[Path], names: Sequence[str]) -> li
 def _match_loosely(
     folder: Path, by_path: Mapping[str, Path], names: Sequence[str], matches: list[Match | None]
 ) -> None:
-    """Match names that differ in capitals, or lack the ending, with files that no other name means."""
+    """Match names that differ in capitals, or lack the suffix, with files that no other name matches."""
     used = {match.path for match in matches if match is not None}
-    free = [name for name, path in by_path.items() if path not in used]
-    folded = PathsByEnd(free, _folded)
-    bare = PathsByEnd(free, lambda name: _without_ending(_folded(name)))
+    unused = [name for name, path in by_path.items() if path not in used]
+    folded = PathsByEnd(unused, _folded)
+    without_ending = PathsByEnd(unused, lambda name: _without_ending(_folded(name)))
     for i in [i for i, match in enumerate(matches) if match is None]:
-        for spelled, path in _spellings(names[i], folder).items():
+        for spelling, path in _spellings(names[i], folder).items():
             key = _folded(path)
             fits, differ = folded.ending_as(key), CAPITALS
             if not fits and _without_ending(key) == key:
-                fits, differ = bare.ending_as(key), ENDING
+                fits, differ = without_ending.ending_as(key), ENDING
                 fits = [fit for fit in fits if suffix_of(fit) not in RAW] or fits
             if fits:
-                matches[i] = Match(by_path[_only(spelled, fits, folder)], spelled, differ)
+                matches[i] = Match(by_path[_only(spelling, fits, folder)], spelling, differ)
                 break
 
 
@@ -362,18 +361,18 @@ def _only(name: str, fits: Sequence[str], folder: Path) -> str:
 
 
 def _spellings(name: str, folder: Path) -> dict[str, str]:
-    """Return a name as written and as `plain_name` spells it, each with its path inside the folder."""
+    """Return the spellings of a name, as written and by `plain_name`, with their paths inside the folder."""
     paths = {}
-    for spelled in (name, plain_name(name)):
-        paths[spelled] = os.path.normpath(spelled).replace(os.sep, "/")
-        if spelled.startswith("/") or os.path.isabs(spelled):
-            path, parent = Path(os.path.abspath(spelled)), os.path.abspath(folder)
-            paths[spelled] = path.relative_to(parent).as_posix() if path.is_relative_to(parent) else spelled
+    for spelling in (name, plain_name(name)):
+        paths[spelling] = os.path.normpath(spelling).replace(os.sep, "/")
+        if spelling.startswith("/") or os.path.isabs(spelling):
+            path, parent = Path(os.path.abspath(spelling)), os.path.abspath(folder)
+            paths[spelling] = path.relative_to(parent).as_posix() if path.is_relative_to(parent) else spelling
     return paths
 
 
 class PathsByEnd:
-    """Paths to be found by their ends, each as `fold` spells it."""
+    """Finds paths by their ends; `fold` normalises paths for the comparison."""
 
     def __init__(self, paths: Iterable[str], fold: Callable[[str], str] = str) -> None:
         self._by_name: defaultdict[str, list[tuple[str, str]]] = defaultdict(list)
@@ -382,19 +381,19 @@ class PathsByEnd:
             self._by_name[PurePosixPath(folded).name].append((folded, path))
 
     def ending_as(self, key: str) -> list[str]:
-        """List the paths that end as `key` does, or that it ends as; the very same where there is one."""
+        """List the paths equal to `key`; if there are none, those that end with `key` or are the end of `key`."""
         candidates = self._by_name.get(PurePosixPath(key).name, [])
-        same = [path for folded, path in candidates if folded == key]
-        return same or [path for folded, path in candidates if _one_ends_as_the_other(key, folded)]
+        equal = [path for folded, path in candidates if folded == key]
+        return equal or [path for folded, path in candidates if _one_ends_as_the_other(key, folded)]
 
 
 def plain_name(name: str) -> str:
-    """Return a name as people mean it: without white space around it, with ``/`` where Windows has a backslash."""
+    """Return a name without white space around it and a leading ``./``, and with ``/`` instead of backslashes."""
     return name.strip().replace("\\", "/").removeprefix("./")
 
 
 def name_key(name: str) -> str:
-    """Return a name as names are compared: with ``/`` between folders, letters composed."""
+    """Return the key by which names are compared: with ``/`` between folders, in Unicode NFC."""
     return unicodedata.normalize("NFC", name.replace(os.sep, "/"))  # some file systems decompose the names they store
 
 
@@ -407,7 +406,7 @@ def _without_ending(key: str) -> str:
     return stem if ending in IMAGES else key
 
 
-def _one_ends_as_the_other(one: str, other: str) -> bool:
-    """Return whether the shorter of two paths is the end of the longer one."""
-    short, long = sorted((PurePosixPath(one).parts, PurePosixPath(other).parts), key=len)
+def _one_ends_as_the_other(path: str, other_path: str) -> bool:
+    """Return whether the shorter of two paths is the end of the longer path."""
+    short, long = sorted((PurePosixPath(path).parts, PurePosixPath(other_path).parts), key=len)
     return long[len(long) - len(short) :] == short

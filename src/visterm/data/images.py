@@ -1,4 +1,4 @@
-"""Image files in, upright RGB out: one at a time or many in threads, and what cannot be read is named, never fatal."""
+"""Reading image files as upright RGB, one by one or many in threads; unreadable images are skipped."""
 
 from __future__ import annotations
 
@@ -39,16 +39,18 @@ from visterm.data.pillow import (
     upright_rgb,
 )
 
-MOST_BYTES = 2**28  # Bytes of a single image that is fetched because somebody looks at it
-AHEAD = 32  # Images fetched or on their way before they are decoded: what is held in memory
+MAX_FETCH_BYTES = 2**28  # Maximum size of a single image to fetch for display, in bytes
+MAX_FETCHED_AHEAD = 32  # Maximum number of images fetched ahead of decoding, which are held in memory
 GONE = "no such file"
 
 T = TypeVar("T")
 ImageLike: TypeAlias = "str | os.PathLike[str] | NDArray[np.uint8] | Image.Image"
 
-IN_FLIGHT = 3  # Images being decoded or waiting to be taken, for each thread, unless more are requested
+IMAGES_PER_THREAD = (
+    3  # Images per thread that are being decoded or are waiting for the caller, unless more are requested
+)
 START_OF_SCAN = b"\xff\xda"
-MOST_SCANS = 100  # Scans of a progressive JPEG: cameras and programs write about ten
+MOST_SCANS = 100  # Maximum number of scans in a progressive JPEG: cameras and programs write about ten
 _REASONS = (
     (Image.DecompressionBombError, "decompression bomb: far more pixels than allowed"),
     (UnidentifiedImageError, "not an image: in no format that visterm reads"),
@@ -57,13 +59,13 @@ _REASONS = (
     (NotRegularError, "not a regular file"),
     (PermissionError, "no permission"),
 )
-_TRUNCATED = re.compile(r"image file is truncated \((.*)\)")  # Pillow's words
+_TRUNCATED = re.compile(r"image file is truncated \((.*)\)")  # Pillow's message
 
 
 class Decoded(NamedTuple):
-    """One image that could be read."""
+    """One decoded image."""
 
-    # Its position among the images given
+    # Position in the input
     index: int  # type: ignore[assignment]
     pixels: NDArray[np.uint8]  # shape (height, width, 3): upright RGB, C-contiguous
 
@@ -71,14 +73,13 @@ class Decoded(NamedTuple):
 def read_image(image: ImageLike, *, max_side: int | None = None) -> NDArray[np.uint8]:
     """Read one image as upright RGB, uint8 of shape (height, width, 3).
 
-    A path may be an address in an object store; such an array is checked and returned, and a Pillow image is left as
-    it is. The longest side is reduced to `max_side` pixels; images are never enlarged. The content decides the format,
-    whatever the file's suffix; but of a RAW file, known by its suffix, the preview inside is read. EXIF orientation is
-    applied, transparent parts come out on white, deep images are scaled to 8 bits, and of an animation the first frame
-    is read.
+    A path may be an address in an object store; an array of that shape is checked and returned, and a Pillow image is
+    not modified. The longest side is reduced to `max_side` pixels; images are never enlarged. The format is detected by
+    the content, not the suffix, except for RAW files, whose embedded preview is read. EXIF orientation is applied,
+    transparency is blended with white, deep images are scaled to 8 bits, and the first frame of an animation is read.
 
     Raises ImageError if the file is missing, unreadable, truncated, not an image, or larger than
-    `PIL.Image.MAX_IMAGE_PIXELS` (a decompression bomb); DataError if an array is not of uint8 or not of that shape;
+    `PIL.Image.MAX_IMAGE_PIXELS` (a decompression bomb); DataError if an array does not have that dtype and shape;
     UserError if `max_side` is below 1; StorageError if an object store cannot be reached, or does not allow reading.
     """
     check_count(max_side, "max_side", "or None")
@@ -88,15 +89,15 @@ def read_image(image: ImageLike, *, max_side: int | None = None) -> NDArray[np.u
                 f"An image array has dtype {image.dtype} and shape {image.shape}; expected uint8 and (height, width, "
                 "3), RGB, at least one pixel."
             )
-        full = (image.shape[1], image.shape[0])
-        size, array = reduced_size(full, max_side), np.ascontiguousarray(image)
-        return array if size == full else np.array(resized(Image.fromarray(array), size))
+        original_size = (image.shape[1], image.shape[0])
+        size, array = reduced_size(original_size, max_side), np.ascontiguousarray(image)
+        return array if size == original_size else np.array(resized(Image.fromarray(array), size))
 
     if isinstance(image, Image.Image):
         try:
             with pillow_silenced():
                 return upright_rgb(image.copy(), max_side)
-        except Exception as error:  # a file that Pillow opened, and reads only now: as in _pixels
+        except Exception as error:  # Pillow reads an opened file lazily; see _pixels
             raise ImageError(str(getattr(image, "filename", "") or "image"), _reason(error)) from error
 
     if not isinstance(image, str | os.PathLike):
@@ -108,7 +109,7 @@ def read_image(image: ImageLike, *, max_side: int | None = None) -> NDArray[np.u
 
 
 def read_image_bytes(content: bytes, *, name: str = "image", max_side: int | None = None) -> NDArray[np.uint8]:
-    """Read the content of an image file as `read_image` reads the file; `name` is what errors call it.
+    """Read the content of an image file as `read_image` reads the file; errors mention `name`.
 
     Raises ImageError if it is not an image, damaged, or larger than `PIL.Image.MAX_IMAGE_PIXELS`.
     """
@@ -116,7 +117,7 @@ def read_image_bytes(content: bytes, *, name: str = "image", max_side: int | Non
 
 
 def image_name(image: object, index: int) -> str | None:
-    """Return the name of an image at a position of a sequence; None for None."""
+    """Return the name of an image at position `index` of a sequence; None for None."""
     if isinstance(image, str | os.PathLike):
         return os.fspath(image)
     if isinstance(image, int | np.integer):
@@ -125,9 +126,9 @@ def image_name(image: object, index: int) -> str | None:
 
 
 def data_uri(image: ImageLike, max_side: int) -> str | None:
-    """Return an image as a ``data:`` address for a page, or None if it cannot be read (any more).
+    """Return an image as a ``data:`` URI for a page, or None if it cannot be read (any more).
 
-    An image that is known only by name counts as a file that does not exist. `max_side` is in pixels.
+    An image that is known only by name counts as a missing file. `max_side` is in pixels.
     """
     try:
         pixels = Image.fromarray(read_image(image, max_side=max_side))
@@ -143,13 +144,12 @@ def decode_images(
 ) -> Iterator[Decoded | Skipped]:
     """Read many images in a few threads, in order, in memory that does not grow with their number.
 
-    Images are as `read_image` takes them; `max_side` is that of `read_image`. Yields one `Decoded` or
-    `Skipped` for each. While the caller is busy with what it took, the threads go on until `ahead` images, or 3 a
-    thread if that is more, wait for it: encoders ask for a batch, which is read while the one before is encoded. The
-    results are the same for any number of threads. With 1 there is no other thread: each image is read when the caller
-    takes it. Closing the iterator early ends the threads.
+    `images` and `max_side` are as in `read_image`. Yields one `Decoded` or `Skipped` for each image. The threads read
+    ahead until `ahead` images, or 3 per thread if that is more, wait for the caller, so that an encoder's next batch
+    is read while the current batch is encoded. The results are the same for any number of threads. With 1, no other
+    thread is started, and each image is read when it is requested. Closing the iterator early ends the threads.
 
-    Raises DataError if an array is not of uint8 (height, width, 3); StorageError if an object store cannot be reached,
+    Raises DataError if an array is not uint8 (height, width, 3); StorageError if an object store cannot be reached,
     or does not allow reading.
     """
     check_count(max_side, "max_side", "or None")
@@ -157,28 +157,28 @@ def decode_images(
     numbered, n_threads = fetch_ahead(enumerate(images)), resolve_jobs(n_jobs)
     if n_threads == 1:
         return map(decode, numbered)
-    return map_ahead(decode, numbered, n_threads, max(ahead, IN_FLIGHT * n_threads), "visterm-decode")
+    return map_ahead(decode, numbered, n_threads, max(ahead, IMAGES_PER_THREAD * n_threads), "visterm-decode")
 
 
 def image_size(path: str | os.PathLike[str]) -> tuple[int, int]:
-    """Return width and height of an image file as people see it, upright, without decoding it.
+    """Return the upright width and height of an image file, without decoding it.
 
     Raises ImageError if the file is missing or not an image.
     """
     try:
         with opened_image(path, raw_preview(path) if is_raw(path) else None) as image:
             width, height = image.size
-            if isinstance(image, TiffImagePlugin.TiffImageFile):  # some versions of Pillow have turned its size already
+            if isinstance(image, TiffImagePlugin.TiffImageFile):  # some versions of Pillow return the rotated size
                 width, height = image.tag_v2[TiffImagePlugin.IMAGEWIDTH], image.tag_v2[TiffImagePlugin.IMAGELENGTH]
             return (height, width) if orientation_of(image) >= 5 else (width, height)
     except (StorageError, ImageError):
         raise
-    except Exception as error:  # whatever hostile bytes lead Pillow to, as in read_image
+    except Exception as error:  # hostile bytes raise any error in Pillow, as in read_image
         raise ImageError(os.fspath(path), _reason(error)) from error
 
 
 def _decode(entry: tuple[int, ImageLike | FetchedImage], max_side: int | None) -> Decoded | Skipped:
-    """Decode one numbered image; return why it is skipped if it cannot be read."""
+    """Decode one numbered image; return it as skipped, with the reason, if it cannot be read."""
     index, image = entry
     try:
         if isinstance(image, FetchedImage):
@@ -214,35 +214,35 @@ def _pixels(path: str, content: bytes | None, max_side: int | None) -> NDArray[n
                     reason = f"decompression bomb: {width} × {height} pixels, more than the {limit:,} allowed"
                     raise ImageError(path, reason)
                 if image.info.get("progressive"):
-                    _refuse_scans(path, file)
+                    _refuse_many_scans(path, file)
                 return upright_rgb(image, max_side)
     except ImageError:
         raise
     except MemoryError as error:
         raise ImageError(path, "too little memory") from error
     except Exception as error:
-        # Pillow's plugins raise whatever hostile bytes lead them to (OSError, SyntaxError, struct.error, IndexError,
-        # OverflowError, ...): one broken file must not stop a run, so each becomes an entry of the skipped images.
+        # Hostile bytes make Pillow's plugins raise any error (OSError, SyntaxError, struct.error, IndexError,
+        # OverflowError, ...): one broken file must not stop a run, so every error becomes a skipped image.
         raise ImageError(path, _reason(error)) from error
 
 
 def largest_image() -> int:
-    """Return how many pixels an image may have at most: what is indexed is also shown."""
+    """Return the maximum number of pixels of an image, for indexing and for display."""
     return Image.MAX_IMAGE_PIXELS or sys.maxsize
 
 
-def _refuse_scans(path: str, file: BinaryIO) -> None:
-    """Refuse a JPEG whose scans go over the whole image again and again: 300 kB of them can take 10 s to decode."""
-    at = file.tell()
+def _refuse_many_scans(path: str, file: BinaryIO) -> None:
+    """Refuse a JPEG with too many scans of the whole image: 300 kB of scans can take 10 s to decode."""
+    position = file.tell()
     file.seek(0)
-    n_scans = file.read().count(START_OF_SCAN)  # within the data of a scan, 0xFF is followed by 0
-    file.seek(at)
+    n_scans = file.read().count(START_OF_SCAN)  # inside the data of a scan, 0xFF is always followed by 0
+    file.seek(position)
     if n_scans > MOST_SCANS:
         raise ImageError(path, f"too slow to decode: {n_scans} scans, more than the {MOST_SCANS} allowed")
 
 
 def _reason(error: Exception) -> str:
-    """Return a category that messages can count, and after a colon what is particular to this file."""
+    """Return the category of an error, for counting, and after a colon the details of this file."""
     for kinds, reason in _REASONS:
         if isinstance(error, kinds):
             return reason
@@ -257,20 +257,20 @@ def _reason(error: Exception) -> str:
 
 
 class FetchedImage(NamedTuple):
-    """An image file's content."""
+    """The content of an image file in an object store."""
 
-    name: str  # Its address
+    name: str  # Address of the object
     content: bytes | None  # None: the object does not exist
 
 
 def fetch_ahead(images: Iterator[tuple[int, T]]) -> Generator[tuple[int, T | FetchedImage]]:
-    """Pass numbered images on, in order: those in object stores as `FetchedImage`, all others as they are.
+    """Yield numbered images in order: images in object stores as `FetchedImage`, all others unchanged.
 
-    Raises StorageError if a store cannot be reached, or does not allow reading: no image is skipped for that.
+    Raises StorageError if a store cannot be reached, or does not allow reading, instead of skipping the image.
     """
-    for in_store, group in groupby(images, lambda entry: is_remote(entry[1])):
-        if in_store:
-            yield from map_ahead(_fetched, group, READERS, AHEAD, "visterm-fetch")
+    for is_in_store, group in groupby(images, lambda entry: is_remote(entry[1])):
+        if is_in_store:
+            yield from map_ahead(_fetch_entry, group, READERS, MAX_FETCHED_AHEAD, "visterm-fetch")
         else:
             yield from group
 
@@ -278,17 +278,17 @@ def fetch_ahead(images: Iterator[tuple[int, T]]) -> Generator[tuple[int, T | Fet
 def fetch(address: str) -> bytes:
     """Fetch the content of one image.
 
-    Raises ImageError if there is none, or it is larger than `MOST_BYTES`; StorageError as `fetch_ahead` does.
+    Raises ImageError if it does not exist or is larger than `MAX_FETCH_BYTES`; StorageError as in `fetch_ahead`.
     """
     state = RemotePath(address).state()
-    if state is not None and state[0] > MOST_BYTES:
-        raise ImageError(address, f"too large: {state[0]:,} bytes, and at most {MOST_BYTES:,} are fetched")
-    if (content := _fetched((0, address))[1].content) is None:
+    if state is not None and state[0] > MAX_FETCH_BYTES:
+        raise ImageError(address, f"too large: {state[0]:,} bytes, and at most {MAX_FETCH_BYTES:,} are fetched")
+    if (content := _fetch_entry((0, address))[1].content) is None:
         raise ImageError(address, GONE)
     return content
 
 
-def _fetched(entry: tuple[int, Any]) -> tuple[int, FetchedImage]:
+def _fetch_entry(entry: tuple[int, Any]) -> tuple[int, FetchedImage]:
     index, image = entry
     try:
         return index, FetchedImage(os.fspath(image), as_path(image).read_bytes())

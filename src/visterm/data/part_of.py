@@ -1,4 +1,4 @@
-"""Which tag names a part of what: from a CSV of part and whole, or WordNet."""
+"""Part-of relations of tags: from a CSV of part and whole, or from WordNet."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from visterm.data.tag_senses import Synset, TagSenses, WordNet, match_tags
 
 PART_OF_FILE = PairFormat("part-of file", ("part", "whole"), "wheel,car", "part of")
 
-# Which pointers of a synset count as its parts: those of a tree (trunk), a forest (tree), ice (water)
+# Pointers of a synset that count as its parts: a trunk of a tree, a tree of a forest, water of ice
 Meronyms = Literal["parts", "members", "substances"]
 
 
 class PartOf(NamedTuple):
-    """One relation: the part is part of the whole."""
+    """A relation: `part` is a part of `whole`."""
 
     part: str
     whole: str
 
 
 class PartRelations(NamedTuple):
-    """What `read_part_relations` found."""
+    """The result of `read_part_relations`."""
 
-    relations: list[PartOf]  # All relations of a file; of WordNet, those among the tags
-    senses: TagSenses | None  # How the tags were matched with WordNet; None where the relations are from a file
-    wordnet: WordNet | None  # The WordNet that was read; None where the relations are from a file
+    relations: list[PartOf]  # All relations of a file; from WordNet, only relations between tags
+    senses: TagSenses | None  # How the tags were matched with WordNet; None if the relations are from a file
+    wordnet: WordNet | None  # The WordNet that was read; None if the relations are from a file
 
 
 def read_part_relations(
@@ -44,12 +44,12 @@ def read_part_relations(
     mapping: str | os.PathLike[str] | None = None,
     inherit: int | None = 1,
 ) -> PartRelations:
-    """Read which tags are parts of which: from a part-of CSV, or from WordNet.
+    """Read part-of relations of tags from a CSV, or from WordNet.
 
-    `source` is a file for `read_part_of`, or a folder of WordNet's files; None: WordNet, at its usual places. For
-    WordNet only, `mapping` is a file for `read_mapping`, and `inherit` says how far parts are inherited
-    (`wordnet_part_of`); a file says all itself. Raises DataError if a file or the folder cannot be used, or has no
-    relation between two tags; UserError if `inherit` cannot be used.
+    `source` is a file for `read_part_of`, or WordNet's folder; None: WordNet, in one of its usual places. `mapping`, a
+    file for `read_mapping`, and `inherit`, how far parts are inherited (`wordnet_part_of`), apply to WordNet only.
+    Raises DataError if a file or the folder cannot be used, or has no relation between two tags; UserError if `inherit`
+    is invalid.
     """
     if source is not None and not Path(source).is_dir():
         relations = read_part_of(source)
@@ -73,10 +73,10 @@ def read_part_relations(
 
 
 def read_part_of(path: str | os.PathLike[str]) -> list[PartOf]:
-    """Read a CSV (or, by its suffix .tsv, tab-separated file) of relations.
+    """Read a CSV (or, with the suffix .tsv, tab-separated) file of relations.
 
-    Two columns, the part and its whole, as "part of" reads, with or without a header ``part,whole``. Raises DataError
-    as `read_pairs` does.
+    It has two columns, the part and its whole, with or without a header ``part,whole``. Raises DataError as
+    `read_pairs` does.
     """
     return [PartOf(pair.first, pair.second) for pair in read_pairs(path, PART_OF_FILE)]
 
@@ -84,17 +84,17 @@ def read_part_of(path: str | os.PathLike[str]) -> list[PartOf]:
 def wordnet_part_of(
     wordnet: WordNet, senses: TagSenses, *, inherit: int | None = 1, meronyms: Iterable[Meronyms] = ("parts",)
 ) -> list[PartOf]:
-    """Return which tags are parts of which, by a WordNet and the senses of the tags in it.
+    """Return the part-of relations of tags, from a WordNet and the senses of the tags in it.
 
-    A tag has the parts of its synset and, along is-a, those of what it is a kind of: a house is a building, and a
-    building has windows. It is never so on the part's side: a porthole is a window, and yet no part of a house. Parts
-    are inherited over `inherit` steps of is-a; 0: a synset's own parts only; 1: those of what it is directly a kind of,
-    too; None: over any number. More find more relations, and vaguer ones: all animals have heads. `meronyms` say what
-    counts as a part: "parts", and also "members" (a forest's trees) and "substances" (the water of ice).
+    A tag has the parts of its synset, and inherits parts along is-a: a house is a building, and a building has windows.
+    Nothing is inherited on the part's side: a porthole is a window, but not a part of a house. Parts are inherited over
+    `inherit` steps of is-a; 0: only a synset's own parts; 1: also the parts of its direct hypernyms; None: no limit.
+    More steps find more, but vaguer relations: all animals have heads. `meronyms` are the kinds of parts: "parts",
+    "members" (a forest's trees) and "substances" (the water of ice).
 
-    Relations come whole by whole, in the order of the tags, the nearest parts first; each once. Tags of one synset
-    (stairs, steps) have the same relations. Raises UserError if `inherit` is no whole number of 0 or more and not None,
-    or `meronyms` has another word.
+    Relations are unique, in the order of the wholes' tags, the nearest parts first. Tags of the same synset (stairs,
+    steps) have the same relations. Raises UserError if `inherit` is not None or a whole number of 0 or more, or
+    `meronyms` has another word.
     """
     if inherit is not None and (isinstance(inherit, bool) or not isinstance(inherit, int) or inherit < 0):
         expected = "a whole number of 0 or more, or None for no limit"
@@ -108,19 +108,19 @@ def wordnet_part_of(
     for sense in senses:
         if sense.synset is None:
             continue
-        for above in _is_a(wordnet, sense.synset, inherit):
-            for offset in (offset for kind in kinds for offset in getattr(above, kind)):
+        for ancestor in _is_a(wordnet, sense.synset, inherit):
+            for offset in (offset for kind in kinds for offset in getattr(ancestor, kind)):
                 if offset != sense.synset.offset:
                     relations.update(dict.fromkeys(PartOf(part, sense.tag) for part in tags.get(offset, ())))
     return list(relations)
 
 
 def part_pairs(relations: Iterable[tuple[str, str]], vocabulary: Vocabulary) -> NDArray[np.int64]:
-    """Find the columns of the tags that relations (part, whole) are about.
+    """Return the columns of the tags in relations (part, whole).
 
-    Words are compared as tags are, normalised (NFC) and without regard to case; one that is no tag so may be one with
-    spaces for its ``_``. Returns columns of (part, whole), int64 of shape (n_pairs, 2), sorted, each pair once.
-    Relations with a word that is no tag are left out. Raises DataError if there are relations, but none among the tags.
+    Words are compared like tags, normalised (NFC) and without regard to case; if that fails, ``_`` is read as a space.
+    Returns columns of (part, whole), int64 of shape (n_pairs, 2), sorted and unique. Relations with a word that is not
+    a tag are left out. Raises DataError if there are relations, but none between two tags.
     """
     pairs: set[tuple[int, int]] = set()
     examples: list[str] = []
@@ -139,18 +139,18 @@ def part_pairs(relations: Iterable[tuple[str, str]], vocabulary: Vocabulary) -> 
 
 
 def _column(word: str, vocabulary: Vocabulary) -> int | None:
-    """Return the column of a word, or of the one with spaces for its ``_``."""
+    """Return the column of a word, as written or with spaces instead of ``_``."""
     column = vocabulary.get(word)
     return vocabulary.get(word.replace("_", " ")) if column is None and "_" in word else column
 
 
 def _is_a(wordnet: WordNet, synset: Synset, steps: int | None) -> Iterator[Synset]:
-    """Yield a synset and what it is a kind of over some steps, each once, the nearest first."""
+    """Yield a synset and its hypernyms over up to `steps` steps, without repetitions, the nearest first."""
     level, seen, step = [synset], {synset.offset}, 0
     while level:
         yield from level
         if step == steps:
             return
-        offsets = dict.fromkeys(offset for below in level for offset in below.hypernyms if offset not in seen)
+        offsets = dict.fromkeys(offset for child in level for offset in child.hypernyms if offset not in seen)
         seen.update(offsets)
         level, step = [wordnet.synset(offset) for offset in offsets], step + 1

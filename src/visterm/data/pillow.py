@@ -1,8 +1,8 @@
-"""Opening image files with Pillow, HEIC and previews of RAW where their readers are; and from these to upright RGB.
+"""Opening image files with Pillow, HEIC and RAW previews if their readers are installed, and converting to upright RGB.
 
-The extra `heif` brings pi-heif (BSD), whose wheels hold libheif and libde265 (LGPL 3). pillow-heif is taken where it is
-installed, but is no extra: its wheels hold x265, which is GPL. The JPEG preview inside a RAW file is taken out by rawpy
-(MIT), which brings LibRaw, free under LGPL 2.1 or CDDL 1.0, or else by the program exiftool.
+The extra `heif` brings pi-heif (BSD), whose wheels hold libheif and libde265 (LGPL 3). pillow-heif is used if it is
+installed, but is not an extra: its wheels contain x265, which is GPL. The JPEG preview in a RAW file is extracted by
+rawpy (MIT), which includes LibRaw (LGPL 2.1 or CDDL 1.0), or else by the program exiftool.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from visterm.core.files import GB, open_regular, read_regular
 from visterm.core.remote import as_path, is_remote
 from visterm.data.image_folders import HEIF_PACKAGES, RAW, RAW_ADVICE, suffix_of
 
-# Formats that carry photos: none that starts another program (EPS) or takes any bytes for an image (TGA).
+# Formats of photos, without formats that start another program (EPS) or accept any bytes (TGA).
 FORMATS = ("JPEG", "MPO", "PNG", "GIF", "WEBP", "BMP", "DIB", "TIFF", "PPM", "JPEG2000", "AVIF", "HEIF", "QOI")
 
 _BRANDS = frozenset({b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"hevm", b"hevs"})
-_PILLOW = r"PIL\."
+_PILLOW_MODULES = r"PIL\."
 _TRANSPOSE = {
     2: Image.Transpose.FLIP_LEFT_RIGHT, 3: Image.Transpose.ROTATE_180, 4: Image.Transpose.FLIP_TOP_BOTTOM,
     5: Image.Transpose.TRANSPOSE, 6: Image.Transpose.ROTATE_270, 7: Image.Transpose.TRANSVERSE,
@@ -45,21 +45,21 @@ _PREMULTIPLIED = {"La": "LA", "RGBa": "RGBA"}
 _BITS_PER_SAMPLE = 258  # TIFF 6.0, section 8
 _lock = threading.Lock()
 _n_silenced = 0
-MOST_BYTES = GB
-SECONDS = 120  # How long exiftool may take for one file
+MAX_RAW_BYTES = GB
+EXIFTOOL_SECONDS = 120  # Timeout of exiftool for one file
 WITHOUT_PREVIEW = "RAW without a preview: convert it with your camera's program"
-_START = b"\xff\xd8"  # Of a JPEG
+_JPEG_START = b"\xff\xd8"  # First bytes of a JPEG
 _BASE64 = "base64:"
 _PREVIEWS = ("JpgFromRaw", "PreviewImage", "OtherImage", "ThumbnailImage")
-_ORIENTATIONS = {3: 3, 5: 8, 6: 6}  # LibRaw's `flip`, and what EXIF calls it
+_ORIENTATIONS = {3: 3, 5: 8, 6: 6}  # LibRaw's `flip` -> EXIF orientation
 
 
 @contextmanager
 def opened_image(path: str | os.PathLike[str], content: bytes | None = None) -> Iterator[ImageFile.ImageFile]:
-    """Yield an image file, or the `content` of one, as Pillow opens it, without decoding its pixels.
+    """Open an image file, or the `content` of an image file, with Pillow, without decoding its pixels.
 
     Only the parts of a stored object that Pillow reads are fetched. Raises OSError if the file or object does not exist
-    or is no regular file; hostile bytes lead Pillow to other errors, too.
+    or is not a regular file; hostile bytes also raise other errors in Pillow.
     """
     opened: Any = BytesIO(content or b"")
     if content is None:
@@ -69,7 +69,7 @@ def opened_image(path: str | os.PathLike[str], content: bytes | None = None) -> 
 
 
 def readable_formats() -> tuple[str, ...]:
-    """Return Pillow's names of the formats that are read here."""
+    """Return Pillow's names of the supported formats."""
     Image.init()
     register_heif()
     return tuple(name for name in FORMATS if name in Image.OPEN)
@@ -77,16 +77,16 @@ def readable_formats() -> tuple[str, ...]:
 
 @cache
 def register_heif() -> None:
-    """Let Pillow open HEIC files, at the first call, if a reader is installed; it is looked for only once."""
+    """Register a HEIC reader with Pillow, if one is installed; only the first call has an effect."""
     if (package := next(filter(find_spec, HEIF_PACKAGES), None)) is not None:
         import_module(package).register_heif_opener(thumbnails=False)
 
 
 def is_heic(head: bytes) -> bool:
-    """Return whether a file that begins so holds pictures coded with HEVC.
+    """Return whether a file that begins with `head` has pictures encoded with HEVC.
 
-    Its ``ftyp`` box names a main brand and the brands that it is compatible with (ISO 14496-12, section 4.3; the brands
-    are those of ISO 23008-12, annex B).
+    Its ``ftyp`` box names a main brand and compatible brands (ISO 14496-12, section 4.3; the brands are defined in
+    ISO 23008-12, annex B).
     """
     if head[4:8] != b"ftyp":
         return False
@@ -96,21 +96,21 @@ def is_heic(head: bytes) -> bool:
 
 @contextmanager
 def pillow_silenced() -> Iterator[None]:
-    """Ignore the warnings that Pillow's own modules give about odd metadata, and no others.
+    """Ignore the warnings of Pillow's own modules about odd metadata, and no other warnings.
 
-    `warnings.catch_warnings` saves and restores the whole list of filters, so that two threads that enter and leave it
-    in turns can undo each other's changes (and the caller's). This puts one narrow filter in while at least one thread
-    decodes, and takes that one out again.
+    `warnings.catch_warnings` saves and restores the whole list of filters, so concurrent threads can undo each other's
+    changes (and the caller's). This function adds one narrow filter while at least one thread is decoding, and removes
+    only that filter.
     """
     global _n_silenced
-    ours = ("ignore", None, Warning, _PILLOW)
+    filter_key = ("ignore", None, Warning, _PILLOW_MODULES)
     with _lock:
         _n_silenced += 1
         for entry in warnings.filters:
-            if (*entry[:3], getattr(entry[3], "pattern", None)) == ours:
+            if (*entry[:3], getattr(entry[3], "pattern", None)) == filter_key:
                 break
         else:
-            warnings.filterwarnings("ignore", category=Warning, module=_PILLOW)
+            warnings.filterwarnings("ignore", category=Warning, module=_PILLOW_MODULES)
 
     try:
         yield
@@ -118,24 +118,24 @@ def pillow_silenced() -> Iterator[None]:
         with _lock:
             _n_silenced -= 1
             for entry in [] if _n_silenced else list(warnings.filters):
-                if (*entry[:3], getattr(entry[3], "pattern", None)) == ours:
-                    with suppress(ValueError):  # the caller's own thread may have replaced the list just now
+                if (*entry[:3], getattr(entry[3], "pattern", None)) == filter_key:
+                    with suppress(ValueError):  # the caller may have replaced the list in the meantime
                         cast("list[object]", warnings.filters).remove(entry)
                     break
 
 
 def upright_rgb(image: Image.Image, max_side: int | None) -> NDArray[np.uint8]:
-    """Return the pixels of an opened image, at its first frame, as people see it: uint8 of shape (height, width, 3).
+    """Return the pixels of an opened image, at its first frame, as upright RGB: uint8 of shape (height, width, 3).
 
-    Transparent parts come out on white. Grey levels of 16 bits are scaled by 255/65535; deeper whole numbers by their
-    largest value; numbers with a point by 255 where none is above 1, as they are up to 255, and by their largest value
-    beyond. The longest side is reduced to `max_side` pixels, never enlarged.
+    Transparency is blended with white. Grey levels of 16 bits are scaled by 255/65535, deeper integers by their largest
+    value. Floating-point values are scaled by 255 if none is above 1, kept if none is above 255, and otherwise scaled
+    by their largest value. The longest side is reduced to `max_side` pixels, never enlarged.
     """
     size = reduced_size(image.size, max_side)
-    drafted = image.draft(None, size)  # JPEG alone can decode straight to 1/2, 1/4 or 1/8
+    drafted = image.draft(None, size)  # only JPEG can decode directly at 1/2, 1/4 or 1/8
     image.load()
     if not drafted:
-        size = reduced_size(image.size, max_side)  # TIFF turns itself upright as it loads
+        size = reduced_size(image.size, max_side)  # Pillow rotates TIFF images on loading
     orientation = orientation_of(image)
 
     if image.mode in ("I", "F") or image.mode.startswith("I;16"):
@@ -152,7 +152,7 @@ def upright_rgb(image: Image.Image, max_side: int | None) -> NDArray[np.uint8]:
 
 
 def reduced_size(size: tuple[int, int], max_side: int | None) -> tuple[int, int]:
-    """Return the (width, height) whose longest side is at most `max_side`."""
+    """Return (width, height) scaled down so that the longest side is at most `max_side`."""
     longest = max(size)
     if max_side is None or longest <= max_side:
         return size
@@ -161,21 +161,21 @@ def reduced_size(size: tuple[int, int], max_side: int | None) -> tuple[int, int]
 
 
 def resized(image: Image.Image, size: tuple[int, int]) -> Image.Image:
-    """Shrink an RGB image, averaging over all that each new pixel covers."""
+    """Shrink an RGB image; each new pixel is the average of the area that it covers."""
     return image if image.size == size else image.resize(size, Image.Resampling.BILINEAR, reducing_gap=2.0)
 
 
 def orientation_of(image: Image.Image) -> int:
-    """Read the EXIF orientation; 1 (upright) where there is none, or nothing that can be understood."""
+    """Read the EXIF orientation; 1 (upright) if it is missing or invalid."""
     try:
         orientation = image.getexif().get(ExifTags.Base.Orientation, 1)
-    except Exception:  # broken metadata raises all sorts of errors, and the pixels are good without it
+    except Exception:  # broken metadata raises any error, and the pixels are usable without it
         return 1
     return orientation if isinstance(orientation, int) else 1
 
 
 def _eight_bits(image: Image.Image) -> NDArray[np.uint8]:
-    """Scale one deep channel to 0-255; Pillow's own conversion clips all above 255 to white."""
+    """Scale a deep channel to 0-255; Pillow's own conversion clips values above 255 to white."""
     values: NDArray[Any] = np.nan_to_num(np.asarray(image).astype(np.float32), nan=0.0, posinf=0.0, neginf=0.0)
     largest = float(values.max())
     if image.mode == "F":
@@ -188,20 +188,20 @@ def _eight_bits(image: Image.Image) -> NDArray[np.uint8]:
 
 
 def is_raw(name: str | os.PathLike[str]) -> bool:
-    """Return whether a file is a RAW file by its name: many are TIFF inside, with a tiny picture in front."""
+    """Return whether a file is a RAW file by its suffix: many have the content of a TIFF with a tiny first picture."""
     return suffix_of(name) in RAW
 
 
 def raw_preview(path: str | os.PathLike[str], content: bytes | None = None) -> bytes:
-    """Return the largest preview of a RAW file as a JPEG that says how to turn it upright.
+    """Return the largest preview of a RAW file as a JPEG with its EXIF orientation.
 
-    The file is read from `path`, of this machine or of an object store, unless its `content` is given. Raises
-    ImageError if it has no preview, it is damaged, or neither rawpy nor exiftool is installed; OSError if it cannot be
+    The file is read from `path`, on this machine or in an object store, unless its `content` is given. Raises
+    ImageError if it has no preview, is damaged, or neither rawpy nor exiftool is installed; OSError if it cannot be
     read.
     """
     name = os.fspath(path)
     if content is None:
-        content = read_regular(path, MOST_BYTES)
+        content = read_regular(path, MAX_RAW_BYTES)
     if find_spec("rawpy") is not None:
         picture, orientation = _by_rawpy(name, content)
     elif (program := shutil.which("exiftool")) is not None:
@@ -212,7 +212,7 @@ def raw_preview(path: str | os.PathLike[str], content: bytes | None = None) -> b
 
 
 def _by_rawpy(path: str, content: bytes) -> tuple[bytes, int]:
-    """Return the preview, and the orientation of the RAW file as EXIF numbers it; so does `_by_exiftool`."""
+    """Return the preview and the EXIF orientation of the RAW file, like `_by_exiftool`."""
     rawpy: Any = import_module("rawpy")
     try:
         with rawpy.imread(BytesIO(content)) as raw:
@@ -224,7 +224,7 @@ def _by_rawpy(path: str, content: bytes) -> tuple[bytes, int]:
     picture = BytesIO()
     if thumb.format == rawpy.ThumbFormat.JPEG:
         picture.write(thumb.data)
-    else:  # a few old cameras keep pixels as they are
+    else:  # a few old cameras store uncompressed pixels
         Image.fromarray(thumb.data).save(picture, "JPEG", quality=95)
     return picture.getvalue(), _ORIENTATIONS.get(flip, 1)
 
@@ -232,8 +232,8 @@ def _by_rawpy(path: str, content: bytes) -> tuple[bytes, int]:
 def _by_exiftool(program: str, path: str, content: bytes) -> tuple[bytes, int]:
     command = [program, "-config", "", "-j", "-b", "-n", "-Orientation", *(f"-{name}" for name in _PREVIEWS), "-"]
     try:
-        done = subprocess.run(command, input=content, capture_output=True, check=False, timeout=SECONDS)
-        fields = json.loads(done.stdout)[0]
+        result = subprocess.run(command, input=content, capture_output=True, check=False, timeout=EXIFTOOL_SECONDS)
+        fields = json.loads(result.stdout)[0]
     except (subprocess.TimeoutExpired, ValueError, LookupError) as error:
         raise ImageError(path, "damaged: not a RAW file that exiftool knows") from error
     texts = [text for name in _PREVIEWS if (text := str(fields.get(name, ""))).startswith(_BASE64)]
@@ -243,8 +243,8 @@ def _by_exiftool(program: str, path: str, content: bytes) -> tuple[bytes, int]:
 
 
 def _oriented(jpeg: bytes, orientation: int) -> bytes:
-    """Note the orientation of the RAW file in a JPEG that says nothing of its own."""
-    if orientation not in range(2, 9) or not jpeg.startswith(_START):
+    """Write the orientation of the RAW file into a JPEG that has none."""
+    if orientation not in range(2, 9) or not jpeg.startswith(_JPEG_START):
         return jpeg
     with Image.open(BytesIO(jpeg), formats=["JPEG"]) as image:
         if ExifTags.Base.Orientation in image.getexif():
@@ -252,4 +252,4 @@ def _oriented(jpeg: bytes, orientation: int) -> bytes:
     exif = Image.Exif()
     exif[ExifTags.Base.Orientation] = orientation
     segment = exif.tobytes()
-    return _START + b"\xff\xe1" + (len(segment) + 2).to_bytes(2, "big") + segment + jpeg[len(_START) :]
+    return _JPEG_START + b"\xff\xe1" + (len(segment) + 2).to_bytes(2, "big") + segment + jpeg[len(_JPEG_START) :]

@@ -1,4 +1,4 @@
-"""Queries in a table or JSON lines: what was typed, an image, and how relevant it is; a click log, say."""
+"""Reading queries from a table or JSON lines: the query text, an image and its relevance, as in a click log."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ class QueryRow(NamedTuple):
 
     query: str  # As typed: ``snow tree -people``
     image: str  # The name of an image, as in the tag file
-    relevance: float  # Above 0: relevant, as relevant as the number says
+    relevance: float  # Grade of relevance; 0 or less: not relevant
 
 
 class JudgedTexts(NamedTuple):
-    """Queries as they were typed, and the images relevant to each."""
+    """Queries as they were typed, and the relevant images of each query."""
 
     texts: list[str]
-    relevant: sp.csr_array  # float32, shape (n_queries, n_images): above 0 where the image is relevant
-    unknown: list[str]  # Images that the file names and that are not among those ranked
+    relevant: sp.csr_array  # float32, shape (n_queries, n_images): above 0 for relevant images
+    unknown: list[str]  # Images in the file that are not ranked
 
 
 def read_query_file(path: str | os.PathLike[str]) -> list[QueryRow]:
-    """Read a CSV, TSV or JSON-lines file of queries, in its order.
+    """Read a CSV, TSV or JSON-lines file of queries, in the order of the file.
 
     It has the columns "query" (or "text"), "image" (or "file_name") and, unless every line is relevant, "relevance" (or
-    "clicks"), a number. Raises TagFileError if it cannot be read, a column is missing, or a row cannot be understood:
-    the message names file and line.
+    "clicks"), a number. Raises TagFileError if it cannot be read, a column is missing, or a row is invalid: the message
+    names file and line.
     """
     file = Path(path)
     rows = table_rows(file, read_text(file, "query file", or_utf16=True), FORM)
@@ -62,28 +62,28 @@ def read_query_file(path: str | os.PathLike[str]) -> list[QueryRow]:
 
     query_rows = []
     for row in rows:
-        where = f"{file}, line {row.line}"
+        place = f"{file}, line {row.line}"
         for name in (query, image):
             text = row.cells.get(name)
             if not isinstance(text, str) or not text.strip():
-                raise TagFileError(f"{where}: '{name}' is {text!r:.60}; expected text.")
+                raise TagFileError(f"{place}: '{name}' is {text!r:.60}; expected text.")
         value: object = 1.0 if relevance is None else row.cells.get(relevance)
         number = math.nan
         with suppress(ValueError):
             number = float(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else math.nan
         if not math.isfinite(number):
             expected = "expected a number, above 0 where the image is relevant"
-            raise TagFileError(f"{where}: '{relevance}' is {value!r:.60}; {expected}.")
+            raise TagFileError(f"{place}: '{relevance}' is {value!r:.60}; {expected}.")
         query_rows.append(QueryRow(row.cells[query].strip(), row.cells[image].removeprefix("./"), number))
     return query_rows
 
 
 def judge_images(rows: Sequence[QueryRow], images: Sequence[str]) -> JudgedTexts:
-    """Gather the rows of a query file by query.
+    """Group the rows of a query file by query.
 
-    Lines about the same query and image are joined: the largest relevance counts. `images` are the names of those that
-    are ranked, in the order of their columns. Returns the queries that have a relevant image among them, in the order
-    of the file.
+    If a query and image occur on several lines, the largest relevance counts. `images` are the names of the ranked
+    images, in the order of their columns. Returns the queries with at least one relevant ranked image, in the order of
+    the file.
     """
     column = {name: i for i, name in enumerate(images)}
     judged: dict[str, dict[int, float]] = {}
@@ -93,8 +93,8 @@ def judge_images(rows: Sequence[QueryRow], images: Sequence[str]) -> JudgedTexts
         if name not in column:
             unknown[name] = None
         elif row.relevance > 0:
-            of_query = judged.setdefault(row.query, {})
-            of_query[column[name]] = max(row.relevance, of_query.get(column[name], 0.0))
+            relevance_of = judged.setdefault(row.query, {})
+            relevance_of[column[name]] = max(row.relevance, relevance_of.get(column[name], 0.0))
 
     starts = np.cumsum([0, *map(len, judged.values())])
     columns = np.array([i for relevance in judged.values() for i in sorted(relevance)], np.int32)

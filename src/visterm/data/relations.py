@@ -1,4 +1,4 @@
-"""Files of two columns that relate words, which tag is a kind of what, and the tags that are siblings by it."""
+"""Reading and writing two-column files that relate words, is-a relations, and sibling tags that follow from these."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from visterm.core.vocabulary import Vocabulary, clean_tag, tag_key
 from visterm.core.writing import whole_file
 from visterm.data.text_files import guarded, read_text, unguarded
 
-MAX_BYTES = 2**31  # Of pairs of siblings
+MAX_SIBLING_BYTES = 2**31  # Maximum memory for pairs of siblings
 
-# Words that head columns: a first line of nothing else is a header, and no pair
+# Common names of columns: a first line that has only such words is a header, not a pair
 _HEADERS = frozenset(
     {"alias", "aliases", "canonical", "child", "column", "file", "file_name", "filename", "from", "id"}
     | {"image", "kind", "label", "labels", "meaning", "name", "new", "old", "parent", "part", "preferred"}
@@ -30,22 +30,22 @@ _HEADERS = frozenset(
 
 
 class PairFormat(NamedTuple):
-    """What a file of pairs holds, for its reader and for the messages."""
+    """The format of a file of pairs, for its reader and for messages."""
 
-    what: str  # Its name in messages: "is-a file"
-    columns: tuple[str, str]  # The two names that a header gives
-    example: str  # A line
-    relation: str | None = None  # What a word cannot be of itself: "a kind of". None: the two are no words of one sort.
-    may_be_empty: bool = False  # Whether the second may be left out
-    other_columns: tuple[str, str] | None = None  # Names by which other programs' headers call the two
-    needs_header: bool = False  # Whether a first line must name the two: where they are easily taken for each other
+    what: str  # Name of the file in messages: "is-a file"
+    columns: tuple[str, str]  # Names of the two columns in a header
+    example: str  # An example of a line
+    relation: str | None = None  # Relation that a word cannot have to itself: "a kind of"; None: no such check
+    may_be_empty: bool = False  # Whether the second word may be missing
+    other_columns: tuple[str, str] | None = None  # Names of the two columns in other programs' headers
+    needs_header: bool = False  # Whether a header is required, because the columns are easily confused
 
 
 IS_A_FILE = PairFormat("is-a file", ("child", "parent"), "tiger,big cat", "a kind of")
 
 
 class WordPair(NamedTuple):
-    """One line: its two words, and where it stands (file and line, for messages)."""
+    """The two words of a line, and its place (file and line) for messages."""
 
     first: str
     second: str
@@ -53,11 +53,11 @@ class WordPair(NamedTuple):
 
 
 def read_pairs(path: str | os.PathLike[str], form: PairFormat) -> Iterator[WordPair]:
-    """Read a CSV (or, by its suffix .tsv, tab-separated file) of two columns.
+    """Read the pairs of a CSV (or, with the suffix .tsv, tab-separated) file with two columns.
 
-    A first line that names both columns is a header; there may then be other columns too, in any order. Raises
-    DataError if it cannot be read, has no pair, lacks a header that its format needs, or a line is not two words; the
-    message names file and line.
+    A first line that names both columns is a header; then other columns are allowed, in any order. Raises DataError if
+    the file cannot be read, has no pairs, lacks a required header, or a line does not have two words; the message names
+    file and line.
     """
     path = Path(path)
     text = read_text(path, form.what)
@@ -95,9 +95,9 @@ def read_pairs(path: str | os.PathLike[str], form: PairFormat) -> Iterator[WordP
 
 
 def write_pairs(path: str | os.PathLike[str], header: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
-    """Write what `read_pairs` reads: a header and a line for each row, with tabs where the file is named .tsv.
+    """Write a file for `read_pairs`: a header and a line for each row, tab-separated if the suffix is .tsv.
 
-    Cells that a spreadsheet would compute get an apostrophe before them, which `read_pairs` takes off.
+    Cells that a spreadsheet would evaluate get an apostrophe in front, which `read_pairs` removes.
     """
     path = Path(path)
     with whole_file(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
@@ -107,10 +107,10 @@ def write_pairs(path: str | os.PathLike[str], header: Iterable[str], rows: Itera
 
 
 def read_is_a(path: str | os.PathLike[str]) -> list[tuple[str, str]]:
-    """Read a CSV (or, by its suffix .tsv, tab-separated file) of relations.
+    """Read a CSV (or, with the suffix .tsv, tab-separated) file of is-a relations.
 
-    Two columns, the child and its parent, with or without a header ``child,parent``. Raises DataError as `read_pairs`
-    does.
+    It has two columns, the child and its parent, with or without a header ``child,parent``. Raises DataError as
+    `read_pairs` does.
     """
     return [(pair.first, pair.second) for pair in read_pairs(path, IS_A_FILE)]
 
@@ -119,9 +119,9 @@ def sibling_sets(relations: Iterable[tuple[str, str]], vocabulary: Vocabulary) -
     """Find the tags that share a parent: ``S(i, j) = 1 if i = j or both are a kind of some k`` (WSABIE, section 4).
 
     Relations are (child, parent). Children that are not in the vocabulary are left out; parents need not be in it.
-    Words are compared as tags are: normalised (NFC) and without regard to case. Returns float32 of shape (n_tags,
-    n_tags), 1 for siblings, and on the diagonal. Raises DataError if no child is in the vocabulary; TooLargeError if
-    parents have more children than fit: if the pairs of siblings could take more than 2 GiB.
+    Words are compared like tags: normalised (NFC) and without regard to case. Returns float32 of shape (n_tags,
+    n_tags), 1 for siblings and on the diagonal. Raises DataError if no child is in the vocabulary; TooLargeError if the
+    pairs of siblings could take more than 2 GiB.
     """
     parents: dict[str, int] = {}
     pairs: set[tuple[int, int]] = set()
@@ -141,10 +141,10 @@ def sibling_sets(relations: Iterable[tuple[str, str]], vocabulary: Vocabulary) -
     rows, columns = np.array(sorted(pairs), np.int64).T
     n_children = np.bincount(columns)
     n_tags, n_bytes = len(vocabulary), 8 * int((n_children**2).sum())
-    siblings = f"The siblings of {n_tags} tags, up to {n_children.max()} of one parent,"
-    check_size(n_bytes, MAX_BYTES, siblings, "Leave out parents that are too general.")
-    of_parent = sp.csr_array((np.ones(rows.size, np.float32), (rows, columns)), shape=(n_tags, len(parents)))
-    return as_csr(((of_parent @ of_parent.T + sp.eye_array(n_tags, format="csr")) != 0).astype(np.float32))
+    description = f"The siblings of {n_tags} tags, up to {n_children.max()} of one parent,"
+    check_size(n_bytes, MAX_SIBLING_BYTES, description, "Leave out parents that are too general.")
+    is_child = sp.csr_array((np.ones(rows.size, np.float32), (rows, columns)), shape=(n_tags, len(parents)))
+    return as_csr(((is_child @ is_child.T + sp.eye_array(n_tags, format="csr")) != 0).astype(np.float32))
 
 
 def _delimiter(path: Path) -> str:

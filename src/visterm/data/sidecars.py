@@ -1,4 +1,4 @@
-"""Keywords of photos: in XMP files beside them, which are written in one step, and inside, of XMP, IPTC and Windows."""
+"""Keywords of photos: in XMP files beside them, which are replaced atomically, and embedded (XMP, IPTC, Windows)."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ XP_KEYWORDS = 0x9C9E
 IPTC_KEYWORDS = (2, 25)
 IPTC_CHARACTERS = (1, 90)
 IPTC_UTF8 = b"\x1b%G"
-IPTC_FORMATS = ("JPEG", "MPO", "TIFF")  # Those in which IPTC is read and written here
-IPTC_RESOURCE = 0x0404  # Of Photoshop's, in JPEG
-IPTC_MARKER, IPTC_SHORT = b"\x1c", 0x7FFF  # What a dataset begins with, and its most bytes without a longer length
-MOST_IPTC = 64  # Bytes of a keyword (IIM 4.2, dataset 2:25)
-LONGEST_LETTER = 4  # Bytes, in UTF-8
+IPTC_FORMATS = ("JPEG", "MPO", "TIFF")  # Image formats in which IPTC is read and written
+IPTC_RESOURCE = 0x0404  # Number of the Photoshop resource in a JPEG
+IPTC_MARKER, IPTC_SHORT = b"\x1c", 0x7FFF  # First byte of a dataset; largest size in a short length field
+MOST_IPTC = 64  # Maximum size of a keyword in bytes (IIM 4.2, dataset 2:25)
+MAX_LETTER_BYTES = 4  # Longest character of UTF-8 in bytes
 CP1252_HOLES = b"\x81\x8d\x8f\x90\x9d"
-GIF_TRAILER = bytes([0x01, *range(0xFF, 0xFB, -1)])  # What follows the packet, so that readers of blocks find its end
-MOST_BOXES = 10_000  # Of a JPEG 2000 file, which has a dozen
+GIF_TRAILER = bytes([0x01, *range(0xFF, 0xFB, -1)])  # Follows the packet, so that block readers find its end
+MAX_BOXES = 10_000  # Maximum number of boxes to look through in a JPEG 2000 file, which has about a dozen
 JP2_XMP = bytes.fromhex("be7acfcb97a942e89c71999491e3afac")
 
 T = TypeVar("T")
 
 _IPTC_FRAME = frozenset({(1, 0), (2, 0), IPTC_CHARACTERS, IPTC_KEYWORDS})  # Versions, the encoding, and keywords
 SUFFIX = ".xmp"
-FOUND, STEM_FOUND, FULL, STEM = "found", "stem found", "full", "stem"  # How `Sidecars.target` names the file
-MOST_BYTES = GB  # Bytes of a file that is read whole, to be written again with changes
-# Names of what `replace_file` writes first, with the number of its process
+FOUND, STEM_FOUND, FULL, STEM = "found", "stem found", "full", "stem"  # Values of `naming` in `Sidecars.target`
+MOST_BYTES = GB  # Maximum size of a file to rewrite, in bytes
+# Names of the temporary files of `replace_file`, with the process id
 _TEMPORARY = re.compile(r"\..+\.(?:xmp|txt)\.(\d{1,9})-[0-9a-f]{8}\.tmp", re.IGNORECASE | re.DOTALL)
 
 
@@ -59,7 +59,7 @@ class Sidecars:
         self._listed: dict[Path, tuple[dict[str, str], dict[str, set[str]]]] = {}
 
     def of(self, image: Path) -> list[Path]:
-        """Return the XMP files that tell of an image, ``photo.jpg.xmp`` first."""
+        """Return the XMP files of an image, ``photo.jpg.xmp`` first."""
         names, _ = self._list(image.parent)
         existing = [names.get(name) for name in (image.name, image.stem)]
         return [image.with_name(name) for name in dict.fromkeys(existing) if name is not None]
@@ -67,10 +67,10 @@ class Sidecars:
     def target(self, image: Path, naming: str = FOUND) -> Path:
         """Return the XMP file to write for an image.
 
-        By default that is the one that is there, else a new ``photo.jpg.xmp``; ``photo.xmp`` is not written where two
-        images may mean it (``photo.jpg`` and ``photo.nef``). If both are there it is ``photo.jpg.xmp``, with `naming`
-        "stem found" the other. With "full" it is always ``photo.jpg.xmp``, with "stem" always ``photo.xmp``, there or
-        not. Raises DataError if several RAW files would have the same.
+        By default that is the existing file, or else a new ``photo.jpg.xmp``; ``photo.xmp`` is not written if it may
+        belong to two images (``photo.jpg`` and ``photo.nef``). If both exist, it is ``photo.jpg.xmp``, or ``photo.xmp``
+        if `naming` is "stem found". With "full" it is always ``photo.jpg.xmp``, with "stem" always ``photo.xmp``,
+        whether it exists or not. Raises DataError if several RAW files would share one file.
         """
         names, stems = self._list(image.parent)
         if naming == FULL:
@@ -80,41 +80,41 @@ class Sidecars:
                 sidecar = f"{image.stem}{SUFFIX}"
                 raise DataError(f"{sidecar} would be of several RAW files, such as {image.name}. Rename one.")
             return image.with_name(names.get(image.stem, f"{image.stem}{SUFFIX}"))
-        shared = self.shares_stem(image)
-        existing = [path for path in self.of(image) if not shared or path.stem == image.name]
+        is_ambiguous = self.shares_stem(image)
+        existing = [path for path in self.of(image) if not is_ambiguous or path.stem == image.name]
         existing = existing[::-1] if naming == STEM_FOUND else existing
         return existing[0] if existing else image.with_name(f"{image.name}{SUFFIX}")
 
     def shares_stem(self, image: Path) -> bool:
-        """Return whether another image beside it has the same name with another ending."""
+        """Return whether another image in the folder has the same name with another suffix."""
         _, stems = self._list(image.parent)
         return len(stems.get(image.stem, set()) | {image.suffix}) > 1
 
     def keywords(self, image: Path) -> Keywords:
-        """Read the keywords of an image: of its XMP files and of what is in it, together.
+        """Read the keywords of an image from its XMP files and from the image itself.
 
-        What a run predicted in one of them, and a person wrote into another, is the person's. Raises DataError if a
-        file cannot be read or understood.
+        A tag that a run predicted in one file and a person wrote into another counts as the person's. Raises DataError
+        if a file cannot be read or parsed.
         """
-        read = [*(read_sidecar(path) for path in self.of(image)), embedded_keywords(image)]
-        of_people = {tag_key(tag) for part in read for tag in part.of_people}
-        marks = [mark for part in read for mark in part.marks]
+        sources = [*(read_sidecar(path) for path in self.of(image)), embedded_keywords(image)]
+        of_people = {tag_key(tag) for source in sources for tag in source.of_people}
+        marks = [mark for source in sources for mark in source.marks]
         return Keywords(
-            joined_tags(read),
+            joined_tags(sources),
             [mark for mark in marks if mark.source == GIVEN or tag_key(mark.tag) not in of_people],
-            paths=first_places(part.paths for part in read),
+            paths=first_places(source.paths for source in sources),
         )
 
     def _list(self, folder: Path) -> tuple[dict[str, str], dict[str, set[str]]]:
-        """Return the XMP files of a folder, and the endings of its images, by the names without ending."""
+        """Return the XMP files of a folder and the suffixes of its images, by name without suffix."""
         if folder not in self._listed:
             names: dict[str, str] = {}
             stems: defaultdict[str, set[str]] = defaultdict(set)
             try:
-                listed = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+                file_names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
             except OSError as error:
                 raise DataError(f"The folder {folder} cannot be listed: {error.strerror}.") from error
-            for name in listed:
+            for name in file_names:
                 stem, suffix = os.path.splitext(name)
                 if suffix.lower() == SUFFIX:
                     names[stem] = name
@@ -130,7 +130,7 @@ def read_sidecar(path: Path) -> Keywords:
 
 
 def content_of(path: Path) -> bytes | None:
-    """Return the bytes of a file; None where there is none. Raises DataError if it cannot be read."""
+    """Return the bytes of a file; None if it does not exist. Raises DataError if it cannot be read."""
     try:
         return read_regular(path, MOST_BYTES)
     except FileNotFoundError:
@@ -140,11 +140,11 @@ def content_of(path: Path) -> bytes | None:
 
 
 def replace_file(path: Path, old: bytes | None, new: bytes | None, *, follow_links: bool = False) -> None:
-    """Write a file in one step, or remove it, if it still is what it was when it was read.
+    """Replace or remove a file atomically, if it has not changed since it was read.
 
-    `old` is what is in it now, and `new` what is to be; None: no file. A link is followed inside its folder, and with
-    `follow_links` out of it, too. Raises StorageError if another program has changed it since, it cannot be written, or
-    it is a link that leads out of its folder. It is then as it was.
+    `old` is the content that was read and `new` the content to write; None means no file. A link is followed inside
+    its folder, and with `follow_links` also out of it. Raises StorageError, and leaves the file unchanged, if another
+    program has changed it, it cannot be written, or it is a link that leads out of its folder.
     """
     if not follow_links:
         check_stays_inside(path)
@@ -166,7 +166,7 @@ def replace_file(path: Path, old: bytes | None, new: bytes | None, *, follow_lin
 
 
 def check_stays_inside(path: Path) -> None:
-    """Refuse a file that is a link out of its folder, and so would be written elsewhere. Raises StorageError if so."""
+    """Raise StorageError if a file is a link out of its folder, and so would be written elsewhere."""
     target = Path(os.path.realpath(path))
     if path.is_symlink() and not target.is_relative_to(os.path.realpath(path.parent)):
         problem = f"{path} is a link out of its folder, and is not followed (to {target})."
@@ -175,13 +175,13 @@ def check_stays_inside(path: Path) -> None:
 
 
 def sweep_temporaries(folder: Path) -> None:
-    """Remove the files that `replace_file` was writing in a folder when its process was killed.
+    """Remove the temporary files that `replace_file` left in a folder when its process was killed.
 
-    Their names say the process, and no other program makes such names; those of a process that runs stay.
+    Their names contain the process id, and no other program makes such names; files of a running process are kept.
     """
     try:
         names = os.listdir(folder)
-    except OSError:  # its images say that it cannot be read
+    except OSError:  # reading its images reports the error
         return
     for name in names:
         if (match := _TEMPORARY.fullmatch(name)) and not is_alive(int(match[1])):
@@ -190,60 +190,60 @@ def sweep_temporaries(folder: Path) -> None:
 
 
 class Iptc(NamedTuple):
-    """What there is of IPTC (IIM) in an image."""
+    """The IPTC (IIM) metadata of an image."""
 
     keywords: list[str]
-    is_there: bool = False  # Whether it has any
-    # Whether keywords can be added: the image's format has IPTC, and it is in UTF-8, or in ASCII so far
+    is_there: bool = False  # Whether the image has any IPTC
+    # Whether keywords can be added: the image's format has IPTC, and the present texts are UTF-8 or ASCII
     is_writable: bool = False
-    is_utf8: bool = False  # Whether it says so
-    only_keywords: bool = True  # Whether it holds nothing else
+    is_utf8: bool = False  # Whether it is declared as UTF-8
+    only_keywords: bool = True  # Whether it has nothing but keywords
 
 
 def embedded_keywords(path: str | os.PathLike[str]) -> Keywords:
     """Read the keywords in an image file, without decoding its pixels.
 
-    Returns the union of those in XMP, IPTC (IIM) and XPKeywords; none of a file that is no image. Raises DataError if
-    the file's XMP cannot be understood.
+    Returns the union of XMP, IPTC (IIM) and XPKeywords; empty if the file is not an image. Raises DataError if the
+    file's XMP is invalid.
     """
     try:
         with opened_image(path) as image:
             packet = _if_readable(xmp_packet, image)
             words = _iptc_keywords(_if_readable(_datasets, image) or {})
             windows = list(map(clean_tag, _if_readable(_windows, image) or []))
-    except Exception:  # whatever hostile bytes lead Pillow to, as in read_image: what is no image has no keywords
+    except Exception:  # hostile bytes raise any error in Pillow, as in read_image: such a file has no keywords
         return Keywords([], [])
-    inside = read_keywords(packet, f"the XMP in {os.fspath(path)}") if packet else Keywords([], [])
-    in_xmp = set(map(tag_key, inside.tags))
-    ours = {tag_key(mark.tag) for mark in (*inside.marks, *inside.copies) if mark.is_in_iptc} - in_xmp
-    flat = [tag for tag in (*words, *windows) if tag_key(tag) not in ours]  # a person took those out of XMP
-    cut = frozenset(tag for tag, is_cut in words.items() if is_cut).difference(inside.tags, windows)
-    parts = (inside, Keywords(flat, [], programs=frozenset(program_names(flat)), cut=cut))
-    return inside._replace(tags=joined_tags(parts), programs=inside.programs | parts[1].programs, cut=cut)
+    in_file = read_keywords(packet, f"the XMP in {os.fspath(path)}") if packet else Keywords([], [])
+    xmp_keys = set(map(tag_key, in_file.tags))
+    removed = {tag_key(mark.tag) for mark in (*in_file.marks, *in_file.copies) if mark.is_in_iptc} - xmp_keys
+    flat = [tag for tag in (*words, *windows) if tag_key(tag) not in removed]  # a person removed the others from XMP
+    cut = frozenset(tag for tag, is_cut in words.items() if is_cut).difference(in_file.tags, windows)
+    parts = (in_file, Keywords(flat, [], programs=frozenset(program_names(flat)), cut=cut))
+    return in_file._replace(tags=joined_tags(parts), programs=in_file.programs | parts[1].programs, cut=cut)
 
 
 def joined_tags(parts: Sequence[Keywords]) -> list[str]:
-    """Return the tags of a photo from all that has some of them, each once.
+    """Return the union of a photo's tags from all its sources.
 
-    Programs' own are left out, by whichever part explains them, and so is what IPTC has of a tag that is longer than
-    IPTC can hold, where another part has it whole.
+    Tags that programs write for their own use are left out if any source identifies them, and so are tags that IPTC
+    cut short if another source has the full tag.
     """
     programs = frozenset().union(*(part.programs for part in parts)).difference(*(part.placed for part in parts))
-    long_tags = [_decomposed(tag) for part in parts for tag in part.tags if len(tag.encode()) > MOST_IPTC]
+    full_tags = [_decomposed(tag) for part in parts for tag in part.tags if len(tag.encode()) > MOST_IPTC]
 
-    def counts(tag: str, part: Keywords) -> bool:
-        is_cut = tag in part.cut and any(other.startswith(_decomposed(tag)) for other in long_tags)
+    def is_kept(tag: str, part: Keywords) -> bool:
+        is_cut = tag in part.cut and any(other.startswith(_decomposed(tag)) for other in full_tags)
         return not is_cut and tag_key(tag) not in programs and not program_path(tag)
 
-    return union(tag for part in parts for tag in part.tags if counts(tag, part))
+    return union(tag for part in parts for tag in part.tags if is_kept(tag, part))
 
 
 def read_iptc(path: str | os.PathLike[str]) -> Iptc:
-    """Read the IPTC of an image file; nothing of a file that is no image, or whose IPTC is broken."""
+    """Read the IPTC of an image file; empty if the file is not an image, or its IPTC is broken."""
     try:
         with opened_image(path) as image:
             can_hold, datasets = image.format in IPTC_FORMATS, _datasets(image)
-    except Exception:  # whatever hostile bytes lead Pillow to, as above
+    except Exception:  # hostile bytes raise any error in Pillow, as above
         return Iptc([])
     is_utf8 = IPTC_UTF8 in datasets.get(IPTC_CHARACTERS, ())
     is_utf8 = is_utf8 and all(w.decode("utf-8", "ignore").encode() == w for w in datasets.get(IPTC_KEYWORDS, ()))
@@ -271,7 +271,7 @@ def xmp_packet(image: ImageFile.ImageFile) -> bytes | None:
 
 
 def union(tags: Iterable[str]) -> list[str]:
-    """Return tags each once, as they are first spelled."""
+    """Return tags without repetitions, in the first spelling of each."""
     spellings: dict[str, str] = {}
     for tag in map(clean_tag, tags):
         if tag:
@@ -280,7 +280,7 @@ def union(tags: Iterable[str]) -> list[str]:
 
 
 def _if_readable(read: Callable[[ImageFile.ImageFile], T], image: ImageFile.ImageFile) -> T | None:
-    """Read one of the fields; a broken one, which no program could show either, takes no other with it."""
+    """Read one field of an image, or return None if it is broken, so that the other fields can still be read."""
     try:
         return read(image)
     except Exception:  # as above
@@ -288,9 +288,9 @@ def _if_readable(read: Callable[[ImageFile.ImageFile], T], image: ImageFile.Imag
 
 
 def _datasets(image: ImageFile.ImageFile) -> dict[tuple[int, int], list[bytes]]:
-    """Return the IPTC of an image by record and dataset, as far as it can be read (IIM 4.2, chapter 3).
+    """Return the readable IPTC of an image by record and dataset (IIM 4.2, chapter 3).
 
-    Pillow has None in place of an empty text, and stops at one of more than 32,767 bytes.
+    Pillow's own parser returns None for an empty text, and stops at a text of more than 32,767 bytes.
     """
     content: Any = image.info.get("photoshop", {}).get(IPTC_RESOURCE)
     if content is None:
@@ -299,39 +299,39 @@ def _datasets(image: ImageFile.ImageFile) -> dict[tuple[int, int], list[bytes]]:
     at = 0
     while content[at : at + 1] == IPTC_MARKER and len(content) >= at + 5:
         key, size, at = (content[at + 1], content[at + 2]), int.from_bytes(content[at + 3 : at + 5], "big"), at + 5
-        if size > IPTC_SHORT:  # the length of the length
-            n, at = size & IPTC_SHORT, at + (size & IPTC_SHORT)
-            size = int.from_bytes(content[at - n : at], "big")
+        if size > IPTC_SHORT:  # the number of bytes of the length field
+            length_size, at = size & IPTC_SHORT, at + (size & IPTC_SHORT)
+            size = int.from_bytes(content[at - length_size : at], "big")
         datasets.setdefault(key, []).append(content[at : at + size])
         at += size
     return datasets
 
 
 def _iptc_keywords(iptc: Mapping[tuple[int, int], Sequence[bytes]]) -> dict[str, bool]:
-    """Return the keywords of IPTC, without empty ones, and of each whether it may have been cut there."""
-    words = [word.rstrip(b"\0") for word in iptc.get(IPTC_KEYWORDS, ())]  # some programs pad with it
+    """Return the non-empty keywords of IPTC, and for each keyword whether it may have been cut short."""
+    words = [word.rstrip(b"\0") for word in iptc.get(IPTC_KEYWORDS, ())]  # some programs pad with NUL bytes
     return {
-        tag: MOST_IPTC - LONGEST_LETTER < len(word) <= MOST_IPTC for word in words if (tag := clean_tag(_text(word)))
+        tag: MOST_IPTC - MAX_LETTER_BYTES < len(word) <= MOST_IPTC for word in words if (tag := clean_tag(_text(word)))
     }
 
 
-def _text(word: bytes) -> str:
-    """Read a text that rarely says its encoding, or a wrong one: UTF-8 if it can be that, else as exiftool reads it.
+def _text(encoded: bytes) -> str:
+    """Decode a text whose declared encoding is missing or unreliable: as UTF-8 if valid, else as exiftool does.
 
-    That is Windows' cp1252, where its five holes are those letters of Latin 1. Half of a letter at the end, where a
-    program cut UTF-8 at `MOST_IPTC` bytes, is left out.
+    That is Windows' cp1252, with the five undefined bytes read as Latin 1. An incomplete character at the end, where a
+    program cut UTF-8 at `MOST_IPTC` bytes, is dropped.
     """
     try:
-        return word.decode("utf-8")
+        return encoded.decode("utf-8")
     except UnicodeDecodeError as error:
-        valid = word[: error.start]
-        if error.reason == "unexpected end of data" and (len(word) == MOST_IPTC or not valid.isascii()):
-            return valid.decode("utf-8")
-    return "".join(bytes([letter]).decode("latin-1" if letter in CP1252_HOLES else "cp1252") for letter in word)
+        valid_prefix = encoded[: error.start]
+        if error.reason == "unexpected end of data" and (len(encoded) == MOST_IPTC or not valid_prefix.isascii()):
+            return valid_prefix.decode("utf-8")
+    return "".join(bytes([letter]).decode("latin-1" if letter in CP1252_HOLES else "cp1252") for letter in encoded)
 
 
 def _decomposed(tag: str) -> str:
-    """Return that by which the beginning of a tag is compared: its last letter may have lost an accent."""
+    """Return a key whose prefixes can be compared: letters and accents are separate characters."""
     return unicodedata.normalize("NFD", tag_key(tag))
 
 
@@ -342,7 +342,7 @@ def _windows(image: ImageFile.ImageFile) -> list[str]:
 
 
 def _gif_packet(file: IO[bytes]) -> bytes | None:
-    """Return the XMP of a GIF: an application extension, whose packet is not parted into blocks (XMP, part 3)."""
+    """Return the XMP of a GIF: an application extension, whose packet is not split into blocks (XMP, part 3)."""
     _skip_colours(file, file.read(13)[10])
     while kind := file.read(1):
         if kind == b"!":
@@ -351,7 +351,7 @@ def _gif_packet(file: IO[bytes]) -> bytes | None:
                 return b"".join(_blocks(file)).partition(GIF_TRAILER)[0]
         elif kind == b",":
             _skip_colours(file, file.read(9)[8])
-            file.read(1)  # The size of codes
+            file.read(1)  # The code size
         else:
             return None
         for _ in _blocks(file):
@@ -360,33 +360,33 @@ def _gif_packet(file: IO[bytes]) -> bytes | None:
 
 
 def _skip_colours(file: IO[bytes], flags: int) -> None:
-    """Go on behind a table of colours, if the flags say that one is there."""
+    """Skip a colour table, if the flags say that there is one."""
     if flags & 0x80:
         file.seek(3 * (2 << (flags & 7)), os.SEEK_CUR)
 
 
 def _blocks(file: IO[bytes]) -> Iterator[bytes]:
-    """Yield the blocks of a GIF's extension or picture, each with the byte that says its length."""
+    """Yield the blocks of a GIF's extension or picture, each with its length byte."""
     while (size := file.read(1)) not in (b"", b"\0"):
         yield size + file.read(size[0])
 
 
 def _jp2_packet(file: IO[bytes]) -> bytes | None:
-    """Return the XMP of a JPEG 2000 file: a box with an id of its own (ISO 15444-1, annex I)."""
-    at = 0
-    for _ in range(MOST_BOXES):
+    """Return the XMP of a JPEG 2000 file: a box with XMP's id (ISO 15444-1, annex I)."""
+    pos = 0
+    for _ in range(MAX_BOXES):
         head = file.read(8)
-        size, begin = int.from_bytes(head[:4], "big"), at + 8
+        size, content_start = int.from_bytes(head[:4], "big"), pos + 8
         if size == 1:
-            size, begin = int.from_bytes(file.read(8), "big"), at + 16
+            size, content_start = int.from_bytes(file.read(8), "big"), pos + 16
         if head[4:] == b"uuid" and file.read(16) == JP2_XMP:
-            return file.read(max(at + size - begin - 16, 0) if size else -1)
-        if at + size < begin:  # it reaches to the end of the file, which may be here, or is damaged
+            return file.read(max(pos + size - content_start - 16, 0) if size else -1)
+        if pos + size < content_start:  # the box extends to the end of the file, or is damaged
             break
-        at += size
-        file.seek(at)
+        pos += size
+        file.seek(pos)
     return None
 
 
-# By Pillow's names: formats whose XMP it does not read itself
+# Formats (by Pillow's names) whose XMP Pillow does not read itself
 _PACKETS: dict[str | None, Callable[[IO[bytes]], bytes | None]] = {"GIF": _gif_packet, "JPEG2000": _jp2_packet}

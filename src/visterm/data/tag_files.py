@@ -1,4 +1,4 @@
-"""Reading tags in any of the forms that people keep them in, and finding out which one it is."""
+"""Reading tags in all supported forms, and detecting which form a folder uses."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from visterm.core.wording import REPLACEMENT, count_of, printable
 from visterm.data.image_folders import find_images, plain_name, unread_inside
 from visterm.data.sidecars import Sidecars
 from visterm.data.tag_formats.record import (
-    STANDARD,
+    STANDARD_SPLITS,
     TagsFound,
     merged_by_image,
     record,
@@ -28,17 +28,17 @@ from visterm.data.tag_formats.texts import may_not_be_read, read_sidecars, read_
 from visterm.data.tag_tree import suffixes, tree_of_places
 from visterm.data.xmp.keywords import Keywords
 
-# What Hugging Face's image folders call their tables, in the order of preference
+# Names of the tables in Hugging Face's image folders, in order of preference
 METADATA = ("metadata.jsonl", "metadata.csv")
 
-# What "auto" looks for beside tables, for people
+# What "auto" looks for besides tables, for a message
 WITHOUT_COLUMNS = (
     "; a .txt beside each image (1.txt for 1.jpg); an .xmp beside an image (1.jpg.xmp or 1.xmp); one folder per tag "
     "(beach/1.jpg); keywords in the images"
 )
 
 _ELSEWHERE = "If they are in another file, name it: `tags`."
-KEYWORDS = "xmp"  # In place of a file of tags: the keywords in XMP files beside the images and in the images
+KEYWORDS = "xmp"  # Instead of a tag file: read keywords from XMP files beside the images and from the images
 
 
 def find_tags(
@@ -47,21 +47,21 @@ def find_tags(
     files: Sequence[Path] | None = None,
     **options: Unpack[TableOptions],
 ) -> TagsFound:
-    """Read the tags of a folder of images, and say where they were found; `options` are those of `TableOptions`.
+    """Read the tags of a folder of images from `source`; `options` are those of `TableOptions`.
 
-    `files` are the images in the folder, where they are listed already.
+    `files` are the images in the folder, if they have been listed already.
 
-    The source is a CSV, TSV or JSON-lines file, a DataFrame or a list of dicts; a folder that has a ``.txt`` for each
-    image; ``"xmp"`` for the keywords in XMP files beside the images and in the images; or ``"auto"`` to take the first
-    of these that the image folder has: ``metadata.jsonl`` or ``metadata.csv`` (or one in each sub-folder: names begin
-    there, and a sub-folder "train" or "test" is a split), a ``.txt`` beside each image, an ``.xmp`` beside an image
-    (then all keywords), a folder a tag, keywords in the images.
+    The source is a CSV, TSV or JSON-lines file, a DataFrame or a list of dicts; a folder with a ``.txt`` for each
+    image; ``"xmp"`` for the keywords in XMP files beside the images and in the images; or ``"auto"`` for the first form
+    found in the image folder: ``metadata.jsonl`` or ``metadata.csv`` (or a table per sub-folder, with names relative to
+    it; a sub-folder "train" or "test" is a split), a ``.txt`` beside each image, an ``.xmp`` beside an image (then all
+    keywords are read), one folder per tag, keywords in the images.
 
     Returns a record for each image named, in the order of the file. A tag written ``-beach`` is a negative: no beach.
-    Raises TagFileError if nothing of the kind is there, or it cannot be understood.
+    Raises TagFileError if there are no such tags, or they cannot be parsed.
     """
     if (separator := options.get("separator")) is not None:
-        separator_pattern(separator)  # refuses one that can't be used
+        separator_pattern(separator)  # raises if it is invalid
     is_name = isinstance(source, str | os.PathLike)
     folder = as_path(images)
     if is_name and is_remote(folder):
@@ -91,8 +91,8 @@ def find_tags(
         tags = _tags_of_images(folder, files, separator)
     if tags is not None:
         return tags
-    others = "" if columns else WITHOUT_COLUMNS
-    problem = f"No tags were found in {folder}. Looked for: a table ({' or '.join(METADATA)}){others}."
+    also_searched = "" if columns else WITHOUT_COLUMNS
+    problem = f"No tags were found in {folder}. Looked for: a table ({' or '.join(METADATA)}){also_searched}."
     raise NoTagsError(problem, setting="tags", value=source, advice=_ELSEWHERE)
 
 
@@ -100,13 +100,13 @@ def read_folder_tags(folder: Path, images: Sequence[Path]) -> TagsFound:
     """Read the names of the folders around each image as its tags (``beach/1.jpg``).
 
     Nested folders are several tags; images directly in the folder have no record. If all images are in folders named
-    train, valid(ation), val or test, those are splits and not tags. A remark counts the folders, and those whose names
-    cannot be read.
+    train, valid(ation), val or test, these names are splits, not tags. Remarks count the folders, and the folders whose
+    names are not UTF-8.
     """
-    inside = [image.relative_to(folder) for image in images]
-    has_splits = bool(inside) and all(len(p.parts) > 1 and split_name(p.parts[0]) in STANDARD for p in inside)
+    paths = [image.relative_to(folder) for image in images]
+    has_splits = bool(paths) and all(len(p.parts) > 1 and split_name(p.parts[0]) in STANDARD_SPLITS for p in paths)
     records, folders = [], set[str]()
-    for path in inside:
+    for path in paths:
         name, parts = path.as_posix(), path.parts[:-1]
         split, tags = (split_name(parts[0]), parts[1:]) if has_splits else (None, parts)
         if tags:
@@ -114,7 +114,7 @@ def read_folder_tags(folder: Path, images: Sequence[Path]) -> TagsFound:
             folders.add(path.parent.as_posix())
 
     remarks = [f"Tags: one folder per tag ({count_of(len(folders), 'folder')})."]
-    garbled = sorted(name for name in folders if any("\ud800" <= c <= "\udfff" for c in name))  # bytes, to Python
+    garbled = sorted(name for name in folders if any("\ud800" <= c <= "\udfff" for c in name))  # undecodable bytes
     if garbled:
         remarks.append(
             f"The names of {count_of(len(garbled), 'folder')} (such as '{printable(garbled[0])}') are not UTF-8; "
@@ -124,12 +124,11 @@ def read_folder_tags(folder: Path, images: Sequence[Path]) -> TagsFound:
 
 
 def read_keyword_tags(folder: Path, images: Sequence[Path]) -> TagsFound:
-    """Read the keywords in XMP files beside images and in the images, of all fields that programs use.
+    """Read the keywords in XMP files beside images and in the images, from all fields that programs use.
 
-    Where fields say what lies above a tag (``animal|dog``), that is the tree of the tags; tags are called as
-    `tree_of_places` does. Predictions that visterm wrote there are left out: no run learns from what another run
-    guessed. Files that cannot be understood are a remark, and no error; so are keywords that cannot be tags, which take
-    no other of the photo with them.
+    Fields with paths (``animal|dog``) make the tree of the tags; tags are named as in `tree_of_places`. Predictions
+    that visterm wrote are left out, so that no run learns from predictions. Files that cannot be parsed, and keywords
+    that are not valid tags, are counted in remarks instead of raising an error.
     """
     sidecars = Sidecars()
     tagged: list[tuple[Path, Keywords]] = []
@@ -152,7 +151,7 @@ def read_keyword_tags(folder: Path, images: Sequence[Path]) -> TagsFound:
 
     tree, names = tree_of_places(path for _, keywords in tagged for path in keywords.paths)
     records = [
-        record(image.relative_to(folder).as_posix(), _called(keywords, names), None, place=str(image))
+        record(image.relative_to(folder).as_posix(), _names_in_tree(keywords, names), None, place=str(image))
         for image, keywords in tagged
     ]
     remarks = ["Tags: keywords in XMP files beside the images and in these."]
@@ -164,59 +163,59 @@ def read_keyword_tags(folder: Path, images: Sequence[Path]) -> TagsFound:
     return TagsFound(records, remarks, "without keywords", tree.pairs, skipped)
 
 
-def _called(keywords: Keywords, names: Mapping[tuple[str, ...], str]) -> Iterator[str]:
-    """Yield the tags that people gave an image, by their names in the tree, parents included."""
+def _names_in_tree(keywords: Keywords, names: Mapping[tuple[str, ...], str]) -> Iterator[str]:
+    """Yield the tags that people gave an image, by their names in the tree; tags that are only parents included."""
     paths_to: dict[str, list[tuple[str, ...]]] = {}
     for path in keywords.paths:
         for n in range(1, len(path) + 1):
             paths_to.setdefault(tag_key(path[n - 1]), []).append(path[:n])
-    ends = {tag_key(path[-1]) for path in keywords.paths}
+    leaf_keys = {tag_key(path[-1]) for path in keywords.paths}
     for tag in keywords.of_people:
         paths = paths_to.get(tag_key(tag), [])
-        chosen = [each for each in paths if each in keywords.paths] if tag_key(tag) in ends else paths
-        yield from (names[each] for each in chosen) if chosen else (tag,)
+        chosen = [path for path in paths if path in keywords.paths] if tag_key(tag) in leaf_keys else paths
+        yield from (names[path] for path in chosen) if chosen else (tag,)
 
 
 def _metadata_tags(folder: Path, options: TableOptions) -> TagsFound | None:
-    """Read the table of the folder itself, or else those of its sub-folders; None where there is none.
+    """Read the table of the folder itself, or else the tables of its sub-folders; None if there are none.
 
-    Rows of a sub-folder get its path before their names, and its split.
+    Names in a sub-folder's table are relative to the sub-folder, which may also be a split.
     """
     tables = [path for name in METADATA if (path := folder / name).is_file()][:1]
     if not tables:
         below = (path for name in METADATA for path in sorted(folder.rglob(name)))
         visible = [path for path in below if not any(part.startswith(".") for part in path.relative_to(folder).parts)]
-        first = {path.parent: path for path in reversed(visible)}
-        tables = [first[parent] for parent in sorted(first)]
+        table_in_folder = {path.parent: path for path in reversed(visible)}
+        tables = [table_in_folder[parent] for parent in sorted(table_in_folder)]
     if not tables:
         return None
 
     rows = []
     for path in tables:
         parent = path.parent.relative_to(folder)
-        top = split_name(parent.parts[0]) if parent.parts else None
+        folder_split = split_name(parent.parts[0]) if parent.parts else None
         for row in read_table(path, **options):
             name = row.image if os.path.lexists(path.parent / row.image) else plain_name(row.image)
-            split = row.split or (top if top in STANDARD else None)
+            split = row.split or (folder_split if folder_split in STANDARD_SPLITS else None)
             rows.append(row._replace(image=(parent / name).as_posix(), split=split))
 
     names = {path.name for path in tables}
-    where = "" if tables[0].parent == folder else f" in {count_of(len(tables), 'sub-folder')}"
-    beside = {path.with_name(name) for path in tables for name in METADATA if name != path.name}
-    unread = sorted({path.name for path in beside if path.is_file()})
+    location = "" if tables[0].parent == folder else f" in {count_of(len(tables), 'sub-folder')}"
+    other_tables = {path.with_name(name) for path in tables for name in METADATA if name != path.name}
+    unread = sorted({path.name for path in other_tables if path.is_file()})
     notes = "".join(f" ({name} lies there too and is not read)" for name in unread)
-    return TagsFound(merged_by_image(rows), [f"Tags: {' and '.join(sorted(names))}{where}{notes}."])
+    return TagsFound(merged_by_image(rows), [f"Tags: {' and '.join(sorted(names))}{location}{notes}."])
 
 
 def _tags_of_images(folder: Path, images: Sequence[Path], separator: str | None) -> TagsFound | None:
-    """Read the texts beside images, or else keywords, or else folders; None where there are none of these."""
+    """Read the texts beside images, or else keywords, or else folder names; None if there are none."""
     if any(sidecar(image) for image in images):
         return read_sidecars(folder, images, separator)
     sidecars = Sidecars()
     keywords = read_keyword_tags(folder, images) if any(sidecars.of(image) for image in images) else None
     if keywords is None or not keywords.records:
-        of_folders = read_folder_tags(folder, images)
-        if of_folders.records:
-            return of_folders
+        folder_tags = read_folder_tags(folder, images)
+        if folder_tags.records:
+            return folder_tags
         keywords = keywords or read_keyword_tags(folder, images)
     return keywords if keywords.records else None

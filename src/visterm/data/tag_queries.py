@@ -1,4 +1,4 @@
-"""Queries made of every set of tags that images have, and one tag held out of each image: what is evaluated."""
+"""Test data for evaluation: queries from all sets of tags on images, and one held-out tag per image."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from visterm.core.errors import DataError, ShapeError
 from visterm.core.types import Matrix, RandomState
 from visterm.kernels.sorted_lists import intersect_lists
 
-MAX_SUBSETS = 2**20  # Sets of two or more tags, counted image by image, that are gone through before they are sampled
-DRAWS_AT_ONCE = 2**14
+MAX_SUBSETS = 2**20  # Maximum number of sets of two or more tags, summed over images, before sets are sampled
+MAX_DRAWS_PER_BATCH = 2**14
 
 
 @dataclass(frozen=True, slots=True)
 class Queries:
-    """Searches by words, and which images are relevant to each.
+    """Queries of words, and the relevant images of each query.
 
     Raises ShapeError if the two have different numbers of rows.
     """
 
-    # float32, shape (n_queries, n_tags). 1 where the query has the word, -1 where it asks for images without; or
-    # weights of these signs.
+    # float32, shape (n_queries, n_tags). 1 for a word of the query, -1 for a word that images must not have; or weights
+    # of these signs.
     words: sp.csr_array
-    # float32, shape (n_queries, n_images): above 0 where the image is relevant, as relevant as the number says
+    # float32, shape (n_queries, n_images): grade of relevance, above 0 for relevant images
     relevant: sp.csr_array
 
     def __post_init__(self) -> None:
@@ -46,24 +46,24 @@ class Queries:
 
     @property
     def n_words(self) -> NDArray[np.int64]:
-        """Words of each query, shape (n_queries,)."""
+        """Number of words in each query, shape (n_queries,)."""
         lengths: NDArray[np.int64] = np.diff(self.words.indptr).astype(np.int64)
         return lengths
 
     @property
     def n_relevant(self) -> NDArray[np.int64]:
-        """Images relevant to each query, shape (n_queries,)."""
+        """Number of relevant images of each query, shape (n_queries,)."""
         lengths: NDArray[np.int64] = np.diff(self.relevant.indptr).astype(np.int64)
         return lengths
 
     def among(self, images: NDArray[np.int64]) -> Self:
-        """Return the queries that have a relevant image among some images, which are renumbered in their order."""
+        """Return the queries with a relevant image among `images`, whose columns are kept in that order."""
         relevant = as_csr(self.relevant[:, images])
         answered = np.flatnonzero(np.diff(relevant.indptr))
         return type(self)(self.words[answered], relevant[answered])
 
     def texts(self, tags: list[str]) -> list[str]:
-        """Write each query as it would be typed, its words parted by commas."""
+        """Return each query as it would be typed, with words separated by commas."""
         starts, columns, values = self.words.indptr, self.words.indices, self.words.data
         return [
             ", ".join(f"{'-' if values[e] < 0 else ''}{tags[columns[e]]}" for e in range(starts[q], starts[q + 1]))
@@ -76,20 +76,20 @@ def queries_of_tags(
 ) -> Queries:
     """Make a query of every set of at most `max_words` tags that an image has; images with all of them are relevant.
 
-    That is how the PAMIR paper gets its queries from captions (section V-A), with sets of any size. `Y`, (n_images,
-    n_tags), array-like or sparse, is above 0 where a tag was given. The sets of an image double with each of its tags;
-    so larger sets are left out (None: none is), and past `max_subsets` sets of two or more tags, counted image by
-    image, they are sampled: every tag is a query still, and each image gives all its larger sets or, if it has many, as
-    many random ones as any other. Queries are sorted by the number of words, then by the words.
+    The PAMIR paper makes queries from captions like this (section V-A), with sets of any size. `Y`, shape (n_images,
+    n_tags), array-like or sparse, is above 0 for given tags. The number of sets doubles with each tag of an image, so
+    larger sets are left out (None: no limit). If there are more than `max_subsets` sets of two or more tags, summed
+    over images, they are sampled: every tag is still a query, and each image contributes all its larger sets, or a
+    random sample of a size that is the same for all images. Queries are sorted by the number of words, then by words.
     """
     check_count(max_words, "max_words", "or None for as many as an image has")
     check_count(max_subsets, "max_subsets")
     positive_tags = as_csr(check_tags(Y, Y.shape[0] if hasattr(Y, "shape") else len(Y)) > 0)
     sizes = np.diff(positive_tags.indptr)
     longest = int(sizes.max(initial=0)) if max_words is None else min(int(sizes.max(initial=0)), max_words)
-    sets: defaultdict[int, list[NDArray[np.int32]]] = defaultdict(list)  # Of each size, a row each, sorted
+    sets: defaultdict[int, list[NDArray[np.int32]]] = defaultdict(list)  # size -> arrays with a sorted set in each row
     sets[1].append(np.unique(positive_tags.indices)[:, None])
-    counts = []  # For images of 0, 1, 2 ... tags: their sets of 2 to `longest` tags, or `max_subsets` + 1 if more
+    counts = []  # For images with 0, 1, 2 ... tags: number of sets of 2 to `longest` tags, at most `max_subsets` + 1
     for size in range(int(sizes.max(initial=0)) + 1):
         n_subsets = 0
         for width in range(2, min(size, longest) + 1):
@@ -115,8 +115,8 @@ def queries_of_tags(
             for drawn in (drawn for row in tags for drawn in _sampled(row, longest, limit, rng)):
                 sets[drawn.shape[1]].append(drawn)
 
-    of_size = [np.concatenate(sets[width]) for width in sorted(sets)]
-    unique = [_unique_rows(rows) for rows in of_size if len(rows)]
+    blocks = [np.concatenate(sets[width]) for width in sorted(sets)]
+    unique = [_unique_rows(rows) for rows in blocks if len(rows)]
     starts = np.cumsum(np.concatenate([[0], *(np.full(len(part), part.shape[1]) for part in unique)]))
     columns = np.concatenate([np.empty(0, np.int32), *(part.ravel() for part in unique)]).astype(np.int32)
     ones = np.ones(columns.size, np.float32)
@@ -127,8 +127,8 @@ def queries_of_tags(
 def relevant_images(words: Matrix, Y: Matrix) -> sp.csr_array:
     """Find the images that have all the words of each query.
 
-    `words`, (n_queries, n_tags), are not 0 where the query has the word; `Y`, (n_images, n_tags), is above 0 where a
-    tag was given. Returns ones, float32 of shape (n_queries, n_images). A query without words has no relevant image.
+    `words`, shape (n_queries, n_tags), is not 0 for the words of a query; `Y`, shape (n_images, n_tags), is above 0 for
+    given tags. Returns ones, float32 of shape (n_queries, n_images). A query without words has no relevant image.
     Raises ShapeError if the two have different numbers of tags.
     """
     words, positive_tags = as_csr(words), as_csr(as_csr(Y) > 0)
@@ -148,48 +148,48 @@ def relevant_images(words: Matrix, Y: Matrix) -> sp.csr_array:
 
 
 def _unique_rows(rows: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Sort rows by their columns, the first before all, and drop repetitions."""
+    """Sort rows lexicographically, and drop repetitions."""
     rows = rows[np.lexsort(rows.T[::-1])]
     return rows[np.concatenate(([True], (rows[1:] != rows[:-1]).any(axis=1)))]
 
 
 def _even_limit(counts: NDArray[np.int64], total: int) -> int:
-    """Return the largest limit, 1 or more, under which counts of a larger sum add up to at most `total`."""
+    """Return the largest limit, at least 1, with which the sum of ``min(count, limit)`` is at most `total`."""
     ordered = np.sort(counts)
     remaining = ordered.size - np.arange(ordered.size)
     smaller = np.cumsum(ordered) - ordered
-    cut = np.flatnonzero(smaller + remaining * ordered > total)[0]
-    return max(1, int((total - smaller[cut]) // remaining[cut]))
+    index = np.flatnonzero(smaller + remaining * ordered > total)[0]
+    return max(1, int((total - smaller[index]) // remaining[index]))
 
 
 def _sampled(tags: NDArray[np.int32], longest: int, n: int, rng: np.random.Generator) -> Iterator[NDArray[np.int32]]:
-    """Yield n sets of 2 to `longest` of an image's tags, each set as likely as any other; repetitions count once."""
+    """Yield `n` uniformly drawn sets of 2 to `longest` of an image's tags; repetitions are dropped."""
     widths = np.arange(2, min(tags.size, longest) + 1)
     logs = np.array([-lgamma(width + 1) - lgamma(tags.size - width + 1) for width in widths])
-    chances = np.exp(logs - logs.max())
-    for drawn_before in range(0, n, DRAWS_AT_ONCE):
-        size = min(DRAWS_AT_ONCE, n - drawn_before)
-        drawn = np.repeat(widths, rng.multinomial(size, chances / chances.sum()))
+    weights = np.exp(logs - logs.max())
+    for drawn_before in range(0, n, MAX_DRAWS_PER_BATCH):
+        size = min(MAX_DRAWS_PER_BATCH, n - drawn_before)
+        sizes = np.repeat(widths, rng.multinomial(size, weights / weights.sum()))
         order = rng.random((size, tags.size)).argsort(axis=1)
-        for width in np.unique(drawn):
-            yield _unique_rows(np.sort(tags[order[drawn == width, :width]], axis=1))
+        for width in np.unique(sizes):
+            yield _unique_rows(np.sort(tags[order[sizes == width, :width]], axis=1))
 
 
 class HeldOutTags(NamedTuple):
-    """Tags to learn from, and one held out of each of some images."""
+    """The tags to learn from, and one held-out tag for each image in a sample."""
 
-    rest: sp.csr_array  # float32, shape (n_images, n_tags): the remaining tags, to learn from
-    images: NDArray[np.int64]  # shape (n_held,): images that a tag was held out of, ascending
-    held: sp.csr_array  # float32, shape (n_held, n_tags): the one tag of each of these images
-    # float32, shape (n_held, n_tags): the same images' rows of `rest`: what their rankings leave out
+    rest: sp.csr_array  # float32, shape (n_images, n_tags): the remaining tags, for training
+    images: NDArray[np.int64]  # shape (n_held,): images with a held-out tag, ascending
+    held: sp.csr_array  # float32, shape (n_held, n_tags): the held-out tag of each image in `images`
+    # float32, shape (n_held, n_tags): rows of `rest` for `images`, which rankings leave out
     known: sp.csr_array
 
 
 def hold_one_out(Y: sp.csr_array, rng: np.random.Generator, *, at_most: int | None = None) -> HeldOutTags:
-    """Hold out one given tag, drawn at random, of each image that has two or more, or of `at_most` images.
+    """Hold out a random given tag of each image that has two or more, or of at most `at_most` such images.
 
-    Only entries of `Y`, (n_images, n_tags), above 0 can be held out; the others stay in `rest`. `rng` draws the tags,
-    and the images where there are more than `at_most`. Raises DataError if no image has two tags.
+    Only entries of `Y`, shape (n_images, n_tags), above 0 can be held out; all others stay in `rest`. `rng` draws the
+    tags, and the images if there are more than `at_most`. Raises DataError if no image has two tags.
     """
     Y = as_csr(Y)
     positive_tags = as_csr(Y > 0)
@@ -201,8 +201,8 @@ def hold_one_out(Y: sp.csr_array, rng: np.random.Generator, *, at_most: int | No
         images = np.sort(rng.permutation(images)[:at_most])
     chosen = positive_tags.indptr[images] + (rng.random(images.size) * counts[images]).astype(np.int64)
     tags = positive_tags.indices[chosen]
-    one = np.ones(images.size, np.float32)
-    held_out = sp.csr_array((one, (images, tags)), shape=Y.shape)
+    ones = np.ones(images.size, np.float32)
+    held_out = sp.csr_array((ones, (images, tags)), shape=Y.shape)
     rest = as_csr(Y - held_out)
-    one_each = sp.csr_array((one, tags, np.arange(images.size + 1)), shape=(images.size, Y.shape[1]))
-    return HeldOutTags(rest, images, one_each, sp.csr_array(rest[images]))
+    held = sp.csr_array((ones, tags, np.arange(images.size + 1)), shape=(images.size, Y.shape[1]))
+    return HeldOutTags(rest, images, held, sp.csr_array(rest[images]))

@@ -1,4 +1,4 @@
-"""Tag rules: what cleans and relates tags and how their file is written, in ``tags.toml``; and the cleaning itself."""
+"""Tag rules from ``tags.toml``: how to clean and relate tags and how to read their file; and the cleaning itself."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from visterm.data.tag_formats.record import separator_pattern
 from visterm.data.tag_formats.tables import USER_COLUMNS, TableOptions
 from visterm.data.text_files import read_text
 
-WORDNET = "wordnet"  # In place of a file of relations: WordNet, at one of its usual places
-LEARNED = "train"  # The split that is learned from, and so may lose images; without splits, all rows are
+WORDNET = "wordnet"  # Instead of a file of relations: WordNet, in one of its usual places
+TRAINING_SPLIT = "train"  # The split to learn from, from which images may be removed; without splits, all rows
 _PATHS = ("part_of", "isa", "tag_synsets")
 
-# A TOML file, its keys and values, or none
+# A TOML file, a mapping with its keys and values, or None
 Rules: TypeAlias = "str | os.PathLike[str] | Mapping[str, object] | TagRules | None"
 
 _DRAFT = """\
@@ -43,7 +43,7 @@ _DRAFT = """\
 
 @dataclass(frozen=True, kw_only=True)
 class TagRules:
-    """What to do with the tags of a library before they are learned, and how their file is written.
+    """How to clean and relate the tags of a library before learning, and how to read their file.
 
     Examples
     --------
@@ -51,31 +51,31 @@ class TagRules:
     ()
     """
 
-    stop_tags: tuple[str, ...] = ()  # Tags that are not learned. One that has aliases is left out with them.
+    stop_tags: tuple[str, ...] = ()  # Tags that are not learned, together with their aliases
     max_share: float | None = None  # Leave out tags of more than this share of the training images
-    # Learn from at most this many images of one owner with the same tags: more are bulk uploads. The owner is read from
+    # Learn from at most this many images of one owner with the same tags: bulk uploads. The owner is read from
     # the column ``user``, ``owner`` or ``photographer``.
     per_user: int | None = None
-    # Which tags are parts of which: a CSV of part,whole, WordNet's folder, or "wordnet" to look for it
+    # Part-of relations: a CSV of part,whole, WordNet's folder, or "wordnet" to find it
     part_of: str | None = None
-    # Which tags are kinds of which: a CSV of child,parent, WordNet's folder, or "wordnet". None: from the WordNet of
-    # `part_of`, if that is one.
+    # Is-a relations: a CSV of child,parent, WordNet's folder, or "wordnet". None: from the WordNet of `part_of`, if it
+    # is set.
     isa: str | None = None
-    # With WordNet: a CSV of tag,synset with the meaning of tags. None: the most frequent meaning.
+    # For WordNet: a CSV of tag,synset with the meanings of tags. None: the most frequent meaning.
     tag_synsets: str | None = None
-    image_column: str | None = None  # Column of the tag file that has the images; None: the usual names
-    tags_column: str | None = None  # Column of the tag file that has the tags; None: the usual names
-    # What separates tags in a cell: a text, several such as ``;,``, or a pattern. None: a semicolon or a comma.
+    image_column: str | None = None  # Column of images in the tag file; None: the usual names
+    tags_column: str | None = None  # Column of tags in the tag file; None: the usual names
+    # Separator of tags in a cell: a text, several characters such as ``;,``, or a pattern. None: a semicolon or comma.
     separator: str | None = None
-    # Spellings and the tags that they mean: images with either have the tag, and searches for either find it
+    # Alias -> tag: images with the alias get the tag, and searches for either find the tag
     aliases: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, rules: Rules) -> TagRules:
-        """Return the rules of a file, of a mapping with the same keys, or none for None.
+        """Return the rules from a file or a mapping with the same keys; default rules for None.
 
-        Paths in a file start from its folder. Raises TagFileError, which names the key and the value, if the file
-        cannot be read, a key is unknown, or a value cannot be used.
+        Paths in a file are relative to its folder. Raises TagFileError, which names the key and the value, if the file
+        cannot be read, a key is unknown, or a value is invalid.
         """
         if isinstance(rules, TagRules):
             return rules
@@ -90,10 +90,10 @@ class TagRules:
         except (tomllib.TOMLDecodeError, RecursionError) as error:
             raise TagFileError(f'{path} is no TOML: {error}. Texts stand in quotes: stop_tags = ["nikon"].') from error
         result = cls._checked(values, str(path))
-        beside: dict[str, Any] = {
+        paths: dict[str, Any] = {
             name: str(path.parent / value) for name in _PATHS if (value := getattr(result, name)) not in (None, WORDNET)
         }
-        return replace(result, **beside)
+        return replace(result, **paths)
 
     @classmethod
     def _checked(cls, values: dict[str, Any], source: str) -> Self:
@@ -107,24 +107,24 @@ class TagRules:
                 problem = f"{source}: {name} is {value!r:.60}."
                 raise TagFileError(problem, setting="tag_rules", value=value, expected=expected)
         if "separator" in values:
-            separator_pattern(values["separator"])  # refuses one that can't be used
+            separator_pattern(values["separator"])  # raises if it is invalid
         by_key = {tag_key(tag): clean_tag(tag) for tag in reversed(list(values.get("stop_tags", ())))}
         paths = {name: os.fspath(values[name]) for name in _PATHS if name in values}
         aliases = _resolved(values.get("aliases", {}), source)
         return cls(**{**values, **paths, "stop_tags": tuple(by_key.values())[::-1], "aliases": aliases})
 
     def columns(self) -> TableOptions:
-        """Return how the tag file is written."""
+        """Return the options for reading the tag file."""
         return {"image_column": self.image_column, "tags_column": self.tags_column, "separator": self.separator}
 
     @property
     def prunes(self) -> bool:
-        """Return whether a tag or an image is left out."""
+        """Return whether the rules may remove tags or images."""
         return bool(self.stop_tags) or self.max_share is not None or self.per_user is not None
 
 
 class Alias(NamedTuple):
-    """A spelling, the tag that it means, and why it is thought to mean it."""
+    """A spelling, the tag that it means, and the reason for this suggestion."""
 
     alias: str
     tag: str
@@ -149,7 +149,7 @@ def _is_tags(value: object) -> bool:
     return isinstance(value, list | tuple | set | frozenset) and all(isinstance(v, str) and clean_tag(v) for v in value)
 
 
-# What refuses a value of each rule, and what the message says instead
+# Rule -> check of its value, and the expected value for the message
 _EXPECTED = {
     "stop_tags": (_is_tags, 'a list of tags, such as ["nikon", "untitled"]'),
     "max_share": (
@@ -174,33 +174,33 @@ _EXPECTED = {
 
 
 def _resolved(aliases: Mapping[str, str], source: str) -> dict[str, str]:
-    """Return the tag that each alias means in the end: a tag that is no alias.
+    """Follow chains of aliases: return the tag of each alias that is not itself an alias.
 
-    Raises TagFileError if an alias means itself or two tags, or aliases go round in a circle.
+    Raises TagFileError if an alias means itself or two tags, or aliases form a cycle.
     """
-    meant: dict[str, str] = {}
-    spelled: dict[str, str] = {}
+    tag_of: dict[str, str] = {}
+    spellings: dict[str, str] = {}
     for alias, tag in ((clean_tag(alias), clean_tag(tag)) for alias, tag in aliases.items()):
         key = tag_key(alias)
         if key == tag_key(tag):
             raise TagFileError(f"{source}: aliases: {alias!r} means itself. Leave it out.")
-        if tag_key(meant.setdefault(key, tag)) != tag_key(tag):
-            raise TagFileError(f"{source}: aliases: {alias!r} means {meant[key]!r} and {tag!r}. Leave one out.")
-        spelled.setdefault(key, alias)
+        if tag_key(tag_of.setdefault(key, tag)) != tag_key(tag):
+            raise TagFileError(f"{source}: aliases: {alias!r} means {tag_of[key]!r} and {tag!r}. Leave one out.")
+        spellings.setdefault(key, alias)
 
     try:
-        order = list(TopologicalSorter({key: [tag_key(tag)] for key, tag in meant.items()}).static_order())
+        order = list(TopologicalSorter({key: [tag_key(tag)] for key, tag in tag_of.items()}).static_order())
     except CycleError as error:
-        circle = error.args[1][::-1]
+        cycle = error.args[1][::-1]
         raise TagFileError(
-            f"{source}: aliases mean each other: {ends_of(circle, ' → ')} ({len(circle) - 1:,} aliases). Leave one of "
+            f"{source}: aliases mean each other: {ends_of(cycle, ' → ')} ({len(cycle) - 1:,} aliases). Leave one of "
             "them out."
         ) from None
 
-    ends: dict[str, str] = {}
-    for key in filter(meant.__contains__, order):
-        ends[key] = ends.get(tag_key(meant[key]), meant[key])
-    return {alias: ends[key] for key, alias in spelled.items()}
+    final_tags: dict[str, str] = {}
+    for key in filter(tag_of.__contains__, order):
+        final_tags[key] = final_tags.get(tag_key(tag_of[key]), tag_of[key])
+    return {alias: final_tags[key] for key, alias in spellings.items()}
 
 
 def _quoted(text: str) -> str:
@@ -208,92 +208,91 @@ def _quoted(text: str) -> str:
 
 
 class Pruned(NamedTuple):
-    """What is left of a corpus, and what was left out."""
+    """A corpus after `prune`, and what was left out."""
 
     corpus: Corpus
-    remarks: list[str]  # What was left out, and what could not be: a line each
-    facts: dict[str, int]  # Counts of the same, to be kept with a run
+    remarks: list[str]  # Lines that say what was left out, and what could not be
+    facts: dict[str, int]  # Counts of what was left out, which are stored with a run
 
 
 def prune(corpus: Corpus, rules: TagRules, aliases: Mapping[str, str]) -> Pruned:
-    """Leave out tags and repeated images of a corpus that a model would learn too much from.
+    """Leave out tags and repeated images that would dominate a model.
 
-    In this order: stop tags (one that is an alias alone, one that has aliases with them); images of one user above
-    `per_user`, so that 500 photos that were uploaded and tagged as one do not outweigh the rest: they are taken evenly
-    from all of them in the order of their names, and images whose user is not known are all kept; tags that are too
-    frequent among the images left. The tags go from all images, so that they are in no vocabulary. Images go only from
-    those that are learned from (of the split "train", or all, where there are no splits). `aliases` are spellings and
-    the tags that they mean, which are counted together. Raises DataError if a cap for each user is asked for and no
-    user is known, or if no tag is left.
+    In this order: stop tags (with their aliases; an alias is removed alone); images of a user with the same tags above
+    `per_user`, so that 500 photos that were uploaded and tagged together do not outweigh the rest: the kept images are
+    evenly spaced in the order of names, and images of unknown users are all kept; tags that are too frequent in the
+    remaining images. Tags are removed from all images, so that they are in no vocabulary. Images are removed only from
+    the images to learn from (the split "train", or all without splits). `aliases` maps spellings to tags, which are
+    counted together. Raises DataError if `per_user` is set and no user is known, or if no tag is left.
     """
-    meant = {tag_key(alias): tag_key(tag) for alias, tag in aliases.items()}
+    tag_of_alias = {tag_key(alias): tag_key(tag) for alias, tag in aliases.items()}
     remaining = corpus
     remarks: list[str] = []
     facts: dict[str, int] = {}
     if rules.stop_tags:
-        remaining, remark, facts["stop tags"] = _without_stop_tags(remaining, rules.stop_tags, meant)
+        remaining, remark, facts["stop tags"] = _without_stop_tags(remaining, rules.stop_tags, tag_of_alias)
         remarks.append(remark)
 
     if rules.per_user is not None:
-        remaining, remark, facts["images left out per user"] = _capped(remaining, rules.per_user, meant)
+        remaining, remark, facts["images left out per user"] = _capped(remaining, rules.per_user, tag_of_alias)
         remarks.append(remark)
     if rules.max_share is not None:
-        remaining, remark, facts["too frequent tags"] = _without_frequent(remaining, rules.max_share, meant)
+        remaining, remark, facts["too frequent tags"] = _without_frequent(remaining, rules.max_share, tag_of_alias)
         remarks.append(remark)
-    if remarks and not any(remaining.tags[i] for i in _learned(remaining)) and any(corpus.tags):
+    if remarks and not any(remaining.tags[i] for i in _training_indices(remaining)) and any(corpus.tags):
         raise DataError(f"No tag is left to learn. {' '.join(remarks)}")
     return Pruned(remaining, remarks, facts)
 
 
 def _without_stop_tags(corpus: Corpus, stop_tags: Collection[str], meant: Mapping[str, str]) -> tuple[Corpus, str, int]:
-    """Leave out stop tags; return what is left, a remark, and the number of tags."""
-    listed = {tag_key(tag): tag for tag in stop_tags}
-    learned = _learned(corpus)
+    """Leave out stop tags; return the corpus, a remark, and the number of tags."""
+    by_key = {tag_key(tag): tag for tag in stop_tags}
+    learned = _training_indices(corpus)
     learned_keys = {tag_key(tag) for i in learned for tag in corpus.tags[i]}
-    stopped = {key for key in learned_keys if key in listed or meant.get(key) in listed}
-    # An alias of a listed tag stands for its line too: the tag itself need not be on an image.
-    used = {key if key in listed else meant[key] for key in stopped}
-    dropped = stopped | listed.keys() | {alias for alias, tag in meant.items() if tag in listed}
-    remaining = _without(corpus, dropped)
+    found_keys = {key for key in learned_keys if key in by_key or meant.get(key) in by_key}
+    # A rule also counts as used if only an alias of its tag is on an image.
+    used = {key if key in by_key else meant[key] for key in found_keys}
+    dropped = found_keys | by_key.keys() | {alias for alias, tag in meant.items() if tag in by_key}
+    remaining = _without_tags(corpus, dropped)
     n_images = sum(len(remaining.tags[i]) < len(corpus.tags[i]) for i in learned)
     remark = (
         f"Stop tags: {count_of(len(used), 'tag')} of {count_of(n_images, 'image')} "
         f"{'is' if len(used) == 1 else 'are'} not learned"
     )
-    unused = [tag for key, tag in listed.items() if key not in used]
+    unused = [tag for key, tag in by_key.items() if key not in used]
     if unused:
         remark += f"; {count_of(len(unused), 'line')} (such as '{unused[0]}') of no tag of the images"
     return remaining, f"{remark}.", len(used)
 
 
-def _capped(corpus: Corpus, per_user: int, meant: Mapping[str, str]) -> tuple[Corpus, str, int]:
-    learned = _learned(corpus)
-    alike: defaultdict[tuple[str, frozenset[str]], list[int]] = defaultdict(list)
+def _capped(corpus: Corpus, per_user: int, tag_of: Mapping[str, str]) -> tuple[Corpus, str, int]:
+    learned = _training_indices(corpus)
+    same_tags: defaultdict[tuple[str, frozenset[str]], list[int]] = defaultdict(list)
     for i in learned:
         if (user := corpus.users[i]) is not None:
-            alike[user, frozenset(_keys(corpus.tags[i], meant))].append(i)
+            same_tags[user, frozenset(_keys(corpus.tags[i], tag_of))].append(i)
 
-    n_unknown = len(learned) - sum(map(len, alike.values()))
-    if not alike:
+    n_unknown = len(learned) - sum(map(len, same_tags.values()))
+    if not same_tags:
         problem = "The tag rule per_user needs to know whose photos they are."
         expected = f"a column {', '.join(USER_COLUMNS[:-1])} or {USER_COLUMNS[-1]} of the tags, or no such rule"
         raise DataError(problem, setting="tag_rules", value=per_user, expected=expected)
     dropped: set[int] = set()
-    over = {of: images for of, images in alike.items() if len(images) > per_user}
+    too_many = {group: images for group, images in same_tags.items() if len(images) > per_user}
 
-    for images in over.values():
+    for images in too_many.values():
         in_order = sorted(images, key=lambda i: corpus.names[i])
         # Evenly from the first to the last; a single one is the first.
         positions = [i * (len(images) - 1) // max(1, per_user - 1) for i in range(per_user)]
         dropped.update(set(images) - {in_order[i] for i in positions})
     remark = f"Per user: {len(dropped):,} of {count_of(len(learned), 'image')} left out"
-    if over:
-        (user, _), most = max(over.items(), key=lambda item: (len(item[1]), item[0][0]))
-        n_users = len({user for user, _ in over})
-        example = "; ".join(corpus.tags[most[0]]) or "no tag"
+    if too_many:
+        (user, _), largest = max(too_many.items(), key=lambda item: (len(item[1]), item[0][0]))
+        n_users = len({user for user, _ in too_many})
+        example = "; ".join(corpus.tags[largest[0]]) or "no tag"
         remark += (
             f", as {count_of(n_users, 'user')} gave more than {count_of(per_user, 'image')} the same tags (such as "
-            f"'{user}', {count_of(len(most), 'image')}: {example})"
+            f"'{user}', {count_of(len(largest), 'image')}: {example})"
         )
     if n_unknown:
         remark += f"; {count_of(n_unknown, 'image')} of no known user all kept"
@@ -301,12 +300,12 @@ def _capped(corpus: Corpus, per_user: int, meant: Mapping[str, str]) -> tuple[Co
     return corpus.subset(remaining), f"{remark}.", len(dropped)
 
 
-def _without_frequent(corpus: Corpus, max_share: float, meant: Mapping[str, str]) -> tuple[Corpus, str, int]:
-    learned = _learned(corpus)
-    counts = Counter(key for i in learned for key in _keys(corpus.tags[i], meant))
+def _without_frequent(corpus: Corpus, max_share: float, tag_of: Mapping[str, str]) -> tuple[Corpus, str, int]:
+    learned = _training_indices(corpus)
+    counts = Counter(key for i in learned for key in _keys(corpus.tags[i], tag_of))
     by_count = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     frequent = {key: count for key, count in by_count if count / len(learned) > max_share}
-    remaining = _without(corpus, frequent.keys() | {alias for alias, tag in meant.items() if tag in frequent})
+    remaining = _without_tags(corpus, frequent.keys() | {alias for alias, tag in tag_of.items() if tag in frequent})
     examples = [f"'{key}' ({count:,})" for key, count in frequent.items()][:5]
     remark = (
         f"Too frequent: {count_of(len(frequent), 'tag')} on more than {max_share:.4g} of "
@@ -317,19 +316,19 @@ def _without_frequent(corpus: Corpus, max_share: float, meant: Mapping[str, str]
     return remaining, f"{remark}.", len(frequent)
 
 
-def _learned(corpus: Corpus) -> list[int]:
+def _training_indices(corpus: Corpus) -> list[int]:
     if not any(corpus.splits):
         return list(range(len(corpus)))
-    return [i for i, split in enumerate(corpus.splits) if split == LEARNED]
+    return [i for i, split in enumerate(corpus.splits) if split == TRAINING_SPLIT]
 
 
-def _keys(tags: Collection[str], meant: Mapping[str, str]) -> set[str]:
-    """Return the keys of tags, of aliases those of what they mean."""
+def _keys(tags: Collection[str], tag_of: Mapping[str, str]) -> set[str]:
+    """Return the keys of tags, with aliases replaced by their tags."""
     keys = map(tag_key, tags)
-    return {meant.get(key, key) for key in keys}
+    return {tag_of.get(key, key) for key in keys}
 
 
-def _without(corpus: Corpus, dropped: Collection[str]) -> Corpus:
+def _without_tags(corpus: Corpus, dropped: Collection[str]) -> Corpus:
     def kept(tags: list[str]) -> list[str]:
         return [tag for tag in tags if tag_key(tag) not in dropped]
 

@@ -1,6 +1,6 @@
-"""The tree of a library's tags: which tag lies under which, from paths such as ``animals/dog/husky`` or from a table.
+"""The tree of a library's tags: which tag is under which, from paths such as ``animals/dog/husky`` or from a table.
 
-A tag may lie under several others, as long as no way leads in a circle. A photo of a tag has all tags above it.
+A tag may have several parents, as long as there is no cycle. A photo with a tag also has all tags above it.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from visterm.core.wording import count_of, ends_of
 from visterm.data.relations import PairFormat, read_pairs
 
 T = TypeVar("T", bound=Any)
-TREE = "tree.csv"  # The file in the folder of a run
-PATHS = "paths"  # In place of a table: tags are paths
+TREE = "tree.csv"  # File name in a run's folder
+PATHS = "paths"  # Instead of a table: tags are paths
 TREE_FILE = PairFormat("tree", ("child", "parent"), "husky,dog", "under")
-MOST_LEVELS = 100  # People's trees have ten; what is written of each tag grows with them
-SLASH, WRITTEN_SLASH = "/", "|"  # What parts a path, and what stands for it in a name: ``music/AC|DC``
+MAX_LEVELS = 100  # People's trees have about ten; each tag's stored path grows with the depth
+SLASH, WRITTEN_SLASH = "/", "|"  # Separates the parts of a path, and replaces a slash within a name: ``music/AC|DC``
 
 
 class TagTree:
-    """Tags under tags; spellings fold as they do wherever tags are looked for, and so do aliases.
+    """A hierarchy of tags; spellings and aliases are matched as in every tag lookup.
 
     Parameters
     ----------
@@ -40,28 +40,28 @@ class TagTree:
     aliases : mapping of str to str, optional
         Other spellings and the tags that they mean.
     grows : bool
-        Whether a new tag that is a path in the tree lies where that says: ``animals/dog/pug`` under dog.
+        Whether a new tag that is a path in the tree gets the parent in that path: ``animals/dog/pug`` is under dog.
 
     Attributes
     ----------
     pairs : list of (str, str)
-        Child and parent, each pair once; of several parents of a tag, paths lead over the first.
+        Child and parent, each pair once; if a tag has several parents, its path uses the first.
 
     Raises
     ------
     DataError
-        If tags lie under each other in a circle, or in more than `MOST_LEVELS`.
+        If the pairs form a cycle, or the tree has more than `MAX_LEVELS` levels.
     """
 
     def __init__(
         self, pairs: Iterable[tuple[str, str]] = (), aliases: Mapping[str, str] | None = None, *, grows: bool = False
     ) -> None:
         self._grows = grows
-        self._last: tuple[tuple[str, ...], TagTree] | None = None  # What `with_paths` returned, and of which tags
-        self._meant = meant = {tag_key(alias): clean_tag(tag) for alias, tag in (aliases or {}).items()}
-        canonical = [tuple(meant.get(tag_key(tag), clean_tag(tag)) for tag in pair) for pair in pairs]
-        once = {(tag_key(child), tag_key(parent)): (child, parent) for child, parent in reversed(canonical)}
-        self.pairs: list[tuple[str, str]] = list(reversed(once.values()))
+        self._last: tuple[tuple[str, ...], TagTree] | None = None  # The latest arguments and result of `with_paths`
+        self._meant = tag_of_alias = {tag_key(alias): clean_tag(tag) for alias, tag in (aliases or {}).items()}
+        canonical = [tuple(tag_of_alias.get(tag_key(tag), clean_tag(tag)) for tag in pair) for pair in pairs]
+        unique_pairs = {(tag_key(child), tag_key(parent)): (child, parent) for child, parent in reversed(canonical)}
+        self.pairs: list[tuple[str, str]] = list(reversed(unique_pairs.values()))
         self._shown: dict[str, str] = {}
         self._paths_of: dict[str, list[str]] = {}
         self._parents: defaultdict[str, list[str]] = defaultdict(list)
@@ -80,7 +80,7 @@ class TagTree:
         return key
 
     def _find_levels(self) -> dict[str, int]:
-        """Return the level of each tag of the tree, 1 of the topmost; refuse circles and too many levels."""
+        """Return the level of each tag in the tree, 1 for the topmost; refuse cycles and too many levels."""
         levels: dict[str, int] = {}
         try:
             for key in TopologicalSorter(self._parents).static_order():
@@ -93,7 +93,7 @@ class TagTree:
             ) from None
 
         path = [max(levels, key=levels.__getitem__)] if levels else []
-        if path and levels[path[0]] > MOST_LEVELS:
+        if path and levels[path[0]] > MAX_LEVELS:
             while over := self._parents.get(path[-1]):
                 path.append(max(over, key=levels.__getitem__))
             raise _too_many_levels([self._shown[key] for key in path])
@@ -108,62 +108,62 @@ class TagTree:
         return dict(children)
 
     def parents(self, tag: str) -> list[str]:
-        """Return the tags right above a tag, in the order of the pairs."""
+        """Return the parents of a tag, in the order of the pairs."""
         return [self._shown[key] for key in self._over(self._key(tag))]
 
     def children(self, tag: str) -> list[str]:
-        """Return the tags right under a tag, in the order of the pairs."""
+        """Return the children of a tag, in the order of the pairs."""
         return [self._shown[key] for key in self._children.get(self._key(tag), ())]
 
     def above(self, tag: str) -> list[str]:
-        """Return all tags above a tag, the nearest first."""
+        """Return all ancestors of a tag, the nearest first."""
         return self._reached(tag, self._over)
 
     def below(self, tag: str) -> list[str]:
-        """Return all tags under a tag, the nearest first."""
+        """Return all descendants of a tag, the nearest first."""
         return self._reached(tag, lambda key: self._children.get(key, ()))
 
     def _is_new(self, key: str) -> bool:
         return key not in self._parents and key not in self._children
 
     def _over(self, key: str) -> Sequence[str]:
-        if self._grows and 0 < key.count(SLASH) < MOST_LEVELS and self._is_new(key):
-            over = self._key(self._shown[key].rpartition(SLASH)[0])
-            return [over] if 0 < self._level(over) < MOST_LEVELS else ()
+        if self._grows and 0 < key.count(SLASH) < MAX_LEVELS and self._is_new(key):
+            parent = self._key(self._shown[key].rpartition(SLASH)[0])
+            return [parent] if 0 < self._level(parent) < MAX_LEVELS else ()
         return self._parents.get(key, ())
 
     def _level(self, key: str) -> int:
-        """Return the level of a tag of the tree, or of a new one that is a path in it; 0 of any other."""
+        """Return the level of a tag in the tree, or of a new tag that is a path in it; 0 for any other tag."""
         if key not in self._levels:
-            over = self._over(key)
-            self._levels[key] = 1 + self._level(over[0]) if over else 0
+            parents = self._over(key)
+            self._levels[key] = 1 + self._level(parents[0]) if parents else 0
         return self._levels[key]
 
-    def _reached(self, tag: str, steps: Callable[[str], Sequence[str]]) -> list[str]:
+    def _reached(self, tag: str, neighbours: Callable[[str], Sequence[str]]) -> list[str]:
         reached = {self._key(tag): None}
-        for key in (waiting := list(reached)):
-            new = [other for other in dict.fromkeys(steps(key)) if other not in reached]
+        for key in (queue := list(reached)):
+            new = [neighbour for neighbour in dict.fromkeys(neighbours(key)) if neighbour not in reached]
             reached.update(dict.fromkeys(new))
-            waiting += new
-        return [self._shown[key] for key in waiting[1:]]
+            queue += new
+        return [self._shown[key] for key in queue[1:]]
 
     def path(self, tag: str) -> list[str]:
-        """Return a tag after the tags above it, the topmost first; of several parents by the first."""
+        """Return the path to a tag, the topmost tag first; if a tag has several parents, the path uses the first."""
         path = [self._key(tag)]
         while parents := self._over(path[-1]):
             path.append(parents[0])
         return [self._shown[key] for key in reversed(path)]
 
     def grown(self, tags: Iterable[str]) -> dict[str, tuple[str, str]]:
-        """Return what new tags that are paths in the tree are called, and the tag above each; those above them first.
+        """Return the name and the parent of each new tag that is a path in the tree, parents first.
 
-        ``animals/dog/pug`` is called pug, under dog; if the tree has another pug, ``dog/pug``. Tags on the way there
-        that are new, too, are among them.
+        ``animals/dog/pug`` is named pug, under dog; if the tree has another pug, it is named ``dog/pug``. New tags
+        in the middle of a path are included.
         """
-        new = dict.fromkeys(each for tag in tags if SLASH in tag for each in self.with_parents([tag]))
+        new = dict.fromkeys(path for tag in tags if SLASH in tag for path in self.with_parents([tag]))
         named: dict[str, tuple[str, str]] = {}
         names_in_use = self._parents.keys() | self._children.keys() | self._meant.keys()
-        for tag in (each for each in new if self._is_new(self._key(each)) and self._over(self._key(each))):
+        for tag in (path for path in new if self._is_new(self._key(path)) and self._over(self._key(path))):
             above, last = self.parents(tag)[0], tag.rpartition(SLASH)[2].replace(WRITTEN_SLASH, SLASH)
             parent = named[above][0] if above in named else above
             name = last if tag_key(last) not in names_in_use else SLASH.join((parent, last))
@@ -172,9 +172,9 @@ class TagTree:
         return named
 
     def with_paths(self, tags: Iterable[str]) -> TagTree:
-        """Return the tree with new tags that are paths in it, under what these say; itself if there is none."""
+        """Return the tree with new tags added at the place that their path gives; the tree itself if none are new."""
         tags = tuple(tags)
-        if self._last is None or self._last[0] != tags:  # a catalogue asks of the same ones again and again
+        if self._last is None or self._last[0] != tags:  # a catalogue passes the same tags again and again
             tree = self
             if grown := self.grown(tags):
                 tree = TagTree([*self.pairs, *((tag, self.parents(tag)[0]) for tag in grown)], self._meant, grows=True)
@@ -184,59 +184,59 @@ class TagTree:
         return self._last[1]
 
     def paths_of(self, name: str) -> list[str]:
-        """Return the new tags (`with_paths`) that are called so, as they are written."""
+        """Return the new tags (see `with_paths`) that have this name, as they are written."""
         return self._paths_of.get(tag_key(name), [])
 
     def paths(self) -> dict[str, str]:
-        """Return the paths of all tags that lie under others, as texts, and what each is called."""
+        """Return the path of each tag that has a parent, as text, with the name of the tag."""
         paths = (self.path(child) for child, _ in self.pairs)
         return {path_text(own_names(path)): path[-1] for path in paths}
 
     def with_parents(self, tags: Iterable[str]) -> list[str]:
-        """Return tags, and before each the tags above it; none twice."""
+        """Return each tag after its ancestors, without repetitions."""
         return self._with(tags, self.above)
 
     def with_children(self, tags: Iterable[str]) -> list[str]:
-        """Return tags, and before each the tags under it; none twice."""
+        """Return each tag after its descendants, without repetitions."""
         return self._with(tags, self.below)
 
     def follows(self, positive_tags: Iterable[str], denied: Iterable[str]) -> set[str]:
-        """Return the keys of the tags that an image has for sure, by those that were given, and surely has not."""
+        """Return the keys of positive tags and their ancestors, and of denied tags and their descendants."""
         return {tag_key(tag) for tag in (*self.with_parents(positive_tags), *self.with_children(denied))}
 
     def completed(
         self, tags: Iterable[Iterable[str]], negatives: Iterable[Iterable[str]]
     ) -> tuple[list[list[str]], list[list[str]]]:
-        """Return the tags of images with those above them, and what images explicitly have not with all under it."""
+        """Return the tags of images with all their ancestors, and the denied tags with all their descendants."""
         return [self.with_parents(given) for given in tags], [self.with_children(denied) for denied in negatives]
 
-    def _with(self, tags: Iterable[str], others: Callable[[str], list[str]]) -> list[str]:
-        return list({tag_key(each): each for tag in tags for each in (*reversed(others(tag)), tag)}.values())
+    def _with(self, tags: Iterable[str], relatives: Callable[[str], list[str]]) -> list[str]:
+        return list({tag_key(name): name for tag in tags for name in (*reversed(relatives(tag)), tag)}.values())
 
 
 class TreeColumns:
-    """A tree in the columns of a vocabulary; words in between that are no tags of it are passed over.
+    """A tree in the columns of a vocabulary; tags of the tree outside the vocabulary only connect other tags.
 
     Attributes
     ----------
     words : TagTree
     above : csr_array of float32, shape (n_tags, n_nodes)
-        1 where the node of the column is the tag of the row, or lies above it; nodes are the tags, then what lies above
-        a tag and is none.
+        1 where the column's node is the row's tag or one of its ancestors. The nodes are the tags, then the ancestors
+        that are not in the vocabulary.
     below : csr_array of float32, shape (n_tags, n_tags)
-        1 where the tag of the column is that of the row, or lies under it.
+        1 where the column's tag is the row's tag or one of its descendants.
     """
 
     def __init__(self, words: TagTree, vocabulary: Vocabulary) -> None:
         n_tags = len(vocabulary)
-        pairs, others = [(tag, tag) for tag in range(n_tags)], dict[str, int]()
+        pairs, extra = [(tag, tag) for tag in range(n_tags)], dict[str, int]()
         for column, tag in enumerate(vocabulary.tags):
-            for each in words.above(tag) if words.parents(tag) else ():
-                known = vocabulary.get(each)
-                pairs.append((column, others.setdefault(each, n_tags + len(others)) if known is None else known))
+            for ancestor in words.above(tag) if words.parents(tag) else ():
+                found = vocabulary.get(ancestor)
+                pairs.append((column, extra.setdefault(ancestor, n_tags + len(extra)) if found is None else found))
         rows, columns = np.array(pairs, np.int64).reshape(-1, 2).T
         self.words = words
-        ones, shape = np.ones(len(pairs), np.float32), (n_tags, n_tags + len(others))
+        ones, shape = np.ones(len(pairs), np.float32), (n_tags, n_tags + len(extra))
         self.above = as_csr(sp.csr_array((ones, (rows, columns)), shape=shape))
         self.below = as_csr(sp.csr_array(self.above[:, :n_tags].T))
         self._parents = np.flatnonzero(np.diff(self.below.indptr) > 1)
@@ -244,17 +244,17 @@ class TreeColumns:
 
     @property
     def pairs(self) -> NDArray[np.int64]:
-        """Each tag with each one above it, by columns, shape (n_pairs, 2)."""
+        """Columns of each tag and each of its ancestors, shape (n_pairs, 2)."""
         above, under = self.below.tocoo().coords
         pairs: NDArray[np.int64] = np.stack([under, above], axis=1)[under != above].astype(np.int64)
         return pairs
 
     def has_under(self, tags: NDArray[np.integer]) -> bool:
-        """Return whether any of some tags, by column, has others under it."""
+        """Return whether any of these tags, given by column, has descendants."""
         return bool(np.isin(tags, self._parents).any())
 
     def raised(self, values: NDArray[T]) -> NDArray[T]:
-        """Return values of all tags, shape (..., n_tags), none below the largest of the tags under it."""
+        """Return values of all tags, shape (..., n_tags), each raised to the largest value among its descendants."""
         if not len(self._parents):
             return values
         raised: NDArray[T] = values.copy()
@@ -263,23 +263,23 @@ class TreeColumns:
         return raised
 
     def write_steps(self, steps: Any, values: str) -> str:
-        """Add the steps of `raised` to an ONNX graph; `values` and the result are tensors, (n_images, n_tags)."""
+        """Add the steps of `raised` to an ONNX graph; `values` and the result name (n_images, n_tags) tensors."""
         n_tags, n_parents = len(self.below.indptr) - 1, len(self._parents)
         if not n_parents:
             return values
         lists = np.split(self._under.indices, self._under.indptr[1:-1])
         width = max(map(len, lists))
         under = np.stack([np.pad(tags, (0, width - len(tags)), mode="edge") for tags in lists]).astype(np.int64)
-        best = steps.add("MaxPool", steps.columns(values, under), kernel_shape=[width])
-        best = steps.add("Reshape", best, np.array([-1, n_parents]))
+        largest = steps.add("MaxPool", steps.columns(values, under), kernel_shape=[width])
+        largest = steps.add("Reshape", largest, np.array([-1, n_parents]))
         chosen = np.arange(n_tags)
         chosen[self._parents] = n_tags + np.arange(n_parents)
-        return str(steps.columns(steps.add("Concat", values, best, axis=1), chosen))
+        return str(steps.columns(steps.add("Concat", values, largest, axis=1), chosen))
 
     def completed(self, Y: sp.csr_array) -> sp.csr_array:
-        """Return tags of images, shape (n_images, n_tags) and above 0, with all tags above them.
+        """Return the tags of images, shape (n_images, n_tags), with all ancestors of tags above 0.
 
-        Where a tag is below 0, explicitly not there, so are the tags under it, unless they were given.
+        Below a denied tag (below 0), all descendants are denied too, unless they were given.
         """
         positive = as_csr((Y > 0).astype(np.float32) @ self.above[:, : Y.shape[1]]) > 0
         denied = as_csr((Y < 0).astype(np.float32) @ self.below) > 0
@@ -288,12 +288,12 @@ class TreeColumns:
 
 
 def tree_of_paths(tag_lists: Sequence[Iterable[str]]) -> tuple[TagTree, dict[str, str]]:
-    """Return the tree of tags that are paths, and what each path is called in it.
+    """Return the tree of tags that are paths, and the name of each path in it.
 
-    A tag is called by the last part of its path: ``animals/dog/husky`` is ``husky``, under ``dog``, under ``animals``.
-    If several paths end in the same word, each is called by as much of its end as tells them apart: ``birds/crane``
-    and ``machines/crane``. A tag without a ``/`` is the one that ends so, if there is just one. In a name, ``|`` stands
-    for a ``/``, as digiKam writes ``AC|DC``.
+    The name is the last part of the path: ``animals/dog/husky`` is ``husky``, under ``dog``, under ``animals``. If
+    several paths end in the same word, the names include as many parents as needed: ``birds/crane`` and
+    ``machines/crane``. A tag without a ``/`` is the path that ends with it, if there is just one. In a name, ``|``
+    replaces ``/``, as digiKam writes ``AC|DC``.
     """
     written = dict.fromkeys(tag for tags in tag_lists for tag in map(clean_tag, tags) if SLASH in tag)
     paths = {tag: tuple(part.replace(WRITTEN_SLASH, SLASH) for part in parts_of(tag)) for tag in written}
@@ -303,79 +303,79 @@ def tree_of_paths(tag_lists: Sequence[Iterable[str]]) -> tuple[TagTree, dict[str
 
 
 def tree_of_places(paths: Iterable[tuple[str, ...]]) -> tuple[TagTree, dict[tuple[str, ...], str]]:
-    """Return the tree of tags that are each said with those above it, the topmost first, and what they are called.
+    """Return the tree of tags that are given as paths, the topmost tag first, and the name of each path.
 
-    Names are those of `tree_of_paths`, and there is one of each place, and of those above it, as they are spelled.
+    Names are as in `tree_of_paths`; every path and every parent path has one, in each of its spellings.
     """
-    nodes: dict[tuple[str, ...], tuple[str, ...]] = {}  # By their keys, the spelling that came first
-    spelled: dict[tuple[str, ...], tuple[str, ...]] = {}
+    nodes: dict[tuple[str, ...], tuple[str, ...]] = {}  # Keys of a path -> its first spelling
+    keys_of: dict[tuple[str, ...], tuple[str, ...]] = {}
     for path in paths:
-        if len(path) > MOST_LEVELS:
+        if len(path) > MAX_LEVELS:
             raise _too_many_levels(path[::-1])
         keys: tuple[str, ...] = ()
         for n in range(1, len(path) + 1):
-            keys = spelled[path[:n]] = spelled.get(path[:n]) or (*keys, tag_key(path[n - 1]))
+            keys = keys_of[path[:n]] = keys_of.get(path[:n]) or (*keys, tag_key(path[n - 1]))
             nodes.setdefault(keys, path[:n])
-    ends: defaultdict[tuple[str, ...], int] = defaultdict(int)
+    suffix_counts: defaultdict[tuple[str, ...], int] = defaultdict(int)
 
     for node in nodes:
         for n in range(1, len(node) + 1):
-            ends[node[-n:]] += 1
+            suffix_counts[node[-n:]] += 1
     names = {}
     for node, parts in nodes.items():
-        n = next((n for n in range(1, len(node) + 1) if ends[node[-n:]] == 1), len(node))
+        n = next((n for n in range(1, len(node) + 1) if suffix_counts[node[-n:]] == 1), len(node))
         names[node] = SLASH.join(parts[-n:])
     tree = TagTree((names[node], names[node[:-1]]) for node in nodes if len(node) > 1)
-    return tree, {path: names[keys] for path, keys in spelled.items()}
+    return tree, {path: names[keys] for path, keys in keys_of.items()}
 
 
 def path_text(path: Iterable[str]) -> str:
-    """Return a tag with those above it as a path, as digiKam writes it: a ``/`` in a name is ``|``."""
+    """Return a path as text, as digiKam writes it: a ``/`` in a name becomes ``|``."""
     return SLASH.join(part.replace(SLASH, WRITTEN_SLASH) for part in path)
 
 
 def ends_in(path: str, tag: str) -> bool:
-    """Return whether a text may be the path of a tag: ``animals/dog`` that of dog."""
+    """Return whether a text may be the path of a tag: ``animals/dog`` may be the path of dog."""
     return tag_key(path).replace(WRITTEN_SLASH, SLASH).endswith(SLASH + tag_key(tag).replace(WRITTEN_SLASH, SLASH))
 
 
 def suffixes(path: Sequence[str]) -> Iterator[str]:
-    """Yield what a tag with those above it may be called in a tree, and so may each of these."""
+    """Yield every name that a tag of this path, or one of its ancestors, may have in a tree."""
     yield from (SLASH.join(path[start:stop]) for stop in range(1, len(path) + 1) for start in range(stop))
 
 
 def own_names(names: Iterable[str]) -> tuple[str, ...]:
-    """Return the tags of a path by their own names: (birds, crane) of birds and ``birds/crane``."""
+    """Remove parent names from the tags of a path: (birds, ``birds/crane``) -> (birds, crane)."""
     parts: list[str] = []
     for name in names:
-        starts = (SLASH.join(parts[-n:]) + SLASH for n in range(min(len(parts), name.count(SLASH)), 0, -1))
-        start = next((len(one) for one in starts if tag_key(name[: len(one)]) == tag_key(one)), 0)
-        parts.append(name[start:] or name)
+        prefixes = (SLASH.join(parts[-n:]) + SLASH for n in range(min(len(parts), name.count(SLASH)), 0, -1))
+        prefix_length = next((len(prefix) for prefix in prefixes if tag_key(name[: len(prefix)]) == tag_key(prefix)), 0)
+        parts.append(name[prefix_length:] or name)
     return tuple(parts)
 
 
 def _too_many_levels(names: Sequence[str]) -> DataError:
     return DataError(
-        f"Tags lie under each other in {len(names):,} levels: {ends_of(names, ' < ')}; expected at most {MOST_LEVELS}. "
+        f"Tags lie under each other in {len(names):,} levels: {ends_of(names, ' < ')}; expected at most {MAX_LEVELS}. "
         "Leave some of them out of the tree."
     )
 
 
 def read_tree(path: str | os.PathLike[str]) -> list[tuple[str, str]]:
-    """Read a CSV (or, by its suffix .tsv, tab-separated file) of child,parent. Raises DataError as `read_pairs`."""
+    """Read a CSV (or, with the suffix .tsv, tab-separated) file of child,parent. Raises DataError as `read_pairs`."""
     return [(pair.first, pair.second) for pair in read_pairs(path, TREE_FILE)]
 
 
 def tree_summary(tree: TagTree) -> str:
-    """Describe a tree in a line, and which tags lie under several others."""
+    """Describe a tree in one line, with an example of a tag with several parents."""
     children = dict.fromkeys(child for child, _ in tree.pairs)
-    several = [child for child in children if len(tree.parents(child)) > 1]
+    ambiguous = [child for child in children if len(tree.parents(child)) > 1]
     n_parents = len({tag_key(parent) for _, parent in tree.pairs})
     summary = f"Tree: {count_of(len(children), 'tag')} under {n_parents:,} others"
-    if several:
-        both = " and ".join(f"'{parent}'" for parent in tree.parents(several[0]))
-        example = f"such as '{several[0]}' under {both}"
-        summary += f"; {len(several):,} of them under more than one ({example}), whose photos have all of these"
+    if ambiguous:
+        parents = " and ".join(f"'{parent}'" for parent in tree.parents(ambiguous[0]))
+        example = f"such as '{ambiguous[0]}' under {parents}"
+        summary += f"; {len(ambiguous):,} of them under more than one ({example}), whose photos have all of these"
     return f"{summary}."
 
 

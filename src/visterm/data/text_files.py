@@ -1,4 +1,4 @@
-"""Text files that people write: words one a line, texts to count tags in; cells that a spreadsheet would compute."""
+"""Reading text files: lists of words, texts to count tags in; and escaping cells that a spreadsheet would evaluate."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from visterm.core.files import GB, read_regular
 from visterm.core.queries import inverse_frequencies
 from visterm.core.vocabulary import Vocabulary, clean_tag, tag_key
 
-MOST_TEXT = GB  # Bytes of a text that is read whole, unless its reader says otherwise
-LONGEST = 1000  # Characters of a word or phrase: more is a file of something else
+MAX_TEXT_BYTES = GB  # Default maximum size of a text file
+MAX_WORD_LENGTH = 1000  # Maximum number of characters in a word or phrase: a longer line is something else
 
-# What a cell begins with that spreadsheets take for a formula (full-width letters, too), or look behind for one
+# First characters of cells that spreadsheets read as a formula, including full-width and skipped characters
 FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20", "\t", "\r")
 
 GUARD = "'"
-UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # What texts of this encoding begin with
+UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # Byte-order marks of UTF-16
 _PIECE = re.compile(r"\w+")
 
 
-def read_text(path: Path, what: str = "tag file", limit: int = MOST_TEXT, *, or_utf16: bool = False) -> str:
+def read_text(path: Path, what: str = "tag file", limit: int = MAX_TEXT_BYTES, *, or_utf16: bool = False) -> str:
     """Read a file (`what`, in messages) of at most `limit` bytes as UTF-8, with or without a byte-order mark.
 
-    With `or_utf16`, one that begins with a mark of UTF-16 is read as such: so Excel writes "Unicode text". Raises
-    TagFileError if it cannot be opened, is no regular file or too large, or is in another encoding.
+    With `or_utf16`, a file with a UTF-16 byte-order mark is also accepted, as Excel writes for "Unicode text". Raises
+    TagFileError if it cannot be opened, is not a regular file, is too large, or is in another encoding.
     """
     try:
         content = read_regular(path, limit)
@@ -46,20 +46,20 @@ def read_text(path: Path, what: str = "tag file", limit: int = MOST_TEXT, *, or_
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         encodings = "'UTF-8'" if path.suffix == ".txt" else "'UTF-8' or 'CSV UTF-8'"
-        wrong = f"line {line} has the byte 0x{content[error.start]:02x}"
+        problem = f"line {line} has the byte 0x{content[error.start]:02x}"
         encoding = "UTF-16" if content.startswith(UTF16) else "UTF-8"
-        raise TagFileError(f"The {what} {path} is not {encoding}: {wrong}. Save it as {encodings}.") from error
+        raise TagFileError(f"The {what} {path} is not {encoding}: {problem}. Save it as {encodings}.") from error
 
 
 def read_words(path: str | os.PathLike[str]) -> list[str]:
-    """Read words, one a line; a line may be a phrase, and empty ones do not count.
+    """Read a list of words or phrases, one per line; empty lines are ignored.
 
-    Raises DataError if the file cannot be read as UTF-8, has no word, or one of more than a thousand characters.
+    Raises DataError if the file cannot be read as UTF-8, has no words, or a line of more than a thousand characters.
     """
     words = [clean_tag(line) for line in read_text(Path(path), "list of words").splitlines()]
     for number, word in enumerate(words, start=1):
-        if len(word) > LONGEST:
-            expected = f"expected a word or a phrase of at most {LONGEST:,}"
+        if len(word) > MAX_WORD_LENGTH:
+            expected = f"expected a word or a phrase of at most {MAX_WORD_LENGTH:,}"
             raise DataError(f"{path}, line {number}: '{word[:40]} …' has {len(word):,} characters; {expected}.")
     if not any(words):
         raise DataError(f"The list of words {path} is empty; expected a word or a phrase on each line.")
@@ -67,48 +67,48 @@ def read_words(path: str | os.PathLike[str]) -> list[str]:
 
 
 def guarded(cell: str) -> str:
-    """Return a cell with an apostrophe before it if it would be computed, or if `unguarded` would take one off."""
+    """Prefix a cell with an apostrophe if it would be read as a formula, or if `unguarded` would change it."""
     return GUARD + cell if cell.lstrip(GUARD).startswith(FORMULA) else cell
 
 
 def unguarded(cell: str) -> str:
-    """Return a cell as it was before `guarded`."""
+    """Undo `guarded`."""
     return cell[1:] if cell.startswith(GUARD) and cell.lstrip(GUARD).startswith(FORMULA) else cell
 
 
 class Reference(NamedTuple):
-    """How common tags are in a corpus of texts."""
+    """Document frequencies of tags in a corpus of texts."""
 
-    counts: NDArray[np.int64]  # shape (n_tags,): texts that have the tag
+    counts: NDArray[np.int64]  # shape (n_tags,): number of texts with the tag
     n_texts: int
 
     @property
     def idf(self) -> NDArray[np.float32]:
-        """Return ``-log`` of the share of texts with each tag; a tag that none has counts as in one."""
+        """Return ``-log`` of the share of texts with each tag; a tag without texts counts as if it had one."""
         return inverse_frequencies(self.counts, self.n_texts)
 
     def to_json(self) -> dict[str, object]:
-        """Return plain numbers, as they are saved with a run."""
+        """Return the counts as plain numbers for the JSON of a run."""
         return {"counts": self.counts.tolist(), "texts": self.n_texts}
 
     @classmethod
     def from_json(cls, saved: dict[str, Any]) -> Self:
-        """Make it of what `to_json` returned."""
+        """Restore from the result of `to_json`."""
         return cls(np.array(saved["counts"], np.int64), saved["texts"])
 
 
 def count_texts(path: str | os.PathLike[str], vocabulary: Vocabulary) -> Reference:
-    """Count the texts of a file that have each tag, in any case; a tag of several words as these words in a row.
+    """Count the texts of a file with each tag, ignoring case; a tag of several words must occur as a phrase.
 
-    The file is UTF-8, a text (a caption, a document) each line; empty lines do not count. Raises TagFileError if the
-    file cannot be read, or has no text, or none of the tags is in it.
+    The file is UTF-8 with a text (a caption, a document) on each line; empty lines are ignored. Raises TagFileError if
+    the file cannot be read, has no text, or has none of the tags.
     """
     tags: dict[tuple[str, ...], list[int]] = {}
     spellings = [*enumerate(vocabulary), *((vocabulary.index(alias), alias) for alias in vocabulary.aliases)]
     for column, spelling in spellings:
         tags.setdefault(tuple(_PIECE.findall(tag_key(spelling))), []).append(column)
     tags.pop((), None)
-    longest = max(map(len, tags), default=0)
+    max_words = max(map(len, tags), default=0)
     counts = np.zeros(len(vocabulary), np.int64)
     n_texts = 0
 
@@ -116,9 +116,9 @@ def count_texts(path: str | os.PathLike[str], vocabulary: Vocabulary) -> Referen
         if line.strip():
             n_texts += 1
             words = _PIECE.findall(tag_key(line))
-            spans = ((start, start + n) for n in range(1, longest + 1) for start in range(len(words) - n + 1))
-            present = {tuple(words[start:stop]) for start, stop in spans} & tags.keys()
-            counts[[column for run in present for column in tags[run]]] += 1
+            phrases = ((start, start + n) for n in range(1, max_words + 1) for start in range(len(words) - n + 1))
+            present = {tuple(words[start:stop]) for start, stop in phrases} & tags.keys()
+            counts[[column for phrase in present for column in tags[phrase]]] += 1
 
     if n_texts == 0:
         raise TagFileError(f"The reference corpus {path} has no text; expected one text a line.")

@@ -1,4 +1,4 @@
-"""Word vectors: the files in which others publish them, and from their words to the tags of a vocabulary."""
+"""Word vectors: reading the published file formats, and looking up the vectors of tags."""
 
 from __future__ import annotations
 
@@ -25,29 +25,29 @@ from visterm.core.persist import save_arrays
 from visterm.core.vocabulary import clean_tag, tag_key
 from visterm.data.text_files import read_text
 
-MOST_DIGITS = 12  # Of a count: more is taken for the next power of ten, as Python converts no text of thousands
-LONGEST_LINE = 2**20  # Bytes that are read in search of a line's end: more is no text of vectors
-LONGEST_WORD = 4096  # Bytes of a word before its space: more means that numbers are read as words
+MAX_COUNT_DIGITS = 12  # Longer counts are read as 10**12, as Python does not convert very long numbers
+MAX_LINE_BYTES = 2**20  # Maximum length of a line: a longer line is not text of vectors
+MAX_WORD_BYTES = 4096  # Maximum length of a word: a longer word means that numbers are read as words
 
-# The tensors of our own files: a matrix, and the words as bytes of UTF-8 with line feeds between them
+# Tensors in visterm's own files: the matrix, and the words as UTF-8 bytes separated by line feeds
 VECTORS, WORDS = "vectors", "words"
 _TYPES = {"F16": "<f2", "F32": "<f4", "F64": "<f8"}
 
-Wants: TypeAlias = Callable[[str], bool] | None  # Says of a word whether its vector is to be read; None: all are
+WordFilter: TypeAlias = Callable[[str], bool] | None  # Whether to read the vector of a word; None: read all
 
 # Words, in the order of their file, and float32 vectors of shape (n_words, width)
 WordRows: TypeAlias = tuple[list[str], NDArray[np.float32]]
 TENSORS = ".safetensors"
 FASTTEXT_BINARY = b"\xba\x16\x4f\x2f"
 PACKED = {b"PK\x03\x04": "a zip file", b"\x1f\x8b": "gzipped, and not named .gz"}
-LEAST_KNOWN = 0.5  # Share of a tag's words that must have a vector, so that "the xyzzy" is not what "the" is
+MIN_KNOWN_SHARE = 0.5  # Minimum share of a tag's words with a vector, so that "the xyzzy" is not "the"
 _PARTS = re.compile(r"[\s\-_/]+")
 
 
 class WordVectors:
-    """Words, as their source spells them, with a vector each; of words that are there twice the first counts.
+    """Words, as their source spells them, and their vectors; if a word occurs twice, the first vector counts.
 
-    `matrix`, float32 of shape (n_words, width), may be a memory map. Raises ShapeError if there is not one row a word.
+    `matrix`, float32 of shape (n_words, width), may be a memory map. Raises ShapeError unless it has a row per word.
     """
 
     def __init__(self, words: Sequence[str], matrix: NDArray[np.float32]) -> None:
@@ -59,7 +59,7 @@ class WordVectors:
 
     @cached_property
     def _rows_of_keys(self) -> dict[str, int]:
-        """The first row of each key; made when it is first needed, because it takes seconds for millions of words."""
+        """The first row of each key; computed on first use, because it takes seconds for millions of words."""
         return _first_rows(map(word_key, self.words))
 
     def __len__(self) -> int:
@@ -67,14 +67,14 @@ class WordVectors:
 
     @property
     def width(self) -> int:
-        """Numbers of each vector."""
+        """Number of values in each vector."""
         return int(self.matrix.shape[1])
 
     def find(self, word: str) -> int | None:
-        """Return the row of a word or of words in a row (``New York`` finds ``new_york``), or None.
+        """Return the row of a word or phrase (``New York`` finds ``new_york``), or None.
 
-        Spellings are compared as those of tags are. Of several that are equal so, the one written like `word` counts,
-        then the one in small letters, then the first.
+        Spellings are compared as for tags. If several match, an exact match is preferred, then the one in lower case,
+        then the first.
         """
         cleaned = clean_tag(word)
         key = word_key(cleaned)
@@ -85,27 +85,26 @@ class WordVectors:
 
 
 def read_word_vectors(path: str | os.PathLike[str], words: Iterable[str] | None = None) -> WordVectors:
-    """Read word vectors, of all words or only of some, in the order of the file; other words are left out.
+    """Read the word vectors of all words, or only of `words`, in the order of the file.
 
-    The file is GloVe's text, word2vec's text or binary, fastText's ``.vec`` (texts may be gzipped), known by what is in
-    them; or a ``.safetensors`` file of a matrix whose words are in it or in a text beside it. `words` are words or tags
-    to read the vectors of; of tags of several words, those of the words too. Only their rows are kept, and read where
-    the format allows it, so that memory does not grow with the file. None: all; the matrix is then a memory map where a
-    file of float32 has one. Raises DataError if there is no such file, it is none of these, or a vector is broken; with
-    the line.
+    The file is GloVe's text, word2vec's text or binary, fastText's ``.vec`` (texts may be gzipped), detected by the
+    content; or a ``.safetensors`` file with a matrix, whose words are in it or in a text file beside it. `words` are
+    words or tags whose vectors to read; for a tag of several words, the vector of each word is read too. Memory does
+    not grow with the file, as other rows are skipped. None: read all words; float32 safetensors are memory-mapped.
+    Raises DataError, with the line, if the file does not exist, has another format, or a vector is invalid.
     """
     path = Path(path)
     read = _reader_of(path)
     if words is None:
         return WordVectors(*read(path, None))
-    wanted = {key for word in words for key in map(word_key, (word, *parts_of(word)))}
-    return WordVectors(*read(path, lambda word: word_key(word) in wanted))
+    requested_keys = {key for word in words for key in map(word_key, (word, *parts_of(word)))}
+    return WordVectors(*read(path, lambda word: word_key(word) in requested_keys))
 
 
 def write_word_vectors(path: Path, vectors: WordVectors) -> None:
-    """Write word vectors as safetensors, which `read_word_vectors` maps into memory instead of reading.
+    """Write word vectors as safetensors, which `read_word_vectors` can map into memory.
 
-    The file is named ``.safetensors``. Raises DataError if a word has a line feed in it.
+    The suffix must be ``.safetensors``. Raises DataError if a word contains a line feed.
     """
     broken = [word for word in vectors.words if "\n" in word]
     if broken:
@@ -115,26 +114,26 @@ def write_word_vectors(path: Path, vectors: WordVectors) -> None:
 
 
 def vectors_of_tags(vectors: WordVectors, tags: Iterable[str]) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-    """Return the vectors of tags: their own, or of tags of several words the mean of their words'.
+    """Return the vectors of tags: the tag's own vector, or else the mean of the vectors of its words.
 
-    What stands between spaces, hyphens or slashes is a word. Returns float32 rows of shape (n_tags, width), zeros where
-    nothing is found; and bool of shape (n_tags,), whether the tag, or at least half of its words, has a vector. Words
-    without one do not count in the mean.
+    Words are separated by spaces, hyphens or slashes; words without a vector do not count in the mean. Returns float32
+    rows of shape (n_tags, width), zeros if nothing is found; and bool of shape (n_tags,), whether the tag, or at least
+    half of its words, has a vector.
     """
     tags = list(tags)
     rows = np.zeros((len(tags), vectors.width), np.float32)
     has_vector = np.zeros(len(tags), np.bool_)
     for number, tag in enumerate(tags):
         row_of_tag, parts = vectors.find(tag), parts_of(tag)
-        known = [row for row in map(vectors.find, parts) if row is not None] if row_of_tag is None else [row_of_tag]
-        if row_of_tag is not None or len(known) >= max(1, LEAST_KNOWN * len(parts)):
-            rows[number] = np.mean(vectors.matrix[known], axis=0, dtype=np.float64)
+        found = [row for row in map(vectors.find, parts) if row is not None] if row_of_tag is None else [row_of_tag]
+        if row_of_tag is not None or len(found) >= max(1, MIN_KNOWN_SHARE * len(parts)):
+            rows[number] = np.mean(vectors.matrix[found], axis=0, dtype=np.float64)
             has_vector[number] = True
     return rows, has_vector
 
 
 def _first_rows(words: Iterable[str]) -> dict[str, int]:
-    """Return the row of each word, of a repeated one the first."""
+    """Return the first row of each word."""
     rows: dict[str, int] = {}
     for row, word in enumerate(words):
         rows.setdefault(word, row)
@@ -142,8 +141,8 @@ def _first_rows(words: Iterable[str]) -> dict[str, int]:
 
 
 def word_key(word: str) -> str:
-    """Return that by which words are compared: as tags are, and with ``_`` for a space."""
-    is_plain = word.isascii() and word.isalnum()  # as the most, of millions of words
+    """Return the key by which words are compared: the key of a tag, with ``_`` read as a space."""
+    is_plain = word.isascii() and word.isalnum()  # true for most of the millions of words
     return word.lower() if is_plain else tag_key(word.replace("_", " "))
 
 
@@ -152,8 +151,8 @@ def parts_of(tag: str) -> list[str]:
     return [part for part in _PARTS.split(tag) if part]
 
 
-def _reader_of(path: Path) -> Callable[[Path, Wants], WordRows]:
-    """Return what reads a file of word vectors, by its ending or what is in it. Raises DataError if nothing does."""
+def _reader_of(path: Path) -> Callable[[Path, WordFilter], WordRows]:
+    """Return the reader of a file, by its suffix or content. Raises DataError if the format is unknown."""
     if not path.is_file():
         raise DataError(
             f"The file of word vectors {path} {why_no_file(path)}; expected GloVe, word2vec, fastText or safetensors."
@@ -161,9 +160,9 @@ def _reader_of(path: Path) -> Callable[[Path, Wants], WordRows]:
     if path.suffix in (TENSORS, ".gz"):
         return read_tensor_vectors if path.suffix == TENSORS else read_text_vectors
     with path.open("rb") as file:
-        start = file.readline(LONGEST_LINE)
+        start = file.readline(MAX_LINE_BYTES)
         counts = two_counts(start.split()) if len(start) < 100 else None
-        second = file.read(64 * (counts[1] + 1)) if counts is not None and counts[1] < LONGEST_LINE else b""
+        second = file.read(64 * (counts[1] + 1)) if counts is not None and counts[1] < MAX_LINE_BYTES else b""
     if not start:
         raise DataError(f"The file of word vectors {path} is empty.")
 
@@ -175,38 +174,38 @@ def _reader_of(path: Path) -> Callable[[Path, Wants], WordRows]:
     if counts is None:
         return read_text_vectors
     line, end, _ = second.partition(b"\n")
-    cells = line.split() if end else line.split()[:-1]  # the last may be cut off
+    cells = line.split() if end else line.split()[:-1]  # the last cell may be cut off
     return read_text_vectors if are_numbers(cells[1:][-counts[1] :]) else read_binary_vectors
 
 
-def read_text_vectors(path: Path, wants: Wants) -> WordRows:
+def read_text_vectors(path: Path, is_requested: WordFilter) -> WordRows:
     """Read a text of word vectors line by line, so that memory does not grow with the file.
 
-    It may be gzipped, by the ending ``.gz``. The numbers are the last ones of a line, so a word may have spaces in it
-    (GloVe's 840B has such). Raises DataError if its first line is neither a word with its numbers, nor the two counts
-    with such a line below, or another line is broken.
+    Files with the suffix ``.gz`` are unpacked. The vector is at the end of a line, so a word may contain spaces (as in
+    GloVe's 840B). Raises DataError if the first line is neither a word with its vector nor the two counts of word2vec,
+    or if any line is invalid.
     """
     words: list[str] = []
     rows: list[NDArray[np.float32]] = []
     with cast("IO[bytes]", gzip.GzipFile(path)) if path.suffix == ".gz" else path.open("rb") as file:
         lines = _lines(path, file)
-        first = next(lines, (1, b""))
-        cells = first[1].split()
+        first_line = next(lines, (1, b""))
+        cells = first_line[1].split()
         counts = two_counts(cells)
         width = len(cells) - 1 if counts is None else counts[1]
         if width < 1:
-            text = _shown(b" ".join(cells))
+            text = _preview(b" ".join(cells))
             raise DataError(f"{path}, line 1: {text}; expected a word and the numbers of its vector, parted by spaces.")
 
         n_words = 0
-        for number, line in lines if counts is not None else chain([first], lines):
+        for number, line in lines if counts is not None else chain([first_line], lines):
             n_words += 1
-            where = f"{path}, line {number}"
-            word, numbers = _parted(line, width, where)
-            is_wanted = wants is None or wants(word)
-            if is_wanted or n_words == 1:  # the first shows whether this is such a text
-                vector = _numbers(numbers, width, where)
-            if is_wanted:
+            place = f"{path}, line {number}"
+            word, numbers = _split_word(line, width, place)
+            is_needed = is_requested is None or is_requested(word)
+            if is_needed or n_words == 1:  # always parsed for the first word, as a check of the format
+                vector = _numbers(numbers, width, place)
+            if is_needed:
                 words.append(word)
                 rows.append(vector)
 
@@ -215,49 +214,49 @@ def read_text_vectors(path: Path, wants: Wants) -> WordRows:
     return words, np.array(rows, np.float32).reshape(len(rows), width)
 
 
-def read_binary_vectors(path: Path, wants: Wants) -> WordRows:
-    """Read a binary of word2vec, mapped into memory; the vectors of words that nobody asks for are stepped over.
+def read_binary_vectors(path: Path, is_requested: WordFilter) -> WordRows:
+    """Read a word2vec binary through a memory map; the vectors of other words are skipped.
 
-    Raises DataError if it does not begin with its two counts, or is not whole.
+    Raises DataError if it does not begin with its two counts, or is cut off.
     """
     words: list[str] = []
     rows: list[NDArray[np.float32]] = []
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        end = content.find(b"\n", 0, LONGEST_WORD)
+        end = content.find(b"\n", 0, MAX_WORD_BYTES)
         n_words, width = two_counts(content[: max(end, 0)].split()) or (0, 0)
         if width < 1:
             raise DataError(f"{path}: the first line is not two numbers, of words and columns, such as '3000000 300'.")
-        after = end + 1
+        position = end + 1
         for number in range(n_words):
-            space = content.find(b" ", after, after + LONGEST_WORD)
+            space = content.find(b" ", position, position + MAX_WORD_BYTES)
             if space < 0 or space + 1 + 4 * width > len(content):
                 raise DataError(
                     f"{path} says that it has {n_words:,} words of {width} numbers, but number {number + 1:,} is not "
                     "whole. Copy it again."
                 )
-            # word2vec's own program ends each vector with a line feed, gensim does not
-            word = content[after:space].lstrip(b"\n").decode("utf-8", "replace")
-            after = space + 1 + 4 * width
-            if wants is None or wants(word):
-                vector = np.frombuffer(content[space + 1 : after], "<f4").astype(np.float32)
+            # word2vec ends each vector with a line feed, gensim does not
+            word = content[position:space].lstrip(b"\n").decode("utf-8", "replace")
+            position = space + 1 + 4 * width
+            if is_requested is None or is_requested(word):
+                vector = np.frombuffer(content[space + 1 : position], "<f4").astype(np.float32)
                 words.append(word)
                 rows.append(_finite(vector, f"{path}, byte {space + 1:,}"))
     return words, np.array(rows, np.float32).reshape(len(rows), width)
 
 
-def read_tensor_vectors(path: Path, wants: Wants) -> WordRows:
-    """Read a safetensors file with one matrix of word vectors, mapped into memory; all of float32 stay on disk.
+def read_tensor_vectors(path: Path, is_requested: WordFilter) -> WordRows:
+    """Read a safetensors file with one matrix of word vectors; a float32 matrix stays on disk if all words are read.
 
-    The matrix is the only one in it, or is named "vectors". The words are its tensor "words", or else the lines of
-    ``NAME.txt`` or ``vocab.txt`` beside it. Raises DataError if it is not safetensors, has no such matrix, or another
-    number of words.
+    The matrix is the only one in the file, or is named "vectors". The words are the tensor "words", or else the lines
+    of ``NAME.txt`` or ``vocab.txt`` beside the file. Raises DataError if the file is not safetensors, has no such
+    matrix, or the number of words differs.
     """
     header, start = _header(path)
 
     def tensor(name: str, kind: str) -> NDArray[np.float32]:
-        first, last = header[name]["data_offsets"]
+        first, stop = header[name]["data_offsets"]
         shape = tuple(header[name]["shape"])
-        return np.memmap(path, kind, "r", start + first, shape) if last > first else np.zeros(0, kind)
+        return np.memmap(path, kind, "r", start + first, shape) if stop > first else np.zeros(0, kind)
 
     matrices = [name for name, entry in header.items() if len(entry["shape"]) == 2]
     if VECTORS not in matrices and len(matrices) != 1:
@@ -268,54 +267,54 @@ def read_tensor_vectors(path: Path, wants: Wants) -> WordRows:
     if kind not in _TYPES:
         raise DataError(f"{path}: the matrix '{name}' is of the type {kind}; expected {', '.join(_TYPES)}.")
     if 0 in header[name]["shape"]:
-        lacking = "columns" if header[name]["shape"][0] else "rows"
-        raise DataError(f"{path}: the matrix '{name}' has no {lacking}; expected a word and numbers in each row.")
+        missing = "columns" if header[name]["shape"][0] else "rows"
+        raise DataError(f"{path}: the matrix '{name}' has no {missing}; expected a word and numbers in each row.")
     matrix = tensor(name, _TYPES[kind])
 
-    beside = [path.with_suffix(".txt"), path.with_name("vocab.txt")]
+    files = [path.with_suffix(".txt"), path.with_name("vocab.txt")]
     if WORDS in header:
         text = tensor(WORDS, "u1").tobytes().decode("utf-8", "replace")
         words = text.split("\n")
-    elif (file := next(filter(Path.is_file, beside), None)) is not None:
+    elif (file := next(filter(Path.is_file, files), None)) is not None:
         words = read_text(file, "list of words").removesuffix("\n").split("\n")
     else:
         raise DataError(
-            f"{path} has no tensor '{WORDS}', and neither {beside[0].name} nor {beside[1].name} is beside it. Write "
+            f"{path} has no tensor '{WORDS}', and neither {files[0].name} nor {files[1].name} is beside it. Write "
             "the words into one of them, one a line, in the order of the rows."
         )
     if len(words) != len(matrix):
         raise DataError(f"{path} has {len(matrix):,} vectors, but {len(words):,} words.")
 
-    if wants is None and matrix.dtype == np.float32:
+    if is_requested is None and matrix.dtype == np.float32:
         return words, matrix
-    chosen = [row for row, word in enumerate(words) if wants is None or wants(word)]
+    chosen = [row for row, word in enumerate(words) if is_requested is None or is_requested(word)]
     rows = [_finite(np.array(matrix[row], np.float32), f"{path}, row {row}") for row in chosen]
     return [words[row] for row in chosen], np.array(rows, np.float32).reshape(len(rows), matrix.shape[1])
 
 
 def two_counts(cells: list[bytes]) -> tuple[int, int] | None:
-    """Return the numbers of words and of columns that stand in the first line of word2vec and fastText, or None."""
+    """Parse the first line of word2vec and fastText, the numbers of words and columns; None for other text."""
     if len(cells) == 2 and all(cell.isdigit() for cell in cells):
-        n_words, width = (int(cell) if len(cell) <= MOST_DIGITS else 10**MOST_DIGITS for cell in cells)
+        n_words, width = (int(cell) if len(cell) <= MAX_COUNT_DIGITS else 10**MAX_COUNT_DIGITS for cell in cells)
         return n_words, width
     return None
 
 
 def _lines(path: Path, file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
-    """Yield the numbers and the lines of a text without the white space at their ends; the first, and others not empty.
+    """Yield line numbers and right-stripped lines; empty lines are skipped, except for the first.
 
-    Raises DataError if the text cannot be unpacked, is in UTF-16, or has a line that no such text has.
+    Raises DataError if the text cannot be unpacked, is in UTF-16, or has a line that is too long.
     """
     number = 0
     while True:
         number += 1
         try:
-            line = file.readline(LONGEST_LINE)
+            line = file.readline(MAX_LINE_BYTES)
         except (OSError, EOFError, zlib.error) as error:
             raise DataError(f"{path} cannot be unpacked: {error}. Copy it again.") from error
         if not line:
             return
-        if len(line) >= LONGEST_LINE:
+        if len(line) >= MAX_LINE_BYTES:
             raise DataError(f"{path}, line {number} has a million characters; this is no text of word vectors.")
         if number == 1 and line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
             raise DataError(f"{path} is in UTF-16; expected UTF-8. Save it as 'UTF-8'.")
@@ -324,49 +323,49 @@ def _lines(path: Path, file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
             yield number, line
 
 
-def _parted(line: bytes, width: int, where: str) -> tuple[str, bytes]:
-    """Part the word from its numbers, which are only counted: most words of a file are not requested."""
+def _split_word(line: bytes, width: int, place: str) -> tuple[str, bytes]:
+    """Split a line into the word and its vector, which is not parsed yet, as most words are not requested."""
     if line.count(b" ") == width:
         word, _, numbers = line.partition(b" ")
         return word.decode("utf-8", "replace"), numbers
     cells = line.split()
     if len(cells) <= width:
-        raise DataError(f"{where}: {_shown(line)}; expected a word and {width} numbers.")
-    last = cells[-width - 1]
-    if len(cells) > width + 1 and b"." in last and are_numbers([last]):  # unlike the words of "catch 22"
-        raise DataError(f"{where}: {_shown(line)}; it has more than {width} numbers after the word.")
+        raise DataError(f"{place}: {_preview(line)}; expected a word and {width} numbers.")
+    previous = cells[-width - 1]
+    if len(cells) > width + 1 and b"." in previous and are_numbers([previous]):  # unlike the words of "catch 22"
+        raise DataError(f"{place}: {_preview(line)}; it has more than {width} numbers after the word.")
     return b" ".join(cells[:-width]).decode("utf-8", "replace"), b" ".join(cells[-width:])
 
 
-def _numbers(text: bytes, width: int, where: str) -> NDArray[np.float32]:
+def _numbers(text: bytes, width: int, place: str) -> NDArray[np.float32]:
     cells = text.split()
     if len(cells) != width or not are_numbers(cells):
-        raise DataError(f"{where}: {_shown(text)}; expected {width} numbers after the word.")
-    with np.errstate(over="ignore"):  # too large for float32 is infinite, which is refused
-        return _finite(np.array([float(cell) for cell in cells], np.float32), where)
+        raise DataError(f"{place}: {_preview(text)}; expected {width} numbers after the word.")
+    with np.errstate(over="ignore"):  # overflow to infinity is refused
+        return _finite(np.array([float(cell) for cell in cells], np.float32), place)
 
 
 def are_numbers(cells: list[bytes]) -> bool:
-    """Return whether cells are numbers, one or more."""
+    """Return whether all cells are numbers; False without cells."""
     try:
         return bool([float(cell) for cell in cells])
     except ValueError:
         return False
 
 
-def _finite(vector: NDArray[np.float32], where: str) -> NDArray[np.float32]:
+def _finite(vector: NDArray[np.float32], place: str) -> NDArray[np.float32]:
     if not np.isfinite(vector).all():
-        raise DataError(f"{where}: the vector has infinite or undefined numbers. Take the line out, or the whole file.")
+        raise DataError(f"{place}: the vector has infinite or undefined numbers. Take the line out, or the whole file.")
     return vector
 
 
-def _shown(line: bytes) -> str:
+def _preview(line: bytes) -> str:
     text = line[:200].decode("utf-8", "replace")
     return f"'{text[:40]}{' …' if len(text) > 40 else ''}'"
 
 
 def _header(path: Path) -> tuple[dict[str, Any], int]:
-    """Read what a file says of its tensors, after safetensors has compared that with its size, and where they begin."""
+    """Return the header of a safetensors file, which safetensors has validated, and the offset of the first tensor."""
     try:
         with safe_open(path, framework="numpy"), path.open("rb") as file:
             size = int.from_bytes(file.read(8), "little")

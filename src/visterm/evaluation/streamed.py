@@ -28,9 +28,9 @@ from visterm.data.tag_formats.record import TagRecord, contradiction_remarks, sp
 from visterm.data.tag_formats.tables import check_in_file, stream_table
 from visterm.data.tag_senses import read_relations
 from visterm.features.streaming.joining import (
+    BATCH_ROWS,
     NO_SPLIT,
     OTHER,
-    ROWS,
     TRAIN,
     JoinedTable,
     batches_of,
@@ -215,7 +215,7 @@ class MeasuredTags(JoinedTable):
         without_row = {item.image: item for item in self.shards.skipped()}
         vocabulary = self._vocabulary
 
-        @lru_cache(maxsize=ROWS)
+        @lru_cache(maxsize=BATCH_ROWS)
         def hash_of(tag: str) -> int:
             column = vocabulary.get(tag)
             return tag_hash(tag_key(tag if column is None else vocabulary.tags[column]))

@@ -1,1 +1,1 @@
-"""Features of a folder of images, kept on disk: the job that makes them, and their rows in place of the images."""
+"""Features of a folder of images on disk: the job that encodes them, and reading their rows instead of the images."""

@@ -1,4 +1,4 @@
-"""What a features folder holds, as its JSON files say it: counts and shards, and where shards end."""
+"""The contents of a features folder according to its JSON files, and how images are divided into shards."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from visterm.core.learned import HASH, Kind, Listed, Record, Sizes, Text, Whole
 from visterm.core.persist import folder_kind, read_json, refusing
 from visterm.core.remote import as_path, is_remote
 
-FEATURES = "features folder"  # The kind in the manifest
-UNFINISHED = ".unfinished"  # What a job keeps its shards in until all are done
+FEATURES = "features folder"  # Value of `kind` in the manifest
+UNFINISHED = ".unfinished"  # Folder for the shards of an unfinished job
 ENTRY = Record({"file": Text(pattern=r"[^/\x00.][^/\x00]*"), "rows": Whole(), "sha256": Text(pattern=HASH)})
-NOTE = Record(  # Of a shard or a part that is done
+NOTE = Record(  # The note on a finished shard or part
     {
         "entry": Record(ENTRY.fields, or_none=True),
         "width": Whole(required=False),
@@ -28,11 +28,11 @@ NOTE = Record(  # Of a shard or a part that is done
     }
 )
 ASKED_KIND = Record({"fingerprint": Text(), "shard_size": Whole(least=1)})
-"""What the JSON files of a folder can hold, whoever wrote them: a shard's file lies in the folder."""
+"""Schemas of the JSON files, which are untrusted: the file of a shard must be inside the folder."""
 
 
 class FirstJob(NamedTuple):
-    """What the first job in a folder requested: the encoder's fingerprint before it learned, images in a shard."""
+    """The request of the first job in a folder: the fingerprint of the unfitted encoder, and the images per shard."""
 
     fingerprint: str
     shard_size: int
@@ -40,7 +40,7 @@ class FirstJob(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ShardEntry:
-    """One shard: the file inside ``data``, its rows and the SHA-256 of its bytes."""
+    """One shard: its file in ``data``, the number of rows, and the SHA-256 of its bytes."""
 
     file: str
     rows: int
@@ -49,29 +49,29 @@ class ShardEntry:
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What a features folder holds."""
+    """The contents of a features folder, from its manifest."""
 
-    images: str  # The image folder, in full
-    # Image files in it, and those that could not be read; all others have a row
+    images: str  # Absolute path of the image folder
+    # Numbers of image files, and of unreadable image files; all other files have a row
     n_images: int
     n_skipped: int
-    encoder: str  # Registered name
+    encoder: str  # Registered name of the encoder
     settings: dict[str, object]  # Parameters of the encoder
-    asked: str  # Fingerprint of the encoder that was requested, before it learned: tells another one apart
-    fingerprint: str  # Of the fitted encoder: of the rows
-    width: int  # Numbers in a row; 0 where there is no row
+    asked: str  # Fingerprint of the requested encoder before it was fitted, to detect requests for another encoder
+    fingerprint: str  # Fingerprint of the fitted encoder that made the rows
+    width: int  # Numbers in a row; 0 if there are no rows
     layout: str  # {"dense", "sparse"}
-    shard_size: int  # Images in a shard, about
-    shards: list[ShardEntry]  # In the order of the names
+    shard_size: int  # Approximate number of images per shard
+    shards: list[ShardEntry]  # In the order of the images' names
 
     @property
     def n_rows(self) -> int:
-        """Images that have a row."""
+        """Number of images with a row."""
         return sum(shard.rows for shard in self.shards)
 
 
 def is_features(images: object) -> bool:
-    """Return whether `images` is a features folder, whole or begun, in place of the images themselves."""
+    """Return whether `images` is the path of a features folder, finished or not, instead of images."""
     if not isinstance(images, str | os.PathLike):
         return False
     if folder_kind(images) == FEATURES:
@@ -81,7 +81,7 @@ def is_features(images: object) -> bool:
 
 
 def read_checked(file: Path, kind: Kind) -> dict[str, Any]:
-    """Read a JSON file that holds what `kind` says. Raises CorruptFileError if it is damaged."""
+    """Read a JSON file that must match `kind`. Raises CorruptFileError if it is damaged."""
     with refusing(file):
         value: dict[str, Any] = read_json(file)
         kind.check(value, Sizes())
@@ -89,19 +89,19 @@ def read_checked(file: Path, kind: Kind) -> dict[str, Any]:
 
 
 def cut(names: Sequence[str], size: int) -> list[range]:
-    """Part a sorted list of names into shards of about `size`; return the positions of each.
+    """Divide a sorted list of names into shards of about `size` names; return the positions of each shard.
 
-    From its ``size // 2``-th name on, a shard ends after a name whose hash falls into the first of as many classes as
-    give shards `size` names on average; none has more than ``2 · size``, and the last may be shorter. Cut by number
-    instead, a photo that comes first would move all those after it by one.
+    After at least ``size // 2`` names, a shard ends at a name whose hash is in the first of several classes, whose
+    number makes the average size `size`. Shards have at most ``2 · size`` names, and the last may be shorter. With
+    shards of equal size instead, a new first photo would shift the content of all shards.
     """
-    least = max(1, size // 2)
-    classes = size - least + 1
+    min_size = max(1, size // 2)
+    n_classes = size - min_size + 1
     shards, start = [], 0
     for position, name in enumerate(names, start=1):
         n_names = position - start
         digest = hashlib.sha256(name.encode("utf-8", "surrogateescape")).digest()
-        if (n_names >= least and int.from_bytes(digest[:8], "big") % classes == 0) or n_names >= 2 * size:
+        if (n_names >= min_size and int.from_bytes(digest[:8], "big") % n_classes == 0) or n_names >= 2 * size:
             shards.append(range(start, position))
             start = position
     if start < len(names):
@@ -110,6 +110,6 @@ def cut(names: Sequence[str], size: int) -> list[range]:
 
 
 def name_hashes(names: Iterable[str]) -> NDArray[np.uint64]:
-    """Return 8 bytes of each name, that tell them apart."""
+    """Return a hash of 8 bytes for each name."""
     digests = [hashlib.blake2b(name.encode("utf-8", "surrogateescape"), digest_size=8).digest() for name in names]
     return np.frombuffer(b"".join(digests), np.uint64)

@@ -1,12 +1,12 @@
-"""A features folder on disk: what lies where, how it changes in one step, and how a change cut off is found again.
+"""A features folder on disk: its files, how it is changed atomically, and how an interrupted change is completed.
 
 FEATURES
-├── manifest.json     what is whole: encoder, counts, the shards in order with their hashes
+├── manifest.json     the finished contents: encoder, counts, the shards in order with their hashes
 ├── skipped.jsonl     the images that could not be read
-├── .lock             held by the process that writes; .lock.json says which
+├── .lock             held by the writing process, which .lock.json describes
 ├── encoder/          the fitted encoder
-├── data/             the shards, and nothing else: what other programs read
-└── .unfinished/      while a job goes on, and after a kill: the shards done so far; a manifest, once all are
+├── data/             only the shards, for other programs to read
+└── .unfinished/      during a job, and after a kill: the finished shards; once all are finished, a manifest
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ from visterm.features.contents import (
 T = TypeVar("T")
 
 ENCODER, DATA, SKIPPED, ASKED, LOCK = "encoder", "data", "skipped.jsonl", "asked.json", ".lock"
-LEASE = "lock.json"  # In place of the lock, at an address: see `remote_folder`
+LEASE = "lock.json"  # Replaces the lock in an object store: see `remote_folder`
 _LOCKS = frozenset({LOCK, holder_note(Path(LOCK)).name})
 
 
 class FeatureFolder:
-    """The files of a features folder on this machine; `feature_folder` also gives those at an address.
+    """The files of a features folder on this machine; for object stores see `feature_folder`.
 
-    `kind` is what its manifest says that it is, and `contents_class` a dataclass of what that says, with `shards` and
-    `n_rows`; in `unfinished` a job keeps what is not whole yet.
+    `kind` is the kind in its manifest, and `contents_class` a dataclass of the manifest's fields, with `shards` and
+    `n_rows`; a job keeps unfinished files in the folder `unfinished`.
     """
 
     kind: ClassVar[str] = FEATURES
@@ -80,24 +80,24 @@ class FeatureFolder:
         self.unfinished = self.path / self.unfinished_name
 
     def check_place(self) -> None:
-        """Refuse a place where anything else lies, before any long work.
+        """Check, before any long work, that the path can be used for a features folder.
 
-        Raises StorageError if it is no features folder, not one that was begun, and not empty.
+        Raises StorageError unless it is a features folder, finished or not, or is empty or missing.
         """
         if not self.is_begun():
             persist.check_target(self.path, self.kind)
 
     def is_begun(self) -> bool:
-        """Return whether a job was killed here before anything was whole."""
+        """Return whether a job was killed here before it finished for the first time."""
         names = {entry.name for entry in self.path.iterdir()} if self.path.is_dir() else set()
-        ours = {ENCODER, DATA, SKIPPED, self.unfinished_name, *_LOCKS}
+        own_names = {ENCODER, DATA, SKIPPED, self.unfinished_name, *_LOCKS}
         return not names.isdisjoint({self.unfinished_name, LOCK}) and all(
-            name in ours or name.startswith(f".{ENCODER}.") for name in names
+            name in own_names or name.startswith(f".{ENCODER}.") for name in names
         )
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Make the folder, and keep other processes from writing into it; a kill frees it.
+        """Create the folder, and lock it against writing by other processes; the lock ends with the process.
 
         Raises StorageError if another process writes into it.
         """
@@ -113,27 +113,27 @@ class FeatureFolder:
                 self.unfinished.mkdir(exist_ok=True)
                 yield
             finally:
-                begun = {file.name for file in self.path.iterdir()} - {self.unfinished.name, *_LOCKS}
-                if not begun or persist.MANIFEST in begun:  # else the empty folder says whose the rest is
+                other_names = {file.name for file in self.path.iterdir()} - {self.unfinished.name, *_LOCKS}
+                if not other_names or persist.MANIFEST in other_names:  # else the empty folder marks it as visterm's
                     with suppress(OSError):
                         self.unfinished.rmdir()
-                for name in _LOCKS:  # last: from here on another process may write
+                for name in _LOCKS:  # last, because another process may write afterwards
                     with suppress(OSError):  # Windows keeps a file that is locked
                         (self.path / name).unlink()
-                if not begun:
+                if not other_names:
                     with suppress(OSError):
                         self.path.rmdir()
 
     def begin(self) -> None:
-        """Finish a change that a kill cut off, and make room for the shards of a new one."""
+        """Complete an interrupted change, and create the folder for the shards of a new job."""
         self.settle()
         self.unfinished.mkdir(exist_ok=True)
 
     def contents(self) -> Any | None:
-        """Finish a change that a kill cut off, and read the manifest; None where nothing is whole yet.
+        """Complete an interrupted change, and read the manifest; None if no job has finished yet.
 
-        Raises StorageError if its format is not read here, or another process is just making that change;
-        CorruptFileError if a file that is small (all but shards) is missing or was changed, or the manifest is broken.
+        Raises StorageError if its format is not supported, or another process is making that change; CorruptFileError
+        if a file other than a shard is missing or was changed, or the manifest is broken.
         """
         if (self.unfinished / persist.MANIFEST).exists():
             with self.locked():
@@ -149,44 +149,44 @@ class FeatureFolder:
             return self.contents_class(**{name: facts[name] for name in names}, shards=shards)
 
     def skipped(self) -> list[Skipped]:
-        """Read the list of images that have no row."""
+        """Read the list of images without a row."""
         return read_skipped(self.path / SKIPPED)
 
     def shard_to_write(self, file: str) -> Path:
-        """Return the place where a job writes a shard, until all are done."""
+        """Return the path where a job writes a shard until all shards are finished."""
         return self.unfinished / file
 
     def is_written(self, entry: ShardEntry) -> bool:
-        """Return whether a shard of a job that is not finished is there, byte by byte as it was written."""
+        """Return whether a shard of an unfinished job exists and is unchanged."""
         file = self.shard_to_write(entry.file)
         return file.is_file() and persist.file_hash(file) == entry.sha256
 
     def is_whole(self, entry: ShardEntry) -> bool:
-        """Return whether a shard is there, byte by byte as it was written."""
+        """Return whether a shard exists and is unchanged."""
         file = self.data / entry.file
         return file.is_file() and persist.file_hash(file) == entry.sha256
 
     def local(self, entry: ShardEntry) -> Path:
-        """Return a shard as a file of this machine; raise `CorruptFileError` if it is missing."""
+        """Return a shard as a file on this machine; raise `CorruptFileError` if it is missing."""
         file = self.data / entry.file
         if not file.is_file():
             raise self.damaged(entry)
         return file
 
     source = local
-    """Return where parts of a shard can be read; raise `CorruptFileError` if it is missing."""
+    """Return a path for reading parts of a shard; raise `CorruptFileError` if it is missing."""
 
     def read_each(self, read: Callable[[Path], T], files: Iterable[Path]) -> Iterator[T]:
-        """Read some files of the folder, in their order."""
+        """Read files of the folder in the given order."""
         return map(read, files)
 
     def check(self, entry: ShardEntry) -> None:
-        """Raise `CorruptFileError` for a shard that is missing, or was changed since it was written."""
+        """Raise `CorruptFileError` if a shard is missing, or was changed since it was written."""
         if not self.is_whole(entry):
             raise self.damaged(entry)
 
     def damaged(self, entry: ShardEntry) -> CorruptFileError:
-        """Return the error of a shard that is not as it was written."""
+        """Return the error for a shard that is missing or was changed."""
         file = self.data / entry.file
         state = "was changed since it was written. Remove it, and run" if file.is_file() else "is missing. Run"
         return CorruptFileError(
@@ -194,32 +194,32 @@ class FeatureFolder:
         )
 
     def notes(self) -> list[dict[str, Any]]:
-        """Read what a job that is not finished has noted of each shard that is done."""
+        """Read the notes of an unfinished job on its finished shards."""
         files = (file for file in self.files_of(self.unfinished) if file.suffix == ".json")
         notes = (file for file in files if file.name not in (persist.MANIFEST, LEASE))
         return list(self.read_each(lambda file: read_checked(file, NOTE), notes))
 
     def has_encoder(self) -> bool:
-        """Return whether an encoder was saved: once it is, it is never fitted again."""
+        """Return whether a fitted encoder is saved, which is then never fitted again."""
         return persist.folder_kind(self.path / ENCODER) is not None
 
     def save_encoder(self, encoder: AnyEncoder, first: FirstJob) -> None:
-        """Keep the fitted encoder, with what was requested."""
+        """Save the fitted encoder, with the request of the first job."""
         with persist.new_folder(in_full(self.path / ENCODER), ENCODER) as folder:
             persist.save_estimator(encoder, ENCODERS, folder, ENCODER)
             persist.write_json(folder / ASKED, first._asdict())
 
     def load_encoder(self, n_jobs: int | None) -> tuple[AnyEncoder, FirstJob]:
-        """Return the fitted encoder, to be used with `n_jobs` threads, and what was requested."""
+        """Return the fitted encoder, set to `n_jobs` threads, and the request of the first job."""
         folder = persist.open_folder(self.path / ENCODER, ENCODER)
         encoder = persist.load_estimator(ENCODERS, folder, ENCODER).set_known(n_jobs=n_jobs)
         return encoder, FirstJob(**read_checked(folder / ASKED, ASKED_KIND))
 
     def commit(self, contents: Any, skipped: Sequence[Skipped]) -> None:
-        """Put new contents in place of the old; the shards are in ``data`` already, or among the unfinished.
+        """Replace the contents; the shards are already in ``data`` or in ``.unfinished``.
 
-        A kill before the manifest is among the unfinished leaves the old contents; one after it, the new ones, as
-        soon as `settle` is called.
+        After a kill before the manifest is in ``.unfinished``, the old contents remain; after a later kill, `settle`
+        completes the new contents.
         """
         pending = self.unfinished / SKIPPED
         write_whole(pending, skipped_bytes(skipped))
@@ -232,7 +232,7 @@ class FeatureFolder:
         self.settle()
 
     def settle(self) -> None:
-        """Finish a change whose manifest is written, step by step as a kill left it; then drop what is left over."""
+        """Complete a change whose manifest is written, from any step at which it stopped; then remove old shards."""
         pending = self.unfinished / persist.MANIFEST
         if pending.exists():
             self.data.mkdir(exist_ok=True)
@@ -249,19 +249,19 @@ class FeatureFolder:
             self._sweep()
 
     def _sweep(self) -> None:
-        named = {entry["file"] for entry in read_checked(self.path / persist.MANIFEST, self.manifest_kind)["shards"]}
+        current = {entry["file"] for entry in read_checked(self.path / persist.MANIFEST, self.manifest_kind)["shards"]}
         for file in self.files_of(self.data):
-            if file.name not in named:
+            if file.name not in current:
                 file.unlink()
 
     def files_of(self, folder: Path) -> list[Path]:
-        """List the files in a folder of this one, by name."""
+        """List the files in a sub-folder, sorted by name."""
         return sorted(folder.glob("*"))
 
 
 @contextmanager
 def naming_a_full_disk(path: Path) -> Iterator[None]:
-    """Turn a disk without space into an error that says what is safe and how to go on."""
+    """Extend the error for a full disk with what is safe and how to continue."""
     try:
         with writing(path):
             yield

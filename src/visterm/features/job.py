@@ -1,4 +1,4 @@
-"""Encoding a folder of images as a job that may be killed: shard by shard, and later runs only what is new."""
+"""Encoding a folder of images as a job that can be interrupted: shard by shard; later runs encode only new images."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ from visterm.features.part_work import PartDone, PartWork
 from visterm.features.remote_folder import feature_folder
 from visterm.features.stored import FolderRows, StoredRow
 
-SHARD_SIZE = 512  # Images in a shard, about: what a kill loses, and what is held in memory at a time
+SHARD_SIZE = 512  # Approximate number of images per shard, which a kill loses, and which are in memory together
 CHANGED = "changed while it was being read: run again"
 
 
 @dataclass(frozen=True, slots=True)
 class EncodeSummary:
-    """What a run of the job did, and what the folder holds now."""
+    """The result of one run of the job, and the contents of the folder afterwards."""
 
     images: int  # Files in the image folder: ``rows + skipped``
     rows: int  # Images with a row: ``encoded + reused``
-    encoded: int  # Encoded by this run
-    reused: int  # Taken over: from before, or from a run that was killed
-    gone: int  # Images that had a row before and are no longer in the folder
+    encoded: int  # Images encoded by this run
+    reused: int  # Images with a row from an earlier run, even if that run was killed
+    gone: int  # Images that had a row, but are no longer in the folder
     skipped: int  # Images that could not be read
     shards: int
     width: int
@@ -76,19 +76,19 @@ def encode_folder(
 ) -> EncodeSummary:
     """Write the feature rows of all images of a folder into a features folder, with the encoder that made them.
 
-    The shards, of about `shard_size` images, are Parquet files in ``out/data``. What is written there depends on the
-    encoder, the seed and the images, not on how often the job was killed. The encoder is as `Tagger` takes it; None is
-    the folder's, or that of `run`, or `default_encoder`, and `say` takes a line about that. One that learns does so
-    from all images that are there at first; `encoder_params` are its settings. In a folder that has rows already, only
-    images of new content are encoded, by the encoder that was fitted first, and those that are gone are dropped. Until
-    all is done, the folder holds what it held before.
+    The shards, of about `shard_size` images, are Parquet files in ``out/data``. Their content depends on the encoder,
+    the seed and the images, not on how often the job was killed. The encoder is given as for `Tagger`; None means the
+    folder's own, or that of `run`, or `default_encoder`, which `say` reports. An encoder that learns is fitted on all
+    images of the first run; `encoder_params` are its settings. In an existing folder, only images with new content are
+    encoded, by the encoder fitted first, and rows of missing images are dropped. The folder keeps its previous contents
+    until the job is finished.
 
-    `n_jobs` are the threads of this process; an executor has its own. With an executor of several machines, `images`
-    and `out` must lie where all of them find them; a single shard is made here all the same.
+    `n_jobs` is the number of threads of this process; an executor has its own. With an executor of several machines,
+    all machines must be able to access `images` and `out`; a single shard is always made in this process.
 
-    Raises UserError if a setting cannot be used; DataError if `images` is no folder, or there are no images in it;
-    StorageError if `out` is something else, is written by another process, or its disk is full; EncoderMismatchError if
-    `out` has features of another encoder.
+    Raises UserError if a setting is invalid; DataError if `images` is not a folder, or has no images; StorageError if
+    `out` is something else, another process is writing to it, or the disk is full; EncoderMismatchError if `out` has
+    features of another encoder.
     """
     if shard_size is not None:
         check_count(shard_size, "shard_size")
@@ -121,13 +121,13 @@ def encode_folder(
             )  # fmt: skip
         known = KnownRows(folder, before)
         closed = [Skipped(in_full(item.image).relative_to(root).as_posix(), item.reason) for item in unsearched.closed]
-        inside = tuple(f"{item.image}/" for item in closed)
-        names = sorted([*names, *(name for name in known.names if name.startswith(inside))])
+        prefixes = tuple(f"{item.image}/" for item in closed)
+        names = sorted([*names, *(name for name in known.names if name.startswith(prefixes))])
         size = shard_size or (before.shard_size if before else first_job.shard_size)
         parts = [[names[i] for i in part] for part in cut(names, size)]
-        chosen = for_parts(executor, parts)
+        part_executor = for_parts(executor, parts)
         job = EncodeJob(folder, fitted, fitted.get_params(deep=False), root, known)
-        done = _checked_shards(chosen.run(job, parts, progress), parts, progress)
+        done = _checked_shards(part_executor.run(job, parts, progress), parts, progress)
         skipped = [*closed, *(item for shard in done for item in shard.skipped)]
         with_rows = [shard for shard in done if shard.entry is not None]
         contents = Contents(
@@ -137,14 +137,14 @@ def encode_folder(
             **facts_of_encoder(fitted),
         )  # fmt: skip
         folder.commit(contents, skipped)
-        folder.contents()  # opened again before it is said to be done
+        folder.contents()  # validates the folder before the job reports success
 
     n_encoded = sum(shard.n_new for shard in done)
     return EncodeSummary(
         images=contents.n_images, rows=contents.n_rows, encoded=n_encoded, reused=contents.n_rows - n_encoded,
         gone=len(known.names.keys() - set(names)), skipped=len(skipped), shards=len(contents.shards),
         width=contents.width, layout=contents.layout, encoder=contents.encoder, fingerprint=contents.fingerprint,
-        shared=chosen.remote,
+        shared=part_executor.remote,
     )  # fmt: skip
 
 
@@ -156,7 +156,7 @@ def _requested_encoder(
     seed: int,
     n_jobs: int | None,
 ) -> AnyEncoder | None:
-    """Return the encoder that is requested; None where any will do. Settings alone are those of the folder's own."""
+    """Return the requested encoder; None if there is no request. Settings alone modify the folder's encoder."""
     requested: AnyEncoder
     if run is not None:
         if encoder is not None or params:
@@ -169,7 +169,7 @@ def _requested_encoder(
         requested, _ = folder.load_encoder(n_jobs)
         settings = requested.get_params(deep=False)
         settings |= ({"random_state": seed} if seed and "random_state" in settings else {}) | dict(params)
-        ENCODERS.create(ENCODERS.name_of(requested), **settings)  # which refuses names that it does not have
+        ENCODERS.create(ENCODERS.name_of(requested), **settings)  # raises if a name is unknown
         requested.set_params(**settings)
     elif encoder is not None or params or seed:
         requested = make_encoder(encoder, params, {"random_state": seed, "n_jobs": n_jobs})
@@ -189,23 +189,23 @@ def _requested_encoder(
 def _folder_encoder(
     folder: FeatureFolder, requested: AnyEncoder | None, n_jobs: int | None
 ) -> tuple[AnyEncoder, FirstJob]:
-    """Return the folder's own encoder, if it is the one requested, with what was requested when it was made."""
+    """Return the folder's encoder and the first job's request. Refuse a request for another one."""
     encoder, first_job = folder.load_encoder(n_jobs)
     if requested is None:
         return encoder, first_job
     if requested.fingerprint not in (first_job.fingerprint, encoder.fingerprint):
         raise EncoderMismatchError(
-            f"{folder.path} has features of another encoder: {_in_words(encoder)}; requested: {_in_words(requested)}.",
+            f"{folder.path} has features of another encoder: {_describe(encoder)}; requested: {_describe(requested)}.",
             setting="encoder", value=ENCODERS.name_of(requested),
             advice="Leave `encoder` and its settings out to go on with it, or choose another folder as `out`.",
         )  # fmt: skip
-    encoder.set_params(**requested.get_params(deep=False))  # the same but for the speed, and where a network lies now
+    encoder.set_params(**requested.get_params(deep=False))  # only speed and a network's path may differ
     return encoder, first_job
 
 
 def _checked_shards(shards: Iterator[PartDone], parts: Sequence[list[str]], progress: Progress) -> list[PartDone]:
-    """Return the shards; refuse them if an image is in none and not skipped, or if rows are of two kinds."""
-    done = []
+    """Return the shards, after checking that no image is missing, and that all rows are of one kind."""
+    finished = []
     with reported(progress, "encode photos", sum(map(len, parts))):
         for names, shard in zip(parts, shards, strict=True):
             n_images = len(shard.skipped) + (shard.entry.rows if shard.entry else 0)
@@ -214,27 +214,27 @@ def _checked_shards(shards: Iterator[PartDone], parts: Sequence[list[str]], prog
                     f"A worker returned {count_of(n_images, 'image')} of the {len(names):,} from '{names[0]}' to "
                     f"'{names[-1]}'. Run the same command again."
                 )
-            done.append(shard)
-    kinds = sorted({(shard.layout, shard.width) for shard in done if shard.entry is not None})
+            finished.append(shard)
+    kinds = sorted({(shard.layout, shard.width) for shard in finished if shard.entry is not None})
     if len(kinds) > 1:
         rows = [f"{layout} rows of {width:,} numbers" for layout, width in kinds]
         raise DataError(f"The encoder returned {rows[0]} and {rows[1]}; expected one kind for all images.")
-    return done
+    return finished
 
 
 def facts_of_encoder(encoder: AnyEncoder) -> dict[str, Any]:
-    """Return what the manifest says of an encoder."""
+    """Return the manifest's fields about an encoder."""
     settings = {k: v for k, v in json_params(encoder).items() if k not in encoder.speed_params}
     return {"encoder": ENCODERS.name_of(encoder), "settings": settings, "fingerprint": encoder.fingerprint}
 
 
-def _in_words(encoder: AnyEncoder) -> str:
+def _describe(encoder: AnyEncoder) -> str:
     facts = facts_of_encoder(encoder)
     return f"'{facts['encoder']}' with {', '.join(f'{k}={v}' for k, v in facts['settings'].items()) or 'no settings'}"
 
 
 class KnownRows:
-    """The rows that the folder had before this job, by the content of their images, and its whole shards by file."""
+    """The rows that the folder had before this job, by the hash of the image, and its undamaged shards by file name."""
 
     def __init__(self, folder: FeatureFolder, contents: Contents | None) -> None:
         self.width, self.layout = 0, ""
@@ -254,17 +254,17 @@ class KnownRows:
         return sha256 in self._stored
 
     def take(self, sha256: Sequence[str]) -> Matrix:
-        """Return the rows of images with these contents."""
+        """Return the rows of images with these hashes."""
         return self._rows.take([self._stored[digest] for digest in sha256])
 
 
 @dataclass(frozen=True)
 class EncodeJob:
-    """The making of a folder's shards: `Job`. A part is the names of the images of one shard.
+    """The `Job` that makes the shards of a folder. A part is the list of image names of one shard.
 
-    Whoever hands out the parts holds the lock of the folder. The encoder is fitted; other processes load it from the
-    folder. `settings` are the encoder's: those of its speed, and where a network lies, may be others than when it was
-    saved. `known` are the rows that were there before.
+    The process that distributes the parts holds the lock of the folder. The encoder is fitted; other processes load it
+    from the folder. `settings` are the encoder's: settings of speed and the path of a network may differ from the saved
+    encoder. `known` has the rows from before the job.
     """
 
     folder: FeatureFolder
@@ -277,7 +277,7 @@ class EncodeJob:
         return {**vars(self), "encoder": None}
 
     def begin(self, team: Team, progress: Progress) -> Callable[[Sequence[str]], PartDone]:
-        """Load the encoder, unless it is there."""
+        """Load the encoder if needed, and return the function that makes a shard."""
         require_visible_path(self.folder.path)
         require_visible_path(self.images)
         encoder = self.encoder
@@ -288,16 +288,16 @@ class EncodeJob:
         return lambda names: work.do(names, progress)
 
     def name_of(self, part: Sequence[str]) -> str:
-        """Return a name of a shard by its images."""
+        """Return a description of a shard by its images."""
         return f"the images from '{part[0]}' to '{part[-1]}'"
 
     def size_of(self, part: Sequence[str]) -> int:
-        """Count the images of a shard."""
+        """Return the number of images in a shard."""
         return len(part)
 
 
 class ShardWork(PartWork):
-    """Makes the shards of a job, one after the other, with a fitted encoder and threads that hash files."""
+    """Makes the shards of a job one after the other, with a fitted encoder and a team of threads that hash files."""
 
     command, suffix, noted = "visterm encode", "parquet", ("width", "layout")
 
@@ -307,7 +307,7 @@ class ShardWork(PartWork):
         self._images, self._encoder, self._team, self._rows = job.images, encoder, team, known
 
     def do(self, names: Sequence[str], progress: Progress) -> PartDone:
-        """Make the shard of some images, by their paths inside the image folder, unless it is there already."""
+        """Make the shard of images, given as paths inside the image folder, unless it already exists."""
         paths = [self._images / name for name in names]
         before = stamps(paths)
         sha256 = self._team.run(lambda i: self._content(names[i], paths[i], before[i]), len(paths))
@@ -315,7 +315,7 @@ class ShardWork(PartWork):
         return self._unless_there(names, sha256, len(names), progress, make)
 
     def _content(self, name: str, path: Path, stamp: object) -> str | None:
-        """Return the hash of an image; of one that may not be looked for now, the hash that it had."""
+        """Return the hash of an image; if it is not accessible at the moment, its previous hash."""
         if stamp is None and is_there(path):
             return self._rows.names.get(name)
         return stamp_hash(stamp) or content_hash(path)
@@ -328,7 +328,7 @@ class ShardWork(PartWork):
         before: Sequence[object],
         progress: Progress,
     ) -> PartDone:
-        """Write the rows of all images that have one, in order; list the others with reasons."""
+        """Encode new images and write the rows of all images, in order; list unreadable images with reasons."""
         new = [i for i, digest in enumerate(sha256) if digest not in self._rows]
         old = [i for i, digest in enumerate(sha256) if digest in self._rows]
         progress.advance(len(old))

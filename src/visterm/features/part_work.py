@@ -1,4 +1,4 @@
-"""The parts of a folder, one after the other: each is named by what it follows from, noted, and never made twice."""
+"""Making the parts of a folder one after the other: a part is named by its inputs, noted, and never made twice."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from visterm.features.folder import FeatureFolder
 
 
 class PartDone(NamedTuple):
-    """What became of the images of a part: a row or line each in `entry`, or a place among the skipped."""
+    """The result for the images of a part: rows or lines in the file of `entry`, and skipped images."""
 
-    entry: ShardEntry | None  # None where no image could be read
+    entry: ShardEntry | None  # None if no image could be read
     skipped: list[Skipped]
-    n_new: int  # Images that were encoded or tagged just now, not taken over
+    n_new: int  # Images that were encoded or tagged now, not reused
     width: int = 0  # Numbers in a row; 0 without rows
     layout: str = ""  # "dense", "sparse", or empty without rows
 
 
 class PartWork:
-    """Makes the parts of a folder: a kind of them says by which command, into which files, and what notes keep.
+    """Makes the parts of a folder; subclasses define the command, the suffix of files, and the fields of notes.
 
-    `known` are the whole parts that the folder had before, by their file names, which what a part follows from decides;
-    `facts` are those of `noted` that all of them share. `fingerprint` is that of what makes parts: an encoder, or a run
-    and a request.
+    `known` are the undamaged parts that the folder had before, by file name, which is a hash of the part's inputs;
+    `facts` are values of the fields in `noted` that all known parts share. `fingerprint` identifies what makes the
+    parts: an encoder, or a run and a request.
     """
 
     command: ClassVar[str]
     suffix: ClassVar[str]
-    noted: ClassVar[tuple[str, ...]] = ()  # Fields of `PartDone` that notes have beside entry and skipped images
+    noted: ClassVar[tuple[str, ...]] = ()  # Fields of `PartDone` in notes, in addition to entry and skipped images
 
     def __init__(self, folder: FeatureFolder, known: Mapping[str, ShardEntry], fingerprint: str, **facts: Any) -> None:
         self._folder, self._known, self._fingerprint, self._facts = folder, known, fingerprint, facts
@@ -51,27 +51,27 @@ class PartWork:
         progress: Progress,
         make: Callable[[], PartDone],
     ) -> PartDone:
-        """Return the part of just these images with these contents, made and noted unless it is there already.
+        """Return the part of these images with these contents; make and note it unless it exists already.
 
-        A part of which some images were skipped is made again.
+        A part with skipped images from an earlier job is made again.
         """
         note = self._folder.unfinished / f"{self._digest(images, contents)}.json"
-        done = self._read_note(note)
-        if done is None and None not in contents:
+        result = self._read_note(note)
+        if result is None and None not in contents:
             entry = self._known.get(self._file_name(images, contents))
-            done = None if entry is None else PartDone(entry, [], 0, **self._facts)
-        if done is not None:
+            result = None if entry is None else PartDone(entry, [], 0, **self._facts)
+        if result is not None:
             progress.advance(n_images)
-            return done
-        done = make()
-        facts = {"entry": done.entry and asdict(done.entry), "skipped": [item.as_dict() for item in done.skipped]}
-        write_whole(note, json_text(facts | {name: getattr(done, name) for name in self.noted}).encode())
-        return done
+            return result
+        result = make()
+        facts = {"entry": result.entry and asdict(result.entry), "skipped": [item.as_dict() for item in result.skipped]}
+        write_whole(note, json_text(facts | {name: getattr(result, name) for name in self.noted}).encode())
+        return result
 
     def _write(
         self, images: Sequence[str], contents: Sequence[str | None], n_rows: int, make: Callable[[], bytes]
     ) -> ShardEntry:
-        """Write a part, unless the folder has it from before."""
+        """Write a part, unless the folder already has it."""
         file = self._file_name(images, contents)
         entry = self._known.get(file)
         if entry is None:
@@ -81,24 +81,24 @@ class PartWork:
         return entry
 
     def _read_note(self, note: Path) -> PartDone | None:
-        """Return what a job that was killed has done with the same images."""
+        """Return the result of a killed job for the same images, or None."""
         if not note.exists():
             return None
         value = read_checked(note, NOTE)
         try:
             entry = None if value["entry"] is None else ShardEntry(**value["entry"])
             skipped = [Skipped(**item) for item in value["skipped"]]
-            done = PartDone(entry, skipped, 0, *(value[name] for name in self.noted))
+            result = PartDone(entry, skipped, 0, *(value[name] for name in self.noted))
         except (KeyError, TypeError) as error:
             raise CorruptFileError(f"{note} is no note of {self.command}: {error}. Remove the file.") from error
         if entry is None or entry == self._known.get(entry.file) or self._folder.is_written(entry):
-            return done
+            return result
         return None
 
     def _file_name(self, images: Sequence[str], contents: Sequence[str | None]) -> str:
         return f"part-{self._digest(images, contents)}.{self.suffix}"
 
     def _digest(self, images: Sequence[str], contents: Sequence[str | None]) -> str:
-        """Return 24 letters that stand for what makes the part, the images and their contents."""
+        """Return a hash of 24 letters of the part's fingerprint, images and contents."""
         text = json.dumps([self._fingerprint, list(images), list(contents)])
         return hashlib.sha256(text.encode()).hexdigest()[:24]

@@ -1,7 +1,7 @@
-"""A features folder in an object store: the same files, each put in one step, the manifest last.
+"""A features folder in an object store: the same files, each written atomically, the manifest last.
 
-Shards are written where they stay, as nothing can be renamed there; those of a job that is not finished are named by
-its notes alone. They are read through a cache on this machine's disk.
+Shards are written at their final place, as objects cannot be renamed; shards of an unfinished job are listed only in
+its notes. They are read through a cache on this machine's disk.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ from visterm.features.folder import DATA, ENCODER, LEASE, SKIPPED, FeatureFolder
 
 BEGUN = "begun"
 
-SHARE = 0.5  # Of what is free on the disk of temporary files (TMPDIR), taken at most
-LEAST = 8  # Shards that are kept whatever their size: they are being read
+CACHE_DISK_SHARE = 0.5  # Maximum share of the free space on the disk of temporary files (TMPDIR)
+MIN_SHARDS = 8  # Shards that are kept regardless of their size, as they may be in use
 
-RENEWED = 30.0  # Seconds after which the object is written anew
-ABANDONED = 180.0  # Seconds without that, after which another process may take over: clocks may differ by a minute
-SETTLED = 1.0  # Seconds after which one of two processes that took over at once sees that the other did so later
+RENEWED = 30.0  # Seconds between renewals of the lease
+ABANDONED = 180.0  # Seconds without a renewal after which another process may take over: clocks may differ by a minute
+SETTLED = 1.0  # Seconds to wait after taking over, to see whether another process took over at the same time
 
 _OUR_TOKENS: set[str] = set()
 
 
 def feature_folder(path: str | os.PathLike[str]) -> FeatureFolder:
-    """Return the features folder at a path of this machine, or at an address."""
+    """Return the features folder at a path on this machine, or at an address in an object store."""
     return RemoteFeatureFolder(path) if is_remote(path) else FeatureFolder(path)
 
 
 class RemoteFeatureFolder(FeatureFolder):
-    """The files of a features folder at an address; what is not here is as in `FeatureFolder`."""
+    """The files of a features folder in an object store; other methods are inherited from `FeatureFolder`."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         super().__init__(path)
@@ -59,23 +59,23 @@ class RemoteFeatureFolder(FeatureFolder):
         self._listed: set[str] | None = None
 
     def __getstate__(self) -> dict[str, object]:
-        return self.__dict__ | {"_lease": None, "_listed": None}  # who writes is the process that took the lease
+        return self.__dict__ | {"_lease": None, "_listed": None}  # only the process that took the lease writes
 
     def check_place(self) -> None:
-        """Refuse a place where anything else lies, before any long work."""
+        """Check, before any long work, that the address can be used for a features folder."""
         if not self.is_begun() and folder_kind(self.path) != self.kind and self.path.exists():
             raise StorageError(
                 f"{self.path} exists and is not a {self.kind} of visterm, so it is not replaced. Choose another name."
             )
 
     def is_begun(self) -> bool:
-        """Return whether a job was killed here before anything was whole."""
+        """Return whether a job was killed here before it finished for the first time."""
         names = set(_remote(self.path).children())
         return self.unfinished.name in names <= {ENCODER, DATA, SKIPPED, self.unfinished.name}
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other processes from writing here, by a lease that is renewed (see `Lease`)."""
+        """Lock the folder against writing by other processes, with a renewed lease (see `Lease`)."""
         self._lease = Lease(self.unfinished / LEASE, self.path)
         try:
             with self._lease.held():
@@ -84,26 +84,26 @@ class RemoteFeatureFolder(FeatureFolder):
             self._lease = None
 
     def begin(self) -> None:
-        """Finish a change that a kill cut off."""
+        """Complete an interrupted change."""
         self.settle()
         self._listed = None
 
     def shard_to_write(self, file: str) -> Path:
-        """Return the place of a shard of this job: that of all shards, as it is not named by the manifest yet."""
+        """Return the path where a job writes a shard: its final place, as the manifest does not list it yet."""
         return self.data / file
 
     def is_written(self, entry: ShardEntry) -> bool:
-        """Return whether a shard of this job is there: it is whole then."""
+        """Return whether a shard of this job exists; existing objects are complete."""
         return self.shard_to_write(entry.file).is_file()
 
     def is_whole(self, entry: ShardEntry) -> bool:
-        """Return whether a shard is there; its bytes are looked at when it is fetched."""
+        """Return whether a shard exists; its bytes are checked when it is fetched."""
         if self._listed is None:
             self._listed = set(_remote(self.data).children())
         return entry.file in self._listed
 
     def local(self, entry: ShardEntry) -> Path:
-        """Fetch a shard, unless it is on this machine's disk already, and see that it is as it was written."""
+        """Fetch a shard, unless it is cached on this machine, and check that it is unchanged."""
         try:
             file = CACHE.get(entry.sha256, (self.data / entry.file).read_bytes)
         except FileNotFoundError:
@@ -113,26 +113,26 @@ class RemoteFeatureFolder(FeatureFolder):
         return file
 
     def source(self, entry: ShardEntry) -> Path:
-        """Return where parts of a shard may be read: on this machine's disk, if it is there, or in the store."""
+        """Return a path for reading parts of a shard: in the local cache, or else in the store."""
         return CACHE.find(entry.sha256) or self.data / entry.file
 
     def read_each(self, read: Callable[[Path], T], files: Iterable[Path]) -> Iterator[T]:
-        """Read some files of the folder, in their order, many at the same time."""
+        """Read files of the folder in parallel; results are in the given order."""
         with ThreadPoolExecutor(READERS, thread_name_prefix="visterm-fetch") as pool:
             yield from pool.map(read, files)
 
     def save_encoder(self, encoder: AnyEncoder, first: FirstJob) -> None:
-        """Keep the fitted encoder, with what was requested; its manifest is put last."""
+        """Save the fitted encoder, with the request of the first job; its manifest is written last."""
         with tempfile.TemporaryDirectory(prefix="visterm-") as temporary:
             copy = FeatureFolder(temporary)
             copy.save_encoder(encoder, first)
-            (self.unfinished / BEGUN).write_bytes(b"")  # whoever stops from here on finds a job of visterm
+            (self.unfinished / BEGUN).write_bytes(b"")  # marks the folder as visterm's after a kill
             files = sorted((copy.path / ENCODER).iterdir(), key=lambda file: (file.name == MANIFEST, file.name))
             for file in files:
                 (self.path / ENCODER / file.name).write_bytes(file.read_bytes())
 
     def load_encoder(self, n_jobs: int | None) -> tuple[AnyEncoder, FirstJob]:
-        """Return the fitted encoder, to be used with `n_jobs` threads, and what was requested."""
+        """Return the fitted encoder, set to `n_jobs` threads, and the request of the first job."""
         open_folder(self.path / ENCODER, ENCODER)
         with tempfile.TemporaryDirectory(prefix="visterm-") as temporary:
             copy = FeatureFolder(temporary)
@@ -142,13 +142,13 @@ class RemoteFeatureFolder(FeatureFolder):
             return copy.load_encoder(n_jobs)
 
     def commit(self, contents: Contents, skipped: Sequence[Skipped]) -> None:
-        """Put new contents in place of the old, if this process is still the one that writes here."""
+        """Replace the contents, if this process still holds the lease."""
         if self._lease is not None:
             self._lease.check()
         super().commit(contents, skipped)
 
     def settle(self) -> None:
-        """Finish a change whose manifest is written, step by step as a kill left it; then drop what is left over."""
+        """Complete a change whose manifest is written, from any step at which it stopped; then remove old shards."""
         pending = self.unfinished / MANIFEST
         if not pending.exists():
             return
@@ -163,11 +163,11 @@ class RemoteFeatureFolder(FeatureFolder):
         pending.unlink(missing_ok=True)
 
     def check(self, entry: ShardEntry) -> None:
-        """Refuse a shard that is missing, or was changed since it was written, by fetching it."""
+        """Raise `CorruptFileError` if a shard is missing or was changed, by fetching it."""
         self.local(entry)
 
     def files_of(self, folder: Path) -> list[Path]:
-        """List the files in a folder of this one."""
+        """List the files in a sub-folder."""
         return [folder / name for name in _remote(folder).children()]
 
 
@@ -176,11 +176,11 @@ def _remote(path: Path) -> RemotePath:
 
 
 class Lease:
-    """The right to write at an address, for one process at a time: the object `file`, for what messages call `of`.
+    """The exclusive right of one process to write at an address, as the object `file`; messages name `of`.
 
-    A process that is killed leaves its object behind. On the same machine the next one sees that it is gone and takes
-    over at once, elsewhere when it has not been renewed for a while. Stores without conditional writes keep two
-    processes apart that start more than a moment after each other, no others.
+    A killed process leaves its object behind. Another process on the same machine detects that and takes over at once;
+    on other machines, it takes over when the lease has not been renewed for a while. In stores without conditional
+    writes, two processes that start at the same moment may both get the lease.
     """
 
     def __init__(self, file: Path, of: Path) -> None:
@@ -190,7 +190,7 @@ class Lease:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Hold the lease while the block runs; it is renewed meanwhile, and released at the end.
+        """Hold and renew the lease while the block runs, and release it at the end.
 
         Raises StorageError if another process has it.
         """
@@ -207,7 +207,7 @@ class Lease:
 
         def renew() -> None:
             while not released.wait(RENEWED):
-                with suppress(StorageError):  # the store may be back in time
+                with suppress(StorageError):  # the store may be reachable again in time
                     if self._is_own():
                         self._file.write_bytes(self._content())
 
@@ -220,19 +220,19 @@ class Lease:
             released.set()
             renewing.join()
             _OUR_TOKENS.discard(self._token)
-            with suppress(StorageError):  # what went wrong before says more
+            with suppress(StorageError):  # an earlier error is more informative
                 if self._is_own():
                     self._file.unlink(missing_ok=True)
 
     def check(self) -> None:
-        """Refuse to go on where another process has taken over.
+        """Check that this process still holds the lease.
 
-        Raises StorageError if one has: this machine slept, or was cut off from the store.
+        Raises StorageError if another has taken over, because this machine slept or was cut off from the store.
         """
         if not self._is_own():
             raise StorageError(
                 f"Another process has taken over writing into {self._of}, as this one was not heard of for "
-                f"{ABANDONED:.0f} seconds ({_in_words(self._read())}). What this one did is not lost."
+                f"{ABANDONED:.0f} seconds ({_describe(self._read())}). What this one did is not lost."
             )
 
     def _is_own(self) -> bool:
@@ -255,7 +255,7 @@ class Lease:
 
     def _refusal(self, current: dict[str, Any] | None) -> StorageError:
         return StorageError(
-            f"Another process is writing into {self._of} ({_in_words(current)}). Wait until it is done, or choose "
+            f"Another process is writing into {self._of} ({_describe(current)}). Wait until it is done, or choose "
             f"another place. If it was killed, it is passed over {ABANDONED:.0f} seconds after its last sign of life."
         )
 
@@ -266,13 +266,13 @@ def _is_abandoned(current: dict[str, Any]) -> bool:
     except (KeyError, TypeError, ValueError):
         return True
     if current.get("host") == socket.gethostname() and current.get("token") not in _OUR_TOKENS:
-        was_before = pid == os.getpid()  # in a container begun anew
-        if was_before or not is_alive(pid):
+        is_previous_process = pid == os.getpid()  # in a restarted container
+        if is_previous_process or not is_alive(pid):
             return True
     return time.time() - renewed > ABANDONED
 
 
-def _in_words(current: dict[str, Any] | None) -> str:
+def _describe(current: dict[str, Any] | None) -> str:
     if current is None:
         return "it is unknown which"
     since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(float(current.get("since", 0))))
@@ -280,19 +280,19 @@ def _in_words(current: dict[str, Any] | None) -> str:
 
 
 class ShardCache:
-    """Files by the SHA-256 of their content, which is checked once, when they arrive.
+    """A cache of files by the SHA-256 of their content, which is checked once, when a file is fetched.
 
-    It takes at most `most` bytes; None: half of what the disk has free when the first file comes.
+    It uses at most `max_bytes`; None: half of the free space on the disk when the first file is stored.
     """
 
-    def __init__(self, most: int | None = None) -> None:
-        self._most = most
+    def __init__(self, max_bytes: int | None = None) -> None:
+        self._limit = max_bytes
         self._folder: Path | None = None
         self._sizes: OrderedDict[str, int] = OrderedDict()
         self._lock = threading.Lock()
 
     def find(self, sha256: str) -> Path | None:
-        """Return the file of this content, if it is here."""
+        """Return the cached file with this hash, or None."""
         with self._lock:
             if sha256 not in self._sizes:
                 return None
@@ -300,7 +300,7 @@ class ShardCache:
             return self._place(sha256)
 
     def get(self, sha256: str, fetch: Callable[[], bytes]) -> Path | None:
-        """Return the file of this content, fetched if it is not here; None where what was fetched has another."""
+        """Return the file with this hash, fetched if it is not cached; None if the fetched content has another hash."""
         path = self.find(sha256)
         if path is not None:
             return path
@@ -309,7 +309,7 @@ class ShardCache:
             return None
         with self._lock:
             path = self._place(sha256)
-            while len(self._sizes) >= LEAST and sum(self._sizes.values()) + len(content) > (self._most or 0):
+            while len(self._sizes) >= MIN_SHARDS and sum(self._sizes.values()) + len(content) > (self._limit or 0):
                 oldest, _ = self._sizes.popitem(last=False)
                 self._place(oldest).unlink(missing_ok=True)
             path.write_bytes(content)
@@ -320,9 +320,9 @@ class ShardCache:
         if self._folder is None:
             self._folder = Path(tempfile.mkdtemp(prefix="visterm-shards-"))
             weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
-            if self._most is None:
-                self._most = int(SHARE * shutil.disk_usage(self._folder).free)
+            if self._limit is None:
+                self._limit = int(CACHE_DISK_SHARE * shutil.disk_usage(self._folder).free)
         return self._folder / f"{sha256}.parquet"
 
 
-CACHE = ShardCache()  # That of this process; it goes with it
+CACHE = ShardCache()  # The cache of this process, which is deleted with it

@@ -1,4 +1,4 @@
-"""A features folder in place of the images that it was made of: rows without decoding, and the corpus with its tags."""
+"""Using a features folder instead of its images: rows without decoding, and the corpus with its tags."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from visterm.features.contents import Contents, ShardEntry
 from visterm.features.folder import FeatureFolder
 from visterm.features.remote_folder import feature_folder
 
-KEPT = 4  # Shards kept in memory: rows are mostly read in the order of the names, as they lie
+CACHED_SHARDS = 4  # Shards in memory: rows are mostly read in the order of names, like the shards
 
 
 class StoredRow(NamedTuple):
-    """What a shard says of an image besides its row; which shard that is, and the place of the row in it."""
+    """The name and the hash of an image, and the position of its row: number of the shard, and row in the shard."""
 
     name: str
     sha256: str
@@ -40,16 +40,16 @@ class StoredRow(NamedTuple):
 
 
 class FolderRows:
-    """The rows of a features folder, as its manifest's `contents` say: shards are checked and read when needed."""
+    """The rows of a features folder with these `contents`; shards are checked and read when needed."""
 
     def __init__(self, folder: FeatureFolder, contents: Contents) -> None:
         self._folder, self._contents = folder, contents
         self._whole: dict[int, bool] = {}
 
     def index(self, *, spare_damaged: bool = False) -> list[StoredRow]:
-        """List the images that have a row, in the order of the folder.
+        """List the images with a row, in the order of the folder.
 
-        Raises CorruptFileError if a shard is missing or was changed; with `spare_damaged` it is passed over instead.
+        Raises CorruptFileError if a shard is missing or was changed; with `spare_damaged` the shard is skipped instead.
         """
         shards = self._contents.shards
         numbers = [number for number in range(len(shards)) if self.is_whole(number) or not spare_damaged]
@@ -65,27 +65,27 @@ class FolderRows:
         ]
 
     def is_whole(self, number: int) -> bool:
-        """Return whether a shard is there, byte by byte as it was written; looked at once."""
+        """Return whether a shard exists and is unchanged; the result is cached."""
         if number not in self._whole:
             self._whole[number] = self._folder.is_whole(self._contents.shards[number])
         return self._whole[number]
 
-    def take(self, wanted: Sequence[StoredRow]) -> Matrix:
-        """Return the rows of some images, in that order; each shard is read once.
+    def take(self, requested: Sequence[StoredRow]) -> Matrix:
+        """Return the rows of images in the given order; each shard is read once.
 
         Raises CorruptFileError if a shard is missing or was changed.
         """
-        shards = np.array([each.shard for each in wanted], np.int64)
-        rows = np.array([each.row for each in wanted], np.int64)
+        shards = np.array([row.shard for row in requested], np.int64)
+        rows = np.array([row.row for row in requested], np.int64)
         order = np.argsort(shards, kind="stable")
-        parts = np.split(order, np.flatnonzero(np.diff(shards[order])) + 1) if wanted else []
+        parts = np.split(order, np.flatnonzero(np.diff(shards[order])) + 1) if requested else []
         numbers = [int(shards[part[0]]) for part in parts]
         if damaged := [number for number in numbers if not self.is_whole(number)]:
             raise self._folder.damaged(self._contents.shards[damaged[0]])
 
         entries = [self._contents.shards[number] for number in numbers]
         blocks = (_shard(self._folder, entry).rows[rows[part]] for entry, part in zip(entries, parts, strict=True))
-        shape = (len(wanted), self._contents.width)
+        shape = (len(requested), self._contents.width)
         if self._contents.layout == "dense":
             dense = np.empty(shape, np.float32)
             for part, block in zip(parts, blocks, strict=True):
@@ -94,33 +94,33 @@ class FolderRows:
         return stack_rows([*blocks])[np.argsort(order)] if parts else sp.csr_array(shape, dtype=np.float32)
 
 
-@lru_cache(maxsize=KEPT)
+@lru_cache(maxsize=CACHED_SHARDS)
 def _shard(folder: FeatureFolder, entry: ShardEntry) -> Shard:
-    """Return a shard, from memory if it is one of the last that were read."""
+    """Return a shard; the most recent shards are cached in memory."""
     return read_shard(folder.local(entry))
 
 
 class Features:
-    """The rows of a features folder, by the images that they were made of: see `Corpus.encoded`.
+    """The rows of a features folder by image; see `Corpus.encoded`.
 
-    Raises StorageError if there is no features folder, or its job was never finished; CorruptFileError if a file is
+    Raises StorageError if there is no features folder, or its job is not finished; CorruptFileError if a file is
     missing or was changed.
 
     Parameters
     ----------
     path : path-like
-        What `visterm encode` wrote.
+        A folder written by `visterm encode`.
 
     Attributes
     ----------
     images : Path
-        The image folder, as it was then.
+        The image folder at the time of encoding.
     contents : Contents
-        What the manifest says.
+        The contents according to the manifest.
     fingerprint : str
-        The encoder's: rows of another one do not go together with these.
+        Fingerprint of the fitted encoder: rows of different encoders cannot be combined.
     requested : str
-        That of the encoder that was requested, before it learned.
+        Fingerprint of the requested encoder before it was fitted.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -137,39 +137,39 @@ class Features:
 
     @cached_property
     def encoder(self) -> AnyEncoder:
-        """The encoder that made the rows, fitted, to be used with all cores; read when it is first used."""
+        """The fitted encoder that made the rows, set to use all cores; loaded on first use."""
         return self._folder.load_encoder(None)[0]
 
     def encode(self, images: Sequence[Any], *, progress: Progress = SILENT) -> Encoded:
-        """Return the rows of images, named by paths of the image folder as in the corpus, without opening them.
+        """Return the rows of images without opening them; images are paths in the image folder, as in the corpus.
 
-        Raises DataError if an image is not one of the folder's; CorruptFileError if a shard is missing or was changed.
+        Raises DataError if an image is not in the folder; CorruptFileError if a shard is missing or was changed.
         """
         with reported(progress, "read features", len(images)):
-            positions, wanted, skipped = [], [], []
+            positions, stored_rows, skipped = [], [], []
             for number, image in enumerate(images):
                 row = self._look_up(image)
                 if isinstance(row, Skipped):
                     skipped.append(Skipped(str(image), row.reason))
                 else:
                     positions.append(number)
-                    wanted.append(row)
-            rows = self._rows.take(wanted)
+                    stored_rows.append(row)
+            rows = self._rows.take(stored_rows)
             progress.advance(len(images))
         return Encoded(rows, np.array(positions, np.int64), skipped)
 
     def sha256_of(self, image: str | os.PathLike[str]) -> str:
-        """Return the hash that the file of an image had when its row was made. Raises DataError if it has no row."""
+        """Return the hash of an image's file when it was encoded. Raises DataError if it has no row."""
         row = self._look_up(image)
         if isinstance(row, Skipped):
             raise self._unknown(row.image)
         return row.sha256
 
     def corpus(self, tags: str | os.PathLike[str] | None = None, **columns: Unpack[TableOptions]) -> Corpus:
-        """Join the images with their tags; nothing of the image folder is read, if the tags are in a table.
+        """Join the images with their tags; the image folder is not read if the tags are in a table.
 
         `tags` and the columns are as in `Corpus.read`; None means all images, without tags. Raises TagFileError as
-        `Corpus.read` does, and if the tags are to be found in an image folder that is no longer there.
+        `Corpus.read` does, and if the tags must be read from an image folder that no longer exists.
         """
         names = sorted([*self._stored, *self._skipped])
         if tags is None:
@@ -188,7 +188,7 @@ class Features:
         return Corpus.joined(self.images, [self.images / name for name in names], tags_found, encoded=self)
 
     def _look_up(self, image: str | os.PathLike[str]) -> StoredRow | Skipped:
-        """Return where the row of an image is, or why it has none; DataError if it is not of this folder."""
+        """Return the position of an image's row, or why it was skipped; DataError if it is not in this folder."""
         path = as_path(image)
         name = path.relative_to(self.images).as_posix() if path.is_relative_to(self.images) else path.as_posix()
         row = self._skipped.get(name) or self._stored.get(name)
@@ -204,9 +204,9 @@ class Features:
 
 
 def finished_contents(folder: FeatureFolder) -> Contents:
-    """Read what a features folder holds, and finish a change that a kill cut off.
+    """Read the contents of a features folder, after completing an interrupted change.
 
-    Raises StorageError if it is no features folder, or its job was never finished; CorruptFileError if a file is
+    Raises StorageError if it is not a features folder, or its job is not finished; CorruptFileError if a file is
     missing or was changed.
     """
     contents: Contents | None = folder.contents()

@@ -1,4 +1,4 @@
-"""From what users give (folders, files, arrays, tag lists) to the rows that a model learns from."""
+"""Converting the input of users (folders, files, arrays, tag lists) to the rows that a model learns from."""
 
 from __future__ import annotations
 
@@ -42,23 +42,23 @@ if TYPE_CHECKING:
 Photos: TypeAlias = "str | os.PathLike[str] | Corpus | Sequence[Any] | Any"
 """A file, a folder, or photos: paths, pixels or dicts in a sequence, a DataFrame with a column of them, or a Series."""
 
-FEW = 8  # Images that show how long rows are
-LEARNED, HELD_OUT = "train", "valid"  # The splits that are learned from, and that say when to stop
+WIDTH_SAMPLE = 8  # Number of images to encode to find out the width of rows
+LEARNED, HELD_OUT = "train", "valid"  # The splits for training, and for early stopping
 NONE_HELD_OUT = "Fewer than 50 validation images: early stopping is off, all epochs were run."
 
 
 class TrainingRows(NamedTuple):
-    """Features and tags to learn from, and those that the corpus holds out to choose when to stop."""
+    """Features and tags for training, and the held-out rows of the corpus for early stopping."""
 
     vocabulary: Vocabulary  # The tags of the columns of `Y`
-    # matrices, shape (n_images, n_features) and (n_images, n_tags). Rows to learn from.
+    # matrices, shape (n_images, n_features) and (n_images, n_tags): the training rows
     X: Matrix
     Y: sp.csr_array
-    valid: tuple[Matrix, sp.csr_array] | None  # Rows of the split "valid"; None where none of them has a known tag
-    skipped: list[Skipped]  # Images that could not be read, or that the encoder does not know
-    by_number: bool = False  # Whether images are known only by number: `X` is the identity, `valid` among it
-    names: Sequence[str] = ()  # Of the images that are learned from, and of those held out
-    side: SideKnowledge | None = None  # What is known besides; of the columns of `Y` and `X`
+    valid: tuple[Matrix, sp.csr_array] | None  # Rows of the split "valid"; None if they have no known tags
+    skipped: list[Skipped]  # Images that could not be read, or that are unknown to the encoder
+    by_number: bool = False  # Whether images are known only by number: `X` is the identity, including `valid`
+    names: Sequence[str] = ()  # Names of the training images, then of the held-out images
+    side: SideKnowledge | None = None  # Additional knowledge about the columns of `Y` and `X`
 
 
 def training_rows(
@@ -71,14 +71,14 @@ def training_rows(
     text_width: int | None = None,
     progress: Progress = SILENT,
 ) -> TrainingRows:
-    """Collect the vocabulary of the rows to learn from, fit the encoder on their images, and encode.
+    """Collect the vocabulary of the training rows, fit the encoder on their images, and encode all images.
 
-    A corpus with splits is learned from its rows of "train", with those of "valid" held out; one without, from all. An
-    encoder that encoded the images before is not fitted again. `aliases` are spellings and the tags that they mean;
-    `words` are tags, too, even those that no image has. `text_width` is how many numbers a row must have to go with
-    word vectors. Raises DataError if no image or no tag is left to learn from, or an encoder with rows on file has none
-    for any image; EncoderMismatchError if the images were encoded before, by another encoder; ShapeError if rows are
-    not of `text_width`, before all images are encoded.
+    In a corpus with splits, the training rows are the split "train", and "valid" is held out; without splits, all rows
+    are used. An encoder that has already encoded the images is not fitted again. `aliases` maps spellings to tags;
+    `words` are additional tags, even if no image has them. `text_width` is the required number of features for word
+    vectors. Raises DataError if no image or no tag is left for training, or an encoder with stored rows has none for
+    any image; EncoderMismatchError if the images were encoded by another encoder; ShapeError if rows do not have
+    `text_width` features, which is checked before all images are encoded.
     """
     train = corpus.select(LEARNED) if any(corpus.splits) else corpus
     held_out = corpus.subset([i for i, split in enumerate(corpus.splits) if split == HELD_OUT])
@@ -97,7 +97,7 @@ def training_rows(
             encoder.fit(train.images, skip_unreadable=True, progress=progress)
         except NoneReadableError as error:
             positions = {str(image): position for position, image in enumerate(train.images)}
-            in_order = sorted(error.skipped, key=lambda item: positions.get(item.image, 0))  # it may read in any order
+            in_order = sorted(error.skipped, key=lambda item: positions.get(item.image, 0))  # may be in any order
             raise NoneReadableError(in_order, corpus.column_note) from error
 
     if text_width is not None:
@@ -116,7 +116,7 @@ def training_rows(
 
 
 def too_rare(min_count: int, n_photos: int) -> DataError:
-    """Return the error that no tag is on enough photos."""
+    """Return the error for a corpus in which no tag is on enough photos."""
     return DataError(
         f"No tag is on {min_count} or more of the {count_of(n_photos, 'training photo')}.",
         setting="min_count", value=min_count, advice="Lower `min_count`, or check the tags column of the tag file.",
@@ -124,10 +124,10 @@ def too_rare(min_count: int, n_photos: int) -> DataError:
 
 
 def _check_width(encoder: AnyEncoder, corpus: Corpus, text_width: int) -> None:
-    """Refuse word vectors of another width than rows of images; encodes a few images where the encoder can't tell."""
+    """Check that word vectors are as wide as rows; encode a few images if the encoder does not know its width."""
     width = encoder.width
     if width is None:
-        rows, kept, _ = source_of_rows(encoder, corpus).encode(corpus.images[:FEW], progress=SILENT)
+        rows, kept, _ = source_of_rows(encoder, corpus).encode(corpus.images[:WIDTH_SAMPLE], progress=SILENT)
         width = rows.shape[1] if len(kept) else text_width
     if width != text_width and not encoder.by_number:
         raise ShapeError(
@@ -138,9 +138,9 @@ def _check_width(encoder: AnyEncoder, corpus: Corpus, text_width: int) -> None:
 
 
 def not_learned(splits: Iterable[str | None] | Mapping[str | None, int]) -> list[str]:
-    """Return a line on how many rows of which splits `training_rows` passes over; nothing where all are used.
+    """Return a line that counts the rows of each split that `training_rows` ignores; empty if it uses all rows.
 
-    `splits` are those of the rows, or how many rows each has.
+    `splits` has the split of each row, or the number of rows of each split.
     """
     counts = Counter(splits)
     unused = Counter({split or "": n for split, n in counts.items() if split not in (LEARNED, HELD_OUT)})
@@ -151,16 +151,16 @@ def not_learned(splits: Iterable[str | None] | Mapping[str | None, int]) -> list
     if not parts or not any(counts):
         return []
 
-    listed = " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
-    return [f"{listed} {'is' if unused.total() == 1 else 'are'} not learned from."]
+    counted = " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
+    return [f"{counted} {'is' if unused.total() == 1 else 'are'} not learned from."]
 
 
 def encode_corpus(
     encoder: AnyEncoder, corpus: Corpus, vocabulary: Vocabulary, progress: Progress = SILENT
 ) -> tuple[Matrix, sp.csr_array, list[Skipped]]:
-    """Return features and tags of the images of a corpus that can be read, and the others with reasons.
+    """Return the features and tags of the readable images of a corpus, and the other images with reasons.
 
-    Raises EncoderMismatchError if the images were encoded before, by another encoder.
+    Raises EncoderMismatchError if the images have stored rows of another encoder.
     """
     if len(corpus) == 0:
         return np.empty((0, 0), np.float32), sp.csr_array((0, len(vocabulary)), dtype=np.float32), []
@@ -170,9 +170,9 @@ def encode_corpus(
 
 
 def source_of_rows(encoder: AnyEncoder, corpus: Corpus) -> AnyEncoder | Features:
-    """Return what encodes the images of a corpus: the encoder, or what holds the rows that it gave them before.
+    """Return the source of rows for a corpus: the encoder, or the stored rows if the images were encoded before.
 
-    Raises EncoderMismatchError if those are rows of another encoder.
+    Raises EncoderMismatchError if the stored rows are of another encoder.
     """
     if corpus.encoded is None:
         return encoder
@@ -182,7 +182,7 @@ def source_of_rows(encoder: AnyEncoder, corpus: Corpus) -> AnyEncoder | Features
 
 
 def check_fingerprint(encoder: AnyEncoder, stored: Contents) -> None:
-    """Raise `EncoderMismatchError` for stored rows that another encoder made."""
+    """Raise `EncoderMismatchError` if stored rows were made by another encoder."""
     if stored.fingerprint != encoder.fingerprint:
         raise EncoderMismatchError(
             f"The features were made by '{stored.encoder}' with the fingerprint {stored.fingerprint}, and "
@@ -192,41 +192,41 @@ def check_fingerprint(encoder: AnyEncoder, stored: Contents) -> None:
 
 
 def known_part(encoder: AnyEncoder, corpus: Corpus) -> tuple[Corpus, list[Skipped]]:
-    """Return the images of a corpus that an encoder with rows on file has one for, and the others with reasons."""
+    """Return the images for which an encoder with stored rows has a row, and the other images with reasons."""
     unknown = encoder.unknown_images(corpus.images) if hasattr(encoder, "row_remarks") else {}
     if not unknown:
         return corpus, []
-    known = corpus.subset([i for i in range(len(corpus)) if i not in unknown])
-    return known, [Skipped(name_of(corpus.images[i]), reason) for i, reason in unknown.items()]
+    known_corpus = corpus.subset([i for i in range(len(corpus)) if i not in unknown])
+    return known_corpus, [Skipped(name_of(corpus.images[i]), reason) for i, reason in unknown.items()]
 
 
 def read_corpus(
     encoder: AnyEncoder | None, images: Photos | None, tags: Any = None, **columns: Unpack[TableOptions]
 ) -> Corpus:
-    """Read images and their tags, or the tags alone where the encoder looks only at names.
+    """Read images and their tags, or only the tags if the encoder reads names instead of pixels.
 
     Parameters
     ----------
     encoder : AnyEncoder or None
-        What the images are for: one of names needs no images, one that has rows on file adds remarks on these.
+        The encoder for the images: one that reads names needs no images, one with stored rows adds remarks on them.
     images, tags
-        A folder and a tag file (or a DataFrame or a list of dicts in its place); a features folder in place of the
-        image folder, where `tags` may be None; a DataFrame or a list of dicts in place of both; or images, as
-        `as_images` takes them, and their tags side by side, as `tag_lists` takes them.
+        A folder and a tag file (or a DataFrame or a list of dicts instead); a features folder instead of the image
+        folder, for which `tags` may be None; a DataFrame or a list of dicts instead of both; or images for
+        `as_images` and a parallel list of tags for `tag_lists`.
     **columns
         The columns of tables, as in `Corpus.read`.
 
     Raises
     ------
     UserError
-        If the encoder needs an image folder and there is none, or the other way round.
+        If the encoder needs an image folder and none is given, or an image folder is given and the encoder reads names.
     DataError
         As in `Corpus.read` and `Corpus.read_names`.
     """
     if isinstance(images, Corpus):
         corpus = images
     elif isinstance(images, str | os.PathLike) and is_features(images):
-        from visterm.features.stored import Features  # which loads pyarrow
+        from visterm.features.stored import Features  # imports pyarrow
 
         corpus = Features(images).corpus(tags, **columns)
     elif images is None:
@@ -249,7 +249,7 @@ def read_corpus(
 
 
 def _named_corpus(encoder: AnyEncoder | None, tags: object, columns: TableOptions) -> Corpus:
-    """Read images that only the tags name, by name or number."""
+    """Read the names or numbers of images from the tags alone."""
     if not _is_tag_source(tags):
         raise UserError(
             "Without images, tags must be in a file that names them.",
@@ -265,12 +265,12 @@ def _named_corpus(encoder: AnyEncoder | None, tags: object, columns: TableOption
 
 
 def _is_tag_source(tags: object) -> TypeGuard[TagSource]:
-    """Return whether tags come with the names of their images: in a file, a DataFrame or a list of dicts."""
+    """Return whether `tags` also name the images: a file, a DataFrame or a list of dicts."""
     return isinstance(tags, str | os.PathLike) or as_table(tags) is not None
 
 
 def _listed_corpus(images: Photos, tags: Any, columns: TableOptions) -> Corpus:
-    """Return the corpus of a DataFrame, or of images and their tags side by side."""
+    """Return the corpus of a DataFrame, or of parallel lists of images and tags."""
     table, from_table = as_table(images), tags is None or (isinstance(tags, str) and tags == "auto")
     if table is not None and from_table:
         return Corpus.of_table(table, **columns)
@@ -289,7 +289,7 @@ def _listed_corpus(images: Photos, tags: Any, columns: TableOptions) -> Corpus:
 
 
 def with_tags(images: Photos) -> Photos:
-    """Return a DataFrame or a list of dicts with a column of tags as a corpus, and anything else as it is."""
+    """Convert a DataFrame or a list of dicts with a column of tags to a corpus; return anything else unchanged."""
     table = as_table(images)
     if table is None or not _columns_of_tags(table, None):
         return images
@@ -297,19 +297,19 @@ def with_tags(images: Photos) -> Photos:
 
 
 def tag_lists(tags: Any, tags_column: str | None = None, separator: str | None = None) -> Sequence[Any]:
-    """Return the tags of each image as lists; a tag that an image has not is written ``-tag``.
+    """Return the tags of each image as lists; negatives are written ``-tag``.
 
     Parameters
     ----------
     tags
         A list of tags for each image, as a list or a Series; a Series of texts, which are split as the cells of a tag
         file are; a DataFrame with a column of either (`tags_column`, or as in a tag file); or a matrix (n_images,
-        n_tags), above 0: given, below 0: not there. Its tags are the columns of a frame, else their numbers: "0", "1".
+        n_tags), above 0 for positive tags, below 0 for negatives. Its tags are a frame's columns, or else "0", "1" ...
 
     Raises
     ------
     DataError
-        If they are none of these.
+        If `tags` has another form.
     """
     table = as_table(tags)
     columns: dict[str, Any] = {}
@@ -323,20 +323,20 @@ def tag_lists(tags: Any, tags_column: str | None = None, separator: str | None =
             return values if isinstance(values, Sequence | np.ndarray) else list(values)
         columns = {"tags": values}
 
-    first = next(iter(columns))
-    rows = {"row": list(range(len(columns[first])))} | columns
-    options: TableOptions = {"image_column": "row", "tags_column": first, "separator": separator}
+    first_column = next(iter(columns))
+    rows = {"row": list(range(len(columns[first_column])))} | columns
+    options: TableOptions = {"image_column": "row", "tags_column": first_column, "separator": separator}
     records = table_records(FrameTable(list(rows), rows.__getitem__), **options)[1] if rows["row"] else []
     return [[*row.tags, *(f"-{tag}" for tag in row.negatives)] for row in records]
 
 
 def _columns_of_tags(table: FrameTable, tags_column: str | None) -> tuple[str, ...]:
-    wanted = TAGS_COLUMNS if tags_column is None else (tags_column,)
-    return columns_named(wanted, tuple(name for name in table.names if isinstance(name, str)))
+    requested = TAGS_COLUMNS if tags_column is None else (tags_column,)
+    return columns_named(requested, tuple(name for name in table.names if isinstance(name, str)))
 
 
 def _lists_of_matrix(matrix: Any, table: FrameTable | None) -> list[list[str]]:
-    """Return the tags of the rows of a matrix, which may be a table with a column for each tag."""
+    """Return the tags of each row of a matrix, or of a table with a column for each tag."""
     names = list(map(str, range(matrix.shape[1]) if table is None else table.names))
     if table is not None:
         columns = [table.cells(name) for name in table.names]
@@ -356,11 +356,11 @@ def _lists_of_matrix(matrix: Any, table: FrameTable | None) -> list[list[str]]:
 def as_images(
     images: Photos, *, unsearched: Unsearched | None = None, videos: bool = False, image_column: str | None = None
 ) -> tuple[list[str], Sequence[Any]]:
-    """Return names and images: of a file, of a folder, or of paths, numbers or pixels in a sequence or a DataFrame.
+    """Return the names and images of a file, a folder, or a sequence or DataFrame of paths, numbers or pixels.
 
-    `unsearched` takes in the sub-folders that were left out, as `find_images` does. With `videos`, those of a folder
-    are among them. The images of a DataFrame or of a list of dicts are in its `image_column`, or where a tag file has
-    them.
+    `unsearched` collects the sub-folders that were left out, as in `find_images`. With `videos`, a folder's videos are
+    included. The images of a DataFrame or a list of dicts are in the column `image_column`, or in the usual columns of
+    tag files.
     """
     if isinstance(images, Corpus):
         return images.names, images.images
@@ -371,9 +371,9 @@ def as_images(
     if isinstance(images, Image.Image) or (isinstance(images, np.ndarray) and images.ndim == 3):
         images = [images]
     array: Any = images
-    numbers = isinstance(array, np.ndarray) and array.ndim == 2 and array.dtype.kind in "bif"
+    is_matrix = isinstance(array, np.ndarray) and array.ndim == 2 and array.dtype.kind in "bif"
 
-    if numbers or sp.issparse(array):
+    if is_matrix or sp.issparse(array):
         raise DataError(
             f"`images` is a matrix of numbers, {array.shape[0]:,} rows of {array.shape[1]:,}. Those are features, not "
             "photos.",
@@ -403,7 +403,7 @@ def as_images(
 
 
 def is_name(encoder: AnyEncoder, image: object) -> bool:
-    """Return whether an encoder takes a text for the name of one image, and not for a file or a folder of them."""
+    """Return whether an encoder reads `image` as the name of one image, and not as a file or folder of names."""
     if encoder.reads != "names" or not isinstance(image, str | os.PathLike):
         return False
     return encoder.by_number or not (os.path.isdir(image) or is_features(image))

@@ -23,7 +23,7 @@ from visterm.data.frames import as_table
 from visterm.data.image_folders import count_not_read, is_there, is_video
 from visterm.data.tag_formats.tables import column_note
 from visterm.features.training_rows import Photos
-from visterm.features.video_rows import AT_ONCE
+from visterm.features.video_rows import VIDEO_BATCH
 from visterm.library.files import ComparedFiles, compare, full_paths, is_inside
 from visterm.library.photos import LEADS_OUT, ListedPhotos, named_by_folder
 from visterm.library.rows import RowWriter
@@ -189,7 +189,7 @@ class Indexing:
         """Take in photos chunk by chunk, and videos, which take long, a few at a time; return all that was done."""
         videos = [position for position in work if is_video(photos.items[position])]
         others = sorted(set(work) - set(videos)) if videos else work
-        few = min(chunk_size, AT_ONCE)
+        few = min(chunk_size, VIDEO_BATCH)
         n_done = 0
         for chunk in chain(job.chunks(others, chunk_size), job.chunks(videos, few)):
             accepted, skipped = self._writer.take_in(photos, chunk, compared.changed, StepProgress(progress))

@@ -1,1 +1,1 @@
-"""The ways in which people keep tags: tables, JSON lines, folders, and texts beside images."""
+"""Supported forms of tags: tables, JSON lines, folders, and texts beside images."""

@@ -1,4 +1,4 @@
-"""Tags in tables (CSV, TSV, JSON lines, DataFrames): columns of images and of tags, and maybe of splits and users."""
+"""Tags in tables (CSV, TSV, JSON lines, DataFrames): columns of images and tags, and optionally splits and users."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _SEP_LINE = re.compile(r'("?)sep=([^"\r\n])\1', re.IGNORECASE)  # The first line
 
 
 class Row(NamedTuple):
-    """One row of a table: where it stands, and its cells by column."""
+    """One row of a table: its line number, and its cells by column."""
 
     line: int
     cells: dict[str, Any]
@@ -46,17 +46,17 @@ TagSource: TypeAlias = Any  # A path, a DataFrame, or a list of dicts
 
 
 class TableOptions(TypedDict, total=False):
-    """How tables and texts of tags are read; None is as if it were left out."""
+    """How tables and texts of tags are read; None means the default."""
 
-    # Columns of a table to use instead of "file_name", "image" or "path", and of "tags", "labels" or "tag". With them,
-    # "auto" looks for tables only.
+    # Columns to use instead of the usual names ("file_name", "image" or "path"; "tags", "labels" or "tag"). If they are
+    # set, "auto" looks for tables only.
     image_column: str | None
     tags_column: str | None
-    separator: str | None  # What separates tags in a text, see `Splitter` and `separator_pattern`
+    separator: str | None  # Separator of tags in a text, see `Splitter` and `separator_pattern`
 
 
 class TableColumns(NamedTuple):
-    """The columns of a table that are read; None of those that it lacks."""
+    """The columns of a table that are read; None for a column that it lacks."""
 
     image: str
     tags: str
@@ -65,9 +65,9 @@ class TableColumns(NamedTuple):
 
 
 class TableForm(NamedTuple):
-    """What a table should look like."""
+    """The expected columns of a table, and an example."""
 
-    # The names that each of its columns may have; the delimiter is the one that makes a header of most of them
+    # Accepted names of each column; the delimiter is the one that yields a header with most of the columns
     columns: tuple[Sequence[str], ...]
     example: str  # A line of JSON, for messages
 
@@ -75,12 +75,12 @@ class TableForm(NamedTuple):
 def read_table(source: TagSource, **options: Unpack[TableOptions]) -> list[TagRecord]:
     """Read a CSV, TSV or JSON-lines file, a DataFrame or a list of dicts: one record for each row.
 
-    JSON lines are known by their suffix or first character; the delimiter of other tables by a first line ``sep=;``, as
-    Excel knows it, or else by the header it makes. Columns of tags that have one name are joined. The columns of
-    `options` are used instead of the names in `IMAGE_COLUMNS` and `TAGS_COLUMNS` (in either case). A column of
-    `USER_COLUMNS`, which need not be there, says whose an image is. Raises TagFileError if there is no such file, it is
-    not UTF-8 (or UTF-16 that says so), a column is missing, another than that of tags is there twice, or a row cannot
-    be understood: the message names file and line.
+    JSON lines are recognised by the suffix or the first character. The delimiter of other tables is the one in a first
+    line such as ``sep=;``, which Excel supports, or else the one that yields the best header. Tag columns of the same
+    name are joined. `options` may name columns to use instead of `IMAGE_COLUMNS` and `TAGS_COLUMNS`; capitals do not
+    matter. An optional column of `USER_COLUMNS` has the owner of each image. Raises TagFileError if there is no such
+    file, it is not UTF-8 (or UTF-16 with a byte-order mark), a column is missing, a column other than the tags occurs
+    twice, or a row is invalid: the message names file and line.
     """
     if (table := as_table(source)) is not None:
         return table_records(table, **options)[1]
@@ -101,7 +101,7 @@ def read_table(source: TagSource, **options: Unpack[TableOptions]) -> list[TagRe
 
 
 def check_in_file(tags: TagSource, of: str = "streamed features") -> None:
-    """Raise TagFileError unless tags are a table on disk, as those `of` what does not fit in memory must be."""
+    """Raise TagFileError unless `tags` is a table on disk; `of` says in the message what the tags are for."""
     if not isinstance(tags, str | os.PathLike) or not as_path(tags).is_file():
         source = f"'{tags}'" if isinstance(tags, str | os.PathLike) else f"a {type(tags).__name__}"
         problem = f"The tags of {of} are read from a table, and {source} is none."
@@ -109,9 +109,9 @@ def check_in_file(tags: TagSource, of: str = "streamed features") -> None:
 
 
 def table_records(table: FrameTable, **options: Unpack[TableOptions]) -> tuple[list[Any], list[TagRecord]]:
-    """Read a table that is in memory as `read_table` reads a file: the images of its rows, and a record of each.
+    """Read a table in memory as `read_table` reads a file; return the image and the record of each row.
 
-    Images are texts, paths and numbers, by which they are called, or pixels: those are called "image 0", and so on.
+    An image that is a text, path or number is its own name; pixels are named "image 0", "image 1" and so on.
     """
     names = [name for name in table.names if isinstance(name, str)]
     columns = _columns_of(_tag_form(options), names, "The table")
@@ -126,7 +126,7 @@ def table_records(table: FrameTable, **options: Unpack[TableOptions]) -> tuple[l
 
 
 def image_cells(table: FrameTable, image_column: str | None = None) -> list[Any]:
-    """Return the images that a table names or holds. Raises TagFileError if it has no such column."""
+    """Return the image column of a table: names or pixels. Raises TagFileError if it has no such column."""
     names = [name for name in table.names if isinstance(name, str)]
     if len(table.names) > 1 or image_column is not None:
         column_names = IMAGE_COLUMNS if image_column is None else [image_column]
@@ -135,44 +135,44 @@ def image_cells(table: FrameTable, image_column: str | None = None) -> list[Any]
 
 
 def column_note(table: FrameTable, image_column: str | None = None) -> str:
-    """Return which column names the photos, and which other one names files that exist.
+    """Describe the column that names the photos, and any other column that names existing files.
 
-    Empty if the first photo exists, or is no file.
+    The note is empty if the first photo exists, or is not given as a path.
     """
     names = [name for name in table.names if isinstance(name, str)]
-    firsts = ((name, next((cell for cell in table.cells(name) if cell is not None), None)) for name in names)
-    paths = {name: cell for name, cell in firsts if isinstance(cell, str | os.PathLike)}
+    first_cells = ((name, next((cell for cell in table.cells(name) if cell is not None), None)) for name in names)
+    paths = {name: cell for name, cell in first_cells if isinstance(cell, str | os.PathLike)}
     column_names = IMAGE_COLUMNS if image_column is None else [image_column]
     column = names[0] if len(table.names) == 1 else find_column(column_names, names)
     if column not in paths or is_there(paths[column]):
         return ""
-    others = [name for name, path in paths.items() if is_there(path)]
+    existing = [name for name, path in paths.items() if is_there(path)]
     note = f"The names are in the column '{column}', and start from {os.getcwd()}."
-    if others:
-        note += f" Files of the column '{others[0]}' are there: pass that column, or name it as the image_column of "
+    if existing:
+        note += f" Files of the column '{existing[0]}' are there: pass that column, or name it as the image_column of "
         note += "the tag rules."
     return note
 
 
 def stream_table(path: Path, **options: Unpack[TableOptions]) -> Iterator[TagRecord]:
-    """Read a table row by row, in memory that does not grow with it; users are passed over.
+    """Read a table row by row, in memory that does not grow with the table; users are ignored.
 
-    Parameters, records and errors are those of `read_table`, but for this: of JSON lines the first object names the
-    columns of images and tags. Where no separator is given, the file is read once before, and up to three times with
-    cells that have ``;`` and others that have commas.
+    Parameters, records and errors are those of `read_table`, except that in JSON lines the first object must have the
+    columns of images and tags. Without a separator, the file is read once beforehand, or up to three times if some
+    cells have ``;`` and others have commas.
     """
     form = _tag_form(options)
-    if (first := next(_streamed_rows(path, form), None)) is None:
+    if (first_row := next(_streamed_rows(path, form), None)) is None:
         raise TagFileError(f"The tag file {path} has no rows.")
-    columns = _columns_of(form, list(first.cells), f"The tag file {path}")
+    columns = _columns_of(form, list(first_row.cells), f"The tag file {path}")
     columns = columns._replace(user=None)
     yield from _records(path, lambda: _streamed_rows(path, form), columns, options.get("separator"), is_streamed=True)
 
 
 def table_rows(path: Path, text: str, form: TableForm) -> list[Row]:
-    """Return the rows of a CSV, TSV or JSON-lines file with this text; its path is for the suffix and messages.
+    """Return the rows of a CSV, TSV or JSON-lines file with this text; `path` is used for its suffix and in messages.
 
-    Raises TagFileError if a row cannot be understood: the message names file and line.
+    Raises TagFileError if a row is invalid: the message names file and line.
     """
     if path.suffix.lower() in JSON_SUFFIXES or text.lstrip().startswith("{"):
         return list(_json_rows(path, text.split("\n"), form.example))
@@ -180,39 +180,39 @@ def table_rows(path: Path, text: str, form: TableForm) -> list[Row]:
 
 
 @lru_cache(maxsize=256)
-def columns_named(wanted: tuple[str, ...], names: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the columns of the first of the requested names that there is; capitals and outer white space don't count.
+def columns_named(requested: tuple[str, ...], names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the columns named by the first requested name that exists; capitals and outer white space don't matter.
 
-    They are several where a table has several columns of one name.
+    The result has several columns if a table has several columns of that name.
     """
-    for name in wanted:
+    for name in requested:
         key = name.strip().casefold()
-        if columns := tuple(one for one in names if one.strip().casefold() == key):
+        if columns := tuple(column for column in names if column.strip().casefold() == key):
             return columns
     return ()
 
 
-def find_column(wanted: Iterable[str], names: Iterable[str], table: str = "The table") -> str | None:
-    """Return the first of the requested columns that there is, as `columns_named` does, or None.
+def find_column(requested: Iterable[str], names: Iterable[str], table: str = "The table") -> str | None:
+    """Return the first requested column that exists, found as in `columns_named`, or None.
 
-    Raises TagFileError if there are several of that name; the message begins with `table`.
+    Raises TagFileError if several columns have that name; the message begins with `table`.
     """
-    columns = columns_named(tuple(wanted), tuple(names))
+    columns = columns_named(tuple(requested), tuple(names))
     if len(columns) > 1:
         name = columns[0].strip()
         raise TagFileError(f"{table} has {len(columns)} columns named '{name}'; expected one. Rename the others.")
     return columns[0] if columns else None
 
 
-def required_column(wanted: Sequence[str], names: Sequence[str], table: str, of: str, advice: str) -> str:
-    """Return the first of the requested columns that there is, as `find_column` does.
+def required_column(requested: Sequence[str], names: Sequence[str], table: str, of: str, advice: str) -> str:
+    """Return the first requested column that exists, found as in `find_column`.
 
-    Raises TagFileError if there is none: `table` ("The tag file a.csv") and what the column is `of` (" of tags") begin
-    the message, `advice` ends it.
+    Raises TagFileError if none exists: the message begins with `table` ("The tag file a.csv") and what the column is
+    `of` (" of tags"), and ends with `advice`.
     """
-    if (column := find_column(wanted, names, table)) is None:
+    if (column := find_column(requested, names, table)) is None:
         raise TagFileError(
-            f"{table} has no column{of} named {' or '.join(map(repr, wanted))}; its columns are: "
+            f"{table} has no column{of} named {' or '.join(map(repr, requested))}; its columns are: "
             f"{', '.join(names) or 'none'}.",
             advice=advice,
         )
@@ -227,8 +227,8 @@ def _tag_form(options: TableOptions) -> TableForm:
 
 def _columns_of(form: TableForm, names: Sequence[str], table: str) -> TableColumns:
     image = required_column(form.columns[0], names, table, " of file names", _NAME_IMAGES)
-    several = columns_named(tuple(form.columns[1]), tuple(names))  # which are joined
-    tags = several[0] if several else required_column(form.columns[1], names, table, " of tags", _NAME_TAGS)
+    columns = columns_named(tuple(form.columns[1]), tuple(names))  # columns of one name are joined
+    tags = columns[0] if columns else required_column(form.columns[1], names, table, " of tags", _NAME_TAGS)
     return TableColumns(image, tags, find_column(USER_COLUMNS, names, table), find_column(SPLIT_COLUMN, names, table))
 
 
@@ -240,9 +240,9 @@ def _records(
     *,
     is_streamed: bool = False,
 ) -> Iterator[TagRecord]:
-    """Yield a record for each row; `read` is called again for each pass, since the splitter sees all rows first.
+    """Yield a record for each row; `read` is called once per pass, since the splitter sees all rows first.
 
-    In a streamed table, each row may have its split in another column.
+    In a streamed table, the split column is looked up in every row.
     """
     splitter = Splitter(
         lambda: (text for row in read() if (text := _tags_cell(path, row, columns.tags)[0]) is not None), separator
@@ -256,17 +256,17 @@ def _records(
 
 def _streamed_rows(path: Path, form: TableForm) -> Iterator[Row]:
     try:
-        with open_text(path, encoding="latin-1") as lines:
-            encoding = "utf-16" if lines.read(2).encode("latin-1") in UTF16 else "utf-8-sig"
-        with open_text(path, encoding=encoding, newline="") as lines:
-            head = lines.readline()
-            while head and not head.strip():
-                head = lines.readline()
-            lines.seek(0)
-            if path.suffix.lower() in JSON_SUFFIXES or head.lstrip().startswith("{"):
-                yield from _json_rows(path, lines, form.example)
+        with open_text(path, encoding="latin-1") as file:
+            encoding = "utf-16" if file.read(2).encode("latin-1") in UTF16 else "utf-8-sig"
+        with open_text(path, encoding=encoding, newline="") as file:
+            first_line = file.readline()
+            while first_line and not first_line.strip():
+                first_line = file.readline()
+            file.seek(0)
+            if path.suffix.lower() in JSON_SUFFIXES or first_line.lstrip().startswith("{"):
+                yield from _json_rows(path, file, form.example)
             else:
-                yield from _delimited_rows(path, lines, _delimiter(path, head, form))
+                yield from _delimited_rows(path, file, _delimiter(path, first_line, form))
     except OSError as error:
         raise TagFileError(f"The tag file {path} cannot be read: {error.strerror or error}.") from error
     except UnicodeDecodeError as error:
@@ -282,13 +282,13 @@ def _json_rows(path: Path, lines: Iterable[str], example: str) -> Iterator[Row]:
         except (ValueError, RecursionError) as error:
             raise TagFileError(f"{path}, line {number}: not JSON ({error}); expected one object a line.") from error
         if not isinstance(cells, dict):
-            kind = type(cells).__name__
-            raise TagFileError(f"{path}, line {number}: {kind}; expected a JSON object such as {example}.")
+            type_name = type(cells).__name__
+            raise TagFileError(f"{path}, line {number}: {type_name}; expected a JSON object such as {example}.")
         yield Row(number, cells)
 
 
 def _without_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """Return an object of JSON; raise ValueError if a key is there twice, of which JSON's readers keep one value."""
+    """Return a JSON object as a dict; raise ValueError for a repeated key, which JSON parsers silently drop."""
     cells = dict(pairs)
     if len(cells) < len(pairs):
         keys = [key for key, _ in pairs]
@@ -315,12 +315,12 @@ def _delimited_rows(path: Path, lines: Iterable[str], delimiter: str) -> Iterato
             cells = [unguarded(cell) if cell.startswith(GUARD) else cell for cell in fields]
             yield Row(reader.line_num, dict(zip(header, cells, strict=False)))
     except csv.Error as error:
-        fix = f'A cell may have {csv.field_size_limit():,} letters. Check the quotes (") of this row, or shorten it.'
-        raise TagFileError(f"{path}, line {reader.line_num}: {error}. {fix}") from error
+        advice = f'A cell may have {csv.field_size_limit():,} letters. Check the quotes (") of this row, or shorten it.'
+        raise TagFileError(f"{path}, line {reader.line_num}: {error}. {advice}") from error
 
 
 def _delimiter(path: Path, text: str, form: TableForm) -> str:
-    """Return what the line ``sep=`` says, or the delimiter that makes a header with most of the columns looked for."""
+    """Return the delimiter in a line ``sep=``, or the one that yields a header with most of the expected columns."""
     header = next((line for line in text.splitlines() if line.strip()), "")
     if sep_line := _SEP_LINE.fullmatch(header):
         return sep_line[2]
@@ -336,7 +336,7 @@ def _delimiter(path: Path, text: str, form: TableForm) -> str:
 
 
 def _record(path: Path | str, row: Row, splitter: Splitter, columns: TableColumns) -> TagRecord:
-    """Make a record of a row; its image is called as the cell has it, see `match_names`."""
+    """Convert a row to a record; its image is named as in the cell, see `match_names`."""
     where = f"{path}, line {row.line}"
     for column in filter(None, (columns.image, columns.split)):
         value = row.cells.get(column)
@@ -349,26 +349,26 @@ def _record(path: Path | str, row: Row, splitter: Splitter, columns: TableColumn
     text_of_tags, in_lists = _tags_cell(path, row, columns.tags)
     tags = [*(splitter.split(text_of_tags) if text_of_tags else ()), *in_lists]
     split = split_name(row.cells.get(columns.split)) if columns.split else None
-    owner = row.cells.get(columns.user) if columns.user else None  # a text, or whatever else JSON has
+    owner = row.cells.get(columns.user) if columns.user else None  # a text, or any other JSON value
     user = owner if isinstance(owner, str) else "" if owner is None else json.dumps(owner, sort_keys=True)
     return record(name, tags, split, user.strip() or None, place=where)
 
 
 def _tags_cell(path: Path | str, row: Row, name: str) -> tuple[str | None, list[str]]:
-    """Return the tags of a row from all columns of a name: a text to split, and tags that were lists already."""
+    """Return the tags of a row from all columns named `name`: a text to split, and the tags that were in lists."""
     texts: list[str] = []
-    in_lists: list[str] = []
+    listed_tags: list[str] = []
     for column in columns_named((name,), tuple(row.cells)):
-        value = row.cells[column]
-        in_brackets = listed(value) if isinstance(value, str) and "[" in value else None
-        value = value if in_brackets is None else in_brackets
-        if isinstance(value, str):
-            texts.append(value)
+        cell = row.cells[column]
+        parsed = listed(cell) if isinstance(cell, str) and "[" in cell else None
+        cell = cell if parsed is None else parsed
+        if isinstance(cell, str):
+            texts.append(cell)
             continue
-        values = value.tolist() if isinstance(value, np.ndarray) else [] if value is None else value
+        values = cell.tolist() if isinstance(cell, np.ndarray) else [] if cell is None else cell
         if isinstance(values, tuple | set | frozenset):
             values = list(values) if isinstance(values, tuple) else sorted(values)
         if not isinstance(values, list) or any(isinstance(v, bool) or not isinstance(v, str | int) for v in values):
-            raise TagFileError(f"{path}, line {row.line}: '{name}' is {value!r:.60}; expected text or a list of texts.")
-        in_lists += map(str, values)
-    return "\n".join(texts) if texts else None, in_lists  # a line each, which `Splitter` takes one by one
+            raise TagFileError(f"{path}, line {row.line}: '{name}' is {cell!r:.60}; expected text or a list of texts.")
+        listed_tags += map(str, values)
+    return "\n".join(texts) if texts else None, listed_tags  # one line per cell, as `Splitter` splits line by line

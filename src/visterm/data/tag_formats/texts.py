@@ -1,4 +1,4 @@
-"""Tags in a ``.txt`` for each image, beside it or in a folder of texts, and notes of what visterm wrote there."""
+"""Tags in a ``.txt`` file per image, beside it or in another folder, and notes on what visterm wrote there."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from visterm.data.tag_formats.record import LINE_END, Splitter, TagRecord, TagsF
 from visterm.data.text_files import read_text
 
 SUFFIX = ".txt"
-MOST_TEXT = 16 * MB  # Bytes of the text of one image
-NOTES = ".visterm_texts.jsonl"  # What visterm wrote into the texts of a folder: a text has no place to say so
+MOST_TEXT = 16 * MB  # Maximum size of the text of one image in bytes
+NOTES = ".visterm_texts.jsonl"  # Notes on what visterm wrote into a folder's texts, which have no metadata
 
 
 def read_sidecars(folder: Path, images: Sequence[Path], separator: str | None = None) -> TagsFound:
@@ -40,16 +40,16 @@ def read_sidecars(folder: Path, images: Sequence[Path], separator: str | None = 
 def sidecar(image: Path) -> Path | None:
     """Find the text beside an image, whose suffix may be in capitals."""
     suffixes = (SUFFIX, SUFFIX.upper(), SUFFIX.title())
-    beside = (image.with_name(f"{name}{suffix}") for name in (image.name, image.stem) for suffix in suffixes)
-    return next((path for path in beside if os.path.isfile(path)), None)
+    candidates = (image.with_name(f"{name}{suffix}") for name in (image.name, image.stem) for suffix in suffixes)
+    return next((path for path in candidates if os.path.isfile(path)), None)
 
 
 def read_text_folder(texts: Path, folder: Path, images: Sequence[Path], separator: str | None = None) -> TagsFound:
     """Read the tags of each image from its text in another folder.
 
-    ``sea/1.jpg`` has ``sea/1.txt`` or ``sea/1.jpg.txt``; if there is none, the one text anywhere in the folder that has
-    its name and belongs to no other image. Texts of no image are a remark. `separator` is that of `read_sidecars`.
-    Raises TagFileError if there is no text, none belongs to an image, or a text or an image has several to choose from.
+    The text of ``sea/1.jpg`` is ``sea/1.txt`` or ``sea/1.jpg.txt``; otherwise the only text in the folder that has the
+    same name and belongs to no other image. A remark counts texts without an image. `separator` is as in
+    `read_sidecars`. Raises TagFileError if there is no text, no text belongs to an image, or a match is ambiguous.
     """
     by_key: dict[str, Path] = {}
     closed: list[OSError] = []
@@ -81,23 +81,23 @@ def read_text_folder(texts: Path, folder: Path, images: Sequence[Path], separato
     used = set(text_of.values())
     unused = sorted(key for key, path in by_key.items() if path not in used)
     n_unused = count_of(len(unused), "text")
-    left_out = [f"Left out: {n_unused} of no image, such as '{key}{SUFFIX}'." for key in unused[:1]]
+    remarks = [f"Left out: {n_unused} of no image, such as '{key}{SUFFIX}'." for key in unused[:1]]
     records, skipped = _read(folder, [(image, text_of[image]) for image in images if image in text_of], separator)
     skipped += map(closed_folder, closed)
-    return TagsFound(records, left_out, f"without a {SUFFIX} in {texts}", skipped=skipped)
+    return TagsFound(records, remarks, f"without a {SUFFIX} in {texts}", skipped=skipped)
 
 
 def text_tags(text: str, separator: str | None = None) -> list[str]:
-    """Return the tags of the text of one image; each line is a cell, see `Splitter`."""
+    """Split the text of one image into tags; each line is a cell, see `Splitter`."""
     return Splitter(lambda: [text], separator).split(text)
 
 
 def _read(
     folder: Path, pairs: Iterable[tuple[Path, Path]], separator: str | None
 ) -> tuple[list[TagRecord], list[Skipped]]:
-    """Read the texts of images, without what visterm wrote there: no run learns what another one guessed.
+    """Read the texts of images, without tags that visterm predicted, so that no run learns from predictions.
 
-    Texts that may not be read are listed with reasons.
+    Also returns the texts that this user may not read, with reasons.
     """
     records, skipped = [], []
     notes: dict[Path, TextNotes] = {}
@@ -112,24 +112,24 @@ def _read(
         note = notes[path.parent].of(path, content_of(path))
         predicted = set(map(tag_key, note.predicted if note else ()))
         tags = [tag for tag in text_tags(text, separator) if tag_key(tag) not in predicted]
-        where = str(path)
+        place = str(path)
         names = {tag: without_minus(clean_tag(tag)) for tag in tags}
-        wrong = next((tag for tag, name in names.items() if name and tag_fault(name) is not None), None)
-        if wrong is not None:
-            where += f", line {next(n for n, line in enumerate(re.split(LINE_END, text), 1) if wrong in line)}"
-        records.append(record(image.relative_to(folder).as_posix(), tags, None, place=where))
+        invalid_tag = next((tag for tag, name in names.items() if name and tag_fault(name) is not None), None)
+        if invalid_tag is not None:
+            place += f", line {next(n for n, line in enumerate(re.split(LINE_END, text), 1) if invalid_tag in line)}"
+        records.append(record(image.relative_to(folder).as_posix(), tags, None, place=place))
     return records, skipped
 
 
 def may_not_be_read(error: DataError) -> Skipped:
-    """Return the file of tags that this user may not read, as what is skipped; raise any other error again."""
+    """Return the file of a permission error as skipped; re-raise any other error."""
     if not isinstance(error.__cause__, PermissionError):
         raise error
     return Skipped(os.fspath(error.__cause__.filename), f"{NO_TAGS}: {error.__cause__.strerror}")
 
 
 def _by_name(texts: Path, folder: Path, images: Sequence[Path], free: Mapping[str, Path]) -> dict[Path, Path]:
-    """Return the one text of its name for each image that has none at its path."""
+    """Match images with texts by file name only. Raises TagFileError if a match is ambiguous."""
     by_name: defaultdict[str, list[str]] = defaultdict(list)
     for key in free:
         by_name[PurePosixPath(key).name].append(key)
@@ -139,54 +139,54 @@ def _by_name(texts: Path, folder: Path, images: Sequence[Path], free: Mapping[st
         if name is not None:
             images_of[name].append(image)
 
-    for name, several in images_of.items():
-        if len(several) > 1 or len(by_name[name]) > 1:
+    for name, candidates in images_of.items():
+        if len(candidates) > 1 or len(by_name[name]) > 1:
             raise TagFileError(
-                f"In {texts} the texts {_some([f'{key}{SUFFIX}' for key in by_name[name]])} may belong to the images "
-                f"{_some([image.relative_to(folder).as_posix() for image in several])}. Put each text into the "
+                f"In {texts} the texts {_first3([f'{key}{SUFFIX}' for key in by_name[name]])} may belong to the images "
+                f"{_first3([image.relative_to(folder).as_posix() for image in candidates])}. Put each text into the "
                 "sub-folder that its image has in the image folder."
             )
     return {images[0]: free[by_name[name][0]] for name, images in images_of.items()}
 
 
 def _keys(image: Path) -> tuple[str, str]:
-    """Return what the text of an image may be called, without the suffix."""
+    """Return the two names that the text of an image may have, without the suffix."""
     return name_key(image.as_posix()), name_key(image.with_suffix("").as_posix())
 
 
-def _some(names: Sequence[str]) -> str:
+def _first3(names: Sequence[str]) -> str:
     return ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
 
 
 class TextNote(NamedTuple):
-    """What visterm wrote into one text."""
+    """A record of the tags that visterm wrote into one text."""
 
     file: str  # Name of the text
-    # The tags, by where they are from; none where all were taken back
+    # The tags, given or predicted; empty if all were removed again
     given: list[str]
     predicted: list[str]
-    made: bool  # Whether the text was not there before
-    length: int | None  # Bytes that were there before; None where a person has changed the text since
-    sha256: str  # Of the text as it was written
-    done: bool = True  # Whether the text is known to be written: a note comes first, and a kill may fall in between
+    made: bool  # Whether visterm created the text
+    length: int | None  # Size of the text before in bytes; None if a person has changed the text since
+    sha256: str  # Hash of the text as it was written
+    done: bool = True  # Whether the text is known to be written; a kill may come between the note and the text
 
     @property
     def tags(self) -> list[str]:
-        """All that was written."""
+        """All tags that were written."""
         return [*self.given, *self.predicted]
 
 
 class TextNotes:
-    """The notes of the texts of one folder: a line each, of which the last of a text counts.
+    """The notes on the texts of one folder, one per line; the last note on a text counts.
 
-    With `follow_links`, they are written where they are a link out of the folder. Raises DataError if they cannot be
-    understood.
+    With `follow_links`, the notes file may be a link to a file outside the folder. Raises DataError if the notes are
+    damaged.
     """
 
     def __init__(self, folder: Path, *, follow_links: bool = False) -> None:
         self._path = folder / NOTES
         self._follow_links = follow_links
-        self._notes: dict[str, list[TextNote]] = {}  # of each text the last that is done, and those after it
+        self._notes: dict[str, list[TextNote]] = {}  # text name -> its last note that is done, and later notes
         content = content_of(self._path) or b""
         self._cut: int | None = None
 
@@ -194,7 +194,7 @@ class TextNotes:
             try:
                 note = TextNote(**json.loads(line))
             except (ValueError, TypeError, RecursionError) as error:
-                if not line.endswith(b"\n"):  # the process was killed while it wrote this: the text is as it was
+                if not line.endswith(b"\n"):  # the process was killed while writing the note: the text is unchanged
                     self._cut = len(content) - len(line)
                     break
                 raise DataError(
@@ -204,10 +204,10 @@ class TextNotes:
             self._keep(note)
 
     def of(self, text: Path, content: bytes | None) -> TextNote | None:
-        """Return the note of a text with this content; None where visterm wrote nothing into it.
+        """Return the note on a text with this content; None if visterm wrote nothing into it.
 
-        Where a kill fell between a note and its text, the content decides: if it is not what was to be written, the
-        note before that counts.
+        After a kill between writing a note and its text, the content decides: if it differs from the note, the
+        previous note counts.
         """
         sha256 = hashlib.sha256(content or b"").hexdigest()
         notes = reversed(self._notes.get(text.name, []))
@@ -215,22 +215,22 @@ class TextNotes:
         return note if note is not None and note.tags else None
 
     def put(self, note: TextNote) -> None:
-        """Write a note down, before the text is written: whatever happens then, no tag is without one."""
+        """Save a note before the text is written, so that no tag is without a note even after a crash."""
         self._append(note._replace(done=False))
 
     def is_done(self, text: Path) -> None:
-        """Note that a text is written as the last note says."""
+        """Record that a text was written as its last note says."""
         self._append(self._notes[text.name][-1]._replace(done=True))
 
     def forget(self, text: Path) -> None:
-        """Note that nothing of visterm is left in a text."""
+        """Record that a text no longer has tags of visterm."""
         if any(note.tags for note in self._notes.get(text.name, [])):
             self._append(TextNote(text.name, [], [], False, None, ""))
 
     def _append(self, note: TextNote) -> None:
         fields = note._asdict()
         if note.done:
-            del fields["done"]  # as all visterms read it
+            del fields["done"]  # every version of visterm can read this form
         if not self._follow_links:
             check_stays_inside(self._path)
 
@@ -241,20 +241,20 @@ class TextNotes:
             with writing(self._path), self._path.open("ab") as file:
                 file.write(json_text(fields).encode() + b"\n")
                 file.flush()
-                if not (note.done and note.tags):  # nothing is lost with a note that a text is written
+                if not (note.done and note.tags):  # losing a note that a text was written does no harm
                     os.fsync(file.fileno())
         except OSError as error:
             raise StorageError(f"{self._path} cannot be written: {error.strerror or error}.") from error
         self._keep(note)
 
     def _keep(self, note: TextNote) -> None:
-        """Remember a note, and forget those that it replaces."""
+        """Remember a note, and drop the notes that it replaces."""
         notes = self._notes.setdefault(note.file, [])
         if note.done:
             notes.clear()
         notes.append(note)
 
     def clean(self) -> None:
-        """Remove the notes where nothing is left of what was written."""
+        """Delete the notes file if no text has tags of visterm any more."""
         if self._notes and not any(note.tags for notes in self._notes.values() for note in notes):
             self._path.unlink(missing_ok=True)

@@ -1,1 +1,1 @@
-"""XMP, the metadata of photos: keywords read from any program's fields, and written without touching anything else."""
+"""XMP metadata of photos: reading keywords from any program's fields, and writing them without other changes."""

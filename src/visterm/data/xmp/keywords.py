@@ -1,4 +1,4 @@
-"""The keywords of an XMP text: the union of all fields that programs use, and which of them visterm wrote."""
+"""The keywords of an XMP text: the union of all fields that programs use, and notes on the tags that visterm wrote."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ XMP_META = "adobe:ns:meta/"
 DC = "http://purl.org/dc/elements/1.1/"
 LIGHTROOM = "http://ns.adobe.com/lightroom/1.0/"
 DIGIKAM = "http://www.digikam.org/ns/1.0/"
-VISTERM = "urn:visterm:xmp:1.0/"  # Namespace of what visterm notes of the tags that it wrote
+VISTERM = "urn:visterm:xmp:1.0/"  # Namespace of visterm's notes on the tags that it wrote
 DESCRIPTION = qname(RDF, "Description")
 ABOUT = qname(RDF, "about")
 ITEM = qname(RDF, "li")
@@ -27,7 +27,7 @@ HIERARCHICAL = qname(LIGHTROOM, "hierarchicalSubject")
 TAGS_LIST = qname(DIGIKAM, "TagsList")
 WRITTEN = qname(VISTERM, "written")
 
-# The properties in which programs keep keywords, and what stands between a parent and its child in them
+# The properties in which programs store keywords, and their separator between parent and child
 FIELDS: dict[str, str | None] = {
     SUBJECT: None,
     HIERARCHICAL: "|",
@@ -37,88 +37,87 @@ FIELDS: dict[str, str | None] = {
     qname("http://ns.iview-multimedia.com/mediapro/1.0/", "CatalogSets"): "|",
 }
 
-# The fields with paths. Where two put a tag in different places, the first counts, as in digiKam and Immich.
+# The fields with paths. If two fields have different paths for a tag, the first counts, as in digiKam and Immich.
 PLACES = (TAGS_LIST, *(name for name in FIELDS if name not in (SUBJECT, TAGS_LIST)))
 
-# The fields that visterm writes, always all of them, as programs read one and not the others
+# The fields that visterm writes: always all of them, as many programs read only one
 OWN_FIELDS = {"dc": SUBJECT, "lr": HIERARCHICAL, "digiKam": TAGS_LIST}
 
-IPTC = "IPTC"  # Stands beside those, in notes of tags that were put into an image's IPTC keywords, too
+IPTC = "IPTC"  # Used like the keys of `OWN_FIELDS` in notes on tags that were also added to an image's IPTC keywords
 
-GIVEN, PREDICTED = "given", "predicted"  # Where a tag that visterm wrote is from: people, or a run
-COPIED = "copied"  # A tag that another program wrote into one field, and visterm into the others
+GIVEN, PREDICTED = "given", "predicted"  # Source of a tag that visterm wrote: a person, or a run
+COPIED = "copied"  # Source of a tag that another program wrote into one field, and visterm copied to the others
 
 
 class Mark(NamedTuple):
-    """What visterm notes of a tag that it wrote."""
+    """The note of visterm on a tag that it wrote."""
 
     tag: str
     # Whether a person gave the tag, in the catalogue or a tag file ("given"), or a run predicted it ("predicted")
     source: str
-    confidence: float | None = None  # Of a prediction, where the run has a calibration
+    confidence: float | None = None  # Confidence of a prediction, if the run is calibrated
     run: str | None = None  # Fingerprint of the run that predicted it
-    path: tuple[str, ...] = ()  # The tag after those above it, as it was written; empty of one that has none above it
-    fields: str | None = None  # Where visterm wrote it (``dc lr digiKam``); None: nowhere yet, or no note says it
+    path: tuple[str, ...] = ()  # The path of the tag as it was written, topmost first; empty if the tag has no parent
+    fields: str | None = None  # Fields that visterm wrote it to (``dc lr digiKam``); None: none yet, or not noted
 
     @property
     def path_text(self) -> str | None:
-        """The path as it is noted: ``animal|dog``, with a backslash before a ``|`` in a name; None without a path."""
+        """The path as it is stored: ``animal|dog``, with a backslash before a ``|`` in a name; None without a path."""
         return "|".join(re.sub(r"([|\\])", r"\\\1", part) for part in self.path) or None
 
-    def lies_in(self) -> list[str]:
-        """Return the properties in which visterm wrote the tag, as far as that was noted."""
+    def properties(self) -> list[str]:
+        """Return the properties into which visterm wrote the tag, according to the note."""
         return [OWN_FIELDS[prefix] for prefix in (self.fields or "").split() if prefix in OWN_FIELDS]
 
     @property
     def is_in_iptc(self) -> bool:
-        """Whether visterm put the tag into the image's IPTC keywords, too."""
+        """Whether visterm also added the tag to the image's IPTC keywords."""
         return IPTC in (self.fields or "").split()
 
 
 class Keywords(NamedTuple):
     """The keywords of an image."""
 
-    tags: list[str]  # Of all fields, each once; of a path its last part
-    marks: list[Mark]  # Of the tags that visterm wrote; a person has removed those that are not among `tags` any more
-    copies: tuple[Mark, ...] = ()  # Of other programs' tags that visterm wrote into more fields
-    # Where tags of people lie in their tree: each a tag after those above it, as in (animal, dog). A tag without one
-    # lies at the top, or above others only; one may have several.
+    tags: list[str]  # Tags of all fields without repetitions; for a path, its last part
+    marks: list[Mark]  # Notes on tags that visterm wrote; tags missing from `tags` were removed by a person
+    copies: tuple[Mark, ...] = ()  # Notes on other programs' tags that visterm copied to more fields
+    # Paths of people's tags, topmost first, as in (animal, dog). A tag without a path is at the top, or only a parent
+    # of other tags; a tag may have several paths.
     paths: tuple[tuple[str, ...], ...] = ()
     programs: frozenset[str] = frozenset()  # Keys of names in programs' own paths, see `program_names`
-    placed: frozenset[str] = frozenset()  # Keys of names in people's fields of paths, which are theirs nevertheless
-    cut: frozenset[str] = frozenset()  # Tags as IPTC has them, which may have been cut there
+    placed: frozenset[str] = frozenset()  # Keys of names in people's paths, which count as people's tags
+    cut: frozenset[str] = frozenset()  # Tags from IPTC that may have been cut short
 
     @property
     def of_people(self) -> list[str]:
-        """The tags without those that a run predicted."""
+        """The tags that were not predicted by a run."""
         predicted = {tag_key(mark.tag) for mark in self.marks if mark.source == PREDICTED}
         return [tag for tag in self.tags if tag_key(tag) not in predicted]
 
 
 def read_keywords(content: bytes, where: str) -> Keywords:
-    """Read the keywords of an XMP text, called `where` in messages.
+    """Read the keywords of an XMP sidecar or packet; messages call it `where`.
 
-    It is a sidecar or a packet; one without metadata has no keywords. Raises DataError if it cannot be understood, see
-    `Document`.
+    A text without metadata has no keywords. Raises DataError if it cannot be parsed, see `Document`.
     """
     return keywords_of(Document(content, where, is_read_only=True))
 
 
 def keywords_of(document: Document) -> Keywords:
-    """Return the keywords of a text that was read.
+    """Return the keywords of a parsed XMP text.
 
-    A tag that visterm wrote into several fields must still be in dc:subject and digiKam:TagsList: a program that knows
-    one of them only takes it out there alone. Paths don't count, as some programs leave flat tags out of them. What
-    programs wrote for themselves is left out, in dc:subject if only their paths explain it.
+    A tag that visterm wrote counts as removed if it is no longer in both dc:subject and digiKam:TagsList, since a
+    program may know only one of the two. lr:hierarchicalSubject is not checked, as some programs omit flat tags there.
+    Tags that programs wrote for their own use are left out, also flat in dc:subject if only such a path explains them.
     """
     texts_of_field = texts_of(document)
-    lists = (element for node in descriptions(document) for element in node.children if element.name == WRITTEN)
-    notes = [mark for element in lists for item in items(element) if (mark := mark_of(item)) is not None]
+    note_lists = (element for node in descriptions(document) for element in node.children if element.name == WRITTEN)
+    notes = [mark for element in note_lists for item in items(element) if (mark := mark_of(item)) is not None]
     subjects = {folded(text): text for text in texts_of_field[SUBJECT]}
-    spelled: dict[str, str] = {}  # Of each tag its first spelling, of fields where visterm did not copy it
-    lies_in: dict[str, set[str]] = {}
+    spellings: dict[str, str] = {}  # key -> first spelling, from fields into which visterm did not copy the tag
+    fields_of_tag: dict[str, set[str]] = {}
     placed: set[str] = set()
-    copied = {(name, folded(mark.tag)) for mark in notes if mark.source == COPIED for name in mark.lies_in()}
+    copied = {(name, folded(mark.tag)) for mark in notes if mark.source == COPIED for name in mark.properties()}
     for name, texts in texts_of_field.items():
         for text in texts:
             if program_path(text):
@@ -128,17 +127,17 @@ def keywords_of(document: Document) -> Keywords:
             if name != SUBJECT:
                 placed.update((key, *map(tag_key, parts_in(text, name))))
             if key:
-                lies_in.setdefault(folded(tag), set()).add(name)
+                fields_of_tag.setdefault(folded(tag), set()).add(name)
                 if (name, folded(tag)) not in copied:
-                    spelled.setdefault(key, clean_tag(tag))
+                    spellings.setdefault(key, clean_tag(tag))
 
     removed = {
         tag_key(mark.tag)
         for mark in notes
-        if not lies_in.get(folded(mark.tag), set()).issuperset({*mark.lies_in()} - {HIERARCHICAL})
+        if not fields_of_tag.get(folded(mark.tag), set()).issuperset({*mark.properties()} - {HIERARCHICAL})
     }
     programs = program_names(text for texts in texts_of_field.values() for text in texts)
-    tags = [tag for key, tag in spelled.items() if key not in removed | (programs - placed)]
+    tags = [tag for key, tag in spellings.items() if key not in removed | (programs - placed)]
     marks = [mark for mark in notes if mark.source != COPIED]
     copies = tuple(mark for mark in notes if mark.source == COPIED)
     of_people = Keywords(tags, marks).of_people
@@ -149,36 +148,36 @@ def keywords_of(document: Document) -> Keywords:
 def _paths(
     texts_of_field: Mapping[str, list[str]], notes: Iterable[Mark], subjects: Mapping[str, str], tags: set[str]
 ) -> tuple[tuple[str, ...], ...]:
-    """Return the places of some tags, by `folded`.
+    """Return the paths of tags, which are given by `folded`.
 
-    Names are spelled as dc:subject, else as notes of visterm, else as the first field spells them.
+    Names are spelled as in dc:subject, or else as in visterm's notes, or else as in the first field.
     """
-    spelled = dict(subjects) | {
+    spellings = dict(subjects) | {
         folded(part): part for mark in notes for part in mark.path if folded(part) not in subjects
     }
 
-    def inside(name: str) -> Iterator[tuple[str, ...]]:
+    def paths_in_field(name: str) -> Iterator[tuple[str, ...]]:
         for text in texts_of_field[name]:
             parts = [] if folded(text) in subjects else parts_in(text, name)
             if len(parts) > 1 and folded(parts[-1]) in tags:
-                yield tuple(clean_tag(spelled.setdefault(folded(part), part)) for part in parts)
+                yield tuple(clean_tag(spellings.setdefault(folded(part), part)) for part in parts)
 
-    return first_places(map(inside, PLACES))
+    return first_places(map(paths_in_field, PLACES))
 
 
 def first_places(groups: Iterable[Iterable[tuple[str, ...]]]) -> tuple[tuple[str, ...], ...]:
-    """Return the places of tags: of each those of the first group, of paths, that has one."""
-    chosen: dict[str, list[tuple[str, ...]]] = {}
+    """Return the paths of tags; if several groups have paths to a tag, only the first group's are kept."""
+    paths_of_tag: dict[str, list[tuple[str, ...]]] = {}
     for group in groups:
         paths_to: dict[str, list[tuple[str, ...]]] = {}
         for path in dict.fromkeys(group):
             paths_to.setdefault(folded(path[-1]), []).append(path)
-        chosen |= {key: places for key, places in paths_to.items() if key not in chosen}
-    return tuple(path for places in chosen.values() for path in places)
+        paths_of_tag |= {key: paths for key, paths in paths_to.items() if key not in paths_of_tag}
+    return tuple(path for paths in paths_of_tag.values() for path in paths)
 
 
 def texts_of(document: Document) -> dict[str, list[str]]:
-    """Return the texts in each field of keywords."""
+    """Return the texts in each field of `FIELDS`."""
     texts: dict[str, list[str]] = {name: [] for name in FIELDS}
     for node in descriptions(document):
         for name, text in node.attributes.items():
@@ -192,9 +191,9 @@ def texts_of(document: Document) -> dict[str, list[str]]:
 
 
 def tag_of(text: str, name: str, subjects: Mapping[str, str]) -> str:
-    """Return the tag that an entry of a field means, as `subjects`, the tags of dc:subject by `folded`, spells it.
+    """Return the tag of an entry in field `name`; `subjects` has the tags of dc:subject by `folded`, for the spelling.
 
-    That is the last part of a path, unless the whole text is a tag; nothing of a program's own.
+    It is the last part of a path, unless the whole text is a tag; empty for a program's own path.
     """
     if folded(text) in subjects:
         return subjects[folded(text)]
@@ -203,14 +202,14 @@ def tag_of(text: str, name: str, subjects: Mapping[str, str]) -> str:
 
 
 def folded(tag: str) -> str:
-    """Return a tag as fields with paths are compared: what parts their paths cannot stand in them, see `path_in`."""
+    """Return the key of a tag for comparing fields with paths, in which names cannot contain the separator."""
     return tag_key(tag).replace("|", "/")
 
 
 def path_in(mark: Mark, name: str) -> str:
-    """Return a tag with its parents as a field has it.
+    """Return a tag with its parents as it is written in the field `name`.
 
-    What parts the tags of a path cannot stand in a tag: ``AC/DC`` is ``AC|DC`` among paths with ``/``, as in Immich.
+    A separator inside a tag is replaced: ``AC/DC`` becomes ``AC|DC`` in paths with ``/``, as in Immich.
     """
     if (separator := FIELDS[name]) is None:
         return mark.tag
@@ -219,9 +218,9 @@ def path_in(mark: Mark, name: str) -> str:
 
 
 def parts_in(text: str, name: str) -> list[str]:
-    """Return the tags of a path as a field has it, the topmost first; nothing of a program's own.
+    """Split a path in the field `name` into tags, the topmost first; empty for a program's own path.
 
-    Among paths with ``/``, a ``|`` stands for a ``/`` in a name, as `path_in` writes it, and Immich.
+    In paths with ``/``, a ``|`` is read as a ``/`` inside a name, as `path_in` and Immich write it.
     """
     separator = FIELDS[name]
     parts = [part.replace("|", "/") if separator == "/" else part for part in text.split(separator) if part.strip()]
@@ -229,21 +228,21 @@ def parts_in(text: str, name: str) -> list[str]:
 
 
 def descriptions(document: Document) -> Iterator[Element]:
-    """Yield the elements whose children and attributes are the properties of the image."""
+    """Yield the rdf:Description elements, whose children and attributes are the properties of the image."""
     for element in document.root.every():
         if element.name == DESCRIPTION and element.parent is not None and element.parent.name == qname(RDF, "RDF"):
             yield element
 
 
 def container(element: Element) -> Element | None:
-    """Return the list inside a property, or None."""
+    """Return the list element of a property, or None."""
     return next((child for child in element.children if child.name in CONTAINERS), None)
 
 
 def items(element: Element) -> list[Element]:
-    """Return the entries of the list inside a property."""
-    inside = container(element)
-    return [] if inside is None else [child for child in inside.children if child.name == ITEM]
+    """Return the entries of a property's list."""
+    list_element = container(element)
+    return [] if list_element is None else [child for child in list_element.children if child.name == ITEM]
 
 
 def value(item: Element) -> str:
@@ -252,7 +251,7 @@ def value(item: Element) -> str:
 
 
 def fields(item: Element) -> dict[str, str]:
-    """Return the fields of a structure, in any of the ways in which RDF writes one."""
+    """Return the fields of a structure, in any of the notations of RDF."""
     nodes = [item, *(child for child in item.children if child.name == DESCRIPTION)]
     values: dict[str, str] = {}
     for node in nodes:
@@ -261,14 +260,14 @@ def fields(item: Element) -> dict[str, str]:
 
 
 def mark_of(item: Element) -> Mark | None:
-    """Read a note that visterm made; None if it is not one, or no longer."""
+    """Parse a note of visterm; None if the entry is not a valid note."""
     values = fields(item)
     texts = {name: clean_tag(values.get(qname(VISTERM, name), "")) for name in Mark._fields}
     if not texts["tag"]:
         return None
     try:
         confidence = float(texts["confidence"])
-    except ValueError:  # none was written
+    except ValueError:  # it has no confidence
         confidence = None
     source = texts["source"] if texts["source"] in (GIVEN, COPIED) else PREDICTED
     parts = re.findall(r"(?:\\[|\\]|[^|])+", texts["path"])

@@ -1,4 +1,4 @@
-"""XML with the places of its elements in the text, so that a change can leave every other byte as it is."""
+"""XML elements with their positions in the text, so that an edit changes no other byte."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from visterm.core.errors import DataError
 MAX_BYTES = 2**26
 MAX_DEPTH = 200
 
-_SEPARATOR = " "  # in names, between the namespace and the rest: neither can hold one
+_SEPARATOR = " "  # between namespace and local name, which cannot contain a space
 _START_TAG = re.compile(rb"""<[^<>"']*(?:"[^"]*"[^<>"']*|'[^']*'[^<>"']*)*>""")
 _DECLARED = re.compile(rb"""\s*<\?xml[^>]*?\bencoding\s*=\s*["']([A-Za-z0-9._-]+)["']""")
 _CONTROLS = re.compile(
@@ -32,32 +32,32 @@ _ENCODINGS = ("utf-8", "ascii", "iso8859-1", "cp1252", *(name for _, name in _BO
 
 @dataclass(eq=False)
 class Element:
-    """One element and where it stands."""
+    """An XML element and its position in the text."""
 
-    name: str  # Namespace and local name, with a space between
-    attributes: dict[str, str]  # Values by names, which are like `name`
-    prefixes: dict[str, str]  # Namespaces by prefix, as they hold inside
-    # Where the start tag begins and ends, and where the end tag does; the last three are the same of an empty element
-    # (``<a/>``)
+    name: str  # Namespace and local name, separated by a space
+    attributes: dict[str, str]  # Name -> value, with names like `name`
+    prefixes: dict[str, str]  # Prefix -> namespace, valid inside the element
+    # Begin and end of the start tag, then begin and end of the end tag; for an empty element (``<a/>``) the last three
+    # are the same
     start: int
     inside: int
     inside_end: int
     end: int
     parent: Element | None
     children: list[Element] = field(default_factory=list)
-    text: str = ""  # Without that of children
+    text: str = ""  # Without the text of children
 
     def every(self) -> Iterator[Element]:
-        """Yield this element and all inside it, in the order of the text."""
-        waiting = [self]
-        while waiting:
-            element = waiting.pop()
+        """Yield this element and its descendants, in the order of the text."""
+        stack = [self]
+        while stack:
+            element = stack.pop()
             yield element
-            waiting.extend(reversed(element.children))
+            stack.extend(reversed(element.children))
 
 
 class Edit(NamedTuple):
-    """A piece of the text, and its replacement."""
+    """The replacement of a piece of the text."""
 
     start: int
     end: int
@@ -67,12 +67,12 @@ class Edit(NamedTuple):
 class Document:
     """An XML text, called `where` in messages, and its elements.
 
-    It is in the encoding of its byte-order mark or its declaration, else UTF-8; NUL bytes at the end are padding.
-    Raises DataError if it is not well-formed, in an encoding that is not known, declares a document type (which is
-    where entities that grow without bounds would be defined), or is too deep or too large.
+    The encoding is given by the byte-order mark or the declaration, else it is UTF-8; NUL bytes at the end are padding.
+    Raises DataError if the text is not well-formed, has an unsupported encoding, declares a document type (which could
+    define entities that grow without bounds), or is too deep or too large.
 
-    To read it only, control characters, which XML cannot have but programs write, may stand in it (`is_read_only`):
-    each is then U+007F, which no tag can have either.
+    With `is_read_only`, control characters are allowed, which are invalid XML but written by some programs: each is
+    read as U+007F, which no tag can contain either.
     """
 
     def __init__(self, content: bytes, where: str, *, is_read_only: bool = False) -> None:
@@ -83,8 +83,8 @@ class Document:
         self._bom, self._encoding = next(((b, e) for b, e in _BOMS if body.startswith(b)), (b"", ""))
         body = body[len(self._bom) :]
         if not self._encoding:
-            declared = _DECLARED.match(body)
-            self._encoding = declared[1].decode() if declared else "utf-8"
+            declaration = _DECLARED.match(body)
+            self._encoding = declaration[1].decode() if declaration else "utf-8"
 
         try:
             if codecs.lookup(self._encoding).name not in _ENCODINGS:
@@ -98,28 +98,28 @@ class Document:
         self.root = _parse(text, where)
 
     def edited(self, edits: Sequence[Edit]) -> bytes:
-        """Return the content with some pieces replaced, which do not overlap, in the encoding that it came in."""
+        """Return the content after non-overlapping edits, in its original encoding."""
         text = self.text
         for edit in sorted(edits, reverse=True):
             text = text[: edit.start] + edit.text.encode() + text[edit.end :]
         return self._bom + text.decode().encode(self._encoding, "xmlcharrefreplace") + self._padding
 
     def with_space_before(self, start: int) -> int:
-        """Return where the white space before a place begins."""
+        """Return the start of the white space before a position."""
         return len(self.text[:start].rstrip(b" \t\r\n"))
 
 
 def qname(namespace: str, local: str) -> str:
-    """Return the name of elements and attributes as `Element` has it."""
+    """Return the name of an element or attribute in the form of `Element.name`."""
     return f"{namespace}{_SEPARATOR}{local}"
 
 
 def _parse(text: bytes, where: str) -> Element:
     parser = expat.ParserCreate("utf-8", _SEPARATOR)
     parser.buffer_text = True
-    outermost: list[Element] = []
-    opened: list[Element] = []
-    declared: dict[str, str] = {}
+    roots: list[Element] = []
+    open_elements: list[Element] = []
+    new_prefixes: dict[str, str] = {}
 
     def refuse_doctype(*_: object) -> None:
         raise DataError(
@@ -128,31 +128,31 @@ def _parse(text: bytes, where: str) -> Element:
         )
 
     def begin(name: str, attributes: dict[str, str]) -> None:
-        if len(opened) >= MAX_DEPTH:
+        if len(open_elements) >= MAX_DEPTH:
             raise DataError(f"{where} has more than {MAX_DEPTH} elements inside each other, so it is no XMP.")
-        parent = opened[-1] if opened else None
+        parent = open_elements[-1] if open_elements else None
         prefixes = parent.prefixes if parent else {}
-        if declared:
-            prefixes = {**prefixes, **declared}
-            declared.clear()
+        if new_prefixes:
+            prefixes = {**prefixes, **new_prefixes}
+            new_prefixes.clear()
         start = parser.CurrentByteIndex
         tag = _START_TAG.match(text, start)
         assert tag is not None
         element = Element(name, attributes, prefixes, start, tag.end(), tag.end(), tag.end(), parent)
-        (parent.children if parent else outermost).append(element)
-        opened.append(element)
+        (parent.children if parent else roots).append(element)
+        open_elements.append(element)
 
     def finish(_: str) -> None:
-        element = opened.pop()
+        element = open_elements.pop()
         if not text.endswith(b"/>", element.start, element.inside):
             element.inside_end = parser.CurrentByteIndex
             element.end = text.index(b">", element.inside_end) + 1
 
     def add_text(characters: str) -> None:
-        opened[-1].text += characters
+        open_elements[-1].text += characters
 
     parser.StartDoctypeDeclHandler = refuse_doctype
-    parser.StartNamespaceDeclHandler = lambda prefix, uri: declared.update({prefix or "": uri or ""})
+    parser.StartNamespaceDeclHandler = lambda prefix, uri: new_prefixes.update({prefix or "": uri or ""})
     parser.StartElementHandler = begin
     parser.EndElementHandler = finish
     parser.CharacterDataHandler = add_text
@@ -163,4 +163,4 @@ def _parse(text: bytes, where: str) -> Element:
             f"{where} is not well-formed XML ({expat.ErrorString(error.code)}, line {error.lineno}, column "
             f"{error.offset + 1}); it is left as it is. Repair it, or move it away."
         ) from error
-    return outermost[0]
+    return roots[0]

@@ -1,4 +1,4 @@
-"""Writing tags into an XMP text and taking them back, with every other byte of it left as it is."""
+"""Adding tags to an XMP text and removing them, without changing any other byte of it."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ _EMPTY = (
     " </rdf:RDF>\n"
     "</x:xmpmeta>\n"
 )
-SIDECAR = f'<?xml version="1.0" encoding="UTF-8"?>\n{_EMPTY}'.encode()  # A new file, before anything is in it
+SIDECAR = f'<?xml version="1.0" encoding="UTF-8"?>\n{_EMPTY}'.encode()  # Content of a new file without tags
 _BEGIN, _END = '<?xpacket begin="\ufeff" id="W5M0MpCehiHzreSzNTczkc9d"?>\n', '<?xpacket end="w"?>'
-PACKET = f"{_BEGIN}{_EMPTY}{_END}".encode()  # New metadata inside of an image
+PACKET = f"{_BEGIN}{_EMPTY}{_END}".encode()  # New metadata for an image
 
-# Prefix, namespace and local name of what is written
+# Prefix, namespace and local name of each property
 _NAMES = {
     SUBJECT: ("dc", DC, "subject"),
     HIERARCHICAL: ("lr", LIGHTROOM, "hierarchicalSubject"),
@@ -58,66 +58,66 @@ _NAMES = {
     WRITTEN: ("visterm", VISTERM, "written"),
 }
 
-_KIND = {name: "Seq" if name == TAGS_LIST else "Bag" for name in _NAMES}  # digiKam's own is in order
+_LIST_TYPE = {name: "Seq" if name == TAGS_LIST else "Bag" for name in _NAMES}  # digiKam writes an ordered list
 
-_WHOLE = re.compile(rb"""<\?xpacket .*<\?xpacket end=["'][rw]["']\s*\?>""", re.DOTALL)
+_PACKET_FORM = re.compile(rb"""<\?xpacket .*<\?xpacket end=["'][rw]["']\s*\?>""", re.DOTALL)
 _FRAME = re.compile(rb"<\?x(?:packet|ml)\s.*?\?>\s*", re.DOTALL)
 _NOT_IN_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def add_tags(content: bytes, marks: Sequence[Mark], where: str, *, iptc: Collection[str] = ()) -> bytes:
-    """Add tags that are not there yet to all of `OWN_FIELDS`, each with a note that visterm wrote it.
+    """Add missing tags to all of `OWN_FIELDS`, each with a note that visterm wrote it.
 
-    A mark that names its `fields` is added to these only: so a tag above another stands in no field of paths by itself.
-    `content` is a sidecar or packet (`SIDECAR` or `PACKET` for a new one), called `where` in messages; it is returned
-    itself if nothing is to be added. Tags that are there already stay as they are: a person's stays a person's; but if
-    one of them lies in some of the fields only, all that do are copied to the others, with a note of that. What a run
-    predicted and now is given is noted so. `iptc` are tags that are put into the image's IPTC keywords, too, which is
-    noted. Raises DataError if it is no XMP, has its keywords in no list, or a tag has a character that XML cannot have.
+    A mark with `fields` is added to these fields only, so that a parent tag gets no path of its own. `content` is a
+    sidecar or packet (`SIDECAR` or `PACKET` for a new one), called `where` in messages; it is returned unchanged if
+    there is nothing to add. Existing tags keep their source; but if one of the tags is only in some of the fields, all
+    such tags are copied to the other fields, with a note. A predicted tag that is now given gets a new note. `iptc` are
+    the tags that are also added to the image's IPTC keywords, for the notes. Raises DataError if `content` is not XMP,
+    keywords are not in a list, or a tag has a character that XML cannot contain.
     """
     for mark in marks:
         check_writable(mark)
     document = Document(content, where)
     keywords = keywords_of(document)
-    wanted = {tag_key(mark.tag): mark for mark in marks}
+    requested = {tag_key(mark.tag): mark for mark in marks}
     keys, noted = {tag_key(tag) for tag in keywords.tags}, {tag_key(mark.tag): mark for mark in keywords.marks}
     texts = texts_of(document)
-    fields_there = _fields(texts)
+    field_tags = _fields(texts)
     in_iptc = set(map(tag_key, iptc))
     old_copies = {tag_key(mark.tag) for mark in keywords.copies}
-    new = [mark for key, mark in wanted.items() if key not in keys.union(noted, old_copies)]
+    new = [mark for key, mark in requested.items() if key not in keys.union(noted, old_copies)]
     theirs = keywords.programs & {tag_key(text) for text in texts[SUBJECT]}
     new = [mark._replace(fields=_prefixes(mark, theirs, iptc=tag_key(mark.tag) in in_iptc)) for mark in new]
     renewed = []
 
     for key, mark in noted.items():
-        source = wanted[key].source if key in wanted else mark.source
+        source = requested[key].source if key in requested else mark.source
         fields = mark.fields
-        if key in keys and (key in wanted or key in in_iptc):  # else a person took it out
-            known = [*(fields or "").split(), *_prefixes(wanted.get(key, mark), theirs, iptc=key in in_iptc).split()]
-            fields = " ".join(prefix for prefix in (*OWN_FIELDS, IPTC) if prefix in known)
+        if key in keys and (key in requested or key in in_iptc):  # otherwise a person removed it
+            names = [*(fields or "").split(), *_prefixes(requested.get(key, mark), theirs, iptc=key in in_iptc).split()]
+            fields = " ".join(prefix for prefix in (*OWN_FIELDS, IPTC) if prefix in names)
         renewed.append(mark._replace(source=source, fields=fields))
 
-    copies = _copies(keywords, wanted, fields_there, in_iptc)
+    copies = _copies(keywords, requested, field_tags, in_iptc)
     renewed = [mark for mark in renewed if mark != noted[tag_key(mark.tag)]]
-    if not (new or renewed or any(tag_key(mark.tag) in {*wanted, *in_iptc} for mark in copies)):
+    if not (new or renewed or any(tag_key(mark.tag) in {*requested, *in_iptc} for mark in copies)):
         return content
-    if again := {tag_key(mark.tag) for mark in (*renewed, *copies)} & {*noted, *old_copies}:
-        document = Document(_removed(document, again, only_notes=True), where)
+    if replaced := {tag_key(mark.tag) for mark in (*renewed, *copies)} & {*noted, *old_copies}:
+        document = Document(_removed(document, replaced, only_notes=True), where)
     entries: dict[str, list[Mark]] = {}
     for name in OWN_FIELDS.values():
-        more = [mark for mark in (*copies, *renewed) if folded(mark.tag) not in fields_there[name][0]]
-        entries[name] = [mark for mark in (*more, *new) if name in mark.lies_in()]
+        others = [mark for mark in (*copies, *renewed) if folded(mark.tag) not in field_tags[name][0]]
+        entries[name] = [mark for mark in (*others, *new) if name in mark.properties()]
     entries[WRITTEN] = [*copies, *renewed, *new]
     return document.edited(_additions(document, {name: new for name, new in entries.items() if new}, where))
 
 
 def remove_tags(content: bytes, tags: Collection[str], where: str) -> bytes | None:
-    """Take tags out of all fields of keywords, with what visterm noted of them.
+    """Remove tags and visterm's notes on them from all fields of keywords.
 
-    With the last tag that visterm wrote, its copies of other programs' tags go, too, and what is empty then and held
-    nothing else, so that a text is again what it was before tags were added. Returns None where nothing but the tags
-    of visterm was in it. Raises DataError if it cannot be understood.
+    With the last tag that visterm wrote, its copies of other programs' tags and the elements left empty are removed
+    too, so that the text is the same as before tags were added. Returns None if the text had nothing but the tags of
+    visterm. Raises DataError if it cannot be parsed.
     """
     document = Document(content, where)
     keywords, keys = keywords_of(document), {tag_key(tag) for tag in tags}
@@ -127,19 +127,19 @@ def remove_tags(content: bytes, tags: Collection[str], where: str) -> bytes | No
 
 
 def as_packet(content: bytes, where: str) -> bytes:
-    """Return the XMP inside of an image as a packet in UTF-8, which is all that exiftool writes there.
+    """Convert an image's XMP to a UTF-8 packet, the only form that exiftool writes.
 
-    Some programs leave out what stands around it, or write it in another encoding, or with padding. Raises DataError
-    if it cannot be understood.
+    Some programs leave out the packet's header and trailer, use another encoding, or add padding. Raises DataError if
+    the XMP cannot be parsed.
     """
     text = Document(content, where, is_read_only=True).text.strip()
-    return text if _WHOLE.fullmatch(text) else _BEGIN.encode() + _FRAME.sub(b"", text) + f"\n{_END}".encode()
+    return text if _PACKET_FORM.fullmatch(text) else _BEGIN.encode() + _FRAME.sub(b"", text) + f"\n{_END}".encode()
 
 
 def check_writable(mark: Mark) -> None:
-    """Refuse a tag that XML cannot hold.
+    """Check that XML can contain a tag.
 
-    Raises DataError if it, or one above it, has a control character, or half of a character of two parts.
+    Raises DataError if the tag, or a parent, has a control character or an unpaired surrogate.
     """
     for tag in (mark.tag, *mark.path):
         if match := _NOT_IN_XML.search(tag):
@@ -149,7 +149,7 @@ def check_writable(mark: Mark) -> None:
 
 
 def _fields(texts: Mapping[str, list[str]]) -> dict[str, tuple[set[str], set[str]]]:
-    """Return the tags in the entries of each field that visterm writes, and these with those above them; `folded`."""
+    """Return for each field that visterm writes the tags of its entries, and the tags with parents, all `folded`."""
     subjects = {folded(text): text for text in texts[SUBJECT]}
     fields = {}
     for name in OWN_FIELDS.values():
@@ -160,74 +160,74 @@ def _fields(texts: Mapping[str, list[str]]) -> dict[str, tuple[set[str], set[str
 
 
 def _prefixes(mark: Mark, theirs: Collection[str], *, iptc: bool) -> str:
-    """Return where to write a tag: not into dc:subject where it stands there as a program's own (`theirs`)."""
+    """Return the fields for a tag: without dc:subject if the tag is there as a program's own (in `theirs`)."""
     prefixes = [*(OWN_FIELDS if mark.fields is None else mark.fields.split()), *([IPTC] if iptc else [])]
-    return " ".join(each for each in prefixes if OWN_FIELDS.get(each) != SUBJECT or tag_key(mark.tag) not in theirs)
+    return " ".join(name for name in prefixes if OWN_FIELDS.get(name) != SUBJECT or tag_key(mark.tag) not in theirs)
 
 
 def _copies(
-    keywords: Keywords, wanted: dict[str, Mark], fields: dict[str, tuple[set[str], set[str]]], in_iptc: set[str]
+    keywords: Keywords, requested: dict[str, Mark], fields: dict[str, tuple[set[str], set[str]]], in_iptc: set[str]
 ) -> list[Mark]:
-    """Return notes of the tags of other programs that are to be copied into fields (and IPTC) that lack them.
+    """Return notes on other programs' tags to copy into the fields (and IPTC) that lack them.
 
-    A tag with several places gets a note of each. One that only lies above others is in no list of paths by itself.
+    A tag with several paths gets a note for each path. A tag that is only a parent is not copied to fields of paths.
     """
-    ours = {tag_key(mark.tag) for mark in keywords.marks}
-    places: dict[str, list[tuple[str, ...]]] = {}
+    own_keys = {tag_key(mark.tag) for mark in keywords.marks}
+    paths_to: dict[str, list[tuple[str, ...]]] = {}
     for path in keywords.paths:
-        places.setdefault(folded(path[-1]), []).append(path)
-    above = {folded(part) for path in keywords.paths for part in path[:-1]}
+        paths_to.setdefault(folded(path[-1]), []).append(path)
+    parents = {folded(part) for path in keywords.paths for part in path[:-1]}
     in_paths = fields[HIERARCHICAL][0] | fields[TAGS_LIST][0]
     notes = []
 
     for tag in keywords.tags:
         key, name = tag_key(tag), folded(tag)
-        if key in ours:
+        if key in own_keys:
             continue
-        old = [mark for mark in keywords.copies if tag_key(mark.tag) == key]
-        copies = [*old]
-        if not old:
+        noted = [mark for mark in keywords.copies if tag_key(mark.tag) == key]
+        copies = [*noted]
+        if not noted:
             lacking = [prefix for prefix, field in OWN_FIELDS.items() if name not in fields[field][1]]
-            if name in above - in_paths:
+            if name in parents - in_paths:
                 lacking = [prefix for prefix in lacking if OWN_FIELDS[prefix] == SUBJECT]
-            paths = places.get(name) or [wanted[key].path if key in wanted else ()]
-            flat = [prefix for prefix in lacking if OWN_FIELDS[prefix] != SUBJECT]
+            paths = paths_to.get(name) or [requested[key].path if key in requested else ()]
+            path_fields = [prefix for prefix in lacking if OWN_FIELDS[prefix] != SUBJECT]
             copies = [
-                Mark(tag, COPIED, path=path, fields=" ".join(flat if number else lacking))
+                Mark(tag, COPIED, path=path, fields=" ".join(path_fields if number else lacking))
                 for number, path in enumerate(paths)
             ]
         if key in in_iptc and not any(mark.is_in_iptc for mark in copies):
             copies[0] = copies[0]._replace(fields=f"{copies[0].fields} {IPTC}".strip())
-        notes += [mark for mark in copies if mark.fields] if copies != old else []
+        notes += [mark for mark in copies if mark.fields] if copies != noted else []
     return notes
 
 
 def _additions(document: Document, marks: dict[str, list[Mark]], where: str) -> list[Edit]:
-    """Return what to insert where: into the lists that are there, or else into a new description."""
+    """Return the edits that insert tags into the existing lists, or else into a new description."""
     edits, missing = [], {}
-    for name, new in marks.items():
+    for name, new_marks in marks.items():
         properties = [child for node in descriptions(document) for child in node.children if child.name == name]
         is_attribute = any(name in node.attributes for node in descriptions(document))
-        if is_attribute or any(container(each) is None and (each.children or each.text.strip()) for each in properties):
+        if is_attribute or any(container(node) is None and (node.children or node.text.strip()) for node in properties):
             raise DataError(
                 f"In {where}, {' '.join(_NAMES[name][1:])} is a text; expected a list (rdf:Bag). Write the keywords "
                 "anew with the program that they are from."
             )
         if not properties:
-            missing[name] = new
+            missing[name] = new_marks
             continue
         element, bag = properties[0], container(properties[0])
-        entries = [_entry(mark, name, bag or element) for mark in new]
+        entries = [_entry(mark, name, bag or element) for mark in new_marks]
         if bag is None:
             rdf, declared = _prefix(element, "rdf", RDF)
-            bag_text = f"<{rdf}{_KIND[name]}{declared}>{''.join(entries)}</{rdf}{_KIND[name]}>"
-            edits.append(_inside(document, element, bag_text))
+            bag_text = f"<{rdf}{_LIST_TYPE[name]}{declared}>{''.join(entries)}</{rdf}{_LIST_TYPE[name]}>"
+            edits.append(_append_edit(document, element, bag_text))
         elif not items(element):
-            edits.append(_inside(document, bag, "".join(entries)))
+            edits.append(_append_edit(document, bag, "".join(entries)))
         else:
-            last = items(element)[-1]
-            space = document.text[document.with_space_before(last.start) : last.start].decode()
-            edits.append(Edit(last.end, last.end, "".join(space + entry for entry in entries)))
+            final_item = items(element)[-1]
+            space = document.text[document.with_space_before(final_item.start) : final_item.start].decode()
+            edits.append(Edit(final_item.end, final_item.end, "".join(space + entry for entry in entries)))
 
     if missing:
         edits.append(_new_description(document, missing, where))
@@ -242,25 +242,25 @@ def _new_description(document: Document, marks: dict[str, list[Mark]], where: st
     rdf, declared = _prefix(around, "rdf", RDF)
     about = next((node.attributes.get(ABOUT, "") for node in descriptions(document)), "")
     spaces = "".join(f"\n    xmlns:{prefix}={quoteattr(uri)}" for prefix, uri, _ in (_NAMES[name] for name in marks))
-    inside = Element(
+    description = Element(
         "", {}, around.prefixes | {"rdf": RDF} | {_NAMES[name][0]: _NAMES[name][1] for name in marks}, 0, 0, 0, 0, None
     )
     lines = [f"\n  <{rdf}Description {rdf}about={quoteattr(about)}{declared}{spaces}>"]
 
-    for name, new in marks.items():
+    for name, new_marks in marks.items():
         prefix, _, local = _NAMES[name]
-        lines += [f"\n   <{prefix}:{local}>", f"\n    <{rdf}{_KIND[name]}>"]
-        lines += [f"\n     {_entry(mark, name, inside)}" for mark in new]
-        lines += [f"\n    </{rdf}{_KIND[name]}>", f"\n   </{prefix}:{local}>"]
+        lines += [f"\n   <{prefix}:{local}>", f"\n    <{rdf}{_LIST_TYPE[name]}>"]
+        lines += [f"\n     {_entry(mark, name, description)}" for mark in new_marks]
+        lines += [f"\n    </{rdf}{_LIST_TYPE[name]}>", f"\n   </{prefix}:{local}>"]
     text = "".join([*lines, f"\n  </{rdf}Description>"])
     if rdf_node is None:
         text = f'\n <rdf:RDF xmlns:rdf="{RDF}">{text}\n </rdf:RDF>'
-    return _inside(document, around, text)
+    return _append_edit(document, around, text)
 
 
-def _inside(document: Document, element: Element, text: str) -> Edit:
-    """Put a text at the end of what is inside an element, before the white space there."""
-    if element.inside == element.end:  # it is written <a/>
+def _append_edit(document: Document, element: Element, text: str) -> Edit:
+    """Return the edit that appends a text to the content of an element, before the final white space."""
+    if element.inside == element.end:  # written as <a/>
         name = document.text[element.start + 1 : element.end].split(maxsplit=1)[0].rstrip(b"/>").decode()
         return Edit(element.end - len("/>"), element.end, f">{text}</{name}>")
     end = element.children[-1].end if element.children else element.inside
@@ -280,7 +280,7 @@ def _entry(mark: Mark, name: str, around: Element) -> str:
 
 
 def _prefix(around: Element, preferred: str, namespace: str) -> tuple[str, str]:
-    """Return the prefix of a namespace with its colon, and the declaration that it takes."""
+    """Return the prefix of a namespace with its colon, and the declaration if the prefix is new."""
     declared = next((prefix for prefix, uri in around.prefixes.items() if prefix and uri == namespace), None)
     return (f"{declared}:", "") if declared else (f"{preferred}:", f" xmlns:{preferred}={quoteattr(namespace)}")
 
@@ -288,56 +288,56 @@ def _prefix(around: Element, preferred: str, namespace: str) -> tuple[str, str]:
 def _removed(
     document: Document, keys: Collection[str], *, only_notes: bool = False, copies: Collection[Mark] = ()
 ) -> bytes:
-    """Take entries and `copies` out, and what they leave empty."""
+    """Remove the entries of tags and `copies`, and the elements left empty by that."""
     separators = {} if only_notes else FIELDS
-    copied = {(name, folded(mark.tag)) for mark in copies for name in mark.lies_in()}
+    copied = {(name, folded(mark.tag)) for mark in copies for name in mark.properties()}
     noted = {*keys, *(tag_key(mark.tag) for mark in copies)}
-    folds, subjects = set(map(folded, keys)), {folded(text): text for text in texts_of(document)[SUBJECT]}
+    folded_keys, subjects = set(map(folded, keys)), {folded(text): text for text in texts_of(document)[SUBJECT]}
     keywords = keywords_of(document)
     programs = keywords.programs - {
-        tag_key(mark.tag) for mark in (*keywords.marks, *keywords.copies) if SUBJECT in mark.lies_in()
+        tag_key(mark.tag) for mark in (*keywords.marks, *keywords.copies) if SUBJECT in mark.properties()
     }
 
-    def goes(text: str, name: str) -> bool:
+    def is_removed(text: str, name: str) -> bool:
         key = folded(tag_of(text, name, subjects))
         if name == SUBJECT and tag_key(text) in programs:
             return False
-        return (tag_key(text) in keys if name == SUBJECT else key in folds) or (name, key) in copied
+        return (tag_key(text) in keys if name == SUBJECT else key in folded_keys) or (name, key) in copied
 
     gone: set[int] = set()
     edits = []
     for node in list(descriptions(document)):
         for element in node.children:
             if element.name == WRITTEN:
-                out = [item for item in items(element) if (mark := mark_of(item)) and tag_key(mark.tag) in noted]
+                removed = [item for item in items(element) if (mark := mark_of(item)) and tag_key(mark.tag) in noted]
             elif element.name in separators:
-                out = [item for item in items(element) if goes(value(item), element.name)]
+                removed = [item for item in items(element) if is_removed(value(item), element.name)]
             else:
                 continue
-            gone |= {id(item) for item in out}
-            if out and _is_empty(document, container(element), gone) and _is_empty(document, element, gone):
+            gone |= {id(item) for item in removed}
+            if removed and _is_empty(document, container(element), gone) and _is_empty(document, element, gone):
                 gone.add(id(element))
-                out = [element]
-            edits += [_without(document, item) for item in out]
-        bare = set(node.attributes) <= {ABOUT}
-        if bare and any(id(child) in gone for child in node.children) and _is_empty(document, node, gone):
+                removed = [element]
+            edits += [_deletion(document, item) for item in removed]
+        is_bare = set(node.attributes) <= {ABOUT}
+        if is_bare and any(id(child) in gone for child in node.children) and _is_empty(document, node, gone):
             edits = [edit for edit in edits if not node.start <= edit.start < node.end]
-            edits.append(_without(document, node))
+            edits.append(_deletion(document, node))
     return document.edited(edits)
 
 
 def _is_empty(document: Document, element: Element | None, gone: set[int]) -> bool:
-    """Return whether nothing is left inside an element, not even a comment, and if so count it as gone."""
+    """Return whether nothing is left inside an element, not even a comment; if so, add it to `gone`."""
     if element is None or any(id(child) not in gone for child in element.children):
         return False
     offsets = [element.inside, *(edge for child in element.children for edge in (child.start, child.end))]
     ends = [*offsets[1:], element.inside_end]
-    empty = not any(document.text[a:b].strip() for a, b in list(zip(offsets, ends, strict=True))[::2])
-    if empty:
+    is_empty = not any(document.text[a:b].strip() for a, b in list(zip(offsets, ends, strict=True))[::2])
+    if is_empty:
         gone.add(id(element))
-    return empty
+    return is_empty
 
 
-def _without(document: Document, element: Element) -> Edit:
-    """Return what takes an element out, with the white space before it."""
+def _deletion(document: Document, element: Element) -> Edit:
+    """Return the edit that removes an element, with the white space before it."""
     return Edit(document.with_space_before(element.start), element.end, "")

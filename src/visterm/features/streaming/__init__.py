@@ -1,1 +1,1 @@
-"""Fitting and annotating features on disk that are larger than memory."""
+"""Fitting models on, and annotating, features on disk that are larger than memory."""

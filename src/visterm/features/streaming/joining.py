@@ -1,8 +1,8 @@
-"""A table of tags joined with images by name in one pass, and the tags that enough images have: all in files.
+"""Joining a table of tags with images by name in one pass, and choosing the frequent tags, with data kept in files.
 
-The table is read row by row. What it says of an image becomes bits (of which split it is) and pairs of a position and a
-hash of the tag, in files as long as the tags given; words are counted beside it in bounded memory. Then the pairs
-are sorted by position (CSR), and each tag's images are counted anew, exactly.
+The table is read row by row. For each image, the splits are stored as bits, and each tag as a pair of the image's
+position and the tag's hash, in files; at the same time, words are counted in bounded memory. Then the pairs are sorted
+by position (CSR), and the images of each tag are counted exactly.
 """
 
 from __future__ import annotations
@@ -35,24 +35,23 @@ from visterm.data.tag_formats.tables import stream_table
 from visterm.features.streaming.shards import Shards, index_names
 from visterm.features.training_rows import not_learned, too_rare
 
-BYTES_A_WORD = 256  # What a counted word takes
+BYTES_A_WORD = 256  # Approximate memory per counted word
 NO_SPLIT, TRAIN, VALID, OTHER = 1, 2, 4, 8
-"""Bits of an image: what its rows in the table say of splits; 0 where it has none."""
+"""Bits of an image for the splits of its rows in the table; 0 if it has no rows."""
 
 _SPLITS = {None: NO_SPLIT, "train": TRAIN, "valid": VALID}
 
-ROWS = 2**14  # Rows of the table taken at a time
-PAIRS = 2**20  # Pairs sorted at a time
+BATCH_ROWS = 2**14  # Number of table rows per batch
+PAIRS = 2**20  # Number of pairs to sort at a time
 _PAIR = np.dtype([("position", np.int64), ("tag", np.uint64)])
 
 
 class JoinedTable:
-    """The images of a features folder, and what a table says of them, joined by name: of which splits, with which tags.
+    """The images of a features folder joined by name with the splits and tags in a table.
 
-    A subclass says what the bits mean beside `NO_SPLIT` (those of splits are twice as large and more), adds the tags of
-    the rows that `match` returns to `_pairs`, and sets `n_tags` and `_column_of`: the column of each sorted key, -1 of
-    one that has none, and last the -1 of tags without a key. `bits`, uint8 (n_images,), is a memory map; `remarks` are
-    lines for people.
+    A subclass defines the bits other than `NO_SPLIT` (larger powers of two for splits), adds the tags of the rows from
+    `match` to `_pairs`, and sets `n_tags` and `_column_of`: the column of each sorted key or -1, and a final -1 for
+    tags without a key. `bits`, uint8 (n_images,), is a memory map; `remarks` are lines for people.
     """
 
     n_tags: int
@@ -69,47 +68,47 @@ class JoinedTable:
     def match(
         self, rows: Sequence[TagRecord], bits: Sequence[int]
     ) -> tuple[list[tuple[TagRecord, int]], list[tuple[TagRecord, int]]]:
-        """Find the images of rows, note a bit of each, and return the rows with their positions; and the other rows.
+        """Find the images of rows and set their bits; return (row, position) if matched, else (row, bits).
 
-        The tags that a row both gives and denies are left out. Rows without an image come with their bits.
+        Tags that are both positive and negative in a row are left out.
         """
         positions = self.index.find([row.image for row in rows])
         is_matched = positions >= 0
         np.bitwise_or.at(self.bits, positions[is_matched], np.array(bits, np.uint8)[is_matched])
-        known = [(row, position) for row, position in zip(rows, positions.tolist(), strict=True) if position >= 0]
-        matched = [(without_contradictions(row, self._contradictions), position) for row, position in known]
+        in_folder = [(row, position) for row, position in zip(rows, positions.tolist(), strict=True) if position >= 0]
+        matched = [(without_contradictions(row, self._contradictions), position) for row, position in in_folder]
         return matched, [(rows[n], bits[n]) for n in np.flatnonzero(~is_matched).tolist()]
 
     def bits_of(self, number: int) -> NDArray[np.uint8]:
-        """Return the bits of the images of a shard. Raises TagFileError if one of them is in two splits."""
-        first, last = self.shards.starts[number : number + 2].tolist()
-        bits = np.asarray(self.bits[first:last])
+        """Return the bits of the images of a shard. Raises TagFileError if an image is in two splits."""
+        start, stop = self.shards.starts[number : number + 2].tolist()
+        bits = np.asarray(self.bits[start:stop])
         in_several = np.flatnonzero(np.bitwise_count(bits & ~np.uint8(NO_SPLIT)) > 1)
         if in_several.size:
             raise TagFileError(f"The image {self.shards.names(number)[in_several[0]]} is in two splits; expected one.")
         return bits
 
     def rows_at(self, positions: NDArray[np.int64]) -> sp.csr_array:
-        """Return the tags of images at some positions, ones in a float32 CSR matrix (n_positions, n_tags)."""
+        """Return the tags of the images at these positions as ones in a float32 CSR matrix (n_positions, n_tags)."""
         candidates, images = self._pairs.at(positions)
         columns = self._column_of[candidates]
         is_known = columns >= 0
-        each = np.unique(images[is_known] * self.n_tags + columns[is_known])  # a table may give a tag twice
-        starts = np.searchsorted(each, np.arange(positions.size + 1) * self.n_tags).astype(np.int32)
-        ones = np.ones(each.size, np.float32)
-        return sp.csr_array((ones, (each % self.n_tags).astype(np.int32), starts), (positions.size, self.n_tags))
+        cells = np.unique(images[is_known] * self.n_tags + columns[is_known])  # a table may give a tag twice
+        starts = np.searchsorted(cells, np.arange(positions.size + 1) * self.n_tags).astype(np.int32)
+        ones = np.ones(cells.size, np.float32)
+        return sp.csr_array((ones, (cells % self.n_tags).astype(np.int32), starts), (positions.size, self.n_tags))
 
 
 class TagsOnDisk(JoinedTable):
-    """Tags of the images of a features folder, as far as they are in the vocabulary.
+    """The tags of the images of a features folder that are in the vocabulary.
 
-    Only rows of one split are learned from, of "all" with that name; None is "train", if there are splits. At most
-    `most_words` words are counted at the same time. `min_count` and `aliases` are as `Vocabulary.from_lists` takes
-    them, `columns` as `stream_table` does. `bits` say what is known of the splits of each image; `learned` is the bit
-    of the images to learn from; `remarks` say what did not meet, and what was understood of the tags.
+    Only the rows of `split` are used for training, or all rows for "all"; None is "train" if there are splits. At most
+    `most_words` words are counted at the same time. `min_count` and `aliases` are as in `Vocabulary.from_lists`,
+    `columns` as in `stream_table`. `bits` are the splits of each image; `learned` is the bit of the training images;
+    `remarks` say which rows did not match, and how the tags were understood.
 
-    Raises TagFileError if the table cannot be understood, none of its rows is of an image, or an image is in two
-    splits; UnknownNameError if no row is of the requested split; DataError if no tag is left.
+    Raises TagFileError if the table cannot be parsed, no row matches an image, or an image is in two splits;
+    UnknownNameError if no row is in the requested split; DataError if no tag is left.
     """
 
     def __init__(
@@ -125,9 +124,9 @@ class TagsOnDisk(JoinedTable):
         **columns: str | None,
     ) -> None:
         super().__init__(folder, shards)
-        meant = {tag_key(alias): clean_tag(tag) for alias, tag in (aliases or {}).items()}
+        tag_of = {tag_key(alias): clean_tag(tag) for alias, tag in (aliases or {}).items()}
         words = BoundedCounts(most_words)
-        self._read(stream_table(as_path(table), **columns), words, meant, split)
+        self._read(stream_table(as_path(table), **columns), words, tag_of, split)
         self.understood = TagsRead.of(words.counts())
         self.understood.check(columns.get("separator"))
         self.remarks.append(self.understood.line())
@@ -136,26 +135,26 @@ class TagsOnDisk(JoinedTable):
             self.learned = TRAIN
         self._keys = sorted({tag_key(word) for word in words.counts()})
         self._pairs.sort(self._keys)
-        self.vocabulary = self._choose(words, min_count, aliases or {}, meant)
+        self.vocabulary = self._choose(words, min_count, aliases or {}, tag_of)
         self.n_tags = len(self.vocabulary)
 
     def _read(
-        self, records: Iterable[TagRecord], words: BoundedCounts, meant: Mapping[str, str], split: str | None
+        self, records: Iterable[TagRecord], words: BoundedCounts, tag_of: Mapping[str, str], split: str | None
     ) -> None:
-        """Go through the table once: bits of images, pairs, counted words."""
+        """Read the table once: set the bits of images, store the pairs, and count the words."""
         requested = None if split is None else split_name(split)
-        n_passed, n_missing, n_matched = 0, 0, 0
+        n_skipped, n_missing, n_matched = 0, 0, 0
         splits: Counter[str | None] = Counter()
         example = ""
 
-        @lru_cache(maxsize=ROWS)
+        @lru_cache(maxsize=BATCH_ROWS)
         def word_of(tag: str) -> tuple[str, int]:
-            word = meant.get(tag_key(tag), tag)
+            word = tag_of.get(tag_key(tag), tag)
             return word, tag_hash(tag_key(word))
 
         for batch in batches_of(records):
             rows = [row for row in batch if requested in (None, "all") or row.split == requested]
-            n_passed += len(batch) - len(rows)
+            n_skipped += len(batch) - len(rows)
             if not rows:
                 continue
             bits = [_SPLITS.get(row.split, OTHER) if requested is None else NO_SPLIT for row in rows]
@@ -171,24 +170,24 @@ class TagsOnDisk(JoinedTable):
                 pairs += [(position, tag) for _, tag in given]
             self._pairs.add(pairs)
 
-        if n_passed and not (n_missing or n_matched):
+        if n_skipped and not (n_missing or n_matched):
             raise UnknownNameError(f"No row is in the split '{split}'. Use another split, or 'all'.")
         self.remarks += [*check_met(self.shards, n_matched, n_missing, example), *not_learned(splits)]
         self.remarks += contradiction_remarks(self._contradictions)
 
     def _choose(
-        self, words: BoundedCounts, min_count: int, aliases: Mapping[str, str], meant: Mapping[str, str]
+        self, words: BoundedCounts, min_count: int, aliases: Mapping[str, str], tag_of: Mapping[str, str]
     ) -> Vocabulary:
-        """Return the vocabulary: the candidates that enough images have; each gets its column."""
+        """Return the vocabulary of the tags on at least `min_count` images, and assign their columns."""
         counts = np.zeros(len(self._keys), np.int64)
         n_learned = 0
-        for number, first in enumerate(self.shards.starts[:-1].tolist()):
-            positions = first + np.flatnonzero(self.bits_of(number) & self.learned)
+        for number, start in enumerate(self.shards.starts[:-1].tolist()):
+            positions = start + np.flatnonzero(self.bits_of(number) & self.learned)
             n_learned += positions.size
             candidates, images = self._pairs.at(positions)
             is_counted = candidates >= 0
-            each = np.unique(images[is_counted] * max(1, counts.size) + candidates[is_counted])
-            counts += np.bincount(each % max(1, counts.size), minlength=counts.size)
+            cells = np.unique(images[is_counted] * max(1, counts.size) + candidates[is_counted])
+            counts += np.bincount(cells % max(1, counts.size), minlength=counts.size)
 
         chosen = np.flatnonzero(counts >= min_count)
         if chosen.size == 0:
@@ -199,45 +198,45 @@ class TagsOnDisk(JoinedTable):
                 "left out. Leave out rarer tags, or allow more memory."
             )
 
-        self._column_of = np.full(len(self._keys) + 1, -1, np.int64)  # the last is that of no candidate, -1
+        self._column_of = np.full(len(self._keys) + 1, -1, np.int64)  # the last entry is for -1, tags without a key
         self._column_of[chosen] = np.arange(chosen.size)
-        named = {tag_key(tag): tag for tag in meant.values()}
-        spelled: defaultdict[str, list[tuple[int, str]]] = defaultdict(list)
+        canonical = {tag_key(tag): tag for tag in tag_of.values()}
+        spellings: defaultdict[str, list[tuple[int, str]]] = defaultdict(list)
         for word, count in words.counts().items():
-            spelled[tag_key(word)].append((-count, word))
+            spellings[tag_key(word)].append((-count, word))
         keys = [self._keys[candidate] for candidate in chosen.tolist()]
-        shown = [named.get(key) or min(spelled[key])[1] for key in keys]
-        known = set(keys)
+        shown = [canonical.get(key) or min(spellings[key])[1] for key in keys]
+        chosen_keys = set(keys)
         return Vocabulary(
-            shown, counts[chosen], {alias: tag for alias, tag in aliases.items() if tag_key(tag) in known}
+            shown, counts[chosen], {alias: tag for alias, tag in aliases.items() if tag_key(tag) in chosen_keys}
         )
 
-    def learned_among(self, first: int, last: int) -> NDArray[np.bool_]:
-        """Return which images of a range of positions are learned from."""
-        return (np.asarray(self.bits[first:last]) & self.learned) > 0
+    def learned_among(self, start: int, stop: int) -> NDArray[np.bool_]:
+        """Return which images from `start` to `stop` are training images."""
+        return (np.asarray(self.bits[start:stop]) & self.learned) > 0
 
     def count(self, bit: int) -> int:
-        """Count the images that have a bit."""
+        """Count the images with a bit."""
         parts = (self.bits[start : start + PAIRS] for start in range(0, len(self.bits), PAIRS))
         return sum(int(np.count_nonzero(bits & bit)) for bits in parts)
 
 
 def batches_of(records: Iterable[TagRecord]) -> Iterator[list[TagRecord]]:
-    """Yield the rows of a table in lists, none of them empty."""
+    """Yield the rows of a table in non-empty lists."""
     records = iter(records)
-    return iter(lambda: list(islice(records, ROWS)), [])
+    return iter(lambda: list(islice(records, BATCH_ROWS)), [])
 
 
 def check_met(shards: Shards, n_found: int, n_missing: int, example: str) -> list[str]:
-    """Return a line on the rows of a table whose image has no features (`example`); nothing where all have some.
+    """Return a line that counts the rows of images without features (such as `example`); empty if there are none.
 
-    Raises TagFileError if none is of an image with features.
+    Raises TagFileError if no row is of an image with features.
     """
     if not n_found:
-        first = shards.names(0)[0] if len(shards) else "nothing"
+        example_name = shards.names(0)[0] if len(shards) else "nothing"
         raise TagFileError(
             f"Of {count_of(n_missing, 'row')} of the tags, none is of an image with features: the tags name "
-            f"'{example}', the features '{first}'. With streamed features both must name the same paths."
+            f"'{example}', the features '{example_name}'. With streamed features both must name the same paths."
         )
     if not n_missing:
         return []
@@ -248,7 +247,7 @@ def check_met(shards: Shards, n_found: int, n_missing: int, example: str) -> lis
 
 
 class TagPairs:
-    """Which tags the images have: hashes of the tags at first, after `sort` numbers of those that are looked at."""
+    """Pairs of an image and a tag: tags are stored as hashes, and after `sort` as positions in a list of keys."""
 
     def __init__(self, folder: Path, n_images: int) -> None:
         self._folder = folder
@@ -257,20 +256,20 @@ class TagPairs:
         self._unsorted.write_bytes(b"")
 
     def add(self, pairs: Sequence[tuple[int, int]]) -> None:
-        """Write more pairs of a position and a hash of a tag (`tag_hash`)."""
+        """Add pairs of an image's position and a tag's hash (`tag_hash`)."""
         block = np.array(pairs, _PAIR)
         np.add.at(self._starts, block["position"] + 1, 1)
         with self._unsorted.open("ab") as file:
             file.write(block.tobytes())
 
     def sort(self, keys: Sequence[str]) -> None:
-        """Bring the pairs into the order of positions, and each tag to its place among the keys, -1 of others."""
-        at = new_map(self._folder / "at.npy", np.int64, self._starts.shape)
+        """Sort the pairs by position, and replace each hash by the tag's index in `keys`, or -1."""
+        slots = new_map(self._folder / "at.npy", np.int64, self._starts.shape)
         total = 0
-        for start in range(0, len(at), PAIRS):
+        for start in range(0, len(slots), PAIRS):
             part = slice(start, start + PAIRS)
-            at[part] = self._starts[part] = np.cumsum(self._starts[part]) + total
-            total = int(at[part][-1])
+            slots[part] = self._starts[part] = np.cumsum(self._starts[part]) + total
+            total = int(slots[part][-1])
         hashes = np.array([tag_hash(key) for key in keys] or [0], np.uint64)
         order = np.argsort(hashes)
         hashes = hashes[order]
@@ -280,15 +279,15 @@ class TagPairs:
             while (block := np.fromfile(file, _PAIR, PAIRS)).size:
                 block = block[np.argsort(block["position"], kind="stable")]
                 positions, first, counts = np.unique(block["position"], return_index=True, return_counts=True)
-                places = np.repeat(at[positions] - first, counts) + np.arange(block.size)
-                at[positions] += counts
-                near = np.minimum(np.searchsorted(hashes, block["tag"]), hashes.size - 1)
-                known = (hashes[near] == block["tag"]) & bool(keys)
-                self._tags[places] = np.where(known, order[near], -1)
+                places = np.repeat(slots[positions] - first, counts) + np.arange(block.size)
+                slots[positions] += counts
+                nearest = np.minimum(np.searchsorted(hashes, block["tag"]), hashes.size - 1)
+                is_key = (hashes[nearest] == block["tag"]) & bool(keys)
+                self._tags[places] = np.where(is_key, order[nearest], -1)
         self._unsorted.unlink()
 
     def at(self, positions: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the tags that some images have, and whose each is: its place among the positions."""
+        """Return the tags of the images at these positions, and for each tag the index of its image in `positions`."""
         starts, stops = self._starts[positions], self._starts[positions + 1]
         counts = np.asarray(stops - starts)
         ends = np.cumsum(counts)
@@ -297,17 +296,17 @@ class TagPairs:
 
 
 def tag_hash(key: str) -> int:
-    """Return 8 bytes of a tag's key, that tell it apart."""
+    """Return a hash of 8 bytes of a tag's key."""
     return int.from_bytes(hashlib.blake2b(key.encode("utf-8", "surrogateescape"), digest_size=8).digest(), "little")
 
 
 class BoundedCounts:
-    """Counts of words, of which no more than `most` are held, 1 or more.
+    """Approximate counts of words in bounded memory: at most `max_words` words are kept.
 
-    When there are more, half of them are dropped: as much is taken off all counts as makes the lesser half nothing
-    (Misra and Gries). A word that is held has been seen `count` times at least, and ``count + error`` at most; one that
-    is not, `error` times at most. The error is 0 as long as no word was dropped. The frequent words of long texts thus
-    stay, whatever their tail.
+    If there are more words, a number is subtracted from all counts that reduces the smaller half to 0, and these words
+    are dropped (Misra and Gries). A kept word was seen at least `count` times, and at most ``count + error`` times; a
+    dropped word at most `error` times. The error is 0 until a word is dropped. Frequent words are always kept, however
+    many rare words there are.
 
     References
     ----------
@@ -315,22 +314,22 @@ class BoundedCounts:
     summaries. PODS 2012.
     """
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, max_words: int) -> None:
+        self._max = max_words
         self._counts: Counter[str] = Counter()
         self.error = 0
 
     def add(self, words: Iterable[str]) -> None:
-        """Count some words."""
+        """Add words to the counts."""
         self._counts.update(words)
-        while len(self._counts) > self._most:
+        while len(self._counts) > self._max:
             counts = np.fromiter(self._counts.values(), np.int64, len(self._counts))
-            subtracted = int(np.partition(counts, counts.size - self._most // 2 - 1)[counts.size - self._most // 2 - 1])
+            subtracted = int(np.partition(counts, counts.size - self._max // 2 - 1)[counts.size - self._max // 2 - 1])
             self._counts = Counter(
                 {word: count - subtracted for word, count in self._counts.items() if count > subtracted}
             )
             self.error += subtracted
 
     def counts(self) -> dict[str, int]:
-        """Return the words that are held, with the least that each was seen."""
+        """Return the kept words with their minimum counts."""
         return dict(self._counts)

@@ -1,4 +1,4 @@
-"""How much memory there is, how much features take in it, and so whether they are streamed."""
+"""The available memory, the memory that features need, and the decision whether to stream them."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from typing import NamedTuple
 from visterm.core.errors import UserError
 from visterm.core.system import memory_bytes
 
-SHARE = 0.5  # Of the machine's memory, taken where nothing is said
-COPIES = 3  # Times that a fit in memory holds features: all, those not held out, and as the model scales them
-BYTES_AN_IMAGE = 2048  # What names and tags of one image take in memory, about
-WINDOWS = 8  # A window is this part of the memory: two are held, some models copy one, and the rest is for all else
+DEFAULT_SHARE = 0.5  # Share of the machine's memory to use without a limit
+COPIES = 3  # Number of copies of the features during a fit in memory: all rows, the training rows, and the scaled rows
+BYTES_AN_IMAGE = 2048  # Approximate memory for the names and tags of one image
+WINDOWS = 8  # Memory divided by the size of a window: two windows are loaded, and some models copy one
 _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 _LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
 class Plan(NamedTuple):
-    """Whether features are streamed, and in what memory."""
+    """The decision whether to stream features, and the memory to use."""
 
-    needed: int  # Bytes that a fit in memory would take
-    memory: int  # Bytes that it may
+    needed: int  # Bytes that a fit in memory would need
+    memory: int  # Bytes that it may use
 
     @property
     def window(self) -> int:
-        """Bytes of a window."""
+        """Size of a window in bytes."""
         return self.memory // WINDOWS
 
     def line(self, way: str = "") -> str:
-        """Return a line on whether features are streamed, and why; `way` is how, if not in windows."""
+        """Return a line that says whether features are streamed, and why; `way` replaces "streamed in windows"."""
         sizes = f"in memory about {size_text(self.needed)}, of {size_text(self.memory)} that may be used"
         if self.needed > self.memory:
             way = way or f"streamed from disk in windows of {size_text(self.window)}"
@@ -38,13 +38,13 @@ class Plan(NamedTuple):
 
 
 def plan_memory(n_images: int, feature_bytes: int, memory: int | None) -> Plan:
-    """Return whether images with features of these bytes are streamed; without a limit, by half of the machine's."""
+    """Plan the memory for features of this size; a `memory` of None is half of the machine's memory."""
     needed = COPIES * feature_bytes + BYTES_AN_IMAGE * n_images
-    return Plan(needed, int(machine_memory() * SHARE) if memory is None else memory)
+    return Plan(needed, int(machine_memory() * DEFAULT_SHARE) if memory is None else memory)
 
 
 def machine_memory() -> int:
-    """Return the bytes of memory that this process may use: the machine's, or what its control group leaves of them."""
+    """Return the bytes of memory that this process may use: the machine's memory, or the limit of its control group."""
     n_bytes = memory_bytes()
     for name in _LIMITS:
         file = Path(name)
@@ -57,7 +57,7 @@ def machine_memory() -> int:
 def read_size(text: str) -> int:
     """Read an amount of memory such as ``800M``, ``1G`` or ``1.5GB``, in powers of 1,024.
 
-    Raises UserError if it is none, or less than one MB.
+    Raises UserError if the text is not a size, or less than one MB.
     """
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?\s*", text.lower())
     size = int(float(match[1]) * _UNITS[match[2]]) if match else 0

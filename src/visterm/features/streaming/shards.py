@@ -1,4 +1,4 @@
-"""The shards of features folders one by one, read when needed; where the row of each image lies; chunks to annotate."""
+"""Reading the shards of features folders on demand, finding the rows of images by name, and chunks for annotation."""
 
 from __future__ import annotations
 
@@ -28,37 +28,37 @@ from visterm.features.remote_folder import feature_folder
 from visterm.features.stored import finished_contents
 from visterm.features.training_rows import check_fingerprint
 
-ROWS = 4096  # Rows of a chunk, about: what goes along with a chunk is then little beside its rows
-BUCKET = 2**20  # Names sorted at a time, about
+ROWS = 4096  # Approximate number of rows per chunk, large enough to make the overhead per chunk small
+BUCKET = 2**20  # Approximate number of names to sort at a time
 
 T = TypeVar("T")
 
 
 class Shards:
-    """The rows of features folders as they lie; an image's position counts all rows before it.
+    """The rows of one or more features folders; an image's position is the number of rows before it.
 
-    Several folders are read one after the other, all by the same encoder. `contents` is what the manifest says; of
-    several folders that of the first that has rows, with the shards of all. `starts`, int64 (n_shards + 1,), has the
-    position of each shard's first row; last the number of all rows, `n_rows`. Raises StorageError if there is no
-    features folder, or its job was never finished; EncoderMismatchError if the folders are of different encoders.
+    All folders must be of the same encoder. `contents` is from the manifest of the first folder that has rows, with the
+    shards of all folders. `starts`, int64 (n_shards + 1,), has the position of each shard's first row, and finally the
+    number of all rows, `n_rows`. Raises StorageError if a path is not a features folder, or its job is not finished;
+    EncoderMismatchError if the folders are of different encoders.
     """
 
     def __init__(self, path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> None:
         paths = [path] if isinstance(path, str | os.PathLike) else list(path)
-        self._folders = [feature_folder(one) for one in paths]
+        self._folders = [feature_folder(path) for path in paths]
         self.n_folders = len(paths)
-        each = list(map(finished_contents, self._folders))
-        for folder, contents in zip(self._folders, each, strict=True):
-            if contents.fingerprint != each[0].fingerprint:
+        headers = list(map(finished_contents, self._folders))
+        for folder, contents in zip(self._folders, headers, strict=True):
+            if contents.fingerprint != headers[0].fingerprint:
                 raise EncoderMismatchError(
-                    f"{self._folders[0].path} has features of '{each[0].encoder}' with the fingerprint "
-                    f"{each[0].fingerprint}, and {folder.path} of '{contents.encoder}' with {contents.fingerprint}: "
+                    f"{self._folders[0].path} has features of '{headers[0].encoder}' with the fingerprint "
+                    f"{headers[0].fingerprint}, and {folder.path} of '{contents.encoder}' with {contents.fingerprint}: "
                     "their rows do not go together. Encode all with one encoder: visterm encode IMAGES --encoder RUN"
                 )
 
-        self._of = [folder for folder, contents in zip(self._folders, each, strict=True) for _ in contents.shards]
-        known = next((contents for contents in each if contents.shards), each[0])
-        self.contents = replace(known, shards=[entry for contents in each for entry in contents.shards])
+        self._of = [folder for folder, contents in zip(self._folders, headers, strict=True) for _ in contents.shards]
+        first = next((contents for contents in headers if contents.shards), headers[0])
+        self.contents = replace(first, shards=[entry for contents in headers for entry in contents.shards])
         self.starts: NDArray[np.int64] = np.cumsum([0, *(entry.rows for entry in self.contents.shards)], dtype=np.int64)
         self.n_rows = int(self.starts[-1])
 
@@ -67,7 +67,7 @@ class Shards:
 
     @cached_property
     def sizes(self) -> NDArray[np.int64]:
-        """Bytes of the rows of each shard in memory; shape (n_shards,)."""
+        """Memory of each shard's rows in bytes, shape (n_shards,)."""
         if self.contents.layout == "dense":
             return np.diff(self.starts) * 4 * self.contents.width
         sizes = [
@@ -77,7 +77,7 @@ class Shards:
         return np.array(sizes, np.int64)
 
     def check(self, number: int) -> None:
-        """Refuse a shard that was changed since it was written. Raises CorruptFileError if it was, or is missing."""
+        """Raise CorruptFileError if a shard is missing, or was changed since it was written."""
         self._of[number].check(self.contents.shards[number])
 
     def folder_of(self, number: int) -> str:
@@ -98,28 +98,28 @@ class Shards:
         return shard.names, shard.rows
 
     def encoder(self, n_jobs: int | None) -> AnyEncoder:
-        """Return the encoder that made the rows, to be used with `n_jobs` threads."""
+        """Return the encoder that made the rows, set to `n_jobs` threads."""
         return self._folders[0].load_encoder(n_jobs)[0]
 
     def skipped(self) -> list[Skipped]:
-        """Read the list of images that have no row."""
+        """Read the list of images without a row."""
         return [item for folder in self._folders for item in folder.skipped()]
 
     def groups(self) -> list[list[int]]:
-        """Put the numbers of shards that follow each other together, until they have enough rows."""
+        """Group consecutive shards, given by number, until a group has enough rows for a chunk."""
         groups: list[list[int]] = []
-        room = 0
+        n_free = 0
 
         for number, n in enumerate(np.diff(self.starts).tolist()):
-            if room <= 0:
+            if n_free <= 0:
                 groups.append([])
-                room = ROWS
+                n_free = ROWS
             groups[-1].append(number)
-            room -= n
+            n_free -= n
         return groups
 
     def chunk(self, numbers: Sequence[int]) -> Chunk:
-        """Read the names and rows of some shards. Raises CorruptFileError if one is missing or was changed."""
+        """Read the names and rows of shards. Raises CorruptFileError if a shard is missing or was changed."""
         names: list[str] = []
         parts: list[Matrix] = []
         for number in numbers:
@@ -130,33 +130,33 @@ class Shards:
         return Chunk(names, stack_rows(parts), [])
 
     def refuse_names_twice(self) -> None:
-        """Raise `DataError` where an image is in two of the folders: nobody could tell whose its tags are."""
+        """Raise `DataError` if an image is in two of the folders, which would make its tags ambiguous."""
         if self.n_folders > 1:
             with tempfile.TemporaryDirectory(prefix="visterm-") as folder:
                 index_names(Path(folder), self)
 
 
 class NameIndex:
-    """Finds positions of images by hashes of their names (as `LearnedImages` keeps them): 16 bytes an image, in files.
+    """Finds positions of images by hashes of their names (like `LearnedImages`), in files with 16 bytes per image.
 
-    `names` are lists of the names of all `n` images, in the order of the positions; its files lie in `folder`.
+    `names` yields lists with the names of all `n` images, in the order of the positions; files are in `folder`.
     """
 
     def __init__(self, folder: Path, names: Iterable[list[str]], n: int) -> None:
         unsorted = new_map(folder / "names.npy", np.uint64, (n,))
         start = 0
-        for some in names:
-            unsorted[start : start + len(some)] = name_hashes(some)
-            start += len(some)
+        for batch in names:
+            unsorted[start : start + len(batch)] = name_hashes(batch)
+            start += len(batch)
 
         self.hashes = new_map(folder / "hashes.npy", np.uint64, (n,))
         self.positions = new_map(folder / "positions.npy", np.int64, (n,))
-        n_buckets, start, half = -(-n // BUCKET), 0, np.uint64(32)
-        for bucket in range(n_buckets):  # an even range of hashes: all are read part by part for each
+        n_buckets, start, shift = -(-n // BUCKET), 0, np.uint64(32)
+        for bucket in range(n_buckets):  # each bucket is a range of hashes, for which all hashes are read in parts
             hashes, positions = [], []
             for first in range(0, n, BUCKET):
                 part = np.asarray(unsorted[first : first + BUCKET])
-                inside = np.flatnonzero((part >> half) * np.uint64(n_buckets) >> half == bucket)
+                inside = np.flatnonzero((part >> shift) * np.uint64(n_buckets) >> shift == bucket)
                 hashes.append(part[inside])
                 positions.append(inside + first)
             bucket_hashes = np.concatenate(hashes)
@@ -166,14 +166,14 @@ class NameIndex:
             start = stop
 
     def find(self, names: list[str]) -> NDArray[np.int64]:
-        """Return the position of each name, -1 of those that no image has; shape (n_names,).
+        """Return the position of each name, or -1 if no image has it; shape (n_names,).
 
-        A name that no image has as it is written is looked for as `plain_name` has it.
+        A name that is not found as written is looked up as `plain_name` spells it.
         """
         positions = self._find(names)
-        odd = [i for i in np.flatnonzero(positions < 0).tolist() if plain_name(names[i]) != names[i]]
-        if odd:
-            positions[odd] = self._find([plain_name(names[i]) for i in odd])
+        changed = [i for i in np.flatnonzero(positions < 0).tolist() if plain_name(names[i]) != names[i]]
+        if changed:
+            positions[changed] = self._find([plain_name(names[i]) for i in changed])
         return positions
 
     def _find(self, names: list[str]) -> NDArray[np.int64]:
@@ -189,7 +189,7 @@ def index_names(folder: Path, shards: Shards) -> NameIndex:
     index = NameIndex(folder, map(shards.names, range(len(shards))), shards.n_rows)
     for start in range(0, shards.n_rows if shards.n_folders > 1 else 0, BUCKET):
         part = np.asarray(index.hashes[start : start + BUCKET + 1])
-        for row in start + np.flatnonzero(part[1:] == part[:-1]):  # a hash may be that of two names
+        for row in start + np.flatnonzero(part[1:] == part[:-1]):  # two names may have the same hash
             positions = index.positions[row : row + 2]
             numbers = np.searchsorted(shards.starts, positions, side="right") - 1
             first, second = (

@@ -1,6 +1,6 @@
-"""One pass over the rows of a features folder, to check, measure and hold out; then windows of rows for training.
+"""One pass over a features folder to check, measure and hold out rows; then windows of rows for training.
 
-A window is some shards, drawn anew in each epoch; the next is read while one is trained on.
+A window is a group of shards, drawn again in each epoch; the next window is read while the current one is trained on.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from visterm.features.streaming.shards import Shards
 from visterm.models.base import MAX_FEATURE
 from visterm.models.stopping import MIN_HELD_OUT
 
-MOST_VALID = 5000  # Rows that say when to stop, at most: more say it hardly better, and each epoch waits for them
+MOST_VALID = 5000  # Maximum number of validation rows: more are hardly more precise, and slow down every epoch
 ROWS_FILE = "rows.f32"
-SPARE = 2  # Times the size of the copy that must be free on the disk: otherwise none is made
+SPARE = 2  # Minimum free space on the disk for making a copy, as a multiple of its size
 
 
 class Survey(NamedTuple):
-    """What one pass over the rows finds."""
+    """The result of one pass over the rows."""
 
-    mean_length: float  # Of the rows to learn from, those held out too
-    valid: tuple[Matrix, sp.csr_array] | None  # Rows that say when to stop
-    held_out: NDArray[np.int64]  # Their positions, sorted, where they are taken from the rows to learn from
-    # Images to learn from, and their tags
+    mean_length: float  # Root mean square length of the training rows, held-out rows included
+    valid: tuple[Matrix, sp.csr_array] | None  # Validation rows for early stopping
+    held_out: NDArray[np.int64]  # Sorted positions of the validation rows, if they are taken from the training rows
+    # Numbers of training images, and of their tags
     n_learned: int
     n_pairs: int
 
@@ -51,16 +51,16 @@ def survey(
     progress: Progress,
     copy: RowCopy | None = None,
 ) -> Survey:
-    """Go once over all rows: check the shards, measure rows, and draw those that early stopping validates on.
+    """Read all rows once: check the shards, measure the rows, and draw the validation rows for early stopping.
 
-    These are of the split "valid" where the tags name it, else `share` of those to learn from; none where that is less
-    than 50. Rows go into the copy, if there is one.
+    Validation rows are from the split "valid" if there is one, otherwise a `share` of the training rows, unless these
+    are fewer than 50. Rows are written to the `copy`, if there is one.
     """
     n_learned = tags.count(tags.learned)
     n_split = 0 if tags.learned == NO_SPLIT else tags.count(VALID)
-    most = min(MOST_VALID, max(MIN_HELD_OUT, plan.window // (4 * max(1, shards.contents.width))))
+    max_valid = min(MOST_VALID, max(MIN_HELD_OUT, plan.window // (4 * max(1, shards.contents.width))))
     n_valid = n_split or round(share * n_learned)
-    chosen = draw_positions(shards, tags, VALID if n_split else tags.learned, min(n_valid, most), seed)
+    chosen = draw_positions(shards, tags, VALID if n_split else tags.learned, min(n_valid, max_valid), seed)
     if not n_split and chosen.size < MIN_HELD_OUT:
         chosen = chosen[:0]
 
@@ -70,19 +70,19 @@ def survey(
         for number in range(len(shards)):
             shards.check(number)
             rows: Any = shards.rows(number)
-            first, last = shards.starts[number : number + 2].tolist()
+            first, end = shards.starts[number : number + 2].tolist()
             check_magnitude(rows.data if sp.issparse(rows) else rows, MAX_FEATURE, "X")
             if copy is not None:
                 copy.add(rows)
-            is_learned = tags.learned_among(first, last)
+            is_learned = tags.learned_among(first, end)
             measured = rows[np.flatnonzero(is_learned)] if sp.issparse(rows) or not is_learned.all() else rows
             values = (measured.data if sp.issparse(measured) else measured).reshape(-1)
             squares += float(np.einsum("i,i->", values, values, dtype=np.float64))
             n_pairs += tags.rows_at(first + np.flatnonzero(is_learned)).nnz
-            start, stop = np.searchsorted(chosen, [first, last])
-            if stop > start:
-                parts.append(rows[chosen[start:stop] - first])
-            progress.advance(last - first)
+            low, high = np.searchsorted(chosen, [first, end])
+            if high > low:
+                parts.append(rows[chosen[low:high] - first])
+            progress.advance(end - first)
 
     valid = (stack_rows(parts), tags.rows_at(chosen)) if chosen.size else None
     usable = valid is not None and valid[1].nnz > 0
@@ -93,27 +93,27 @@ def survey(
 
 
 def draw_positions(shards: Shards, tags: TagsOnDisk, bit: int, n: int, seed: int) -> NDArray[np.int64]:
-    """Draw `n` positions of images with a bit, in one pass; all samples are equally likely. Returns them sorted.
+    """Draw `n` positions of images with a bit uniformly, in one pass; the result is sorted.
 
-    Each image draws a key, and those with the smallest keys so far are the sample so far (a reservoir).
+    Each image draws a random key; the sample are the images with the smallest keys (reservoir sampling).
     """
     smallest, sample = np.empty(0), np.empty(0, np.int64)
     for start in range(0, shards.n_rows, PAIRS):
         bits = np.asarray(tags.bits[start : start + PAIRS])
         keys = np.random.default_rng([seed, start]).random(bits.size)
-        offered = np.flatnonzero(bits & bit)
-        smallest, sample = np.concatenate([smallest, keys[offered]]), np.concatenate([sample, start + offered])
+        candidates = np.flatnonzero(bits & bit)
+        smallest, sample = np.concatenate([smallest, keys[candidates]]), np.concatenate([sample, start + candidates])
         chosen = np.argsort(smallest, kind="stable")[:n]
         smallest, sample = smallest[chosen], sample[chosen]
     return np.sort(sample)
 
 
 class ShardWindows:
-    """What `fit_stream` learns from: the images of a features folder that the tags say to learn from.
+    """The training images of a features folder, as the input of `fit_stream`.
 
-    The shards of an epoch come in an order that the seed and the epoch give, and as many as fit into `window` bytes are
-    a window; a shard that is larger is a window by itself. Within it training draws the order of pairs. Images at the
-    sorted positions `held_out` are left out. Rows are read from `copy`, if there is one, instead of the shards.
+    The shards of an epoch are in a random order that depends on the seed and the epoch, and are grouped into windows of
+    up to `window` bytes; a larger shard is a window of its own. Training draws the order of pairs within a window.
+    Images at the sorted positions `held_out` are left out. Rows are read from `copy`, if given, instead of the shards.
 
     The attributes are those of `visterm.models.ranking.training.Windows`.
     """
@@ -138,34 +138,34 @@ class ShardWindows:
     def plan(self, epoch: int) -> list[list[int]]:
         """Return the shards of each window of an epoch."""
         windows: list[list[int]] = []
-        room = 0
+        free_bytes = 0
         for number in np.random.default_rng([self._seed, epoch]).permutation(len(self._shards)).tolist():
             size = int(self._shards.sizes[number])
-            if not windows or size > room:
+            if not windows or size > free_bytes:
                 windows.append([])
-                room = self._window
+                free_bytes = self._window
             windows[-1].append(number)
-            room -= size
+            free_bytes -= size
         return windows
 
     def epoch(self, epoch: int, first: int = 0) -> Generator[tuple[Matrix, sp.csr_array]]:
-        """Yield the windows of an epoch; what was yielded is written over when the next but one is read."""
+        """Yield the windows of an epoch; the memory of a window is reused for the next window but one."""
         plan = self.plan(epoch)[first:]
-        dense = self._shards.contents.layout == "dense"
+        is_dense = self._shards.contents.layout == "dense"
         counts = np.diff(self._shards.starts)
-        n_rows = max((int(counts[part].sum()) for part in plan), default=0) if dense else 0
-        rooms = [np.empty((n_rows, self.n_features), np.float32) for _ in range(min(2, len(plan)))]
-        yield from map_ahead(lambda number: self._read(plan[number], rooms[number % 2]), range(len(plan)))
+        n_rows = max((int(counts[part].sum()) for part in plan), default=0) if is_dense else 0
+        buffers = [np.empty((n_rows, self.n_features), np.float32) for _ in range(min(2, len(plan)))]
+        yield from map_ahead(lambda number: self._read(plan[number], buffers[number % 2]), range(len(plan)))
 
-    def _read(self, numbers: list[int], room: NDArray[np.float32]) -> tuple[Matrix, sp.csr_array]:
-        """Return the rows and the tags of some shards; dense rows are written into `room`."""
+    def _read(self, numbers: list[int], buffer: NDArray[np.float32]) -> tuple[Matrix, sp.csr_array]:
+        """Return the training rows and the tags of shards; dense rows are written into `buffer`."""
         parts, tags = [], []
-        filled = 0
+        n_filled = 0
         for number in numbers:
-            first, last = self._shards.starts[number : number + 2].tolist()
-            is_learned = self._tags.learned_among(first, last)
-            start, stop = np.searchsorted(self._held_out, [first, last])
-            is_learned[self._held_out[start:stop] - first] = False
+            first, end = self._shards.starts[number : number + 2].tolist()
+            is_learned = self._tags.learned_among(first, end)
+            low, high = np.searchsorted(self._held_out, [first, end])
+            is_learned[self._held_out[low:high] - first] = False
             n = int(is_learned.sum())
             tags.append(self._tags.rows_at(first + np.flatnonzero(is_learned)))
             rows: Any = self._shards.rows(number) if self._copy is None else None
@@ -173,14 +173,14 @@ class ShardWindows:
                 parts.append(rows[np.flatnonzero(is_learned)])
                 continue
             if self._copy is None:
-                np.compress(is_learned, rows, axis=0, out=room[filled : filled + n])
+                np.compress(is_learned, rows, axis=0, out=buffer[n_filled : n_filled + n])
             else:
-                block = room[filled : filled + last - first]
+                block = buffer[n_filled : n_filled + end - first]
                 self._copy.read_into(first, block)
                 if n < is_learned.size:
                     block[:n] = block[is_learned]
-            filled += n
-        return stack_rows(parts) if parts else room[:filled], sp.csr_array(sp.vstack(tags, format="csr"))
+            n_filled += n
+        return stack_rows(parts) if parts else buffer[:n_filled], sp.csr_array(sp.vstack(tags, format="csr"))
 
 
 class RowCopy:
@@ -191,24 +191,24 @@ class RowCopy:
 
     @classmethod
     def where_it_fits(cls, folder: Path, shards: Shards) -> Self | None:
-        """Begin a copy; None for sparse rows, which unpack quickly, and where the disk has no room."""
-        room = shutil.disk_usage(folder).free
-        if shards.contents.layout != "dense" or room < SPARE * int(shards.sizes.sum()):
+        """Begin a copy; None for sparse rows, which are fast to unpack, or if the disk has too little space."""
+        free_bytes = shutil.disk_usage(folder).free
+        if shards.contents.layout != "dense" or free_bytes < SPARE * int(shards.sizes.sum()):
             return None
         (folder / ROWS_FILE).write_bytes(b"")
         return cls(folder / ROWS_FILE, shards.contents.width)
 
     def add(self, rows: NDArray[np.float32]) -> None:
-        """Write the rows that come next."""
+        """Append rows to the copy."""
         with self._file.open("ab") as file:
             file.write(memoryview(np.ascontiguousarray(rows, np.float32)).cast("B"))
 
-    def read_into(self, first: int, room: NDArray[np.float32]) -> None:
-        """Read rows from position `first` on, as many as there is room for, shape (n, width).
+    def read_into(self, first: int, buffer: NDArray[np.float32]) -> None:
+        """Read rows from position `first` until `buffer`, an array of shape (n, width), is full.
 
-        Raises StorageError if the file is shorter than it was.
+        Raises StorageError if the file was truncated.
         """
-        target = memoryview(room.reshape(-1)).cast("B")
+        target = memoryview(buffer.reshape(-1)).cast("B")
         with self._file.open("rb") as file:
             file.seek(4 * self._width * first)
             if file.readinto(target) < len(target):
