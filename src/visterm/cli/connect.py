@@ -179,7 +179,7 @@ def sync(
     """
     seconds = options.seconds_of(every, "--every")
     if seconds is not None and (dry_run or undo):
-        raise UserError("--every goes on for ever; --dry-run and --undo are done once. Leave one out.")
+        raise UserError("--every runs until you stop it; --dry-run and --undo run once. Leave one out.")
 
     if persist.folder_kind(catalogue) != "catalogue":
         raise StorageError(f"There is no catalogue at {catalogue} that is connected to a library. {syncing.MAKE_ONE}")

@@ -26,7 +26,7 @@ def as_csr(matrix: Any) -> sp.csr_array:
         try:
             matrix.check_format(full_check=True)
         except ValueError as error:
-            raise DataError(f"A sparse matrix of shape {matrix.shape} is damaged: {error}. Make it anew.") from error
+            raise DataError(f"A sparse matrix of shape {matrix.shape} is damaged: {error}. Build it again.") from error
     csr = sp.csr_array(matrix, dtype=np.float32)
     canonical = csr.has_canonical_format and (csr.nnz == 0 or bool(csr.data.all()))
     if not canonical:
@@ -55,7 +55,7 @@ def as_rows(matrix: Matrix, name: str, width: int | None = None, *, or_one: bool
         raise ShapeError(f"{name} has {rows.ndim} dimensions; expected 2, (n, width).")
     values: NDArray[np.float32] = rows.data if sp.issparse(rows) else rows  # type: ignore[assignment]
     if not all_finite(values):
-        raise DataError(f"{name} contains NaN or infinity. Fit the model anew with a lower learning_rate.")
+        raise DataError(f"{name} contains NaN or infinity. Fit the model again with a lower learning_rate.")
     if width is not None and rows.shape[1] != width:
         raise other_width(name, rows.shape[1], width)
     return rows

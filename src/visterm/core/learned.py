@@ -151,7 +151,9 @@ class Array(Kind):
         if self.permuted:
             rows = np.sort(np.atleast_2d(value), axis=1)
             if not np.array_equal(rows, np.broadcast_to(np.arange(rows.shape[1]), rows.shape)):
-                raise DataError(f"is no permutation; expected each number from 0 to {rows.shape[1] - 1} once a row")
+                raise DataError(
+                    f"is not a permutation; expected each number from 0 to {rows.shape[1] - 1} once per row"
+                )
 
 
 @dataclass(frozen=True)

@@ -175,7 +175,7 @@ def _restore(registry: Registry, description: object, arrays: Arrays, prefix: st
     expected = {"name": str, "params": dict, "values": dict}
     parts = description if isinstance(description, dict) else {}
     if parts.keys() != expected.keys() or not all(isinstance(parts[key], kind) for key, kind in expected.items()):
-        raise DataError(f"{prefix or 'The file'} is no description of an estimator; expected name, params and values")
+        raise DataError(f"{prefix or 'The file'} is not an estimator description; expected name, params and values")
     cls = registry.load(parts["name"])
     estimator: Estimator = registry.create(parts["name"], **checked_params(cls, parts["params"]))
     check_settings = getattr(estimator, "check_stored_settings", None)
@@ -187,7 +187,7 @@ def _restore(registry: Registry, description: object, arrays: Arrays, prefix: st
     array_names = sorted({key for key in local_names if NAME_SEPARATOR not in key})
     undeclared = [key for key in (*array_names, *parts["values"]) if declared_name(key, kinds) is None]
     if undeclared:
-        raise DataError(f"{prefix}{undeclared[0]} is no attribute that its class declares in `learned`")
+        raise DataError(f"{prefix}{undeclared[0]} is not an attribute that its class declares in `learned`")
     for key in array_names:
         name = prefix + key
         setattr(estimator, key, arrays.pop(name) if name in arrays else csr_of_parts(name, arrays))
@@ -200,7 +200,7 @@ def _restore(registry: Registry, description: object, arrays: Arrays, prefix: st
             entries, value = value, np.empty(len(value), dtype=object)
             value[:] = entries
         elif kind != "value":
-            raise DataError(f"{prefix}{key} is no value, array or list of estimators")
+            raise DataError(f"{prefix}{key} is not a value, array or list of estimators")
         setattr(estimator, key, value)
     return estimator
 

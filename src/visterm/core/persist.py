@@ -132,7 +132,7 @@ def check_target(path: str | os.PathLike[str], kind: str) -> None:
         raise StorageError(f"{os.fspath(path)} is an address, and a {kind} is kept on this machine. Name a folder.")
     parent = next(folder for folder in target.absolute().parents if folder.exists())
     if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
-        raise StorageError(f"{target} cannot be written: {parent} is no folder that you may write to. Choose another.")
+        raise StorageError(f"{target} cannot be written: {parent} is not a writable folder. Choose another.")
     if not target.exists() or (target.is_dir() and not any(target.iterdir())):
         return
     if not target.is_dir() or folder_kind(target) != kind:

@@ -81,9 +81,9 @@ class Vocabulary:
         for alias, tag in (aliases or {}).items():
             tag_column, alias = self._columns.get(tag_key(tag)), clean_tag(alias)
             if tag_column is None:
-                raise DataError(f"'{alias}' is said to be an alias of '{tag}', which is no tag.")
+                raise DataError(f"'{alias}' is an alias of '{tag}', which is not a tag.")
             if self._columns.setdefault(tag_key(alias), tag_column) != tag_column or not alias:
-                raise DataError(f"'{alias}' is said to be an alias of '{tag}', but is a tag itself, or empty.")
+                raise DataError(f"'{alias}' is an alias of '{tag}', but is a tag itself, or empty.")
             if tag_key(alias) != tag_key(tag):
                 self.aliases[alias] = self.tags[tag_column]
 
@@ -357,7 +357,7 @@ class Vocabulary:
         parts: dict[str, Any] = saved if isinstance(saved, dict) else {}
         tags, counts, aliases = map(parts.get, ("tags", "counts", "aliases"))
         if not (isinstance(tags, list) and isinstance(counts, list) and isinstance(aliases or {}, dict)):
-            raise DataError("is no dictionary; expected lists of 'tags' and 'counts', and 'aliases' by name, if any")
+            raise DataError("is not a vocabulary; expected lists of 'tags' and 'counts', and 'aliases' by name, if any")
         for count in counts:
             if type(count) is not int or not 0 <= count <= MOST_COUNTED:
                 raise DataError(f"a count is {reprlib.repr(count)}; expected a whole number, 0 to {MOST_COUNTED}")
