@@ -57,7 +57,7 @@ def test_a_vocabulary_with_aliases_is_saved_and_parted_whole(vocabulary):
 
 @pytest.mark.parametrize(
     ("aliases", "message"),
-    [({"sea": "gull"}, "but is a tag itself"), ({"x": "y"}, "which is no tag"), ({" ": "sea"}, "or empty")],
+    [({"sea": "gull"}, "but is a tag itself"), ({"x": "y"}, "which is not a tag"), ({" ": "sea"}, "or empty")],
 )
 def test_aliases_that_are_tags_or_of_no_tag_are_refused(aliases, message):
     with pytest.raises(DataError, match=message):

@@ -9,7 +9,7 @@ from ir_measures import IPrec, Qrel, ScoredDoc
 from scipy.stats import wilcoxon
 
 from visterm.core.errors import DataError
-from visterm.core.queries import LEAST
+from visterm.core.queries import MIN_PROBABILITY
 from visterm.metrics import compare_pairs, paired_bootstrap, rank_queries
 from visterm.metrics.retrieval import best_images
 from visterm.metrics.significance import holm, interval_of
@@ -80,7 +80,7 @@ def test_a_product_ranks_by_all_words_where_a_sum_is_carried_by_one():
     assert rank_queries(P, Q, R, combine="product").ranks.tolist() == [1]
     [found] = best_images(P, Q, 3, combine="product")
     assert found.ids.tolist() == [1, 0, 2]
-    np.testing.assert_allclose(found.scores, np.log([0.3 * 0.4, 0.9 * 0.01, LEAST * 0.9]), rtol=1e-5)
+    np.testing.assert_allclose(found.scores, np.log([0.3 * 0.4, 0.9 * 0.01, MIN_PROBABILITY * 0.9]), rtol=1e-5)
     [without] = best_images(P, [[1.0, -1.0]], 1, combine="product")
     assert without.ids.tolist() == [0]
     np.testing.assert_allclose(without.scores, np.log([0.9 * 0.99]), rtol=1e-4)

@@ -71,7 +71,7 @@ WRONG = {
     "rows_ has infinity or NaN": {"rows_": np.full((4, 3), np.nan, np.float32)},
     "given_ is a CSR matrix of float32 (5, 2)": {"given_": csr(indptr=(0, 1, 1, 1, 1, 2), shape=(5, 2))},
     "given_ has columns out of order or twice": {"given_": csr(indices=(1, 1), indptr=(0, 2, 2, 2, 2))},
-    "order_ is no permutation": {"order_": np.array([[0, 1, 2, 3], [0, 0, 1, 2]])},
+    "order_ is not a permutation": {"order_": np.array([[0, 1, 2, 3], [0, 0, 1, 2]])},
     "bounds_ has numbers that fall": {"bounds_": np.array([[0, 2, 1], [0, 1, 4]])},
     "bounds_ has 9; expected at most n_images = 4": {"bounds_": np.array([[0, 2, 9], [0, 1, 4]])},
     "medians_ is an array of float64 (2, 3)": {"medians_": np.zeros((2, 3))},

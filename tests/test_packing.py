@@ -123,14 +123,20 @@ REFUSED = {
     "boxes_.0.given_ lacks a part": lambda _, arrays: arrays.pop("boxes_.0.given_:shape"),
     "square_ is an array of int8 (2, 2); expected": lambda _, arrays: arrays.update(square_=np.ones((2, 2), np.int8)),
     "square_ has infinity or NaN": lambda _, arrays: arrays["square_"].fill(np.nan),
-    "more_ is no attribute that its class declares": lambda _, arrays: arrays.update(more_=np.ones(2)),
-    "get_params is no attribute that its class declares": lambda box, _: box["values"].update(get_params={"value": 1}),
+    "more_ is not an attribute that its class declares": lambda _, arrays: arrays.update(more_=np.ones(2)),
+    "get_params is not an attribute that its class declares": lambda box, _: box["values"].update(
+        get_params={"value": 1}
+    ),
     "an array 'boxes_.7.weights_' that belongs to no": lambda _, arrays: arrays.update(
         {"boxes_.7.weights_": np.ones(2)}
     ),
-    "boxes_ is no value, array or list of estimators": lambda box, _: box["values"].update(boxes_={"estimators": {}}),
-    "The file is no description of an estimator": lambda box, _: box.pop("params"),
-    "boxes_.0. is no description": lambda box, _: box["values"]["boxes_"]["estimators"].__setitem__(0, []),
+    "boxes_ is not a value, array or list of estimators": lambda box, _: box["values"].update(
+        boxes_={"estimators": {}}
+    ),
+    "The file is not an estimator description": lambda box, _: box.pop("params"),
+    "boxes_.0. is not an estimator description": lambda box, _: box["values"]["boxes_"]["estimators"].__setitem__(
+        0, []
+    ),
     "The box box has no setting 'size'": lambda box, _: box["params"].update(size=1),
     "count is 'many'; expected int | None": lambda box, _: box["params"].update(count="many"),
     "count is 9223372036854775808; expected a finite number": lambda box, _: box["params"].update(count=2**63),
@@ -167,9 +173,9 @@ def test_a_class_that_declares_nothing_can_learn_nothing():
     with pytest.raises(UserError, match=r"Silent does not declare rows_.*Declare its type and shape in the class"):
         pack(learned, REGISTRY)
     box = {"name": "silent", "params": {}, "values": {}}
-    with pytest.raises(DataError, match="rows_ is no attribute that its class declares"):
+    with pytest.raises(DataError, match="rows_ is not an attribute that its class declares"):
         unpack(REGISTRY, box, {"rows_": learned.rows_})
-    with pytest.raises(DataError, match="n_ is no attribute that its class declares"):
+    with pytest.raises(DataError, match="n_ is not an attribute that its class declares"):
         unpack(REGISTRY, {**box, "values": {"n_": {"value": 3}}}, {})
     assert isinstance(unpack(REGISTRY, box, {}), Silent)
 

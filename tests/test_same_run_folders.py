@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from planted import plant_corpus
-from visterm.core.persist import MANIFEST, TIMES
+from visterm.core.persist import MANIFEST, TIMES_SUFFIX
 from visterm.core.registry import PACKAGE
 from visterm.core.tables import MODELS
 from visterm.library.info import describe, training_history
@@ -18,7 +18,7 @@ from visterm.tagging.tagger import Tagger
 CALIBRATED = ["wsabie", "ridge"]
 """One calibrated by images that it held out, and one that is fitted again for that: the others do as these two."""
 
-MODEL_TIMES = f"model{TIMES}"
+MODEL_TIMES = f"model{TIMES_SUFFIX}"
 N_IMAGES = 100
 """Enough that models hold some out."""
 

@@ -268,7 +268,7 @@ def test_a_server_that_is_away_and_a_key_that_lost_its_rights_are_said_in_a_line
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("sync catalogue --every 1h --undo", "--dry-run and --undo are done once"),
+        ("sync catalogue --every 1h --undo", "--dry-run and --undo run once"),
         ("sync catalogue --parent a//b", "--parent 'a//b' has an empty part; expected a tag such as visterm."),
         ("sync catalogue --precision 2", "--precision"),
         ("connect flickr http://nas -o other --key-file key", "PROGRAM is 'flickr'; expected immich or photoprism."),

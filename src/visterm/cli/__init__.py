@@ -1,4 +1,4 @@
-"""The command line: parse, call the app, print. The one place that turns an error into one line and exit code 2."""
+"""The command line: parse options, call the library, print results; errors become one line and exit code 2."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 from visterm.cli.command_line import Command, in_lines, main
 
 _NAMES = {"options": "Json", "output": "Bars emit say table"}
-"""What commands of other packages may use beside these, by module: docs/add_a_model.md."""
+"""Module -> more names that commands of other packages may use (docs/add_a_model.md)."""
 
 __all__ = ["Command", "in_lines", "main"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import a name at its first use: `visterm --help` starts without it."""
+    """Import a name at its first use, so that `visterm --help` starts faster."""
     for module, names in _NAMES.items():
         if name in names.split():
             return getattr(import_module(f"visterm.cli.{module}"), name)

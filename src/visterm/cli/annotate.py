@@ -1,4 +1,4 @@
-"""`visterm annotate`, `explain` and `encode`: tags of photos, the places that they come from, and features."""
+"""`visterm annotate`, `explain` and `encode`: predict tags, show where in a photo they come from, compute features."""
 
 from __future__ import annotations
 
@@ -96,8 +96,8 @@ def annotate(
     """
     if pair:
         other_options = [precision, min_confidence, new_only or None, added or None, out, ray]
-        plain = all(option is None for option in other_options)
-        _annotate_pair(run, images, 5 if k is None else k, plain=plain, json=json)
+        has_other_options = any(option is not None for option in other_options)
+        _annotate_pair(run, images, 5 if k is None else k, has_other_options=has_other_options, json=json)
         return
 
     tagger = visterm.Tagger.load(run, whole=False)
@@ -108,18 +108,18 @@ def annotate(
     limits = annotating.TagsWanted(k, new_only, added, precision, min_confidence=min_confidence)
     executor = options.executor_of(ray)
     if out is not None:
-        began = time.monotonic()
-        listed = out / feature_folder.SKIPPED
+        start = time.monotonic()
+        skipped_file = out / feature_folder.SKIPPED
         report = annotation_job.annotate_into(out, tagger, pieces, limits, executor=executor, progress=Bars())
-        seconds = time.monotonic() - began
+        seconds = time.monotonic() - start
         if json:
             speed = {"seconds": seconds, "images_per_second": report.new / seconds}
             emit({"annotations": str(out), **report.as_dict(), **speed, "not_read": not_read})
         if ray is not None and not report.shared:
             say(annotation_job.DONE_HERE)
-        tags = out / feature_folder.DATA
-        say(f"Tagged {count_of(report.new, 'photo')} ({report.reused:,} unchanged). The tags are in {tags}.")
-        raise typer.Exit(exit_code(persist.read_skipped(listed), listed))
+        tag_file = out / feature_folder.DATA
+        say(f"Tagged {count_of(report.new, 'photo')} ({report.reused:,} unchanged). The tags are in {tag_file}.")
+        raise typer.Exit(exit_code(persist.read_skipped(skipped_file), skipped_file))
 
     skipped: list[Skipped] = []
     for item in annotation_job.annotate_found(tagger, pieces, limits, executor=executor, say=say, progress=Bars()):
@@ -130,16 +130,16 @@ def annotate(
         else:
             cells = []
             for tag in likeliest_first(item.tags):
-                sure = "" if tag.confidence is None else f" {percent(tag.confidence)}"
-                cells.append(f"{tag.tag}{'' if tag.trained else '*'}{sure}")
+                confidence_text = "" if tag.confidence is None else f" {percent(tag.confidence)}"
+                cells.append(f"{tag.tag}{'' if tag.trained else '*'}{confidence_text}")
             show(f"{item.image}: {', '.join(cells)}")
 
     raise typer.Exit(exit_code(skipped))
 
 
-def _annotate_pair(run: Path, images: list[str], k: int, *, plain: bool, json: bool) -> None:
+def _annotate_pair(run: Path, images: list[str], k: int, *, has_other_options: bool, json: bool) -> None:
 
-    if len(images) != 2 or not plain:
+    if len(images) != 2 or has_other_options:
         raise UserError("--pair takes two pictures, of an object and of its part, and -k and --json alone.")
     pairs = part_relations.label_pair(visterm.Tagger.load(run), images[0], images[1], k)
     rows = [[item.object, item.part, f"{item.score:.3f}"] for item in pairs]
@@ -151,7 +151,7 @@ EXPLAIN_EXAMPLES = (
     ("visterm explain run photo.jpg beach --json", "all shares"),
 )
 
-MOST_SHOWN = 5  # Features and places that are listed; JSON has all
+MAX_SHOWN = 5  # Maximum number of features, and of places, in the tables; JSON has all
 
 
 def explain(
@@ -170,11 +170,11 @@ def explain(
     networks with average pooling.
     """
     if out is not None:
-        heat_map.format_of(out)  # refuses other endings before any work
+        heat_map.format_of(out)  # raises an error for another extension before any work
         options.may_replace(out)
     explanation = explaining.explain(visterm.Tagger.load(run), image, tag)
     if out is not None:
-        heat_map.size_of(explanation)  # refuses what has no heat map before the photo is read
+        heat_map.size_of(explanation)  # raises an error if there is no heat map, before the photo is read
         heat_map.draw_heat(image_files.read_image(image, max_side=heat_map.PHOTO_SIDE), explanation, out)
         say(f"The shares are drawn in {out}")
     if json:
@@ -188,14 +188,14 @@ def explain(
         show(f"no heat map: {explanation.no_heat}")
     rows = []
     if not explanation.no_heat:
-        of_places = sum(cell.share for cell in explanation.places)
-        rows = [[f"all {len(explanation.places):,} {explanation.place}s of the picture", f"{of_places:+.4f}"]]
+        share_of_places = sum(cell.share for cell in explanation.places)
+        rows = [[f"all {len(explanation.places):,} {explanation.place}s of the picture", f"{share_of_places:+.4f}"]]
 
     rows += [[f"without a place: {name}", f"{share:+.4f}"] for name, share in explanation.elsewhere.items()]
     show("")
     table(rows, ["part of the score", "share"])
     features = [
-        [str(item.feature), f"{item.share:+.4f}", str(item.places)] for item in explanation.features[:MOST_SHOWN]
+        [str(item.feature), f"{item.share:+.4f}", str(item.places)] for item in explanation.features[:MAX_SHOWN]
     ]
     show("")
     if explanation.no_heat:
@@ -203,7 +203,7 @@ def explain(
         return
     table(features, [explanation.feature, "share", f"{explanation.place}s"])
     show("")
-    strongest = sorted(explanation.places, key=lambda cell: -abs(cell.share))[:MOST_SHOWN]
+    strongest = sorted(explanation.places, key=lambda cell: -abs(cell.share))[:MAX_SHOWN]
     table(
         [
             [*(f"{side:.0f}" for side in (cell.left, cell.top, cell.right, cell.bottom)), f"{cell.share:+.4f}"]
@@ -269,5 +269,5 @@ def encode(
         f"Wrote the features of {count_of(report.rows, 'photo')} to {out}: {report.encoded:,} new, {report.reused:,} "
         f"unchanged, {report.gone:,} removed ({report.width:,} numbers each, {count_of(report.shards, 'file')})."
     )
-    listed = out / feature_folder.SKIPPED
-    raise typer.Exit(exit_code(persist.read_skipped(listed), listed))
+    skipped_file = out / feature_folder.SKIPPED
+    raise typer.Exit(exit_code(persist.read_skipped(skipped_file), skipped_file))

@@ -1,4 +1,4 @@
-"""`visterm duplicates` and `visterm mistakes`: photos that look the same, and tags that are wrong or missing."""
+"""`visterm duplicates` and `visterm mistakes`: find photos that look the same, and tags that are wrong or missing."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def duplicates(
     stored = stored_catalogues.StoredCatalogue.open(catalogue)
     groups = duplicate_photos.find_duplicates(stored, progress=Bars())
     if keep is not None:
-        how, folder = (keep, "") if keep in duplicate_photos.RULES else ("folder", keep)
-        chosen = groups.kept_by(how, stored.tags.held(), folder)
+        rule, folder = (keep, "") if keep in duplicate_photos.RULES else ("folder", keep)
+        chosen = groups.kept_by(rule, stored.tags.held(), folder)
         if groups.groups and not chosen:
             raise UserError(
                 f"--keep is {keep!r}; expected largest, oldest, most tags, or a folder that has one of these photos."
@@ -68,23 +68,23 @@ def duplicates(
             continue
         show(f"keep  {group.keeper.name}  {group.keeper.width} x {group.keeper.height}")
         for copy in group.copies:
-            how = "the same bytes" if copy.same_bytes else f"{count_of(copy.distance, 'bit')} apart"
-            show(f"      {copy.image.name}  {copy.image.width} x {copy.image.height}  {how}")
+            difference = "the same bytes" if copy.same_bytes else f"{count_of(copy.distance, 'bit')} apart"
+            show(f"      {copy.image.name}  {copy.image.width} x {copy.image.height}  {difference}")
 
-    for alike in groups.alike:
+    for similar in groups.alike:
         if json:
-            emit(alike.as_dict())
+            emit(similar.as_dict())
             continue
-        for number, image in enumerate(alike.images):
-            show(f"{'' if number else alike.kind:11}  {image.name}  {image.width} x {image.height}")
+        for number, image in enumerate(similar.images):
+            show(f"{'' if number else similar.kind:11}  {image.name}  {image.width} x {image.height}")
 
     n_copies = sum(len(group.copies) for group in groups.groups)
     n_groups = count_of(len(groups.groups), "group")
-    copies = f"{n_groups}, {count_of(n_copies, 'photo')} that you need not keep; nothing was deleted."
-    say(copies if groups.groups else "No photos look the same.")
+    summary = f"{n_groups}, {count_of(n_copies, 'photo')} that you need not keep; nothing was deleted."
+    say(summary if groups.groups else "No photos look the same.")
     if groups.alike:
-        n_alike = count_of(len(groups.alike), "group")
-        say(f"{n_alike} of shots of a series or screenshots, which look alike and are no copies.")
+        n_similar = count_of(len(groups.alike), "group")
+        say(f"{n_similar} of shots of a series or screenshots, which look alike and are no copies.")
     if hide and groups.groups:
         choices = [steps.Choice(group.keeper.id, [copy.image.id for copy in group.copies]) for group in groups.groups]
         steps.keep_one_of_each(visterm.Catalogue.load(catalogue), choices)
@@ -135,19 +135,19 @@ def mistakes(
 
     rows = []
     for m in probable:
-        follows = f" (so {', '.join(m.follows)}, too)" if m.follows else ""
-        rows.append([percent(m.chance), f"{percent(m.low)} to {percent(m.high)}", m.kind, m.tag + follows, m.image])
+        implied = f" (so {', '.join(m.follows)}, too)" if m.follows else ""
+        rows.append([percent(m.chance), f"{percent(m.low)} to {percent(m.high)}", m.kind, m.tag + implied, m.image])
     header = ["chance", "95 % interval", "the tag is", "tag", "photo"]
     objects = (mistake.as_dict() for mistake in probable)
     show_all(objects, rows, header, json=json, out=out, none="No mistakes were found.")
 
 
 def _write_sheet(file: Path, folder: Path, catalogue: visterm.Catalogue, mistakes: Sequence[Mistake]) -> None:
-    """Write a page with the photo of each mistake, the tag and its chance, and the tags that the photo has."""
+    """Write an HTML page that shows each mistake: the photo, the tag with its probability, and the photo's tags."""
     stored, videos = catalogue.stored, records.CatalogueVideos(catalogue.stored)
     ids = sorted({mistake.image_id for mistake in mistakes if mistake.image_id is not None})
     tags_of = stored.tags.held(ids)
-    named = {
+    photo_of = {
         image.name: (videos.picture_of(image) or image.name, tags_of.get(image.id, []))
         for image in stored.images.get_many(ids)
     }
@@ -155,7 +155,7 @@ def _write_sheet(file: Path, folder: Path, catalogue: visterm.Catalogue, mistake
     report = html_report.Report("Probable mistakes", subtitle)
     cards = []
     for m in mistakes:
-        picture, tags = named[m.image]
+        picture, tags = photo_of[m.image]
         note = f"Probably {m.kind}: {percent(m.chance)} ({percent(m.low)} to {percent(m.high)})"
         note += f"; so {', '.join(m.follows)}, too" if m.follows else ""
         cards.append(

@@ -1,4 +1,4 @@
-"""How commands are found, parsed and explained, and how their errors become one line and an exit code."""
+"""Finding, parsing and documenting commands, and reporting their errors as one line with an exit code."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from visterm.core.errors import MissingExtraError, VistermError
 from visterm.core.remote import only_named_stores
 
 
-class _ModulesWhenUsed:
-    """Finds modules of visterm, and lets each run only at the first use of a name in it."""
+class _LazyModuleFinder:
+    """Import finder that executes a module of visterm only when one of its names is first used."""
 
     @staticmethod
     def find_spec(name: str, path: Sequence[str] | None, target: object = None) -> ModuleSpec | None:
-        """Return how to import a module that is no package."""
+        """Return the spec for importing a module of visterm lazily; None for packages and other modules."""
         spec = PathFinder.find_spec(name, path) if name.startswith("visterm.") else None
         if spec is None or spec.loader is None or spec.submodule_search_locations is not None:
             return None
@@ -38,48 +38,48 @@ class _ModulesWhenUsed:
 
 @contextmanager
 def imported_when_used() -> Iterator[None]:
-    """Import the modules that the block names at their first use: help texts, and other commands, start without them.
+    """Make imports in the block lazy, so that help texts and other commands start faster.
 
-    The block imports modules and not names in them, as in ``from visterm.learning import fitting``.
+    The block must import modules, as in ``from visterm.learning import fitting``, and not names in modules.
     """
-    sys.meta_path.insert(0, _ModulesWhenUsed)
+    sys.meta_path.insert(0, _LazyModuleFinder)
     try:
         yield
     finally:
-        sys.meta_path.remove(_ModulesWhenUsed)
+        sys.meta_path.remove(_LazyModuleFinder)
 
 
 with imported_when_used():
     from visterm.core import persist, wording, writing
 
-_LEAST: Final = re.compile(r"; x>=\d+(?=\])|\s*\[x>=\d+\]")  # A least value, which the text says where it isn't plain
-GROUP: Final = "visterm.commands"  # Each entry point names a `typer.Typer` that has one command
+_MINIMUM_TEXT: Final = re.compile(r"; x>=\d+(?=\])|\s*\[x>=\d+\]")  # Typer's note on the minimum, which is removed
+GROUP: Final = "visterm.commands"  # Entry-point group; each entry point is a `typer.Typer` with one command
 PANELS: Final = (
     "Arguments", "Input", "Search", "Which photos", "Which tags", "Model", "Measures", "Output", "Scale",
 )  # fmt: skip
-"""In this order; any other comes after them."""
+"""Panels of help texts, in their order; other panels come after them."""
 
-WIDTH: Final = 100  # Columns of a help text, at most
+WIDTH: Final = 100  # Maximum width of a help text
 METAVARS: Final = {
     "set_": "NAME=VALUE", "encoder_set": "NAME=VALUE", "grid": "NAME=VALUES", "model": "NAME", "encoder": "NAME",
     "metric": "NAME", "tags": "SOURCE", "tag_file": "SOURCE", "tag": "TAG", "add": "TAG", "remove": "TAG",
     "from_": "DATE", "to": "DATE", "like": "PHOTO", "folder": "FOLDER", "keep": "RULE",
 }  # fmt: skip
-"""What stands for the value of some options in help texts; of others it follows from their type."""
+"""Parameter -> placeholder of its value in help texts; for other parameters it depends on their type."""
 
 TYPED_AS: Final = {
     "encoder_params": "encoder_set", "map": "map_of_tags", "metrics": "metric", "model_params": "set_",
     "n_random": "random", "taken_from": "from_", "taken_to": "to",
 }  # fmt: skip
-"""Parameters of Python that have another name in the functions of commands."""
+"""Parameter of the Python API -> its name in the function of a command, if it differs."""
 
-Examples: TypeAlias = Sequence[tuple[str, str]]  # Commands, and what each does
-Context: TypeAlias = Any  # click's, of whichever click typer brings; so are these
-Formatter: TypeAlias = Any
+Examples: TypeAlias = Sequence[tuple[str, str]]  # (command, purpose)
+Context: TypeAlias = Any  # click.Context, from the version of click that typer installs
+Formatter: TypeAlias = Any  # click.HelpFormatter
 
 
 def in_lines(examples: Examples) -> str | None:
-    """Write examples for the end of a help text, one per line with what it does, in columns if they fit."""
+    """Return examples for the end of a help text, one per line with its purpose, in columns if they fit."""
     if not examples:
         return None
     width = max(len(command) for command, _ in examples)
@@ -127,7 +127,7 @@ PANELS_OF_COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "metrics": ("info", "List the metrics of `visterm evaluate`."),
     },
 }
-"""The file of each command, and the first paragraph of its docstring: listing the commands imports none of them."""
+"""Panel -> command -> its module and the first paragraph of its docstring, so that listing commands imports nothing."""
 
 COMMANDS: Final = {name: entry for panel in PANELS_OF_COMMANDS.values() for name, entry in panel.items()}
 
@@ -137,11 +137,11 @@ PACKAGE_COMMANDS: Final = {
     "demo": "Draw a small photo library, and try everything on it.",
     "reproduce": "Run a paper's comparison again.",
 }
-"""Commands that the package `RESEARCH` adds, with a line for `visterm --help`: listing the commands imports none."""
+"""Command of the package `RESEARCH` -> its line in `visterm --help`, so that listing commands imports nothing."""
 
 
 class PlainEpilog:
-    """Writes the examples at the end of a help text as they are."""
+    """Mixin that writes the examples at the end of a help text without reformatting them."""
 
     epilog: str | None
     examples: Examples = ()
@@ -154,17 +154,17 @@ class PlainEpilog:
 
 
 class CommandLine(PlainEpilog, TyperGroup):
-    """The commands of visterm, then those of installed packages, which are imported only when they run.
+    """The commands of visterm and of installed packages, which are imported only when they run.
 
-    A command of visterm's own comes first.
+    For commands with the same name, visterm's own is used.
     """
 
     def list_commands(self, ctx: Context) -> list[str]:
-        """Return the names of all commands, in the order of the help."""
+        """Return the names of all commands, in the order of the help text."""
         return [*COMMANDS, *sorted(set(_installed()) - set(COMMANDS))]
 
     def get_command(self, ctx: Context, cmd_name: str) -> Any:
-        """Return a command as a name and what it is for, without importing it; None if there is none."""
+        """Return a command with only its name and help line, without importing it; None if it is unknown."""
         if cmd_name in COMMANDS:
             return TyperCommand(cmd_name, help=COMMANDS[cmd_name][1])
         target = _installed().get(cmd_name)
@@ -173,7 +173,7 @@ class CommandLine(PlainEpilog, TyperGroup):
         return TyperCommand(cmd_name, help=PACKAGE_COMMANDS.get(cmd_name, f"From {re.split('[.:]', target)[0]}."))
 
     def format_commands(self, ctx: Context, formatter: Formatter) -> None:
-        """Write the commands by what they are for, then those of packages."""
+        """Write the commands of each panel, then the commands of other packages."""
         names = self.list_commands(ctx)
         others = [name for name in names if name not in COMMANDS]
         width = max(map(len, names))
@@ -183,9 +183,9 @@ class CommandLine(PlainEpilog, TyperGroup):
                     formatter.write_dl([(f"{name:{width}}", self.get_command(ctx, name).help) for name in panel])
 
     def resolve_command(self, ctx: Context, args: list[str]) -> Any:
-        """Return the command to run, imported now, with what stands for the values of its options and arguments.
+        """Import the command to run, and set the placeholders of its parameters.
 
-        Raises MissingExtraError if the package that has the command is not installed.
+        Raises MissingExtraError if the package of the command is not installed.
         """
         name = args[0]
         if name in COMMANDS:
@@ -205,36 +205,36 @@ class CommandLine(PlainEpilog, TyperGroup):
             )
         else:
             self.commands = {other: self.get_command(ctx, other) for other in self.list_commands(ctx)}
-            return super().resolve_command(ctx, args)  # an error, whose "Did you mean" knows them all
+            return super().resolve_command(ctx, args)  # raises an error whose "Did you mean" uses `self.commands`
 
         for param in command.params:  # ``PATH``, ``N``, ``IMAGES``
             if param.metavar is None and not getattr(param, "is_flag", False):
-                kinds, described = {"int": "N", "float": "NUMBER", "path": "PATH"}, param.display_type(None).lower()
-                usual = METAVARS.get(param.name, next((kinds[kind] for kind in kinds if kind in described), "TEXT"))
-                param.metavar = param.name.upper() if param.param_type_name == "argument" else usual
+                metavars, type_text = {"int": "N", "float": "NUMBER", "path": "PATH"}, param.display_type(None).lower()
+                default = METAVARS.get(param.name, next((metavars[t] for t in metavars if t in type_text), "TEXT"))
+                param.metavar = param.name.upper() if param.param_type_name == "argument" else default
 
         return name, command, args[1:]
 
 
 def _installed() -> dict[str, str]:
-    """Return the commands of packages as "module:attribute"; `importlib.metadata` takes too long to import for that."""
+    """Return command -> "module:attribute" for installed packages; `importlib.metadata` would be slow to import."""
     commands: dict[str, str] = {}
     for folder in sys.path:
         for file in Path(folder).glob("*-info/entry_points.txt"):
             lines = file.read_text(encoding="utf-8").partition(f"[{GROUP}]")[2].partition("\n[")[0].splitlines()
-            named = (line.partition("=") for line in lines if "=" in line)
-            commands.update((name.strip(), target.strip()) for name, _, target in named if name.strip() not in commands)
+            entries = (line.partition("=") for line in lines if "=" in line)
+            commands.update((name.strip(), value.strip()) for name, _, value in entries if name.strip() not in commands)
     return commands
 
 
 class Command(PlainEpilog, TyperCommand):
-    """A command whose help lists options in panels, as plain text: ``Input:``, ``Model:``, and so on.
+    """A command whose help text lists options in panels, as plain text: ``Input:``, ``Model:``, and so on.
 
-    Errors of visterm that it raises name parameters as they are typed: ``--min-count``, ``--set dim``.
+    Messages of its errors name parameters as they are typed: ``--min-count``, ``--set dim``.
     """
 
     def invoke(self, ctx: Context) -> Any:
-        """Run the command, and word its errors in its own options: ``--min-count`` for ``min_count``."""
+        """Run the command; in messages of its errors, ``min_count`` becomes ``--min-count``."""
         try:
             return super().invoke(ctx)
         except VistermError as error:
@@ -242,7 +242,7 @@ class Command(PlainEpilog, TyperCommand):
             raise
 
     def collect_usage_pieces(self, ctx: Context) -> list[str]:
-        """Return the pieces of the usage line: ``[OPTIONS]``, then ``RUN``, ``[WORDS]`` or ``IMAGES...``."""
+        """Return the pieces of the usage line: ``[OPTIONS]``, then arguments such as ``[WORDS]`` or ``IMAGES...``."""
         pieces = [self.options_metavar] if self.options_metavar else []
         for param in self.get_params(ctx):
             if param.param_type_name == "argument":
@@ -251,19 +251,20 @@ class Command(PlainEpilog, TyperCommand):
         return pieces
 
     def format_options(self, ctx: Context, formatter: Formatter) -> None:
-        """Write the arguments, then the panels."""
+        """Write the arguments, then the options of each panel."""
         for title, records in self.panels(ctx).items():
             with formatter.section(title):
                 formatter.write_dl(records)
 
     def panels(self, ctx: Context) -> dict[str, list[tuple[str, str]]]:
-        """Return what the help lists, by panel: each parameter as it is typed, and what it is for."""
+        """Return panel -> its parameters, each as it is typed and with its help text."""
         panels: dict[str, list[tuple[str, str]]] = {title: [] for title in PANELS}
         for param in self.get_params(ctx):
             record = param.get_help_record(ctx)
             if record is None or param.name == "help":
                 continue
-            name, text = record[0], _LEAST.sub("", record[1]).replace("  [required]", "").replace("<=x<=", " to ")
+            name, text = record[0], _MINIMUM_TEXT.sub("", record[1])
+            text = text.replace("  [required]", "").replace("<=x<=", " to ")
             if param.param_type_name == "argument":
                 panels["Arguments"].append((param.metavar or name, text))
             else:
@@ -272,25 +273,25 @@ class Command(PlainEpilog, TyperCommand):
 
 
 def _typed_name(ctx: Context, name: str) -> str:
-    """Return what a parameter of Python is called in a command: an option, an argument, or a setting of a part."""
+    """Return how users type a parameter of the Python API: ``--min-count``, ``IMAGES``, ``--set dim``."""
     part, _, setting = name.rpartition(".")
     params = {param.name: param for param in ctx.command.params}
-    for param in (params.get(other) for other in (name, f"{name}_", TYPED_AS.get(name))):
+    for param in (params.get(candidate) for candidate in (name, f"{name}_", TYPED_AS.get(name))):
         if param is not None:
             return str(param.name.upper() if param.param_type_name == "argument" else max(param.opts, key=len))
 
-    for param_name, of_part in (("set_", "model"), ("encoder_set", "encoder"), ("grid", "")):
-        typed = {pair.partition("=")[0].strip() for pair in ctx.params.get(param_name) or ()}
-        if param_name in params and (part == of_part != "" or setting in typed):
+    for param_name, param_part in (("set_", "model"), ("encoder_set", "encoder"), ("grid", "")):
+        typed_names = {pair.partition("=")[0].strip() for pair in ctx.params.get(param_name) or ()}
+        if param_name in params and (part == param_part != "" or setting in typed_names):
             return f"{max(params[param_name].opts, key=len)} {setting}"
     return name
 
 
 class WordsCommand(Command):
-    """A command that takes ``-word`` for an argument; ``--name`` and ``-x`` are options, and unknown ones errors."""
+    """A command that accepts ``-word`` as an argument; ``--name`` and ``-x`` are options, or errors if unknown."""
 
     def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
-        """Put the words behind all options before these are read."""
+        """Move the words after all options, then parse the options."""
         takes_value = {
             name: not getattr(param, "is_flag", False)
             for param in self.params
@@ -301,27 +302,27 @@ class WordsCommand(Command):
 
 
 def words_last(args: Sequence[str], takes_value: Mapping[str, bool], others: Collection[str] = ()) -> list[str]:
-    """Put what begins with ``-`` and is a word behind a ``--``.
+    """Return arguments with each ``-word`` moved to the end, after ``--``.
 
-    `takes_value` says of each option whether a value follows; `others` are options without a value beside these.
+    `takes_value` maps an option to whether a value follows it; `others` are more options without a value.
     """
     options: list[str] = []
     words: list[str] = []
-    waiting = list(args)
-    while waiting:
-        arg = waiting.pop(0)
+    remaining = list(args)
+    while remaining:
+        arg = remaining.pop(0)
         if arg == "--":
-            return [*options, "--", *words, *waiting]
-        number = arg[2:].isdigit() and takes_value.get(arg[:2], False)  # -k5
-        known = arg in takes_value or arg in others or number
-        if len(arg) > 2 and arg[0] == "-" and arg[1] != "-" and not known:
+            return [*options, "--", *words, *remaining]
+        has_number = arg[2:].isdigit() and takes_value.get(arg[:2], False)  # -k5
+        is_option = arg in takes_value or arg in others or has_number
+        if len(arg) > 2 and arg[0] == "-" and arg[1] != "-" and not is_option:
             words.append(arg)
             continue
         options.append(arg)
         if takes_value.get(arg, False):
-            if not waiting:
-                return options  # the error is then that the value is missing
-            options.append(waiting.pop(0))
+            if not remaining:
+                return options  # the parser then reports the missing value
+            options.append(remaining.pop(0))
     return [*options, "--", *words] if words else options
 
 
@@ -353,8 +354,8 @@ def visterm(
 
 
 def main() -> None:
-    """Run the command line, the entry point of `visterm`; it opens only the object stores that its words name."""
-    usage_error: Any = BadParameter.__base__  # click's UsageError, whichever click typer brings
+    """Run the command line, the entry point of `visterm`; only object stores on the command line may be opened."""
+    usage_error: Any = BadParameter.__base__  # click.UsageError, from the version of click that typer installs
     try:
         with only_named_stores(sys.argv[1:]):
             code = app(standalone_mode=False)
@@ -368,12 +369,12 @@ def main() -> None:
     except KeyboardInterrupt:
         print("visterm: stopped; nothing half-written is left behind.", file=sys.stderr)
         sys.exit(130)
-    except BrokenPipeError:  # the reader of our output (head, less) has gone
+    except BrokenPipeError:  # the reader of the output (head, less) has ended
         sys.stderr.close()
         sys.exit(0)
     except MemoryError as error:
         sys.exit(_fail(f"Too little memory{f': {error}' if str(error) else ''}. Work on fewer images at once."))
-    except Exception as error:  # of libraries: a disk that refuses is no fault of the program, all else is
+    except Exception as error:  # errors of the disk are reported in one line; other errors are bugs
         if refusal := writing.storage_error(error):
             sys.exit(_fail(str(refusal)))
         if not isinstance(error, OSError):
@@ -382,10 +383,10 @@ def main() -> None:
 
 
 def _fail_to_parse(error: Any) -> int:
-    """Report in one line what of the command was not understood; a command without any arguments shows its help."""
-    command, info = ("visterm", "") if error.ctx is None else (error.ctx.command_path, error.ctx.info_name)
-    message = " ".join(error.format_message().split()).replace("Value error, ", "")  # pydantic's, which typer asks
-    if info == "search" and (extra := re.search(r"unexpected extra argument\S* \((.+)\)", message)):
+    """Report a usage error in one line, or show the help if there are no arguments; return the exit code."""
+    command, name = ("visterm", "") if error.ctx is None else (error.ctx.command_path, error.ctx.info_name)
+    message = " ".join(error.format_message().split()).replace("Value error, ", "")  # a prefix from pydantic
+    if name == "search" and (extra := re.search(r"unexpected extra argument\S* \((.+)\)", message)):
         typed = error.ctx.params
         words = shlex.quote(f"{typed.get('words')} {extra[1]}")
         return _fail(f"Put several words in quotes: {command} {shlex.quote(str(typed.get('catalogue')))} {words}")
@@ -393,7 +394,7 @@ def _fail_to_parse(error: Any) -> int:
     message = _number_out_of_range(error) or message
     near = getattr(error, "possibilities", None)
     if near:
-        message = f"{error.message.rstrip('.')}. Did you mean {' or '.join(repr(name) for name in sorted(near))}?"
+        message = f"{error.message.rstrip('.')}. Did you mean {' or '.join(map(repr, sorted(near)))}?"
     if message.startswith("Missing argument"):
         return _fail(f"{message.rstrip('.')}. {_usage_of(error.ctx)} See: {command} --help")
     if message.startswith("Usage:") or not message:
@@ -403,7 +404,7 @@ def _fail_to_parse(error: Any) -> int:
 
 
 def _usage_of(context: Context) -> str:
-    """Return the arguments that a command takes, and whether what was typed for its run is none."""
+    """Return the arguments of a command, and a sentence about the argument for its run if it is not a run."""
     names = " ".join(param.name.upper() for param in context.command.params if param.param_type_name == "argument")
     usage = f"Usage: {context.command_path} {names}."
     run = context.params.get("run")
@@ -413,8 +414,8 @@ def _usage_of(context: Context) -> str:
 
 
 def _number_out_of_range(error: Any) -> str:
-    """Return the message of a number that typer refuses, with the option as typed and its range; empty of others."""
-    problems: list[Any] = getattr(error.__cause__, "errors", list)()  # pydantic's
+    """Return the message for a number that typer refuses, with the option and its range; "" for other errors."""
+    problems: list[Any] = getattr(error.__cause__, "errors", list)()  # from pydantic
     param = getattr(error, "param", None)
     kinds = ("greater_than_equal", "less_than_equal", "int_parsing", "int_from_float", "float_parsing")
     if param is None or len(problems) != 1 or problems[0]["type"] not in kinds or not param.opts:
@@ -422,14 +423,14 @@ def _number_out_of_range(error: Any) -> str:
 
     low, high = getattr(param, "min", None), getattr(param, "max", None)
     is_whole = problems[0]["type"].startswith("int") or isinstance(low if low is not None else high, int)
-    span = f" from {low} to {high}" if low is not None and high is not None else ""
-    if not span and (low is not None or high is not None):
-        span = f" of {low} or more" if high is None else f" of {high} or less"
+    range_text = f" from {low} to {high}" if low is not None and high is not None else ""
+    if not range_text and (low is not None or high is not None):
+        range_text = f" of {low} or more" if high is None else f" of {high} or less"
     name = max(param.opts, key=len)
-    return f"{name} is {problems[0]['input']}; expected a {'whole ' if is_whole else ''}number{span}."
+    return f"{name} is {problems[0]['input']}; expected a {'whole ' if is_whole else ''}number{range_text}."
 
 
 def _fail(message: str) -> int:
-    """Print an error in a line, and return the exit code."""
+    """Print an error as one line, and return the exit code."""
     print(f"visterm: {wording.printable(message)}", file=sys.stderr)
     return 2

@@ -1,4 +1,4 @@
-"""`visterm connect` and `visterm sync`: a catalogue of another program's library, and predictions written there."""
+"""`visterm connect` and `visterm sync`: make a catalogue of another program's library, and write predictions back."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from visterm.store.connected import ProgramConnection
 
 
-NOT_KEPT = 4  # The exit code of a trial whose tags a server does not keep
+NOT_KEPT = 4  # Exit code of --check if the server does not keep the tags
 
 EXAMPLES = (
     ("visterm connect immich http://nas:2283 --key-file key --check", "what does this server keep?"),
@@ -52,7 +52,7 @@ KeyFile = Annotated[
         metavar="FILE",
     ),
 ]
-LEFT_BEHIND = 4  # The exit code of a round whose tags the server lost, and of an undo that had to leave some
+LEFT_BEHIND = 4  # Exit code of a sync if the server lost tags, and of --undo if some tags could not be removed
 
 
 def connect(
@@ -113,7 +113,7 @@ def connect(
 
 
 def say_unusable(unusable: dict[str, int]) -> None:
-    """Name tags that no catalogue takes."""
+    """Report the tags of the library that are not valid in a catalogue."""
     if unusable:
         examples = ", ".join(repr(tag[:40]) for tag in list(unusable)[:3])
         say(f"Left out {count_of(len(unusable), 'tag')} that cannot be one here: {examples}")
@@ -179,7 +179,7 @@ def sync(
     """
     seconds = options.seconds_of(every, "--every")
     if seconds is not None and (dry_run or undo):
-        raise UserError("--every goes on for ever; --dry-run and --undo are done once. Leave one out.")
+        raise UserError("--every runs until you stop it; --dry-run and --undo run once. Leave one out.")
 
     if persist.folder_kind(catalogue) != "catalogue":
         raise StorageError(f"There is no catalogue at {catalogue} that is connected to a library. {syncing.MAKE_ONE}")
@@ -191,16 +191,16 @@ def sync(
         printer.undone(undone, catalogue)
         raise typer.Exit(LEFT_BEHIND if undone.refused or undone.waiting else 0)
 
-    before = syncing.PushSettings(**connection.settings)
-    settings = before.changed(connection.kind, parent=parent, precision=precision, k=k)
-    remembered = ""
-    if settings != before:
-        remembered = " (not remembered by a dry run)" if dry_run else ", and in the next rounds, too"
+    old_settings = syncing.PushSettings(**connection.settings)
+    settings = old_settings.changed(connection.kind, parent=parent, precision=precision, k=k)
+    settings_note = ""
+    if settings != old_settings:
+        settings_note = " (not remembered by a dry run)" if dry_run else ", and in the next rounds, too"
     elif settings != syncing.PushSettings().changed(connection.kind):
-        remembered = ", as remembered from an earlier round"
+        settings_note = ", as remembered from an earlier round"
 
-    written = connection._replace(settings=settings._asdict()).writes()
-    say(f"{connection.title} gets {written}{remembered}.")
+    predictions_text = connection._replace(settings=settings._asdict()).writes()
+    say(f"{connection.title} gets {predictions_text}{settings_note}.")
     if seconds is not None:
         serve_rounds(
             lambda: syncing.sync(opened, syncing.library_of(connection, say), settings, progress=SILENT),
@@ -210,12 +210,12 @@ def sync(
         return
     result = syncing.sync(opened, syncing.library_of(connection, say), settings, dry_run=dry_run, progress=Bars())
     printer.round(result, settings.precision)
-    lost = LEFT_BEHIND if result.pushed.reasons[push.VANISHED] else 0
-    raise typer.Exit(exit_code(result.pulled.skipped) or lost)
+    lost_code = LEFT_BEHIND if result.pushed.reasons[push.VANISHED] else 0
+    raise typer.Exit(exit_code(result.pulled.skipped) or lost_code)
 
 
 def _reconnect(catalogue: visterm.Catalogue, url: str | None, key_file: Path | None) -> ProgramConnection:
-    """Return the connection with the address and key file of the command, kept once the server has answered to them."""
+    """Return the connection with a new address or key file, which is stored after the server has accepted it."""
     connection = syncing.connection_of(catalogue)
     if url is None and key_file is None:
         return connection
@@ -223,7 +223,7 @@ def _reconnect(catalogue: visterm.Catalogue, url: str | None, key_file: Path | N
         connection = connection._replace(address=contract.open_library(connection.kind, url, "").address)
     if key_file is not None:
         if url is None:
-            keys.check_allowed(connection.address, connection.key_file)  # a new key for a server that this user named
+            keys.check_allowed(connection.address, connection.key_file)  # the user must have named this server before
         connection = connection._replace(key_file=os.path.abspath(key_file))
 
     file = None if connection.key_file is None else Path(connection.key_file)
@@ -235,13 +235,13 @@ def _reconnect(catalogue: visterm.Catalogue, url: str | None, key_file: Path | N
 
 
 class RoundPrinter:
-    """Prints what rounds did: for people a line per tag of a dry run, in JSON each pair and then the counts."""
+    """Prints the results of rounds: for people one line per tag in a dry run; as JSON each change and the counts."""
 
     def __init__(self, title: str, *, json: bool, dry_run: bool) -> None:
         self._title, self._json, self._dry_run = title, json, dry_run
 
     def round(self, result: SyncRound, precision: float) -> None:
-        """Print a round that was done alone."""
+        """Print the result of a single round."""
         for remark in result.remarks:
             say(remark)
         say_unusable(result.pulled.unusable)
@@ -257,21 +257,22 @@ class RoundPrinter:
             say(f"Done: {result.line()}.")
 
     def undone(self, pushed: PushResult, catalogue: Path) -> None:
-        """Print what was taken back."""
+        """Print the tags that were removed again."""
         self.show(pushed, pushed.as_dict())
         for reason, n in pushed.reasons.most_common(3):
             say(f"Left {count_of(n, 'tag')} there: {reason}. Try --undo again later.")
         if self._dry_run:
             self._would(pushed)
         else:
-            empty = " Its empty tags go in Immich's nightly job." if self._title == "Immich" and pushed.taken else ""
+            is_immich = self._title == "Immich"
+            empty_note = " Its empty tags go in Immich's nightly job." if is_immich and pushed.taken else ""
             say(
-                f"Took back {count_of(pushed.taken, 'tag')}.{empty} The next visterm sync {catalogue} would write them "
-                "again: stop the service if there is one. For fewer tags, raise --precision or set -k."
+                f"Took back {count_of(pushed.taken, 'tag')}.{empty_note} The next visterm sync {catalogue} would write "
+                "them again: stop the service if there is one. For fewer tags, raise --precision or set -k."
             )
 
     def show(self, pushed: PushResult, counts: JsonObject, **times: str) -> None:
-        """List what was written and taken back, or would be: in JSON each and the counts, else a dry run's tags."""
+        """Print the (planned) changes: as JSON each change and the counts, otherwise only the tags of a dry run."""
         if self._json:
             for change in pushed.changes:
                 emit(change.as_dict())
@@ -286,55 +287,57 @@ class RoundPrinter:
 
 
 def lines_of_tags(changes: Iterable[TagChange]) -> list[str]:
-    """Return a line for each tag, those of most photos first: ``+ visterm/cat: 12 photos, 97% to 61%``."""
-    by_tag: dict[tuple[bool, str], list[float]] = {}
+    """Return one line per tag, the most frequent first: ``+ visterm/cat: 12 photos, 97% to 61%``."""
+    confidences_of: dict[tuple[bool, str], list[float]] = {}
     for change in changes:
-        by_tag.setdefault((change.confidence is not None, change.tag), []).append(change.confidence or 0.0)
+        confidences_of.setdefault((change.confidence is not None, change.tag), []).append(change.confidence or 0.0)
     lines = []
-    for (is_written, tag), chances in sorted(by_tag.items(), key=lambda entry: (-len(entry[1]), entry[0])):
-        line = f"{'+' if is_written else '-'} {tag}: {count_of(len(chances), 'photo')}"
-        first, last = percent(max(chances)), percent(min(chances))
-        lines.append(line + (f", {first if first == last else f'{first} to {last}'}" if is_written else ""))
+    for (is_written, tag), confidences in sorted(confidences_of.items(), key=lambda item: (-len(item[1]), item[0])):
+        line = f"{'+' if is_written else '-'} {tag}: {count_of(len(confidences), 'photo')}"
+        high, low = percent(max(confidences)), percent(min(confidences))
+        lines.append(line + (f", {high if high == low else f'{high} to {low}'}" if is_written else ""))
     return lines
 
 
 def explain_chances(changes: Iterable[TagChange], precision: float) -> None:
-    """Print why single predictions may be less sure than the precision, if some are."""
-    least = min((change.confidence for change in changes if change.confidence is not None), default=1.0)
-    if least < precision:
+    """Explain why some predictions have a lower confidence than the precision, if there are any."""
+    lowest = min((change.confidence for change in changes if change.confidence is not None), default=1.0)
+    if lowest < precision:
         say(
             f"--precision {precision:g} is the share that should be right of all photos with a tag, as on photos held "
-            f"out from learning. So a single photo may be less sure, here down to {percent(least)}."
+            f"out from learning. So a single photo may be less sure, here down to {percent(lowest)}."
         )
 
 
 def serve_rounds(work: Callable[[], SyncRound], seconds: float, printer: RoundPrinter) -> None:
-    """Do a round each time until SIGTERM or Ctrl-C; a server that is away for a while is no end."""
+    """Call `work` every `seconds` until SIGTERM or Ctrl-C; if the server cannot be reached, try again next time."""
 
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, stop)
+    old_handler = signal.signal(signal.SIGTERM, stop)
     try:
         while True:
-            began, at = time.monotonic(), datetime.now().astimezone()
+            start, started = time.monotonic(), datetime.now().astimezone()
             result: SyncRound | ServiceError | StorageError
             try:
                 result = work()
             except (ServiceError, StorageError) as error:
                 result = error
-            wait = max(0.0, began + seconds - time.monotonic())
-            next_time = datetime.now().astimezone() + timedelta(seconds=wait)
-            when = f"{next_time:%H:%M %Z}" if next_time.date() == at.date() else f"{next_time:%Y-%m-%d %H:%M %Z}"
+            wait = max(0.0, start + seconds - time.monotonic())
+            next_start = datetime.now().astimezone() + timedelta(seconds=wait)
+            next_at = (
+                f"{next_start:%H:%M %Z}" if next_start.date() == started.date() else f"{next_start:%Y-%m-%d %H:%M %Z}"
+            )
             if isinstance(result, Exception):
-                say(f"{at:%Y-%m-%d %H:%M %Z} {result} Next try at {when}.")
+                say(f"{started:%Y-%m-%d %H:%M %Z} {result} Next try at {next_at}.")
             else:
                 remarks = [remark.rstrip(".") for remark in result.remarks]
-                say(f"{at:%Y-%m-%d %H:%M %Z} {'; '.join([result.line(), *remarks])}; next round at {when}")
-                times = {"at": at.isoformat(timespec="seconds"), "next": next_time.isoformat(timespec="seconds")}
+                say(f"{started:%Y-%m-%d %H:%M %Z} {'; '.join([result.line(), *remarks])}; next round at {next_at}")
+                times = {"at": started.isoformat(timespec="seconds"), "next": next_start.isoformat(timespec="seconds")}
                 printer.show(result.pushed, result.as_dict(), **times)
             time.sleep(wait)
     except KeyboardInterrupt:
         say("Stopped; nothing half-written is left behind.")
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGTERM, old_handler)

@@ -26,8 +26,8 @@ EXAMPLES = (
     ("visterm evaluate run other_photos --tags other.csv --map words.csv", "on a library with other tags"),
 )
 measure_option = partial(typer.Option, rich_help_panel="Measures", show_default=False)
-MEASURES = ("AvgP", "BEP", "P10", "nDCG10")  # As far as they were measured: nDCG10 only of graded relevances
-BAND_INTERVAL = "tag_r@5"  # The measure whose interval is shown of each band; JSON and the report have all
+MEASURES = ("AvgP", "BEP", "P10", "nDCG10")  # nDCG10 is only measured for graded relevance
+BAND_INTERVAL = "tag_r@5"  # The only measure of bands that is printed with an interval; JSON and the report have all
 
 
 def evaluate(
@@ -99,9 +99,9 @@ def evaluate(
 
 
 def show_annotation(results: JsonObject, compared: Sequence[str]) -> None:
-    """Print a table of metrics with a column a run, and what comparing every two runs says of some of them.
+    """Print a table of metrics with one column per run, and the comparisons of each pair of runs.
 
-    The results are those of `annotation_summary`; `compared` are the metrics whose comparisons are printed.
+    `results` come from `annotation_summary`; only comparisons of the metrics in `compared` are printed.
     """
     runs = results["runs"]
     rows = []
@@ -115,15 +115,15 @@ def show_annotation(results: JsonObject, compared: Sequence[str]) -> None:
 
 
 def show_bands(bands: Sequence[JsonObject]) -> None:
-    """Print a table for each run, with a row for each band of tags, as `band_summary` returns them."""
+    """Print a table per run with one row per band of tags; `bands` come from `band_summary`."""
     metrics = summaries.band_metrics(bands)
-    several = len(bands[0]["runs"]) > 1
+    has_several_runs = len(bands[0]["runs"]) > 1
     for number, run in enumerate(bands[0]["runs"]):
-        if several:
+        if has_several_runs:
             show(f"{run['run']}:")
         rows = []
         for band in bands:
-            counts = [f"{band[of]:,}" for of in ("tags", "measured_tags", "images")]
+            counts = [f"{band[name]:,}" for name in ("tags", "measured_tags", "images")]
             figures = band["runs"][number]["metrics"]
             first = figures.get(BAND_INTERVAL)
             interval = f"{first['low']:.3f} to {first['high']:.3f}" if first else "-"
@@ -135,7 +135,7 @@ def show_bands(bands: Sequence[JsonObject]) -> None:
 
 
 def show_precision(results: JsonObject) -> None:
-    """Print a table for each run of requested and achieved precision, as `precision_summary` gives them."""
+    """Print a table of requested and achieved precision per run; `results` come from `precision_summary`."""
     for run in results["runs"]:
         if len(results["runs"]) > 1:
             show(f"{run['run']}:")
@@ -147,9 +147,9 @@ def show_precision(results: JsonObject) -> None:
 
 
 def show_queries(results: JsonObject) -> None:
-    """Print a table of means by kind of query for each run, and what comparing every two runs says.
+    """Print a table of means by kind of query per run, and the comparisons of each pair of runs.
 
-    The results are those of `query_summary`.
+    `results` come from `query_summary`.
     """
     measures = [
         name for name in MEASURES if all(name in kind for run in results["runs"] for kind in run["kinds"].values())
@@ -167,17 +167,17 @@ def show_queries(results: JsonObject) -> None:
 
 
 def _show_pairs(pairs: Sequence[JsonObject], measures: Sequence[str]) -> None:
-    corrected = f", corrected for {len(pairs)} pairs" if len(pairs) > 1 else ""
+    correction_note = f", corrected for {len(pairs)} pairs" if len(pairs) > 1 else ""
     for pair in pairs:
         for measure in [measure for measure in measures if measure in pair]:
             first, second, test = pair["first"], pair["second"], pair[measure]
             mean, low, high = test["mean"], test["low"], test["high"]
-            if test["better"] < 0:  # the difference is of the run named first
+            if test["better"] < 0:  # name the better run first
                 first, second, mean, low, high = pair["second"], pair["first"], -mean, -high, -low
             verdict = f"{first} is better than {second}"
             if not test["better"]:
                 verdict = f"{first} and {second} do not differ significantly"
             show(
-                f"{measure}: {verdict} (Wilcoxon p = {test['holm_p']:.2g}{corrected}; difference {mean:+.4f}, 95 % "
-                f"{low:+.4f} to {high:+.4f})."
+                f"{measure}: {verdict} (Wilcoxon p = {test['holm_p']:.2g}{correction_note}; difference {mean:+.4f}, "
+                f"95 % {low:+.4f} to {high:+.4f})."
             )

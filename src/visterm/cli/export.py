@@ -1,4 +1,4 @@
-"""`visterm export` and `visterm push`: tags where other programs find them, and a run on the Hugging Face hub."""
+"""`visterm export` and `visterm push`: write tags for other programs, and share a run on the Hugging Face hub."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ EXAMPLES = (
     ("visterm export catalogue --to imagefolder -o tagged", "for Hugging Face datasets"),
     ("visterm export run --to onnx -o model", "the run itself, as one ONNX graph"),
 )
-MODELS = ("onnx", "photoprism-model")  # Targets that are a run itself
+MODELS = ("onnx", "photoprism-model")  # Targets that export the run itself
 
 
 def export(
@@ -117,14 +117,14 @@ def export(
         return
     limits = sources.Limits(k, min_confidence, precision)
     if into_files:
-        bad, counts = _export_to_files(
+        skipped, counts = _export_to_files(
             source, images, to, limits, dry_run, undo, keep_originals=not overwrite, json=json
         )
     else:
-        bad, counts = _export_whole(source, images, to, limits, None if dry_run else out, json=json)
+        skipped, counts = _export_to_table(source, images, to, limits, None if dry_run else out, json=json)
     if json and dry_run:
-        emit({"totals": {**counts, "skipped": len(bad)}})
-    raise typer.Exit(exit_code(bad))
+        emit({"totals": {**counts, "skipped": len(skipped)}})
+    raise typer.Exit(exit_code(skipped))
 
 
 def _export_to_files(
@@ -138,36 +138,36 @@ def _export_to_files(
     keep_originals: bool,
     json: bool,
 ) -> tuple[list[Skipped], Counter[str]]:
-    """Write tags beside photos or into them, or take them back; return what was skipped, and counts."""
+    """Write tags next to photos or into them, or undo that; return the skipped photos, and counts."""
     target = writing.make_target(to, keep_originals=keep_originals)
     opened = sources.open_source(source, images, into_files=not undo)
     notes = opened.notes(target.name)
-    bad: list[Skipped] = []
+    skipped: list[Skipped] = []
     counts: Counter[str] = Counter()
     if undo:
-        items = _counted(opened.written(target.name), bad, counts)
+        items = _counted(opened.written(target.name), skipped, counts)
         changes = writing.undo_tags(items, target, dry_run=dry_run, progress=Bars(), notes=notes)
     else:
-        items = _counted(opened.items(limits, Bars()), bad, counts)
+        items = _counted(opened.items(limits, Bars()), skipped, counts)
         run, parents = opened.tagger.fingerprint, export_items.Parents.of_run(opened.tagger)
         changes = writing.export_tags(items, target, run=run, parents=parents, dry_run=dry_run, notes=notes)
 
-    _show_changes(changes, bad, counts, json=json, dry_run=dry_run, undo=undo)
+    _show_changes(changes, skipped, counts, json=json, dry_run=dry_run, undo=undo)
     if to in writing.PROFILES and not dry_run and not undo:
         say(writing.PROFILES[to].then)
-    return bad, counts
+    return skipped, counts
 
 
-def _export_whole(
+def _export_to_table(
     source: Path, images: Path | None, to: str, limits: sources.Limits, out: Path | None, *, json: bool
 ) -> tuple[list[Skipped], Counter[str]]:
-    """Write a table or a data set, or with no `out` show what would be; return what was skipped, and counts."""
+    """Write a table or a data set, or show it if `out` is None; return the skipped photos, and counts."""
     opened = sources.open_source(source, images)
-    bad: list[Skipped] = []
+    skipped: list[Skipped] = []
     counts: Counter[str] = Counter()
     source_items = opened.items(limits, Bars())
     items = _counted(
-        tables.only_pictures(source_items) if to in tables.DATASETS else source_items, bad, counts, tags=True
+        tables.only_pictures(source_items) if to in tables.DATASETS else source_items, skipped, counts, tags=True
     )
     if to not in tables.DATASETS:
         text = tables.table_of(items, to, run=opened.tagger.fingerprint)
@@ -183,7 +183,7 @@ def _export_whole(
     photos, tags = count_of(counts["photos"], "photo"), count_of(counts["tags"], "tag")
     predicted = count_of(counts["predicted"], "prediction")
     say(f"{'Would write' if out is None else f'Wrote {out}'}: {photos}, {tags} of people, {predicted}.")
-    return bad, counts
+    return skipped, counts
 
 
 def _export_model(run: Path, images: Path | None, to: str, out: Path, *, json: bool) -> None:
@@ -202,15 +202,15 @@ def _export_model(run: Path, images: Path | None, to: str, out: Path, *, json: b
 
 
 def _counted(
-    items: Iterable[ExportItem | Skipped], bad: list[Skipped], counts: Counter[str], *, tags: bool = False
+    items: Iterable[ExportItem | Skipped], skipped: list[Skipped], counts: Counter[str], *, tags: bool = False
 ) -> Iterator[ExportItem]:
-    """Yield the photos to write, counted, with their tags on request; those that cannot be read go to `bad`."""
+    """Yield the photos to write, counted, and their tags if `tags` is true; append unreadable photos to `skipped`."""
     counts["photos"] = 0
     for item in items:
         if isinstance(item, Skipped):
-            bad.append(item)
+            skipped.append(item)
             continue
-        counts["photos"] += bool(item.name)  # places that photos have left have none
+        counts["photos"] += bool(item.name)  # the old places of moved photos have no name
         for mark in item.wanted(None, export_items.Parents()) if tags else ():
             counts["tags" if mark.source == keywords.GIVEN else "predicted"] += 1
         yield item
@@ -218,18 +218,18 @@ def _counted(
 
 def _show_changes(
     changes: Iterable[FileChange | Skipped],
-    bad: list[Skipped],
+    skipped: list[Skipped],
     counts: Counter[str],
     *,
     json: bool,
     dry_run: bool,
     undo: bool = False,
 ) -> None:
-    """Show changes one by one if they are only planned, or in JSON, and say how many there are."""
+    """Print each change in a dry run or as JSON, then the counts; append unreadable photos to `skipped`."""
     counts.update({"files": 0, "added": 0, "removed": 0, "left_out": 0, "copied": 0})
     for change in changes:
         if isinstance(change, Skipped):
-            bad.append(change)
+            skipped.append(change)
             continue
         counts["files"] += bool(change.added or change.removed or change.copied)
         for kind in ("added", "removed", "left_out", "copied"):

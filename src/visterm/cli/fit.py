@@ -1,4 +1,4 @@
-"""`visterm fit`, `tune` and `use`: learn from photos or a catalogue, try settings, and choose a catalogue's run."""
+"""`visterm fit`, `tune` and `use`: learn from photos or a catalogue, compare settings, and choose a catalogue's run."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ EXAMPLES = (
     ("visterm fit photos --queries clicks.csv --model pamir -o run", "learn from a click log"),
     ("visterm fit catalogue", "learn from corrections"),
 )
-WITH_A_CATALOGUE = {"images", "full", "min_count", "json"}
-"""Parameters that go with a catalogue: encoder and model are those of its run."""
+CATALOGUE_PARAMETERS = {"images", "full", "min_count", "json"}
+"""Parameters of `fit` that can be used with a catalogue; encoder and model always come from its run."""
 
 
 def fit(
@@ -114,7 +114,7 @@ def fit(
         min_count=min_count, tree=tree, memory=None if memory is None else memory_sizes.read_size(memory),
         out=out, overwrite=overwrite,
     )  # fmt: skip
-    began = time.monotonic()
+    start = time.monotonic()
     tagger = visterm.Tagger.of(request)
     if "device" in request.encoder_params:
         for line in part_settings.device_lines(tagger.encoder):
@@ -123,16 +123,16 @@ def fit(
     run = fitting.fit_run(tagger, request, say=say, progress=Bars(lines=False))
     not_read = say_not_read(images or [])
     facts = run.facts
-    seconds = duration(time.monotonic() - began)
-    queries_too = f" and {count_of(facts['queries'], 'query')}" if "queries" in facts else ""
-    learned = f"{count_of(facts['tags'], 'tag')} from {count_of(facts['images'], 'photo')}{queries_too}"
+    duration_text = duration(time.monotonic() - start)
+    queries_text = f" and {count_of(facts['queries'], 'query')}" if "queries" in facts else ""
+    learned_text = f"{count_of(facts['tags'], 'tag')} from {count_of(facts['images'], 'photo')}{queries_text}"
     if words and not facts["tags given"]:
         summary = f"{count_of(facts['tags'], 'word')}, found by their vectors; no confidences until photos are tagged."
         sources = " ".join(map(str, images or []))
         say(f"{summary} The run is in {out}. Next: visterm index {out} {sources} -o CATALOGUE")
         say("Then its review page: visterm serve CATALOGUE")
     else:
-        say(f"Learned {learned} in {seconds}{_chosen(run.models_tried())}. The run is in {out}.")
+        say(f"Learned {learned_text} in {duration_text}{_chosen(run.models_tried())}. The run is in {out}.")
 
     if calibrating.RIGHT_OF_5 in facts:
         say(calibrating.what_to_expect(facts))
@@ -144,7 +144,7 @@ def fit(
 
 
 def _chosen(report: Sequence[JsonObject]) -> str:
-    """Return which of the models that `auto` tried it uses, for the end of a sentence; empty for another model."""
+    """Return the end of a sentence with the models that `auto` has chosen; "" for a run without `auto`."""
     used = " and ".join(f"{entry['model']} ({entry['weight']:.0%})" for entry in report if entry["weight"])
     if any(entry["reason"].startswith("alone: ") for entry in report):
         return f" with {used}, as there are no images to compare models on"
@@ -153,18 +153,16 @@ def _chosen(report: Sequence[JsonObject]) -> str:
 
 
 def _fit_catalogue(context: typer.Context, catalogue: Path) -> None:
-    """Learn from a catalogue, and say what it changed; refuse options of the fit of a new run."""
-    sources = {name: context.get_parameter_source(name) for name in context.params if name not in WITH_A_CATALOGUE}
-    if typed_options := [
-        name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"
-    ]:
-        name = {"out": "-o", "set_": "--set"}.get(typed_options[0], "--" + typed_options[0].replace("_", "-"))
+    """Learn from a catalogue, and report the comparison of the runs; refuse options for a new run."""
+    sources = {name: context.get_parameter_source(name) for name in context.params if name not in CATALOGUE_PARAMETERS}
+    if forbidden := [name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"]:
+        name = {"out": "-o", "set_": "--set"}.get(forbidden[0], "--" + forbidden[0].replace("_", "-"))
         raise UserError(f"{name} does not go with a catalogue, which keeps its own runs. Leave {name} out.")
 
-    typed = context.params
+    params = context.params
     opened = visterm.Catalogue.load(catalogue)
-    learned = opened.learn(full=typed["full"], min_count=typed["min_count"], progress=Bars(lines=False))
-    if typed["json"]:
+    learned = opened.learn(full=params["full"], min_count=params["min_count"], progress=Bars(lines=False))
+    if params["json"]:
         emit({"catalogue": str(catalogue), **learned.as_dict()})
     elif (comparison := learned.comparison) is not None:
         interval = "" if comparison.interval is None else "{:+.3f} to {:+.3f}".format(*comparison.interval)
@@ -264,23 +262,24 @@ def use(
 
 
 def _switch(catalogue: Path, name: str, *, back: bool) -> None:
-    """Use another run, or go back to one, and say how to undo that."""
+    """Use another run, or go back to an earlier one, and print how to undo that."""
     if back:  # the current run is not read: it may be damaged
         name = earlier_runs.run_to_go_back_to(stored_catalogues.StoredCatalogue.open(catalogue), name).fingerprint
     opened = visterm.Catalogue.load(catalogue, run=name)
     runs = opened.stored.runs
-    before = runs.current()
+    old_run = runs.current()
     filled = opened.use(opened.tagger, kind=earlier_runs.GO_BACK if back else earlier_runs.USE_RUN, progress=Bars())
-    now = runs.current()
-    if now == before:
-        say(f"{catalogue} uses run {now.id} already.")
+    new_run = runs.current()
+    if new_run == old_run:
+        say(f"{catalogue} uses run {new_run.id} already.")
     else:
-        rows = f" {count_of(filled.rows, 'row')} made anew." if filled.rows else ""
-        undo = f"visterm use {catalogue} {before.id}" if back else f"visterm use {catalogue} --back"
+        rows_note = f" {count_of(filled.rows, 'row')} made anew." if filled.rows else ""
+        undo_command = f"visterm use {catalogue} {old_run.id}" if back else f"visterm use {catalogue} --back"
         verb = "is back to" if back else "uses"
         reminder = "All that people said is kept. " if back else ""
-        undone = "To use the later run again" if back else "To go back"
-        say(f"{catalogue} {verb} run {now.id}, of {in_minutes(now.added)}.{rows} {reminder}{undone}: {undo}")
+        undo_hint = "To use the later run again" if back else "To go back"
+        date = in_minutes(new_run.added)
+        say(f"{catalogue} {verb} run {new_run.id}, of {date}.{rows_note} {reminder}{undo_hint}: {undo_command}")
 
 
 def _show_runs(catalogue: Path) -> None:
@@ -289,10 +288,10 @@ def _show_runs(catalogue: Path) -> None:
     rows = []
     for entry in earlier_runs.shown_runs(stored, earlier_runs.known_runs(stored)):
         counts = ["gone" if n is None else f"{n:,}" for n in (entry.tags, entry.images)]
-        measured = ["-"] * 3
+        comparison_cells = ["-"] * 3
         if (comparison := entry.comparison) is not None:
-            measured = [f"{comparison.before:.3f}", f"{comparison.after:.3f}", comparison.verdict]
-        in_use = "in use" if entry.run.current else ""
-        rows.append([str(entry.run.id), in_minutes(entry.run.added), in_use, *counts, *measured])
+            comparison_cells = [f"{comparison.before:.3f}", f"{comparison.after:.3f}", comparison.verdict]
+        status = "in use" if entry.run.current else ""
+        rows.append([str(entry.run.id), in_minutes(entry.run.added), status, *counts, *comparison_cells])
     if rows:
         table(rows, ["run", "made (UTC)", "", "tags", "photos", "MAP before", "MAP", "on held-out photos"])

@@ -1,4 +1,4 @@
-"""`visterm index`, `watch` and `map`: photos in a catalogue, kept up to date, and their places on its map."""
+"""`visterm index`, `watch` and `map`: put photos into a catalogue, keep it up to date, and draw its map."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def index(
     """
     rules = rules_of_tags.TagRules.of(tag_rules)
     catalogue, path, is_new = _open(run, out, store)
-    read = JsonObject()
+    tag_facts = JsonObject()
     try:
         if tags is None:
             result = catalogue.index(images, follow_links=follow_links, progress=Bars())
@@ -81,7 +81,7 @@ def index(
                 if remark == f"{corpora.LEFT_OUT}{corpus.without_tags}":
                     remark = f"Without tags: {corpus.without_tags}"
                 say(remark)
-            read = check_tags_read(corpus, rules, paths=catalogue.tagger.tree is not None)
+            tag_facts = check_tags_read(corpus, rules, paths=catalogue.tagger.tree is not None)
             result = catalogue.index(corpus, folder=images, follow_links=follow_links, progress=Bars())
     except Exception:
         if is_new and catalogue.stored.images.count() == 0:
@@ -94,13 +94,13 @@ def index(
         say(remark)
     say(f"Indexed {count_of(len(catalogue), 'photo')} ({result.in_words()}). The catalogue is in {path}.")
     if json:
-        emit({"catalogue": str(path), "images": len(catalogue), **result.as_dict(), **read, "not_read": not_read})
+        emit({"catalogue": str(path), "images": len(catalogue), **result.as_dict(), **tag_facts, "not_read": not_read})
     raise typer.Exit(exit_code(result.skipped, path / "skipped.jsonl"))
 
 
 def _open(run: Path, out: Path | None, store: str | None) -> tuple[visterm.Catalogue, Path, bool]:
-    """Return the catalogue that is meant, its place, and whether it was just made."""
-    lance_rows.lance_uri(store or lance_rows.FILES)  # refuses a mistyped one
+    """Open or create the catalogue; return it, its path, and whether it is new."""
+    lance_rows.lance_uri(store or lance_rows.FILES)  # raises an error if `store` is invalid
     tagger = None
     if persist.folder_kind(run) == "catalogue":
         if out is not None and out.resolve() != run.resolve():
@@ -130,7 +130,7 @@ def _open(run: Path, out: Path | None, store: str | None) -> tuple[visterm.Catal
 
 
 def _check_store(catalogue: visterm.Catalogue, store: str | None) -> None:
-    """Check that a catalogue keeps its rows in a `store`, or choose that if a kill left it just made."""
+    """Refuse another `store` than the catalogue's own; an empty catalogue, left by a kill, is changed to `store`."""
     stored = catalogue.stored
     if store is None or stored.keeps_rows_in(store):
         return
@@ -188,8 +188,8 @@ def watch(
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, end)
-    read = f", with tags from {source}" if source else ""
-    say(f"Watching {', '.join(chosen)}{read}. Ctrl-C ends it.")
+    source_note = f", with tags from {source}" if source else ""
+    say(f"Watching {', '.join(chosen)}{source_note}. Ctrl-C ends it.")
     watching = watched_folders.Watching(
         opened, chosen, tags=source, poll=seconds, stop=stop, say=say, progress=Bars(lines=False)
     )
@@ -199,9 +199,9 @@ def watch(
         changes, n_skipped = result.in_words(kept=False), len(result.skipped)
         if changes == "nothing new" and not n_skipped and not folder:
             continue
-        skipped = f", {n_skipped:,} skipped, listed in {catalogue / 'skipped.jsonl'}" if n_skipped else ""
+        skipped_note = f", {n_skipped:,} skipped, listed in {catalogue / 'skipped.jsonl'}" if n_skipped else ""
         prefix = f"{folder}: " if folder else ""
-        show(f"{prefix}{changes}{skipped}; {count_of(len(opened), 'photo')} in the catalogue")
+        show(f"{prefix}{changes}{skipped_note}; {count_of(len(opened), 'photo')} in the catalogue")
 
     say("Stopped.")
 

@@ -1,4 +1,4 @@
-"""`visterm info`: what a run, a catalogue or a features folder holds; and the lists of models, encoders and metrics."""
+"""`visterm info`, `models`, `encoders` and `metrics`: describe a run, a catalogue or features, and list the parts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ INFO_EXAMPLES = (
     ("visterm info catalogue --check", "look for damage"),
 )
 
-LONGEST = 20  # Entries of a setting that are still shown: relations of tags may be thousands
+MAX_ENTRIES = 20  # Longer lists in settings are shown as their length: relations of tags may have thousands
 LABELS = {
     "calibration images": "photos held out to learn confidences",
     "validation images": "photos held out to stop training",
@@ -53,7 +53,7 @@ LABELS = {
     "shards": "files of features",
     "current": "in use",
 }
-"""Names of facts for people; JSON keeps the others."""
+"""Fact -> its name for people; JSON has the original names."""
 
 
 def info(
@@ -95,7 +95,7 @@ def info(
 
 
 def _show_tried(report: list[JsonObject]) -> None:
-    """Print a table of the models that `auto` tried; what was not measured is a dash. Blocks are shown if any are."""
+    """Print a table of the models that `auto` tried, with dashes for missing values, and feature blocks if any."""
     forms = {"seconds": ".1f", "map": ".3f", "word_map": ".3f", "weight": ".2f"}
     header = ["model", "seconds", "MAP", "word MAP", "weight", "why"]
     rows = []
@@ -112,12 +112,12 @@ def _show_tried(report: list[JsonObject]) -> None:
 
 
 def label(name: str) -> str:
-    """Return the name of a fact for people, whose photos are the program's images."""
+    """Return the name of a fact for people; "images" become "photos"."""
     return LABELS.get(name, name.replace("images", "photos"))
 
 
 def _setting(name: str, value: object) -> str:
-    """Return a fact of a part in one line, settings as they are typed; those without a value are left out."""
+    """Return a fact as one line; a dict becomes a list of its entries that are not None."""
     if not isinstance(value, dict):
         return _text(value)
     parts = {str(key): entry for key, entry in value.items() if entry is not None}
@@ -127,14 +127,14 @@ def _setting(name: str, value: object) -> str:
 
 
 def _typed(value: object) -> str:
-    """Return a setting as it is typed; a long list as its length."""
-    if isinstance(value, list) and len(value) > LONGEST:
+    """Return a setting as it is typed, or the length of a long list."""
+    if isinstance(value, list) and len(value) > MAX_ENTRIES:
         return f"{len(value):,} entries"
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def _text(value: object) -> str:
-    """Return a value: counts with commas, figures with four digits, times to the minute, a comparison in words."""
+    """Return a value for people: counts with commas, numbers with four digits, times to the minute."""
     if isinstance(value, dict) and "in_words" in value:
         return str(value["in_words"])
     if isinstance(value, bool) or value is None:
@@ -180,15 +180,15 @@ def encoders(
     _list(ENCODERS, json)
     objects, rows = [], []
     for row in named.networks().values():
-        is_local, text = named.is_here(row), row.text is not None and named.is_here(row, text=True)
+        is_local, has_words = named.is_here(row), row.text is not None and named.is_here(row, text=True)
         objects.append({
             "name": row.name, "summary": row.good_for, "licence": row.licence, "size": row.size(),
             "repository": row.repository, "revision": row.revision, "on this machine": is_local,
-            "its words on this machine": text, "run by us": row.run_by_us, "your row": row.yours,
+            "its words on this machine": has_words, "run by us": row.run_by_us, "your row": row.yours,
         })  # fmt: skip
-        on_disk = "yes" if is_local and (text or row.text is None) else "without words" if is_local else "no"
-        run = "your row" if row.yours else "yes" if row.run_by_us else "not yet"
-        rows.append([row.name, row.good_for, row.size(), row.licence, on_disk, run])
+        on_disk = "yes" if is_local and (has_words or row.text is None) else "without words" if is_local else "no"
+        tested = "your row" if row.yours else "yes" if row.run_by_us else "not yet"
+        rows.append([row.name, row.good_for, row.size(), row.licence, on_disk, tested])
 
     if not json:
         say("")

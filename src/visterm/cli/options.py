@@ -1,4 +1,4 @@
-"""Options that several commands share, in the panels of their help, and how typed values are read."""
+"""Options that several commands share, with the panels of their help texts, and parsers of their values."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ scale_option = partial(typer.Option, rich_help_panel="Scale", show_default=False
 def in_range(
     option: str, *, above: float | None = None, least: float | None = None, below: float = inf, most: float = inf
 ) -> Callable[[float | None], float | None]:
-    """Return what refuses numbers of an option that are out of range (as `check_number` does), before any work."""
+    """Return a callback that raises an error for a number out of range (`check_number`), before any work."""
 
     def check(value: float | None) -> float | None:
         if value is not None:
@@ -117,41 +117,41 @@ Ray = Annotated[
     ),
 ]
 
-_SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*([smh]?)", re.IGNORECASE)
-_SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([smh]?)", re.IGNORECASE)
+_SECONDS_PER_UNIT = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 def may_replace(out: Path | None, overwrite: bool | None = None, kind: str = "file") -> bool:
-    """Return whether what is at an output may be replaced: by ``--overwrite``, or as a person says on a terminal.
+    """Return whether an existing output may be replaced, by ``--overwrite`` or by an answer on the terminal.
 
-    `overwrite` is None for commands that have no such option.
+    `overwrite` is None for commands without this option.
 
-    `kind` is "file", or that of a folder that visterm wrote. Raises UserError if it may not; StorageError if a folder
-    is no such folder, or holds more than visterm wrote there.
+    `kind` is "file", or the kind of a folder that visterm wrote. Raises UserError if the output must not be replaced;
+    StorageError if a folder has another kind, or files that visterm did not write.
     """
     if out is None:
         return bool(overwrite)
     if kind == "file":
         if out.is_dir():
             raise UserError(f"{out} is a folder; expected the name of a file.")
-        is_there = out.exists()
+        exists = out.exists()
     else:
         persist.check_replaceable(out, kind, overwrite=True)
-        is_there = persist.folder_kind(out) == kind
+        exists = persist.folder_kind(out) == kind
 
-    if overwrite or not is_there:
+    if overwrite or not exists:
         return bool(overwrite)
     problem = f"{out} exists already." if kind == "file" else f"{out} is a {kind} already."
     if not at_a_terminal():
-        replace = "remove it" if overwrite is None else "replace it: --overwrite"
-        raise UserError(f"{problem} Choose another name, or {replace}.")
+        advice = "remove it" if overwrite is None else "replace it: --overwrite"
+        raise UserError(f"{problem} Choose another name, or {advice}.")
     if not typer.confirm(f"{problem} Replace it?", err=True):
         raise UserError(f"{out} stays as it is. Choose another name.")
     return True
 
 
 def settings(pairs: list[str] | None, option: str) -> dict[str, object]:
-    """Read NAME=VALUE settings; values are numbers, True, False, None, tuples, or else text.
+    """Parse NAME=VALUE settings; values are numbers, True, False, None, tuples, or else text.
 
     Raises UserError if a pair has no "=" or a name is given twice.
     """
@@ -168,7 +168,7 @@ def settings(pairs: list[str] | None, option: str) -> dict[str, object]:
 
 
 def value_of(text: str) -> Any:
-    """Read one value: a number, True, False, None, a tuple, or else text."""
+    """Parse a value: a number, True, False, None, a tuple, or else text."""
     if text.lower() in ("true", "false", "none"):
         return {"true": True, "false": False, "none": None}[text.lower()]
     try:
@@ -178,9 +178,9 @@ def value_of(text: str) -> Any:
 
 
 def choices(pairs: list[str]) -> dict[str, trials.Choices]:
-    """Read what a setting is searched over: ``dim=50,100``, ``learning_rate=0.0001:0.1:log``, ``dim=20:200``.
+    """Parse the values to try for each setting: ``dim=50,100``, ``learning_rate=0.0001:0.1:log``, ``dim=20:200``.
 
-    Raises UserError if a pair cannot be understood, or a name is given twice.
+    Raises UserError if a pair is invalid, or a name is given twice.
     """
     space: dict[str, trials.Choices] = {}
     for pair in pairs:
@@ -195,8 +195,8 @@ def choices(pairs: list[str]) -> dict[str, trials.Choices]:
         parts = text.split(":")
         if len(parts) > 1:
             low, high = (value_of(part) for part in parts[:2])
-            numbers = all(isinstance(end, int | float) and not isinstance(end, bool) for end in (low, high))
-            if not numbers or len(parts) > 3 or parts[2:] not in ([], ["log"]) or not low < high:
+            are_numbers = all(isinstance(end, int | float) and not isinstance(end, bool) for end in (low, high))
+            if not are_numbers or len(parts) > 3 or parts[2:] not in ([], ["log"]) or not low < high:
                 raise UserError(
                     f"--grid {name}={text} is not a range; expected LOW:HIGH or LOW:HIGH:log, with LOW below HIGH."
                 )
@@ -213,21 +213,21 @@ def choices(pairs: list[str]) -> dict[str, trials.Choices]:
 
 
 def seconds_of(text: str | None, option: str) -> float | None:
-    """Return the seconds of a span of time: 90, 90s, 2m, 1.5h; None if there is none.
+    """Return a duration (90, 90s, 2m, 1.5h) in seconds; None for None.
 
-    Raises UserError if it cannot be read, or is no time at all.
+    Raises UserError if the text is invalid or the duration is 0.
     """
     if text is None:
         return None
-    span = _SPAN.fullmatch(text.strip())
-    seconds = float(span[1]) * _SECONDS[span[2].lower()] if span else 0.0
+    match = _DURATION.fullmatch(text.strip())
+    seconds = float(match[1]) * _SECONDS_PER_UNIT[match[2].lower()] if match else 0.0
     if not seconds:
         raise UserError(f"{option} {text} is not understood; expected seconds, minutes or hours above 0: 90s, 2m, 1h.")
     return seconds
 
 
 def executor_of(ray: str | None) -> executor.Executor:
-    """Return what runs the parts of a job: this process, or the machines behind ``--ray``."""
+    """Return the executor for jobs: this process, or with an address from ``--ray`` a Ray cluster."""
     if ray is None:
         return executor.Executor(None)
     from visterm.cluster import RayExecutor

@@ -1,4 +1,4 @@
-"""What the commands print: messages on standard error, results on standard output."""
+"""Output of the commands: messages on standard error, results on standard output."""
 
 from __future__ import annotations
 
@@ -30,43 +30,43 @@ if TYPE_CHECKING:
     from visterm.data.tag_rules import TagRules
 
 
-JsonObject: TypeAlias = dict[str, Any]  # As it is printed
+JsonObject: TypeAlias = dict[str, Any]
 Result = TypeVar("Result", bound=Tag | Hit)
 
-_NAMED = 3  # Skipped folders and tag files that are named on the terminal
-_CATEGORY = re.compile(r": ?|; | \(|\.(?: |$)")  # What ends the part of a reason that is the same for many photos
-_WIDEST = 60  # Columns of a terminal that a cell may take for others to be lined up with it
-LINE_SECONDS = 60  # Seconds between two lines in a pipe or a log that say how far a long task is
+_MAX_NAMED = 3  # Maximum number of skipped folders and tag files that are printed if there is a list of all
+_CATEGORY_END = re.compile(r": ?|; | \(|\.(?: |$)")  # Ends the general part of a reason, before details of the photo
+_MAX_WIDTH = 60  # Cells that are wider than this don't widen their column
+LINE_SECONDS = 60  # Seconds between two lines of progress in a pipe or a log
 
 
 def say(message: str) -> None:
-    """Tell the person something that is not a result."""
+    """Print a message that is not a result."""
     print(printable(message), file=sys.stderr, flush=True)
 
 
 def at_a_terminal() -> bool:
-    """Return whether a person is there to answer a question."""
+    """Return whether a person can answer questions: standard input and error are a terminal."""
     return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def emit(value: JsonObject) -> None:
-    """Print one JSON object as one line, in ASCII where standard output is not UTF-8."""
+    """Print a JSON object as one line, in ASCII if standard output is not UTF-8."""
     utf8 = codecs.lookup(sys.stdout.encoding or "utf-8").name == "utf-8"
     print(printable_json(json_text(value, ascii_only=not utf8)), flush=True)
 
 
 def show(line: str) -> None:
-    """Print one line of a result for people, whatever the names in it hold."""
+    """Print one line of a result for people; unprintable characters are replaced."""
     print(printable(line, sys.stdout.encoding), flush=True)
 
 
 def table(rows: Sequence[Sequence[str]], header: Sequence[str]) -> None:
-    """Print columns that line up on a terminal, where letters of Chinese, Japanese and Korean and emoji are two wide.
+    """Print a table with aligned columns; Chinese, Japanese and Korean characters and emoji count as two columns.
 
-    Numbers stand to the right. A cell that is very long widens its own line alone.
+    Numbers are aligned to the right. A very long cell widens only its own line.
     """
     lines = [[printable(cell, sys.stdout.encoding) for cell in row] for row in (header, *rows)]
-    widths = [max([w for w in map(_width, column) if w <= _WIDEST] or [0]) for column in zip(*lines, strict=True)]
+    widths = [max([w for w in map(_width, column) if w <= _MAX_WIDTH] or [0]) for column in zip(*lines, strict=True)]
     for line in lines:
         cells = []
         for cell, width in zip(line, widths, strict=True):
@@ -84,9 +84,9 @@ def show_all(
     out: Path | None = None,
     none: str = "",
 ) -> None:
-    """Print results: as a table for people, or each as a JSON object; as JSON only if they are in a file `out` already.
+    """Print results as a table, or as one JSON object each; no table is printed if they were written to a file `out`.
 
-    `none` is what people read if there are none.
+    `none` is the message if there are no results.
     """
     if json:
         for value in objects:
@@ -98,7 +98,7 @@ def show_all(
 
 
 def _width(text: str) -> int:
-    """Return the columns of a terminal that a text takes; rich is imported only for text that has others than ASCII."""
+    """Return the width of a text on a terminal; rich is imported only for text that is not ASCII."""
     if text.isascii():
         return len(text)
     from rich.cells import cell_len
@@ -107,30 +107,30 @@ def _width(text: str) -> int:
 
 
 def percent(chance: float) -> str:
-    """Return a confidence for people: ``84%``, and ``<1%`` or ``>99%`` where it is nearly none or nearly all."""
+    """Return a confidence as text: ``84%``, or ``<1%`` and ``>99%`` for values close to 0 and 1."""
     return "<1%" if 0 < chance < 0.005 else ">99%" if 0.995 <= chance < 1 else f"{chance:.0%}"
 
 
 def in_minutes(text: str) -> str:
-    """Return a text with its times to the minute: ``2026-11-23 00:13`` of ``2026-11-23T00:13:01.084582Z``."""
+    """Shorten times in a text to minutes: ``2026-11-23T00:13:01.084582Z`` becomes ``2026-11-23 00:13``."""
     return re.sub(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d):[\d.]+Z", r"\1 \2", text)
 
 
 def likeliest_first(results: Iterable[Result]) -> list[Result]:
-    """Return tags or photos by confidence, the number that people see, after photos that people tagged with all words.
+    """Sort tags or photos by confidence, the highest first; photos that people tagged with all words come before them.
 
-    They stay as they are if some have no confidence.
+    If one of them has no confidence, the order is not changed.
     """
     hits = list(results)
-    if any(one.confidence is None for one in hits):
+    if any(hit.confidence is None for hit in hits):
         return hits
-    return sorted(hits, key=lambda one: (getattr(one, "source", None) is None, -(one.confidence or 0.0)))
+    return sorted(hits, key=lambda hit: (getattr(hit, "source", None) is None, -(hit.confidence or 0.0)))
 
 
 def exit_code(skipped: Sequence[Skipped], listed_in: Path | None = None) -> int:
-    """Report how many photos were skipped and why; return 3 if any were, else 0.
+    """Report how many photos were skipped and why; return 3 if there are any, else 0.
 
-    All are named, unless they are listed in a file: then only some folders and tag files among them.
+    Prints all skipped photos, or if the file `listed_in` has them, only the first folders and tag files.
     """
     if not skipped:
         return 0
@@ -139,9 +139,9 @@ def exit_code(skipped: Sequence[Skipped], listed_in: Path | None = None) -> int:
         for item in skipped
     ]
     others = [item for item, noun in zip(skipped, nouns, strict=True) if noun != "photo"]
-    for item in skipped if listed_in is None else others[:_NAMED]:
+    for item in skipped if listed_in is None else others[:_MAX_NAMED]:
         say(f"Skipped {item.image}: {item.reason}")
-    reasons = Counter(_CATEGORY.split(item.reason, maxsplit=1)[0] for item in skipped)
+    reasons = Counter(_CATEGORY_END.split(item.reason, maxsplit=1)[0] for item in skipped)
     counts = ", ".join(f"{n:,} {reason}" for reason, n in sorted(reasons.items(), key=lambda item: (-item[1], item[0])))
     list_note = "" if listed_in is None else f"; listed in {listed_in}"
     counted = " and ".join(count_of(n, noun) for noun, n in Counter(nouns).most_common())
@@ -150,9 +150,9 @@ def exit_code(skipped: Sequence[Skipped], listed_in: Path | None = None) -> int:
 
 
 def check_tags_read(corpus: Corpus, rules: TagRules, *, paths: bool = False) -> JsonObject:
-    """Report what was understood of the tags that were read, which may be `paths`; return that for JSON.
+    """Report statistics of the tags that were read, and return them for JSON; `paths` says that tags are paths.
 
-    Raises TagFileError if most tags look like lists, and no separator is given.
+    Raises TagFileError if most tags look like lists and no separator is set.
     """
     summary = tag_records.TagsRead.in_lists(corpus.tags, paths=paths)
     say(summary.line())
@@ -161,7 +161,7 @@ def check_tags_read(corpus: Corpus, rules: TagRules, *, paths: bool = False) -> 
 
 
 def say_not_read(folders: Iterable[str | os.PathLike[str]], *, videos: bool = False) -> dict[str, int]:
-    """Report how many files in folders of photos are not read, by kind; return the counts for JSON.
+    """Report how many files in folders of photos were not read, and return the counts by kind for JSON.
 
     `videos` says whether the command reads videos.
     """
@@ -182,9 +182,9 @@ def _numeric(cell: str) -> bool:
 
 
 class Bars(Progress):
-    """Draws what the library reports: a bar per task with its rate, the time left and the last note.
+    """Draws a progress bar per task, with its rate, the remaining time and the last note.
 
-    With `lines`, it leaves a line of each task when it ends.
+    With `lines`, each task prints a line when it ends.
     """
 
     def __init__(self, *, lines: bool = True) -> None:
@@ -196,14 +196,14 @@ class Bars(Progress):
         self._name = ""
         self._note = ""
         self._done = 0
-        self._began = 0.0
+        self._start_time = 0.0
 
     def start(self, task: str, total: int | None = None) -> None:
         """Begin a bar of `total` steps."""
-        self._name, self._note, self._done, self._began = task, "", 0, time.monotonic()
+        self._name, self._note, self._done, self._start_time = task, "", 0, time.monotonic()
         self._total = total
         if self._lines:
-            self._last_line = self._began
+            self._last_line = self._start_time
         if sys.stderr.isatty():
             from rich import progress
             from rich.console import Console
@@ -222,27 +222,27 @@ class Bars(Progress):
         self._done += steps
         self._note = note or self._note
         if self._rich is not None and self._task is not None:
-            rate = self._done / max(time.monotonic() - self._began, 1e-9)
+            rate = self._done / max(time.monotonic() - self._start_time, 1e-9)
             self._rich.update(self._task, advance=steps, note=self._note, rate=f"{rate:,.0f}/s" if rate >= 1 else "")
         elif time.monotonic() - self._last_line >= LINE_SECONDS and self._done != self._total:
-            self._say_how_far()
+            self._print_progress()
 
     def finish(self) -> None:
-        """End the bar, and leave a line that says what was done and how fast; none if an error came first."""
+        """Remove the bar, and print a line with the number of steps, the time and the rate, unless there were none."""
         if self._rich is not None:
             self._rich.stop()
             self._rich = None
         if self._done == 0 or not self._lines:
             return
-        seconds = time.monotonic() - self._began
+        seconds = time.monotonic() - self._start_time
         rate = f", {self._done / seconds:,.0f}/s" if seconds > 0.5 and self._done > seconds else ""
         note = f"  {self._note}" if self._note else ""
         count = f"{self._done:,} in " if self._done > 1 else ""
         print(f"{self._name}: {count}{seconds:.1f} s{rate}{note}", file=sys.stderr, flush=True)
 
-    def _say_how_far(self) -> None:
+    def _print_progress(self) -> None:
         self._last_line = time.monotonic()
-        rate = self._done / max(self._last_line - self._began, 1e-9)
+        rate = self._done / max(self._last_line - self._start_time, 1e-9)
         line = f"{self._name}: {self._done:,}"
         if self._total is not None:
             line += f" of {self._total:,}"
@@ -254,7 +254,7 @@ class Bars(Progress):
 
 
 def duration(seconds: float) -> str:
-    """Return a span of time for people: ``29 s``, ``3 min``, ``1 h 5 min``."""
-    minutes, rest = divmod(round(seconds), 60)
+    """Return a duration as text: ``29 s``, ``3 min``, ``1 h 5 min``."""
+    minutes, remainder = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min" if minutes else f"{rest} s"
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min" if minutes else f"{remainder} s"

@@ -1,4 +1,4 @@
-"""`visterm search`: find photos of a catalogue by words, by another photo, or by what is known of them."""
+"""`visterm search`: find photos of a catalogue by words, by a similar photo, or by filters."""
 
 from __future__ import annotations
 
@@ -104,15 +104,15 @@ def search(
         _show_hits(in_order, scores=request.like is not None)
     for line in answer.unknown_filters:
         say(line)
-    if not (result.hits or answer.unknown_filters):  # so that it is not taken for a search that failed
+    if not (result.hits or answer.unknown_filters):  # an empty output could look like a failed search
         say("No photo passes these filters." if request.among else "No photo was found.")
     if result.n_likely is not None:
-        more = " (-k 0 shows all)" if len(result.hits) < result.n_likely else ""
-        say(f"Above the cut-off: {count_of(result.n_likely, 'photo')}{more}")
+        hint = " (-k 0 shows all)" if len(result.hits) < result.n_likely else ""
+        say(f"Above the cut-off: {count_of(result.n_likely, 'photo')}{hint}")
 
-    for how, groups in answer.related.items():
+    for relation, groups in answer.related.items():
         if not groups:
-            say(f"No {how} of these words are known.")
+            say(f"No {relation} of these words are known.")
         for group in groups:
             if json:
                 emit(group.as_dict())
@@ -123,7 +123,7 @@ def search(
 
 
 def _emit_hits(request: requests.SearchRequest, answer: SearchOutcome) -> None:
-    """Print hits as JSON: without scores in a list of all photos, with the words that have no confidence."""
+    """Print hits as JSON: without scores in a list of all photos; with the untrained words of the search, if any."""
     untrained = list(answer.found.untrained)
     is_listing = request.words is None and request.like is None
     for hit in answer.found.hits:
@@ -132,10 +132,10 @@ def _emit_hits(request: requests.SearchRequest, answer: SearchOutcome) -> None:
 
 
 def _show_hits(hits: Sequence[visterm.Hit], *, scores: bool = False, indent: str = "") -> None:
-    """Print each photo in a line, with its address if it is one of another program's library."""
+    """Print one line per photo, with its link if it is in another program's library."""
     for hit in hits:
         numbers = [] if hit.confidence is None else [f"{percent(hit.confidence):>4}"]
         numbers += [f"{hit.score:6.3f}"] if scores else []
         name = hit.image if hit.at is None else f"{hit.image} at {stored_images.moment(hit.at)}"
-        by_hand = ["(tagged by hand)"] if hit.source else []
-        show(indent + "  ".join([*numbers, name, *by_hand, *filter(None, [hit.link])]))
+        source_note = ["(tagged by hand)"] if hit.source else []
+        show(indent + "  ".join([*numbers, name, *source_note, *filter(None, [hit.link])]))

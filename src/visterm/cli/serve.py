@@ -23,7 +23,7 @@ EXAMPLES = (
     ("visterm serve catalogue", "for this machine only"),
     ("visterm serve catalogue --host 0.0.0.0 --token-file token.txt --name photos.home", "for others"),
 )
-FEWEST_LETTERS = 16
+MIN_TOKEN_LENGTH = 16
 
 
 def serve(
@@ -99,6 +99,6 @@ def serve(
 
 def _read_token(file: Path) -> str:
     token = keys.read_secret("token", file)
-    if len(token) < FEWEST_LETTERS:
-        raise UserError(f"The token in {file} has {len(token)} letters; expected {FEWEST_LETTERS} or more.")
+    if len(token) < MIN_TOKEN_LENGTH:
+        raise UserError(f"The token in {file} has {len(token)} letters; expected {MIN_TOKEN_LENGTH} or more.")
     return token

@@ -1,4 +1,4 @@
-"""`visterm tag` and `visterm judge`: tags that a person adds to photos, takes off, or says are right or wrong."""
+"""`visterm tag` and `visterm judge`: add and remove tags of photos by hand, and judge suggested tags."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def tag(
     Searches and exports follow at once; `visterm fit CATALOGUE` learns from it. All photos are changed or, after
     an error, none. `visterm judge` asks about tags that visterm suggests.
     """
-    changes = [f"{', '.join(tags)} {how}" for how, tags in (("given", add), ("taken off", remove)) if tags]
+    changes = [f"{', '.join(tags)} {verb}" for verb, tags in (("given", add), ("taken off", remove)) if tags]
     if undo is None and not photos:
         raise UserError(
             "PHOTOS are missing. Name at least one photo of the catalogue, or a step to take back (--undo)."
@@ -147,16 +147,16 @@ def judge(
 
 
 def _ask(catalogue: visterm.Catalogue, questions: list[ReviewItem], paths: dict[int, str]) -> list[int]:
-    """Ask a person by keys, and store each answer at once; return the verdicts, 0 for what is left open."""
-    verdicts: list[tuple[int, int]] = []  # Verdict, and its number in the log
+    """Ask the questions on the terminal, and store each answer at once; return the verdicts, 0 for open questions."""
+    verdicts: list[tuple[int, int]] = []  # (verdict, its number in the log)
     say(KEYS)
     while len(verdicts) < len(questions):
         item = questions[len(verdicts)]
-        sure = "" if item.confidence is None else f", {percent(item.confidence)}"
-        show(f"{len(verdicts) + 1}/{len(questions)}  {item.tag}?  {paths[item.image_id]}{sure}")
+        confidence_text = "" if item.confidence is None else f", {percent(item.confidence)}"
+        show(f"{len(verdicts) + 1}/{len(questions)}  {item.tag}?  {paths[item.image_id]}{confidence_text}")
         try:
             key = typer.getchar().lower()
-        except EOFError:  # the end of what is typed: Ctrl-D
+        except EOFError:  # Ctrl-D
             break
         if key in ("y", "n"):
             verdict = 1 if key == "y" else -1
@@ -177,5 +177,5 @@ def _ask(catalogue: visterm.Catalogue, questions: list[ReviewItem], paths: dict[
 
 def _finish(catalogue: visterm.Catalogue, verdicts: list[int]) -> None:
     right, wrong, skipped = (verdicts.count(verdict) for verdict in (1, -1, 0))
-    learn = f" To learn from it: visterm fit {catalogue.stored.folder}" if right or wrong else ""
-    say(f"{right:,} right, {wrong:,} wrong, {skipped:,} left open.{learn}")
+    learn_hint = f" To learn from it: visterm fit {catalogue.stored.folder}" if right or wrong else ""
+    say(f"{right:,} right, {wrong:,} wrong, {skipped:,} left open.{learn_hint}")

@@ -1,4 +1,4 @@
-"""`visterm tags`: the tags of a run, which mean the same, are similar or parts of each other, and words added."""
+"""`visterm tags`: list the tags of a run, suggest aliases, show similar tags and parts, and add words."""
 
 from __future__ import annotations
 
@@ -147,24 +147,24 @@ def _show_similar(run: Path, tag: str, k: int, *, json: bool) -> None:
 
 
 def _show_parts(run: Path, which: str, k: int, rules: rule_files.TagRules, out: Path | None, *, json: bool) -> None:
-    """Print which tags are parts of which, with the model's score; those of the tag rules are known, too."""
+    """Print which tags are parts of which, with the model's scores; relations in the tag rules count as known."""
     if which not in (PREDICTED, KNOWN):
         raise UserError(f"--parts is {which!r}; expected {PREDICTED} or {KNOWN}.")
     synsets = rules.tag_synsets if relation_sources.is_wordnet(rules.part_of) else None
     rules = replace(rules, isa=None, tag_synsets=synsets)
     relation_sources.check_sources(rules)
     tagger = visterm.Tagger.load(run)
-    more = relation_sources.read_relations(rules, tagger.vocabulary)
-    listed = part_relations.known_relations if which == KNOWN else part_relations.believed_relations
-    relations = listed(tagger, k, more)
+    rule_relations = relation_sources.read_relations(rules, tagger.vocabulary)
+    find_relations = part_relations.known_relations if which == KNOWN else part_relations.believed_relations
+    relations = find_relations(tagger, k, rule_relations)
     if out is not None:
         part_relations.write_relations(out, relations)
         say(f"{count_of(len(relations), 'relation')} written to {out}")
 
     objects = (item._asdict() for item in relations)
     rows = [[item.part, item.whole, "-" if item.score is None else f"{item.score:.3f}"] for item in relations]
-    none = "The model predicts no relation that is not known."
-    show_all(objects, rows, ["part", "whole", "score"], json=json, out=out, none=none)
+    empty_note = "The model predicts no relation that is not known."
+    show_all(objects, rows, ["part", "whole", "score"], json=json, out=out, none=empty_note)
 
 
 def _list_tags(tagger: visterm.Tagger, *, json: bool) -> None:

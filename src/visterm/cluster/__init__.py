@@ -1,4 +1,4 @@
-"""Jobs on several machines: the work of one, handed out in parts by Ray Data. The only room that knows Ray."""
+"""Run the parts of a job on several machines with Ray Data. Only this package uses Ray."""
 
 from __future__ import annotations
 
@@ -26,25 +26,24 @@ from visterm.core.wording import count_of
 P = TypeVar("P")
 R = TypeVar("R")
 
-LOCAL = "local"  # The address of an engine on this machine alone, which ends with the job
-PATIENCE = 5.0  # Seconds that an address may take to answer
-OBJECT_STORE = 512 * 2**20  # Bytes of shared memory that an engine started here may take
+LOCAL = "local"  # The address that starts a Ray engine on this machine for the duration of the job
+CONNECT_TIMEOUT_SECONDS = 5.0
+STORE_BYTES = 512 * 2**20  # Shared memory of an engine that is started here
 MISSING = "Jobs on several machines need the package 'ray'. Install it with: pip install 'visterm[ray]'"
 
-MOST_BLOCKS = 20_000
-"""Tasks that a job is split into, at most: of more parts several go together, as each takes Ray a moment."""
+MAX_TASKS = 20_000
+"""Maximum number of Ray tasks per job. More parts are grouped, because each task has an overhead."""
 
-AHEAD = 2  # Tasks that wait for or are with an actor: it never waits for the next, and few are bound to one that dies
-TRIES = 5  # How often a part is begun: one that kills its workers would otherwise be tried for ever
+TASKS_PER_ACTOR = 2  # Tasks in flight per actor: it never waits for the next one, and few are lost if it dies
+TRIES = 5  # Maximum number of attempts per part, as a part may kill its workers every time
 
 
 class RayExecutor(Executor):
     """Runs parts on the workers of a Ray engine; see `visterm.core.executor.Executor`.
 
-    The engine is reached, or started, when there is work, and Ray is imported no earlier. The address "local" starts an
-    engine on this machine, which ends with the job; "auto" and "HOST:PORT" reach one that was started with ``ray
-    start``. It uses at most `n_jobs` workers; None: one for each processor. Raises MissingExtraError if Ray is not
-    installed, UserError if there is no engine at the address.
+    The address "local" starts an engine on this machine for each job; "auto" and "HOST:PORT" connect to an engine that
+    was started with ``ray start``. Ray is imported when a job runs. At most `n_jobs` workers are used; None: one per
+    processor. Raises MissingExtraError if Ray is not installed, UserError if there is no engine at the address.
     """
 
     remote = True
@@ -56,14 +55,14 @@ class RayExecutor(Executor):
             raise MissingExtraError(MISSING)
 
     def run(self, job: Job[P, R], parts: Sequence[P], progress: Progress) -> Iterator[R]:
-        """Do all parts of a job, and yield the results in the order of the parts."""
+        """Process all parts of a job, and yield the results in the order of the parts."""
         with running_engine(self.address, self.n_jobs) as n_workers:
             for part, (_, result) in zip(parts, results_of(job, parts, n_workers), strict=True):
                 progress.advance(job.size_of(part))
                 yield result
 
     def run_as_done(self, job: Job[P, R], parts: Sequence[P], finished: Callable[[int, R], None]) -> None:
-        """Do all parts of a job, and call `finished` as each ends."""
+        """Process all parts of a job, and call ``finished(part_number, result)`` as each part ends."""
         with running_engine(self.address, self.n_jobs) as n_workers:
             for number, result in results_of(job, parts, n_workers, ordered=False):
                 finished(number, result)
@@ -72,55 +71,53 @@ class RayExecutor(Executor):
 def results_of(
     job: Job[P, R], parts: Sequence[P], n_workers: int, *, ordered: bool = True, tries: int = TRIES
 ) -> Iterator[tuple[int, R]]:
-    """Do parts of a job on the workers of the connected engine, and yield each part's number and result, once.
+    """Process parts of a job on the workers of the connected engine, and yield (part number, result) for each part.
 
-    They come in the order of the parts if `ordered`, else as each ends. At most `n_workers` actors are started, each of
-    one thread. One that dies with its worker or its machine is started elsewhere as often as it takes, and its parts
-    are done again: Ray Data's own rule for actors. Where there is no room for it, it waits for another to be through;
-    so the pool may shrink to one. A part is begun at most `tries` times. The first error that a part raises is raised
-    here, and the others are stopped. Raises StorageError if a part kills its workers; or if results are missing or come
-    twice, which would be Ray's fault.
+    Results come in the order of the parts if `ordered`, otherwise as parts end. Up to `n_workers` actors with one
+    thread each are started. If an actor dies with its worker or machine, Ray Data restarts it elsewhere, and its parts
+    are processed again; without a free processor it waits, so the pool may shrink to one actor. A part is attempted at
+    most `tries` times. If a part raises an error, it is raised here, and the other parts are stopped. Raises
+    StorageError if a part kills its workers, or if Ray loses or repeats results.
     """
     ray, data = load_ray(), load_ray_data()
-    counting = ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=-1)(_AttemptCounter)
+    counter_class = ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=-1)(_AttemptCounter)
     n_actors = min(n_workers, len(parts))
     rows = [{"number": number, "part": ray.cloudpickle.dumps(part)} for number, part in enumerate(parts)]
-    done = data.from_items(rows, override_num_blocks=min(len(rows), MOST_BLOCKS)).map_batches(
+    dataset = data.from_items(rows, override_num_blocks=min(len(rows), MAX_TASKS)).map_batches(
         _PartWorker,
-        fn_constructor_args=([ray.put(job)], counting.remote(), tries),
+        fn_constructor_args=([ray.put(job)], counter_class.remote(), tries),
         batch_size=1,
         batch_format="numpy",
         compute=data.ActorPoolStrategy(
-            min_size=1, max_size=n_actors, initial_size=n_actors, max_tasks_in_flight_per_actor=AHEAD
+            min_size=1, max_size=n_actors, initial_size=n_actors, max_tasks_in_flight_per_actor=TASKS_PER_ACTOR
         ),
         num_cpus=1,
     )
-    done.context.execution_options.preserve_order = ordered
-    waited_for = dict.fromkeys(range(len(parts)))
+    dataset.context.execution_options.preserve_order = ordered
+    missing = dict.fromkeys(range(len(parts)))
 
-    for batch in done.iter_batches(batch_size=None, batch_format="numpy", prefetch_batches=0):
-        for number, sent in zip(batch["number"].tolist(), batch["result"], strict=True):
-            if number not in waited_for or (ordered and number != next(iter(waited_for))):
+    for batch in dataset.iter_batches(batch_size=None, batch_format="numpy", prefetch_batches=0):
+        for number, pickled in zip(batch["number"].tolist(), batch["result"], strict=True):
+            if number not in missing or (ordered and number != next(iter(missing))):
                 raise StorageError(f"Part {number} of the job came twice or out of turn. Run the same command again.")
-            del waited_for[number]
-            result, error, trace = ray.cloudpickle.loads(sent)
+            del missing[number]
+            result, error, trace = ray.cloudpickle.loads(pickled)
             if error is not None:
                 error.add_note(f"In a worker:\n{trace}")
                 raise error
             yield number, result
 
-    if waited_for:
+    if missing:
         raise StorageError(
-            f"Of {count_of(len(parts), 'part')} of the job, {len(waited_for):,} were not done. Run the same command "
-            "again."
+            f"Of {count_of(len(parts), 'part')} of the job, {len(missing):,} were not done. Run the same command again."
         )
 
 
 class _PartWorker:
-    """What an actor runs. It begins with its first part, so that errors of that come back as those of parts do."""
+    """The code of an actor. It calls `Job.begin` with its first part, so that errors of `begin` are returned too."""
 
-    def __init__(self, job: list[object], begun: Any, tries: int) -> None:
-        self._ref, self._begun, self._tries = job, begun, tries
+    def __init__(self, job: list[object], counter: Any, tries: int) -> None:
+        self._ref, self._counter, self._tries = job, counter, tries
         self._job: Job[object, object] | None = None
         self._work: Callable[[object], object] | None = None
 
@@ -137,7 +134,7 @@ class _PartWorker:
         ray = load_ray()
         job: Job[object, object] = self._job or ray.get(self._ref[0])
         self._job, part = job, ray.cloudpickle.loads(pickled)
-        if ray.get(self._begun.begin.remote(number)) > self._tries:
+        if ray.get(self._counter.begin.remote(number)) > self._tries:
             raise StorageError(
                 f"Workers died {self._tries} times while they were at {job.name_of(part)}.",
                 advice="They may have run out of memory, or a file breaks the program: run it without Ray to see.",
@@ -148,46 +145,47 @@ class _PartWorker:
 
 
 class _AttemptCounter:
-    """How often each part was begun; forgotten with its machine, which only allows some more tries."""
+    """Counts the attempts per part; if its machine dies, the counts restart, which only allows some more attempts."""
 
     def __init__(self) -> None:
-        self._times: Counter[int] = Counter()
+        self._attempts: Counter[int] = Counter()
 
     def begin(self, number: int) -> int:
-        """Count one more time."""
-        self._times[number] += 1
-        return self._times[number]
+        """Count an attempt of a part, and return the number of its attempts."""
+        self._attempts[number] += 1
+        return self._attempts[number]
 
 
 def pickled_error(error: Exception) -> bytes:
-    """Pickle an error in place of a result, with its traceback; of one that cannot be pickled, only its text."""
+    """Pickle an error with its traceback in place of a result; only its text if it cannot be pickled."""
     pickler, trace = load_ray().cloudpickle, "".join(traceback.format_exception(error))
     try:
-        sent: bytes = pickler.dumps((None, error, trace))
-        pickler.loads(sent)
+        pickled: bytes = pickler.dumps((None, error, trace))
+        pickler.loads(pickled)
     except Exception:
-        sent = pickler.dumps((None, RuntimeError(f"{type(error).__name__}: {error}"), trace))
-    return sent
+        pickled = pickler.dumps((None, RuntimeError(f"{type(error).__name__}: {error}"), trace))
+    return pickled
 
 
 @contextmanager
 def running_engine(address: str, n_jobs: int | None = None) -> Iterator[int]:
-    """Reach the engine at an address, or start one here ("local"), and yield how many workers it has.
+    """Connect to the engine at an address, or start one here ("local"), and yield the number of workers to use.
 
-    "auto" and "HOST:PORT" reach an engine that was started with ``ray start``. It has at most `n_jobs` workers; None:
-    one for each processor. In the end it is disconnected; what this process is connected to already is used and left as
-    it is. Raises MissingExtraError if Ray is not installed; UserError if there is no engine at the address.
+    "auto" and "HOST:PORT" connect to an engine that was started with ``ray start``. At most `n_jobs` workers are used;
+    None: one per processor. The connection is closed at the end; if this process was already connected to an engine,
+    that connection is used and left open. Raises MissingExtraError if Ray is not installed; UserError if there is no
+    engine at the address.
     """
     ray = load_ray()
-    connects = not ray.is_initialized()
+    must_connect = not ray.is_initialized()
 
-    def logged(data: Mapping[str, Iterable[str]], **_: object) -> None:
+    def log_lines(data: Mapping[str, Iterable[str]], **_: object) -> None:
         logging.getLogger(__name__).info("%s", "\n".join(data["lines"]))
 
-    # What Ray itself prints when a worker or a machine is lost goes to the log: standard output is for results.
-    # `log_to_driver` does not do that: it is about what workers print.
-    ray._private.worker.print_to_stdstream = logged
-    if connects:
+    # Ray's own messages about lost workers and machines go to the log, as standard output is for results.
+    # `log_to_driver` would only affect the output of workers.
+    ray._private.worker.print_to_stdstream = log_lines
+    if must_connect:
         _connect(ray, address, n_jobs)
     try:
         n_cpus = int(ray.cluster_resources().get("CPU", 0))
@@ -196,15 +194,15 @@ def running_engine(address: str, n_jobs: int | None = None) -> Iterator[int]:
             raise UserError(f"The Ray engine at '{address}' has no free processor.", setting="ray", advice=advice)
         yield n_cpus if n_jobs in (None, -1) else min(n_cpus, resolve_jobs(n_jobs))
     finally:
-        if connects:
+        if must_connect:
             ray.shutdown()
 
 
 def load_ray() -> Any:
-    """Import Ray, set to be quiet and to send nothing home; raise `MissingExtraError` if it is not installed."""
+    """Import Ray without its messages and usage statistics. Raises MissingExtraError if it is not installed."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # its core writes to our standard error
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # its core writes to standard error
     try:
         import ray
     except ImportError as error:
@@ -213,31 +211,31 @@ def load_ray() -> Any:
 
 
 def load_ray_data() -> Any:
-    """Import Ray Data, set to draw nothing and to log errors only."""
+    """Import Ray Data without progress bars, logging only errors."""
     import ray.data
 
     logging.getLogger("ray.data").setLevel(logging.ERROR)
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", r"`use_\w+` is deprecated", DeprecationWarning)  # which it uses itself
+        warnings.filterwarnings("ignore", r"`use_\w+` is deprecated", DeprecationWarning)  # Ray uses them itself
         context = ray.data.DataContext.get_current()
     context.enable_progress_bars = False
     return ray.data
 
 
 def _connect(ray: ModuleType, address: str, n_jobs: int | None) -> None:
-    """Reach the engine at an address, or start one."""
-    shared = {"log_to_driver": False, "logging_level": logging.ERROR}
+    """Connect to the engine at an address, or start one."""
+    options = {"log_to_driver": False, "logging_level": logging.ERROR}
     if address == LOCAL:
-        limits = {"num_cpus": resolve_jobs(n_jobs), "object_store_memory": OBJECT_STORE, "include_dashboard": False}
+        limits = {"num_cpus": resolve_jobs(n_jobs), "object_store_memory": STORE_BYTES, "include_dashboard": False}
         with _silenced_errors():
-            ray.init("local", **limits, **shared)
+            ray.init("local", **limits, **options)
         return
     host, _, port = address.removeprefix("ray://").rpartition(":")
     try:
-        if host and port.isdigit():  # where nothing listens, Ray itself would go on trying for many minutes
-            socket.create_connection((host.strip("[]"), int(port)), timeout=PATIENCE).close()
+        if host and port.isdigit():  # if nothing listens there, Ray would retry for many minutes
+            socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_TIMEOUT_SECONDS).close()
         with _silenced_errors():
-            ray.init(address, **shared)
+            ray.init(address, **options)
     except (OSError, ValueError, RuntimeError) as error:
         raise UserError(
             f"There is no Ray engine at '{address}' ({str(error).splitlines()[0]}).", setting="ray", value=address,
@@ -247,12 +245,12 @@ def _connect(ray: ModuleType, address: str, n_jobs: int | None) -> None:
 
 @contextmanager
 def _silenced_errors() -> Iterator[None]:
-    """Hide what Ray's core writes to standard error as it starts; errors are raised."""
-    standard_error, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    """Hide messages of Ray's core on standard error while it starts; errors are still raised."""
+    standard_error, null_device = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     try:
-        os.dup2(nowhere, 2)
+        os.dup2(null_device, 2)
         yield
     finally:
         os.dup2(standard_error, 2)
         os.close(standard_error)
-        os.close(nowhere)
+        os.close(null_device)

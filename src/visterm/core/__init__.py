@@ -1,1 +1,1 @@
-"""What every layer above speaks: errors, types, checks, the registry, the vocabulary and safe files."""
+"""The base of all other packages: errors, types, checks, the registry, the vocabulary and safe files."""

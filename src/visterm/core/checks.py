@@ -1,4 +1,4 @@
-"""Checks of matrices, seeds and sizes at the door, so that no kernel sees anything it cannot handle; rows stacked."""
+"""Checks of matrices, seeds and sizes before they reach compiled code, and small helpers for rows of matrices."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from numpy.typing import ArrayLike, NDArray
 from visterm.core.errors import DataError, ShapeError, TooLargeError, UserError, VistermError
 from visterm.core.types import Matrix
 
-MOST_COLUMNS = 2**31 - 1  # Columns of a sparse matrix: compiled code counts them with 32 bits
-BLOCK_ROWS = 2**16  # Rows that are checked at a time
+MOST_COLUMNS = 2**31 - 1  # Maximum number of columns of a sparse matrix: compiled code uses 32-bit indices
+BLOCK_ROWS = 2**16  # Number of rows checked at a time
 
 
 def as_csr(matrix: Any) -> sp.csr_array:
-    """Return a canonical CSR of float32: sorted columns, no duplicates, no stored zeros; the input stays as it was.
+    """Return a canonical CSR of float32: sorted columns, no duplicates, no stored zeros; the input is not changed.
 
     Raises DataError if indices or pointers of a sparse matrix are out of range.
     """
-    if hasattr(matrix, "check_format"):  # of CSR, CSC and BSR; compiled code follows their pointers without looking
+    if hasattr(matrix, "check_format"):  # CSR, CSC and BSR have it; compiled code doesn't check their pointers
         try:
             matrix.check_format(full_check=True)
         except ValueError as error:
-            raise DataError(f"A sparse matrix of shape {matrix.shape} is damaged: {error}. Make it anew.") from error
+            raise DataError(f"A sparse matrix of shape {matrix.shape} is damaged: {error}. Build it again.") from error
     csr = sp.csr_array(matrix, dtype=np.float32)
     canonical = csr.has_canonical_format and (csr.nnz == 0 or bool(csr.data.all()))
     if not canonical:
@@ -37,10 +37,10 @@ def as_csr(matrix: Any) -> sp.csr_array:
 
 
 def as_rows(matrix: Matrix, name: str, width: int | None = None, *, or_one: bool = False) -> Matrix:
-    """Return rows as C-contiguous float32 or canonical CSR; what is so already is not copied.
+    """Return rows as C-contiguous float32 or canonical CSR, without a copy if `matrix` already has this form.
 
-    With `or_one`, a vector is one row. Raises ShapeError if `matrix` does not have two dimensions, or is not as wide as
-    the rows of a store (None: that is not known here); DataError if it is not numeric or not finite.
+    With `or_one`, a vector is accepted as one row. Raises ShapeError if `matrix` is not two-dimensional, or does not
+    have `width` columns (None: any number); DataError if it is not numeric or not finite.
     """
     if sp.issparse(matrix):
         rows: Matrix = as_csr(matrix)
@@ -55,14 +55,14 @@ def as_rows(matrix: Matrix, name: str, width: int | None = None, *, or_one: bool
         raise ShapeError(f"{name} has {rows.ndim} dimensions; expected 2, (n, width).")
     values: NDArray[np.float32] = rows.data if sp.issparse(rows) else rows  # type: ignore[assignment]
     if not all_finite(values):
-        raise DataError(f"{name} contains NaN or infinity. Fit the model anew with a lower learning_rate.")
+        raise DataError(f"{name} contains NaN or infinity. Fit the model again with a lower learning_rate.")
     if width is not None and rows.shape[1] != width:
         raise other_width(name, rows.shape[1], width)
     return rows
 
 
 def other_width(name: str, n_columns: int, width: int) -> ShapeError:
-    """Return the error of rows that are not as wide as those of the store."""
+    """Return the error for rows whose number of columns differs from that of the store."""
     return ShapeError(
         f"{name} has {n_columns} columns, but the rows of this store have {width}. "
         "Rows and queries must come from the same model."
@@ -70,7 +70,7 @@ def other_width(name: str, n_columns: int, width: int) -> ShapeError:
 
 
 def as_ids(ids: ArrayLike) -> NDArray[np.int64]:
-    """Return ids to search among as sorted int64, none twice. Raises DataError if they are no whole numbers."""
+    """Return the ids to search among as sorted, unique int64. Raises DataError if they are not whole numbers."""
     array = np.asarray(ids)
     if array.size and array.dtype.kind not in "iu":
         raise DataError(f"The ids to search among are of {array.dtype}; expected whole numbers.")
@@ -88,16 +88,16 @@ def checked_csr(
     unique: bool = True,
     error: type[VistermError] = DataError,
 ) -> sp.csr_array:
-    """Return a CSR matrix of parts that come from a file, once all that compiled code relies on is checked.
+    """Return a CSR matrix built from parts that come from a file, after validating them.
 
-    Compiled code follows `indptr` and `indices` without looking: one that is out of range reads or writes memory that
-    belongs to something else. Raises DataError, or what `error` says, with the row, if the parts are not numbers of the
-    right kind, or do not fit each other or the shape. `what` names the file and its part in messages. With `unique`, a
-    row that has a column twice is refused; else the numbers of such a row are added, as SciPy does.
+    Compiled code doesn't check `indptr` and `indices`: a value out of range would read or write foreign memory. Raises
+    DataError (or `error`), with the row, if the parts have the wrong type, or don't match each other or the shape.
+    `what` names the file and its part in messages. With `unique`, a row with the same column twice is refused;
+    otherwise its numbers are added, as SciPy does.
     """
     data, indices, indptr = np.asarray(data), np.asarray(indices), np.asarray(indptr)
-    are_whole = all(isinstance(number, int | np.integer) and not isinstance(number, bool) for number in shape)
-    if len(shape) != 2 or not are_whole or min(shape) < 0 or shape[1] > MOST_COLUMNS:
+    is_whole = all(isinstance(number, int | np.integer) and not isinstance(number, bool) for number in shape)
+    if len(shape) != 2 or not is_whole or min(shape) < 0 or shape[1] > MOST_COLUMNS:
         raise error(f"{what}: the shape is {tuple(shape)}; expected rows and at most {MOST_COLUMNS:,} columns.")
     n_rows, n_columns = int(shape[0]), int(shape[1])
     for name, part, kinds in (("data", data, "fiub"), ("indices", indices, "iu"), ("indptr", indptr, "iu")):
@@ -108,9 +108,9 @@ def checked_csr(
     if len(indptr) != n_rows + 1 or indptr[0] != 0:
         n, start = len(indptr), ", ".join(map(str, indptr[:3]))
         raise error(f"{what}: 'indptr' has {n:,} numbers from {start} on; expected {n_rows + 1:,} that begin with 0.")
-    falls = np.flatnonzero(indptr[1:] < indptr[:-1])
-    if falls.size:
-        raise error(f"{what}, row {falls[0] + 1}: it ends before it begins; expected 'indptr' to rise.")
+    decreases = np.flatnonzero(indptr[1:] < indptr[:-1])
+    if decreases.size:
+        raise error(f"{what}, row {decreases[0] + 1}: it ends before it begins; expected 'indptr' to rise.")
     if len(indices) != len(data) or indptr[-1] > len(data):
         n, n_indices, total = len(data), len(indices), int(indptr[-1])
         raise error(f"{what}: {n:,} values, {n_indices:,} indices and rows of {total:,} in all; expected as many.")
@@ -128,12 +128,12 @@ def checked_csr(
 
 
 def _refuse_repeated(csr: sp.csr_array, what: str, error: type[VistermError]) -> None:
-    """Refuse a row that has a column twice."""
+    """Refuse a row with the same column twice."""
     ordered = csr.sorted_indices()
-    same = ordered.indices[1:] == ordered.indices[:-1]
+    is_repeat = ordered.indices[1:] == ordered.indices[:-1]
     starts = ordered.indptr[1:-1]
-    same[starts[(starts > 0) & (starts < ordered.nnz)] - 1] = False  # where one row ends and the next begins
-    repeats = np.flatnonzero(same)
+    is_repeat[starts[(starts > 0) & (starts < ordered.nnz)] - 1] = False  # the two indices belong to different rows
+    repeats = np.flatnonzero(is_repeat)
     if repeats.size:
         row = int(np.searchsorted(ordered.indptr, repeats[0], side="right"))
         raise error(f"{what}, row {row}: it has the index {int(ordered.indices[repeats[0]])} twice; expected it once.")
@@ -142,8 +142,9 @@ def _refuse_repeated(csr: sp.csr_array, what: str, error: type[VistermError]) ->
 def check_tags(Y: Any, n_images: int) -> sp.csr_array:
     """Return the tag matrix `Y`, (n_images, n_tags) or a vector for one tag, as float32 CSR of +1 and -1.
 
-    Above 0 means given, 0 unknown, below 0 explicitly not. Raises ShapeError if `Y` is not two-dimensional or has
-    another number of rows; DataError if `Y` is not numeric, not finite, or a vector of class numbers.
+    A value above 0 means that the image has the tag, 0 unknown, below 0 explicitly not. Raises ShapeError if `Y` is not
+    two-dimensional or does not have `n_images` rows; DataError if `Y` is not numeric, not finite, or a vector of class
+    numbers.
     """
     advice = "scikit-learn's LabelBinarizer (one class per image) or MultiLabelBinarizer (lists of tags) makes them."
     if Y is None:
@@ -177,14 +178,14 @@ def check_tags(Y: Any, n_images: int) -> sp.csr_array:
 
 
 def check_k(k: int, n: int) -> int:
-    """Return how many results of `n` are meant: 0 means all, more than `n` means `n`."""
+    """Return the number of results to return out of `n`: all if `k` is 0, else at most `k`."""
     if not isinstance(k, int | np.integer) or isinstance(k, bool) or k < 0:
         raise UserError(setting="k", value=k, expected="a whole number, 1 or more (0 means all)")
     return n if k == 0 else min(int(k), n)
 
 
 def check_count(value: object, name: str, otherwise: str = "") -> None:
-    """Refuse a setting that is not a whole number of 1 or more; `otherwise` says what else it may be, such as None."""
+    """Refuse a setting that is not a whole number of 1 or more; `otherwise` adds to the message, such as "or None"."""
     if value is None and otherwise.startswith("or None"):
         return
     if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
@@ -202,9 +203,9 @@ def check_number(
     most: float = math.inf,
     otherwise: str = "",
 ) -> None:
-    """Refuse a setting that is not a number above `above` (or from `least` on) and below `below` (or up to `most`).
+    """Refuse a setting that is not a number above `above` (or at least `least`) and below `below` (or at most `most`).
 
-    `otherwise` says what else it may be, such as None.
+    `otherwise` adds another accepted value to the message; if it begins with "or None", None is accepted.
     """
     if value is None and otherwise.startswith("or None"):
         return
@@ -218,10 +219,10 @@ def check_number(
 
 
 def check_choice(value: object, name: str, choices: Iterable[str]) -> None:
-    """Refuse a setting that is none of some words."""
-    known = tuple(choices)
-    if value not in known:
-        raise UserError(setting=name, value=value, expected=f"one of: {', '.join(known)}")
+    """Refuse a setting that is not one of the choices."""
+    accepted = tuple(choices)
+    if value not in accepted:
+        raise UserError(setting=name, value=value, expected=f"one of: {', '.join(accepted)}")
 
 
 def check_flag(value: object, name: str) -> None:
@@ -231,7 +232,7 @@ def check_flag(value: object, name: str) -> None:
 
 
 def _range(above: float | None, least: float | None, below: float, most: float) -> str:
-    """Return which numbers are accepted: ``a number from 0 to 1``, ``a finite number above 0``."""
+    """Return the accepted range for messages: ``a number from 0 to 1``, ``a finite number above 0``."""
     if least is not None and most < math.inf:
         return f"a number from {least:g} to {most:g}"
     low = f"above {above:g}" if above is not None else f"of {least:g} or more" if least is not None else ""
@@ -251,14 +252,15 @@ def check_magnitude(values: NDArray[np.number], limit: float, what: str) -> None
 def check_size(n_bytes: int, limit: int, what: str, advice: str) -> None:
     """Refuse to build something larger than `limit` bytes."""
     if n_bytes > limit:
-        size, most = f"{n_bytes / 2**30:.1f} GiB", f"{limit / 2**30:.1f} GiB"
-        raise TooLargeError(f"{what} would take {size}; the limit is {most}. {advice}")
+        size_text, limit_text = f"{n_bytes / 2**30:.1f} GiB", f"{limit / 2**30:.1f} GiB"
+        raise TooLargeError(f"{what} would take {size_text}; the limit is {limit_text}. {advice}")
 
 
 def as_generator(random_state: object) -> np.random.Generator:
-    """Return a NumPy generator for any kind of ``random_state``.
+    """Return a NumPy generator for any type of ``random_state``.
 
-    None draws fresh entropy; a whole number or a `RandomState` / `Generator` in the same state gives the same stream.
+    None means a random seed; the same whole number, or a `RandomState` / `Generator` in the same state, gives the same
+    stream.
     """
     if isinstance(random_state, np.random.Generator):
         return np.random.default_rng(random_state.integers(2**63))
@@ -273,7 +275,7 @@ def as_generator(random_state: object) -> np.random.Generator:
 
 
 def finite_rows(rows: Any) -> NDArray[np.bool_]:
-    """Return for each row of a matrix, dense or CSR, whether all its numbers are finite."""
+    """Return whether all numbers are finite, per row of a dense or CSR matrix; shape (n,)."""
     finite: NDArray[np.bool_] = np.ones(rows.shape[0], np.bool_)
     if sp.issparse(rows):
         finite[np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))[~np.isfinite(rows.data)]] = False
@@ -283,12 +285,12 @@ def finite_rows(rows: Any) -> NDArray[np.bool_]:
 
 
 def all_finite(array: NDArray[np.generic]) -> bool:
-    """Return whether an array has only finite numbers (arrays of other things count as finite)."""
+    """Return whether all numbers of an array are finite; always True for other types of values."""
     if not np.issubdtype(array.dtype, np.inexact):
         return True
     rows, finite = np.atleast_1d(array), True
-    for first in range(0, len(rows), BLOCK_ROWS):
-        finite &= bool(np.isfinite(rows[first : first + BLOCK_ROWS]).all())
+    for start in range(0, len(rows), BLOCK_ROWS):
+        finite &= bool(np.isfinite(rows[start : start + BLOCK_ROWS]).all())
     return finite
 
 
@@ -298,7 +300,7 @@ def identity_rows(n_images: int) -> sp.csr_array:
 
 
 def is_identity(X: Any) -> bool:
-    """Return whether a matrix is the identity, as canonical CSR; a dense one counts as features."""
+    """Return whether a matrix is the identity in canonical CSR form; False for any dense matrix."""
     if not sp.issparse(X) or X.shape[0] != X.shape[1] or X.nnz != X.shape[0]:
         return False
     on_diagonal = np.array_equal(X.indices, np.arange(X.nnz)) and bool((np.diff(X.indptr) == 1).all())
@@ -306,9 +308,9 @@ def is_identity(X: Any) -> bool:
 
 
 def count_rows(Y: Matrix | None) -> int:
-    """Count the images that tags are of, where only the tags are given.
+    """Return the number of images of a tag matrix, for a fit without features.
 
-    Raises DataError if there are no tags either, or no images.
+    Raises DataError if `Y` is None or has no rows.
     """
     if Y is None:
         raise DataError("Both X and Y are None: Y holds the tags, (n_images, n_tags).")
@@ -319,7 +321,7 @@ def count_rows(Y: Matrix | None) -> int:
 
 
 def stack_rows(parts: Sequence[Matrix]) -> Matrix:
-    """Put rows under each other: an array if all parts are, else CSR; (0, 0) if there are none."""
+    """Stack matrices vertically: an array if all parts are arrays, else CSR; shape (0, 0) without parts."""
     if not parts:
         return np.empty((0, 0), np.float32)
     if len(parts) == 1:

@@ -1,24 +1,24 @@
-"""The errors that visterm raises on purpose; whoever catches `VistermError` catches them all.
+"""The errors that visterm raises on purpose; all are subclasses of `VistermError`.
 
 VistermError
-├── UserError               an argument, option or setting that cannot be used
+├── UserError               an invalid argument, option or setting
 │   ├── UnknownNameError    a model, encoder, metric or parameter that does not exist
 │   └── MissingExtraError   an optional package that is not installed
-├── DataError               something that was read does not fit
+├── DataError               input with invalid content
 │   ├── ShapeError          a matrix of the wrong size
-│   ├── TagFileError        a tag file that cannot be understood
+│   ├── TagFileError        a tag file that cannot be parsed
 │   ├── ImageError          one image that cannot be read (has `.reason`)
-│   ├── NoneReadableError   none of some images can be read (has `.skipped`)
+│   ├── NoneReadableError   all images are unreadable (has `.skipped`)
 │   └── TooLargeError       a result that would not fit in memory
 ├── StorageError            a run or a catalogue on disk that cannot be used
 │   ├── CorruptFileError    a checksum or a format does not match
-│   ├── InUseError          another process writes into a catalogue just now
+│   ├── InUseError          another process is writing into a catalogue
 │   ├── ReplacedError       a catalogue was removed or replaced while it was open
 │   ├── EncoderMismatchError  rows made by another encoder or model
-│   └── DiskError           the disk or the system refuses: read-only, broken, too many open files
-│       └── OutOfSpaceError   a full disk, a used-up quota, a file beyond the largest size
-├── ServiceError            another program's server that cannot be reached, or answers wrongly
-└── DivergedError           training went to infinity or NaN
+│   └── DiskError           a read-only or broken disk, or too many open files
+│       └── OutOfSpaceError   a full disk, an exhausted quota, or a file above the size limit
+├── ServiceError            another program's server that cannot be reached, or sends an invalid response
+└── DivergedError           training reached infinity or NaN
 """
 
 from __future__ import annotations
@@ -34,28 +34,27 @@ _PARAMETER = re.compile(r"`([a-z_][\w.]*)`")  # as in "lower `min_count`"
 
 
 class VistermError(Exception):
-    """Base of all errors that visterm raises on purpose: what is wrong, what is accepted, what to do.
+    """Base class of all errors that visterm raises on purpose: what is wrong, what is accepted, what to do.
 
-    An error is made of its parts, so that the command line, Python and the API each name a setting as their readers
-    know it, and programs need not read the text::
+    An error keeps its parts, so the command line, Python and the API can each use their own name of a setting, and
+    programs don't have to parse the text::
 
         UserError(setting="min_confidence", value=2, expected="a number from 0 to 1", advice="Leave out `new_only`.")
 
     Parameters
     ----------
     problem : str
-        What is wrong, a whole sentence; "" if `setting`, `value` and `expected` say it all.
+        What is wrong, as a sentence; "" to build it from `setting`, `value` and `expected`.
     setting : str, optional
-        The parameter that can't be used, as in Python: ``min_confidence``, or ``encoder.views`` for a setting of the
-        encoder.
+        Name of the invalid parameter in Python: ``min_confidence``, or ``encoder.views`` for a setting of the encoder.
     value : object
-        Its value.
+        The invalid value.
     expected : str
-        What is accepted: ``a number from 0 to 1``.
+        The accepted values: ``a number from 0 to 1``.
     advice : str
-        What to do, one or more whole sentences.
+        What to do, as one or more sentences.
 
-    `problem`, `expected` and `advice` put the names of parameters in backquotes.
+    Names of parameters in `problem`, `expected` and `advice` are in backquotes.
     """
 
     def __init__(
@@ -71,7 +70,7 @@ class VistermError(Exception):
         super().__init__(self.wording())
 
     def wording(self, name_of: Callable[[str], str] | None = None) -> str:
-        """Return the message; `name_of` returns what a reader calls a parameter (None: as in Python)."""
+        """Return the message; `name_of` maps the Python name of a parameter to the reader's name (None: no change)."""
         problem = self.problem
         if not problem and self.setting is not None:
             value = repr(self.value)
@@ -84,19 +83,19 @@ class VistermError(Exception):
 
 
 class UserError(VistermError, ValueError):
-    """An argument, option or setting that cannot be used."""
+    """An argument, option or setting is invalid."""
 
 
 class UnknownNameError(UserError):
-    """A name that is in no table, with the nearest names that are."""
+    """A name is unknown; the message suggests the most similar names."""
 
 
 class MissingExtraError(UserError, ImportError):
-    """An optional package is not installed; the message names the extra that brings it."""
+    """An optional package is not installed; the message names the extra to install."""
 
 
 class DataError(VistermError, ValueError):
-    """Something that was read or passed does not fit."""
+    """A file or an argument has invalid content."""
 
 
 class ShapeError(DataError):
@@ -104,7 +103,7 @@ class ShapeError(DataError):
 
 
 class TagFileError(DataError):
-    """A tag file cannot be understood."""
+    """A tag file cannot be parsed."""
 
 
 class NoTagsError(TagFileError):
@@ -112,7 +111,7 @@ class NoTagsError(TagFileError):
 
 
 class ImageError(DataError):
-    """One image cannot be read; `reason` is a category, and after a colon what is particular to this file."""
+    """An image cannot be read; `reason` is a category, and after a colon details of this file."""
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(f"Cannot read the image {path}: {reason}.")
@@ -121,7 +120,7 @@ class ImageError(DataError):
 
 
 class NoneReadableError(DataError):
-    """None of some images can be read; the message names the first with its reason, and ends with a `note`."""
+    """None of the images can be read; the message has the first one with its reason, and ends with `note`."""
 
     def __init__(self, skipped: Sequence[Skipped], note: str = "") -> None:
         first, n = skipped[0], len(skipped)
@@ -130,12 +129,12 @@ class NoneReadableError(DataError):
         super().__init__(f"{problem}: {first.reason}.{note and f' {note}'}")
         self.skipped, self._note = skipped, note
 
-    def __reduce__(self) -> tuple[type, tuple[object, ...]]:  # from a worker, the message is no argument
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:  # pickled in workers: `args` has only the message
         return type(self), (self.skipped, self._note)
 
 
 class TooLargeError(DataError):
-    """A result would not fit into the memory that it is allowed."""
+    """A result would exceed its memory limit."""
 
 
 class StorageError(VistermError):
@@ -147,28 +146,28 @@ class CorruptFileError(StorageError):
 
 
 class InUseError(StorageError):
-    """Another process writes into the catalogue; when it is done, the same call works."""
+    """Another process is writing into the catalogue; retry when it is done."""
 
 
 class ReplacedError(StorageError):
-    """A catalogue was removed, or another was put in its place, while it was open."""
+    """A catalogue was deleted or replaced while it was open."""
 
 
 class EncoderMismatchError(StorageError):
-    """Rows of one encoder or model were offered to another."""
+    """Rows come from another encoder or model than the one that should use them."""
 
 
 class DiskError(StorageError):
-    """The disk or the system refuses: a read-only or broken disk, too many open files."""
+    """A disk is read-only or broken, or too many files are open."""
 
 
 class OutOfSpaceError(DiskError):
-    """The disk is full, a quota is used up, or a file would be larger than files may be."""
+    """The disk is full, a quota is exhausted, or a file would exceed the size limit."""
 
 
 class ServiceError(VistermError):
-    """Another program's server cannot be reached, or answers what it should not."""
+    """Another program's server cannot be reached, or sends an invalid response."""
 
 
 class DivergedError(VistermError, ArithmeticError):
-    """Training went to infinity or NaN; the message says what to lower."""
+    """Training reached infinity or NaN; the message names the setting to lower."""

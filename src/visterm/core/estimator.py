@@ -1,4 +1,4 @@
-"""scikit-learn's rules for estimators, kept without importing it: searches and annotations start without it."""
+"""A base class with scikit-learn's estimator interface that does not import scikit-learn, so commands start fast."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ E = TypeVar("E")
 
 
 class _SetRequest:
-    """``set_METHOD_request`` of scikit-learn's metadata routing, where the method takes such data; made at use."""
+    """``set_METHOD_request`` of scikit-learn's metadata routing, created at its first use."""
 
     def __init__(self, method: str) -> None:
         self._method = method
 
     def __get__(self, instance: object, owner: type) -> Any:
-        """Return scikit-learn's method, or raise AttributeError where there is nothing to ask for."""
+        """Return scikit-learn's method. Raises AttributeError if the method takes no metadata."""
         from sklearn.utils._metadata_requests import RequestMethod
 
         keys = sorted(owner._get_class_level_metadata_request_values(self._method))  # type: ignore[attr-defined]
@@ -33,58 +33,58 @@ class _SetRequest:
 
 
 class Estimator:
-    """What `sklearn.base.BaseEstimator` does for `clone`, `GridSearchCV` and people at a prompt.
+    """A replacement for `sklearn.base.BaseEstimator`, with parameters for `clone` and `GridSearchCV`, and a repr.
 
-    The settings are the parameters of the constructor, which keeps each as an attribute of the same name.
+    The settings are the parameters of the constructor, which stores each as an attribute of the same name.
     """
 
-    if TYPE_CHECKING:  # subclasses have attributes that the caller has asked for by `isinstance` or `hasattr`
+    if TYPE_CHECKING:  # subclasses have more attributes, which callers check with `isinstance` or `hasattr`
 
         def __getattr__(self, name: str) -> Any: ...
 
         def __setattr__(self, name: str, value: object) -> None: ...
 
     @classmethod
-    @cache  # settings are asked for several times in each fit
+    @cache  # called several times per fit
     def _get_param_names(cls) -> list[str]:
         """Return the names of the settings in alphabetical order; scikit-learn calls this too."""
         return [] if cls.__init__ is object.__init__ else sorted(inspect.signature(cls).parameters)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the settings by name, with `deep` also those of estimators among them, as ``estimator__setting``."""
+        """Return name -> setting; with `deep`, also settings of inner estimators, as ``estimator__setting``."""
         params: dict[str, Any] = {}
         for name in self._get_param_names():
             value = params[name] = getattr(self, name)
             if deep and hasattr(value, "get_params") and not isinstance(value, type):
-                params.update((f"{name}__{key}", inner) for key, inner in value.get_params().items())
+                params.update((f"{name}__{key}", inner_value) for key, inner_value in value.get_params().items())
         return params
 
     def set_params(self, **params: object) -> Self:
-        """Change settings, ``estimator__setting`` those of an estimator among them.
+        """Change settings; ``estimator__setting`` is a setting of an inner estimator.
 
-        Raises ValueError if there is no such setting.
+        Raises ValueError for an unknown setting.
         """
         names = self._get_param_names() if params else []
         for key, value in params.items():
-            name, inner, rest = key.partition("__")
+            name, separator, inner_name = key.partition("__")
             if name not in names:
                 raise ValueError(f"Invalid parameter {name!r} for estimator {self}. Valid parameters are: {names!r}.")
-            if inner:
-                getattr(self, name).set_params(**{rest: value})
+            if separator:
+                getattr(self, name).set_params(**{inner_name: value})
             else:
                 setattr(self, name, value)
         return self
 
     def set_known(self, **params: object) -> Self:
-        """Change those of some settings that it has: threads and seeds, of whatever is used."""
+        """Change the settings that this estimator has, and ignore the others; for `n_jobs` and `random_state`."""
         names = self._get_param_names()
         return self.set_params(**{name: value for name, value in params.items() if name in names})
 
     def __repr__(self) -> str:
         """Show the settings that differ from the defaults."""
         defaults = inspect.signature(type(self)).parameters
-        shown = {name: repr(value) for name, value in self.get_params(deep=False).items()}
-        changed = (f"{name}={text}" for name, text in shown.items() if text != repr(defaults[name].default))
+        reprs = {name: repr(value) for name, value in self.get_params(deep=False).items()}
+        changed = (f"{name}={text}" for name, text in reprs.items() if text != repr(defaults[name].default))
         return f"{type(self).__name__}({', '.join(changed)})"
 
     set_fit_request = _SetRequest("fit")
@@ -92,7 +92,7 @@ class Estimator:
     set_score_request = _SetRequest("score")
 
     def get_metadata_routing(self) -> Any:
-        """Return which arguments of its methods this estimator asks meta-estimators for (scikit-learn's routing)."""
+        """Return the metadata that the methods of this estimator request (scikit-learn's metadata routing)."""
         from sklearn.utils._metadata_requests import _MetadataRequester
 
         return _MetadataRequester._get_metadata_request(self)
@@ -101,28 +101,28 @@ class Estimator:
 
     @classmethod
     def _get_class_level_metadata_request_values(cls, method_name: str) -> dict[str, Any]:
-        """Return what a method takes beside features and tags; scikit-learn calls this too."""
+        """Return the arguments of a method other than features and tags; scikit-learn calls this too."""
         from sklearn.utils._metadata_requests import _MetadataRequester
 
         return dict(_MetadataRequester._get_class_level_metadata_request_values.__func__(cls, method_name))
 
     def __sklearn_tags__(self) -> Tags:
-        """Return what scikit-learn wants to know of an estimator."""
+        """Return scikit-learn's description of the estimator."""
         from sklearn.utils import Tags, TargetTags
 
         return Tags(estimator_type=None, target_tags=TargetTags(required=False))
 
 
 def clone(estimator: E) -> E:
-    """Return an unfitted estimator with the same settings, those inside it cloned too."""
-    from sklearn.base import clone as clone_by_sklearn
+    """Return an unfitted copy of an estimator with the same settings; inner estimators are cloned too."""
+    from sklearn.base import clone as sklearn_clone
 
-    copy: E = clone_by_sklearn(estimator)
+    copy: E = sklearn_clone(estimator)
     return copy
 
 
 def check_fitted(estimator: object) -> None:
-    """Raise scikit-learn's NotFittedError for an estimator without a learned attribute, one that ends in ``_``."""
+    """Raise scikit-learn's NotFittedError for an estimator without a learned attribute (a name that ends in ``_``)."""
     if not any(name.endswith("_") and not name.startswith("__") for name in vars(estimator)):
         from sklearn.exceptions import NotFittedError
 
@@ -130,18 +130,18 @@ def check_fitted(estimator: object) -> None:
 
 
 class only_if:  # noqa: N801, a decorator
-    """Hide a method from objects of which a check raises `UserError`, as scikit-learn's ``available_if`` does."""
+    """Decorator that hides a method if `check` raises `UserError` for the object, like sklearn's ``available_if``."""
 
     def __init__(self, check: Callable[[Any], object]) -> None:
         self._check = check
 
     def __call__(self, method: Callable[..., Any]) -> Any:
-        """Take the method."""
+        """Decorate the method."""
         self._method = method
         return self
 
     def __get__(self, instance: Any, owner: type) -> Any:
-        """Return the method, or raise AttributeError."""
+        """Return the bound method. Raises AttributeError if the check fails."""
         if instance is None:
             return self._method
         try:

@@ -1,4 +1,4 @@
-"""Where the parts of a long job run: in this process, or wherever the executor that was handed in takes them."""
+"""Executors of long jobs in parts: the base class runs all parts in this process, subclasses on other machines."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ R_co = TypeVar("R_co", covariant=True)
 
 
 class Job(Protocol[P_contra, R_co]):
-    """Work that comes in parts.
+    """Work that is split into parts.
 
-    It may be sent to processes on other machines, so everything large lies on a disk that all of them share.
+    It may be sent to processes on other machines, so large data must be on a disk that all of them share.
     """
 
     def begin(self, team: Team, progress: Progress) -> Callable[[P_contra], R_co]:
-        """Load what all parts need, and return the function that does one.
+        """Load the data that all parts need, and return the function that processes one part.
 
-        The result depends on the part alone, and doing a part again does no harm: a worker may die at any time.
-        `progress` takes the steps of each part, as many as `size_of` says.
+        The result must depend only on the part, and a part may be processed more than once, as workers may die. Each
+        part reports `size_of` steps to `progress`.
         """
 
     def name_of(self, part: P_contra) -> str:
         """Return a part's name for messages."""
 
     def size_of(self, part: P_contra) -> int:
-        """Return how many steps of progress a part is."""
+        """Return the number of progress steps of a part."""
 
 
 def require_visible_path(path: str | os.PathLike[str]) -> None:
-    """Refuse to work where a file or folder of the job is not: all its images would count as unreadable.
+    """Raise StorageError if a file or folder of the job does not exist on this machine.
 
-    Raises StorageError if it is not there.
+    Otherwise all its images would count as unreadable.
     """
     if not as_path(path).exists():
         raise StorageError(
@@ -51,21 +51,21 @@ def require_visible_path(path: str | os.PathLike[str]) -> None:
 
 
 class Executor:
-    """Runs the parts of jobs: this one in this process, with `n_jobs` threads (None is all cores).
+    """Runs the parts of jobs in this process, with `n_jobs` threads (None: all cores).
 
-    An executor of several machines has the same methods, so that whoever has work in parts never asks where it is done.
+    Executors for several machines have the same methods, so jobs don't depend on where they run.
     """
 
     remote = False
-    """Whether other processes do the work, which takes a while to start: not worth it for a single part."""
+    """Whether other processes do the work; they start slowly, so a single part runs in this process."""
 
     def __init__(self, n_jobs: int | None = None) -> None:
         self.n_jobs = n_jobs
 
     def run(self, job: Job[P, R], parts: Sequence[P], progress: Progress) -> Iterator[R]:
-        """Do all parts of a job, and yield the results in the order of the parts.
+        """Process all parts of a job, and yield the results in the order of the parts.
 
-        Raises StorageError if workers do not find the files of the job, or are lost again and again.
+        Raises StorageError if workers do not find the files of the job, or die repeatedly.
         """
         with Team(resolve_jobs(self.n_jobs)) as team:
             work = job.begin(team, StepProgress(progress))
@@ -73,7 +73,7 @@ class Executor:
                 yield work(part)
 
     def run_as_done(self, job: Job[P, R], parts: Sequence[P], finished: Callable[[int, R], None]) -> None:
-        """Do all parts of a job, and call `finished` with the number and the result of each as it ends."""
+        """Process all parts of a job, and call ``finished(part_number, result)`` as each part ends."""
         for number, result in enumerate(self.run(job, parts, SILENT)):
             finished(number, result)
 
@@ -82,5 +82,5 @@ LOCAL = Executor()
 
 
 def for_parts(executor: Executor, parts: Sequence[object]) -> Executor:
-    """Return the executor for some parts: this process where there is a single one, as starting others takes longer."""
+    """Return the executor to use for `parts`: a local one for a single part, as other processes start slowly."""
     return executor if executor.remote and len(parts) > 1 else Executor(executor.n_jobs)

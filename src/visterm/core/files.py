@@ -1,4 +1,4 @@
-"""Opening files that people name: only regular ones, never waiting, and never more of them than is expected."""
+"""Opening files that users name: only regular files up to a size limit, without ever blocking."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ KB, MB, GB = 2**10, 2**20, 2**30
 
 
 class NotRegularError(OSError):
-    """What was named is a named pipe, a device or a socket."""
+    """The path is a named pipe, a device or a socket."""
 
 
 def open_regular(path: str | os.PathLike[str], limit: int | None = None) -> BufferedReader:
-    """Open a file of this machine for reading, if it is a regular one of at most `limit` bytes.
+    """Open a local, regular file of at most `limit` bytes for reading.
 
-    A named pipe would wait for a writer for ever, and a device (or a link to one, such as ``/dev/zero``) may never end.
-    Raises OSError if it is not there, no regular file, or larger; ``strerror`` says so in words for people.
+    A named pipe would wait for a writer for ever, and a device (or a link to one, such as ``/dev/zero``) may be
+    endless. Raises OSError, with a readable ``strerror``, if the file does not exist, is not regular, or is too large.
     """
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
     try:
         descriptor = os.open(path, flags)
     except PermissionError:
-        if os.path.isdir(path):  # Windows opens no folders
+        if os.path.isdir(path):  # Windows cannot open folders
             raise _not_regular(path, stat.S_IFDIR) from None
         raise
     except ValueError as error:  # a NUL, or half of a surrogate pair: no file can have that name
@@ -46,7 +46,7 @@ def open_regular(path: str | os.PathLike[str], limit: int | None = None) -> Buff
 
 
 def open_text(path: str | os.PathLike[str], *, encoding: str = "utf-8", newline: str | None = None) -> TextIO:
-    """Open a file of this machine or of an object store for reading it as text, part after part.
+    """Open a local file, or an object in a store, as text.
 
     Raises OSError as `open_regular` does.
     """
@@ -56,34 +56,34 @@ def open_text(path: str | os.PathLike[str], *, encoding: str = "utf-8", newline:
 
 
 def why_no_file(path: str | os.PathLike[str]) -> str:
-    """Return why there is no regular file, or object, at a path: "does not exist", "is a folder"."""
+    """Return why a path is not a regular file or object: "does not exist", "is a folder", ..."""
     target = as_path(path)
     return "is a folder" if target.is_dir() else "is no regular file" if target.exists() else "does not exist"
 
 
 def read_regular(path: str | os.PathLike[str], limit: int) -> bytes:
-    """Read a whole file, of this machine or of an object store, that has at most `limit` bytes.
+    """Return the content of a local file, or of an object in a store, of at most `limit` bytes.
 
-    Raises OSError as `open_regular`; of a file that grows while it is read, too.
+    Raises OSError as `open_regular` does, also if the file grows above the limit while it is read.
     """
     target: object = as_path(path)
     with target.open("rb") if isinstance(target, RemotePath) else open_regular(path, limit) as file:
-        parts, size = [], 0
-        while size <= limit and (part := file.read(MB)):  # which sets aside as much memory as it may read
-            parts.append(part)
-            size += len(part)
+        chunks, size = [], 0
+        while size <= limit and (chunk := file.read(MB)):  # `read` allocates as much memory as requested
+            chunks.append(chunk)
+            size += len(chunk)
     if size > limit:
         raise _too_large(path, limit)
-    return b"".join(parts)
+    return b"".join(chunks)
 
 
 def read_regular_text(path: str | os.PathLike[str], limit: int) -> str:
-    """Read a whole file as UTF-8. Raises OSError as `read_regular`; UnicodeDecodeError if it is in another encoding."""
+    """Return the content of a file as text. Raises OSError as `read_regular` does; UnicodeDecodeError if not UTF-8."""
     return read_regular(path, limit).decode("utf-8")
 
 
 def _not_regular(path: str | os.PathLike[str], mode: int) -> OSError:
-    """Return the error for what is no regular file, in words for people."""
+    """Return the error for a path that is not a regular file, with a readable ``strerror``."""
     if stat.S_ISDIR(mode):
         return IsADirectoryError(errno.EISDIR, "it is a folder, not a regular file", os.fspath(path))
     kinds = {

@@ -1,6 +1,6 @@
-"""What estimators learn, declared: each attribute's type, shape and range, so that files of strangers can be checked.
+"""Declarations of learned attributes: type, shape and range, with which files from unknown sources are checked.
 
-A class names its learned attributes in ``learned``; those of its bases are added::
+A class declares its learned attributes in ``learned``, in addition to those of its base classes::
 
     learned: ClassVar[dict[str, Kind]] = {
         "rows_": DenseOrCsr("float32", ("n_images", "n_features_in_")),
@@ -8,8 +8,8 @@ A class names its learned attributes in ``learned``; those of its bases are adde
         "power_": Number(least=0),
     }
 
-A word in a shape is a whole number that the estimator has under that name (a setting, such as ``trees``, or a learned
-number, such as ``n_tags_``); any other word is the same size wherever the class uses it.
+A name in a shape is an integer attribute of the estimator (a setting, such as ``trees``, or a learned number, such as
+``n_tags_``). Any other name stands for one unknown size, which must be the same wherever the class uses the name.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from visterm.core.checks import all_finite
 from visterm.core.errors import DataError
 from visterm.core.estimator import Estimator
 
-Size: TypeAlias = "int | str | None"  # A number, a word, a word and a number (``"n_leaves + 1"``), or None for any
-MOST = 2**53  # Largest whole number that is taken where nothing smaller is declared
+Size: TypeAlias = "int | str | None"  # A number, a name, a name plus a number (``"n_leaves + 1"``), or None for any
+MAX_WHOLE = 2**53  # Default upper bound of whole numbers
 ANY_TEXT = "(?s).*"
-HASH = "[0-9a-f]{64}"  # The form of a text, as FILE_NAME is
+HASH = "[0-9a-f]{64}"
 FILE_NAME = r"[^\x00]*"
 BOUNDS = {
     "least": ("at least", operator.ge),
@@ -42,69 +42,69 @@ BOUNDS = {
     "below": ("below", operator.lt),
     "most": ("at most", operator.le),
 }
-"""Bounds that a kind may declare: in words, and what is right of a number and the bound."""
+"""Attribute of a kind -> its wording in messages, and the comparison that must be true for (number, bound)."""
 
 
 @dataclass
 class Sizes:
-    """The sizes that the words in declarations stand for, as far as they are known.
+    """Resolves the size names in declarations.
 
-    Whole numbers of the `estimator` are known by the names of their attributes; words that are not yet `known` get the
-    size that they first have.
+    A name is looked up in `known`, then among the integer attributes of `estimator`; any other name becomes `known`
+    with the size of the first array that uses it.
     """
 
     known: dict[str, int] = field(default_factory=dict)
     estimator: Estimator | None = None
 
     def of(self, size: Size) -> int | None:
-        """Return the number that is meant, or None if any is right."""
+        """Return a size as a number, or None if it is not known or any size is allowed."""
         if not isinstance(size, str):
             return size
-        word, _, more = size.partition(" + ")
-        value: object = self.known.get(word, getattr(self.estimator, word, None))
+        name, _, addend = size.partition(" + ")
+        value: object = self.known.get(name, getattr(self.estimator, name, None))
         if not isinstance(value, int | np.integer) or isinstance(value, bool):
             return None
-        return int(value) + int(more or 0)
+        return int(value) + int(addend or 0)
 
     def fit(self, shape: tuple[int, ...], expected: tuple[Size, ...]) -> bool:
-        """Return whether an array has the expected shape; words that were unknown are then known."""
+        """Return whether a shape is as expected, and record the sizes of names that were unknown."""
         if len(shape) != len(expected):
             return False
         for actual, size in zip(shape, expected, strict=True):
-            known = self.of(size)
-            if isinstance(size, str) and known is None:
-                word, _, more = size.partition(" + ")
-                self.known[word] = actual - int(more or 0)
-            elif known not in (None, actual):
+            expected_size = self.of(size)
+            if isinstance(size, str) and expected_size is None:
+                name, _, addend = size.partition(" + ")
+                self.known[name] = actual - int(addend or 0)
+            elif expected_size not in (None, actual):
                 return False
         return True
 
     def in_words(self, expected: tuple[Size, ...]) -> str:
-        """Return an expected shape for people, with the sizes that are known."""
-        named = ("any" if size is None else str(size) for size in expected)
-        known = (self.of(size) if isinstance(size, str) else None for size in expected)
-        return f"({', '.join(n if k is None else f'{n} = {k}' for n, k in zip(named, known, strict=True))})"
+        """Return an expected shape for messages, with the known values of its names: ``(n_images = 3, any)``."""
+        names = ("any" if size is None else str(size) for size in expected)
+        values = (self.of(size) if isinstance(size, str) else None for size in expected)
+        return f"({', '.join(n if v is None else f'{n} = {v}' for n, v in zip(names, values, strict=True))})"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Kind(ABC):
-    """What one learned attribute can be; if `required`, every fitted estimator has it; if `or_none`, it may be None."""
+    """Declares one learned attribute. `required`: every fitted estimator has it; `or_none`: it may be None."""
 
     required: bool = True
     or_none: bool = False
 
     @abstractmethod
     def check(self, value: object, sizes: Sizes) -> None:
-        """Raise `DataError` for what it cannot be; the message reads on after the attribute's name."""
+        """Raise `DataError` if the value is invalid; the message continues a sentence that begins with the name."""
 
 
 @dataclass(frozen=True)
 class Array(Kind):
     """A NumPy array of finite numbers.
 
-    Numbers are at least `least` and at most `most`, and above `above` and below `below`. A word is a size:
-    ``below="n_images"`` makes numbers of images. If `permuted`, each row is a permutation of 0, 1, ...; if `ascending`,
-    numbers never fall along a row; if `empty`, a size may be 0.
+    `least` and `most` are inclusive bounds, `above` and `below` exclusive ones. A bound may be the name of a size:
+    ``below="n_images"`` allows only valid row numbers of images. If `permuted`, each row is a permutation of 0, 1, ...;
+    if `ascending`, numbers never decrease along a row; if `empty`, a dimension may be 0.
     """
 
     dtype: str
@@ -121,7 +121,7 @@ class Array(Kind):
     forms: ClassVar[tuple[str, ...]] = ("an array",)
 
     def check(self, value: Any, sizes: Sizes) -> None:
-        """Refuse another type, another shape, or numbers out of range."""
+        """Refuse a wrong type or shape, and numbers out of range."""
         is_csr = sp.issparse(value) and value.format == "csr"
         form = "a CSR matrix" if is_csr else "an array" if isinstance(value, np.ndarray) else ""
         shape = getattr(value, "shape", ())
@@ -135,8 +135,8 @@ class Array(Kind):
         if not all_finite(numbers):
             raise DataError("has infinity or NaN; expected finite numbers")
         if is_csr and self.canonical:
-            again = sp.csr_array((value.data, value.indices, value.indptr), value.shape)  # which trusts no flag
-            if not again.has_canonical_format:
+            rebuilt = sp.csr_array((value.data, value.indices, value.indptr), value.shape)  # its flag is computed
+            if not rebuilt.has_canonical_format:
                 raise DataError("has columns out of order or twice in a row; expected each once, in ascending order")
         if numbers.size and any(bound is not None for bound in (self.least, self.above, self.below, self.most)):
             for number in (numbers.min(), numbers.max()):
@@ -145,20 +145,22 @@ class Array(Kind):
             self._check_order(value)
 
     def _check_order(self, value: NDArray[np.number]) -> None:
-        """Refuse numbers that fall along a row, or rows that are no permutations."""
+        """Refuse numbers that decrease along a row, and rows that are not permutations."""
         if self.ascending and bool((np.diff(value) < 0).any()):
             raise DataError("has numbers that fall; expected them in ascending order")
         if self.permuted:
             rows = np.sort(np.atleast_2d(value), axis=1)
             if not np.array_equal(rows, np.broadcast_to(np.arange(rows.shape[1]), rows.shape)):
-                raise DataError(f"is no permutation; expected each number from 0 to {rows.shape[1] - 1} once a row")
+                raise DataError(
+                    f"is not a permutation; expected each number from 0 to {rows.shape[1] - 1} once per row"
+                )
 
 
 @dataclass(frozen=True)
 class Csr(Array):
-    """A sparse matrix with sorted columns, each at most once a row; its indices were checked as it was put together.
+    """A CSR matrix with sorted columns, each at most once per row; `checked_csr` has validated its indices.
 
-    `canonical` is False for matrices whose columns may be in any order.
+    With ``canonical=False`` its columns may be in any order.
     """
 
     forms: ClassVar[tuple[str, ...]] = ("a CSR matrix",)
@@ -173,10 +175,10 @@ class DenseOrCsr(Csr):
 
 @dataclass(frozen=True, kw_only=True)
 class Whole(Kind):
-    """A whole number from `least` to `most` (which may be a size's word)."""
+    """A whole number from `least` to `most` (which may be the name of a size)."""
 
     least: int = 0
-    most: int | str = MOST
+    most: int | str = MAX_WHOLE
 
     def check(self, value: object, sizes: Sizes) -> None:
         """Refuse anything else."""
@@ -214,20 +216,20 @@ class Flag(Kind):
 
 @dataclass(frozen=True, kw_only=True)
 class Text(Kind):
-    """A text that matches a regular expression as a whole."""
+    """A text that fully matches a regular expression."""
 
     pattern: str = ANY_TEXT
 
     def check(self, value: object, sizes: Sizes) -> None:
         """Refuse anything else."""
         if not isinstance(value, str) or re.fullmatch(self.pattern, value) is None:
-            matching = "" if self.pattern == ANY_TEXT else f" of the form {self.pattern}"
-            raise DataError(f"is {_in_words(value)}; expected a text{matching}")
+            form = "" if self.pattern == ANY_TEXT else f" of the form {self.pattern}"
+            raise DataError(f"is {_in_words(value)}; expected a text{form}")
 
 
 @dataclass(frozen=True)
 class Listed(Kind):
-    """A list (or an array of objects) of `size` entries of one kind."""
+    """A list (or an array of objects) with `size` entries, all of the kind `one`."""
 
     one: Kind
     size: Size = None
@@ -247,7 +249,7 @@ class Listed(Kind):
 
 @dataclass(frozen=True)
 class Record(Kind):
-    """A dict with texts as keys: of the kinds that `fields` declares, and otherwise of anything that is plain."""
+    """A dict with texts as keys. The keys in `fields` have values of these kinds; other values are not checked."""
 
     fields: Mapping[str, Kind] = field(default_factory=dict)
 
@@ -267,7 +269,7 @@ class Record(Kind):
 
 @dataclass(frozen=True, kw_only=True)
 class Fitted(Kind):
-    """A fitted estimator, an instance of `base`, which is checked by the declarations of its own class."""
+    """A fitted estimator, an instance of `base`, checked against the declarations of its own class."""
 
     base: type = object
 
@@ -279,7 +281,7 @@ class Fitted(Kind):
 
 
 def learned_kinds(estimator: Estimator) -> dict[str, Kind]:
-    """Return what an estimator's class and its bases declare, by name; a ``*`` in a name is any whole number."""
+    """Return the declarations of an estimator's class and its bases: name -> kind; ``*`` stands for a whole number."""
     kinds: dict[str, Kind] = {}
     for cls in reversed(type(estimator).__mro__):
         kinds.update(vars(cls).get("learned", {}))
@@ -287,23 +289,23 @@ def learned_kinds(estimator: Estimator) -> dict[str, Kind]:
 
 
 def declared_name(name: str, kinds: Mapping[str, Kind]) -> str | None:
-    """Return the name under which an attribute is declared, or None if it is not."""
+    """Return the name under which an attribute is declared (``rows_*_`` for ``rows_3_``); None if it is undeclared."""
     numbered = re.sub(r"(?<=_)(0|[1-9]\d{0,3})(?=_)", "*", name)
     return name if name in kinds else numbered if numbered in kinds else None
 
 
 def learned_attributes(estimator: Estimator) -> dict[str, Any]:
-    """Return what an estimator has learned: its attributes that end in ``_``, by name."""
+    """Return the learned attributes of an estimator, those that end in ``_``: name -> value."""
     attributes = sorted(vars(estimator).items())
     return {name: value for name, value in attributes if name.endswith("_") and not name.startswith("_")}
 
 
 def check_learned(estimator: Any) -> None:
-    """Refuse learned attributes that are not as the estimator's class declares them.
+    """Check the learned attributes of an estimator against the declarations of its class.
 
-    What no declaration can say (that layers fit onto each other, for instance) a class checks in ``_check_learned()``,
-    which raises `DataError` and may rely on all that is declared. Raises DataError if one is missing, not declared, or
-    of another type, shape or range.
+    A class may add checks that no declaration can express (that the shapes of layers match, for instance) in
+    ``_check_learned()``, which runs last and raises `DataError`. Raises DataError if an attribute is missing,
+    undeclared, or has another type, shape or range.
     """
     kinds, learned = learned_kinds(estimator), learned_attributes(estimator)
     names: dict[str | None, list[str]] = {}
@@ -312,7 +314,7 @@ def check_learned(estimator: Any) -> None:
     if None in names:
         raise DataError(f"{names[None][0]} is not declared in `learned` of {type(estimator).__name__}")
     sizes = Sizes(estimator=estimator)
-    for declared, kind in sorted(kinds.items(), key=lambda pair: not isinstance(pair[1], Array)):  # arrays have sizes
+    for declared, kind in sorted(kinds.items(), key=lambda item: not isinstance(item[1], Array)):  # arrays set sizes
         if kind.required and "*" not in declared and declared not in names:
             raise DataError(f"{declared} of {type(estimator).__name__} is missing")
         for name in names.get(declared, ()):
@@ -322,13 +324,13 @@ def check_learned(estimator: Any) -> None:
                 kind.check(learned[name], sizes)
             except DataError as error:
                 raise DataError(f"{name} {error}") from error
-    further = getattr(estimator, "_check_learned", None)
-    if further is not None:
-        further()
+    extra_check = getattr(estimator, "_check_learned", None)
+    if extra_check is not None:
+        extra_check()
 
 
 def _check_range(number: float, sizes: Sizes, kind: Kind) -> None:
-    """Refuse a number out of the bounds that a kind declares."""
+    """Refuse a number outside the bounds of its kind."""
     for name, (relation, is_right) in BOUNDS.items():
         bound = getattr(kind, name, None)
         limit = sizes.of(bound) if isinstance(bound, str) else bound
@@ -338,7 +340,7 @@ def _check_range(number: float, sizes: Sizes, kind: Kind) -> None:
 
 
 def _in_words(value: object) -> str:
-    """Return a value for messages: of arrays only type and shape."""
+    """Return a value for messages; for arrays only their type and shape."""
     if isinstance(value, np.ndarray):
         return f"an array of {value.dtype} {value.shape}"
     if isinstance(value, sp.sparray | sp.spmatrix):

@@ -1,4 +1,4 @@
-"""An estimator as JSON and named arrays, the estimators inside it too: what is saved, hashed and loaded."""
+"""Convert an estimator, with the estimators inside it, to JSON and named arrays and back; hashes of both."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from visterm.core.types import Arrays
 
 CSR_PARTS = ("data", "indices", "indptr", "shape")
 
-INSIDE = "."  # Parts the names on the way to an array of an inner estimator: ``members_.0.tag_rows_``
-DEEPEST = 8  # Estimators inside estimators are read down to here
+NAME_SEPARATOR = "."  # Between the parts of the name of an inner estimator's array: ``members_.0.tag_rows_``
+MAX_NESTING = 8  # Maximum depth of estimators inside estimators
 PARAM_TYPES: dict[str, tuple[type, ...]] = {
     "int": (int,),
     "float": (int, float),
@@ -36,33 +36,33 @@ PARAM_TYPES: dict[str, tuple[type, ...]] = {
     "None": (type(None),),
     "RandomState": (int, type(None)),
 }
-"""Types in constructors that JSON holds as they are; a `RandomState` is saved if it is a number."""
+"""Annotation of a constructor parameter -> types of its values in JSON; a `RandomState` is saved if it is a number."""
 
 
-SECONDS = "seconds"  # The key of a record that holds them
+SECONDS_KEY = "seconds"
 Times: TypeAlias = dict[str, list[float | None]]
-"""By learned attribute (``members_.0.history_`` of an inner estimator): the seconds of each of its records."""
+"""Learned attribute (``members_.0.history_`` for an inner estimator) -> the seconds of each of its records."""
 
 
 def pack(estimator: Estimator, registry: Registry) -> tuple[dict[str, object], Arrays]:
-    """Return all that an estimator is: a description that JSON can hold, and the arrays that it learned.
+    """Return an estimator as a description for JSON and the arrays that it learned.
 
-    All attributes that end in ``_`` are kept: arrays, CSR matrices, lists of fitted estimators (of the same registry,
-    and those may hold others), and whatever JSON can hold. The description has ``name`` (as registered), ``params`` and
-    ``values`` (what was learned and is no array). Arrays go by attribute: a CSR matrix is four arrays, and those of
-    inner estimators have the attribute and place before their name. Raises UserError if a class is not registered, or
-    JSON cannot hold a parameter.
+    All attributes that end in ``_`` are saved: arrays, CSR matrices, (nested) lists of fitted estimators of the same
+    registry, and other values that JSON supports. The description has ``name`` (as registered), ``params`` and
+    ``values`` (learned values that are not arrays). The arrays are named by attribute; a CSR matrix becomes four
+    arrays, and arrays of inner estimators have the attribute and index as a prefix. Raises UserError if a class is not
+    registered, or JSON cannot store a parameter.
     """
     arrays: Arrays = {}
     return _describe(estimator, registry, "", arrays), arrays
 
 
 def unpack(registry: Registry, description: object, arrays: Arrays) -> Estimator:
-    """Make the estimator that `pack` described, of a description and arrays that anybody may have written.
+    """Rebuild an estimator from the output of `pack`, which may come from an untrusted source.
 
-    Raises DataError if they are not what `pack` makes, or a learned attribute is not as its class declares it
-    (`check_learned`); UserError if a setting cannot be used; UnknownNameError, MissingExtraError if the class, or a
-    setting, is not known here, or needs a package that is not there.
+    Raises DataError if the input does not have the form of `pack`'s output, or a learned attribute is not as its class
+    declares it (`check_learned`); UserError if a setting is invalid; UnknownNameError or MissingExtraError if the class
+    or a setting is unknown, or needs a package that is not installed.
     """
     remaining = dict(arrays)
     estimator = _restore(registry, description, remaining, "")
@@ -74,7 +74,7 @@ def unpack(registry: Registry, description: object, arrays: Arrays) -> Estimator
 
 
 def learned_hash(estimator: Estimator) -> str:
-    """Return the SHA-256, in hex, of the arrays that an estimator and those inside it have learned."""
+    """Return the SHA-256, in hex, of the learned arrays of an estimator and its inner estimators."""
     digest = hashlib.sha256()
     for name, part in learned_parts(estimator, ""):
         digest.update(f"{name} {part.dtype.str} {part.shape}".encode())
@@ -83,16 +83,16 @@ def learned_hash(estimator: Estimator) -> str:
 
 
 def csr_parts(key: str, matrix: sp.csr_array) -> Arrays:
-    """Return a sparse matrix as named arrays."""
+    """Return a sparse matrix as four named arrays."""
     csr = sp.csr_array(matrix)
     parts = (csr.data, csr.indices, csr.indptr, np.array(csr.shape, np.int64))
     return {f"{key}:{part}": np.ascontiguousarray(array) for part, array in zip(CSR_PARTS, parts, strict=True)}
 
 
 def csr_of_parts(key: str, arrays: Arrays) -> sp.csr_array:
-    """Make the sparse matrix that `csr_parts` took apart, and take its parts out of the arrays.
+    """Rebuild a sparse matrix from the output of `csr_parts`, and remove its parts from `arrays`.
 
-    Raises DataError if a part is missing, or an index points out of the matrix: compiled loops would follow it.
+    Raises DataError if a part is missing, or an index is out of range: compiled loops do not check indices.
     """
     names = [f"{key}:{part}" for part in CSR_PARTS]
     if not all(name in arrays for name in names):
@@ -102,11 +102,11 @@ def csr_of_parts(key: str, arrays: Arrays) -> sp.csr_array:
 
 
 def json_params(estimator: Estimator, registry: Registry | None = None) -> dict[str, object]:
-    """Return an estimator's parameters as JSON holds them.
+    """Return an estimator's parameters as values that JSON supports.
 
-    Those that only a fit starts from (named in ``start_params`` of its class, such as word vectors) are None: what was
-    made of them is in the arrays. Raises UserError if JSON cannot hold one. With a registry, estimators among the
-    parameters become ``[name, parameters]``.
+    Parameters in ``start_params`` of its class, such as word vectors, become None: only `fit` uses them, and their
+    effect is in the learned arrays. With a registry, estimators among the parameters become ``[name, parameters]``.
+    Raises UserError if JSON cannot store a parameter.
     """
     params = dict(estimator.get_params(deep=False))
     for key in getattr(estimator, "start_params", ()):
@@ -122,9 +122,9 @@ def json_params(estimator: Estimator, registry: Registry | None = None) -> dict[
 
 
 def _plain(value: object, registry: Registry | None) -> object:
-    """Return a parameter as JSON holds it, if it can."""
+    """Return a parameter as a value that JSON supports; values of other types are returned unchanged."""
     if isinstance(value, np.random.RandomState | np.random.Generator):
-        return None  # the stream has moved on; what it gave is in the arrays
+        return None  # its state has changed since the fit, and the learned arrays have its effect
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, os.PathLike):
@@ -139,7 +139,7 @@ def _plain(value: object, registry: Registry | None) -> object:
 
 
 def _describe(estimator: Estimator, registry: Registry, prefix: str, arrays: Arrays) -> dict[str, object]:
-    """Return what JSON can hold of an estimator, and put its arrays into `arrays`."""
+    """Return the description of an estimator for JSON, and add its arrays to `arrays`."""
     values: dict[str, object] = {}
     kinds = learned_kinds(estimator)
 
@@ -157,25 +157,25 @@ def _describe(estimator: Estimator, registry: Registry, prefix: str, arrays: Arr
         elif isinstance(value, np.ndarray):
             values[key] = {"array": value.tolist()}
         elif _are_estimators(value):
-            inner = [_describe(one, registry, f"{name}.{i}.", arrays) for i, one in enumerate(value)]
+            inner = [_describe(member, registry, f"{name}.{i}.", arrays) for i, member in enumerate(value)]
             values[key] = {"estimators": inner}
         else:
             values[key] = {"value": value}
 
     params = json_params(estimator, registry)
     if "n_jobs" in params:
-        params["n_jobs"] = None  # whoever loads it says how many threads: what was learned is the same for any number
+        params["n_jobs"] = None  # not saved: learned values don't depend on the number of threads
     return {"name": registry.name_of(estimator), "params": params, "values": values}
 
 
 def _restore(registry: Registry, description: object, arrays: Arrays, prefix: str) -> Estimator:
-    """Make an estimator, and take its arrays out of `arrays`."""
-    if prefix.count(INSIDE) > 2 * DEEPEST:
-        raise DataError(f"{prefix} is an estimator inside more than {DEEPEST} others")
+    """Rebuild an estimator from its description, and remove its arrays from `arrays`."""
+    if prefix.count(NAME_SEPARATOR) > 2 * MAX_NESTING:
+        raise DataError(f"{prefix} is an estimator inside more than {MAX_NESTING} others")
     expected = {"name": str, "params": dict, "values": dict}
     parts = description if isinstance(description, dict) else {}
     if parts.keys() != expected.keys() or not all(isinstance(parts[key], kind) for key, kind in expected.items()):
-        raise DataError(f"{prefix or 'The file'} is no description of an estimator; expected name, params and values")
+        raise DataError(f"{prefix or 'The file'} is not an estimator description; expected name, params and values")
     cls = registry.load(parts["name"])
     estimator: Estimator = registry.create(parts["name"], **checked_params(cls, parts["params"]))
     check_settings = getattr(estimator, "check_stored_settings", None)
@@ -183,11 +183,11 @@ def _restore(registry: Registry, description: object, arrays: Arrays, prefix: st
         check_settings()
 
     kinds = learned_kinds(estimator)
-    inside = (key.removeprefix(prefix).partition(":")[0] for key in arrays if key.startswith(prefix))
-    array_names = sorted({key for key in inside if INSIDE not in key})
+    local_names = (key.removeprefix(prefix).partition(":")[0] for key in arrays if key.startswith(prefix))
+    array_names = sorted({key for key in local_names if NAME_SEPARATOR not in key})
     undeclared = [key for key in (*array_names, *parts["values"]) if declared_name(key, kinds) is None]
     if undeclared:
-        raise DataError(f"{prefix}{undeclared[0]} is no attribute that its class declares in `learned`")
+        raise DataError(f"{prefix}{undeclared[0]} is not an attribute that its class declares in `learned`")
     for key in array_names:
         name = prefix + key
         setattr(estimator, key, arrays.pop(name) if name in arrays else csr_of_parts(name, arrays))
@@ -195,25 +195,25 @@ def _restore(registry: Registry, description: object, arrays: Arrays, prefix: st
     for key, box in parts["values"].items():
         kind, value = next(iter(box.items())) if isinstance(box, dict) and len(box) == 1 else ("", None)
         if kind == "estimators" and isinstance(value, list):
-            value = [_restore(registry, one, arrays, f"{prefix}{key}.{i}.") for i, one in enumerate(value)]
+            value = [_restore(registry, member, arrays, f"{prefix}{key}.{i}.") for i, member in enumerate(value)]
         elif kind == "array" and isinstance(value, list):
-            numbered, value = value, np.empty(len(value), dtype=object)
-            value[:] = numbered
+            entries, value = value, np.empty(len(value), dtype=object)
+            value[:] = entries
         elif kind != "value":
-            raise DataError(f"{prefix}{key} is no value, array or list of estimators")
+            raise DataError(f"{prefix}{key} is not a value, array or list of estimators")
         setattr(estimator, key, value)
     return estimator
 
 
 def checked_params(cls: type, params: dict[str, object]) -> dict[str, object]:
-    """Refuse settings of other types than a class's constructor declares, where these are what JSON can hold.
+    """Return `params` after checking their types against the annotations of a class's constructor.
 
-    Ranges are left to the class: it checks them as in `fit`, and may then rely on the types. Raises DataError if a
-    value has another type, or is a number that no 64 bits can hold.
+    Only annotations in `PARAM_TYPES` are checked. The class itself checks ranges, and can rely on the types. Raises
+    DataError if a value has another type, or is a number that does not fit into 64 bits.
     """
-    known = inspect.signature(cls).parameters
+    signature = inspect.signature(cls).parameters
     for name, value in params.items():
-        declared = str(known[name].annotation) if name in known else "Any"
+        declared = str(signature[name].annotation) if name in signature else "Any"
         type_names = {type_name.strip() for type_name in declared.replace("os.PathLike[str]", "str").split("|")}
         types = {kind for type_name in type_names for kind in PARAM_TYPES.get(type_name, ())}
         if type_names <= PARAM_TYPES.keys() and type(value) not in types:
@@ -225,11 +225,11 @@ def checked_params(cls: type, params: dict[str, object]) -> dict[str, object]:
 
 
 def learned_parts(estimator: Estimator, prefix: str) -> Iterator[tuple[str, NDArray[Any]]]:
-    """Yield the arrays of numbers that an estimator and those inside it have learned, with their names."""
+    """Yield (name, array) for each learned array of numbers of an estimator and its inner estimators."""
     for key, value in learned_attributes(estimator).items():
         if _are_estimators(value):
-            for i, one in enumerate(value):
-                yield from learned_parts(one, f"{prefix}{key}.{i}.")
+            for i, member in enumerate(value):
+                yield from learned_parts(member, f"{prefix}{key}.{i}.")
             continue
         for part in (value.data, value.indices, value.indptr) if sp.issparse(value) else (value,):
             if isinstance(part, np.ndarray) and part.dtype != object:
@@ -238,28 +238,28 @@ def learned_parts(estimator: Estimator, prefix: str) -> Iterator[tuple[str, NDAr
 
 def _are_estimators(value: object) -> TypeGuard[list[Estimator]]:
     """Return whether a value is a list of estimators."""
-    return isinstance(value, list) and bool(value) and all(_is_estimator(one) for one in value)
+    return isinstance(value, list) and bool(value) and all(_is_estimator(entry) for entry in value)
 
 
 def _is_estimator(value: object) -> TypeGuard[Estimator]:
-    """Return whether a value is an estimator, and not a class."""
+    """Return whether a value is an instance of an estimator; False for a class."""
     return hasattr(value, "get_params") and not isinstance(value, type)
 
 
 def without_times(description: dict[str, object]) -> tuple[dict[str, object], Times]:
-    """Return a description of an estimator (`visterm.core.packing.pack`) without seconds, and the seconds."""
+    """Split a description from `pack` into one with None for all training times, and the training times."""
     plain, times = copy.deepcopy(description), {}
     for name, records in _records(plain, ""):
-        times[name] = [record.get(SECONDS) for record in records]
+        times[name] = [record.get(SECONDS_KEY) for record in records]
         for record in records:
-            record[SECONDS] = None
+            record[SECONDS_KEY] = None
     return plain, times
 
 
 def put_times(description: object, times: object) -> None:
-    """Put the seconds that `without_times` took out back into the description, which may come from a damaged file.
+    """Put the training times from `without_times` back into a description; both may come from a damaged file.
 
-    Raises DataError if the seconds are no list of numbers for each of its attributes, as long as its records.
+    Raises DataError if an attribute does not have one number (or None) per record.
     """
     records = dict(_records(description, ""))
     if not isinstance(times, dict):
@@ -272,32 +272,32 @@ def put_times(description: object, times: object) -> None:
                 raise DataError(f"{name!r} has {reprlib.repr(value)} among its seconds; expected numbers")
     for name, seconds in times.items():
         for record, value in zip(records[name], seconds, strict=True):
-            record[SECONDS] = value
+            record[SECONDS_KEY] = value
 
 
 def _records(part: object, prefix: str) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """Yield the records with seconds in a description, by attribute."""
+    """Yield (attribute, records) for each list of records in a description that has training times."""
     values = part.get("values") if isinstance(part, dict) else None
     for name, box in values.items() if isinstance(values, dict) else ():
         for kind, content in box.items() if isinstance(box, dict) else ():
             if kind == "estimators" and isinstance(content, list):
-                for i, one in enumerate(content):
-                    yield from _records(one, f"{prefix}{name}.{i}.")
+                for i, member in enumerate(content):
+                    yield from _records(member, f"{prefix}{name}.{i}.")
             elif (
                 isinstance(content, list)
                 and all(isinstance(record, dict) for record in content)
-                and any(SECONDS in record for record in content)
+                and any(SECONDS_KEY in record for record in content)
             ):
                 yield prefix + name, content
 
 
 def key_of(*parts: object) -> str:
-    """Return 16 hexadecimal digits that name a result by what it depends on."""
+    """Return 16 hexadecimal digits that identify the values which a result depends on."""
     return hashlib.sha256(json.dumps(jsonable(parts), sort_keys=True).encode()).hexdigest()[:16]
 
 
 def digest_of(matrices: list[Any]) -> str:
-    """Return 16 hexadecimal digits that name the content of matrices: dense, CSR or None."""
+    """Return 16 hexadecimal digits that identify the content of matrices, each dense, CSR or None."""
     digest = hashlib.sha256()
     for matrix in matrices:
         if matrix is None:
@@ -313,7 +313,7 @@ def digest_of(matrices: list[Any]) -> str:
 
 
 def jsonable(value: Any) -> Any:
-    """Return a value with NumPy's numbers, tuples and non-finite numbers in the forms that JSON has."""
+    """Return a value for JSON: NumPy numbers as Python ones, tuples and arrays as lists, NaN and infinity as None."""
     if isinstance(value, dict):
         return {str(key): jsonable(item) for key, item in value.items()}
     if isinstance(value, np.ndarray):

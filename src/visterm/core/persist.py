@@ -1,4 +1,4 @@
-"""Folders that are whole or not there: JSON and safetensors, checksums stored and checked, nothing pickled."""
+"""Folders that are written atomically: JSON and safetensors with stored checksums; nothing is pickled."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ LOG = logging.getLogger("visterm")
 MANIFEST = "manifest.json"
 FORMAT = 1
 FORMAT_KEY = "visterm_format"
-"""What the manifest calls the format. Folders from before the first release call it ``format`` and are refused."""
+"""Key of the format in the manifest. Folders from before the first release use ``format`` and are refused."""
 
-MOST_JSON = GB  # Bytes of a JSON file of a run or of another folder: the vocabulary of millions of tags is the largest
+MAX_JSON_BYTES = GB  # Maximum size of a JSON file: a vocabulary of millions of tags is the largest
 HOW_TO_MEND = "Restore it from a backup or make it anew."
 HOW_TO_MAKE = {
     "run": "Make one with: visterm fit IMAGES --tags FILE -o RUN",
@@ -50,13 +50,13 @@ HOW_TO_MAKE = {
     "features folder": "Make one with: visterm encode IMAGES -o FEATURES",
 }
 
-TIMES = ".times.json"  # The end of files that say how long things took: the manifest has no checksums of them
+TIMES_SUFFIX = ".times.json"  # Files of training times, which have no checksums in the manifest
 MALFORMED = (
     ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, SafetensorError, TypeError, ValueError,
 )  # fmt: skip
-"""What Python and its libraries raise where a file's content has another form than the code that reads it expects."""
+"""Errors that Python and its libraries raise if a file's content does not have the expected form."""
 
-LONGEST_REASON = 200
+MAX_REASON_LENGTH = 200
 
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+:/", re.IGNORECASE)
 
@@ -70,23 +70,22 @@ def new_folder(
     check: Callable[[Path], None] | None = None,
     **facts: str,
 ) -> Iterator[Path]:
-    """Yield a temporary folder to write into, and put it in place at the end, in one step.
+    """Yield a temporary folder to write into, and move it to `path` at the end, atomically.
 
-    Whatever happens inside, `path` is afterwards either what it was, or whole. A folder that is there already is
-    replaced only if it is of the same `kind` ("run", "catalogue", ...), which the manifest names and `open_folder`
-    checks; it keeps `facts`, too. With `changing`, its files will be written to later, so no checksums of them are
-    kept. `check` opens the folder as it was written, before it takes the place of an earlier one, and raises an error
-    if it cannot be used. Raises StorageError if something else lies at `path`; DiskError if its disk is full, or
-    refuses in another way; nothing is left of what was written.
+    After an error or a kill, `path` is unchanged. An existing folder is replaced only if it has the same `kind` ("run",
+    "catalogue", ...). The manifest stores the kind, which `open_folder` checks, and `facts`. With `changing`, no
+    checksums are stored, as the files will be written to later. `check` gets the temporary folder before it replaces
+    an earlier one, and raises an error if the folder cannot be used. Raises StorageError if something else is at
+    `path`; DiskError if the disk is full or cannot be written.
     """
     target = Path(path)
     check_target(target, kind)
     with whole_folder(target) as temporary:
         yield temporary
         files = sorted(p for p in temporary.rglob("*") if p.is_file())
-        lasting = [] if changing else [file for file in files if not file.name.endswith(TIMES)]
-        sums = {p.relative_to(temporary).as_posix(): file_hash(p) for p in lasting}
-        write_json(temporary / MANIFEST, {"kind": kind, FORMAT_KEY: FORMAT, "sha256": sums, **facts})
+        hashed = [] if changing else [file for file in files if not file.name.endswith(TIMES_SUFFIX)]
+        checksums = {p.relative_to(temporary).as_posix(): file_hash(p) for p in hashed}
+        write_json(temporary / MANIFEST, {"kind": kind, FORMAT_KEY: FORMAT, "sha256": checksums, **facts})
         if check is not None:
             check(temporary)
         for file in [*files, temporary / MANIFEST]:
@@ -96,16 +95,16 @@ def new_folder(
 
 @contextmanager
 def whole_folder(target: Path) -> Iterator[Path]:
-    """Write a folder beside its place and put it there at the end, whatever lay there, without manifest or checksums.
+    """Yield a temporary folder to write into, and replace `target` with it at the end, without manifest or checksums.
 
-    For thousands of files that are quickly made again, which `new_folder` would take long to hash and to sync. Raises
-    DiskError if its disk is full, or refuses in another way; nothing is left of what was written.
+    For thousands of files that are quick to recompute, which `new_folder` would be slow to hash and to sync. Raises
+    DiskError if the disk is full or cannot be written; the temporary folder is then deleted.
     """
     with writing(target):
         target.parent.mkdir(parents=True, exist_ok=True)
-    backup = _bring_back(target)
+    backup = _restore_backup(target)
     shutil.rmtree(backup, ignore_errors=True)
-    for folder in target.parent.glob(f".{target.name}.*-*.tmp"):  # what processes left that were killed
+    for folder in target.parent.glob(f".{target.name}.*-*.tmp"):  # left behind by killed processes
         pid = folder.name.removeprefix(f".{target.name}.").partition("-")[0]
         if not pid.isdigit() or not is_alive(int(pid)):
             shutil.rmtree(folder, ignore_errors=True)
@@ -115,25 +114,25 @@ def whole_folder(target: Path) -> Iterator[Path]:
         with writing(target):
             temporary.mkdir()
             yield temporary
-            if target.exists():  # it goes aside, and `open_folder` brings it back if a kill falls in between
+            if target.exists():  # `open_folder` restores the backup after a kill between the two renames
                 os.replace(target, backup)
             os.replace(temporary, target)
             sync(target.parent)
             shutil.rmtree(backup, ignore_errors=True)
     except BaseException:
-        _bring_back(target)
+        _restore_backup(target)
         shutil.rmtree(temporary, ignore_errors=True)
         raise
 
 
 def check_target(path: str | os.PathLike[str], kind: str) -> None:
-    """Refuse, before any long work, a place where a folder of this kind may not be written."""
+    """Raise StorageError, before any long work, if a folder of this kind may not be written at `path`."""
     target = Path(path)
-    if _ADDRESS.match(os.fspath(path)):  # which Path has taken a slash from
+    if _ADDRESS.match(os.fspath(path)):  # not `target`: Path removes a slash
         raise StorageError(f"{os.fspath(path)} is an address, and a {kind} is kept on this machine. Name a folder.")
     parent = next(folder for folder in target.absolute().parents if folder.exists())
     if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
-        raise StorageError(f"{target} cannot be written: {parent} is no folder that you may write to. Choose another.")
+        raise StorageError(f"{target} cannot be written: {parent} is not a writable folder. Choose another.")
     if not target.exists() or (target.is_dir() and not any(target.iterdir())):
         return
     if not target.is_dir() or folder_kind(target) != kind:
@@ -143,18 +142,17 @@ def check_target(path: str | os.PathLike[str], kind: str) -> None:
 
 
 def check_replaceable(path: str | os.PathLike[str], kind: str, *, overwrite: bool) -> None:
-    """Refuse, before any long work, to replace a folder of this kind unless `overwrite` says so.
+    """Raise UserError, before any long work, if `path` is an existing folder of this kind and `overwrite` is False.
 
-    One that also holds files that visterm did not write there is never replaced. Raises UserError; StorageError as
-    `check_target` does.
+    Raises StorageError if the folder also has files that visterm did not write, or as `check_target` does.
     """
     check_target(path, kind)
     target = Path(path)
     if folder_kind(target) != kind:
         return
-    ours = {MANIFEST, *read_json(target / MANIFEST).get("sha256", ())}
+    written = {MANIFEST, *read_json(target / MANIFEST).get("sha256", ())}
     names = [p.relative_to(target).as_posix() for p in sorted(target.rglob("*")) if p.is_file()]
-    others = [name for name in names if name not in ours and not name.endswith(TIMES) and name[0] != "."]
+    others = [name for name in names if name not in written and not name.endswith(TIMES_SUFFIX) and name[0] != "."]
     if others:
         raise StorageError(
             f"{target} is a {kind}, but visterm did not write all that it holds ({others[0]}), so it is not replaced. "
@@ -166,14 +164,14 @@ def check_replaceable(path: str | os.PathLike[str], kind: str, *, overwrite: boo
 
 
 def open_folder(path: str | os.PathLike[str], kind: str) -> Path:
-    """Find a folder that `new_folder` wrote, check its checksums, and return its path.
+    """Check the manifest and the checksums of a folder that `new_folder` wrote, and return its path.
 
-    Raises StorageError if nothing is there, or it is of another kind, of a newer format or from before the first
+    Raises StorageError if the folder does not exist, has another kind or a newer format, or is from before the first
     release; CorruptFileError if a file is missing or was changed.
     """
     target = as_path(path)
     if isinstance(target, Path) and not target.exists():
-        _bring_back(target)
+        _restore_backup(target)
     if not target.exists():
         raise StorageError(f"There is no {kind} at {target}. {HOW_TO_MAKE.get(kind, '')}")
 
@@ -208,24 +206,24 @@ def open_folder(path: str | os.PathLike[str], kind: str) -> Path:
 def save_estimator(estimator: Estimator, registry: Registry, folder: Path, name: str) -> None:
     """Write an estimator as ``<name>.json`` (class by registered name, parameters) and ``<name>.safetensors`` (arrays).
 
-    What is kept, and the errors, are those of `pack`. Seconds that training took go to ``<name>.times.json``, so that
-    the other files are the same whenever the same is learned.
+    `pack` says which attributes are saved, and raises the errors. Training times are written to ``<name>.times.json``,
+    so the other files are reproducible.
     """
     packed, arrays = pack(estimator, registry)
     description, times = without_times(packed)
     write_json(folder / f"{name}.json", description)
     save_arrays(folder / f"{name}.safetensors", arrays)
     if times:
-        write_json(folder / f"{name}{TIMES}", times)
+        write_json(folder / f"{name}{TIMES_SUFFIX}", times)
 
 
 def read_description(folder: Path, name: str) -> Any:
-    """Read the JSON of an estimator that `save_estimator` wrote, with the seconds that training took.
+    """Read the JSON of an estimator that `save_estimator` wrote, with its training times.
 
-    Seconds that cannot be read are left out with a warning: nothing but reports shows them. Raises CorruptFileError if
-    the estimator's file is no JSON.
+    If the training times cannot be read, a warning is logged: only reports use them. Raises CorruptFileError if the
+    estimator's file is not JSON.
     """
-    description, file = read_json(folder / f"{name}.json"), folder / f"{name}{TIMES}"
+    description, file = read_json(folder / f"{name}.json"), folder / f"{name}{TIMES_SUFFIX}"
     if file.exists():
         try:
             put_times(description, read_json(file))
@@ -236,27 +234,26 @@ def read_description(folder: Path, name: str) -> Any:
 
 
 def load_estimator(registry: Registry, folder: Path, name: str) -> Any:
-    """Read what `save_estimator` wrote; whoever wrote it, nothing is used that is not as its class declares it.
+    """Load an estimator that `save_estimator` wrote, from files that may come from an untrusted source.
 
     Raises CorruptFileError if the files cannot be read, or a setting or learned attribute is not as the class declares
-    it; UnknownNameError, MissingExtraError if the class, or a setting, is not known here, or needs a package that is
-    not there.
+    it; UnknownNameError or MissingExtraError if the class or a setting is unknown, or needs a package that is not
+    installed.
     """
     file = folder / f"{name}.json"
     description, arrays = read_description(folder, name), load_arrays(folder / f"{name}.safetensors")
     with refusing(file):
         estimator = unpack(registry, description, arrays)
         if not learned_attributes(estimator):
-            check_learned(estimator)  # refuses one that lost all that it learned
+            check_learned(estimator)  # raises an error if all learned attributes are missing
     return estimator
 
 
 @contextmanager
 def refusing(file: Path) -> Iterator[None]:
-    """Turn what is wrong with the content of a file into an error that names the file, and says what to do.
+    """Turn errors about the content of a file into a `CorruptFileError` that names the file and says what to do.
 
-    Raises CorruptFileError in place of a `DataError`, of a `UserError` of settings that the file holds, and of whatever
-    Python raises where a value is not of the form that the code expects.
+    It replaces `DataError`, `UserError` (an invalid setting in the file), and the errors in `MALFORMED`.
     """
     try:
         yield
@@ -266,7 +263,7 @@ def refusing(file: Path) -> Iterator[None]:
         reason = str(error).rstrip(".")
         raise CorruptFileError(f"{file}: {reason}. {HOW_TO_MEND}") from error
     except MALFORMED as error:
-        reason = " ".join(f"{type(error).__name__}: {error}".split())[:LONGEST_REASON]
+        reason = " ".join(f"{type(error).__name__}: {error}".split())[:MAX_REASON_LENGTH]
         raise CorruptFileError(f"{file} is not as visterm writes it ({reason}). {HOW_TO_MEND}") from error
 
 
@@ -277,13 +274,13 @@ def save_arrays(path: Path, arrays: Arrays, metadata: dict[str, str] | None = No
         path.touch()
         mode = path.stat().st_mode
         save_file(arrays, path, metadata)
-        path.chmod(stat.S_IMODE(mode))  # safetensors lets nobody else read it, whatever the umask says
+        path.chmod(stat.S_IMODE(mode))  # safetensors makes files private, regardless of the umask
 
 
 def load_arrays(path: Path, only: str | None = None) -> Arrays:
-    """Read what `save_arrays` wrote: all of it, or `only` one array, or the parts of one sparse matrix (`csr_parts`).
+    """Load the arrays that `save_arrays` wrote; with `only`, one array or the parts of one sparse matrix (`csr_parts`).
 
-    Raises CorruptFileError if the file cannot be read, or is not whole: its arrays are never larger than the file.
+    Raises CorruptFileError if the file cannot be read or is truncated.
     """
     try:
         with safe_open(path, framework="numpy") as file:
@@ -304,21 +301,21 @@ def file_hash(path: str | os.PathLike[str]) -> str:
 
 
 def write_json(path: Path, value: object) -> None:
-    """Write JSON that people can read and programs can compare."""
+    """Write JSON, indented and with sorted keys."""
     path.write_text(json_text(value, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 
 def read_json(path: Path) -> Any:
-    """Read JSON, or say that the file is broken."""
+    """Read JSON. Raises CorruptFileError if the file is not valid JSON; DiskError if the disk fails."""
     try:
-        return json.loads(read_regular(path, MOST_JSON).decode("utf-8"))
+        return json.loads(read_regular(path, MAX_JSON_BYTES).decode("utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         damaged = CorruptFileError(f"{path} cannot be read as JSON: {str(error).rstrip('.')}. {HOW_TO_MEND}")
         raise storage_error(error, path) or damaged from error
 
 
 def write_skipped(path: Path, skipped: Iterable[Skipped]) -> None:
-    """Write one JSON object a line for each image that could not be read; a list that does not fit the disk stays."""
+    """Write one JSON object per line for each image that could not be read; on a full disk, the old file is kept."""
     if path.exists() and not path.is_file():  # a pipe, or /dev/null
         path.write_bytes(skipped_bytes(skipped))
     else:
@@ -327,18 +324,18 @@ def write_skipped(path: Path, skipped: Iterable[Skipped]) -> None:
 
 
 def skipped_bytes(skipped: Iterable[Skipped]) -> bytes:
-    """Return what `write_skipped` writes."""
+    """Return the content of the file that `write_skipped` writes."""
     return "".join(json_text(item.as_dict()) + "\n" for item in skipped).encode()
 
 
 def read_skipped(path: Path) -> list[Skipped]:
-    """Read what `write_skipped` wrote."""
+    """Read the list of skipped images that `write_skipped` wrote."""
     with open_text(path) as lines:
         return [Skipped(**json.loads(line)) for line in lines]
 
 
 def folder_kind(path: str | os.PathLike[str]) -> str | None:
-    """Return the kind of a folder that `new_folder` wrote, or None for anything else."""
+    """Return the kind of a folder that `new_folder` wrote; None for anything else."""
     file = as_path(path) / MANIFEST
     if isinstance(file, Path) and not os.path.isfile(file):
         return None
@@ -350,10 +347,10 @@ def folder_kind(path: str | os.PathLike[str]) -> str | None:
     return kind if isinstance(kind, str) else None
 
 
-def _bring_back(target: Path) -> Path:
-    """Put the old folder back in its place where a kill, or an error, fell between the two renames.
+def _restore_backup(target: Path) -> Path:
+    """Restore the old folder after a kill or an error between the two renames of `whole_folder`.
 
-    Returns where an old folder waits while a new one takes its place.
+    Returns the path of the backup, where the old folder is while the new one is moved to `target`.
     """
     backup = target.with_name(f".{target.name}.old")
     if not target.exists() and backup.exists():

@@ -1,4 +1,4 @@
-"""Products of rows: whole, each row as if it stood alone; and the k largest of each row, exact, without the others."""
+"""Matrix products that don't depend on other rows, and the exact top k of each row without computing all scores."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from visterm.kernels.topk import best_of_chosen, largest_norm, screen_best, star
 Floats: TypeAlias = NDArray[np.float32]
 
 SCREEN_FROM = 10
-"""Images from which on a matrix product, and the limit put on BLAS for it, pays (measured at width 100)."""
+"""Minimum number of images for which a matrix product is faster, with BLAS limited to one thread (at width 100)."""
 
-PART_WORK = 2**20  # Multiplications that are worth one more thread: about 50 µs
-TILE_FLOATS = 2**17  # Floats of a tile of V, and of the block of scores that it makes: both stay in the second cache
-PARTS_PER_THREAD = 4  # Parts of V a thread, so that a thread that is held up does not hold up the others
+PART_WORK = 2**20  # Minimum number of multiplications per thread: about 50 µs
+TILE_FLOATS = 2**17  # Floats per tile of V, and per block of scores: both fit in the second-level cache
+PARTS_PER_THREAD = 4  # Parts of V per thread, so one slow thread does not delay the others
 IMAGES_AT_ONCE = 4096
 ROUNDING = 2.0**-24
 
 
 def product(A: Matrix, B: Matrix) -> Any:
-    """Return A · B, (n, m), sparse where both are: each row has the same bytes whichever rows are above and below it.
+    """Return A · B, shape (n, m), sparse if both are; the bytes of each row don't depend on the other rows.
 
-    A product with a single column is another routine of BLAS, whose last digit depends, on some processors, on the
-    place of the row: so a column of zeros is put beside it.
+    For a `B` with one column, BLAS uses another routine, whose last digit depends on the position of the row on some
+    processors. A second column of zeros avoids that.
     """
     if B.shape[1] != 1 or sp.issparse(A) or sp.issparse(B):
         return A @ B
@@ -40,14 +40,14 @@ def product(A: Matrix, B: Matrix) -> Any:
 
 
 def dense(matrix: Any) -> NDArray[Any]:
-    """Return a matrix as an array, whether it is one or CSR."""
+    """Return an array or a CSR matrix as an array."""
     return np.asarray(matrix.toarray() if sp.issparse(matrix) else matrix)
 
 
 def column_means(matrix: Matrix) -> NDArray[np.float64]:
-    """Return the mean of each column of an array or a CSR matrix: the share of rows that have a tag is never above 1.
+    """Return the mean of each column of an array or a CSR matrix; for 0 and 1 never above 1.
 
-    SciPy multiplies the sums by 1 / n as a float32: ten ones make 1.0000001.
+    SciPy's `mean` multiplies the sums by 1 / n in float32: the mean of ten ones is 1.0000001.
     """
     means: NDArray[np.float64] = np.asarray(matrix.sum(axis=0, dtype=np.float64)).ravel() / matrix.shape[0]
     return means
@@ -56,16 +56,16 @@ def column_means(matrix: Matrix) -> NDArray[np.float64]:
 def top_k_products(
     U: ArrayLike, V: ArrayLike, k: int, n_jobs: int | None = None, *, among: ArrayLike | None = None
 ) -> Ranking:
-    """Rank the rows of `V`, (m, width), for each row of `U`, (n, width), by product, without ever holding all products.
+    """Rank the rows of `V`, shape (m, width), by their product with each row of `U`, shape (n, width).
 
-    Returns rows of `V` and products, (n, min(k, m)), best first, ties by the smaller id; a `k` of 0 means all. With
-    `among`, ascending, only these rows of V are scored, without a copy. V is read without a copy if it is float32 in
-    C order, else copied. Small jobs use fewer threads than `n_jobs`.
+    Returns row numbers of `V` and products, shape (n, min(k, m)), best first, ties by the smaller row number; a `k` of
+    0 means all. With `among` (ascending row numbers), only these rows of V are scored. V is not copied if it is float32
+    in C order. Small jobs use fewer threads than `n_jobs`. The matrix of all products is never in memory.
 
-    Exact, and the same bytes for any `n_jobs`, whatever other rows are in `U`, and whichever BLAS is there: a matrix
-    product only says which rows of V cannot be among the best; what remains is scored by one and the same loop. Raises
-    ShapeError if the two are not matrices of one width; DataError if `among` are not ascending rows of V; UserError if
-    one is sparse, or `k` or `n_jobs` is no such number.
+    The result is exact, and its bytes don't depend on `n_jobs`, the other rows of `U`, or the BLAS library: a matrix
+    product only excludes rows of V that cannot be among the best, and one loop scores the remaining rows. Raises
+    ShapeError if the two are not matrices of the same width; DataError if `among` are not ascending row numbers of V;
+    UserError if a matrix is sparse, or `k` or `n_jobs` is invalid.
     """
     for name, matrix in (("U", U), ("V", V)):
         if sp.issparse(matrix):
@@ -104,20 +104,20 @@ def top_k_products(
 def _best_of_part(
     U: Floats, V: Floats, chosen: NDArray[np.int64] | None, bounds: list[int], k: int, part: int
 ) -> Ranking:
-    """Score one part of the tags, or of the chosen ones, tag by tag, and return the heaps of the best."""
-    first, stop = bounds[part], bounds[part + 1]
-    shape = len(U), min(k, stop - first)
+    """Score one part of the rows of V, or of the `chosen` rows, one by one; return the heaps of the best rows."""
+    start, stop = bounds[part], bounds[part + 1]
+    shape = len(U), min(k, stop - start)
     heaps = Ranking(np.empty(shape, np.int64), np.empty(shape, np.float32))
     if chosen is not None:
-        best_of_chosen(U, V, chosen[first:stop], *heaps)
+        best_of_chosen(U, V, chosen[start:stop], *heaps)
     else:
-        start_heaps(U, V, first, *heaps)
-        stream_best(U, V, first + heaps.ids.shape[1], stop, *heaps)
+        start_heaps(U, V, start, *heaps)
+        stream_best(U, V, start + heaps.ids.shape[1], stop, *heaps)
     return heaps
 
 
 def _screened_part(U: Floats, V: Floats, bounds: list[int], k: int, part: int) -> Ranking:
-    """Go over one part of the tags tile by tile, and over the images block by block while the tile is in the cache."""
+    """Return the heaps of the best rows in one part of V, tile by tile; each tile is multiplied with blocks of U."""
     first, stop = bounds[part], bounds[part + 1]
     shape = len(U), min(k, stop - first)
     heaps = Ranking(np.empty(shape, np.int64), np.empty(shape, np.float32))
@@ -139,17 +139,18 @@ def _screened_part(U: Floats, V: Floats, bounds: list[int], k: int, part: int) -
 
 
 def _slack(norms: NDArray[np.float64], width: int) -> Floats:
-    """Bound how far two float32 sums of the products of two rows can be apart, in whatever order they are added.
+    """Return the maximum difference between two float32 products of the same rows, for any order of summation.
 
-    Each is within γ |u| |v| of the true value, γ = width ε / (1 - width ε) (Higham, Accuracy and Stability of Numerical
-    Algorithms, section 3.1), and 4 instead of 2 leaves room for the roundings of norms and bound. NaN: may overflow.
+    Each product is within γ |u| |v| of the true value, γ = width ε / (1 - width ε) (Higham, Accuracy and Stability of
+    Numerical Algorithms, section 3.1). The factor is 4 instead of 2 because norms and bound are rounded as well. NaN
+    means that the product may overflow.
     """
     bound = 4 * width * ROUNDING * norms + np.where(norms > 0, width * float(np.finfo(np.float32).tiny), 0)
     return np.where(norms < 1e37, bound, np.nan).astype(np.float32)
 
 
 def merged(parts: Sequence[Ranking], k: int) -> Ranking:
-    """Sort rankings (or heaps) of the same queries together and keep the k best of each row, ties by the smaller id."""
+    """Merge rankings (or heaps) of the same queries, and keep the k best per row, ties by the smaller id."""
     ids = np.concatenate([part.ids for part in parts], axis=1)
     scores = np.concatenate([part.scores for part in parts], axis=1)
     order = np.lexsort((ids, -scores), axis=1)[:, :k]

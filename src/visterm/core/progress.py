@@ -1,4 +1,4 @@
-"""Progress of long work: the library reports to this small object, and never prints."""
+"""Progress of long tasks: the library calls a `Progress` object, and never prints."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Self, TypeAlias
 
-Say: TypeAlias = Callable[[str], None]  # Takes a line for people
+Say: TypeAlias = Callable[[str], None]  # Shows a line of text to the user
 
 
 def silent(line: str) -> None:
-    """Drop a line for people."""
+    """Ignore a line for the user."""
 
 
 class Progress:
-    """What long work calls as it goes; it passes all on to `onto`, and the command line draws that with rich."""
+    """Receives the progress of a long task, and forwards it to `onto`, if given; the command line draws bars."""
 
     _onto: Progress | None = None
 
@@ -22,12 +22,12 @@ class Progress:
         self._onto = onto
 
     def start(self, task: str, total: int | None = None) -> None:
-        """Begin a task of `total` steps (None: not known)."""
+        """Begin a task with `total` steps (None: unknown)."""
         if self._onto is not None:
             self._onto.start(task, total)
 
     def advance(self, steps: int = 1, note: str = "") -> None:
-        """Report that `steps` more are done, with a short note such as the validation measure."""
+        """Report `steps` more steps, with a short note such as the validation score."""
         if self._onto is not None:
             self._onto.advance(steps, note)
 
@@ -37,12 +37,12 @@ class Progress:
             self._onto.finish()
 
 
-SILENT = Progress()  # It goes nowhere: the default in Python
+SILENT = Progress()  # Shows nothing; the default in Python
 
 
 @contextmanager
 def reported(progress: Progress, task: str, total: int | None = None) -> Iterator[None]:
-    """Report the block as a task to `progress`; the task is finished however the block ends."""
+    """Report the block as a task to `progress`; the task is finished even if the block raises an error."""
     progress.start(task, total)
     try:
         yield
@@ -51,31 +51,31 @@ def reported(progress: Progress, task: str, total: int | None = None) -> Iterato
 
 
 class StepProgress(Progress):
-    """Passes on only the steps: for a part of a task that was started already."""
+    """Forwards only the steps, for a part of a task that has already started."""
 
     def start(self, task: str, total: int | None = None) -> None:
-        """Ignore the start: the whole task has begun."""
+        """Ignore the start of a part."""
 
     def finish(self) -> None:
-        """Ignore the end: the whole task goes on."""
+        """Ignore the end of a part."""
 
 
 class Titled(Progress):
-    """Shows all tasks under one name, with `total` steps if it is given: of a fit that will be ended sooner."""
+    """Shows all tasks under one title, with `total` steps if given, for a fit that will be stopped earlier."""
 
     def __init__(self, progress: Progress, title: str, total: int | None = None) -> None:
         super().__init__(progress)
         self._title, self._total = title, total
 
     def start(self, task: str, total: int | None = None) -> None:
-        """Begin the task under the name."""
+        """Begin the task under the title."""
         super().start(self._title, total if self._total is None else self._total)
 
 
 class OneTask(Titled):
-    """One task from beginning to end, whatever tasks the work inside it begins; ends with how it came out.
+    """Shows nested tasks as one task, whose last note is its result.
 
-    For a fit that is judged after it: what is shown last is then the judgement, and not a note of the fit's last epoch.
+    For a fit that is evaluated afterwards: the last note is then its score, and not the note of the last epoch.
     """
 
     def __init__(self, progress: Progress, title: str) -> None:
@@ -90,19 +90,19 @@ class OneTask(Titled):
         super().finish()
 
     def start(self, task: str, total: int | None = None) -> None:
-        """Begin again under the name, now that the number of steps is known."""
+        """Restart the task with the number of steps, which is now known."""
         super().finish()
         super().start(self._title, total)
         self._steps = 0
 
     def advance(self, steps: int = 1, note: str = "") -> None:
-        """Pass the step on."""
+        """Forward and count the steps."""
         self._steps += steps
         super().advance(steps, note)
 
     def finish(self) -> None:
-        """Ignore the end: how it came out is not known yet."""
+        """Ignore the end of a nested task: the result is not known yet."""
 
     def finish_with(self, note: str) -> None:
-        """Report how it came out; work that reported no step counts as one."""
+        """Report the result; a task without any steps counts as one step."""
         self.advance(0 if self._steps else 1, note)

@@ -1,4 +1,4 @@
-"""A search as weights of words: the rarer a word, the more it weighs (normalised idf), and how scores combine."""
+"""A search as weights of words, by inverse document frequency, and the combination of the words' scores."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from visterm.core.types import Matrix
 CONFIDENCE = "confidence"
 
 COMBINATIONS = ("sum", "product", CONFIDENCE)
-"""How words may be combined: by the weighted sum of their scores, where these are probabilities by their product, and
-where a run has a calibration by how likely an image is meant."""
+"""Ways to combine the scores of words: the weighted sum; for probabilities the product; for runs with a calibration
+the probability that the image matches."""
 
-LEAST = 1e-9  # Probabilities below this count as this: no single word may keep an image from ever being shown
+MIN_PROBABILITY = 1e-9  # Lower bound of probabilities, so that no single word can exclude an image
 
 
 class OutsideWords(NamedTuple):
-    """The words of a search that are no tags, but have a place among them, made of their vectors."""
+    """The words of a search that are not tags but can be searched by their word vectors."""
 
-    words: list[str]  # Each once, as it was typed or added; those that cancel themselves out are left out
-    weights: NDArray[np.float32]  # shape (n_words,): as those of tags
-    rows: NDArray[np.float32]  # shape (n_words, width): as those of tags, in the model's space
+    words: list[str]  # Unique, as typed or added, without words whose weights cancel out
+    weights: NDArray[np.float32]  # shape (n_words,): like the weights of tags
+    rows: NDArray[np.float32]  # shape (n_words, width): like the rows of tags, in the model's space
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,20 +35,20 @@ class Query:
     """A search as weights of tags."""
 
     weights: sp.csr_array
-    """float32, shape (1, n_tags). Above 0: a word; below 0: a `-word`. A tag named twice weighs twice."""
+    """float32, shape (1, n_tags). Above 0: a word; below 0: a `-word`. A tag that is typed twice weighs twice."""
     known: list[str]  # The tags found, in the order typed
-    unknown: list[str]  # The words that are no tag, and have no place among them
+    unknown: list[str]  # The words that are not tags and have no word vector
     outside: OutsideWords | None = None
-    """Words without training images that count all the same; None where all that count are tags."""
+    """Words without training images that are searched by their word vectors; None if there are none."""
     not_learned: Mapping[str, int] = field(default_factory=dict)
-    """Tags that people gave to photos and no run knows yet, with 1, or -1 for a `-word`."""
+    """Tags that people gave to photos but that the run has not learned yet -> 1, or -1 for a `-word`."""
 
 
 def inverse_frequencies(counts: ArrayLike, n_captions: int) -> NDArray[np.float32]:
-    """Return ``-log`` of the share of captions that have each word, float32 (n_words,) (PAMIR, section IV-A).
+    """Return ``-log`` of the share of captions with each word, float32, shape (n_words,) (PAMIR, section IV-A).
 
-    `counts` are the captions that have each word, of `n_captions`. A word that none has counts as in one; of a word
-    that all have the weight is 0.
+    `counts` is the number of captions with each word, out of `n_captions`; 0 counts as 1. A word in all captions has
+    the weight 0.
     """
     counts = np.maximum(np.asarray(counts, np.float64), 1)
     idf: NDArray[np.float32] = np.log(max(float(n_captions), counts.max(initial=1.0)) / counts).astype(np.float32)
@@ -56,37 +56,36 @@ def inverse_frequencies(counts: ArrayLike, n_captions: int) -> NDArray[np.float3
 
 
 def weigh_words(words: sp.csr_array, idf: NDArray[np.float32]) -> sp.csr_array:
-    """Weigh the words of queries by their inverse frequencies, each query to unit length (PAMIR, section IV-A).
+    """Weight the words of queries by inverse frequency, and scale each query to unit length (PAMIR, section IV-A).
 
-    `words`, (n_queries, n_words), is 1 where the query has the word, -1 where it asks for images without. Where `idf`
-    is 0 for all words of a query, they get equal weights; a query without words stays empty.
+    `words`, shape (n_queries, n_words), is 1 for a word, and -1 for a word that images should not have. If `idf` is 0
+    for all words of a query, they get equal weights; a query without words stays empty.
     """
-    right = isinstance(words, sp.csr_array) and words.dtype == np.float32 and words.has_canonical_format
-    plain = words if right and words.data.all() else as_csr(words)  # most queries come one by one, and are made so
-    owner = np.repeat(np.arange(plain.shape[0]), np.diff(plain.indptr))
-    values = plain.data * np.asarray(idf, np.float32)[plain.indices]
-    silent = np.bincount(owner, values.astype(np.float64) ** 2, plain.shape[0]) == 0
-    values = np.where(silent[owner], plain.data, values)
-    squares = np.bincount(owner, values.astype(np.float64) ** 2, plain.shape[0])
+    is_valid = isinstance(words, sp.csr_array) and words.dtype == np.float32 and words.has_canonical_format
+    csr = words if is_valid and words.data.all() else as_csr(words)  # no copy for the usual single query
+    query_of = np.repeat(np.arange(csr.shape[0]), np.diff(csr.indptr))
+    values = csr.data * np.asarray(idf, np.float32)[csr.indices]
+    is_zero = np.bincount(query_of, values.astype(np.float64) ** 2, csr.shape[0]) == 0
+    values = np.where(is_zero[query_of], csr.data, values)
+    squares = np.bincount(query_of, values.astype(np.float64) ** 2, csr.shape[0])
     lengths = np.sqrt(np.where(squares > 0, squares, 1.0))
-    weights = (values * (1.0 / lengths)[owner]).astype(np.float32)
-    weighted = sp.csr_array((weights, plain.indices, plain.indptr), shape=plain.shape)
+    weights = (values * (1.0 / lengths)[query_of]).astype(np.float32)
+    weighted = sp.csr_array((weights, csr.indices, csr.indptr), shape=csr.shape)
     return weighted if weights.all() else as_csr(weighted)
 
 
 def log_probabilities(P: ArrayLike) -> NDArray[np.float32]:
-    """Return ``[log P, log(1 - P)]``, (n_images, 2 · n_words), of probabilities P(word | image) from `LEAST` on."""
+    """Return ``[log P, log(1 - P)]``, shape (n_images, 2 · n_words); probabilities are at least `MIN_PROBABILITY`."""
     P = np.asarray(P, np.float64)
-    logs: NDArray[np.float64] = np.log(np.maximum(np.hstack([P, 1 - P]), LEAST))
+    logs: NDArray[np.float64] = np.log(np.maximum(np.hstack([P, 1 - P]), MIN_PROBABILITY))
     return logs.astype(np.float32)
 
 
 def part_signs(weights: Matrix) -> sp.csr_array:
-    """Return weights of words as those of having and of not having them, so that their products with logs are scores.
+    """Split weights of words, shape (n_queries, n_words), into positive and negative ones: (n_queries, 2 · n_words).
 
-    ``part_signs(W) @ log_probabilities(P).T`` is ``Σ w log P`` over the words (w > 0) and ``Σ |w| log(1 - P)`` over the
-    others: the log of the product of ``P^w`` and ``(1 - P)^|w|``. `weights` are (n_queries, n_words), the result is
-    CSR, (n_queries, 2 · n_words).
+    ``part_signs(W) @ log_probabilities(P).T`` is then the sum of ``w log P`` over the words (w > 0) and of ``|w| log(1
+    - P)`` over the `-words` (w < 0): the log of the product of ``P^w`` and ``(1 - P)^|w|``. The result is CSR.
     """
     weights = as_csr(weights)
     return as_csr(sp.hstack([weights.maximum(0), (-weights).maximum(0)], format="csr"))

@@ -1,4 +1,4 @@
-"""One table of names for each kind of part: imported at first use, and the source of every list of names."""
+"""Tables of models and encoders by name, whose classes are imported at first use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from visterm.core.errors import MissingExtraError, UnknownNameError, UserError
 PACKAGE = "visterm"
 RESEARCH = "visterm-research"
 
-_LISTED = 40  # Names that a message lists before it says how many more there are
+_MAX_LISTED = 40  # Maximum number of names in a message
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,13 +24,13 @@ class TableEntry:
     name: str  # What users type
     target: str  # ``"module:Class"``, imported at first use; empty while its package is not installed
     summary: str  # One line for lists and docs
-    paper: str = ""  # Where it comes from; empty for common ground
-    extra: str = ""  # The optional dependency that it needs; empty for none
+    paper: str = ""  # The paper that describes it, if any
+    extra: str = ""  # The optional dependency that it needs, if any
     learns: bool = True  # False for baselines that ignore the images' content
-    package: str = PACKAGE  # The distribution that brings it
+    package: str = PACKAGE  # The distribution that provides it
 
     def load(self) -> Any:
-        """Import the class, or say which extra brings the package that it needs."""
+        """Import the class. Raises MissingExtraError, with the extra to install, if a package is missing."""
         module, _, attribute = self.target.partition(":")
         try:
             return getattr(import_module(module), attribute)
@@ -44,40 +44,40 @@ class TableEntry:
 
 
 class Registry:
-    """A table of `entries` of one kind, ours and those that other packages offer in the entry-point group `group`.
+    """A table of models or encoders: visterm's own `entries`, and entry points of other packages in `group`.
 
-    `kind` is what the parts are, in messages: "model", "encoder". An entry whose `package` is another one describes
-    what that package offers under this name, and says what to install where it is missing.
+    `kind` is the noun for messages: "model" or "encoder". An entry with another `package` describes a part of that
+    package, so that messages can say what to install if the package is missing.
     """
 
     def __init__(self, kind: str, entries: list[TableEntry], *, group: str) -> None:
         self.kind = kind
-        self._own = {entry.name: entry for entry in entries if entry.package == PACKAGE}
+        self._built_in = {entry.name: entry for entry in entries if entry.package == PACKAGE}
         self._described = {entry.name: entry for entry in entries if entry.package != PACKAGE}
         self._group = group
 
     def __iter__(self) -> Iterator[TableEntry]:
-        yield from self._own.values()
+        yield from self._built_in.values()
         yield from self._offered().values()
 
     def names(self) -> list[str]:
-        """List the names."""
+        """Return the names of all entries."""
         return [entry.name for entry in self]
 
     def not_installed(self) -> list[TableEntry]:
-        """List what packages that are not installed would bring."""
+        """Return the entries of packages that are not installed."""
         offered = self._offered()
         return [entry for name, entry in self._described.items() if name not in offered]
 
     def entry(self, name: str) -> TableEntry:
-        """Return one line of the table, or raise with what to install or the nearest names."""
-        entry = self._own.get(name) or self._offered().get(name)
+        """Return an entry. Raises an error with the package to install or the most similar names if there is none."""
+        entry = self._built_in.get(name) or self._offered().get(name)
         if entry is None:
             raise self.unknown(name, self.names())
         return entry
 
     def unknown(self, name: str, known: list[str]) -> UserError:
-        """Return the error for a name that is not there: which package brings it, else the nearest of `known`."""
+        """Return the error for an unknown name: the package to install, or else the most similar name in `known`."""
         if (entry := self._described.get(name)) is None:
             problem = f"Unknown {self.kind} '{name}'."
             return UnknownNameError(problem, setting=self.kind, value=name, advice=_advice(name, known))
@@ -89,25 +89,25 @@ class Registry:
         )
 
     def load(self, name: str) -> Any:
-        """Import the class behind a name."""
+        """Import the class that is registered under a name."""
         return self.entry(name).load()
 
     def create(self, name: str, **params: object) -> Any:
-        """Construct the part behind a name.
+        """Construct an instance of the class that is registered under a name.
 
-        Unknown parameters are an error that lists the known ones; so is text for one that is True or False, as any text
-        would be taken as True.
+        Raises UnknownNameError for an unknown parameter; UserError for a text as the value of a True or False setting,
+        as any text would count as True.
         """
         cls = self.load(name)
-        known = {key: p.default for key, p in inspect.signature(cls).parameters.items() if key != "self"}
+        defaults = {key: p.default for key, p in inspect.signature(cls).parameters.items() if key != "self"}
         for param, value in params.items():
-            if param not in known:
+            if param not in defaults:
                 problem, advice = (
                     f"The {self.kind} {name} has no setting '{param}'.",
-                    _advice(param, list(known), "It has"),
+                    _advice(param, list(defaults), "It has"),
                 )
                 raise UnknownNameError(problem, setting=f"{self.kind}.{param}", value=value, advice=advice)
-            if isinstance(known[param], bool) and isinstance(value, str):
+            if isinstance(defaults[param], bool) and isinstance(value, str):
                 raise UserError(setting=f"{self.kind}.{param}", value=value, expected="True or False")
         return cls(**params)
 
@@ -123,21 +123,21 @@ class Registry:
         )
 
     def classes(self, package: str = PACKAGE) -> dict[str, TableEntry]:
-        """Return the parts that a package brings by the name of their class."""
-        entries = self._own if package == PACKAGE else self._offered()
+        """Return class name -> entry for the classes of a package."""
+        entries = self._built_in if package == PACKAGE else self._offered()
         return {entry.target.rpartition(":")[2]: entry for entry in entries.values() if entry.package == package}
 
     def _offered(self) -> dict[str, TableEntry]:
-        """Return what other packages offer under names of their own; reading all that is installed takes 20 ms.
+        """Return name -> entry for the entry points of other packages; reading all entry points takes 20 ms.
 
-        Those that the table describes come in its order, then others by name: a package lists them in any.
+        The entries that this table describes come first, in its order, then the others by name.
         """
         offered: dict[str, TableEntry] = {}
         from importlib.metadata import entry_points  # takes long to import
 
         order = {name: i for i, name in enumerate(self._described)}
         for point in sorted(entry_points(group=self._group), key=lambda p: (order.get(p.name, len(order)), p.name)):
-            if point.name in self._own:
+            if point.name in self._built_in:
                 continue
             package = point.dist.name if point.dist else point.value.partition(":")[0].partition(".")[0]
             described = self._described.get(point.name)
@@ -150,15 +150,15 @@ class Registry:
 def lazy_names(
     package: str, names: Mapping[str, str], classes: Callable[[], Mapping[str, TableEntry]] = dict
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return `__getattr__` and `__dir__` of a package that offers names of its modules, each imported at first use.
+    """Return `__getattr__` and `__dir__` of a package whose public names are imported at first use.
 
-    `names` lists them by module of the package, or by its full name, with spaces between. `classes` are those of a
-    table, by name; then `__dir__` lists these alone.
+    `names` maps a module, relative to the package or with its full name, to public names separated by spaces. `classes`
+    returns more classes by name, from a `Registry`; `__dir__` then lists only these classes.
     """
     modules = {
         name: module if module.startswith("visterm.") else f"{package}.{module}"
-        for module, offered in names.items()
-        for name in offered.split()
+        for module, public_names in names.items()
+        for name in public_names.split()
     }
 
     def get(name: str) -> Any:
@@ -172,22 +172,22 @@ def lazy_names(
 
 
 def unknown_attribute(module: str, name: str, known: Sequence[str]) -> str:
-    """Return the message of an AttributeError of a module, with the nearest public name or all of them."""
+    """Return the message of an AttributeError of a module, with the most similar public name or all of them."""
     return f"module '{module}' has no attribute '{name}'. {_advice(name, known)}"
 
 
 def unknown(kind: str, name: str, known: list[str]) -> str:
-    """Return the message that a name is not known, with the nearest ones, or all."""
+    """Return the message for an unknown name, with the most similar known name or all of them."""
     return f"Unknown {kind} '{name}'. {_advice(name, known)}"
 
 
-def _advice(name: str, known: Sequence[str], listed: str = "Known") -> str:
-    """Return the nearest of the known names, or all of them."""
+def _advice(name: str, known: Sequence[str], prefix: str = "Known") -> str:
+    """Return the sentence that suggests the most similar known name, or lists all known names."""
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
-    return f"Did you mean '{near[0]}'?" if near else known_names(known, listed)
+    return f"Did you mean '{near[0]}'?" if near else known_names(known, prefix)
 
 
-def known_names(known: Sequence[str], listed: str = "Known") -> str:
-    """List known names, the first few of many."""
-    rest = f" and {len(known) - _LISTED} more" if len(known) > _LISTED else ""
-    return f"{listed}: {', '.join(known[:_LISTED]) or 'none'}{rest}."
+def known_names(known: Sequence[str], prefix: str = "Known") -> str:
+    """Return a sentence that lists up to `_MAX_LISTED` known names after `prefix`."""
+    rest = f" and {len(known) - _MAX_LISTED} more" if len(known) > _MAX_LISTED else ""
+    return f"{prefix}: {', '.join(known[:_MAX_LISTED]) or 'none'}{rest}."

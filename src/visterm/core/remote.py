@@ -1,10 +1,10 @@
-"""Paths in object stores: `s3://bucket/photos` stands where a folder of this machine may, and is read as one.
+"""Paths in object stores: `s3://bucket/photos` can be used like a local folder.
 
-A `RemotePath` has those methods of `pathlib.Path` that reading needs, and writes an object in one step: it is whole or
-not there. fsspec does the work, and is imported at the first object, never for paths of this machine.
+A `RemotePath` has the methods of `pathlib.Path` that reading needs, and writes an object atomically. It uses fsspec,
+which is imported at the first access to an object, and not for local paths.
 
-A program that a person starts opens only the stores that this person named (`only_named_stores`): a catalogue that
-somebody else made, or a list of photos, could name any address, also of hosts that only this machine can reach.
+The command line opens only the stores that the user named (`only_named_stores`): a list of photos, or a catalogue from
+someone else, could contain any address, including hosts that only this machine can reach.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from visterm.core.errors import MissingExtraError, StorageError, UserError, Vist
 
 _ADDRESS = re.compile(r"([a-z][a-z0-9+.-]+)://", re.IGNORECASE)
 NAMED = "VISTERM_STORES"
-"""The environment variable that lists the stores that may be opened (``s3://bucket``), also by processes that are
-started; where there is none, all may: in Python whoever writes the program names them."""
+"""Environment variable with the stores that this process and its child processes may open (``s3://bucket``). If it is
+not set, as in Python programs, all stores may be opened."""
 
 _NAMED_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://[^\s,]+", re.IGNORECASE)
 
 _ETAGS = ("ETag", "etag", "md5Hash", "md5", "content_md5")
 _DATES = ("LastModified", "last_modified", "updated", "mtime", "created")
-_BLOCK, _TEXT_BLOCK = 2**16, 2**22
+_BLOCK_BYTES, _TEXT_BLOCK_BYTES = 2**16, 2**22
 
 
 def as_remote(path: object) -> RemotePath | None:
-    """Return an address (``s3://bucket/photos``) as what it is; None for a path of this machine, as ``file://`` is."""
+    """Return an address (``s3://bucket/photos``) as a `RemotePath`; None for a local path, including ``file://``."""
     if isinstance(path, RemotePath):
         return path
     scheme = _ADDRESS.match(path) if isinstance(path, str) else None
@@ -42,14 +42,14 @@ def as_remote(path: object) -> RemotePath | None:
 
 
 def is_remote(path: object) -> bool:
-    """Return whether a path is an address, not one on this machine, and no other object."""
+    """Return whether a value is an address in an object store; False for local paths and other objects."""
     return as_remote(path) is not None
 
 
 def as_path(path: str | os.PathLike[str]) -> Path:
-    """Return a path of this machine as it is, ``file://`` taken off, and an address as a `RemotePath`.
+    """Return a local path, without ``file://``, as a `Path`, and an address as a `RemotePath`.
 
-    It is typed as the `Path` that it stands in for.
+    The return type is `Path` because a `RemotePath` can be used in its place.
     """
     if isinstance(path, Path):
         return path
@@ -64,19 +64,19 @@ def as_path(path: str | os.PathLike[str]) -> Path:
 
 
 def in_full(path: str | os.PathLike[str]) -> Path:
-    """Return a path from the root of this machine on; an address is one already."""
+    """Return an absolute path; an address is returned unchanged."""
     target = as_path(path)
     return Path(os.path.abspath(target)) if isinstance(target, Path) else target
 
 
 def real_path(path: str | os.PathLike[str]) -> str:
-    """Return a path from the root of this machine on, links followed; an address is one already."""
+    """Return an absolute path with symbolic links resolved; an address is returned unchanged."""
     remote = as_remote(path)
     return str(remote) if remote is not None else os.path.realpath(path)
 
 
 def start_of_paths(folder: str) -> str:
-    """Return what the paths in full of all that lies in a folder begin with."""
+    """Return the prefix of the absolute paths of all files in a folder: the folder with a separator at the end."""
     separator = "/" if is_remote(folder) else os.sep
     return folder.rstrip(separator) + separator
 
@@ -85,11 +85,11 @@ def start_of_paths(folder: str) -> str:
 class RemotePath(os.PathLike[str]):
     """An object, or all objects below a name, in an object store: ``s3://bucket/photos``.
 
-    The scheme is one that fsspec knows; credentials and endpoint are what its library finds, in the environment for S3
-    (``AWS_ACCESS_KEY_ID``, ``AWS_ENDPOINT_URL``, ...).
+    The scheme is one that fsspec supports. Credentials and endpoint come from the environment, for S3
+    ``AWS_ACCESS_KEY_ID``, ``AWS_ENDPOINT_URL`` and so on.
     """
 
-    address: str  # Without a slash at its end, the scheme in small letters
+    address: str  # Without a trailing slash, the scheme in lower case
 
     def __post_init__(self) -> None:
         scheme, _, name = self.address.partition("://")
@@ -111,7 +111,7 @@ class RemotePath(os.PathLike[str]):
 
     @property
     def suffix(self) -> str:
-        """The ending of the name, with its dot."""
+        """The extension of the name, with its dot."""
         return os.path.splitext(self.name)[1]
 
     @property
@@ -125,17 +125,17 @@ class RemotePath(os.PathLike[str]):
         return self.address
 
     def absolute(self) -> RemotePath:
-        """Return the path itself: an address has nothing before it."""
+        """Return the path itself, as every address is absolute."""
         return self
 
     def with_name(self, name: str) -> RemotePath:
-        """Return the path of another name beside this one."""
+        """Return the path with another name and the same parent."""
         return self.parent / name
 
     def is_relative_to(self, other: str | os.PathLike[str]) -> bool:
-        """Return whether this is below another address, or is it."""
-        above = str(as_path(other))
-        return self.address == above or self.address.startswith(f"{above}/")
+        """Return whether this address is equal to another address, or below it."""
+        parent = str(as_path(other))
+        return self.address == parent or self.address.startswith(f"{parent}/")
 
     def relative_to(self, other: str | os.PathLike[str]) -> PurePosixPath:
         """Return the name below another address. Raises ValueError if it is not below it."""
@@ -144,38 +144,38 @@ class RemotePath(os.PathLike[str]):
         return PurePosixPath(self.address[len(str(as_path(other))) + 1 :])
 
     def exists(self) -> bool:
-        """Return whether there is an object of this name, or one below it."""
+        """Return whether an object with this name, or below it, exists."""
         return bool(self._ask("exists"))
 
     def is_file(self) -> bool:
-        """Return whether there is an object of this name."""
+        """Return whether an object with this name exists."""
         return bool(self._ask("isfile"))
 
     def is_dir(self) -> bool:
-        """Return whether there are objects below this name."""
+        """Return whether objects below this name exist."""
         return bool(self._ask("isdir"))
 
     def children(self) -> list[str]:
-        """List the names right below this one, of objects and of what has objects below it; sorted."""
+        """Return the sorted names of the objects and folders directly below this path."""
         key, names = self._listed("ls", detail=False)
-        return sorted({each.rstrip("/").rpartition("/")[2] for each in names if each.strip("/") != key.strip("/")})
+        return sorted({name.rstrip("/").rpartition("/")[2] for name in names if name.strip("/") != key.strip("/")})
 
     def files(self) -> list[str]:
-        """List the names of all objects below this one, as `relative_to` gives them; sorted."""
+        """Return the sorted names of all objects below this path, relative to it."""
         key, names = self._listed("find")
         start = len(key.rstrip("/")) + 1
-        return sorted(each[start:] for each in names if len(each) > start and not each.endswith("/"))
+        return sorted(name[start:] for name in names if len(name) > start and not name.endswith("/"))
 
     def stamp(self) -> str | None:
-        """Return what another content changes: the store's tag of it (ETag) and its size, or its date; None if gone."""
+        """Return a text that changes with the content: ETag (or date) and size; None if the object does not exist."""
         facts = self._facts()
         if facts is None:
             return None
-        tag = next((facts[name] for name in (*_ETAGS, *_DATES) if facts.get(name)), "")
-        return f"{tag} {facts.get('size')}"
+        version = next((facts[name] for name in (*_ETAGS, *_DATES) if facts.get(name)), "")
+        return f"{version} {facts.get('size')}"
 
     def state(self) -> tuple[int, int] | None:
-        """Return the size in bytes and the time of upload in nanoseconds (0 if the store has none); None if gone."""
+        """Return size in bytes and upload time in nanoseconds (0 if unknown); None if the object does not exist."""
         facts = self._facts()
         if facts is None:
             return None
@@ -184,52 +184,52 @@ class RemotePath(os.PathLike[str]):
         return int(facts.get("size") or 0), int(seconds * 1e9) if isinstance(seconds, int | float) else 0
 
     def _facts(self) -> dict[str, Any] | None:
-        """Return what the store says of the object; None if there is none."""
+        """Return the store's metadata of the object; None if it does not exist."""
         try:
             facts: dict[str, Any] = self._ask("info")
         except FileNotFoundError:
             return None
         return facts
 
-    def _listed(self, how: str, **settings: object) -> tuple[str, list[str]]:
-        """Return the store's name of this path, and the names that one of its methods lists there."""
+    def _listed(self, method: str, **options: object) -> tuple[str, list[str]]:
+        """Return the store's key of this path, and the names that the store's method ("ls" or "find") lists there."""
         with opened_store(self.address, "read") as (store, key):
             try:
-                return key, getattr(store, how)(key, **settings)
+                return key, getattr(store, method)(key, **options)
             except FileNotFoundError:
                 return key, []
 
-    def _ask(self, question: str) -> Any:
-        """Call a method of the store that takes the name of an object."""
+    def _ask(self, method: str) -> Any:
+        """Call a method of the store with the key of this path, and return its result."""
         with opened_store(self.address, "read") as (store, key):
-            return getattr(store, question)(key)
+            return getattr(store, method)(key)
 
     def open(self, mode: str = "r", *, encoding: str | None = None, newline: str | None = None) -> Any:
-        """Open for reading: as text, part after part; as bytes, fetching only the parts that are read."""
+        """Open for reading, as text or as bytes; only the blocks that are read are fetched."""
         with opened_store(self.address, "read") as (store, key):
             if "b" in mode:
-                return store.open(key, "rb", block_size=_BLOCK, cache_type="readahead")
-            file = store.open(key, "rb", block_size=_TEXT_BLOCK, cache_type="readahead")
+                return store.open(key, "rb", block_size=_BLOCK_BYTES, cache_type="readahead")
+            file = store.open(key, "rb", block_size=_TEXT_BLOCK_BYTES, cache_type="readahead")
             return io.TextIOWrapper(file, encoding=encoding or "utf-8", newline=newline)
 
     def read_bytes(self) -> bytes:
-        """Fetch the object.
+        """Return the content of the object.
 
-        Raises FileNotFoundError if there is none; StorageError if the store cannot be reached, or does not allow it.
+        Raises FileNotFoundError if it does not exist; StorageError if the store cannot be reached or denies access.
         """
         return bytes(self._ask("cat_file"))
 
     def read_text(self, encoding: str | None = None) -> str:
-        """Fetch the object as text."""
+        """Return the content of the object as text."""
         return self.read_bytes().decode(encoding or "utf-8")
 
     def write_bytes(self, content: bytes) -> None:
-        """Put the object, in one step: until then, and if this fails, the old one is there."""
+        """Write the object atomically: after an error, the old object is unchanged."""
         with opened_store(self.address, "written") as (store, key):
             store.pipe_file(key, content)
 
     def create(self, content: bytes) -> bool:
-        """Put the object unless there is one of this name; return whether it was put."""
+        """Write the object if no object with this name exists; return whether it was written."""
         with opened_store(self.address, "written") as (store, key):
             try:
                 store.pipe_file(key, content, mode="create")
@@ -238,7 +238,7 @@ class RemotePath(os.PathLike[str]):
             return True
 
     def unlink(self, missing_ok: bool = False) -> None:
-        """Remove the object."""
+        """Delete the object."""
         with opened_store(self.address, "written") as (store, key):
             try:
                 store.rm_file(key)
@@ -249,7 +249,7 @@ class RemotePath(os.PathLike[str]):
 
 @contextmanager
 def only_named_stores(words: Iterable[str]) -> Iterator[None]:
-    """Open no stores but those of the addresses in some words, such as a command line, and of the environment."""
+    """Allow only the stores of the addresses in `words`, such as a command line, and in the environment."""
     before = os.environ.get(NAMED)
     addresses = [address for word in (*words, before or "") for address in _NAMED_ADDRESS.findall(word)]
     os.environ[NAMED] = " ".join(dict.fromkeys(map(_store_name, addresses)))
@@ -263,9 +263,9 @@ def only_named_stores(words: Iterable[str]) -> Iterator[None]:
 
 
 def check_named(address: str) -> None:
-    """Refuse an address in a store that nobody has named.
+    """Raise UserError for an address whose store the user has not named.
 
-    Raises UserError if so, or it is a chain of addresses, in which one store opens another.
+    A chain of addresses, in which one store opens another, is refused as well.
     """
     if os.environ.get(NAMED) is None:
         return
@@ -279,24 +279,24 @@ def check_named(address: str) -> None:
 
 
 def is_named(address: str) -> bool:
-    """Return whether the store, or the server, of an address was named; in Python, all are."""
+    """Return whether the store or server of an address may be opened; in Python programs always True."""
     named = os.environ.get(NAMED)
     return named is None or _store_name(address) in named.split()
 
 
 def _store_name(address: str) -> str:
-    """Return what names the store of an address: its scheme and bucket, or host."""
+    """Return the scheme with the bucket or host of an address: ``s3://bucket``."""
     scheme, _, name = address.partition("://")
     return f"{scheme.lower()}://{name.split('/')[0]}"
 
 
 @contextmanager
 def opened_store(address: str, what: str) -> Iterator[tuple[Any, str]]:
-    """Yield the store of an address and the name there; its errors become ours.
+    """Yield the store of an address and the key in the store; convert the store's errors to visterm's.
 
-    `what`, "read" or "written", is for messages. Raises FileNotFoundError if an object that is read is not there;
-    MissingExtraError if the store's package is not installed; UserError if no store has such addresses, or nobody has
-    named this one (`check_named`); StorageError if the store cannot be reached, or does not allow it.
+    `what`, "read" or "written", is for messages. Raises FileNotFoundError if an object to read does not exist;
+    MissingExtraError if the store's package is not installed; UserError if the address is invalid or its store was not
+    named (`check_named`); StorageError if the store cannot be reached or denies access.
     """
     check_named(address)
     try:
@@ -321,7 +321,7 @@ def opened_store(address: str, what: str) -> Iterator[tuple[Any, str]]:
 
 
 def _store_of(address: str) -> tuple[Any, str]:
-    """Return fsspec's file system of an address, which keeps no listings for others to outdate, and the name there."""
+    """Return fsspec's file system for an address, without a cache of listings, and the key in it."""
     try:
         from fsspec.core import url_to_fs
 

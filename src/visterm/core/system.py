@@ -1,4 +1,4 @@
-"""What each system does in its own way, or not at all: limits of a process, whether another runs, the memory."""
+"""Functions that differ between operating systems: limits of a process, whether a process runs, memory size."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from pathlib import Path
 from typing import Any
 
 _limits: Any = None
-with suppress(ImportError):  # Windows limits no processes
+with suppress(ImportError):  # Windows has no such limits
     import resource
 
     _limits = resource
 
-_SYNCHRONIZE, _STILL_WAITING, _ACCESS_DENIED = 0x100000, 0x102, 5  # Of Windows, as its documentation names them
+_SYNCHRONIZE, _STILL_WAITING, _ACCESS_DENIED = 0x100000, 0x102, 5  # Constants of the Windows API
 
-UNKNOWN_MEMORY = 2**32  # Bytes taken for the machine's memory where no system says how much there is
+UNKNOWN_MEMORY = 2**32  # Bytes to assume if the size of the memory is unknown
 
 
 def limit_of(name: str) -> int | None:
-    """Return a limit of this process by its name, such as ``RLIMIT_NOFILE``; None where nothing is limited."""
+    """Return a limit of this process by its name, such as ``RLIMIT_NOFILE``; None if it is unlimited."""
     if _limits is None:
         return None
     limit: int = _limits.getrlimit(getattr(_limits, name))[0]
@@ -29,25 +29,25 @@ def limit_of(name: str) -> int | None:
 
 
 def limit_this_process(**limits_by_name: int) -> None:
-    """Lower limits of this process for good, such as ``RLIMIT_AS``; on Windows, which has none, nothing changes."""
-    for name, most in limits_by_name.items() if _limits is not None else ():
+    """Lower limits of this process permanently, such as ``RLIMIT_AS``; does nothing on Windows."""
+    for name, limit in limits_by_name.items() if _limits is not None else ():
         kind = getattr(_limits, name)
-        _, hard = _limits.getrlimit(kind)
-        allowed = most if hard == _limits.RLIM_INFINITY else min(most, hard)
-        _limits.setrlimit(kind, (allowed, allowed))
+        _, hard_limit = _limits.getrlimit(kind)
+        new_limit = limit if hard_limit == _limits.RLIM_INFINITY else min(limit, hard_limit)
+        _limits.setrlimit(kind, (new_limit, new_limit))
 
 
 def user_file(name: str, variable: str) -> Path:
-    """Return the path of a file of the user's own settings: by an environment variable, else in visterm's folder."""
-    if named := os.environ.get(variable):
-        return Path(named).expanduser()
+    """Return the path of a file of user settings: from an environment variable, or else in visterm's folder."""
+    if path := os.environ.get(variable):
+        return Path(path).expanduser()
     from typer import get_app_dir
 
     return Path(get_app_dir("visterm")) / name
 
 
 def is_alive(pid: int) -> bool:
-    """Return whether a process of this machine runs; where nothing can tell, it does."""
+    """Return whether a process on this machine is running; True if unknown."""
     if not hasattr(signal, "SIGKILL"):  # Windows, where `os.kill` ends a process whatever the signal is
         return _is_alive_on_windows(pid)
     try:
@@ -60,13 +60,13 @@ def is_alive(pid: int) -> bool:
 
 
 def memory_bytes() -> int:
-    """Return the bytes of this machine's memory."""
+    """Return the size of this machine's memory in bytes."""
     if hasattr(os, "sysconf"):
         return int(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     windows = getattr(ctypes, "windll", None)
     if windows is None:
         return UNKNOWN_MEMORY
-    status = (ctypes.c_uint64 * 8)()  # MEMORYSTATUSEX: its length and the load in the first, then the memory
+    status = (ctypes.c_uint64 * 8)()  # MEMORYSTATUSEX: [0] is its length and the load, [1] the size of the memory
     ctypes.cast(status, ctypes.POINTER(ctypes.c_uint32))[0] = ctypes.sizeof(status)
     windows.kernel32.GlobalMemoryStatusEx(ctypes.byref(status))
     return int(status[1]) or UNKNOWN_MEMORY

@@ -1,4 +1,4 @@
-"""The tables of models and encoders: every list, message, generated page and contract test is made from them."""
+"""The tables of models and encoders, from which lists, messages, pages and contract tests are generated."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ VSE_ENS = "Guo, Zhai, Yuan, Liu, Wang 2018"
 SAMPLED_TAGGING = "Ni et al., sampled tagging"
 
 
-class _More(TypedDict, total=False):
-    """What few entries say beside their name."""
+class _EntryOptions(TypedDict, total=False):
+    """Optional fields of an entry."""
 
     extra: str
     learns: bool
 
 
-def _model(name: str, target: str, summary: str, paper: str = "", **more: Unpack[_More]) -> TableEntry:
-    """Return the entry of a class in a file of `visterm.models`."""
-    return TableEntry(name, f"visterm.models.{target}", summary, paper, **more)
+def _model(name: str, target: str, summary: str, paper: str = "", **options: Unpack[_EntryOptions]) -> TableEntry:
+    """Return the entry of a model; `target` is "module:Class" in `visterm.models`."""
+    return TableEntry(name, f"visterm.models.{target}", summary, paper, **options)
 
 
-def _encoder(name: str, target: str, summary: str, paper: str = "", **more: Unpack[_More]) -> TableEntry:
-    """Return the entry of a class in a file of `visterm.encoders`."""
-    return TableEntry(name, f"visterm.encoders.{target}", summary, paper, **more)
+def _encoder(name: str, target: str, summary: str, paper: str = "", **options: Unpack[_EntryOptions]) -> TableEntry:
+    """Return the entry of an encoder; `target` is "module:Class" in `visterm.encoders`."""
+    return TableEntry(name, f"visterm.encoders.{target}", summary, paper, **options)
 
 
-def _in_research(name: str, summary: str, paper: str = "", **more: Unpack[_More]) -> TableEntry:
-    """Return the entry of a class that visterm-research offers under this name as an entry point."""
-    return TableEntry(name, "", summary, paper, package=RESEARCH, **more)
+def _in_research(name: str, summary: str, paper: str = "", **options: Unpack[_EntryOptions]) -> TableEntry:
+    """Return the entry of a model or encoder that is an entry point of visterm-research."""
+    return TableEntry(name, "", summary, paper, package=RESEARCH, **options)
 
 
 MODELS = Registry(

@@ -1,4 +1,4 @@
-"""How many threads, one BLAS thread while ours share the work, and the teams that share it."""
+"""Number of threads, limits for BLAS threads, and teams of threads that share the parts of a job."""
 
 from __future__ import annotations
 
@@ -24,48 +24,47 @@ _limits = threading.local()
 
 
 def resolve_jobs(n_jobs: int | None) -> int:
-    """Return a number of threads: None or -1 means all cores that this process, and thread, may use.
+    """Return a number of threads: None or -1 means all cores that this process and thread may use.
 
-    ``OMP_NUM_THREADS`` in the environment says how many these are at most, as it does for BLAS.
+    The environment variable ``OMP_NUM_THREADS`` limits the number, as it does for BLAS.
     """
     if n_jobs is None or n_jobs == -1:
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        allowed = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
-        if allowed.isdecimal() and int(allowed):
-            cores = min(cores, int(allowed))
-        return min(cores, getattr(_limits, "most", cores))
+        omp_limit = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
+        if omp_limit.isdecimal() and int(omp_limit):
+            cores = min(cores, int(omp_limit))
+        return min(cores, getattr(_limits, "n_jobs", cores))
     if isinstance(n_jobs, bool) or n_jobs < 1:
         raise UserError(setting="n_jobs", value=n_jobs, expected="a whole number of 1 or more, or -1 for all cores")
     return int(n_jobs)
 
 
 def limit_this_thread(n_jobs: int) -> None:
-    """Let "all cores" mean `n_jobs` for the calling thread from now on, one of a pool that shares the cores."""
-    _limits.most = n_jobs
+    """Let "all cores" mean at most `n_jobs` in the calling thread, for thread pools that share the cores."""
+    _limits.n_jobs = n_jobs
 
 
 def one_blas_thread() -> AbstractContextManager[object]:
-    """Limit BLAS (and OpenMP of other libraries) to one thread: our threads share the work, and results stay equal."""
+    """Limit BLAS and OpenMP to one thread, as visterm's own threads share the work and results stay reproducible."""
     limit: AbstractContextManager[object] = _libraries(len(sys.modules)).limit(limits=1)
     return limit
 
 
 @lru_cache(maxsize=1)
 def _libraries(n_modules: int) -> ThreadpoolController:
-    """Find the libraries that have threads; again only after imports, as it takes longer than a small product."""
+    """Find the libraries with thread pools; cached until a module is imported, as it is slower than a small product."""
     return ThreadpoolController()
 
 
 class Team:
-    """`size` threads, the caller's among them, that share the parts of one job after the other.
+    """`size` threads, including the caller's, that share the parts of a job.
 
-    The caller takes parts from the front and the others from the back, so that the next job of the same shape finds its
-    parts in each processor's cache; on a busy machine, where the others come late or not at all, the caller does all.
-    With one thread, parts run in order.
+    The caller takes parts from the front and the other threads from the back, so for the next job of the same shape,
+    each processor finds its parts in its cache. If the other threads start late on a busy machine, the caller does
+    their parts as well. With one thread, parts run in order.
 
-    `apart` keeps the others off the caller's processor, where the system allows it. That is for jobs of a millisecond
-    after a rest: Linux wakes threads on the processor of whoever calls them, and moves them only after some
-    milliseconds.
+    With `apart`, the other threads don't run on the caller's processor, if the system supports that. It is for jobs of
+    a millisecond: Linux wakes threads on the processor of the caller, and moves them only after some milliseconds.
     """
 
     def __init__(self, size: int, *, apart: bool = False) -> None:
@@ -82,9 +81,9 @@ class Team:
             self._pool.shutdown()
 
     def run(self, part: Callable[[int], T], n_parts: int) -> list[T]:
-        """Run ``part(0)`` .. ``part(n_parts - 1)``, each in whichever thread is free, and return the results in order.
+        """Run ``part(0)`` .. ``part(n_parts - 1)`` in the threads, and return the results in order.
 
-        The first error of a part is raised when no part runs any more.
+        If a part raises an error, it is raised here after all running parts have ended.
         """
         if self._pool is None or n_parts < 2:
             return list(map(part, range(n_parts)))
@@ -119,17 +118,18 @@ class Team:
 def map_ahead(
     work: Callable[[S], T], items: Iterable[S], n_threads: int = 1, ahead: int = 1, name: str = "visterm-reads"
 ) -> Generator[T]:
-    """Yield ``work(item)`` of each item, in order; threads called `name` are at most `ahead` items before the caller.
+    """Yield ``work(item)`` for each item, in order, computed by threads up to `ahead` items in advance.
 
-    An error is raised when its item's turn comes. Closing the generator early ends the threads.
+    `name` is the prefix of the threads' names. An error is raised in place of its item's result. Closing the generator
+    ends the threads.
     """
-    coming = iter(items)
+    remaining = iter(items)
     pool = ThreadPoolExecutor(n_threads, thread_name_prefix=name)
     try:
-        waiting = deque(pool.submit(work, item) for item in islice(coming, ahead))
+        waiting = deque(pool.submit(work, item) for item in islice(remaining, ahead))
         while waiting:
             result = waiting.popleft().result()
-            waiting.extend(pool.submit(work, item) for item in islice(coming, 1))
+            waiting.extend(pool.submit(work, item) for item in islice(remaining, 1))
             yield result
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
@@ -137,38 +137,38 @@ def map_ahead(
 
 @cache
 def standing_team(size: int) -> Team:
-    """Return a team that stands ready for ever, for jobs that take less time than starting a thread would (100 µs)."""
+    """Return a permanent team of this size, for jobs that are shorter than starting a thread (100 µs)."""
     return Team(size, apart=True)
 
 
 class OtherProcessors:
-    """Keeps threads off the processor of their caller, if the system can do it; only places change, never results."""
+    """Keeps threads off the processor of their caller, if the system supports that; this affects only the speed."""
 
     def __init__(self) -> None:
         self._threads: list[int] = []
-        self._placed = (-1, 0)
-        can_place = hasattr(os, "sched_setaffinity")
-        self._processor = getattr(ctypes.CDLL(None), "sched_getcpu", None) if can_place else None
+        self._placed_for = (-1, 0)  # Processor of the caller, and number of threads, at the last call
+        has_affinity = hasattr(os, "sched_setaffinity")
+        self._processor = getattr(ctypes.CDLL(None), "sched_getcpu", None) if has_affinity else None
 
     def enter(self) -> None:
-        """Count the calling thread among the threads."""
+        """Add the calling thread to the threads."""
         self._threads.append(threading.get_native_id())
 
     def keep_from_here(self) -> None:
-        """Let the threads run on any processor but this one, of those that the caller may use."""
+        """Let the threads run on all processors of the caller except the current one."""
         if self._processor is None:
             return
-        here = self._processor(), len(self._threads)
-        if here == self._placed:
+        current = self._processor(), len(self._threads)
+        if current == self._placed_for:
             return
-        system: Any = os  # Linux, the only one that has these functions
-        elsewhere = system.sched_getaffinity(0) - {here[0]}
+        linux: Any = os  # only Linux has these functions
+        other_processors = linux.sched_getaffinity(0) - {current[0]}
         try:
-            for thread in self._threads if elsewhere else []:
-                system.sched_setaffinity(thread, elsewhere)
+            for thread in self._threads if other_processors else []:
+                linux.sched_setaffinity(thread, other_processors)
         except OSError:  # a sandbox that forbids it
             self._processor = None
-        self._placed = here
+        self._placed_for = current
 
 
 if hasattr(os, "register_at_fork"):
@@ -176,10 +176,10 @@ if hasattr(os, "register_at_fork"):
 
 
 def end_with_standard_input() -> None:
-    """End this process at once, whatever it does, when its standard input ends: a pipe of the process above it."""
+    """End this process immediately when its standard input, a pipe from the parent process, is closed."""
 
     def wait_and_end() -> None:
-        while os.read(0, 1024):  # not sys.stdin, whose lock this thread would hold at the end
+        while os.read(0, 1024):  # not sys.stdin: this thread would still hold its lock at exit
             pass
         os._exit(1)
 

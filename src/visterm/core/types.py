@@ -1,4 +1,4 @@
-"""The small results that travel between the layers."""
+"""Type aliases and small result classes that all layers use."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:  # the command line counts skipped photos without NumPy and Sc
 
 Matrix: TypeAlias = "NDArray[np.float32] | sp.csr_array"
 MatrixLike: TypeAlias = "ArrayLike | sp.sparray | sp.spmatrix"
-"""What people pass as a matrix: an array, nested lists, or a sparse matrix."""
+"""A matrix as callers may pass it: an array, nested lists, or a sparse matrix."""
 
 Arrays: TypeAlias = "dict[str, NDArray[Any]]"  # Named arrays of any type, as a file holds them
 RandomState: TypeAlias = "int | np.random.RandomState | np.random.Generator | None"
@@ -26,7 +26,7 @@ class Ranking(NamedTuple):
 
 
 class PairRanking(NamedTuple):
-    """Pairs of tags with scores, one for a part and one for the object that it is a part of, best first.
+    """Pairs of tags (a part, and the object that it is a part of) with scores, best first.
 
     Ties are broken by the smaller object tag, then by the smaller part tag.
     """
@@ -38,25 +38,25 @@ class PairRanking(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Tag:
-    """One tag given to one image, with the model's score (higher is better)."""
+    """A tag predicted for an image, with the model's score (higher is better)."""
 
     tag: str
-    """The tag, as it is written in the library."""
+    """The tag, as it is spelled in the library."""
     score: float
-    """What the model ranks by."""
+    """The model's score, by which tags are ranked."""
     trained: bool = True
-    """False for a word that was added to the dictionary: no training image has it."""
+    """False for a word that was added to the vocabulary and that no training image has."""
     confidence: float | None = None
-    """The chance that people would give it, 0 to 1; None where the run has no calibration."""
+    """Probability that people would give the image this tag, 0 to 1; None if the run has no calibration."""
 
     def __repr__(self) -> str:
-        """Return the tag with one number, its confidence; `score` has the other."""
+        """Return the tag with its confidence, or else its score."""
         return f"Tag({self.tag!r}, {_number(self)})"
 
     def as_dict(self) -> dict[str, object]:
-        """Return the tag for JSON: ``trained`` only if it is False, a confidence only if there is one."""
-        known = {} if self.confidence is None else {"confidence": self.confidence}
-        return {"tag": self.tag, "score": self.score} | known | ({} if self.trained else {"trained": False})
+        """Return the tag as a dict for JSON: ``trained`` only if it is False, ``confidence`` only if it is known."""
+        confidence = {} if self.confidence is None else {"confidence": self.confidence}
+        return {"tag": self.tag, "score": self.score} | confidence | ({} if self.trained else {"trained": False})
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,24 +66,24 @@ class Hit:
     image: str
     """Its name in the catalogue."""
     score: float
-    """What the search ranks by."""
+    """The score, by which hits are ranked."""
     confidence: float | None = None
-    """The chance that it is what is searched for; None where the run has no calibration."""
+    """Probability that the image matches the search; None if the run has no calibration."""
     id: int | None = None
     """Its number in the catalogue."""
     path: str | None = None
-    """The file, in full; None for an image that was given as an array."""
+    """Absolute path of the file; None for an image that was passed as an array."""
     source: str | None = None
-    """How a person tagged it with all the words: gave them ("person"), or "accepted" some; None of others."""
+    """How a person tagged it with all searched words: "person" (by hand) or "accepted" (suggestions); else None."""
     at: float | None = None
-    """Of a video: the moment that is meant, in seconds from the beginning."""
+    """Time of the best frame of a video, in seconds; None for a photo."""
     link: str | None = None
-    """The photo's page in the program whose library the catalogue is connected to; `path` is then that of a preview."""
+    """Page of the photo in the connected program, such as Immich; `path` is then the path of a preview."""
 
     def __repr__(self) -> str:
-        """Return the image with one number, its confidence; `score` has the other."""
-        known = "" if self.id is None else f", id={self.id}"
-        return f"Hit({self.image!r}, {_number(self)}{known})"
+        """Return the image with its confidence, or else its score."""
+        id_text = "" if self.id is None else f", id={self.id}"
+        return f"Hit({self.image!r}, {_number(self)}{id_text})"
 
     def as_dict(self) -> dict[str, Any]:
         """Return the hit for JSON, without fields that are None."""
@@ -92,29 +92,29 @@ class Hit:
 
 
 def _number(item: Tag | Hit) -> str:
-    """Return the confidence, or the score where there is none."""
+    """Return the confidence as text, or the score if there is no confidence."""
     return f"score={item.score:.3g}" if item.confidence is None else f"confidence={item.confidence:.2g}"
 
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """One image that was left out, as it could not be read or its name is not known, and why."""
+    """An image that was skipped, and the reason: it cannot be read, or its name is unknown."""
 
     image: str
     reason: str
 
     def as_dict(self) -> dict[str, object]:
-        """Return the entry for ``skipped.jsonl``."""
+        """Return the image and the reason as an entry of ``skipped.jsonl``."""
         return {"image": self.image, "reason": self.reason}
 
 
 CLOSED, NO_TAGS = "folder that cannot be listed", "tag file that may not be read"
-"""How the reasons of what is skipped beside photos begin."""
-CHUNK = 512  # Images encoded and annotated at a time: bounds the memory of long work
+"""Beginnings of the reasons for skipped folders and tag files; other reasons are of photos."""
+CHUNK = 512  # Images encoded and annotated at a time, which limits the memory
 
 
 class Chunk(NamedTuple):
-    """Some images: the names of those with a row, their rows, and those that could not be read."""
+    """A batch of images: names of the images with a row, their rows, and the unreadable images."""
 
     names: list[str]
     rows: Matrix

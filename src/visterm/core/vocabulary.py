@@ -1,4 +1,4 @@
-"""The dictionary of tags: words at one end, columns of matrices at the other."""
+"""The vocabulary: maps each tag, and each alias of a tag, to a column of the matrices."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from visterm.core.queries import Query
 from visterm.core.registry import known_names, unknown
 from visterm.core.wording import BIDI_CONTROLS, SURROGATE, has_seen_letters, without_unseen
 
-MOST_TAGS = 100  # Tags that one image may be given at once, whoever gives them: a person, another program, a tag file
-MOST_LETTERS = 200  # Letters of a tag that comes in; those that a run knows already may be longer
-MOST_COUNTED = 2**53  # Images that a saved dictionary may say that a tag has
-_SELECTORS = re.compile("[\u180b-\u180d\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef]")  # Of variants of one letter
+MOST_TAGS = 100  # Maximum number of tags in one request for one image, from a person, another program or a tag file
+MOST_LETTERS = 200  # Maximum number of letters of a new tag; tags that a run already has may be longer
+MOST_COUNTED = 2**53  # Maximum count of images of a tag in a saved vocabulary
+_VARIATION_SELECTORS = re.compile("[\u180b-\u180d\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef]")
 _PIECE = re.compile(
     r'(?P<within>(?<=[^\s,;"-])"(?=[^"]*$))'
     r'|(?P<minus>-?)(?:"(?P<quoted>(?:[^"]|"")*)(?:"|$)|(?P<word>[^\s,;"-][^\s,;"]*))'
     r"|[,;-]"
 )
-"""A phrase may end with the search instead of a quote; a quote within a word may not stand alone."""
+"""The last phrase of a search needs no closing quote. A single quote inside a word matches the group `within`."""
 
 
 class Word(NamedTuple):
@@ -41,22 +41,22 @@ class Word(NamedTuple):
 class Vocabulary:
     """Tags and their column numbers; Unicode, and compared without regard to case.
 
-    Two spellings are one tag if they are equal after normalising (NFC), trimming, folding white space, leaving out what
-    nobody sees, and case-folding. The parameters are attributes, too.
+    Two spellings are the same tag if they are equal after normalising (NFC), trimming, folding white space, removing
+    invisible characters, and case-folding. The parameters are also attributes.
 
     Parameters
     ----------
     tags : sequence of str
-        In the order of their columns, as they are shown.
+        The tags as they are displayed, in the order of their columns.
     counts : sequence of int, optional
-        How many images have each tag: an array of int64, shape (n_tags,), of zeros where it was not said.
+        Number of images with each tag, stored as int64, shape (n_tags,). Default: zeros.
     aliases : mapping of str to str, optional
-        Other spellings and the tags that they mean; wherever a tag is looked for, they find it.
+        Alternative spelling -> its tag. Every lookup of a tag accepts its aliases.
 
     Raises
     ------
     DataError
-        If a tag is not text, is empty, or is there twice, or an alias is a tag itself or of no tag.
+        If a tag is not text, is empty or appears twice, or an alias is itself a tag or its tag does not exist.
     """
 
     def __init__(
@@ -78,46 +78,46 @@ class Vocabulary:
                 raise DataError(f"The tags '{self.tags[first]}' and '{tag}' are one tag: case does not count.")
 
         self.aliases: dict[str, str] = {}
-        for alias, of_tag in (aliases or {}).items():
-            known, alias = self._columns.get(tag_key(of_tag)), clean_tag(alias)
-            if known is None:
-                raise DataError(f"'{alias}' is said to be an alias of '{of_tag}', which is no tag.")
-            if self._columns.setdefault(tag_key(alias), known) != known or not alias:
-                raise DataError(f"'{alias}' is said to be an alias of '{of_tag}', but is a tag itself, or empty.")
-            if tag_key(alias) != tag_key(of_tag):
-                self.aliases[alias] = self.tags[known]
+        for alias, tag in (aliases or {}).items():
+            tag_column, alias = self._columns.get(tag_key(tag)), clean_tag(alias)
+            if tag_column is None:
+                raise DataError(f"'{alias}' is an alias of '{tag}', which is not a tag.")
+            if self._columns.setdefault(tag_key(alias), tag_column) != tag_column or not alias:
+                raise DataError(f"'{alias}' is an alias of '{tag}', but is a tag itself, or empty.")
+            if tag_key(alias) != tag_key(tag):
+                self.aliases[alias] = self.tags[tag_column]
 
         self._aliases_of: defaultdict[str, list[str]] = defaultdict(list)
-        for alias, of_tag in self.aliases.items():
-            self._aliases_of[of_tag].append(alias)
-        self._longest = max((tag.count(" ") + 1 for tag in (*self.tags, *self.aliases)), default=0)
+        for alias, tag in self.aliases.items():
+            self._aliases_of[tag].append(alias)
+        self._max_words = max((tag.count(" ") + 1 for tag in (*self.tags, *self.aliases)), default=0)
 
     @classmethod
     def from_lists(
         cls, tag_lists: Iterable[Iterable[str]], *, min_count: int = 1, aliases: Mapping[str, str] | None = None
     ) -> Self:
-        """Collect the tags of images.
+        """Build a vocabulary from the tags of images.
 
         Parameters
         ----------
         tag_lists : iterable of iterables of str
             The tags given to each image; a tag given twice to one image counts once.
         min_count : int
-            Leave out the tags that fewer images have.
+            Leave out tags that fewer images have.
         aliases : mapping of str to str, optional
-            Spellings and the tags that they mean, none of which is an alias itself. An image with any of them has the
-            tag; those of tags that are left out are left out.
+            Alternative spelling -> its tag, which must not be an alias itself. An image with an alias counts as having
+            the tag. Aliases of tags that are left out are left out too.
 
         Returns
         -------
         Vocabulary
-            Ordered by case-folded tag. Each tag is shown as it is most often spelled (the first in code-point order
-            among equals), one with aliases as its aliases say.
+            Sorted by case-folded tag. Each tag gets its most frequent spelling (on a tie, the first in code-point
+            order); a tag with aliases is spelled as in `aliases`.
         """
         if min_count < 1:
             raise UserError(setting="min_count", value=min_count, expected="a whole number of 1 or more")
         tag_of = {tag_key(alias): clean_tag(tag) for alias, tag in (aliases or {}).items()}
-        spelled = {tag_key(tag): tag for tag in tag_of.values()}
+        fixed_spellings = {tag_key(tag): tag for tag in tag_of.values()}
         counts: Counter[str] = Counter()
         spellings: defaultdict[str, Counter[str]] = defaultdict(Counter)
 
@@ -129,27 +129,28 @@ class Vocabulary:
 
         keys = sorted(key for key, count in counts.items() if count >= min_count)
         tags = [
-            spelled.get(key) or min(spellings[key].items(), key=lambda item: (-item[1], item[0]))[0] for key in keys
+            fixed_spellings.get(key) or min(spellings[key].items(), key=lambda item: (-item[1], item[0]))[0]
+            for key in keys
         ]
-        known = set(keys)
-        known_aliases = {alias: tag for alias, tag in (aliases or {}).items() if tag_key(tag) in known}
-        return cls(tags, [counts[key] for key in keys], known_aliases)
+        kept_keys = set(keys)
+        kept_aliases = {alias: tag for alias, tag in (aliases or {}).items() if tag_key(tag) in kept_keys}
+        return cls(tags, [counts[key] for key in keys], kept_aliases)
 
     def subset(self, columns: Iterable[int], counts: Sequence[int] | NDArray[np.int64] | None = None) -> Self:
-        """Return some of the tags, with their aliases; and their counts, unless others are given."""
+        """Return a vocabulary of the tags of `columns` and their aliases, with their old counts or new `counts`."""
         columns = np.fromiter(columns, np.int64)
         tags = [self.tags[column] for column in columns]
-        chosen = set(tags)
-        aliases = {alias: tag for alias, tag in self.aliases.items() if tag in chosen}
+        kept_tags = set(tags)
+        aliases = {alias: tag for alias, tag in self.aliases.items() if tag in kept_tags}
         return type(self)(tags, self.counts[columns] if counts is None else counts, aliases)
 
     def with_words(self, words: Iterable[str]) -> Self:
-        """Return the tags and, after them, the words that are neither tags nor aliases, which no image has."""
-        more = {tag_key(word): word for word in map(clean_tag, words) if word and word not in self}
-        if not more:
+        """Return a vocabulary with new words appended, each with a count of 0; tags and aliases are not added again."""
+        new_words = {tag_key(word): word for word in map(clean_tag, words) if word and word not in self}
+        if not new_words:
             return self
-        counts = np.concatenate([self.counts, np.zeros(len(more), np.int64)])
-        return type(self)([*self.tags, *more.values()], counts, self.aliases)
+        counts = np.concatenate([self.counts, np.zeros(len(new_words), np.int64)])
+        return type(self)([*self.tags, *new_words.values()], counts, self.aliases)
 
     def __len__(self) -> int:
         return len(self.tags)
@@ -163,8 +164,8 @@ class Vocabulary:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Vocabulary):
             return NotImplemented
-        same = self.tags == other.tags and self.aliases == other.aliases
-        return same and np.array_equal(self.counts, other.counts)
+        same_words = self.tags == other.tags and self.aliases == other.aliases
+        return same_words and np.array_equal(self.counts, other.counts)
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -176,7 +177,7 @@ class Vocabulary:
         return self._columns.get(tag_key(tag))
 
     def spellings(self, tag: str) -> list[str]:
-        """Return all words that mean what a tag or an alias means; of a word that is neither, that word alone."""
+        """Return the tag and all its aliases; for a word that is neither a tag nor an alias, only that word."""
         column = self._columns.get(tag_key(tag))
         return [tag] if column is None else [self.tags[column], *self._aliases_of.get(self.tags[column], ())]
 
@@ -190,26 +191,26 @@ class Vocabulary:
     def encode(
         self, tag_lists: Iterable[Iterable[str]], negatives: Iterable[Iterable[str]] | None = None
     ) -> sp.csr_array:
-        """Turn tags of images into rows; tags that are not in the vocabulary are left out.
+        """Encode the tags of images as a matrix; tags that are not in the vocabulary are ignored.
 
         Parameters
         ----------
         tag_lists : iterable of iterables of str
             The tags given to each image.
         negatives : iterable of iterables of str, optional
-            The tags that each image explicitly has not. A tag in both counts as given.
+            The tags that each image explicitly does not have. A tag in both lists counts as given.
 
         Returns
         -------
         csr_array of float32, shape (n_images, n_tags)
-            +1 given, -1 explicitly not.
+            +1: the image has the tag; -1: it explicitly does not.
 
         Raises
         ------
         ShapeError
-            If `negatives` has another length.
+            If `negatives` and `tag_lists` have different lengths.
         DataError
-            If a list of tags is a text, or a tag is not.
+            If a list of tags is a single text, or a tag is not text.
         """
         rows: list[dict[int, float]] = []
         for tags in checked_lists(tag_lists):
@@ -236,20 +237,20 @@ class Vocabulary:
         Parameters
         ----------
         search : str or sequence of str
-            As typed: ``snow tree -people "polar bear"``. Tags of several words are found without quotes too, the
-            longest first; ``-`` asks for images without the tag. In a sequence, each entry is one tag.
+            As typed: ``snow tree -people "polar bear"``. Quotes are optional: the longest tag that matches is used.
+            ``-`` excludes images with the tag. In a sequence, each entry is one tag.
 
         Returns
         -------
         Query
-            Weights of +1 and -1, and the words found and not found.
+            Weights of +1 and -1, the tags found, and the unknown words.
 
         Raises
         ------
         UserError
-            If nothing was typed, or a single quote is within a word.
+            If the search is empty, or a single quote is inside a word.
         UnknownNameError
-            If no word is a tag; all of them are named, with the nearest tags.
+            If none of the words is a tag; the message has the nearest tag for each word.
         """
         signed_columns, missing = self.parse(search)
         if not signed_columns:
@@ -259,27 +260,27 @@ class Vocabulary:
     def parse(
         self, search: str | Sequence[str], others: Mapping[str, str] | None = None, *, phrases: bool = False
     ) -> tuple[list[tuple[int, int]], list[Word]]:
-        """Find the tags in a search: their columns, each with 1 or -1, in the order typed; and the words that are none.
+        """Return the tags in a search as (column, 1 or -1), in the order typed, and the words that are not tags.
 
         Parameters
         ----------
         search : str or sequence of str
         others : mapping of str to str, optional
-            More tags, without a column, by their keys (`tag_key`): each is one of the words that are none.
+            More tags, which have no column: key (`tag_key`) -> tag. They are returned with the words that are not tags.
         phrases : bool
-            Whether words in a row that are none are one, as in ``golden retriever``; after a ``-`` only the first is.
+            Join consecutive unknown words to one, such as ``golden retriever``; a word after a ``-`` is not joined.
 
         Raises UserError as `query` does.
         """
         signed_columns: list[tuple[int, int]] = []
         missing: list[Word] = []
         others = others or {}
-        longest = max([self._longest, *(key.count(" ") + 1 for key in others)])
+        max_words = max([self._max_words, *(key.count(" ") + 1 for key in others)])
 
         for run in split_query(search):
             start, end_of_phrase = 0, -1
-            while start < len(run):  # cut into tags, the longest first
-                for stop in range(min(len(run), start + longest), start, -1):
+            while start < len(run):  # match tags, the longest first
+                for stop in range(min(len(run), start + max_words), start, -1):
                     key = tag_key(" ".join(word.text for word in run[start:stop]))
                     if key in self._columns:
                         signed_columns.append((self._columns[key], run[start].sign))
@@ -304,7 +305,7 @@ class Vocabulary:
         return signed_columns, missing
 
     def not_tags(self, search: str | Sequence[str]) -> list[str]:
-        """Return the keys (`tag_key`) of what in a search may be a tag but is none: words, and several in a row."""
+        """Return the keys (`tag_key`) of all words and phrases in a search that are not tags."""
         phrases: dict[str, None] = {}
         for run in split_query(search):
             for start in range(len(run)):
@@ -316,7 +317,7 @@ class Vocabulary:
         return [key for key in phrases if key not in self._columns]
 
     def weights_of(self, signed_columns: Iterable[tuple[int, int]]) -> tuple[sp.csr_array, list[str]]:
-        """Sum columns with their signs to a row, shape (1, n_tags), and name the tags, each once."""
+        """Return the sum of signs of each column as a matrix, shape (1, n_tags), and the distinct tags."""
         sums: Counter[int] = Counter()
         for column, sign in signed_columns:
             sums[column] += sign
@@ -326,12 +327,12 @@ class Vocabulary:
         return sp.csr_array(parts, shape=(1, len(self.tags))), [self.tags[column] for column in sums]
 
     def unknown_words(self, words: Iterable[str]) -> str:
-        """Return the message that some words are no tags: each with the nearest tag, or all with the list of tags."""
+        """Return the message for unknown words: each with the nearest tag, or if there is none, with a list of tags."""
         messages, without_near = [], []
         for word, near in self.nearest(words).items():
             if near is not None:
-                how = f" Type it as {quoted(near)}." if set('",;') & set(near) else ""
-                messages.append(f"Unknown tag '{word}'. Did you mean '{near}'?{how}")
+                quoting_hint = f" Type it as {quoted(near)}." if set('",;') & set(near) else ""
+                messages.append(f"Unknown tag '{word}'. Did you mean '{near}'?{quoting_hint}")
             else:
                 without_near.append(f"'{word}'")
         if without_near:
@@ -340,23 +341,23 @@ class Vocabulary:
         return " ".join(messages)
 
     def nearest(self, words: Iterable[str]) -> dict[str, str | None]:
-        """Return for each word the tag that is spelled most like it; None where none is."""
-        by_key = {tag_key(tag): tag for tag in self.tags}
-        near = {word: difflib.get_close_matches(tag_key(word), by_key, n=1, cutoff=0.6) for word in words}
-        return {word: by_key[matches[0]] if matches else None for word, matches in near.items()}
+        """Return word -> the tag with the most similar spelling, or None if no tag is similar."""
+        tag_of_key = {tag_key(tag): tag for tag in self.tags}
+        near = {word: difflib.get_close_matches(tag_key(word), tag_of_key, n=1, cutoff=0.6) for word in words}
+        return {word: tag_of_key[matches[0]] if matches else None for word, matches in near.items()}
 
     def to_json(self) -> dict[str, Any]:
-        """Return the dictionary for JSON, as a run saves it."""
+        """Return the vocabulary as a dict for JSON, as a run saves it."""
         saved: dict[str, Any] = {"tags": list(self.tags), "counts": self.counts.tolist()}
         return {**saved, "aliases": dict(self.aliases)} if self.aliases else saved
 
     @classmethod
     def from_json(cls, saved: object) -> Self:
-        """Make a vocabulary of what `to_json` returned. Raises DataError if it is something else."""
+        """Build a vocabulary from the output of `to_json`. Raises DataError if `saved` has another form."""
         parts: dict[str, Any] = saved if isinstance(saved, dict) else {}
         tags, counts, aliases = map(parts.get, ("tags", "counts", "aliases"))
         if not (isinstance(tags, list) and isinstance(counts, list) and isinstance(aliases or {}, dict)):
-            raise DataError("is no dictionary; expected lists of 'tags' and 'counts', and 'aliases' by name, if any")
+            raise DataError("is not a vocabulary; expected lists of 'tags' and 'counts', and 'aliases' by name, if any")
         for count in counts:
             if type(count) is not int or not 0 <= count <= MOST_COUNTED:
                 raise DataError(f"a count is {reprlib.repr(count)}; expected a whole number, 0 to {MOST_COUNTED}")
@@ -364,10 +365,10 @@ class Vocabulary:
 
 
 def clean_tag(tag: str) -> str:
-    """Return a tag as it is shown: NFC, trimmed, white space folded to one space; empty where nothing is left.
+    """Return a tag as it is displayed: NFC, trimmed, white space folded to one space; may be empty.
 
-    Letters that nobody sees go, but where they change what is seen, see `without_unseen`. Bytes of a file name that are
-    no letters (lone surrogates, in Python) become U+FFFD.
+    Invisible characters are removed, unless they change the visible text (`without_unseen`). Undecodable bytes of a
+    file name (lone surrogates, in Python) become U+FFFD.
     """
     if not isinstance(tag, str):
         raise DataError(f"A tag is {tag!r}, of type {type(tag).__name__}; expected text.")
@@ -376,10 +377,10 @@ def clean_tag(tag: str) -> str:
 
 
 def tag_fault(tag: str) -> str | None:
-    """Return what is wrong with a cleaned tag that comes in, as the end of a sentence; None if nothing is.
+    """Return why a cleaned tag is invalid, as the end of a sentence; None if it is valid.
 
-    This is the one rule of what a tag may be, for tag files as for what people and programs give. Letters that turn
-    the direction of writing are refused: raw in an exported table or in JSON they make other words look turned round.
+    The same rule applies to tag files and to tags from people and programs. Characters that change the direction of
+    writing are invalid: in an exported table or in JSON they would reverse the text around them.
     """
     if len(tag) > MOST_LETTERS:
         return f"has {len(tag):,} letters; a tag has at most {MOST_LETTERS}. Shorten it, or part the tags in it"
@@ -396,15 +397,15 @@ def tag_fault(tag: str) -> str | None:
 
 
 def tag_key(tag: str) -> str:
-    """Return that by which tags are compared: without case, and whichever picture is chosen for a letter or emoji."""
+    """Return the key by which tags are compared: the clean tag, case-folded and without variation selectors."""
     text = clean_tag(tag)
     if not text.isascii():
-        text = clean_tag(_SELECTORS.sub("", text)) or text
+        text = clean_tag(_VARIATION_SELECTORS.sub("", text)) or text
     return unicodedata.normalize("NFC", text.casefold())
 
 
 def checked_lists(tag_lists: Iterable[Iterable[str]]) -> Iterator[Iterable[str]]:
-    """Yield lists of tags, and refuse a text in place of one. Raises DataError."""
+    """Yield the lists of tags. Raises DataError if one of them is a single text instead of a list."""
     for tags in tag_lists:
         if isinstance(tags, str):
             parts = [part.strip() for part in re.split(r"[;,|\n]", tags) if part.strip()] or [tags]
@@ -413,17 +414,17 @@ def checked_lists(tag_lists: Iterable[Iterable[str]]) -> Iterator[Iterable[str]]
 
 
 def quoted(tag: str) -> str:
-    """Return a tag as it is typed in a search so that nothing in it is read as something else."""
+    """Return a tag in quotes, as a search needs it if the tag has commas or quotes."""
     return '"' + tag.replace('"', '""') + '"'
 
 
 def split_query(search: str | Sequence[str]) -> list[list[Word]]:
     """Split a search such as ``snow tree -people "polar bear"`` into runs of words.
 
-    A tag of several words lies within one run; commas, semicolons, quotes and ``-`` end a run. The sign of ``-two
-    words`` is that of its first word, so that both may belong to one tag. Within quotes, ``""`` is a quote. Each entry
-    of a sequence is one tag, asked against with ``-`` before it. Raises UserError if a single quote is within a word,
-    as in ``sea"x``, or an entry is no text.
+    A tag of several words is always inside one run; commas, semicolons, quotes and ``-`` end a run. In ``-two words``
+    the sign belongs to the first word, and both words may form one tag. Inside quotes, ``""`` is a quote. Each entry of
+    a sequence is one tag, excluded if it begins with ``-``. Raises UserError if a single quote is inside a word, as in
+    ``sea"x``, or an entry is not text.
     """
     if not isinstance(search, str):
         for entry in search:

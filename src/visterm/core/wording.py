@@ -1,4 +1,4 @@
-"""Words of messages and files: counts with their nouns, names that are safe to print, and JSON of any file name."""
+"""Text for messages and files: counts with nouns, names that are safe to print, and JSON with any file name."""
 
 from __future__ import annotations
 
@@ -8,32 +8,32 @@ import unicodedata
 from collections.abc import Sequence
 from typing import Any
 
-SURROGATE = re.compile("[\ud800-\udfff]")  # An odd byte of a file name, as Python reads it
-REPLACEMENT = "\ufffd"  # What stands for a character that cannot be shown
+SURROGATE = re.compile("[\ud800-\udfff]")  # An undecodable byte of a file name, as Python represents it
+REPLACEMENT = "\ufffd"  # Replaces a character that cannot be shown
 BIDI_CONTROLS = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
-"""Letters that turn the direction of writing, and that nobody sees (Unicode's property Bidi_Control)."""
+"""Invisible characters that change the direction of writing (Unicode's property Bidi_Control)."""
 
 _UNSEEN = "\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0000-\U000e0fff"
-"""What nobody sees although its category is that of letters, marks or signs; without Cc, Cf and white space."""
+"""Invisible characters whose category is letter, mark or symbol; without Cc, Cf and white space."""
 
 _JOINING = (
     "\u0600-\u0dff\u0f00-\u109f\u1780-\u18af\u1900-\u1cff\u20e3\u2190-\u2bff\u3030\u303d\u3297\u3299\ua800-\uabff"
     "\ufb50-\ufdff\ufe0f\ufe70-\ufefc\U00010a00-\U00011fff\U0001f000-\U0001faff\U000e007f"
 )
-"""What the zero-width joiner and non-joiner may follow: letters of Arabic, Indic and related scripts, and emoji."""
+"""Characters after which a zero-width joiner or non-joiner is valid: Arabic, Indic and related scripts, and emoji."""
 
 _FLAG = "\U0001f3f4[\U000e0020-\U000e007e]{1,8}\U000e007f"
-"""The flags of England, Scotland and Wales: a black flag, followed by letters that nobody sees."""
+"""The flags of England, Scotland and Wales: a black flag, followed by invisible tag characters."""
 
 UNSEEN = (
     "\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200d\u2060-\u2065\u206a-\u206f\u2800\u3164"
     "\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e0fff"
 )
-"""What `without_unseen` leaves out, unless it changes what is seen; not what turns the direction of writing."""
+"""Invisible characters that `without_unseen` removes if they change nothing; without `BIDI_CONTROLS`."""
 
 _ARABIC = "[\u0620-\u064a\u066e-\u06d3\u06d5\u06ee-\u06ff\u0710-\u08c7\ufb50-\ufdff\ufe70-\ufefc]"
 _ARABIC_MARKS = "[\u064b-\u065f\u0670]*"
-_NEVER_JOINED = (  # with the next letter: alef, dal, reh, waw and the like (Joining_Type R and U of ArabicShaping.txt)
+_NEVER_JOINED = (  # to the next letter: alef, dal, reh, waw and others (Joining_Type R and U of ArabicShaping.txt)
     "[\u0621-\u0625\u0627\u0629\u062f-\u0632\u0648\u0671-\u0677\u0688-\u0699\u06c0\u06c3-\u06cb\u06cd\u06cf\u06d2\u06d3"
     "\u06d5\u06ee\u06ef]"
 )
@@ -54,14 +54,15 @@ _UNSEEN_OR_KEPT = re.compile(
         f"[\u115f\u1160]+(?![\u1160-\u11ff])|(?![\u115f\u1160])[{UNSEEN}]",
     ))
 )  # fmt: skip
-"""What is seen by its effect on the letter before it, with that (group 1), or a letter that nobody sees.
+"""Matches an invisible character. Group 1: one with a visible effect on the character before it, and that character.
 
-Between Arabic letters the non-joiner parts those that would join, and the joiner joins those that would not; in Indic
-scripts both follow a virama (RFC 5892, appendix A, with Bengali's joiner before one); emoji are one by a joiner.
+Between Arabic letters, the non-joiner separates letters that would join, and the joiner joins letters that would not.
+In Indic scripts, both follow a virama (RFC 5892, appendix A; in Bengali, a joiner may also precede it). Emoji are
+combined by a joiner.
 """
 
 _HIDDEN = re.compile(
-    f"({_FLAG})|[\\x00-\\x1f\\x7f-\\x9f\ud800-\udfff\u2028\u2029"  # control characters, odd bytes, line ends
+    f"({_FLAG})|[\\x00-\\x1f\\x7f-\\x9f\ud800-\udfff\u2028\u2029"  # control characters, undecodable bytes, line ends
     f"{BIDI_CONTROLS}"
     "\u00ad\u115f\u1160\u180e\u200b\u2060-\u2065\u206a-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e007f]"
     f"|(?<![{_JOINING}])[\u200c\u200d]"
@@ -76,27 +77,28 @@ def count_of(n: int, noun: str) -> str:
 
 
 def one_of(names: Sequence[str]) -> str:
-    """Return the names to choose from: ``csv``, ``csv or jsonl``, ``xmp, csv or jsonl``."""
+    """Join alternatives for a message: ``csv``, ``csv or jsonl``, ``xmp, csv or jsonl``."""
     return " or ".join((", ".join(names[:-1]), names[-1])) if len(names) > 1 else "".join(names)
 
 
 def first_or(names: Sequence[str]) -> str:
-    """Return the name to take, and others that would do: ``pamir``, ``ridge (or knn, wsabie)``."""
+    """Return the recommended name with the alternatives: ``pamir``, ``ridge (or knn, wsabie)``."""
     return f"{names[0]} (or {', '.join(names[1:])})" if len(names) > 1 else names[0]
 
 
-def ends_of(names: Sequence[str], between: str) -> str:
-    """Return names one after another; of a long row the first and the last three."""
+def ends_of(names: Sequence[str], separator: str) -> str:
+    """Join names with a separator; from more than seven names only the first and the last three."""
     if len(names) <= 7:
-        return between.join(names)
-    return between.join([*names[:3], "…", *names[-3:]])
+        return separator.join(names)
+    return separator.join([*names[:3], "…", *names[-3:]])
 
 
 def printable(text: str, encoding: str | None = None) -> str:
-    """Make visible what would break a line, change the direction of writing, or not be seen, by U+FFFD in its place.
+    """Replace invisible characters, line ends and characters that change the direction of writing by U+FFFD.
 
-    That is control characters, line ends, odd bytes of names, bidi controls and zero-width letters. The joiners of
-    emoji and of Arabic and Indic words stay. With an `encoding`, what it cannot write becomes a question mark.
+    These are control characters, line ends, undecodable bytes of names, bidi controls and zero-width characters.
+    Joiners in emoji and in Arabic and Indic words are kept. With an `encoding`, characters that it cannot encode become
+    question marks.
     """
     if text.isascii() and text.isprintable():
         return text
@@ -105,41 +107,42 @@ def printable(text: str, encoding: str | None = None) -> str:
 
 
 def json_text(value: Any, *, indent: int | None = None, sort_keys: bool = False, ascii_only: bool = False) -> str:
-    r"""Return JSON with letters as they are and, of file names that are not UTF-8, the odd bytes as ``\udcff``.
+    r"""Return JSON in which only undecodable bytes of file names are escaped, such as ``\udcff``.
 
-    Python reads such a byte as a lone surrogate, which UTF-8 has no bytes for; as an escape it is plain ASCII, and
-    `json.loads` gives the same name again. With `ascii_only` all other letters are escapes too.
+    Python represents such a byte as a lone surrogate, which UTF-8 cannot encode. As an escape it is ASCII, and
+    `json.loads` returns the same name. With `ascii_only`, all other non-ASCII characters are escaped too.
     """
     text = json.dumps(value, ensure_ascii=ascii_only, indent=indent, sort_keys=sort_keys)
     return text if text.isascii() else SURROGATE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def printable_json(text: str) -> str:
-    r"""Return JSON in which what `printable` replaces is escaped (``\\u202e``): the same values for programs."""
+    r"""Escape the characters in JSON that `printable` would replace (``\\u202e``); its values stay the same."""
     return text if text.isascii() else _HIDDEN.sub(lambda match: match[1] or _escaped(match[0]), text)
 
 
 def without_unseen(text: str) -> str:
-    """Return a text without letters that nobody sees and that change nothing beside them; fillers become spaces.
+    """Return a text without invisible characters that have no visible effect; invisible fillers become spaces.
 
-    A text of such letters only stays as it is, and so do those that turn the direction of writing: both can be refused.
+    A text of only such characters is not changed, and characters that change the direction of writing are kept, so
+    that callers can refuse them.
     """
     if _MAY_BE_UNSEEN.search(text) is None or not has_seen_letters(text):
         return text
-    seen = re.sub("[\u2800\u3164\uffa0]", " ", text)
-    while (shorter := _UNSEEN_OR_KEPT.sub(lambda match: match[1] or "", seen)) != seen:  # others are side by side now
-        seen = shorter
-    return seen
+    visible = re.sub("[\u2800\u3164\uffa0]", " ", text)
+    while (shorter := _UNSEEN_OR_KEPT.sub(lambda match: match[1] or "", visible)) != visible:  # new neighbours now
+        visible = shorter
+    return visible
 
 
 def has_seen_letters(text: str) -> bool:
-    """Return whether anything in a text can be seen."""
+    """Return whether a text has a visible character."""
     if text.isascii():
         return bool(text.strip())
     return any(unicodedata.category(match[0]) not in ("Cc", "Cf") for match in _SEEN.finditer(text))
 
 
 def _escaped(letter: str) -> str:
-    """Return a letter as JSON escapes it."""
-    units = letter.encode("utf-16-be", "surrogatepass")
-    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
+    """Return the JSON escape of a character."""
+    utf16 = letter.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{utf16[i]:02x}{utf16[i + 1]:02x}" for i in range(0, len(utf16), 2))

@@ -1,7 +1,7 @@
-"""Writing to a disk that may refuse: files that are whole or as they were, locks, and one error that says what to do.
+"""Writing files atomically, locks, and clear errors for a full or failing disk.
 
-A full disk reaches us as an `OSError`, as text of a library in Rust or C++, or, of a memory map, as a signal that ends
-the process; `storage_error` reads the first two, `new_map` prevents the third.
+A full disk causes an `OSError`, an error text from a library in Rust or C++, or, for a memory map, a signal that ends
+the process. `storage_error` recognises the first two, and `new_map` prevents the third.
 """
 
 from __future__ import annotations
@@ -28,44 +28,46 @@ from visterm.core.errors import DiskError, OutOfSpaceError, StorageError, Vister
 from visterm.core.remote import is_remote
 from visterm.core.system import limit_of
 
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_OTHERS = (errno.EROFS, errno.EMFILE, errno.ENFILE, errno.EIO)
-_IN_RUST = re.compile(r"\(os error (\d+)\)")
-_CODES = {text: code for code in (*_FULL, *_OTHERS) if (text := os.strerror(code)) != "Unknown error"}
-_IN_C = re.compile("|".join(map(re.escape, _CODES)))
+_FULL_DISK_CODES = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_OTHER_DISK_CODES = (errno.EROFS, errno.EMFILE, errno.ENFILE, errno.EIO)
+_RUST_ERROR = re.compile(r"\(os error (\d+)\)")
+_CODES = {
+    text: code for code in (*_FULL_DISK_CODES, *_OTHER_DISK_CODES) if (text := os.strerror(code)) != "Unknown error"
+}
+_C_ERROR = re.compile("|".join(map(re.escape, _CODES)))
 
-_OURS = re.compile(r"^\..*\.tmp|^\.unfinished$")
-"""Files and folders that only we know of: what is being written, and is put in place at the end."""
+_TEMPORARY_NAME = re.compile(r"^\..*\.tmp|^\.unfinished$")
+"""Names of visterm's temporary files and folders, which are renamed when they are complete."""
 
 _UNITS = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
 
-_BLOCK = 2**20
+_BLOCK_BYTES = 2**20
 
 Place = str | os.PathLike[str]
 
 
 def storage_error(error: BaseException, path: Place | None = None) -> DiskError | None:
-    """Return an error of ours that says how the disk or the system refused; None for an error of any other kind.
+    """Return a `DiskError` for an error of the disk or the system; None for other errors and for a `VistermError`.
 
-    An error of ours gives None: it says already what it has to. `path` is what was being written, unless the error
-    names a file in another folder; None is the file that the error names.
+    `path` is the file that was being written. If the error has a file name in another folder, or `path` is None, the
+    file name of the error is used.
     """
     if isinstance(error, VistermError):
         return None
-    named = getattr(error, "filename", None)
-    elsewhere = isinstance(named, str) and (
-        path is None or not Path(named).absolute().is_relative_to(Path(path).absolute().parent)
+    filename = getattr(error, "filename", None)
+    is_elsewhere = isinstance(filename, str) and (
+        path is None or not Path(filename).absolute().is_relative_to(Path(path).absolute().parent)
     )
-    return disk_error(_code_of(error), named if path is None or elsewhere else path)
+    return disk_error(_code_of(error), filename if path is None or is_elsewhere else path)
 
 
 def disk_error(code: int | None, path: Place | None = None) -> DiskError | None:
-    """Return the error of ours that an error number of the system means; None for those that mean something else."""
-    if code not in (*_FULL, *_OTHERS):
+    """Return the `DiskError` for an error number of the system; None if the number is not about a disk."""
+    if code not in (*_FULL_DISK_CODES, *_OTHER_DISK_CODES):
         return None
     file = os.fspath(path) if isinstance(path, str | os.PathLike) else None
     disk, free = _disk_of(file), None if file is None else _free(file)
-    largest, most_files = limit_of("RLIMIT_FSIZE"), limit_of("RLIMIT_NOFILE")
+    max_file_bytes, max_files = limit_of("RLIMIT_FSIZE"), limit_of("RLIMIT_NOFILE")
     if code == errno.ENOSPC:
         remaining = "" if free is None else f" ({in_bytes(free)} free)"
         return OutOfSpaceError(f"{disk} is full{remaining}. Make space there and try again.")
@@ -75,35 +77,35 @@ def disk_error(code: int | None, path: Place | None = None) -> DiskError | None:
     if code == errno.EFBIG:
         return OutOfSpaceError(
             f"A file {f'of {file} ' if file else ''}grew beyond the largest size that is allowed"
-            f"{'' if largest is None else f' ({in_bytes(largest)})'}. Raise the limit (ulimit -f), or write to a disk "
-            "that takes larger files."
+            f"{'' if max_file_bytes is None else f' ({in_bytes(max_file_bytes)})'}. Raise the limit (ulimit -f), or "
+            "write to a disk that takes larger files."
         )
 
-    too = f"{file} cannot be opened: too" if file else "Too"
-    advice = "Close other programs" if most_files is None else f"The limit is {most_files:,}. Raise it (ulimit -n)"
-    others = {
+    too_many_text = f"{file} cannot be opened: too" if file else "Too"
+    advice = "Close other programs" if max_files is None else f"The limit is {max_files:,}. Raise it (ulimit -n)"
+    messages = {
         errno.EROFS: f"{disk} is read-only. Write to another, or mount it so that it can be written.",
-        errno.EMFILE: f"{too} many files are open. {advice}.",
-        errno.ENFILE: f"{too} many files are open. {advice}.",
+        errno.EMFILE: f"{too_many_text} many files are open. {advice}.",
+        errno.ENFILE: f"{too_many_text} many files are open. {advice}.",
         errno.EIO: f"{disk} fails (input/output error). Look at the system's log, and save your data.",
     }
-    return DiskError(others[code])
+    return DiskError(messages[code])
 
 
 @contextmanager
 def writing(path: Place) -> Iterator[None]:
-    """Turn what the disk of `path` refuses while files are written there into a `DiskError`."""
+    """Convert errors of the disk while files are written at `path` into a `DiskError`."""
     try:
         yield
-    except Exception as error:  # libraries in Rust and C++ raise errors of their own for a full disk
-        ours = storage_error(error, path)
-        if ours is None:
+    except Exception as error:  # libraries in Rust and C++ have their own errors for a full disk
+        refusal = storage_error(error, path)
+        if refusal is None:
             raise
-        raise ours from error
+        raise refusal from error
 
 
 def check_space(path: Place, n_bytes: int) -> None:
-    """Raise OutOfSpaceError, with the bytes that are missing, if `n_bytes` are more than are free."""
+    """Raise OutOfSpaceError if the disk of `path` has less than `n_bytes` free."""
     free = _free(os.fspath(path))
     if free is not None and n_bytes > free:
         raise OutOfSpaceError(
@@ -114,11 +116,11 @@ def check_space(path: Place, n_bytes: int) -> None:
 
 @contextmanager
 def whole_file(path: Place, *, shared: bool = False) -> Iterator[Path]:
-    """Yield a temporary file beside `path`, and put it in place at the end, on disk when this returns.
+    """Yield a temporary path in the folder of `path`, rename it to `path` at the end, and wait until it is on disk.
 
-    Whatever happens inside, the file is afterwards what it was, or whole. With `shared`, others may be writing the same
-    file, such as a worker that was given up: the temporary name is nobody else's, and begins with the number of the
-    process. Else it is always the same, so that what a kill leaves is written over by the next. Raises DiskError.
+    After an error or a kill, the old file is unchanged. With `shared`, other processes may write the same file, so the
+    temporary name is unique. Otherwise the name is always the same, and the next call overwrites a file that a killed
+    process left. Raises DiskError.
     """
     path = Path(path)
     temporary = temporary_beside(path) if shared else path.with_name(f".{path.name}.tmp")
@@ -134,12 +136,12 @@ def whole_file(path: Place, *, shared: bool = False) -> Iterator[Path]:
 
 
 def temporary_beside(path: Path) -> Path:
-    """Return a name beside a path that nobody else has, with the number of this process in it."""
+    """Return a unique path in the same folder for a temporary file; its name contains the process id."""
     return path.with_name(f".{path.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}.tmp")
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a file in one step, also in an object store; a kill or a full disk leaves the old one, or none."""
+    """Write a file atomically, also in an object store; after a kill or on a full disk, the old file is unchanged."""
     if is_remote(path):
         path.write_bytes(content)
         return
@@ -148,10 +150,10 @@ def write_whole(path: Path, content: bytes) -> None:
 
 
 def new_map(path: Path, dtype: DTypeLike, shape: tuple[int, ...]) -> NDArray[Any]:
-    """Make a `.npy` file, full of zeros, that is mapped to be written; all its space is taken now.
+    """Create a `.npy` file of zeros as a writable memory map, and allocate all its disk space.
 
-    Without that a disk that fills up later ends the process with a signal (SIGBUS), and no message. Raises
-    OutOfSpaceError if there is too little space; no file is left.
+    Without the allocation, a disk that becomes full later would end the process with a signal (SIGBUS) and no message.
+    Raises OutOfSpaceError if there is too little space; the file is then deleted.
     """
     n_bytes = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
     with writing(path):
@@ -163,17 +165,17 @@ def new_map(path: Path, dtype: DTypeLike, shape: tuple[int, ...]) -> NDArray[Any
                     os.posix_fallocate(file.fileno(), 0, max(1, start + n_bytes))
                 else:
                     file.seek(start)
-                    for begin in range(0, n_bytes, _BLOCK):
-                        file.write(bytes(min(_BLOCK, n_bytes - begin)))
+                    for begin in range(0, n_bytes, _BLOCK_BYTES):
+                        file.write(bytes(min(_BLOCK_BYTES, n_bytes - begin)))
         except OSError:
             path.unlink(missing_ok=True)
             raise
-        made: NDArray[Any] = open_memmap(path, "r+")
-    return made
+        mapped: NDArray[Any] = open_memmap(path, "r+")
+    return mapped
 
 
 def why_refused(path: Path, n_bytes: int = 2**16) -> DiskError | None:
-    """Find out what SQLite and other programs leave out of their errors, by writing some bytes beside a file."""
+    """Return why files cannot be written in the folder of `path`, by trying; errors of SQLite do not say why."""
     try:
         with tempfile.TemporaryFile(dir=path.parent) as probe:
             probe.write(bytes(n_bytes))
@@ -184,12 +186,12 @@ def why_refused(path: Path, n_bytes: int = 2**16) -> DiskError | None:
 
 
 def sync(path: Place) -> None:
-    """Wait until a file, or the list of files of a folder, is on disk; of folders, where the system opens them."""
+    """Wait until a file, or the list of files of a folder, is on disk."""
     is_folder = os.path.isdir(path)
-    try:  # Windows syncs only what may be written
+    try:  # Windows syncs only files that are opened for writing
         descriptor = os.open(path, os.O_RDWR if not is_folder and os.access(path, os.W_OK) else os.O_RDONLY)
     except PermissionError:
-        if is_folder:  # on Windows, which keeps such lists by itself
+        if is_folder:  # Windows cannot open folders, and writes the list of files by itself
             return
         raise
     try:
@@ -200,11 +202,11 @@ def sync(path: Place) -> None:
 
 @contextmanager
 def locked(path: Path, refusal: Callable[[str], StorageError]) -> Iterator[None]:
-    """Hold the lock of a file, which is made; raise what `refusal` makes of the name of its holder if another has it.
+    """Hold a lock file during the block; if another process has it, raise ``refusal(holder)`` with its description.
 
-    A file beside it names the holder: on Windows nobody else can read a locked file.
+    A second file describes the holder, because a locked file cannot be read on Windows.
     """
-    from filelock import FileLock, Timeout  # which loads asyncio
+    from filelock import FileLock, Timeout  # not at the top: it imports asyncio
 
     lock, note = FileLock(path, thread_local=False), holder_note(path)
 
@@ -212,7 +214,7 @@ def locked(path: Path, refusal: Callable[[str], StorageError]) -> Iterator[None]
         lock.acquire(blocking=False)
     except Timeout as error:
         holder = "another process"
-        with suppress(OSError, ValueError, KeyError, TypeError):  # it has just taken the lock and not written its name
+        with suppress(OSError, ValueError, KeyError, TypeError):  # the holder may not have written its note yet
             facts = json.loads(note.read_text("utf-8"))
             holder = f"process {facts['pid']} on {facts['host']} since {facts['since']}"
         raise refusal(holder) from error
@@ -228,12 +230,12 @@ def locked(path: Path, refusal: Callable[[str], StorageError]) -> Iterator[None]
 
 
 def holder_note(path: Path) -> Path:
-    """Return the file that says who holds a lock."""
+    """Return the path of the file that describes the holder of a lock."""
     return path.with_name(f"{path.name}.json")
 
 
 def in_bytes(n: int) -> str:
-    """Return a size as people read it: ``3.4 MB``."""
+    """Return a number of bytes for people: ``3.4 MB``."""
     for unit, size in _UNITS:
         if n >= size:
             return f"{n / size:.1f} {unit}"
@@ -241,29 +243,29 @@ def in_bytes(n: int) -> str:
 
 
 def _code_of(error: BaseException) -> int | None:
-    """Return the error number of the system that an error stands for, if any."""
+    """Return the system's error number of an exception, also from its text; None if there is none."""
     if isinstance(error, OSError) and error.errno is not None:
         return error.errno
     text = str(error)
-    in_rust = _IN_RUST.search(text)
-    if in_rust:
-        code = int(in_rust[1])
-        return OSError(code, "", None, code).errno  # on Windows it is a number of Windows, which this translates
-    in_c = _IN_C.search(text)
-    return _CODES[in_c[0]] if in_c else None
+    rust_match = _RUST_ERROR.search(text)
+    if rust_match:
+        code = int(rust_match[1])
+        return OSError(code, "", None, code).errno  # translates a Windows error number
+    c_match = _C_ERROR.search(text)
+    return _CODES[c_match[0]] if c_match else None
 
 
 def _disk_of(file: str | None) -> str:
-    """Name a disk by a path that its reader knows: not by that of one of our temporary files."""
+    """Return "The disk of PATH" for messages; for a temporary file, the path is its nearest folder that users know."""
     if not file:
         return "The disk"
     path = Path(file)
-    hidden = [folder for folder in (path, *path.parents) if _OURS.match(folder.name)]
-    return f"The disk of {hidden[-1].parent if hidden else path}"
+    temporary = [folder for folder in (path, *path.parents) if _TEMPORARY_NAME.match(folder.name)]
+    return f"The disk of {temporary[-1].parent if temporary else path}"
 
 
 def _free(file: str) -> int | None:
-    """Return the free bytes of the disk that a path is on; None where that cannot be known."""
+    """Return the free bytes on the disk of a path; None if unknown."""
     for folder in (Path(file), *Path(file).absolute().parents):
         with suppress(OSError):
             return shutil.disk_usage(folder).free

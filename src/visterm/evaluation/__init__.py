@@ -1,4 +1,4 @@
-"""Measuring runs: tables, curves, reports and which run is better."""
+"""Evaluation of runs: metrics, curves, reports and comparisons."""
 
 from __future__ import annotations
 
@@ -16,6 +16,6 @@ _NAMES = {
     "joined_tags": "JoinedTags NONE join_tags",
     "query_evaluation": "MIN_COUNT",
 }
-"""What plug-ins may use, by module: docs/add_a_model.md."""
+"""Module -> names that plug-ins may use (docs/add_a_model.md)."""
 
 __getattr__, __dir__ = lazy_names("visterm.evaluation", _NAMES)

@@ -1,6 +1,6 @@
-"""Lines and bars as inline SVG, without a script; colours are those of the page, light or dark.
+"""Line and bar charts as inline SVG, without scripts, in the colours of the page (light or dark).
 
-Not by matplotlib: it is 70 MB of the extra ``plot``, reports need no extra, and its SVG has the colours of one page.
+matplotlib is not used: it is a 70 MB dependency, and its SVG cannot adapt to a light or dark page.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from visterm.evaluation.html_report import escape
 
 WIDTH, LINES_HEIGHT = 480, 300
 LEFT, RIGHT, BOTTOM = 46, 14, 42
-BAR, BETWEEN_GROUPS, LABELS_WIDTH, VALUES_WIDTH = 11, 7, 150, 42
-LEGEND_ROW, HEADING = 18, 24
-LONGEST_LABEL, LONGEST_NAME = 22, 62
+BAR_HEIGHT, GROUP_GAP, LABELS_WIDTH, VALUES_WIDTH = 11, 7, 150, 42
+LEGEND_ROW_HEIGHT, HEADING_HEIGHT = 18, 24
+MAX_LABEL_LENGTH, MAX_NAME_LENGTH = 22, 62
 DASHES = ["", *(f' stroke-dasharray="{dash}"' for dash in ("7 3", "2 3", "9 3 2 3", "12 4", "4 2"))]
-"""Of the lines, beside their colours, for those who do not tell the colours apart."""
+"""Dashes of the lines, for readers who cannot distinguish the colours."""
 
 N_COLOURS = len(DASHES)
 N_TICKS = 5
@@ -31,9 +31,9 @@ class Series(NamedTuple):
 
 
 def line_chart(title: str, x_label: str, y_label: str, x: Sequence[Sequence[float]], lines: Sequence[Series]) -> str:
-    """Draw lines with their points; both axes begin at 0 and end at a round number.
+    """Return a line chart with points as SVG; both axes start at 0 and end at a round number.
 
-    `x` is given for each line; the series have the heights of its points.
+    `x` has the x values of each line, and `lines` the y values.
     """
     legend, top = _legend(lines, dashed=True)
     x_ticks = _ticks(max((max(x_values, default=0.0) for x_values in x), default=1.0))
@@ -41,33 +41,33 @@ def line_chart(title: str, x_label: str, y_label: str, x: Sequence[Sequence[floa
     height = LINES_HEIGHT + top
     bottom = height - BOTTOM
 
-    def across(value: float) -> float:
+    def x_at(value: float) -> float:
         return LEFT + (WIDTH - LEFT - RIGHT) * value / x_ticks[-1]
 
-    def up(value: float) -> float:
+    def y_at(value: float) -> float:
         return bottom - (bottom - top - 12) * value / y_ticks[-1]
 
     parts = [legend]
     parts += [
-        f'<line class=grid-line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{up(tick):.1f}" y2="{up(tick):.1f}"/>'
-        f'<text class=soft x="{LEFT - 6}" y="{up(tick) + 4:.1f}" text-anchor=end>{tick:g}</text>'
+        f'<line class=grid-line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y_at(tick):.1f}" y2="{y_at(tick):.1f}"/>'
+        f'<text class=soft x="{LEFT - 6}" y="{y_at(tick) + 4:.1f}" text-anchor=end>{tick:g}</text>'
         for tick in y_ticks
     ]
     parts += [
-        f'<text class=soft x="{across(tick):.1f}" y="{bottom + 16}" text-anchor=middle>{tick:g}</text>'
+        f'<text class=soft x="{x_at(tick):.1f}" y="{bottom + 16}" text-anchor=middle>{tick:g}</text>'
         for tick in x_ticks
     ]
     parts.append(f'<line class=axis x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{bottom}" y2="{bottom}"/>')
 
     for number, (x_values, line) in enumerate(zip(x, lines, strict=True)):
-        points = [(across(a), up(b)) for a, b in zip(x_values, line.values, strict=True)]
+        points = [(x_at(a), y_at(b)) for a, b in zip(x_values, line.values, strict=True)]
         path = " ".join(f"{a:.1f},{b:.1f}" for a, b in points)
         parts.append(f'<polyline class="line c{number % N_COLOURS}"{DASHES[number % N_COLOURS]} points="{path}"/>')
         for (a, b), x_value, value in zip(points, x_values, line.values, strict=True):
-            spoken = escape(f"{line.name}: {y_label} {value:.3f} at {x_label} {x_value:.3g}")
+            point_title = escape(f"{line.name}: {y_label} {value:.3f} at {x_label} {x_value:.3g}")
             parts.append(
                 f'<circle class="dot c{number % N_COLOURS}" cx="{a:.1f}" cy="{b:.1f}" r="3">'
-                f"<title>{spoken}</title></circle>"
+                f"<title>{point_title}</title></circle>"
             )
 
     parts.append(
@@ -79,38 +79,39 @@ def line_chart(title: str, x_label: str, y_label: str, x: Sequence[Sequence[floa
 
 
 def bar_chart(title: str, caption: str, labels: Sequence[tuple[str, str]], bars: Sequence[Series]) -> str:
-    """Draw a group of lying bars for each label, one bar a series; a full bar is 1.
+    """Return a chart of horizontal bars as SVG, with a group of bars per label and one bar per series.
 
-    The title is for those who do not see the chart; `caption`, above the bars, says what they are. A label is a group's
-    name and a note after it. A series has a value for each label, from 0 to 1; NaN draws none.
+    `title` is for screen readers, and `caption` is shown above the bars. A label is the name of a group and a note
+    after it. A series has a value from 0 to 1 (the full width) per label; NaN draws no bar.
     """
     legend, legend_height = _legend(bars, dashed=False)
-    top = legend_height + HEADING
-    group = BAR * len(bars) + BETWEEN_GROUPS
-    full = WIDTH - LABELS_WIDTH - VALUES_WIDTH
+    top = legend_height + HEADING_HEIGHT
+    group_height = BAR_HEIGHT * len(bars) + GROUP_GAP
+    full_width = WIDTH - LABELS_WIDTH - VALUES_WIDTH
     heading = f'<text x="{LABELS_WIDTH}" y="{top - 7}">{escape(caption)}</text>'
     parts = [legend, heading]
 
     for row, (label, note) in enumerate(labels):
-        y = top + row * group
-        middle = y + BAR * len(bars) / 2 + 4
+        y = top + row * group_height
+        middle = y + BAR_HEIGHT * len(bars) / 2 + 4
         parts.append(
             f'<text x="{LABELS_WIDTH - 8}" y="{middle:.1f}" text-anchor=end><title>{escape(label)}</title>'
-            f"{escape(_short(label, LONGEST_LABEL - len(note)))} <tspan class=soft>{escape(note)}</tspan></text>"
+            f"{escape(_short(label, MAX_LABEL_LENGTH - len(note)))} <tspan class=soft>{escape(note)}</tspan></text>"
         )
         for number, series in enumerate(bars):
             value = series.values[row]
             if math.isnan(value):
                 continue
-            spoken = escape(f"{label}, {series.name}: {value:.3f}")
-            length, bar_top = max(1.0, full * value), y + BAR * number
+            bar_title = escape(f"{label}, {series.name}: {value:.3f}")
+            length, bar_top = max(1.0, full_width * value), y + BAR_HEIGHT * number
             parts.append(
                 f'<rect class="bar c{number % N_COLOURS}" x="{LABELS_WIDTH}" y="{bar_top}" width="{length:.1f}" '
-                f'height="{BAR - 2}"><title>{spoken}</title></rect>'
-                f'<text class=soft x="{LABELS_WIDTH + length + 5:.1f}" y="{bar_top + BAR - 2}">{value:.2f}</text>'
+                f'height="{BAR_HEIGHT - 2}"><title>{bar_title}</title></rect>'
+                f'<text class=soft x="{LABELS_WIDTH + length + 5:.1f}" '
+                f'y="{bar_top + BAR_HEIGHT - 2}">{value:.2f}</text>'
             )
 
-    return _svg(title, top + len(labels) * group, parts)
+    return _svg(title, top + len(labels) * group_height, parts)
 
 
 def _svg(title: str, height: float, parts: Sequence[str]) -> str:
@@ -121,34 +122,34 @@ def _svg(title: str, height: float, parts: Sequence[str]) -> str:
 
 
 def _legend(series: Sequence[Series], *, dashed: bool) -> tuple[str, int]:
-    """Name the lines or bars, one a row, where there are several; return the drawing and its height."""
+    """Return a legend with one series per row as SVG, and its height; empty for a single series."""
     if len(series) < 2:
         return "", 0
     rows = []
-    for number, one in enumerate(series):
-        y, colour = LEGEND_ROW * number + 9, number % N_COLOURS
-        sign = (
+    for number, item in enumerate(series):
+        y, colour = LEGEND_ROW_HEIGHT * number + 9, number % N_COLOURS
+        symbol = (
             f'<line class="line c{colour}"{DASHES[colour]} x1="{LEFT}" x2="{LEFT + 30}" y1="{y}" y2="{y}"/>'
             if dashed
-            else f'<rect class="bar c{colour}" x="{LEFT}" y="{y - 5}" width="30" height="{BAR - 2}"/>'
+            else f'<rect class="bar c{colour}" x="{LEFT}" y="{y - 5}" width="30" height="{BAR_HEIGHT - 2}"/>'
         )
-        rows.append(f'{sign}<text x="{LEFT + 38}" y="{y + 4}">{escape(_short(one.name, LONGEST_NAME))}</text>')
-    return "".join(rows), LEGEND_ROW * len(series)
+        rows.append(f'{symbol}<text x="{LEFT + 38}" y="{y + 4}">{escape(_short(item.name, MAX_NAME_LENGTH))}</text>')
+    return "".join(rows), LEGEND_ROW_HEIGHT * len(series)
 
 
-def _short(text: str, longest: int) -> str:
-    """Cut a text in its middle, so that names which differ at their ends stay apart."""
-    if len(text) <= longest:
+def _short(text: str, max_length: int) -> str:
+    """Shorten a text in the middle, so that names with different ends remain distinguishable."""
+    if len(text) <= max_length:
         return text
-    n_letters = max(1, (longest - 1) // 2)
+    n_letters = max(1, (max_length - 1) // 2)
     return f"{text[:n_letters]}…{text[-n_letters:]}"
 
 
-def _ticks(most: float) -> list[float]:
-    """Return about five round numbers from 0 to the first that is not below `most`."""
-    if not most > 0:
+def _ticks(maximum: float) -> list[float]:
+    """Return about five round numbers from 0 to the first one that is not below `maximum`."""
+    if not maximum > 0:
         return [0.0, 1.0]
-    rough = most / N_TICKS
-    power = 10.0 ** math.floor(math.log10(rough))
-    step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough * 0.999)
-    return [step * number for number in range(math.ceil(most / step - 1e-9) + 1)]
+    min_step = maximum / N_TICKS
+    power = 10.0 ** math.floor(math.log10(min_step))
+    step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= min_step * 0.999)
+    return [step * number for number in range(math.ceil(maximum / step - 1e-9) + 1)]

@@ -1,4 +1,4 @@
-"""Measure annotation, by one tagger or by several, on photos whose tags are known."""
+"""Measure how well one or more taggers annotate photos whose tags are known."""
 
 from __future__ import annotations
 
@@ -30,31 +30,31 @@ from visterm.tagging.tagger import Tagger
 
 DEFAULT_METRICS = ("map", "p@1", "p@5", "r@5", "f1@5", "tag_p@5", "tag_r@5", "tag_f1@5", "n_plus@5", "word_map", "auc")
 
-TREE_METRICS = ("hp@5", "hr@5", "hf1@5")  # Likewise, where a run's tags have a tree
-SIBLING_METRIC = "psib@5"  # Measured beside the others, if none are named, where it is known which tags are siblings
-NO_MEANS = ("tag_f1", "n_plus")  # Metrics of all tags together, which no image and no tag has a value of
+TREE_METRICS = ("hp@5", "hr@5", "hf1@5")  # Additional default metrics for runs with a tree of tags
+SIBLING_METRIC = "psib@5"  # Additional default metric if siblings of tags are known
+NO_MEANS = ("tag_f1", "n_plus")  # Metrics of all tags together, without a value per image or per tag
 
 
 @dataclass(frozen=True)
 class AnnotationEvaluation:
-    """What was measured of each tagger, image by image and tag by tag."""
+    """The results of each tagger, per image and per tag."""
 
     corpus: Corpus  # The images that all taggers could read
-    vocabulary: Vocabulary  # The tags that all taggers know: those that are ranked
+    vocabulary: Vocabulary  # The ranked tags, which all taggers know
     Y: sp.csr_array  # shape (n_images, n_tags), above 0: given by people
-    # shape (n_images, n_tags): not 0 where a tag was left out of the rankings, because a tagger learned it of
-    # this image.
+    # shape (n_images, n_tags): nonzero if a tag is left out of the ranking, because a tagger learned it from this
+    # image.
     hidden: sp.csr_array | None
-    values: list[dict[str, NDArray[np.float64]]]  # As `visterm.metrics.measure` gives them, for each tagger
-    # Tags that people gave, and how many of them are not ranked
+    values: list[dict[str, NDArray[np.float64]]]  # Per tagger, the output of `visterm.metrics.measure`
+    # Number of tags that people gave, and how many of them are not ranked
     given: int
     unknown: int
-    learned: list[int]  # For each tagger, images named as images that it learned from
+    learned: list[int]  # Per tagger, number of images whose names it learned from
     skipped: list[Skipped]  # Images that could not be read
-    rankers: list[Ranker]  # For each tagger, to look at single images
-    # Tags that are ranked and have siblings among these; None where no relations were given.
+    rankers: list[Ranker]  # Per tagger, to rank the tags of single images
+    # Number of ranked tags with siblings; None without relations of tags.
     with_siblings: int | None = None
-    # Metrics that were left out because they have nothing to average, and why.
+    # Metric that was left out because it has no values to average -> the reason.
     undefined: dict[str, str] = field(default_factory=dict)
 
     def mean(self, metric: str, tagger: int = 0) -> float:
@@ -62,15 +62,15 @@ class AnnotationEvaluation:
         return float(np.nanmean(self.values[tagger][metric]))
 
     def interval(self, metric: str, tagger: int = 0) -> Interval | None:
-        """Return the mean and its 95 % bootstrap interval over images, or over tags; None for what is no mean."""
+        """Return the mean with its 95 % bootstrap interval over images or tags; None if the metric is not a mean."""
         return interval_of(self.values[tagger][metric]) if is_mean(metric) else None
 
     def compare(self, metric: str) -> list[Compared]:
-        """Compare every two taggers image by image, or tag by tag; nothing where the metric is no mean."""
+        """Compare each pair of taggers over images or tags; an empty list if the metric is not a mean."""
         return compare_pairs([values[metric] for values in self.values]) if is_mean(metric) else []
 
     def best_tags(self, images: Sequence[int], k: int) -> list[Ranking]:
-        """Return the first tagger's best tags of a few images, as columns of `vocabulary`, but none left out."""
+        """Return the first tagger's best tags of the images, as columns of `vocabulary`, without hidden tags."""
         rows, ranker = np.asarray(images, np.int64), self.rankers[0]
         scores = np.vstack([block for _, block in ranker._replace(X=ranker.X[rows]).blocks()])
         if self.hidden is not None:
@@ -80,22 +80,22 @@ class AnnotationEvaluation:
 
 
 class Ranker(NamedTuple):
-    """The scores that one tagger has for the tags that are ranked."""
+    """Computes one tagger's scores of the ranked tags."""
 
     tagger: Tagger
     X: Matrix  # shape (n_images, n_features)
-    columns: NDArray[np.int64] | None  # shape (n_tags,): its columns of the ranked tags; None: all, in their order
+    columns: NDArray[np.int64] | None  # shape (n_tags,): the tagger's column of each ranked tag; None: same columns
 
     def blocks(self) -> Iterator[tuple[slice, NDArray[np.float32]]]:
-        """Yield the rows of each block and their scores."""
+        """Yield the rows of each block with their scores."""
         for rows, block in self.tagger.score_blocks(self.X):
             yield rows, block if self.columns is None else np.ascontiguousarray(block[:, self.columns])
 
 
 def is_mean(metric: str) -> bool:
-    """Return whether a metric is the mean of values of images or of tags, so that it has an interval."""
-    [wanted] = check_metrics(metric).values()
-    return wanted.metric.name not in NO_MEANS
+    """Return whether a metric is a mean over images or tags, and so has an interval."""
+    [requested] = check_metrics(metric).values()
+    return requested.metric.name not in NO_MEANS
 
 
 def evaluate_taggers(
@@ -108,16 +108,16 @@ def evaluate_taggers(
     isa: Path | None = None,
     progress: Progress = SILENT,
 ) -> AnnotationEvaluation:
-    """Measure annotation and search by one word, on a corpus that the taggers have not learned from.
+    """Measure annotation and one-word search on photos that the taggers have not learned from.
 
-    Several taggers are compared on the images that all could read and on the tags that all know. Of images known by
-    number they have learned other tags: what any of them learned is left out of the rankings.
+    Several taggers are compared on the images that all can read and the tags that all know. For images known by number,
+    tags that any tagger has learned are left out of the rankings.
 
-    `metrics` are names from ``visterm metrics``; the `optional` ones of them are left out where they have nothing to
-    average, unless no other has either. `only` are the tags to rank, as `join_library` finds them; None: all that all
-    taggers know. `isa` says which tags are siblings, for ``psib@k``: a CSV of child,parent, or
-    the folder of WordNet's database files. If a run has a tree, a photo of a child has its parents for all of them.
-    Raises DataError if there is nothing to measure on, or the relations cannot be used.
+    `metrics` are names from ``visterm metrics``; those that are also `optional` are left out if they have no values to
+    average, unless that is true for all metrics. `only` are the tags to rank, from `join_library`; None: all tags that
+    all taggers know. `isa` defines siblings for ``psib@k``: a CSV of child,parent, or the folder of WordNet's database
+    files. If a run has a tree, photos with a child tag also have its parents, for all taggers. Raises DataError if
+    there are no photos to measure on, or the relations are invalid.
     """
     vocabulary = shared_vocabulary(taggers)
     if only is not None:
@@ -141,14 +141,14 @@ def evaluate_taggers(
     rankers = []
     for tagger, X in zip(taggers, rows, strict=True):
         columns = np.array([tagger.vocabulary.index(tag) for tag in vocabulary], np.int64)
-        in_order = np.array_equal(columns, np.arange(len(tagger.vocabulary)))
-        rankers.append(Ranker(tagger, X, None if in_order else columns))
+        are_same = np.array_equal(columns, np.arange(len(tagger.vocabulary)))
+        rankers.append(Ranker(tagger, X, None if are_same else columns))
     values: list[dict[str, NDArray[np.float64]]] = []
     undefined: dict[str, str] = {}
 
     for ranker in rankers:
         measured = measure(ranker.blocks, Y, list(metrics), exclude=hidden, siblings=siblings, tree=above)
-        undefined = {}  # of the metrics that may be left out, those that have nothing to average, and why
+        undefined = {}  # optional metric without values to average -> the reason
         for name in optional:
             try:
                 means({name: measured[name]}, judgements)
@@ -156,7 +156,7 @@ def evaluate_taggers(
                 undefined[name] = str(error)
         if len(undefined) < len(measured):
             measured = {name: array for name, array in measured.items() if name not in undefined}
-        means(measured, judgements)  # refuses what has nothing to average
+        means(measured, judgements)  # raises an error for a metric without values to average
         values.append(measured)
 
     return AnnotationEvaluation(
@@ -174,11 +174,11 @@ def evaluate_taggers(
 def encode_for_all(
     taggers: Sequence[Run], corpus: Corpus, progress: Progress = SILENT
 ) -> tuple[list[Matrix], Corpus, list[Skipped]]:
-    """Encode the images for each tagger, once for those whose encoders are the same.
+    """Encode the images for each tagger, once per different encoder.
 
-    Returns the rows, (n_images, n_features), for each tagger; the images that all could read, with what is known of
-    them; and those that one of them could not read, or whose names one does not know. Raises DataError if there are no
-    images, or an encoder reads names, and knows none of them.
+    Returns the rows, shape (n_images, n_features), for each tagger; the corpus of the images that all encoders can
+    read; and the skipped images, which an encoder cannot read or whose names it does not know. Raises DataError if
+    there are no images, or an encoder by name knows none of them.
     """
     if len(corpus) == 0:
         raise DataError("There are no photos to measure on. Check the splits of the tag file.")
@@ -203,14 +203,14 @@ def encode_for_all(
 
 
 def shared_vocabulary(taggers: Sequence[Run]) -> Vocabulary:
-    """Return the tags that all taggers know, in the order of the first."""
+    """Return the tags that all taggers know, in the order of the first one."""
     first = taggers[0].vocabulary
-    known = [column for column, tag in enumerate(first) if all(tag in other.vocabulary for other in taggers[1:])]
-    return first.subset(known)
+    columns = [column for column, tag in enumerate(first) if all(tag in other.vocabulary for other in taggers[1:])]
+    return first.subset(columns)
 
 
 def _learned_tags(taggers: Sequence[Run], rows: Sequence[Matrix], vocabulary: Vocabulary) -> sp.csr_array | None:
-    """Return (n_images, n_tags), not 0 where a tagger learned a tag of an image known by number; None if none did."""
+    """Return (n_images, n_tags), nonzero for tags that a tagger learned from images known by number; None if no tag."""
     learned = [
         sp.csr_array(abs(known_tags)[:, [tagger.vocabulary.index(tag) for tag in vocabulary]])
         for tagger, X in zip(taggers, rows, strict=True)

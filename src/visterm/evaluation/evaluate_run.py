@@ -1,4 +1,4 @@
-"""An evaluation from its request to its figures: the one way of the command line and Python."""
+"""Run an evaluation from its request to its results, for both the command line and Python."""
 
 from __future__ import annotations
 
@@ -55,66 +55,63 @@ if TYPE_CHECKING:
     from visterm.evaluation.streamed import StreamedEvaluation
 
 REPORT_KIND = "report"
-PAGE, RESULTS = "index.html", "results.json"  # Files of a report: to look at, and to compute with
-OF_TAGS = "tags"  # In place of a file of queries: queries are made from tags
+PAGE, RESULTS = "index.html", "results.json"  # Files of a report, for people and for programs
+OF_TAGS = "tags"  # Value of `queries` for queries made from tags
 
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluateRequest:
-    """What to measure, on what, and what to write. Each option of ``visterm evaluate`` is a field."""
+    """What to measure, on which images, and what to write; has a field for each option of ``visterm evaluate``."""
 
     runs: Sequence[Tagger | Place]
-    """The run to measure, open or as a path; then others, compared with it on the images that all can read."""
+    """The run to measure, as a `Tagger` or a path, then runs to compare it with, on the images that all can read."""
     images: Any = None
-    """A folder of images, or features folders; None where the tag file names the images."""
+    """A folder of images, or features folders; None if the tag file names the images."""
     tags: Any = "auto"
     """A tag file, ``"auto"``, or tags as `Tagger.fit` takes them."""
     split: str | None = None
-    """Measure on these rows only. None: on those of the split "test", if there are splits."""
+    """Measure only on the rows of this split. None: on the split "test", if there are splits."""
     tag_rules: Rules = None
-    """How the tag file is written, and, for ``psib@k``, which tags are siblings (`TagRules.isa`)."""
+    """Format of the tag file, and for ``psib@k``, which tags are siblings (`TagRules.isa`)."""
     map: TagMap | None = None
     """Photos of another library: a CSV of their_tag,run_tag, a mapping, or ``"names"``; see `join_library`."""
     metrics: Sequence[str] | None = None
-    """Names from ``visterm metrics``. None: the usual ones."""
+    """Names from ``visterm metrics``. None: the default metrics."""
     bands: bool = False
-    """Measure rare and frequent tags apart, too."""
+    """Also measure rare and frequent tags separately."""
     precision: float | None = None
-    """Measure the tags given for this expected precision, too."""
+    """Also measure the tags that are predicted for this expected precision."""
     queries: Place | None = None
     """Measure searches instead: ``"tags"`` for queries made from tags, or a query file."""
     max_words: int = 3
-    """Words of queries made from tags, at most; 0: as many as an image has tags."""
+    """Maximum number of words in queries made from tags; 0: as many as an image has tags."""
     combine: str = "sum"
     """How the scores of words are combined: "sum", "product" or "confidence"."""
     report: Path | None = None
-    """The folder of a page with tables, curves and pictures."""
+    """Folder for a page with tables, curves and pictures."""
     intervals: bool = True
-    """Whether the summary of a single run has intervals, which take some time; a report always has."""
+    """Whether to compute intervals for a single run, which takes some time; a report always has them."""
     memory: int | None = None
-    """Bytes that may be used: features that take more are streamed."""
+    """Maximum memory in bytes; larger features are streamed."""
     n_jobs: int | None = None
-    """Threads; None is all cores."""
+    """Number of threads; None: all cores."""
 
     def check(self) -> None:
-        """Refuse options that do not go together, before any image is read.
-
-        Raises UserError if so, or a file is not there.
-        """
+        """Raise UserError, before any image is read, if options conflict or a file does not exist."""
         if self.metrics:
             check_metrics(self.metrics, siblings=self.isa is not None)
         if self.queries is None and self.combine != "sum":
             advice = "Add `queries`: a file, or 'tags'; or leave it out."
             raise UserError("`combine` applies to searches.", setting="combine", value=self.combine, advice=advice)
 
-        of_annotation = {
+        annotation_settings = {
             "metrics": (self.metrics, "queries are measured by AvgP, BEP and P10"),
             "bands": (self.bands, "bands are of tags that are put on images"),
             "precision": (self.precision, "it is the precision of tags that are put on images"),
         }
-        for setting, (value, why) in of_annotation.items():
+        for setting, (value, reason) in annotation_settings.items():
             if self.queries is not None and value:
-                problem = f"`{setting}` and `queries` do not go together: {why}."
+                problem = f"`{setting}` and `queries` do not go together: {reason}."
                 raise UserError(problem, setting=setting, value=value, advice="Leave one of them out.")
 
         if self.map is not None and self.queries not in (None, OF_TAGS):
@@ -128,7 +125,7 @@ class EvaluateRequest:
             check_target(self.report, REPORT_KIND)
 
     def check_streamed(self) -> None:
-        """Refuse options that need the features of all photos in memory, where these are streamed."""
+        """Raise UserError for options that need all features in memory, if the features are streamed."""
         unusable = {
             "queries": self.queries, "runs": self.runs[1:], "report": self.report, "bands": self.bands,
             "precision": self.precision, "map": self.map,
@@ -143,12 +140,12 @@ class EvaluateRequest:
 
     @cached_property
     def rules(self) -> TagRules:
-        """Return the tag rules, read and checked."""
+        """Return the validated tag rules."""
         return TagRules.of(self.tag_rules)
 
     @cached_property
     def isa(self) -> Path | None:
-        """Return the file, or WordNet's folder, that says what tags are kinds of; None where searches are measured."""
+        """Return the file of is-a relations, or WordNet's folder; None if there is none, or searches are measured."""
         isa = self.rules.isa
         if isa is None or self.queries is not None:
             return None
@@ -157,29 +154,29 @@ class EvaluateRequest:
 
 @dataclass(frozen=True)
 class Measured(Framed):
-    """What was measured.
+    """The results of an evaluation.
 
-    As a DataFrame (`to_pandas`, `to_polars`) it has a row for each metric of each run: ``run``, for searches ``kind``
-    of query, ``metric``, ``mean``, and the ends of its 95 % interval, ``low`` and ``high``, where it has one.
+    As a DataFrame (`to_pandas`, `to_polars`) it has one row per metric and run: ``run``, for searches ``kind`` of
+    query, ``metric``, ``mean``, and the ends of its 95 % interval, ``low`` and ``high``, if it has one.
     """
 
     values: Figures
-    """Of the first run: each metric with its value, and what was measured apart (bands, precision)."""
+    """Results of the first run: metric -> value, and the results of bands and precision."""
     summary: Figures | None
-    """Of all runs, with intervals and comparisons; None of a single run where no intervals were asked for."""
+    """Results of all runs with intervals and comparisons; None for a single run without intervals."""
     skipped: list[Skipped]
     """The images that could not be read."""
 
     def __repr__(self) -> str:
         lines = ["Measured:"]
         for row in self.rows():
-            named = [str(row[name]) for name in ("run", "kind", "metric") if name in row]
-            ends = f" ({row['low']:.4g} to {row['high']:.4g})" if row.get("low") is not None else ""
-            lines.append(f"{' '.join(named)} {row['mean']:.4g}{ends}")
+            labels = [str(row[name]) for name in ("run", "kind", "metric") if name in row]
+            interval = f" ({row['low']:.4g} to {row['high']:.4g})" if row.get("low") is not None else ""
+            lines.append(f"{' '.join(labels)} {row['mean']:.4g}{interval}")
         return "\n".join(lines)
 
     def rows(self) -> list[Figures]:
-        """Return a row for each metric of each run."""
+        """Return one row per metric and run."""
         if self.summary is None:
             return [{"metric": name, "mean": mean} for name, mean in self.values.items() if isinstance(mean, float)]
         return [
@@ -200,28 +197,28 @@ def evaluate(
     progress: Progress = SILENT,
     **request: Any,
 ) -> Measured:
-    """Measure one or more runs on photos whose tags are known, as ``visterm evaluate`` does.
+    """Measure one or more runs on tagged photos, as ``visterm evaluate`` does.
 
     Parameters
     ----------
     runs : Tagger or path, or a sequence of them
         The first is compared with the others.
     images, tags, say, progress
-        As in `Tagger.fit`; rows of the split "test" are measured, if there are splits.
+        As in `Tagger.fit`; only the rows of the split "test" are used, if there are splits.
     **request
-        All else that `EvaluateRequest` has: `metrics`, `queries`, `split`, `precision`, `report`, and so on.
+        The other fields of `EvaluateRequest`: `metrics`, `queries`, `split`, `precision`, `report`, and so on.
 
     Returns
     -------
     Measured
-        The figures: ``values`` has the mean of each metric by name, `to_pandas` a row for each with its interval.
+        ``values`` has the mean of each metric by name; `to_pandas` returns a row per metric with its interval.
 
     Raises
     ------
     UserError
-        If options do not go together.
+        If options conflict.
     DataError
-        If there is nothing to measure on.
+        If there are no photos to measure on.
 
     Examples
     --------
@@ -230,15 +227,15 @@ def evaluate(
     for name in request.keys() - EvaluateRequest.__dataclass_fields__.keys():
         problem = unknown("setting of visterm.evaluate", name, list(EvaluateRequest.__dataclass_fields__))
         raise UserError(problem, setting=name, value=request[name])
-    several: Any = runs if isinstance(runs, list | tuple) else [runs]
-    return evaluate_run(EvaluateRequest(runs=several, images=images, tags=tags, **request), say=say, progress=progress)
+    run_list: Any = runs if isinstance(runs, list | tuple) else [runs]
+    return evaluate_run(EvaluateRequest(runs=run_list, images=images, tags=tags, **request), say=say, progress=progress)
 
 
 def evaluate_run(request: EvaluateRequest, *, say: Say = silent, progress: Progress = SILENT) -> Measured:
-    """Measure runs on photos whose tags are known, and write a report if one is asked for.
+    """Measure runs on tagged photos, and write a report if requested.
 
-    `say` takes lines for people: what was left out, and what to know of the figures. Raises UserError if options do not
-    go together; DataError if there is nothing to measure on.
+    `say` gets remarks for people, such as tags that were left out. Raises UserError if options conflict; DataError if
+    there are no photos to measure on.
     """
     request.check()
     queries = None if request.queries in (None, OF_TAGS) else read_query_file(str(request.queries))
@@ -247,7 +244,7 @@ def evaluate_run(request: EvaluateRequest, *, say: Say = silent, progress: Progr
         request.check_streamed()
     taggers = [run if isinstance(run, Tagger) else Tagger.load(run, n_jobs=request.n_jobs) for run in request.runs]
     if request.precision is not None:
-        for tagger in taggers:  # refuse a run without confidences before images are read
+        for tagger in taggers:  # raise the error for a run without confidences before images are read
             cutoff_of(tagger.calibration, precision=request.precision)
     if streamed:
         return _measure_streamed(taggers[0], request, say, progress)
@@ -263,16 +260,16 @@ def evaluate_run(request: EvaluateRequest, *, say: Say = silent, progress: Progr
 
 
 class _Photos(NamedTuple):
-    """What is measured on."""
+    """The photos of an evaluation."""
 
-    corpus: Corpus  # All photos that were read
-    measured: Corpus  # Those of the requested split
-    other: OtherLibrary | None  # How the tags of another library were joined with the run's
-    queries: list[QueryRow] | None  # Those of a query file
+    corpus: Corpus  # All photos of the tag file
+    measured: Corpus  # The photos of the requested split
+    other: OtherLibrary | None  # The mapping from the tags of another library to the run's tags
+    queries: list[QueryRow] | None  # The rows of a query file
 
 
 def _read_photos(tagger: Tagger, request: EvaluateRequest, queries: list[QueryRow] | None, say: Say) -> _Photos:
-    """Read the photos and their tags, in the words of the run, and choose those to measure on."""
+    """Read the photos and their tags, map the tags to those of the run, and select the split to measure on."""
     try:
         corpus = read_corpus(tagger.encoder, request.images, request.tags, **request.rules.columns())
     except NoTagsError:
@@ -303,18 +300,18 @@ def _measure_annotation(
         taggers, photos.measured, list(dict.fromkeys(needed)), optional=() if request.metrics else metrics,
         only=None if other is None else other.ranked, isa=request.isa, progress=progress,
     )  # fmt: skip
-    apart: Figures = {"bands": band_summary(evaluation, names)} if request.bands else {}
+    extra_figures: Figures = {"bands": band_summary(evaluation, names)} if request.bands else {}
     if other is not None:
-        apart["map_counts"] = other.counts | {"given": evaluation.given, "given_left_out": evaluation.unknown}
+        extra_figures["map_counts"] = other.counts | {"given": evaluation.given, "given_left_out": evaluation.unknown}
     if request.precision is not None:
-        apart["wanted_precision"] = precision_summary(evaluation, names, request.precision)
-    _say_what_was_left_out(evaluation, len(taggers), len(evaluation.vocabulary), say, joined=other is not None)
+        extra_figures["wanted_precision"] = precision_summary(evaluation, names, request.precision)
+    _report_left_out(evaluation, len(taggers), len(evaluation.vocabulary), say, joined=other is not None)
     _warn_of_learned(names, evaluation.learned, len(photos.measured), say)
     metrics = [name for name in metrics if name not in evaluation.undefined]
-    values = {name: evaluation.mean(name) for name in metrics} | apart
+    values = {name: evaluation.mean(name) for name in metrics} | extra_figures
     if len(names) == 1 and not request.intervals and report is None:
         return Measured(values, None, evaluation.skipped)
-    summary = annotation_summary(evaluation, names, metrics) | apart
+    summary = annotation_summary(evaluation, names, metrics) | extra_figures
     if report is not None:
         results = annotation_results(evaluation, summary)
         write_report(report, annotation_page(evaluation, names, results), results)
@@ -343,54 +340,54 @@ def _measure_queries(
 
 
 def _measure_streamed(tagger: Tagger, request: EvaluateRequest, say: Say, progress: Progress) -> Measured:
-    """Measure a run on features that do not fit in memory, with files on the way beside the run."""
-    from visterm.evaluation.streamed import evaluate_streamed  # which loads pyarrow
+    """Measure a run on features that do not fit in memory, with temporary files in the parent folder of the run."""
+    from visterm.evaluation.streamed import evaluate_streamed  # not at the top: it imports pyarrow
 
     if tagger.tree is not None:
         problem = "The run's tags have a tree: all features are needed in memory."
         raise UserError(problem, setting="memory", value=request.memory, advice="Allow more `memory`.")
     [run] = _names([tagger], request)
     metrics = _metrics(request)
-    beside = Path(tagger.path or run).absolute().parent
+    folder = Path(tagger.path or run).absolute().parent
     evaluation = evaluate_streamed(
         tagger, request.images, request.tags, metrics,
-        work=beside if os.access(beside, os.W_OK) else None, split=request.split,
+        work=folder if os.access(folder, os.W_OK) else None, split=request.split,
         optional=() if request.metrics else metrics, isa=request.isa, progress=progress, **request.rules.columns(),
     )  # fmt: skip
     for line in evaluation.remarks:
         say(line)
-    _say_what_was_left_out(evaluation, 1, len(tagger.vocabulary), say)
+    _report_left_out(evaluation, 1, len(tagger.vocabulary), say)
     _warn_of_learned([run], [evaluation.learned], evaluation.images, say)
     values = {name: value.mean for name, value in evaluation.values.items()}
-    figures = {name: of._asdict() if is_mean(name) else {"mean": of.mean} for name, of in evaluation.values.items()}
+    figures = {name: v._asdict() if is_mean(name) else {"mean": v.mean} for name, v in evaluation.values.items()}
     counts = {"images": evaluation.images, "tags": len(tagger.vocabulary)}
     return Measured(values, counts | {"runs": [{"run": run, "metrics": figures}], "pairs": []}, evaluation.skipped)
 
 
 def _names(taggers: Sequence[Tagger], request: EvaluateRequest) -> list[str]:
-    """Return what runs are called: by their paths as they were given, or if they are open by those of their files."""
+    """Return the names of the runs: their paths, or "run N" for a tagger without a file."""
     pairs = enumerate(zip(taggers, request.runs, strict=True), 1)
     return [tagger.path or f"run {n}" if tagger is run else str(run) for n, (tagger, run) in pairs]
 
 
 def _metrics(request: EvaluateRequest, *, tree: bool = False) -> list[str]:
-    """Return the metrics that are named, or the usual ones, with those of siblings and of a tree where there are."""
-    named = request.metrics
-    if not named:
+    """Return the requested metrics, or the default ones, with the metrics of siblings and of a tree if they apply."""
+    requested = request.metrics
+    if not requested:
         siblings = [] if request.isa is None else [SIBLING_METRIC]
         return [*DEFAULT_METRICS, *siblings, *(TREE_METRICS if tree else ())]
-    return [named] if isinstance(named, str) else list(named)
+    return [requested] if isinstance(requested, str) else list(requested)
 
 
-def _say_what_was_left_out(
+def _report_left_out(
     evaluation: AnnotationEvaluation | StreamedEvaluation, n_runs: int, n_tags: int, say: Say, *, joined: bool = False
 ) -> None:
     for reason in evaluation.undefined.values():
         say(f"Left out: {reason}")
     if evaluation.unknown:
-        of = "the run's vocabulary" if n_runs == 1 else "the vocabulary of every run"
-        are_not = "joined" if joined else f"in {of}"
-        say(f"{evaluation.unknown:,} of {evaluation.given:,} given tags are not {are_not} and are not counted.")
+        vocabulary_text = "the run's vocabulary" if n_runs == 1 else "the vocabulary of every run"
+        reason = "joined" if joined else f"in {vocabulary_text}"
+        say(f"{evaluation.unknown:,} of {evaluation.given:,} given tags are not {reason} and are not counted.")
     if evaluation.with_siblings is not None:
         say(f"{evaluation.with_siblings:,} of {count_of(n_tags, 'tag')} have siblings.")
 
@@ -406,9 +403,9 @@ def _warn_of_learned(names: Sequence[str], learned: Sequence[int], n_images: int
 
 
 def write_report(path: Place, page: Report, results: Figures) -> None:
-    """Write a page and its figures into a folder, whole or not at all; an earlier report there is replaced.
+    """Write a page and its results into a folder, atomically; an earlier report is replaced.
 
-    Raises StorageError if something that is no report lies at `path`.
+    Raises StorageError if something other than a report is at `path`.
     """
     with new_folder(path, REPORT_KIND) as folder:
         page.write(folder / PAGE)

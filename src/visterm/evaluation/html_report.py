@@ -1,6 +1,6 @@
-"""One self-contained HTML page with figures, pictures, predicted tags and search results to look at.
+"""A self-contained HTML page with tables, charts, pictures, predicted tags and search results.
 
-Without a template: jinja2 belongs to the extra ``web``, and reports need no extra.
+It does not use a template, because jinja2 needs the extra ``web``, and reports work without extras.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from visterm.data.corpus import Corpus
 from visterm.data.images import ImageLike, data_uri
 
 THUMBNAIL, SMALL_THUMBNAIL = 192, 160
-"""Pixels of the longer side; a small one is a JPEG of some 6 kB, so that a page of many stays small."""
+"""Longer side in pixels; a small thumbnail is a JPEG of about 6 kB, for pages with many pictures."""
 
 STYLE = files("visterm.evaluation").joinpath("report.css").read_text(encoding="utf-8")
 
 
 class Cell(NamedTuple):
-    """One cell of a table."""
+    """A cell of a table."""
 
     text: str
-    note: str = ""  # Small, below it: an interval
-    mark: str = ""  # "best", "good" or "poor", or nothing
+    note: str = ""  # Small text below, such as an interval
+    mark: str = ""  # CSS class: "best", "good" or "poor", or ""
 
 
 class Shown(NamedTuple):
-    """A picture, whether it is right, and its name."""
+    """A picture, with its name and whether it is a right result."""
 
     image: ImageLike
     right: bool = False
@@ -42,9 +42,9 @@ class Shown(NamedTuple):
 
 @dataclass
 class Report:
-    """A page that grows section by section; `write` puts it into one file that needs no other.
+    """A page to which sections are added; `write` saves it as one self-contained file.
 
-    It has a heading and a lead of one or two sentences; `thumbnail` is the longer side of its pictures in pixels.
+    `title` is its heading, `lead` one or two sentences below it, and `thumbnail` the longer side of pictures in pixels.
     """
 
     title: str
@@ -65,54 +65,54 @@ class Report:
         self.parts.append(f"<p class=lead>{escape(text)}</p>")
 
     def note_on_pictures(self, corpus: Corpus) -> None:
-        """Explain why pictures are missing, where images are known by name only."""
+        """Add a note on why pictures are missing, if the images are known by name only."""
         pairs = zip(corpus.images, corpus.names, strict=True)
         if all(isinstance(image, str) and image == name for image, name in pairs):
             self.note("These images are known by name or number only, so there are no pictures of them to show.")
 
     def legend(self, right: str, wrong: str) -> None:
-        """Describe what the two colours of tags mean."""
+        """Add a legend of the two colours of tags."""
         self.parts.append(f"<p class=legend>{_chip(right, True)} {_chip(wrong, False)}</p>")
 
     def cells(self, header: Sequence[str], rows: Sequence[Sequence[Cell]], caption: str = "") -> None:
-        """Add a table; the first cell of a row names it. On a narrow screen it is moved sideways in its frame."""
+        """Add a table; the first cell of a row is its heading. On a narrow screen, the table scrolls horizontally."""
         self.parts.append(_table(header, rows, caption))
 
     def columns(self, charts: Sequence[tuple[str, Sequence[str], Sequence[Sequence[Cell]]]]) -> None:
-        """Add drawings side by side: (SVG, header and rows of its numbers), the numbers folded away below."""
-        drawn = []
+        """Add charts in columns, each (SVG, header and rows of its numbers); the numbers are collapsed at first."""
+        columns = []
         for svg, header, rows in charts:
             numbers = f"<details><summary>The numbers</summary>{_table(header, rows, '')}</details>" if rows else ""
-            drawn.append(f"<div class=chart>{svg}{numbers}</div>")
-        self.parts.append(f"<div class=charts>{''.join(drawn)}</div>")
+            columns.append(f"<div class=chart>{svg}{numbers}</div>")
+        self.parts.append(f"<div class=charts>{''.join(columns)}</div>")
 
     def tagged(self, images: Sequence[tuple[Shown, str, Sequence[Tag], Collection[int], Sequence[str]]]) -> None:
-        """Add pictures with (picture, note, predicted tags, positions of the right ones, tags that people gave)."""
+        """Add tagged pictures: (picture, note, predicted tags, positions of the right tags, tags from people)."""
         cards = []
         for picture, note, tags, right, given in images:
-            above = f"<span class=note>{escape(note)}</span>" if note else ""
+            note_html = f"<span class=note>{escape(note)}</span>" if note else ""
             chips = "".join(_chip(tag.tag, i in right, tag.score) for i, tag in enumerate(tags))
-            people = f"<span class=given>people said: {escape(', '.join(given))}</span>" if given else ""
+            given_html = f"<span class=given>people said: {escape(', '.join(given))}</span>" if given else ""
             image = self._picture(picture, ", ".join(given) or "photo")
-            cards.append(f"<figure>{image}<figcaption>{above}{chips}{people}</figcaption></figure>")
+            cards.append(f"<figure>{image}<figcaption>{note_html}{chips}{given_html}</figcaption></figure>")
         self.parts.append(f"<div class=grid>{''.join(cards)}</div>")
 
     def query(self, query: str, note: str, level: int = 3) -> None:
-        """Name a query in a heading of some level, with a note; what was found for it follows."""
+        """Add a query as a heading with a note; add its results with `found`."""
         self.parts.append(f"<h{level}>{escape(query)} <small>{escape(note)}</small></h{level}>")
 
     def found(self, label: str, images: Sequence[Shown]) -> None:
-        """Add a row of images that a search found, best first, under a label of its own."""
+        """Add a row of the images that a search found, best first, under a label."""
         cards = "".join(
             f'<figure class="{"right" * item.right}">'
             f"{self._picture(item, 'relevant' if item.right else 'not relevant')}</figure>"
             for item in images
         )
-        named = f"<p class=label>{escape(label)}</p>" if label else ""
-        self.parts.append(f"{named}<div class=row>{cards}</div>")
+        label_html = f"<p class=label>{escape(label)}</p>" if label else ""
+        self.parts.append(f"{label_html}<div class=row>{cards}</div>")
 
     def html(self) -> str:
-        """Return the page."""
+        """Return the page as HTML."""
         return (
             '<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content="width=device-width">'
             f"<title>{escape(self.title)}</title><style>{STYLE}</style>"
@@ -121,12 +121,12 @@ class Report:
         )
 
     def write(self, path: Path) -> None:
-        """Write the page."""
+        """Write the page to a file."""
         write_whole(path, self.html().encode("utf-8"))
 
-    def _picture(self, picture: Shown, what: str) -> str:
-        """Return a picture, or where the photo is not to be had, a blank with its name."""
-        name = f"{picture.name}: {what}" if picture.name else what
+    def _picture(self, picture: Shown, description: str) -> str:
+        """Return the HTML of a picture, or of a placeholder with its name if the photo cannot be read."""
+        name = f"{picture.name}: {description}" if picture.name else description
         address = data_uri(picture.image, self.thumbnail)
         if address is None:
             return f'<div class=blank role=img aria-label="{escape(name)}">{escape(picture.name or "no picture")}</div>'
@@ -135,7 +135,7 @@ class Report:
 
 
 def escape(text: str) -> str:
-    """Escape text for a page, whatever bytes the names in it hold."""
+    """Escape text for HTML, and replace unprintable characters."""
     return html_escape(printable(text))
 
 
@@ -147,16 +147,16 @@ def _chip(text: str, right: bool, score: float | None = None) -> str:
 def _table(header: Sequence[str], rows: Sequence[Sequence[Cell]], caption: str) -> str:
     head = "".join(f"<th scope=col>{escape(cell)}</th>" for cell in header)
     body = "".join(
-        f"<tr><th scope=row>{_inside(row[0])}</th>"
-        + "".join(f"<td{f' class={cell.mark}' if cell.mark else ''}>{_inside(cell)}</td>" for cell in row[1:])
+        f"<tr><th scope=row>{_cell_html(row[0])}</th>"
+        + "".join(f"<td{f' class={cell.mark}' if cell.mark else ''}>{_cell_html(cell)}</td>" for cell in row[1:])
         + "</tr>"
         for row in rows
     )
-    named = f"<caption>{escape(caption)}</caption>" if caption else ""
+    caption_html = f"<caption>{escape(caption)}</caption>" if caption else ""
     label = escape(caption or " by ".join((", ".join(header[1:]), header[0])))
-    table = f"<table>{named}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    table = f"<table>{caption_html}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
     return f'<div class=scroll role=region tabindex=0 aria-label="{label}">{table}</div>'
 
 
-def _inside(cell: Cell) -> str:
+def _cell_html(cell: Cell) -> str:
     return escape(cell.text) + (f"<small>{escape(cell.note)}</small>" if cell.note else "")

@@ -1,4 +1,4 @@
-"""The pages of `visterm evaluate --report`: measures with intervals, curves, runs against runs, the best and worst."""
+"""The HTML pages of `visterm evaluate --report`: measures, curves, comparisons of runs, best and worst results."""
 
 from __future__ import annotations
 
@@ -28,29 +28,29 @@ from visterm.evaluation.summaries import (
 from visterm.metrics import check_metrics
 from visterm.metrics.retrieval import EASY_FROM
 
-N_PICTURES = 12  # Of the best images, and of the worst
+N_PICTURES = 12  # Number of the best images, and of the worst images
 N_CHIPS = 5
 N_TAGS = 15
-MAIN = ("map", "p@5", "word_map")  # Metrics by which runs are compared on the page; all are in the figures
-ENOUGH = 5  # Images that a tag must have to be among the worst: of fewer, its figures are chance
+COMPARED_METRICS = ("map", "p@5", "word_map")  # Metrics with a table of comparisons; results.json has all
+MIN_TAG_IMAGES = 5  # Minimum number of images of a tag in the list of worst tags: fewer are not reliable
 
 N_ROWS = 20
-"""Rows of pictures, half of them for the best queries: each query has one of each run. Keeps the page below 3 MB."""
+"""Rows of pictures, half of them for the best queries, one per query and run. Keeps the page below 3 MB."""
 
 N_FOUND = 5
-MOST_RUNS = 4  # Runs whose pictures are shown; the figures are of all
+MAX_PICTURED_RUNS = 4  # Show pictures of at most this many runs; the tables have all runs
 
 VERDICTS = {1: ("better", "good"), -1: ("worse", "poor"), 0: ("no sure difference", "")}
-"""How a difference between two runs is put, and marked."""
+"""Sign of a significant difference between two runs (0: not significant) -> its text and its CSS class."""
 
 
 def annotation_page(evaluation: AnnotationEvaluation, names: Sequence[str], results: Figures) -> Report:
-    """Make the page of runs of which the `PAGE_METRICS` were measured; `results` are those of `annotation_results`."""
-    left_out = f", of which {evaluation.unknown:,} are not in the vocabulary" if evaluation.unknown else ""
+    """Return the page on annotation; `PAGE_METRICS` must be measured, `results` come from `annotation_results`."""
+    left_out_note = f", of which {evaluation.unknown:,} are not in the vocabulary" if evaluation.unknown else ""
     report = Report(
         f"How well {' and '.join(names) if len(names) < 3 else f'{len(names)} runs'} put tags on images",
         f"Measured on {count_of(len(evaluation.corpus), 'image')} and {count_of(len(evaluation.vocabulary), 'tag')}, "
-        f"against the tags that people gave: {evaluation.given:,}{left_out}.",
+        f"against the tags that people gave: {evaluation.given:,}{left_out_note}.",
         thumbnail=SMALL_THUMBNAIL,
     )
     _add_metrics(report, names, results)
@@ -60,7 +60,7 @@ def annotation_page(evaluation: AnnotationEvaluation, names: Sequence[str], resu
         _add_precision(report, results["wanted_precision"])
     _add_tags(report, evaluation, names, results)
     metrics = [metric for metric in results["runs"][0]["metrics"] if is_mean(metric)]
-    compared = [metric for metric in MAIN if metric in metrics] or metrics[: len(MAIN)]
+    compared = [metric for metric in COMPARED_METRICS if metric in metrics] or metrics[: len(COMPARED_METRICS)]
     _add_differences(report, results, compared, "images (for measures of tags and words: tags)")
     if len(names) > 1 and len(compared) < len(metrics):
         others = [metric for metric in metrics if metric not in compared]
@@ -70,7 +70,7 @@ def annotation_page(evaluation: AnnotationEvaluation, names: Sequence[str], resu
 
 
 def query_page(evaluation: QueryEvaluation, names: Sequence[str], results: Figures) -> Report:
-    """Make the page of some runs, by their names; `results` are those of `query_results`."""
+    """Return the page on searches for the runs with these names; `results` come from `query_results`."""
     report = Report(
         f"How well {' and '.join(names) if len(names) < 3 else f'{len(names)} runs'} find images by words",
         f"Measured by {count_of(len(evaluation.texts), 'query')} on {count_of(len(evaluation.corpus), 'image')}.",
@@ -93,11 +93,11 @@ def _add_metrics(report: Report, names: Sequence[str], results: Figures) -> None
     rows = []
     for name in results["runs"][0]["metrics"]:
         figures = [run["metrics"][name] for run in results["runs"]]
-        most = max(figure["mean"] for figure in figures)
+        best = max(figure["mean"] for figure in figures)
         [(metric, _)] = check_metrics(name).values()
         rows.append([Cell(name, metric.summary)])
         for figure in figures:
-            mark = "best" if len(figures) > 1 and figure["mean"] == most else ""
+            mark = "best" if len(figures) > 1 and figure["mean"] == best else ""
             rows[-1].append(Cell(band_figure({name: figure}, name), between(figure), mark))
     report.cells(["measure", *names], rows)
 
@@ -122,7 +122,7 @@ def _add_precision_curves(report: Report, names: Sequence[str], results: Figures
 
 
 def _add_bands(report: Report, names: Sequence[str], bands: Sequence[Figures]) -> None:
-    """Add a table for each run, with a row for each of the bands of `band_summary`."""
+    """Add a table per run, with one row per band of `band_summary`."""
     report.section(
         "Rare and frequent tags",
         "Tags in bands by how many training images they have. Every image was given its five best of all tags; the "
@@ -141,7 +141,7 @@ def _add_bands(report: Report, names: Sequence[str], bands: Sequence[Figures]) -
 
 
 def _add_precision(report: Report, precision: Figures) -> None:
-    """Add a table for each run of what `precision_summary` gave."""
+    """Add a table per run; `precision` comes from `precision_summary`."""
     wanted, runs = precision["wanted"], precision["runs"]
     report.section(
         "Requested and achieved precision",
@@ -158,9 +158,9 @@ def _add_tags(report: Report, evaluation: AnnotationEvaluation, names: Sequence[
     precision = evaluation.values[0][OF_A_TAG["average precision"]]
     frequent = np.lexsort((np.arange(counts.size), -counts))
     frequent = frequent[counts[frequent] > 0][:N_TAGS]
-    enough = min(ENOUGH, int(counts.max(initial=0)))
-    judged = np.flatnonzero((counts >= enough) & ~np.isnan(precision))
-    worst = judged[np.lexsort((-counts[judged], precision[judged]))][:N_TAGS]
+    min_images = min(MIN_TAG_IMAGES, int(counts.max(initial=0)))
+    rated = np.flatnonzero((counts >= min_images) & ~np.isnan(precision))
+    worst = rated[np.lexsort((-counts[rated], precision[rated]))][:N_TAGS]
     report.section(
         "Tag by tag",
         f"Average precision: of all images, ranked by how well the tag fits. Recall at {TAG_K}: the share of the tag's "
@@ -169,32 +169,32 @@ def _add_tags(report: Report, evaluation: AnnotationEvaluation, names: Sequence[
 
     for heading, chosen in (
         (f"The {len(frequent)} most frequent tags", frequent),
-        (f"The {len(worst)} tags found worst, of those that at least {enough} images have", worst),
+        (f"The {len(worst)} tags found worst, of those that at least {min_images} images have", worst),
     ):
         report.subsection(heading)
         labels = [(evaluation.vocabulary.tags[tag], f"({counts[tag]:,})") for tag in chosen]
         charts = []
         for measure in ("average precision", f"recall@{TAG_K}"):
-            values = [of_run[OF_A_TAG[measure]][chosen].tolist() for of_run in evaluation.values]
-            bars = [Series(name, of_tags) for name, of_tags in zip(names, values, strict=True)]
+            values = [run_values[OF_A_TAG[measure]][chosen].tolist() for run_values in evaluation.values]
+            bars = [Series(name, tag_values) for name, tag_values in zip(names, values, strict=True)]
             charts.append((bar_chart(f"{heading}: {measure}", measure, labels, bars), (), ()))
         report.columns(charts)
 
 
 def _add_differences(report: Report, results: Figures, measures: Sequence[str], what: str) -> None:
-    """Add a section with a table of all runs for each measure, if there are several runs.
+    """Add a section that compares all pairs of runs, with a table per measure, if there are several runs.
 
-    `results` have the ``runs`` and ``pairs`` of a summary; `what` is what the runs were compared on: "images".
+    `results` has the ``runs`` and ``pairs`` of a summary; `what` is the noun for the compared items: "images".
     """
     names = [run["run"] for run in results["runs"]]
     if len(names) < 2:
         return
     n_pairs = len(names) * (len(names) - 1) // 2
-    corrected = f", p-values corrected for the {n_pairs} pairs (Holm)" if n_pairs > 1 else ""
+    correction_note = f", p-values corrected for the {n_pairs} pairs (Holm)" if n_pairs > 1 else ""
     report.section(
         "Which differs significantly from which",
         f"Each row against each column: mean difference, and whether it is sure at 95 % by Wilcoxon's signed ranks of "
-        f"the differences over {what}{corrected}.",
+        f"the differences over {what}{correction_note}.",
     )
 
     for measure in measures:
@@ -211,9 +211,9 @@ def _add_differences(report: Report, results: Figures, measures: Sequence[str], 
 def _add_pictures(report: Report, evaluation: AnnotationEvaluation, names: Sequence[str]) -> None:
     precision = evaluation.values[0]["map"]
     best, worst = best_and_worst(precision, np.zeros(precision.size, np.int64), N_PICTURES)
-    of = f" of {names[0]}" if len(names) > 1 else ""
+    run_text = f" of {names[0]}" if len(names) > 1 else ""
     report.section(
-        f"The images with the best tags{of}, and with the worst",
+        f"The images with the best tags{run_text}, and with the worst",
         "By the average precision of all tags, ranked for the image; shown are the first few.",
     )
     report.note_on_pictures(evaluation.corpus)
@@ -234,7 +234,7 @@ def _add_pictures(report: Report, evaluation: AnnotationEvaluation, names: Seque
 
 
 def _add_kinds(report: Report, results: Figures, measures: Sequence[str]) -> None:
-    """Add one table of kinds by measures for a run alone, and one of kinds by runs a measure for several."""
+    """Add a table of kinds by measures for a single run; for several runs, a table of kinds by runs per measure."""
     report.section(
         "Measures by kind of query",
         "AvgP: average precision. BEP: precision among as many images as are relevant (break-even point). P10: "
@@ -255,8 +255,8 @@ def _add_kinds(report: Report, results: Figures, measures: Sequence[str]) -> Non
         rows = []
         for kind in kinds:
             figures = [run["kinds"][kind][measure] for run in runs]
-            most = max(figure["mean"] for figure in figures)
-            rows.append([*numbers[kind], *(_cell(figure, "best" * (figure["mean"] == most)) for figure in figures)])
+            best = max(figure["mean"] for figure in figures)
+            rows.append([*numbers[kind], *(_cell(figure, "best" * (figure["mean"] == best)) for figure in figures)])
         report.cells(["queries", "number", *(run["run"] for run in runs)], rows, caption=measure)
 
 
@@ -271,22 +271,22 @@ def _add_query_curves(report: Report, evaluation: QueryEvaluation, names: Sequen
     )
     ranks = range(1, CURVE_RANKS + 1)
     charts = []
-    for title, across, unit, x, curves in (
+    for title, x_label, header, x, curves in (
         ("Precision by recall", "recall", "recall", RECALLS, evaluation.precision_at_recall),
         ("Precision by rank", "images looked at", "images", ranks, evaluation.precision_at_rank),
     ):
         lines = [Series(name, curve.tolist()) for name, curve in zip(names, curves, strict=True)]
-        rows = [[Cell(f"{at:g}"), *(Cell(f"{line.values[i]:.3f}") for line in lines)] for i, at in enumerate(x)]
-        charts.append((line_chart(title, across, "precision", [list(x)] * len(lines), lines), [unit, *names], rows))
+        rows = [[Cell(f"{a:g}"), *(Cell(f"{line.values[i]:.3f}") for line in lines)] for i, a in enumerate(x)]
+        charts.append((line_chart(title, x_label, "precision", [list(x)] * len(lines), lines), [header, *names], rows))
     report.columns(charts)
 
 
 def _add_queries(report: Report, evaluation: QueryEvaluation, names: Sequence[str]) -> None:
-    run_names = names[:MOST_RUNS]
+    run_names = names[:MAX_PICTURED_RUNS]
     best, worst = best_and_worst(evaluation.values[0]["AvgP"], evaluation.n_relevant, N_ROWS // (2 * len(run_names)))
-    of = f" of {names[0]}" if len(names) > 1 else ""
+    run_text = f" of {names[0]}" if len(names) > 1 else ""
     report.section(
-        f"The best queries{of}, and the worst",
+        f"The best queries{run_text}, and the worst",
         f"By average precision; of equals, those with more relevant images. Below each, the first {N_FOUND} images, "
         "best first; outlined and ticked are the relevant ones.",
     )
@@ -302,10 +302,10 @@ def _add_queries(report: Report, evaluation: QueryEvaluation, names: Sequence[st
             note += " · ".join(f"{values['AvgP'][query]:.2f}" for values in evaluation.values[: len(run_names)])
             report.query(evaluation.texts[query], note, level=4)
             relevant = set(evaluation.relevant.indices[slice(*evaluation.relevant.indptr[query : query + 2])].tolist())
-            for name, of_run in zip(run_names, rankings, strict=True):
+            for name, run_rankings in zip(run_names, rankings, strict=True):
                 images = [
                     Shown(evaluation.corpus.images[image], image in relevant, evaluation.corpus.names[image])
-                    for image in of_run[row].ids.tolist()
+                    for image in run_rankings[row].ids.tolist()
                 ]
                 report.found(name if len(names) > 1 else "", images)
 
@@ -313,12 +313,12 @@ def _add_queries(report: Report, evaluation: QueryEvaluation, names: Sequence[st
 def best_and_worst(
     values: NDArray[np.float64], n_relevant: NDArray[np.int64], most: int
 ) -> tuple[list[int], list[int]]:
-    """Return the numbers of the best queries, or images, and of the worst, none of them in both.
+    """Return the numbers of up to `most` best queries (or images) and of the worst ones, without overlap.
 
-    Of equal values those with more relevant images come first in both lists: they say more.
+    For equal values, queries with more relevant images come first in both lists, as their values are more reliable.
     """
     defined = np.flatnonzero(~np.isnan(values))
-    down = defined[np.lexsort((defined, -n_relevant[defined], -values[defined]))]
-    up = defined[np.lexsort((defined, -n_relevant[defined], values[defined]))]
-    best = down[: min(most, (defined.size + 1) // 2)].tolist()
-    return best, [query for query in up.tolist() if query not in best][:most]
+    best_first = defined[np.lexsort((defined, -n_relevant[defined], -values[defined]))]
+    worst_first = defined[np.lexsort((defined, -n_relevant[defined], values[defined]))]
+    best = best_first[: min(most, (defined.size + 1) // 2)].tolist()
+    return best, [query for query in worst_first.tolist() if query not in best][:most]

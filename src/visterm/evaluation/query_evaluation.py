@@ -1,4 +1,4 @@
-"""Measure search by several words, of one tagger or of several on the same queries: the PAMIR paper's protocol."""
+"""Measure searches by several words with one or more taggers on the same queries, as in the PAMIR paper."""
 
 from __future__ import annotations
 
@@ -31,42 +31,42 @@ from visterm.metrics.significance import Compared, Interval, compare_pairs, inte
 from visterm.tagging.tagger import Tagger
 
 MIN_COUNT = 2
-"""Images that a word must have to be in a query made from tags (PAMIR, section V-A: so Corel5k has 179 words)."""
+"""Minimum number of images of a word in queries made from tags (PAMIR, section V-A: 179 words for Corel5k)."""
 
-RECALLS = tuple(step / 10 for step in range(11))  # Levels of recall of the precision-recall curves
-CURVE_RANKS = 20  # Ranks up to which the curves of precision go
+RECALLS = tuple(step / 10 for step in range(11))  # Recall levels of the precision-recall curves
+CURVE_RANKS = 20  # Last rank of the precision curves
 
 
 @dataclass(frozen=True)
 class QueryEvaluation:
-    """The measures of each query, for each tagger, and the kinds of queries."""
+    """The measures per query and tagger, and the kinds of the queries."""
 
     texts: list[str]  # The queries
     n_relevant: NDArray[np.int64]  # shape (n_queries,)
-    # Arrays of shape (n_queries,), as `visterm.metrics.retrieval.kinds_of_queries` gives them.
+    # Kind -> mask, shape (n_queries,), from `visterm.metrics.retrieval.kinds_of_queries`.
     kinds: dict[str, NDArray[np.bool_]]
-    # ``AvgP``, ``BEP`` and ``P10`` of each tagger, of shape (n_queries,);
-    # ``nDCG10`` too where some images are more relevant than others.
+    # Per tagger: ``AvgP``, ``BEP`` and ``P10``, and for graded relevance ``nDCG10`` -> values,
+    # shape (n_queries,).
     values: list[dict[str, NDArray[np.float64]]]
     skipped: list[Skipped]  # Images that could not be read
-    left_out: int  # Queries of a file that have no word that every tagger knows, or no relevant image here
+    left_out: int  # Number of queries of a file without a word that every tagger knows, or without a relevant image
     corpus: Corpus  # The images that all taggers could read
-    relevant: sp.csr_array  # shape (n_queries, n_images): above 0 where an image is relevant
-    # Interpolated, at the recalls 0, 0.1, ..., 1, averaged over the queries: of each tagger, shape (11,).
+    relevant: sp.csr_array  # shape (n_queries, n_images): above 0 if an image is relevant
+    # Per tagger: mean interpolated precision at the recalls 0, 0.1, ..., 1, shape (11,).
     precision_at_recall: list[NDArray[np.float64]]
-    # Among the first 1, 2, ..., 20 images, averaged over the queries: of each tagger, shape (20,).
+    # Per tagger: mean precision of the first 1, 2, ..., 20 images, shape (20,).
     precision_at_rank: list[NDArray[np.float64]]
-    searches: list[Searches] = field(repr=False)  # For each tagger, to look at single queries
+    searches: list[Searches] = field(repr=False)  # Per tagger, to run single queries
 
     def mean(self, measure: str, kind: str = "all", tagger: int = 0) -> float:
-        """Return the mean of a measure over the queries of a kind; NaN where there are none."""
+        """Return the mean of a measure over the queries of a kind; NaN if there are none."""
         values = self.values[tagger][measure][self.kinds[kind]]
         return float(np.nanmean(values)) if (~np.isnan(values)).any() else math.nan
 
     def interval(self, measure: str, kind: str = "all", tagger: int = 0) -> Interval:
-        """Return the mean of a measure over the queries of a kind, and its 95 % bootstrap interval over queries.
+        """Return the mean of a measure over the queries of a kind, with its 95 % bootstrap interval over queries.
 
-        A single query has an interval of no width; no query at all is a `DataError`.
+        The interval of a single query has zero width. Raises DataError if there are no queries.
         """
         return interval_of(self.values[tagger][measure][self.kinds[kind]])
 
@@ -75,19 +75,19 @@ class QueryEvaluation:
         return compare_pairs([values[measure] for values in self.values])
 
     def best_images(self, queries: Sequence[int], k: int, tagger: int = 0) -> list[Ranking]:
-        """Return the best images of a few queries, as numbers in `corpus`."""
+        """Return the best images of the queries, as row numbers of `corpus`."""
         scores, weights, hidden, combine = self.searches[tagger]
         rows = np.asarray(queries, np.int64)
         return best_images(scores, weights[rows], k, exclude=None if hidden is None else hidden[rows], combine=combine)
 
 
 class Searches(NamedTuple):
-    """What one tagger ranks images by."""
+    """The data by which one tagger ranks images for queries."""
 
-    scores: Scores  # Yields blocks of what `combine` takes, (n_images, n_tags)
+    scores: Scores  # Yields blocks of the input of `combine`, shape (n_images, n_tags)
     weights: sp.csr_array  # shape (n_queries, n_tags)
-    hidden: sp.csr_array | None  # shape (n_queries, n_images): not 0 where an image is left out of a ranking
-    combine: Combine  # "sum", "product" or callable, as `visterm.metrics.retrieval.rank_queries` takes it
+    hidden: sp.csr_array | None  # shape (n_queries, n_images): nonzero if an image is left out of a ranking
+    combine: Combine  # "sum", "product" or a callable, for `visterm.metrics.retrieval.rank_queries`
 
 
 def evaluate_queries(
@@ -103,26 +103,26 @@ def evaluate_queries(
 ) -> QueryEvaluation:
     """Rank the images of a corpus for queries, and measure the rankings query by query.
 
-    Several taggers are compared on the same queries and images, which they have not learned from; if the tags of one
-    have a tree, an image has all tags above its own, and no word is less likely than those under it. Of images known by
-    number, those that a tagger learned to have all the words of a query are left out of the rankings for this query.
+    Several taggers are compared on the same queries and images, from which they have not learned. If a run has a tree
+    of tags, images also have the parents of their tags, and a parent is at least as likely as its children. For images
+    known by number, an image is left out of the ranking of a query if a tagger has learned all words of the query from
+    it.
 
-    `queries` are a file (`visterm.data.query_files.read_query_file`) or its lines. None: they are made from the tags of
-    the corpus that all taggers know, of `max_words` at most (None: as many as an image has tags), each on `min_count`
-    images or more; with `learned`, the images that were learned from, it is known which of them were seen. `combine`
-    says how the scores of words are combined, as in `Catalogue.search`: "sum", "product" or "confidence". Raises
-    DataError if there are no images, or no queries with a relevant image; UserError if the product is requested and a
-    model's scores are no probabilities, or confidences and a run has none.
+    `queries` is a file (`visterm.data.query_files.read_query_file`) or its rows. None: queries are made from the tags
+    that all taggers know and at least `min_count` images have, with at most `max_words` words (None: as many as an
+    image has tags); `learned`, the images of the training set, is needed to tell seen queries from new ones. `combine`
+    is "sum", "product" or "confidence", as in `Catalogue.search`. Raises DataError if there are no images, or no
+    queries with a relevant image; UserError if `combine` needs probabilities or confidences that a run does not have.
     """
-    ways = [_combination(combine, tagger) for tagger in taggers]
+    combinations = [_combination(combine, tagger) for tagger in taggers]
     tree = next((tagger.tree.words for tagger in taggers if tagger.tree is not None), None)
     rows, read, skipped = encode_for_all(taggers, corpus, progress)
     if queries is None:
         if tree is not None:
             read = replace(read, tags=[tree.with_parents(tags) for tags in read.tags])
-        texts, of_taggers, relevant, left_out = queries_from_tags(taggers, read.tags, max_words, min_count)
+        texts, tagger_words, relevant, left_out = queries_from_tags(taggers, read.tags, max_words, min_count)
     else:
-        texts, of_taggers, relevant, left_out = _queries_from_file(taggers, read.names, queries)
+        texts, tagger_words, relevant, left_out = _queries_from_file(taggers, read.names, queries)
     if len(texts) == 0:
         advice = "Check that the query file names photos as the tag file does, with words that are tags of the run."
         if queries is None:
@@ -131,28 +131,28 @@ def evaluate_queries(
 
     learned_to_have = [
         relevant_images(words, known_tags)
-        for tagger, X, words in zip(taggers, rows, of_taggers, strict=True)
+        for tagger, X, words in zip(taggers, rows, tagger_words, strict=True)
         if (known_tags := tagger.known_tags(X)) is not None
     ]
     hidden = sum(learned_to_have[1:], start=learned_to_have[0]) if learned_to_have else None
     values, at_recall, at_rank, searches = [], [], [], []
 
-    for tagger, X, words, way in zip(taggers, rows, of_taggers, ways, strict=True):
+    for tagger, X, words, combination in zip(taggers, rows, tagger_words, combinations, strict=True):
         weights = weigh_words(words, tagger.idf)
         scores = partial(_scores, tagger, X, combine)
-        ranks = rank_queries(scores, weights, relevant, exclude=hidden, combine=way)
+        ranks = rank_queries(scores, weights, relevant, exclude=hidden, combine=combination)
         if ranks.ranks.size == 0:
             raise DataError("Nothing is left to find: the run learned all these tags. Measure on held-out tags.")
         values.append(measure_queries(ranks, relevant))
         at_recall.append(np.nanmean(ranks.interpolated_precision(RECALLS), axis=0))
         at_rank.append(np.array([np.nanmean(ranks.precision(k)) for k in range(1, CURVE_RANKS + 1)]))
-        searches.append(Searches(scores, weights, hidden, way))
+        searches.append(Searches(scores, weights, hidden, combination))
 
     seen = None
     if learned is not None and queries is None:
-        of_learned = learned.tags if tree is None else [tree.with_parents(tags) for tags in learned.tags]
-        seen = np.diff(relevant_images(of_taggers[0], taggers[0].vocabulary.encode(of_learned)).indptr) > 0
-    n_words = np.diff(of_taggers[0].indptr).astype(np.int64)
+        learned_tags = learned.tags if tree is None else [tree.with_parents(tags) for tags in learned.tags]
+        seen = np.diff(relevant_images(tagger_words[0], taggers[0].vocabulary.encode(learned_tags)).indptr) > 0
+    n_words = np.diff(tagger_words[0].indptr).astype(np.int64)
     n_relevant = np.diff(relevant.indptr).astype(np.int64)
     return QueryEvaluation(
         texts, n_relevant, kinds_of_queries(n_words, n_relevant, seen), values, skipped, left_out,
@@ -161,15 +161,15 @@ def evaluate_queries(
 
 
 SharedQueries: TypeAlias = tuple[list[str], list[sp.csr_array], sp.csr_array, int]
-"""Queries as texts; as words in the columns of each tagger, (n_queries, n_tags), above 0 for a word, below 0 for a
-`-word`; what is relevant, (n_queries, n_images); and how many queries of a file have no word that every tagger knows,
-or no relevant image here."""
+"""The texts of the queries; per tagger, a matrix of words, shape (n_queries, n_tags), above 0 for a word and below 0
+for a `-word`; the relevant images, shape (n_queries, n_images); and how many queries of a file were left out, because
+they have no word that every tagger knows, or no relevant image."""
 
 
 def queries_from_tags(
     taggers: Sequence[Tagger], tags: list[list[str]], max_words: int | None, min_count: int
 ) -> SharedQueries:
-    """Make queries of the tags that all taggers know, each tagger with its own columns."""
+    """Make queries from the tags that all taggers know; the matrix of each tagger has the tagger's own columns."""
     vocabulary = Vocabulary.from_lists(tags, min_count=min_count, aliases=taggers[0].vocabulary.aliases)
     known = (column for column, tag in enumerate(vocabulary) if all(tag in tagger.vocabulary for tagger in taggers))
     shared = vocabulary.subset(known)
@@ -183,7 +183,7 @@ def queries_from_tags(
 def _queries_from_file(
     taggers: Sequence[Tagger], names: list[str], queries: Path | Sequence[QueryRow]
 ) -> SharedQueries:
-    """Take the queries of a file that have a relevant image here and, for each tagger, a word that it knows."""
+    """Return the queries of a file that have a relevant image and, for each tagger, a known word."""
     rows = read_query_file(queries) if isinstance(queries, Path) else queries
     judged = judge_images(rows, names)
     words: list[list[sp.csr_array]] = [[] for _ in taggers]
@@ -193,23 +193,23 @@ def _queries_from_file(
             weights = [tagger.vocabulary.query(text).weights for tagger in taggers]
         except UserError:
             continue
-        if all(of_tagger.nnz for of_tagger in weights):
+        if all(row.nnz for row in weights):
             numbers.append(number)
-            for queries_of_tagger, of_query in zip(words, weights, strict=True):
-                queries_of_tagger.append(of_query)
-    stacked = [as_csr(sp.vstack(of_tagger, format="csr")) if numbers else sp.csr_array((0, 1)) for of_tagger in words]
+            for tagger_rows, row in zip(words, weights, strict=True):
+                tagger_rows.append(row)
+    stacked = [as_csr(sp.vstack(parts, format="csr")) if numbers else sp.csr_array((0, 1)) for parts in words]
     n_texts = len({row.query for row in rows})
     return [judged.texts[i] for i in numbers], stacked, judged.relevant[numbers], n_texts - len(numbers)
 
 
 def learned_part(corpus: Corpus) -> Corpus | None:
-    """Return the images of a corpus that its splits say are learned from or stopped by; None where it has no splits."""
+    """Return the training and validation images of a corpus by its splits; None if it has no such splits."""
     rows = [i for i, split in enumerate(corpus.splits) if split in (LEARNED, HELD_OUT)]
     return corpus.subset(rows) if rows else None
 
 
 def _combination(combine: str, tagger: Tagger) -> Combine:
-    """Return how to combine the scores of words; refuse what does not exist, or what a run does not allow."""
+    """Return the combination of the scores of words. Raises UserError if it is unknown, or the run cannot use it."""
     check_combination(combine, tagger.model)
     if combine != CONFIDENCE:
         return combine
@@ -220,12 +220,12 @@ def _combination(combine: str, tagger: Tagger) -> Combine:
         )  # fmt: skip
     if tagger.tree is None:
         return tagger.calibration.log_confidences
-    of_odds = tagger.calibration.log_of_odds
-    return lambda odds, tags, signs: of_odds(odds, signs)
+    log_of_odds = tagger.calibration.log_of_odds
+    return lambda log_odds, tags, signs: log_of_odds(log_odds, signs)
 
 
 def _scores(tagger: Tagger, X: Matrix, combine: str) -> Iterator[tuple[slice, NDArray[np.floating]]]:
-    """Yield scores of all tags, or for confidences by a tree log odds, none below those of the tags under it."""
+    """Yield scores of all tags; for confidences with a tree, log odds, where a parent is not below its children."""
     for rows, block in tagger.model.score_blocks(X):
         if combine == CONFIDENCE and tagger.tree is not None and tagger.calibration is not None:
             yield rows, tagger.tree.raised(tagger.calibration.odds(block))

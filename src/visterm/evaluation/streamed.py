@@ -1,4 +1,4 @@
-"""Measure a run on features that are larger than memory: shard by shard, tags joined in files."""
+"""Measure a run on features that are larger than memory: shard by shard, with the tags in temporary files."""
 
 from __future__ import annotations
 
@@ -44,26 +44,26 @@ from visterm.metrics.significance import Interval
 from visterm.models.base import Annotator
 from visterm.tagging.tagger import Tagger
 
-MEASURED = TRAIN  # The bit of images of the split to measure on
+MEASURED = TRAIN  # The bit that marks images of the split to measure on
 USUAL_SPLIT = "test"
 
 
 @dataclass(frozen=True)
 class StreamedEvaluation:
-    """What was measured of a tagger."""
+    """The results of a tagger."""
 
-    # Of each metric: its value, and its 95 % interval; without width where the metric is no mean.
+    # Metric -> its value with a 95 % interval, which has zero width if the metric is not a mean.
     values: dict[str, Interval]
-    images: int  # Images that were measured on
-    # Tags that people gave, and how many of them the run does not know
+    images: int  # Number of images that were measured
+    # Number of tags that people gave, and how many of them the run does not know
     given: int
     unknown: int
-    learned: int  # Images named as images that the run learned from
-    skipped: list[Skipped]  # Images of the table that have no row
-    remarks: list[str]  # Tags without an image and images without tags, a line each
-    with_siblings: int | None  # Tags that have siblings; None where no relations were given
+    learned: int  # Number of images whose names the run learned from
+    skipped: list[Skipped]  # Images in the tag file without features
+    remarks: list[str]  # Lines about tags without an image and images without tags
+    with_siblings: int | None  # Number of tags with siblings; None without relations of tags
     undefined: dict[str, str] = field(default_factory=dict)
-    """Metrics that were left out because they have nothing to average, and why."""
+    """Metric that was left out because it has no values to average -> the reason."""
 
 
 def evaluate_streamed(
@@ -79,18 +79,17 @@ def evaluate_streamed(
     progress: Progress = SILENT,
     **columns: str | None,
 ) -> StreamedEvaluation:
-    """Measure annotation and search by one word, in memory that does not grow with the number of images.
+    """Measure annotation and one-word search, with memory that does not depend on the number of images.
 
-    The values are those of `evaluate_taggers`, and so are `metrics`, `optional` and `isa`. Images of the very same
-    score are ranked in the order of the features, there in that of the table; intervals of means over images are those
-    of the normal distribution.
+    The values, `metrics`, `optional` and `isa` are as in `evaluate_taggers`. The differences: images with equal scores
+    are ranked in the order of the features, not of the table, and intervals of means over images use the normal
+    distribution.
 
-    `features` is what `visterm encode` wrote with the tagger's encoder, in one folder or several; `tags` is a table
-    whose names of images are paths inside the image folder, and `columns` are those of `stream_table`. `work` is a
-    folder on a disk with room for some 45 bytes an image, 20 a tag given, and 28 more for metrics of words; None: where
-    temporary files are. Only the rows of `split` are measured on, "all" is all; None: those of "test", if there are
-    splits. Raises EncoderMismatchError if another encoder made the features; DataError if there is nothing to measure
-    on.
+    `features` is one or more folders that `visterm encode` wrote with the tagger's encoder; `tags` is a table whose
+    image names are paths inside the image folder, and `columns` are the options of `stream_table`. `work` is a folder
+    for temporary files, with space for 45 bytes per image, 20 bytes per given tag, and 28 more for metrics of words;
+    None: the system's folder. `split` selects the rows to measure on, "all" for all; None: "test", if there are splits.
+    Raises EncoderMismatchError if another encoder made the features; DataError if there are no images to measure on.
     """
     check_in_file(tags)
     vocabulary = tagger.vocabulary
@@ -130,15 +129,15 @@ def evaluate_streamed(
 def _parts(
     model: Annotator, shards: Shards, judged: MeasuredTags, progress: Progress
 ) -> Iterator[tuple[list[str], Part]]:
-    """Yield the images to measure on, shard by shard: their names, and their tags with what scores them."""
+    """Yield per shard the names of the images to measure on, and a part: their tags and a function for their scores."""
 
     def read(number: int) -> tuple[list[str], Matrix, sp.csr_array]:
         shards.check(number)
         positions = judged.measured(number)
         names, rows = shards.named_rows(number)
         numbers = positions - shards.starts[number]
-        chosen = rows if numbers.size == len(names) else rows[numbers]
-        return [names[n] for n in numbers], chosen, judged.rows_at(positions)
+        selected = rows if numbers.size == len(names) else rows[numbers]
+        return [names[n] for n in numbers], selected, judged.rows_at(positions)
 
     with closing(map_ahead(read, range(len(shards)))) as parts:
         for number, (names, X, Y) in enumerate(parts):
@@ -148,15 +147,15 @@ def _parts(
 
 
 class MeasuredTags(JoinedTable):
-    """Tags of the images of a features folder in the columns of a vocabulary.
+    """The tags of the images of a features folder, as columns of a vocabulary.
 
-    `split` and `columns` are those of `evaluate_streamed`; `folder` is for its files. Raises TagFileError if the table
-    cannot be understood, none of its rows is of an image, or an image is in two splits; UnknownNameError if no image is
-    of the requested split.
+    `split` and `columns` are as in `evaluate_streamed`; `folder` is for temporary files. Raises TagFileError if the
+    table cannot be parsed, no row matches an image, or an image is in two splits; UnknownNameError if no image is in
+    the requested split.
 
-    It counts the images to measure on (`n_images`), the tags that people gave them (`n_given`), and how many of these
-    are not in the vocabulary (`n_unknown`); lists the images to measure on that have no row (`skipped`), and what did
-    not meet, a line each (`remarks`).
+    Attributes: the number of images to measure on (`n_images`), of their tags from people (`n_given`), and of given
+    tags that are not in the vocabulary (`n_unknown`); the images to measure on without features (`skipped`); and lines
+    about tags and images that do not match (`remarks`).
     """
 
     def __init__(
@@ -198,19 +197,19 @@ class MeasuredTags(JoinedTable):
             raise UnknownNameError(problem, setting="split", value=split, advice=advice)
 
     def measured(self, number: int) -> NDArray[np.int64]:
-        """Return the positions of the images of a shard to measure on. Raises TagFileError if one is in two splits."""
+        """Return positions of a shard's images to measure on. Raises TagFileError if an image is in two splits."""
         positions: NDArray[np.int64] = self.shards.starts[number] + np.flatnonzero(self.bits_of(number) & self._bit)
         return positions
 
     def counts(self) -> NDArray[np.int64]:
-        """Count the images to measure on that have each tag, shape (n_tags,)."""
+        """Return the number of images to measure on per tag, shape (n_tags,)."""
         counts = np.zeros(self.n_tags, np.int64)
         for number in range(len(self.shards)):
             counts += np.bincount(self.rows_at(self.measured(number)).indices, minlength=counts.size)
         return counts
 
     def _read(self, records: Iterable[TagRecord], requested: str | None, unread: list[tuple[int, Skipped]]) -> None:
-        """Go through the table once: bits of images, pairs, and images that could not be read."""
+        """Read the table: store the splits and tags of images; append images without features to `unread`."""
         n_missing, n_matched, example = 0, 0, ""
         without_row = {item.image: item for item in self.shards.skipped()}
         vocabulary = self._vocabulary

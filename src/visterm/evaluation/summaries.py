@@ -1,4 +1,4 @@
-"""All figures of an evaluation as plain JSON: what `--json` prints of it, and what `results.json` has besides."""
+"""The results of an evaluation as JSON: summaries for `--json`, and full results for `results.json`."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from visterm.metrics.significance import Compared, interval_of, share_of_right
 from visterm.tagging.annotating import cutoff_of
 
 Figures: TypeAlias = dict[str, Any]
-"""What JSON has of an evaluation: lists, texts and numbers by name."""
+"""Results by name, as values that JSON supports."""
 
 CURVE_KS = range(1, 11)
 TAG_K = 5
 PAGE_METRICS = (
     "map", "word_map", f"tag_p@{TAG_K}", f"tag_r@{TAG_K}", *(f"p@{k}" for k in CURVE_KS), *(f"r@{k}" for k in CURVE_KS)
 )  # fmt: skip
-"""What the page of annotation needs beside the requested metrics."""
+"""Metrics that the page on annotation needs in addition to the requested ones."""
 
 OF_A_TAG = {
     "average precision": "word_map", f"precision@{TAG_K}": f"tag_p@{TAG_K}", f"recall@{TAG_K}": f"tag_r@{TAG_K}",
 }  # fmt: skip
 
 BAND_METRICS = (f"tag_p@{TAG_K}", f"tag_r@{TAG_K}", f"tag_f1@{TAG_K}", f"n_plus@{TAG_K}", "word_map")
-"""Measures of a band; of these, the first two must be measured, and the last may be."""
+"""Measures of a band: the first two must be measured, the last one is optional, the others follow from them."""
 
 PRECISION_HEADER = ("training photos of a tag", "requested", "achieved", "right", "tags per photo", "recall")
 
 
 def annotation_summary(evaluation: AnnotationEvaluation, names: Sequence[str], metrics: Sequence[str]) -> Figures:
-    """Return the metrics of each run with intervals, and what comparing every two runs says of each metric."""
+    """Return the metrics of each run with intervals, and the comparisons of each pair of runs."""
     runs = []
     for number, name in enumerate(names):
         intervals = {metric: evaluation.interval(metric, number) for metric in metrics}
@@ -50,17 +50,17 @@ def annotation_summary(evaluation: AnnotationEvaluation, names: Sequence[str], m
 
 
 def annotation_results(evaluation: AnnotationEvaluation, summary: Figures) -> Figures:
-    """Add to a summary the bands of tags, the curves and all values of images and tags.
+    """Return a summary with bands of tags, curves, and the values of all images and tags added.
 
-    `PAGE_METRICS` must have been measured. Bands that the summary has are kept.
+    `PAGE_METRICS` must have been measured. Bands in the summary are not recomputed.
     """
     results: Figures = {"measured": "annotation"} | summary | {"runs": [dict(run) for run in summary["runs"]]}
     names = [run["run"] for run in summary["runs"]]
     results["bands"] = summary.get("bands") or band_summary(evaluation, names)
 
     counts = np.bincount(evaluation.Y.indices[evaluation.Y.data > 0], minlength=len(evaluation.vocabulary)).tolist()
-    names_of_tags = evaluation.vocabulary.tags
-    results |= {"image_names": evaluation.corpus.names, "tag_names": names_of_tags, "tag_images": counts}
+    tag_names = evaluation.vocabulary.tags
+    results |= {"image_names": evaluation.corpus.names, "tag_names": tag_names, "tag_images": counts}
     for number, run in enumerate(results["runs"]):
         values = evaluation.values[number]
         run["precision_at_k"] = [evaluation.mean(f"p@{k}", number) for k in CURVE_KS]
@@ -71,7 +71,7 @@ def annotation_results(evaluation: AnnotationEvaluation, summary: Figures) -> Fi
 
 
 def query_summary(evaluation: QueryEvaluation, names: Sequence[str]) -> Figures:
-    """Return the means and intervals of each run by kind of query, and what comparing every two runs says."""
+    """Return means with intervals per run and kind of query, and the comparisons of each pair of runs."""
     measures, runs = list(evaluation.values[0]), []
     for number, name in enumerate(names):
         kinds: Figures = {}
@@ -86,7 +86,7 @@ def query_summary(evaluation: QueryEvaluation, names: Sequence[str]) -> Figures:
 
 
 def query_results(evaluation: QueryEvaluation, summary: Figures) -> Figures:
-    """Add to a summary the curves, and every query with its kinds and its values for each run."""
+    """Return a summary with curves, and the kinds and values of all queries added."""
     results: Figures = {"measured": "queries"} | summary | {"runs": [dict(run) for run in summary["runs"]]}
     results |= {
         "left_out": evaluation.left_out,
@@ -103,10 +103,10 @@ def query_results(evaluation: QueryEvaluation, summary: Figures) -> Figures:
 
 
 def _pairs(compared: dict[str, list[Compared]], names: Sequence[str]) -> list[Figures]:
-    """Gather what every measure says of each two runs."""
+    """Return one entry per pair of runs, with the comparison by each measure."""
     pairs: dict[tuple[int, int], Figures] = {}
-    for measure, of_measure in compared.items():
-        for pair in of_measure:
+    for measure, comparisons in compared.items():
+        for pair in comparisons:
             first, second, difference = pair.first, pair.second, pair.difference
             pairs.setdefault((first, second), {"first": names[first], "second": names[second]})[measure] = {
                 "mean": difference.mean, "low": difference.low, "high": difference.high,
@@ -116,17 +116,17 @@ def _pairs(compared: dict[str, list[Compared]], names: Sequence[str]) -> list[Fi
 
 
 def _numbers(values: NDArray[np.float64] | Iterable[float]) -> list[float | None]:
-    """Return numbers of six digits, and None where a value is not defined, as JSON knows no NaN."""
+    """Return numbers rounded to six decimals, with None for NaN, which JSON does not support."""
     return [None if math.isnan(value) else round(float(value), 6) for value in values]
 
 
 def band_summary(evaluation: AnnotationEvaluation, names: Sequence[str]) -> list[Figures]:
-    """Return the measures of each band of tags, for each run.
+    """Return the measures per band of tags and run, the rarest band first.
 
-    ``tag_p@5`` and ``tag_r@5`` are measured, and ``word_map`` if that is to be shown. Of each band, the rarest first:
-    its name; the least and the most training images of a tag (None: no end), which are those of the first run; how many
-    tags it has, how many of them a measured image has, and how many images have one; and for each run its metrics,
-    means with 95 % bootstrap intervals over the tags.
+    The evaluation needs ``tag_p@5`` and ``tag_r@5``; ``word_map`` is optional. Each band has its name; the minimum and
+    maximum number of training images of a tag in the first run (None: unlimited); the number of tags, of tags on the
+    measured images, and of images with one of the tags; and for each run the metrics, as means with 95 % bootstrap
+    intervals over the tags.
     """
     bands = []
     for band in frequency_bands(evaluation.vocabulary.counts):
@@ -134,8 +134,8 @@ def band_summary(evaluation: AnnotationEvaluation, names: Sequence[str]) -> list
         runs = []
         for name, values in zip(names, evaluation.values, strict=True):
             figures = {
-                metric: interval_of(of_tags)._asdict() if is_mean(metric) else {"mean": float(of_tags[0])}
-                for metric, of_tags in band_values(values, band, TAG_K).items()
+                metric: interval_of(tag_values)._asdict() if is_mean(metric) else {"mean": float(tag_values[0])}
+                for metric, tag_values in band_values(values, band, TAG_K).items()
             }
             runs.append({"run": name, "metrics": figures})
         bands.append({
@@ -152,34 +152,34 @@ def band_summary(evaluation: AnnotationEvaluation, names: Sequence[str]) -> list
 
 
 def band_metrics(bands: Sequence[Figures]) -> list[str]:
-    """Return the metrics that some band has, in the order in which they are shown."""
+    """Return the metrics that at least one band has, in the order of display."""
     measured = {metric for band in bands for run in band["runs"] for metric in run["metrics"]}
     return [metric for metric in BAND_METRICS if metric in measured]
 
 
 def band_figure(figures: Figures, metric: str) -> str:
-    """Write a figure of a band: a dash where no measured image has a tag of it, and N+ as a whole number."""
+    """Return a measure of a band as text: a dash if it has no value, and N+ as a whole number."""
     if metric not in figures:
         return "-"
     return f"{figures[metric]['mean']:.3f}" if not metric.startswith("n_plus") else f"{figures[metric]['mean']:.0f}"
 
 
 def between(figure: Figures | None) -> str:
-    """Write the interval of a figure; nothing where it has none."""
+    """Return the interval of a measure as text; "" if it has none."""
     return f"{figure['low']:.3f} to {figure['high']:.3f}" if figure is not None and "low" in figure else ""
 
 
 def precision_summary(evaluation: AnnotationEvaluation, names: Sequence[str], wanted: float) -> Figures:
-    """Return each run's tags for a requested precision, and measure how many of them are right.
+    """Measure how many tags are right if each run predicts tags for a requested precision.
 
-    ``wanted``, and for each run ``bands``: all tags, then the bands by training images of the first run, the rarest
-    first. Of each its name, how many tags are in it, ``given`` and ``right`` over all images, ``precision`` (mean, low,
-    high; None where none was given), ``reached`` (whether the requested precision is not above the interval; None
-    likewise), ``recall`` (None where people gave none) and ``tags_an_image``. Raises UserError if a run does not know
-    what a cut-off takes, or `wanted` is no share.
+    Returns ``wanted``, and for each run ``bands``: all tags, then bands by training images of the first run, the rarest
+    first. Each band has its name, the number of tags, ``given`` and ``right`` predictions over all images,
+    ``precision`` (mean, low, high), ``reached`` (whether `wanted` is not above the interval), ``recall`` and
+    ``tags_an_image``. Precision and ``reached`` are None without predictions, recall is None without tags from people.
+    Raises UserError if a run has no calibration, or `wanted` is not between 0 and 1.
     """
-    every = ("all", np.arange(len(evaluation.vocabulary)))
-    bands = [every, *((band.name, band.tags) for band in frequency_bands(evaluation.vocabulary.counts))]
+    all_tags = ("all", np.arange(len(evaluation.vocabulary)))
+    bands = [all_tags, *((band.name, band.tags) for band in frequency_bands(evaluation.vocabulary.counts))]
     runs = []
 
     for name, ranker in zip(names, evaluation.rankers, strict=True):
@@ -206,8 +206,8 @@ def precision_summary(evaluation: AnnotationEvaluation, names: Sequence[str], wa
 def _counts(
     evaluation: AnnotationEvaluation, ranker: Ranker, wanted: float, bands: Sequence[NDArray[np.int64]]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Count the tags of each band that each image is given, and the right ones, shape (n_bands, n_images)."""
-    cutoff: Any = cutoff_of(ranker.tagger.calibration, precision=wanted)  # without a calibration it is refused
+    """Return the number of predicted tags, and of right ones, per band and image, shape (n_bands, n_images)."""
+    cutoff: Any = cutoff_of(ranker.tagger.calibration, precision=wanted)  # raises an error without a calibration
     given, right = np.zeros((2, len(bands), len(evaluation.corpus)), np.int64)
     columns = slice(None) if ranker.columns is None else ranker.columns
     for rows, scores in ranker.tagger.model.score_blocks(ranker.X):
@@ -221,7 +221,7 @@ def _counts(
 
 
 def precision_cells(row: Figures, wanted: float) -> list[tuple[str, str]]:
-    """Write the figures of a band, each with what stands below it; a dash where there is none."""
+    """Return the cells of a band's row as (text, note below it); a dash for a missing value."""
     share, recall = row["precision"], row["recall"]
     return [
         (row["band"], ""),
