@@ -21,7 +21,7 @@ from visterm.connectors.sync import PushSettings, sync, undo
 from visterm.core import web_client
 from visterm.core.errors import ServiceError
 from visterm.core.web_client import Patience
-from visterm.store.connected import ACTIVE_STATES, OFF
+from visterm.store.connected import ACTIVE, OFF
 
 LOW = PushSettings(parent=None, precision=0.6)
 
@@ -350,7 +350,7 @@ def hold_beside_a_person(made, folder_of_test, seed):
     assert denied
     theirs = by_people(fake)
     assert theirs <= person.ever
-    ours = {(pair.remote_id, pair.text) for pair in catalogue.stored.connected.pairs(*ACTIVE_STATES)}
+    ours = {(pair.remote_id, pair.text) for pair in catalogue.stored.connected.pairs(*ACTIVE)}
     assert {(photo, tag) for photo, image in images.items() for tag in image.tags} == theirs - ours
     undo(catalogue, library_of(fake))
     assert by_people(fake) == theirs

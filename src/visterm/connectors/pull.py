@@ -21,17 +21,7 @@ from visterm.data.program_tags import of_people
 from visterm.library.feedback import spelled
 from visterm.library.index import Indexing
 from visterm.library.photos import ListedPhotos
-from visterm.store.connected import (
-    ACTIVE_STATES,
-    LOST,
-    OFF,
-    TAG_MARKING_PROGRAMS,
-    TAKEN,
-    WRITTEN,
-    Connected,
-    ConnectedPhoto,
-    LoggedPair,
-)
+from visterm.store.connected import ACTIVE, LOST, MARKS_TAGS, OFF, TAKEN, WRITTEN, Connected, ConnectedPhoto, LoggedPair
 from visterm.store.database import as_text
 
 if TYPE_CHECKING:
@@ -185,7 +175,7 @@ def _apply_tags(
     `photos` come with people's tags and the path of the preview; `broken` says which previews can't be read, and why.
     """
     ours: dict[int, list[LoggedPair]] = {}
-    for pair in stored.connected.pairs(*ACTIVE_STATES, TAKEN, LOST, OFF, photo_ids=[photo.id for photo, *_ in photos]):
+    for pair in stored.connected.pairs(*ACTIVE, TAKEN, LOST, OFF, photo_ids=[photo.id for photo, *_ in photos]):
         ours.setdefault(pair.photo_id, []).append(pair)
 
     n_retagged = 0
@@ -232,8 +222,8 @@ class PeoplesTags:
         parent = connection.settings.get("parent")
         self._under = None if parent is None else tag_key(f"{parent}/")
         self._ours: dict[int, set[str]] = {}
-        self._marked, self._prefixes = connection.kind in TAG_MARKING_PROGRAMS, connected.prefixes()
-        for pair in () if self._marked else connected.pairs(*ACTIVE_STATES):
+        self._marked, self._prefixes = connection.kind in MARKS_TAGS, connected.prefixes()
+        for pair in () if self._marked else connected.pairs(*ACTIVE):
             self._ours.setdefault(pair.photo_id, set()).add(pair.text)
         self._unusable = unusable
         self._spelled: dict[str, str | None] = {}

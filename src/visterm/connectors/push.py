@@ -17,18 +17,7 @@ from visterm.core.vocabulary import clean_tag, tag_key
 from visterm.data.tag_tree import own_names, path_text
 from visterm.library.export.items import ExportItem, Parents
 from visterm.library.export.sources import CatalogueSource, Limits
-from visterm.store.connected import (
-    ACTIVE_STATES,
-    LEAVING,
-    LOST,
-    NOT_OURS,
-    OFF,
-    PLANNED,
-    TAKEN,
-    WRITTEN,
-    Connected,
-    LoggedPair,
-)
+from visterm.store.connected import ACTIVE, LEAVING, LOST, NOT_OURS, OFF, PLANNED, TAKEN, WRITTEN, Connected, LoggedPair
 from visterm.store.database import now
 
 if TYPE_CHECKING:
@@ -144,7 +133,7 @@ def push(
     own. A photo gets at most `k` predictions, the surest; 0: all that are sure enough.
     """
     connected = catalogue.stored.connected
-    ours = {(pair.photo_id, pair.text): pair for pair in connected.pairs(*ACTIVE_STATES, OFF)}
+    ours = {(pair.photo_id, pair.text): pair for pair in connected.pairs(*ACTIVE, OFF)}
 
     writer = _PairWriter(catalogue.stored, library, progress, check=parent is None)
     folders, pushed, limits = writer.folders, writer.pushed, Limits(k, precision=precision)
@@ -295,7 +284,7 @@ def _planned_tags(
     for some in batches(items, CHUNK):
         of_image = {files[str(item.path)].id: item for item in some if isinstance(item, ExportItem)}
         photos = stored.connected.of_images(of_image)
-        ours = set(_keys(stored.connected.pairs(*ACTIVE_STATES, photo_ids=[photo.id for photo in photos.values()])))
+        ours = set(_keys(stored.connected.pairs(*ACTIVE, photo_ids=[photo.id for photo in photos.values()])))
         for image_id, photo in photos.items():
             remote_keys = set(map(tag_key, [*photo.tags, *photo.guessed]))
             given_keys = set(map(tag_key, photo.given or ()))

@@ -14,7 +14,7 @@ from visterm.store.database import CatalogueTable, as_text, now
 from visterm.store.images import as_list
 
 PROGRAMS = {"immich": "Immich", "photoprism": "PhotoPrism"}  # Kind of program -> its display name
-TAG_MARKING_PROGRAMS = {"photoprism"}
+MARKS_TAGS = {"photoprism"}
 """Programs that mark automatic tags: `RemotePhoto.guessed` includes tags written by visterm, and `RemotePhoto.tags` has
 only tags that a person added or confirmed."""
 NOT_OURS = "not ours"  # Folder of photos that can be read but not tagged, such as a partner's photos in Immich
@@ -24,7 +24,7 @@ PHOTO_PAGE_PATHS = {"immich": "/photos/", "photoprism": "/library/browse?view=ca
 PLANNED, WRITTEN, LOST, LEAVING, TAKEN, OFF = "planned", "written", "lost", "leaving", "taken", "off"
 """States of a written tag: to be written, written, lost by the program after writing, to be removed, removed by
 visterm, removed by a person."""
-ACTIVE_STATES = (PLANNED, WRITTEN, LEAVING)  # In these states, a tag that is in the program is one that visterm wrote
+ACTIVE = (PLANNED, WRITTEN, LEAVING)  # In these states, a tag that is in the program is one that visterm wrote
 
 
 class ProgramConnection(NamedTuple):
@@ -312,7 +312,7 @@ class Connected(CatalogueTable):
             for photo_id, text in pairs:
                 photos.setdefault(photo_id, set()).add(text)
             connection = self.get()
-            column = "guessed" if connection is not None and connection.kind in TAG_MARKING_PROGRAMS else "tags"
+            column = "guessed" if connection is not None and connection.kind in MARKS_TAGS else "tags"
             statement = f"SELECT id, {column} FROM remote_photos WHERE id IN (SELECT value FROM json_each(?))"
 
             changed = []
