@@ -38,7 +38,7 @@ COLUMNS = {TAKEN: "taken", OLDEST: "taken", NAME: "name", ADDED: "added"}
 
 _DIGITS = re.compile(r"(\d+)")
 
-LARGEST_INTEGER = 2**63 - 1  # The largest integer that SQLite can store
+MAX_INT = 2**63 - 1  # The largest integer that SQLite can store
 _DATE = re.compile(r"\d{4}(?:-\d\d(?:-\d\d(?:T\d\d(?::\d\d(?::\d\d)?)?)?)?)?", re.ASCII)
 
 # Condition: the tag has one of the bound keys, which are the spellings of one tag
@@ -87,8 +87,8 @@ class Filter:
         if self.folder is not None and "\0" in self.folder:
             raise UserError(setting="folder", value=self.folder, expected="the path of a folder, without zero bytes")
         for name, size in (("min_bytes", self.min_bytes), ("max_bytes", self.max_bytes)):
-            if size is not None and not 0 <= size <= LARGEST_INTEGER:
-                raise UserError(setting=name, value=size, expected=f"a number of bytes, 0 to {LARGEST_INTEGER:.2g}")
+            if size is not None and not 0 <= size <= MAX_INT:
+                raise UserError(setting=name, value=size, expected=f"a number of bytes, 0 to {MAX_INT:.2g}")
 
     def __bool__(self) -> bool:
         """Return whether there is any condition; without one, every image passes."""
