@@ -16,7 +16,7 @@ from remembered_library import N_PHOTOS, N_TAGGED, colour_of, connected, picture
 from tiny_catalogues import ENCODER as SETTINGS
 from visterm import Catalogue
 from visterm.connectors import json_answers
-from visterm.connectors.photoprism import READ_ALL_SECONDS, SETTLED, PhotoPrismLibrary
+from visterm.connectors.photoprism import READ_ALL_SECONDS, SETTLED_SECONDS, PhotoPrismLibrary
 from visterm.connectors.sync import PushSettings, sync, undo
 from visterm.core import web_client
 from visterm.core.errors import ServiceError
@@ -189,7 +189,7 @@ def test_labels_of_ours_that_somebody_renamed_are_not_taken_off_and_are_taken_ba
 def test_what_a_person_removes_from_several_photos_at_once_is_known_within_a_day(opened):
     catalogue, fake = opened
     sync(catalogue, library_of(fake), LOW)
-    fake.offset += 2 * SETTLED
+    fake.offset += 2 * SETTLED_SECONDS
     sync(catalogue, library_of(fake), LOW)
     photo, label = min(written(fake))
     fake.edit_several([photo], remove=label)

@@ -339,7 +339,7 @@ class Tags(CatalogueTable):
         return {image_id: [name for _, name in group] for image_id, group in groupby(rows, key=itemgetter(0))}
 
 
-def judgements_query(index: str, condition: str) -> str:
+def judged_sql(index: str, condition: str) -> str:
     """Return the query for people's judgements of a tag; `condition` selects the given tags `g` that count."""
     return (
         f"SELECT kind, group_concat(image_id) FROM (SELECT 2 AS kind, image_id FROM given AS g INDEXED BY {index} "
@@ -351,7 +351,7 @@ def judgements_query(index: str, condition: str) -> str:
     )
 
 
-BY_HAND = judgements_query("given_by_hand", "source = 'person'")
+BY_HAND = judged_sql("given_by_hand", "source = 'person'")
 """People's judgements of a tag, as (kind, image ids): kind 2 gave the tag, 1 accepted it, -1 rejected it.
 
 An image that has the tag in another spelling does not count as rejected."""
@@ -382,7 +382,7 @@ class ManualJudgements(CatalogueTable):
         version = self._database.keep("version of judgements", object)  # a new object after any change
         active = self._tags.active() if of_files else None
         statement, values = (
-            (BY_HAND, ()) if active is None else (judgements_query("given_by_tag", active.not_under), active.values)
+            (BY_HAND, ()) if active is None else (judged_sql("given_by_tag", active.not_under), active.values)
         )
         key = (statement, *keys)
         cached_version, cached = self._known.get(key, (None, None))
