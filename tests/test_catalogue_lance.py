@@ -75,7 +75,7 @@ def test_no_rows_lie_in_files_and_the_catalogue_says_where_they_are(made):
 
 
 def test_products_and_rows_are_those_of_a_catalogue_with_files(made, rows, queries, tmp_path, monkeypatch):
-    monkeypatch.setattr(lance_rows, "KEPT_BYTES", 0)
+    monkeypatch.setattr(lance_rows, "MAX_CACHED_BYTES", 0)
     files = empty_catalogue(tmp_path / "files", ORIGIN)
     for catalogue in (made, files):
         catalogue.add(records(N), rows)
@@ -145,7 +145,7 @@ with catalogue.transaction():
 
 
 def test_a_search_goes_on_with_the_rows_that_it_began_with(made, monkeypatch):
-    monkeypatch.setattr(lance_rows, "KEPT_BYTES", 0)
+    monkeypatch.setattr(lance_rows, "MAX_CACHED_BYTES", 0)
     made.add(records(2), [[1.0, 0.0], [2.0, 0.0]])
     before = made.current_rows()
     made.add(records(1), [[3.0, 0.0]])

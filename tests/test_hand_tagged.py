@@ -16,7 +16,7 @@ from visterm.core.vocabulary import Vocabulary
 from visterm.models.confidence.calibration import Calibration
 from visterm.store.database import Database
 from visterm.store.filters import Filter, conditions_of
-from visterm.store.tags import BY_HAND, active_tags, judged_by
+from visterm.store.tags import BY_HAND, active_tags, judged_sql
 from visterm.tagging.tag_map import Completions
 
 N = 12
@@ -187,7 +187,7 @@ def plan_of(statement, values, tmp_path):
 
 @pytest.mark.parametrize(
     "statement",
-    [BY_HAND, judged_by("given_by_tag", active_tags().not_under), judged_by("given_by_tag", TREE.not_under)],
+    [BY_HAND, judged_sql("given_by_tag", active_tags().not_under), judged_sql("given_by_tag", TREE.not_under)],
     ids=["people", "people and files", "by a tree"],
 )
 def test_a_search_reads_what_people_said_through_indexes_only(statement, tmp_path):

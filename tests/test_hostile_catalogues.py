@@ -143,7 +143,7 @@ def lance_table(**changed):
 )
 def test_a_crafted_lance_table_is_refused_in_one_line(changed, message, kept_bytes, tmp_path, monkeypatch):
     lancedb = pytest.importorskip("lancedb", reason="the extra lance is not installed")
-    monkeypatch.setattr("visterm.store.lance_rows.KEPT_BYTES", kept_bytes)
+    monkeypatch.setattr("visterm.store.lance_rows.MAX_CACHED_BYTES", kept_bytes)
     stored = empty_catalogue(tmp_path / "catalogue", Origin("", "f00d"))
     stored.keep_in_lance()
     stored.add([NewImage(f"{i}.jpg", f"/photos/{i}.jpg", 10, 4, 3, "ab") for i in range(12)], DENSE)

@@ -80,7 +80,7 @@ def test_a_queue_that_is_paused_is_not_waited_for_and_the_next_round_goes_on(fak
     outcome = passes.write(library, pairs, [], touched={})
     assert outcome.stalled
     assert outcome.unsettled == {pair[:2] for pair in pairs}
-    assert passes.LIMIT <= fake.clock - began < 1.2 * passes.LIMIT
+    assert passes.STALL_SECONDS <= fake.clock - began < 1.2 * passes.STALL_SECONDS
     fake.resume()
     fake.finish_jobs()
     assert library.existing(pairs) == {pair[:2] for pair in pairs}
@@ -160,7 +160,7 @@ def test_a_library_whose_files_cannot_be_written_is_left_alone_and_tried_again_a
     assert not {photo for photo, _ in ours(fake)} & external
     for photo in fake.photos.values():
         photo.read_only = False
-    monkeypatch.setattr("visterm.connectors.push.TRY_AGAIN", timedelta(days=-1))
+    monkeypatch.setattr("visterm.connectors.push.RETRY_AFTER", timedelta(days=-1))
     assert sync(catalogue, library, LOW).pushed.keepless == 0
     assert {photo for photo, _ in ours(fake)} > external
 

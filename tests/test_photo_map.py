@@ -98,7 +98,7 @@ def test_photos_that_are_gone_are_not_on_the_map_and_a_damaged_map_is_said_to_be
 
 
 def test_without_umap_learn_the_message_names_the_extra(catalogue, monkeypatch):
-    monkeypatch.setattr(photo_map, "FEWEST", 10)
+    monkeypatch.setattr(photo_map, "MIN_FOR_UMAP", 10)
     monkeypatch.setitem(sys.modules, "umap", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'visterm\[map\]'"):
         draw_map(catalogue, anew=True)

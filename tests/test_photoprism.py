@@ -7,7 +7,7 @@ import pytest
 from fakes import served
 from fakes.photoprism import FakePhotoPrism
 from visterm.connectors.contract import PhotoTag
-from visterm.connectors.photoprism import LOOK_AT_ALL, PhotoPrismLibrary, uncertainty_of
+from visterm.connectors.photoprism import READ_ALL_SECONDS, PhotoPrismLibrary, uncertainty_of
 from visterm.core.errors import DataError, ServiceError
 from visterm.core.web_client import LONGEST_SHOWN, Patience
 
@@ -193,7 +193,7 @@ def test_changes_that_move_no_time_are_read_within_a_day(fake, library):
     fake.delete_label("sea")
     fake.vision(photos[2], "cloud", 30)
     assert {photo.id for page in library.changes(last.mark) for photo in page.photos} <= {photos[0]}
-    fake.offset += LOOK_AT_ALL + 1
+    fake.offset += READ_ALL_SECONDS + 1
     (page,) = library.changes(last.mark)
     found = {photo.id: (photo.tags, set(photo.guessed) - {"sea"}) for photo in page.photos}  # a keyword, in 2024
     boat = (("Boat",), set())

@@ -16,12 +16,12 @@ from remembered_library import N_PHOTOS, N_TAGGED, colour_of, connected, picture
 from tiny_catalogues import ENCODER as SETTINGS
 from visterm import Catalogue
 from visterm.connectors import json_answers
-from visterm.connectors.photoprism import LOOK_AT_ALL, SETTLED, PhotoPrismLibrary
+from visterm.connectors.photoprism import READ_ALL_SECONDS, SETTLED_SECONDS, PhotoPrismLibrary
 from visterm.connectors.sync import PushSettings, sync, undo
 from visterm.core import web_client
 from visterm.core.errors import ServiceError
 from visterm.core.web_client import Patience
-from visterm.store.connected import OFF, OURS
+from visterm.store.connected import ACTIVE, OFF
 
 LOW = PushSettings(parent=None, precision=0.6)
 
@@ -178,7 +178,7 @@ def test_labels_of_ours_that_somebody_renamed_are_not_taken_off_and_are_taken_ba
     sync(catalogue, library_of(fake), LOW)
     _, label = min(written(fake))
     fake.rename(label, "another name")
-    fake.offset += LOOK_AT_ALL + 1
+    fake.offset += READ_ALL_SECONDS + 1
     sync(catalogue, library_of(fake), LOW)
     assert catalogue.stored.connected.pairs(OFF) == []
     undo(catalogue, library_of(fake))
@@ -189,11 +189,11 @@ def test_labels_of_ours_that_somebody_renamed_are_not_taken_off_and_are_taken_ba
 def test_what_a_person_removes_from_several_photos_at_once_is_known_within_a_day(opened):
     catalogue, fake = opened
     sync(catalogue, library_of(fake), LOW)
-    fake.offset += 2 * SETTLED
+    fake.offset += 2 * SETTLED_SECONDS
     sync(catalogue, library_of(fake), LOW)
     photo, label = min(written(fake))
     fake.edit_several([photo], remove=label)
-    fake.offset += LOOK_AT_ALL
+    fake.offset += READ_ALL_SECONDS
     assert sync(catalogue, library_of(fake), LOW).pulled.taken_off == 1
     assert [(pair.remote_id, pair.text) for pair in catalogue.stored.connected.pairs(OFF)] == [(photo, label)]
     assert label not in fake.tags_of(photo)
@@ -340,7 +340,7 @@ def hold_beside_a_person(made, folder_of_test, seed):
         fake.fail(person.around, times=100_000)
         sync(catalogue, library_of(fake), LOW)
         fake.forget_faults()
-        fake.offset += LOOK_AT_ALL + 1
+        fake.offset += READ_ALL_SECONDS + 1
     sync(catalogue, library_of(fake), LOW)
     rows = catalogue.stored.database.rows("SELECT remote_id, image_id FROM remote_photos WHERE image_id IS NOT NULL")
     images = {photo: catalogue.image(number) for photo, number in rows}
@@ -350,7 +350,7 @@ def hold_beside_a_person(made, folder_of_test, seed):
     assert denied
     theirs = by_people(fake)
     assert theirs <= person.ever
-    ours = {(pair.remote_id, pair.text) for pair in catalogue.stored.connected.pairs(*OURS)}
+    ours = {(pair.remote_id, pair.text) for pair in catalogue.stored.connected.pairs(*ACTIVE)}
     assert {(photo, tag) for photo, image in images.items() for tag in image.tags} == theirs - ours
     undo(catalogue, library_of(fake))
     assert by_people(fake) == theirs

@@ -12,7 +12,7 @@ import pytest
 
 from visterm import Catalogue, Tagger
 from visterm.library.search.judgements import merged_photos
-from visterm.library.search.ranking import FEW, best_by
+from visterm.library.search.ranking import MAX_DROPPED, best_by
 from visterm.models.confidence.calibration import Calibration
 from visterm.store import current_rows, row_index, stored_rows
 from visterm.store.current_rows import ArrayPart, CurrentRows
@@ -152,11 +152,11 @@ def test_many_rejected_photos_among_the_best_leave_as_many_hits_as_are_asked_for
     by_index, exact = both
     best = ids(exact, "tag4", 300)
     with exact.stored.database.transaction():
-        for photo in best[: FEW + 20]:
+        for photo in best[: MAX_DROPPED + 20]:
             exact.stored.tags.judge(photo, "tag4", -1)
     found = ids(by_index, "tag4", 10)
     assert len(found) == 10
-    assert set(found) <= set(best[FEW + 20 :])
+    assert set(found) <= set(best[MAX_DROPPED + 20 :])
 
 
 OTHER = """

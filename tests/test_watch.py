@@ -27,7 +27,7 @@ from visterm.store.connected import ProgramConnection
 LONGEST = 600.0  # Seconds until something that must happen counts as never
 TICK = 0.05  # Seconds between two looks, here and in commands: a tenth of what it is
 START = f"""from visterm.connectors import folder_changes, watch
-folder_changes.TICK = watch.LOCKED = {TICK}
+folder_changes.TICK = watch.LOCK_RETRY_SECONDS = {TICK}
 watch.Watching.__init__.__kwdefaults__["settle"] = 0.1
 from visterm.cli import main
 main()"""
@@ -42,7 +42,7 @@ XMP = (
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
     monkeypatch.setattr("visterm.connectors.folder_changes.TICK", TICK)
-    monkeypatch.setattr("visterm.connectors.watch.LOCKED", TICK)
+    monkeypatch.setattr("visterm.connectors.watch.LOCK_RETRY_SECONDS", TICK)
 
 
 @pytest.fixture(scope="module")

@@ -95,7 +95,7 @@ def draw(n: int, folder: Path) -> dict[str, float]:
     seconds = time.perf_counter() - started
     every = np.concatenate([X, new])
     started = time.perf_counter()
-    found = photo_map._with_neighbours(
+    found = photo_map._place_by_neighbours(
         every.__getitem__, known, np.arange(len(every)), folder / "map.npz", lambda: False, photo_map.SILENT
     )
     later = time.perf_counter() - started

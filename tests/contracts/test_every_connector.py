@@ -63,7 +63,7 @@ PASSING = {
 @pytest.fixture
 def small_pages(monkeypatch):
     """Pages of a twentieth of what they are, so that `MANY` photos fill some of them."""
-    monkeypatch.setattr(immich_search, "PAGE", immich_search.PAGE // 20)
+    monkeypatch.setattr(immich_search, "PAGE_SIZE", immich_search.PAGE_SIZE // 20)
     for name in ("LISTED", "DETAILED"):
         monkeypatch.setattr(photoprism, name, getattr(photoprism, name) // 20)
 

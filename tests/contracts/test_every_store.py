@@ -83,8 +83,8 @@ def _small_sizes_count_as_large(request, monkeypatch):
     build = request.node.callspec.params["build"]
     if build is catalogue_in_large_lance_tables:
         for module, name, value in (
-            (lance_rows, "KEPT_BYTES", 0),
-            (lance_rows, "READ_BYTES", 4 * 6 * 250),
+            (lance_rows, "MAX_CACHED_BYTES", 0),
+            (lance_rows, "BYTES_PER_READ", 4 * 6 * 250),
             (lance_rows, "AT_ONCE", 100),
             (lance_table, "AT_ONCE", 1000),
         ):
@@ -124,7 +124,7 @@ def brute_force(q, U, k):
 @kinds
 @pytest.mark.parametrize("k", [1, 7, 100])
 def test_finds_what_brute_force_finds_ties_by_the_smaller_id(tmp_path, build, kind, k, monkeypatch):
-    monkeypatch.setattr(current_rows, "BLOCK_BYTES", 4 * 64 * 9)  # several blocks of rows, and of queries
+    monkeypatch.setattr(current_rows, "MAX_BLOCK_BYTES", 4 * 64 * 9)  # several blocks of rows, and of queries
     U, Q = whole_numbers(100, 6), whole_numbers(70, 6, seed=1)
     store = build(tmp_path, kind(U))
     for queries in (Q, sp.csr_array(Q)):

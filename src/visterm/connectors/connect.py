@@ -1,4 +1,4 @@
-"""Making a catalogue of another program's library, which survives a kill; and a trial of what its server keeps."""
+"""Create a catalogue of another program's library, resumable if killed; and test which tags its server keeps."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from visterm.learning.fit_request import FitRequest
 
 CATALOGUE, DATABASE, LOCK = "catalogue", "library.sqlite", "writer.lock"
-"""In the folder for what is on its way, beside the catalogue: the catalogue to be, what was read, who works there."""
-SOME = 10_000  # Photos that are listed at once
-TAG = "check"
-MOST_FOLDERS = 5  # External libraries that are tried
-PAGES = 10  # Of photos that are looked at
+"""Names in the working folder next to the catalogue: the unfinished catalogue, the photos read so far, and the lock."""
+PHOTOS_PER_QUERY = 10_000
+TEST_TAG = "check"
+MAX_FOLDERS = 5  # Test at most this many external libraries
+MAX_PAGES = 10  # Look for test photos in at most this many pages
 
 
 def connect(
@@ -49,12 +49,12 @@ def connect(
     say: Say = silent,
     progress: Progress = SILENT,
 ) -> tuple[Catalogue, PullResult]:
-    """Make a catalogue of a library, or go on with one; return it, and what was taken over.
+    """Create a catalogue of a library, or continue an unfinished one; return it, and the result of the first pull.
 
-    Previews come first, then a run is fitted on people's tags, as `request` says, unless one is given; then all is
-    indexed. What was fetched lies in a folder beside `out` until then, and is used again after a kill. Raises
-    StorageError if something else lies at `out`, or a catalogue of another library; DataError if no photo has a tag,
-    and there are no words; ServiceError if the server goes away.
+    First all previews are downloaded, then, without `run`, a run is fitted on people's tags as described by `request`,
+    then all photos are indexed. Until then the downloads are in a folder next to `out`, and are reused if the process
+    is killed. Raises StorageError if `out` exists and is not a catalogue of this library; DataError if no photo has a
+    tag and there are no words; ServiceError if the server is unreachable.
     """
     check_target(out, "catalogue")
     if run is None and folder_kind(out) != "catalogue":
@@ -64,7 +64,7 @@ def connect(
     connection = ProgramConnection(library.kind, library.address, key, settings)
     work = out.absolute().with_name(f".{out.absolute().name}.connect")
     if folder_kind(out) != "catalogue":
-        _make(out, work, connection, library, run, request, say, progress)
+        _create(out, work, connection, library, run, request, say, progress)
     elif work.is_dir():
         shutil.rmtree(work)
 
@@ -78,7 +78,7 @@ def connect(
     return catalogue, pulled
 
 
-def _make(
+def _create(
     out: Path,
     work: Path,
     connection: ProgramConnection,
@@ -88,54 +88,54 @@ def _make(
     say: Say,
     progress: Progress,
 ) -> None:
-    """Put a catalogue in place, with the previews and all that was read, but without rows."""
+    """Create the catalogue with previews and the photos read from the program, but without rows."""
     work.mkdir(parents=True, exist_ok=True)
     with WriterLock(work / LOCK).held():
-        made = work / CATALOGUE
-        if (work / PREVIEWS).is_dir() or folder_kind(made) != "catalogue":
+        unfinished = work / CATALOGUE
+        if (work / PREVIEWS).is_dir() or folder_kind(unfinished) != "catalogue":
             (work / PREVIEWS).mkdir(exist_ok=True)
-            if not (work / DATABASE).exists():  # which is made in one step
-                new = work / f"new.{DATABASE}"
-                for leftover in work.glob(f"{new.name}*"):
+            if not (work / DATABASE).exists():  # create it atomically
+                new_file = work / f"new.{DATABASE}"
+                for leftover in work.glob(f"{new_file.name}*"):
                     leftover.unlink()
-                Database(new, new=True).close()
-                os.rename(new, work / DATABASE)
+                Database(new_file, new=True).close()
+                os.rename(new_file, work / DATABASE)
             database = Database(work / DATABASE)
             connected = Connected(database)
-            known = connected.get()
-            if known is None:
+            stored_connection = connected.get()
+            if stored_connection is None:
                 connected.put(connection)
             else:
-                _check_same(work, known, connection)
+                _check_same(work, stored_connection, connection)
             read_changes(connected, library, progress)
             fetch_previews(connected, library, work, progress)
             catalogue = Catalogue(run or _fit_tagger(connected, work, library, request, say, progress))
             catalogue.stored.connected.take_over(connected)
-            catalogue.save(made)
+            catalogue.save(unfinished)
             database.close()
-            os.rename(work / PREVIEWS, made / PREVIEWS)
-        if out.is_dir():  # an empty one, which Windows does not replace
+            os.rename(work / PREVIEWS, unfinished / PREVIEWS)
+        if out.is_dir():  # an empty folder, which Windows cannot replace
             out.rmdir()
-        os.rename(made, out)
+        os.rename(unfinished, out)
     shutil.rmtree(work)
 
 
 def _fit_tagger(
     connected: Connected, work: Path, library: RemoteLibrary, request: FitRequest, say: Say, progress: Progress
 ) -> Tagger:
-    """Fit a run on the photos that people tagged; with words to start from, on all."""
+    """Fit a run on the photos that people tagged, or on all photos if the request has words."""
     people = PeoplesTags(connected, Counter(), Vocabulary([]))
     images: list[str] = []
     tags: list[list[str]] = []
     after = 0
 
-    while photos := connected.fetched(SOME, after=after):
+    while photos := connected.fetched(PHOTOS_PER_QUERY, after=after):
         after = photos[-1].id
         for photo in photos:
-            tags_of_photo = people.of(photo.id, photo.tags)
-            if tags_of_photo or request.words:
+            photo_tags = people.of(photo.id, photo.tags)
+            if photo_tags or request.words:
                 images.append(str(preview_file(work, photo.id)))
-                tags.append(tags_of_photo)
+                tags.append(photo_tags)
 
     if not images:
         raise DataError(
@@ -143,71 +143,71 @@ def _fit_tagger(
             advice="Tag some there, or start from `words` or a `run`. What was fetched is used again.",
         )
     request = replace(request, images=images, tags=tags)
-    if library.nested and request.tree is None and any("/" in tag for some in tags for tag in some):
+    if library.nested and request.tree is None and any("/" in tag for photo_tags in tags for tag in photo_tags):
         request = replace(request, tree=PATHS)
     return Tagger.of(request).fit_request(request, say=say, progress=progress)
 
 
-def _check_same(folder: Path, known: ProgramConnection | None, connection: ProgramConnection) -> None:
-    """Refuse a catalogue of files, or of another library."""
-    if known is None:
+def _check_same(folder: Path, stored: ProgramConnection | None, connection: ProgramConnection) -> None:
+    """Raise StorageError for a catalogue of files, or of another library."""
+    if stored is None:
         problem = f"{folder} is a catalogue of files, and is not connected to {connection.address}."
-    elif known[:2] != connection[:2]:
+    elif stored[:2] != connection[:2]:
         requested = f"{connection.kind} at {connection.address}"
-        problem = f"{folder} belongs to {known.kind} at {known.address}, not to {requested}."
+        problem = f"{folder} belongs to {stored.kind} at {stored.address}, not to {requested}."
     else:
         return
     raise StorageError(problem, setting="out", value=folder, advice="Name another catalogue as `out`.")
 
 
 def try_server(library: RemoteLibrary) -> tuple[list[str], bool]:
-    """Write a tag of visterm's own to one photo of each part of a library, read it, and take it back.
+    """Write a test tag to one photo of each part of a library, read it, and remove it again.
 
-    Returns lines on what the server kept, and whether it works: tags are kept anywhere, and all of the trial's were
-    taken back. Nothing else is changed there. Raises ServiceError if the server goes away, or has no photo to try.
+    Returns lines of text on the results, and whether the test succeeded: at least one tag was kept, and all test tags
+    were removed. Raises ServiceError if the server is unreachable, or has no suitable photo.
     """
     lines = [f"{library.check()} at {library.address}: the key has all permissions."]
-    photos = [photo for page in islice(library.changes(), PAGES) for photo in page.photos]
+    photos = [photo for page in islice(library.changes(), MAX_PAGES) for photo in page.photos]
     lines.append(f"Photos: {library.count():,}; looked at {len(photos):,} of them.")
     counts = {
         "without a preview": sum(not photo.version for photo in photos),
         "of partners, which take no tags": sum(photo.folder == NOT_OURS for photo in photos),
     }
-    lines += [f"{count_of(n, 'photo')} {what}." for what, n in counts.items() if n]
+    lines += [f"{count_of(n, 'photo')} {label}." for label, n in counts.items() if n]
     recent = library.recent().stamps if library.queued else {}
-    tried = {
+    test_photos = {
         photo.folder: photo for photo in reversed(photos) if photo.ready and photo.version and photo.id not in recent
     }
-    if not tried:
+    if not test_photos:
         raise ServiceError("No photo can be tried: all are without a preview, or changed in the last five minutes.")
-    tag = f"{PARENT}/{TAG}" if library.nested else f"{PARENT.capitalize()} {TAG}"
-    results = [_try_photo(library, photo, tag, lines) for _, photo in sorted(tried.items())[:MOST_FOLDERS]]
+    tag = f"{PARENT}/{TEST_TAG}" if library.nested else f"{PARENT.capitalize()} {TEST_TAG}"
+    results = [_try_photo(library, photo, tag, lines) for _, photo in sorted(test_photos.items())[:MAX_FOLDERS]]
     if library.queued:
         lines.append(f"The empty tag {tag} stays until the server's nightly job, which deletes empty tags.")
-    return lines, any(kept for kept, _ in results) and all(gone for _, gone in results)
+    return lines, any(is_kept for is_kept, _ in results) and all(is_gone for _, is_gone in results)
 
 
 def _try_photo(library: RemoteLibrary, photo: RemotePhoto, tag: str, lines: list[str]) -> tuple[bool, bool]:
-    """Try one photo; return whether it kept the tag, and whether the tag is gone in the end."""
-    where = f"{photo.name} (external library {photo.folder[:8]})" if photo.folder else photo.name
+    """Test one photo; return whether it kept the tag, and whether the tag was removed again."""
+    label = f"{photo.name} (external library {photo.folder[:8]})" if photo.folder else photo.name
     pair = PhotoTag(photo.id, tag)
-    began = time.monotonic()
+    start = time.monotonic()
     outcome = write(library, [pair], [], touched={}, careful=False)
-    seconds, key = time.monotonic() - began, pair[:2]
+    seconds, key = time.monotonic() - start, pair[:2]
     is_kept = key in outcome.existing and key not in outcome.unsettled
-    reasons = [each.reason for each in outcome.refused]
+    reasons = [refusal.reason for refusal in outcome.refused]
 
     if is_kept:
-        lines.append(f"{where}: the tag {tag} is kept, which was sure after {seconds:.0f} s.")
+        lines.append(f"{label}: the tag {tag} is kept, which was sure after {seconds:.0f} s.")
     elif key in outcome.unsettled:
-        lines.append(f"{where}: after {seconds:.0f} s the server still has not written the file. Is its queue paused?")
+        lines.append(f"{label}: after {seconds:.0f} s the server still has not written the file. Is its queue paused?")
     else:
         lines.append(
-            f"{where}: the tag {tag} is not kept{f' ({reasons[0]})' if reasons else ''}. If the photo's file can't be "
+            f"{label}: the tag {tag} is not kept{f' ({reasons[0]})' if reasons else ''}. If the photo's file can't be "
             "written, the server undoes tags; visterm leaves such libraries alone."
         )
 
     write(library, [], [pair], touched={}, careful=False)
     is_gone = key not in library.existing([pair])
-    lines.append(f"{where}: the tag was taken back." if is_gone else f"{where}: the tag {tag} can't be taken back.")
+    lines.append(f"{label}: the tag was taken back." if is_gone else f"{label}: the tag {tag} can't be taken back.")
     return is_kept, is_gone

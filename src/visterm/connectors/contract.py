@@ -1,4 +1,4 @@
-"""What visterm asks of another program's photo library: a small contract, which every connector keeps."""
+"""The interface of connectors to the photo libraries of other programs."""
 
 from __future__ import annotations
 
@@ -19,123 +19,123 @@ KINDS = {
     "immich": "visterm.connectors.immich:ImmichLibrary",
     "photoprism": "visterm.connectors.photoprism:PhotoPrismLibrary",
 }
-"""The classes of connectors by the program's name. Each is made by ``Class(address, key)``, which asks nothing yet."""
-RETRIES = 6  # A minute in all: a server that starts again gives no answer for 35 seconds and more
+"""Name of a program -> its connector class. ``Class(address, key)`` creates a connector without sending requests."""
+RETRIES = 6  # About a minute in total: a restarting server does not answer for 35 seconds or more
 
 
 class Page(NamedTuple):
-    """Some photos that were changed, and how far they bring a reader."""
+    """One page of changed photos, and the position after the page."""
 
     photos: list[RemotePhoto]
-    mark: str  # By which `changes` goes on after this page: by the server's clock, and opaque to callers
+    mark: str  # Opaque argument of `changes` to continue after this page
 
 
 class PhotoTag(NamedTuple):
-    """A tag of a photo, to be written into the other program or taken out of it."""
+    """A photo and a tag to write to it or remove from it (a "pair")."""
 
     photo: str  # `RemotePhoto.id`
-    tag: str  # As the program writes it
+    tag: str  # In the program's spelling
     confidence: float = 1.0
 
 
 class RefusedTag(NamedTuple):
-    """A pair that the server did not take, and why, in words for people."""
+    """A pair that the server refused, with the reason for people."""
 
     pair: PhotoTag
     reason: str
 
 
 class Recent(NamedTuple):
-    """The photos that changed lately."""
+    """Recently changed photos."""
 
-    since: str  # Pass it to `RemoteLibrary.recent` to ask for the same time and what came after
-    stamps: dict[str, str]  # By photo, when it changed last: opaque, and another one means that it changed again
+    since: str  # Argument of `RemoteLibrary.recent` for the same period and later changes
+    stamps: dict[str, str]  # Photo -> opaque stamp, which differs after each change
 
 
 class RemoteLibrary(Protocol):
     """Another program's photo library.
 
-    Methods raise ServiceError where the server cannot be reached, answers with half an answer or with what is none of
-    its answers, or refuses the key: the message says which permission is missing. Failures that pass (no answer, 408,
-    429, 5xx) are tried again inside. Nothing is held of a whole library but what the caller holds. Texts of the server
-    come as they are, but with a bound on their length and number; the caller checks them.
+    Methods raise ServiceError if the server is unreachable, sends an incomplete or unexpected answer, or refuses the
+    key: the message names the missing permission. Temporary failures (no answer, 408, 429, 5xx) are retried internally.
+    Connectors never store a whole library in memory. Texts from the server are limited in length and number, but
+    otherwise unchecked.
     """
 
-    kind: ClassVar[str]  # The program's name in commands: "immich"
-    title: ClassVar[str]  # The program's name for people: "Immich"
-    nested: ClassVar[bool]  # Whether a tag with slashes ("visterm/cat") lies under another one there
+    kind: ClassVar[str]  # Name of the program in commands: "immich"
+    title: ClassVar[str]  # Display name of the program: "Immich"
+    nested: ClassVar[bool]  # Whether a slash makes a child tag ("visterm/cat")
     queued: ClassVar[bool]
-    """Whether jobs of the program replace a photo's tags some time after a request, so that a second request to the
-    same photo before that is undone. `passes` waits for them, by the stamps of `recent`."""
-    key_variable: ClassVar[str]  # The environment variable that may hold the key: "IMMICH_API_KEY"
-    address: str  # Of the server, without a slash at its end
-    pause: Callable[[float], object]  # Lets seconds pass: `time.sleep`
+    """Whether the program's background jobs replace a photo's tags some time after a request, which undoes any second
+    request in the meantime. `passes` uses the stamps of `recent` to wait for these jobs."""
+    key_variable: ClassVar[str]  # Environment variable for the key: "IMMICH_API_KEY"
+    address: str  # Of the server, without a trailing slash
+    pause: Callable[[float], object]  # Waits for some seconds: `time.sleep`
 
     def __init__(self, address: str, key: str, patience: Patience = ..., /) -> None:
-        """Make one for a server."""
+        """Create a connector for a server."""
 
     def check(self) -> str:
-        """Ask who is there, and that the key may do what is needed; return the program and its version."""
+        """Check the server and the permissions of the key; return the program with its version."""
 
     def count(self) -> int:
-        """Return how many photos there are now."""
+        """Return the current number of photos."""
 
     def ids(self) -> Iterator[list[str]]:
-        """Yield the ids of all photos that are there now, a list a page: others were deleted."""
+        """Yield the ids of all current photos, one list per page; missing photos were deleted."""
 
     def changes(self, since: str = "") -> Iterator[Page]:
-        """Yield the photos whose picture, tags or rejections changed since a mark (empty: all), oldest first.
+        """Yield pages of the photos whose picture, tags or rejections changed since a mark (empty: all), oldest first.
 
-        A photo may come again though nothing of it has changed; none that changed is left out, though it changed while
-        pages were read. The order of pages is such that a reader who stops after one goes on by its mark.
+        Unchanged photos may be included, but changed photos are never missed, even if they change while pages are read.
+        Reading can stop after any page and continue with the page's mark.
         """
 
     def preview(self, photo: str) -> bytes:
-        """Return a photo as a JPEG, PNG or WebP file of some 1,440 pixels; called from several threads at once.
+        """Return a preview as a JPEG, PNG or WebP file of about 1,440 pixels; must be thread-safe.
 
-        Raises DataError if it is not there any more, or has no preview (yet).
+        Raises DataError if the photo was deleted, or has no preview (yet).
         """
 
     def existing(self, pairs: Collection[PhotoTag]) -> set[tuple[str, str]]:
-        """Return those of some pairs that the server has now, as (photo, tag), in as few requests as it can."""
+        """Return the pairs that the server has now, as (photo, tag), with as few requests as possible."""
 
     def recent(self, since: str = "") -> Recent:
-        """Return the photos that changed in the last five minutes, and since the last call of `changes`.
+        """Return the photos that changed in the last five minutes or since the last call of `changes`.
 
-        Only programs whose requests are `queued` need it.
+        Only needed for programs that are `queued`.
         """
 
     def add(self, pairs: Collection[PhotoTag]) -> list[RefusedTag]:
-        """Write tags; those that are there already stay as they are. Returns what the server did not take.
+        """Add tags to photos; existing tags are not changed. Returns the refused pairs.
 
-        Where requests are `queued`, all tags of a photo go in one. Tags that the server drops without a word need not
-        be found out: the caller asks `existing` afterwards.
+        If requests are `queued`, all tags of a photo are sent in one request. Tags that the server silently drops need
+        not be detected: the caller calls `existing` afterwards.
         """
 
     def take(self, pairs: Collection[PhotoTag]) -> list[RefusedTag]:
-        """Take tags out; pairs, tags and photos that are not there are no error. Returns what the server kept.
+        """Remove tags from photos; missing pairs, tags and photos are ignored. Returns the pairs that the server kept.
 
-        Where requests are `queued`, a photo has one pair at most.
+        If requests are `queued`, there is at most one pair per photo.
         """
 
 
-def batches(entries: Iterable[T], most: int) -> Iterator[list[T]]:
-    """Yield lists of `most` entries, in their order; the last may be shorter."""
+def batches(entries: Iterable[T], size: int) -> Iterator[list[T]]:
+    """Yield consecutive lists of `size` entries; the last list may be shorter."""
     entries = iter(entries)
-    return iter(lambda: list(islice(entries, most)), [])
+    return iter(lambda: list(islice(entries, size)), [])
 
 
 def open_library(program: str, address: str, key: str, say: Say = silent) -> RemoteLibrary:
-    """Return the connector of a program for the server at an address; nothing is asked yet.
+    """Return a program's connector for the server at an address, without sending a request.
 
-    `say` takes a line when the server gives no answer for some seconds. Raises UserError if there is no such connector,
-    or the address is none.
+    `say` is called with a message if the server does not answer for some seconds. Raises UserError if the program or
+    the address is invalid.
     """
     return connector_class(program)(address, key, Patience(retries=RETRIES, waiting=Waiting(say)))
 
 
 def connector_class(program: str) -> type[RemoteLibrary]:
-    """Return the connector of a program. Raises UserError if there is none."""
+    """Return the connector class of a program. Raises UserError if there is none."""
     if program not in KINDS:
         raise UserError(setting="program", value=program, expected=one_of(tuple(KINDS)))
     module, _, name = KINDS[program].partition(":")

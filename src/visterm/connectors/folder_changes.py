@@ -1,4 +1,4 @@
-"""Which files of folders change: as the system reports it, or, on network drives, by looking every so often."""
+"""Detect changed files in folders: by reports of the operating system, or by polling on network drives."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from visterm.data.contents import file_state
 from visterm.data.image_folders import is_set_aside, suffix_of
 from visterm.library.files import is_inside
 
-TICK = 0.5  # Seconds between two looks at what is reported
-ESCAPED = re.compile(r"\\([0-7]{3})")  # A space in a mount point is written \040
+TICK = 0.5  # Seconds between two checks for reports
+ESCAPED = re.compile(r"\\([0-7]{3})")  # Octal escapes in mount points: \040 is a space
 
 NETWORK = frozenset(
     {"9p", "afs", "afpfs", "ceph", "cifs", "coda", "davfs", "drvfs", "gfs2", "glusterfs", "lustre", "ncpfs", "nfs"}
     | {"nfs4", "ocfs2", "prl_fs", "smb2", "smb3", "smbfs", "vboxsf", "virtiofs", "vmhgfs-fuse"}
 )
-"""File systems where other machines write, which this system does not report. So may all ``fuse.*`` (sshfs, rclone)."""
+"""File systems that don't report changes by other machines; the same is assumed of ``fuse.*`` (sshfs, rclone)."""
 
 
 def mounts(table: Path = Path("/proc/self/mounts")) -> dict[str, str]:
-    """Return the file system of each mount point; nothing on systems that keep no such table."""
+    """Mount point -> type of its file system; empty on systems without a mount table."""
     try:
         lines = table.read_text("utf-8", "surrogateescape").splitlines()
     except OSError:
@@ -36,55 +36,55 @@ def mounts(table: Path = Path("/proc/self/mounts")) -> dict[str, str]:
 
 
 def is_on_network(folder: str, mounted: Mapping[str, str]) -> bool:
-    """Return whether a folder, or one in it, lies on a file system of the network."""
-    around = max((point for point in mounted if is_inside(f"{folder}/", point)), key=len, default="")
-    kinds = [mounted.get(around, ""), *(kind for point, kind in mounted.items() if is_inside(point, folder))]
+    """Return whether a folder or one of its subfolders is on a network file system."""
+    mount_point = max((point for point in mounted if is_inside(f"{folder}/", point)), key=len, default="")
+    kinds = [mounted.get(mount_point, ""), *(kind for point, kind in mounted.items() if is_inside(point, folder))]
     return any(kind in NETWORK or kind.startswith("fuse.") for kind in kinds)
 
 
 class Stop:
-    """Whether to end. A handler of signals may set it: it waits for no lock, as `threading.Event` would."""
+    """A flag to stop a loop. It has no lock, unlike `threading.Event`, so that signal handlers may set it."""
 
     def __init__(self) -> None:
         self._set = False
 
     def set(self) -> None:
-        """Ask to end."""
+        """Request the stop."""
         self._set = True
 
     def is_set(self) -> bool:
-        """Return whether it was asked for."""
+        """Return whether a stop was requested."""
         return self._set
 
     def wait(self, seconds: float) -> bool:
-        """Wait that long, or until a moment after it is set; return whether it is."""
-        until = time.monotonic() + seconds
-        while not self._set and (remaining := until - time.monotonic()) > 0:
+        """Wait for `seconds`, or until shortly after a stop is requested; return whether it was requested."""
+        deadline = time.monotonic() + seconds
+        while not self._set and (remaining := deadline - time.monotonic()) > 0:
             time.sleep(min(remaining, TICK))
         return self._set
 
 
 class FolderChanges:
-    """Collects the paths that change in folders, from the moment when it is made; close it in the end.
+    """Collects the paths that change in folders after its creation; call `close` when done.
 
     Parameters
     ----------
     reported, polled : sequence of str
-        Folders in full that are there: those whose changes the system reports, and those to look at.
+        Absolute paths of existing folders: those whose changes the system reports, and those to poll.
     suffixes : collection of str
-        Endings, in small letters, of the files that count. Folders count, too, and whatever is not there any more.
+        Suffixes of relevant files, in lower case. Folders and deleted paths are always reported.
     seconds : float
-        Between two looks at the `polled` ones.
+        Interval for polling the `polled` folders.
     stop : Stop
-        Ends a wait.
+        Ends waiting early.
 
     Attributes
     ----------
     ended : str
-        Why the system's reports ended, before which some were lost; empty while they go on.
+        Why the system's reports ended, which may have lost changes; empty while they work.
 
-    Raises MissingExtraError if anything is `reported` and watchfiles is not installed; StorageError if the system
-    watches no more folders.
+    Raises MissingExtraError if there are `reported` folders and watchfiles is not installed; StorageError if the system
+    cannot watch more folders.
     """
 
     def __init__(
@@ -93,39 +93,39 @@ class FolderChanges:
         self._folders, self._suffixes, self._stop = [*reported, *polled], suffixes, stop
         self._seconds = seconds
         self._seen = {folder: self._file_states(folder) for folder in polled}
-        self._next = time.monotonic() + seconds
+        self._next_poll = time.monotonic() + seconds
         self.ended = ""
         self._events = _events(reported, stop) if reported else None
-        self._pending = self._reported_paths()  # from now on
+        self._pending = self._reported_paths()  # starts watching
 
     def wait(self) -> set[str]:
-        """Return the paths that changed since the last call, after a moment at most."""
+        """Return the paths that changed since the last call, after waiting briefly."""
         changed, self._pending = self._pending | self._reported_paths(), set()
-        if time.monotonic() >= self._next:
+        if time.monotonic() >= self._next_poll:
             for folder, before in self._seen.items():
                 after = self._seen[folder] = self._file_states(folder)
                 changed |= {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)}
-            self._next = time.monotonic() + self._seconds
-        return {path for path in changed if self._counts(path)}
+            self._next_poll = time.monotonic() + self._seconds
+        return {path for path in changed if self._is_relevant(path)}
 
     def close(self) -> None:
-        """End the watch of the system."""
+        """Stop watching."""
         if self._events is not None:
             self._events.close()
 
     def _reported_paths(self) -> set[str]:
-        """Return what the system reports within a moment."""
+        """Return the paths that the system reports, after waiting briefly."""
         try:
             paths = None if self._events is None else next(self._events, None)
-        except (UnicodeError, RuntimeError) as error:  # of watchfiles, which can't name what is not UTF-8
+        except (UnicodeError, RuntimeError) as error:  # from watchfiles, which cannot handle names that are not UTF-8
             paths, self.ended = None, str(error)
         if paths is None:
             self._events = None
             self._stop.wait(TICK)
         return paths or set()
 
-    def _counts(self, path: str) -> bool:
-        """Return whether a change may be one of photos or their tags: hidden files and folders aside."""
+    def _is_relevant(self, path: str) -> bool:
+        """Return whether a changed path may affect photos or their tags; hidden files and folders do not."""
         folder = next((folder for folder in self._folders if is_inside(path, folder)), None)
         if folder is None:
             return path in self._folders
@@ -135,7 +135,7 @@ class FolderChanges:
         return suffix_of(name) in self._suffixes or not os.path.isfile(path)
 
     def _file_states(self, folder: str) -> dict[str, tuple[int, int] | None]:
-        """Return size and date of the files of a folder that count; those that cannot be listed are not there."""
+        """Path -> size and date of the relevant files in a folder, without files that cannot be listed."""
         states = {}
         for parent, folders, files in os.walk(folder):
             folders[:] = [name for name in folders if not is_set_aside(name)]
@@ -147,7 +147,7 @@ class FolderChanges:
 
 
 def _events(folders: Sequence[str], stop: Stop) -> Generator[set[str]]:
-    """Yield sets of paths as the system reports them; an empty one after each moment without any."""
+    """Yield sets of changed paths reported by the system; an empty set after a short time without reports."""
     try:
         from watchfiles import watch
     except ImportError as error:
@@ -164,7 +164,7 @@ def _events(folders: Sequence[str], stop: Stop) -> Generator[set[str]]:
             ) as changes:  # fmt: skip
                 for events in changes:
                     yield {path for _, path in events}
-        except FileNotFoundError:  # one of them went just now, which the caller sees
+        except FileNotFoundError:  # a folder was just deleted; the caller will notice
             return
         except OSError as error:
             raise StorageError(
@@ -176,9 +176,9 @@ def _events(folders: Sequence[str], stop: Stop) -> Generator[set[str]]:
 
 
 class Settling:
-    """Files that changed, until they stay as they are for some time: a file that is still copied waits.
+    """Holds back changed files until they have been stable for some time, for example while they are copied.
 
-    `seconds` is that time; `clock` tells the seconds that have passed.
+    `seconds` is that time; `clock` returns the current time in seconds.
     """
 
     def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
@@ -186,17 +186,17 @@ class Settling:
         self._since: dict[str, tuple[tuple[int, int] | None, float]] = {}
 
     def touch(self, paths: Collection[str]) -> None:
-        """Take in files that changed just now, or went."""
+        """Add files that were just changed or deleted."""
         self._since.update((path, (file_state(path), self._clock())) for path in paths)
 
     def settled(self) -> list[str]:
-        """Return, and forget, those whose size and date have not changed for long enough, sorted."""
-        done = []
+        """Return and remove the files whose size and date have been stable for long enough, sorted."""
+        stable = []
         for path, (state, since) in list(self._since.items()):
-            now = file_state(path)
-            if now != state:
-                self._since[path] = now, self._clock()
+            current_state = file_state(path)
+            if current_state != state:
+                self._since[path] = current_state, self._clock()
             elif self._clock() - since >= self._seconds:
-                done.append(path)
+                stable.append(path)
                 del self._since[path]
-        return sorted(done)
+        return sorted(stable)

@@ -1,4 +1,4 @@
-"""Immich's library: photos, their tags and previews by its API, in few requests, and tags written there in batches."""
+"""Connector to Immich: reads photos, tags and previews with few requests to its API, and writes tags in batches."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from visterm.core.web_client import Patience, ServerAnswer, server_address
 from visterm.store.connected import NOT_OURS, PROGRAMS, RemotePhoto
 
 NEEDED = ("asset.read", "asset.view", "asset.statistics", "tag.create", "tag.read", "tag.asset", "user.read")
-OLDEST, NESTED = (3, 0), (3, 2)  # The first version that is spoken with, and the first with searches of the new shape
-YOUNG = timedelta(minutes=5)  # In which Immich may still read the metadata of a photo, and replace its tags by these
-LOOK_AT_ALL = timedelta(days=1)  # How late changes are found that move no time of a photo
-SKEW = timedelta(minutes=1)  # By which the server's clock may go back without a reason to look at all photos
-AT_ONCE = 10  # Pages whose tags are asked for together
-MOST_PREVIEW = 2**25  # Bytes
-DEEPEST = 50  # Tags under each other, from where on photos are asked for themselves
-BATCH = 100  # Photos or tags of a request that writes: Immich takes 45 ms and more for each photo
-BRANCHES = 200  # Photos that are looked for by their ids at once
-OWN = "visterm"  # Our own tags are under this one
+MIN_VERSION, NESTED_VERSION = (3, 0), (3, 2)  # Oldest supported version, and first version with nested searches
+YOUNG = timedelta(minutes=5)  # Photos added later than this may still lose tags when Immich reads their metadata
+READ_ALL_AFTER = timedelta(days=1)  # Read all photos this often, to find changes that don't update a photo's time
+MAX_CLOCK_SKEW = timedelta(minutes=1)  # If the server's clock goes back further, read all photos
+PAGES_PER_TAG_QUERY = 10  # Number of pages whose photos' tags are queried together
+MAX_PREVIEW_BYTES = 2**25
+MAX_DEPTH = 50  # From this depth of tags, query photos individually
+BATCH_SIZE = 100  # Photos or tags per writing request: Immich takes at least 45 ms per photo
+PHOTOS_PER_SEARCH = 200  # Maximum number of photo ids in one search
+OWN_PARENT = "visterm"  # Parent of the tags that visterm writes
 
 
 class _Tag(NamedTuple):
@@ -46,22 +46,22 @@ class _Tag(NamedTuple):
 
 
 class ImmichLibrary:
-    """A user's photos in Immich (3.0 or newer), seen through its API.
+    """A user's photos in Immich (3.0 or newer), through its API.
 
-    What was seen on a real server and in Immich's sources: a request that tags a photo queues jobs that write its
-    sidecar, read it again, and replace the photo's tags by what they read; only then its ``updatedAt`` moves, by which
-    `changes` finds it. So all tags of a photo go in one request, and `passes` waits before it touches a photo again.
-    Deleting a tag changes no photo: `changes` keeps the ids of tags, and lists all photos once one has vanished. A
-    search for a tag finds those under it, too: where that leaves a doubt, the photo itself is asked for.
+    Facts from a real server and Immich's source code: a request to tag a photo queues jobs that write its sidecar, read
+    it again, and replace the photo's tags by the tags in it; only then they update its ``updatedAt``, which `changes`
+    uses. So all tags of a photo are sent in one request, and `passes` waits before another request for the same photo.
+    Deleting a tag updates no photo: `changes` stores the ids of tags, and reads all photos after one has disappeared. A
+    search for a tag also finds its child tags: if the result is ambiguous, the photo itself is queried.
 
     Parameters
     ----------
     address : str
         ``http://host:2283``, with or without ``/api``.
     key : str
-        An API key of the user whose photos these are, with the permissions `NEEDED`.
+        An API key of the user who owns the photos, with the `NEEDED`.
     patience : Patience
-        How long the server is waited for.
+        How long to wait for the server.
     """
 
     kind: ClassVar[str] = "immich"
@@ -76,67 +76,67 @@ class ImmichLibrary:
         self.pause = patience.pause
         self._version: tuple[int, int, int] | None = None
         self._user = ""
-        self._taken: dict[str, str] = {}  # When photos were taken that have changed, for searches of these
-        self._read = ""  # The server's time of the last call of `changes`
+        self._taken: dict[str, str] = {}  # Changed photo -> when it was taken, to limit searches
+        self._read = ""  # Server time of the last call of `changes`
 
     def check(self) -> str:
-        """Ask for the version, and whether the key has all permissions. Raises ServiceError if not."""
+        """Return the version. Raises ServiceError if it is too old, or the key lacks a permission."""
         version = self._server_version()
         permissions = json_answers.field(self._server.json("GET", "/api-keys/me"), "permissions", list)
-        if "all" not in permissions and (missing := [each for each in NEEDED if each not in permissions]):
+        if "all" not in permissions and (missing := [name for name in NEEDED if name not in permissions]):
             raise ServiceError(
                 f"The key of {self.address} lacks permissions: {', '.join(missing)}. Make one with {', '.join(NEEDED)}."
             )
         return f"Immich {'.'.join(map(str, version))}"
 
     def count(self) -> int:
-        """Return how many photos of the timeline there are now."""
+        """Return the current number of photos in the timeline."""
         body = {"filter": Search().nested(START)["filter"]} if self._has_nested_search() else {
             "type": "IMAGE", "visibility": "timeline"}  # fmt: skip
         answer = self._server.json("POST", "/search/statistics", body, needs="asset.statistics")
         return json_answers.field(answer, "total", int)
 
     def ids(self) -> Iterator[list[str]]:
-        """Yield the ids of all photos of the timeline, a page at a time."""
+        """Yield the ids of all photos in the timeline, one list per page."""
         for items, _ in self._pages(Search()):
             yield [item.id for item in items]
 
     def changes(self, since: str = "") -> Iterator[Page]:
-        """Yield changed photos, by the time they were taken; marks lead on from any page."""
+        """Yield changed photos, by the time they were taken; reading can continue after any page."""
         mark = ImmichMark.read(since)
         answer, tags = self._tags()
         now = self._clock(answer)
         self._read = as_text(now)
-        known = [tag.id[:8] for tag in tags]
-        set_back = bool(mark.since) and now + SKEW < as_time(mark.since) + YOUNG
-        if not mark.full or set_back or set(mark.tags) - set(known) or now - as_time(mark.full) > LOOK_AT_ALL:
+        tag_ids = [tag.id[:8] for tag in tags]
+        moved_back = bool(mark.since) and now + MAX_CLOCK_SKEW < as_time(mark.since) + YOUNG
+        if not mark.full or moved_back or set(mark.tags) - set(tag_ids) or now - as_time(mark.full) > READ_ALL_AFTER:
             mark = ImmichMark(begun=as_text(now), full=as_text(now))
         elif not mark.taken and not mark.token:
             mark = replace(mark, begun=as_text(now))
-        mark = replace(mark, tags=known)
+        mark = replace(mark, tags=tag_ids)
         search, start = Search(updated=mark.since), PagePosition(mark.taken, mark.token)
         read: list[ListedPage] = []
         from_start = start == START
 
         for items, position in self._pages(search, start):
             read.append((items, position))
-            end = position == START
-            if end or len(read) == AT_ONCE:
-                yield from self._with_tags(mark, search, read, tags, bounded=not (from_start and end))
+            is_last = position == START
+            if is_last or len(read) == PAGES_PER_TAG_QUERY:
+                yield from self._with_tags(mark, search, read, tags, bounded=not (from_start and is_last))
                 read, from_start = [], False
 
     def preview(self, photo: str) -> bytes:
-        """Return Immich's preview, of some 1,440 pixels. Raises DataError if there is none (yet)."""
+        """Return Immich's preview of about 1,440 pixels. Raises DataError if there is none (yet)."""
         path = f"/assets/{checked_id(photo)}/thumbnail?size=preview"
-        answer = self._server.ask("GET", path, needs="asset.view", most=MOST_PREVIEW, also=(400, 404))
+        answer = self._server.ask("GET", path, needs="asset.view", most=MAX_PREVIEW_BYTES, also=(400, 404))
         if answer.status != 200:
             raise DataError(f"Immich has no preview of the photo {photo}: it was deleted, or its preview is not made.")
         return answer.content
 
     def existing(self, pairs: Collection[PhotoTag]) -> set[tuple[str, str]]:
-        """Return those of some pairs that are there now; photos in doubt are asked for one by one.
+        """Return the pairs that exist now; photos with ambiguous search results are queried individually.
 
-        Up to 3.1 there is a search for each tag. From 3.2 on, one finds the photos of a batch that have all their tags.
+        Up to Immich 3.1, this is one search per tag. From 3.2, one search finds photos of a batch with all their tags.
         """
         _, tags = self._tags()
         parents = {tag.parent for tag in tags}
@@ -152,21 +152,21 @@ class ImmichLibrary:
         unsure = {photo for photo, values in by_photo.items() if not values.issubset(plain)}
         existing: set[tuple[str, str]] = set()
 
-        if self._has_nested_search() and len(by_photo) < BRANCHES * len(plain):
+        if self._has_nested_search() and len(by_photo) < PHOTOS_PER_SEARCH * len(plain):
             sets = [(photo, tuple(ids[value] for value in by_photo[photo])) for photo in sorted(set(by_photo) - unsure)]
             unsure = set(by_photo)
-            for some in batches(sets, BRANCHES):
-                for items, _ in self._pages(Search(pairs=tuple(some))):
+            for batch in batches(sets, PHOTOS_PER_SEARCH):
+                for items, _ in self._pages(Search(pairs=tuple(batch))):
                     unsure.difference_update(item.id for item in items)
             existing = {(photo, value) for photo in set(by_photo) - unsure for value in by_photo[photo]}
         elif len(by_photo) > len(plain):
             times = [self._taken.get(photo, "") for photo in by_photo]
-            near = Search().before(max(times)) if all(times) else Search()
+            limited = Search().before(max(times)) if all(times) else Search()
             for value in plain:
                 missing = by_tag[value] - self._matching(
-                    replace(near, tags=(ids[value],)), PagePosition.at(min(times)), by_tag[value]
+                    replace(limited, tags=(ids[value],)), PagePosition.at(min(times)), by_tag[value]
                 )
-                if missing and near != Search():  # a date was changed, or the tag is not there
+                if missing and limited != Search():  # a date was changed, or the pair does not exist
                     missing -= self._matching(Search(tags=(ids[value],)), START, missing)
                 existing |= {(photo, value) for photo in by_tag[value] - missing}
         else:
@@ -176,18 +176,18 @@ class ImmichLibrary:
         return existing
 
     def recent(self, since: str = "") -> Recent:
-        """Return the photos that changed in the last five minutes, and since the last call of `changes`."""
+        """Return the photos that changed in the last five minutes or since the last call of `changes`."""
         if not since:
             begin = as_text(self._clock(self._server.ask("GET", "/server/version")) - YOUNG)
             since = min(begin, self._read or begin)
-        items = (item for some, _ in self._pages(Search(updated=since)) for item in some)
+        items = (item for page, _ in self._pages(Search(updated=since)) for item in page)
         return Recent(since, {item.id: item.updated for item in items})
 
     def add(self, pairs: Collection[PhotoTag]) -> list[RefusedTag]:
-        """Write tags: all of a photo in one request, photos with the same tags together."""
+        """Add tags: all tags of a photo in one request, together with other photos that get the same tags."""
         ids: dict[str, str] = {}
-        for values in batches(sorted({pair.tag for pair in pairs}), BATCH):
-            # each time before tags are used: Immich deletes those without photos at night
+        for values in batches(sorted({pair.tag for pair in pairs}), BATCH_SIZE):
+            # in each call, because Immich deletes unused tags at night
             answer = self._server.json("PUT", "/tags", {"tags": values}, needs="tag.create")
             ids |= {tag.value: tag.id for tag in _read_tags(answer)}
         by_photo: dict[str, set[str]] = defaultdict(set)
@@ -198,14 +198,14 @@ class ImmichLibrary:
         groups: dict[frozenset[str], list[str]] = defaultdict(list)
         for photo, tags in by_photo.items():
             groups[frozenset(tags)].append(photo)
-        for some, photos in groups.items():
-            for batch in batches(sorted(photos), BATCH):
-                body = {"tagIds": sorted(some), "assetIds": batch}
+        for tag_ids, photos in groups.items():
+            for batch in batches(sorted(photos), BATCH_SIZE):
+                body = {"tagIds": sorted(tag_ids), "assetIds": batch}
                 self._server.json("PUT", "/tags/assets", body, needs="tag.asset")
         return [RefusedTag(pair, "Immich takes no tag of this name") for pair in pairs if pair.tag not in ids]
 
     def take(self, pairs: Collection[PhotoTag]) -> list[RefusedTag]:
-        """Take tags out, tag by tag: Immich has no other way."""
+        """Remove tags, with separate requests per tag, as Immich's API requires."""
         _, tags = self._tags()
         ids = {tag.value: tag.id for tag in tags}
         photos: dict[str, dict[str, PhotoTag]] = defaultdict(dict)
@@ -214,33 +214,33 @@ class ImmichLibrary:
                 photos[ids[pair.tag]][pair.photo] = pair
 
         refused: list[RefusedTag] = []
-        for tag, pairs_of_tag in photos.items():
+        for tag, tag_pairs in photos.items():
             path = f"/tags/{tag}/assets"
-            for batch in batches(sorted(pairs_of_tag), BATCH):
+            for batch in batches(sorted(tag_pairs), BATCH_SIZE):
                 answer = self._server.ask("DELETE", path, {"ids": batch}, needs="tag.asset", also=(400,))
                 if answer.status == 400:
-                    if tag not in {each.id for each in self._tags()[1]}:
-                        break  # it was deleted since, with all of its pairs
+                    if tag not in {current.id for current in self._tags()[1]}:
+                        break  # the tag was deleted meanwhile
                     raise self._server.refused("DELETE", path, answer)
-                for each in json_answers.checked(self._server.parsed(answer, f"DELETE {path}"), "answer", list):
-                    error = json_answers.optional(each, "error", str)
-                    photo = checked_id(json_answers.field(each, "id", str))
-                    if error not in (None, "not_found") and photo in pairs_of_tag:
-                        refused.append(RefusedTag(pairs_of_tag[photo], f"Immich keeps it: {error}"))
+                for result in json_answers.checked(self._server.parsed(answer, f"DELETE {path}"), "answer", list):
+                    error = json_answers.optional(result, "error", str)
+                    photo = checked_id(json_answers.field(result, "id", str))
+                    if error not in (None, "not_found") and photo in tag_pairs:
+                        refused.append(RefusedTag(tag_pairs[photo], f"Immich keeps it: {error}"))
         return refused
 
     def _server_version(self) -> tuple[int, int, int]:
-        """Return the server's version, asked for once."""
+        """Return the server's version, which is queried once."""
         if self._version is None:
             answer = self._server.json("GET", "/server/version")
             major, minor, patch = (json_answers.field(answer, name, int) for name in ("major", "minor", "patch"))
-            if (major, minor) < OLDEST:
+            if (major, minor) < MIN_VERSION:
                 raise ServiceError(f"{self.address} is Immich {major}.{minor}; expected 3.0 or newer: update it.")
             self._version = (major, minor, patch)
         return self._version
 
     def _clock(self, answer: ServerAnswer) -> datetime:
-        """Return the server's time. Raises ServiceError if an answer has none."""
+        """Return the server's time from an answer. Raises ServiceError if it is missing or invalid."""
         now = json_answers.clock(answer)
         if now is None:
             raise ServiceError(
@@ -249,7 +249,7 @@ class ImmichLibrary:
         return now
 
     def _has_nested_search(self) -> bool:
-        return self._server_version()[:2] >= NESTED
+        return self._server_version()[:2] >= NESTED_VERSION
 
     def _pages(self, search: Search, position: PagePosition = START) -> Iterator[ListedPage]:
         return pages(self._server, search, self._has_nested_search(), position)
@@ -259,7 +259,7 @@ class ImmichLibrary:
         return answer, _read_tags(self._server.parsed(answer, "GET /tags"))
 
     def _tags_of(self, photo: str) -> tuple[str, ...] | None:
-        """Return the tags of one photo; None if it is not there any more."""
+        """Return the tags of one photo; None if it was deleted."""
         path = f"/assets/{checked_id(photo)}"
         answer = self._server.ask("GET", path, needs="asset.read", also=(400, 404))
         if answer.status != 200:
@@ -270,7 +270,7 @@ class ImmichLibrary:
     def _with_tags(
         self, mark: ImmichMark, search: Search, read: list[ListedPage], tags: list[_Tag], *, bounded: bool
     ) -> Iterator[Page]:
-        """Yield pages whose tags are asked for together; where there are others, only for the time of these."""
+        """Yield the listed pages with their photos' tags; if `bounded`, limit tag searches to the time of the pages."""
         listed = [item for items, _ in read for item in items]
         self._taken = {item.id: item.taken for item in listed}
         position = START
@@ -279,46 +279,46 @@ class ImmichLibrary:
         if listed and not self._user:
             answer = self._server.json("GET", "/users/me", needs="user.read")
             self._user = checked_id(json_answers.field(answer, "id", str))
-        theirs = {item.id for item in listed if item.owner != self._user}  # partners', which take no tags of ours
-        ours = {item.id for item in listed} - theirs
-        tags_of = self._tags_by_photo(search, position, ours, tags) | dict.fromkeys(theirs, ())
-        old = as_time(mark.begun) - YOUNG
+        partner_ids = {item.id for item in listed if item.owner != self._user}  # these photos cannot be tagged
+        own_ids = {item.id for item in listed} - partner_ids
+        tags_of = self._tags_by_photo(search, position, own_ids, tags) | dict.fromkeys(partner_ids, ())
+        oldest_young = as_time(mark.begun) - YOUNG
 
         for items, after in read:
             photos = [
                 RemotePhoto(item.id, item.name, item.version, tags_of[item.id],
-                            ready=item.id not in theirs and as_time(item.created) < old,
-                            folder=NOT_OURS if item.id in theirs else item.library)
+                            ready=item.id not in partner_ids and as_time(item.created) < oldest_young,
+                            folder=NOT_OURS if item.id in partner_ids else item.library)
                 for item in items
                 if item.id in tags_of
             ]  # fmt: skip
-            until = replace(mark, taken=after.taken, token=after.token)
+            next_mark = replace(mark, taken=after.taken, token=after.token)
             if after == START:
-                until = replace(until, since=as_text(old), begun="")
-            yield Page(photos, until.text())
+                next_mark = replace(next_mark, since=as_text(oldest_young), begun="")
+            yield Page(photos, next_mark.text())
 
     def _tags_by_photo(
         self, search: Search, position: PagePosition, photos: set[str], tags: Sequence[_Tag]
     ) -> dict[str, tuple[str, ...]]:
-        """Return the tags of the photos of a search, of those that are still there, in as few requests as there are."""
+        """Photo -> its tags, for the photos of a search that still exist, with as few requests as possible."""
         if not tags:
             return dict.fromkeys(photos, ())
         tags_of: dict[str, tuple[str, ...]] = {}
         if len(photos) > 1:
             tags_of |= dict.fromkeys(self._matching(replace(search, untagged=True), position, photos), ())
-        rest = photos - set(tags_of)
-        ours = [tag for tag in tags if _is_own(tag)]
-        theirs = tuple(tag.id for tag in tags if not tag.parent and not _is_own(tag))
-        if self._has_nested_search() and theirs and len(rest) > len(ours):
-            alone = rest - self._matching(replace(search, tags=theirs), position, rest)
-            if len(alone) > len(ours):  # they changed because visterm tagged them
-                tags_of |= self._by_tags(search, position, alone, ours)
-                rest -= set(tags_of)
+        remaining = photos - set(tags_of)
+        own_tags = [tag for tag in tags if _is_own(tag)]
+        other_roots = tuple(tag.id for tag in tags if not tag.parent and not _is_own(tag))
+        if self._has_nested_search() and other_roots and len(remaining) > len(own_tags):
+            only_own = remaining - self._matching(replace(search, tags=other_roots), position, remaining)
+            if len(only_own) > len(own_tags):  # they changed because visterm tagged them
+                tags_of |= self._by_tags(search, position, only_own, own_tags)
+                remaining -= set(tags_of)
 
-        if len(rest) > len(tags):
-            tags_of |= self._by_tags(search, position, rest, tags)
-        alone_tags = {photo: self._tags_of(photo) for photo in sorted(rest - set(tags_of))}
-        return tags_of | {photo: values for photo, values in alone_tags.items() if values is not None}
+        if len(remaining) > len(tags):
+            tags_of |= self._by_tags(search, position, remaining, tags)
+        queried = {photo: self._tags_of(photo) for photo in sorted(remaining - set(tags_of))}
+        return tags_of | {photo: values for photo, values in queried.items() if values is not None}
 
     def _matching(self, search: Search, position: PagePosition, photos: set[str]) -> set[str]:
         return photos.intersection(item.id for items, _ in self._pages(search, position) for item in items)
@@ -326,40 +326,40 @@ class ImmichLibrary:
     def _by_tags(
         self, search: Search, position: PagePosition, photos: set[str], tags: Sequence[_Tag]
     ) -> dict[str, tuple[str, ...]]:
-        """Return the tags of photos of a search by a search for each tag, of the photos that leave no doubt."""
-        under: dict[str, list[_Tag]] = defaultdict(list)
+        """Photo -> its tags, from one search per tag; photos with ambiguous results are left out."""
+        children: dict[str, list[_Tag]] = defaultdict(list)
         for tag in tags:
-            under[tag.parent].append(tag)
-        sure: dict[str, list[str]] = defaultdict(list)
+            children[tag.parent].append(tag)
+        certain: dict[str, list[str]] = defaultdict(list)
         unsure: set[str] = set()
 
-        def look(level: list[_Tag], deep: int = 0) -> set[str]:
-            """Return the photos that have one of some tags, or one under them."""
-            every: set[str] = set()
+        def visit(level: list[_Tag], depth: int = 0) -> set[str]:
+            """Return the photos that have any of the tags or of their descendants."""
+            found: set[str] = set()
             for tag in level:
                 having = self._matching(replace(search, tags=(tag.id,)), position, photos)
-                if having and deep == DEEPEST:
+                if having and depth == MAX_DEPTH:
                     unsure.update(having)
-                below = look(under[tag.id], deep + 1) if having and deep < DEEPEST else set()
+                below = visit(children[tag.id], depth + 1) if having and depth < MAX_DEPTH else set()
                 for photo in having - below:
-                    sure[photo].append(tag.value)
-                if tag.value != OWN:  # the tag above all of ours, which no photo has for itself
+                    certain[photo].append(tag.value)
+                if tag.value != OWN_PARENT:  # the parent of our tags, which no photo has itself
                     unsure.update(having & below)
-                every |= having
-            return every
+                found |= having
+            return found
 
-        look(under[""])
-        return {photo: tuple(sorted(values)) for photo, values in sure.items() if photo not in unsure}
+        visit(children[""])
+        return {photo: tuple(sorted(values)) for photo, values in certain.items() if photo not in unsure}
 
 
 def _is_own(tag: _Tag) -> bool:
-    return f"{tag.value}/".startswith(f"{OWN}/")
+    return f"{tag.value}/".startswith(f"{OWN_PARENT}/")
 
 
 def _read_tags(answer: object) -> list[_Tag]:
-    made = []
-    for each in json_answers.checked(answer, "tags", list):
-        parent = json_answers.optional(each, "parentId", str)
-        value = json_answers.field(each, "value", str)
-        made.append(_Tag(checked_id(json_answers.field(each, "id", str)), value, checked_id(parent) if parent else ""))
-    return made
+    tags = []
+    for item in json_answers.checked(answer, "tags", list):
+        parent = json_answers.optional(item, "parentId", str)
+        value = json_answers.field(item, "value", str)
+        tags.append(_Tag(checked_id(json_answers.field(item, "id", str)), value, checked_id(parent) if parent else ""))
+    return tags

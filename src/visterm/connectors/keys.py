@@ -1,4 +1,4 @@
-"""Keys and tokens of other programs' servers: read from a file or the environment, never from arguments or logs."""
+"""Keys and tokens for other programs' servers, read from files or the environment and never shown."""
 
 from __future__ import annotations
 
@@ -14,38 +14,38 @@ from visterm.core.system import user_file
 from visterm.core.wording import json_text
 from visterm.core.writing import write_whole
 
-LONGEST = 4096  # Letters of a key
-VARIABLE = "VISTERM_CONNECTED"  # Names the user's list of servers and key files that belong together
-_KEY = re.compile("[!-~]+")  # What a header holds
+MAX_KEY_LENGTH = 4096
+VARIABLE = "VISTERM_CONNECTED"  # Environment variable: path of the user's list of allowed (server, key file) pairs
+_KEY = re.compile("[!-~]+")  # Characters that are allowed in a header
 
 
 def read_key(file: Path | None, variable: str) -> str:
-    """Return the key in a file, or in an environment variable where there is no `file`.
+    """Return the key in a file, or, without `file`, in an environment variable.
 
-    Messages never show any of it. Raises UserError if there is none, the file can be read by others than its owner, or
-    what is in it is no key.
+    Messages never contain the key. Raises UserError if it is missing or invalid, or others than the owner can read the
+    file.
     """
     if file is None:
         key = os.environ.get(variable, "").strip()
-        where = f"The environment variable {variable}"
+        source = f"The environment variable {variable}"
         if not key:
             advice = f"Write it into a file that only you can read, and name it by `key_file`; or set {variable}."
             raise UserError("A key is needed.", setting="key_file", advice=advice)
     else:
-        where, key = f"The key file {file}", read_secret("key", file)
+        source, key = f"The key file {file}", read_secret("key", file)
 
-    if len(key) > LONGEST or not _KEY.fullmatch(key):
+    if len(key) > MAX_KEY_LENGTH or not _KEY.fullmatch(key):
         expected = "one line of letters, digits and signs without spaces"
-        raise UserError(f"{where} holds no key", setting="key_file", value=file, expected=expected)
+        raise UserError(f"{source} holds no key", setting="key_file", value=file, expected=expected)
     return key
 
 
-def read_secret(what: str, file: Path) -> str:
-    """Return the text of a file with a secret (`what`: "key" or "token"), without spaces around it.
+def read_secret(kind: str, file: Path) -> str:
+    """Return the stripped text of a file with a secret of a kind, "key" or "token".
 
-    Raises UserError if it cannot be read, is no text, or can be used by others than its owner.
+    Raises UserError if it cannot be read, is not text, or others than the owner can access it.
     """
-    problem, advice = "", f"Pass a file of yours with the {what} on one line."
+    problem, advice = "", f"Pass a file of yours with the {kind} on one line."
     try:
         with open_regular(file, 64 * KB) as opened:
             mode, text = os.fstat(opened.fileno()).st_mode, opened.read().decode().strip()
@@ -58,26 +58,26 @@ def read_secret(what: str, file: Path) -> str:
             problem, advice = "can be used by others than its owner.", f"Run: chmod 600 {file}"
 
     if problem:
-        raise UserError(f"The {what} file {file} {problem}", setting=f"{what}_file", value=file, advice=advice)
+        raise UserError(f"The {kind} file {file} {problem}", setting=f"{kind}_file", value=file, advice=advice)
     return text
 
 
 def allow(address: str, key_file: str | None) -> None:
-    """Note that this user has named a server together with a key: a catalogue of another's may name any two."""
+    """Record that this user allows a key for a server, because someone else's catalogue may name any server and key."""
     file = user_file("connected.json", VARIABLE)
-    known = _allowed(file)
-    if (address, key_file) not in known:
+    allowed = _allowed(file)
+    if (address, key_file) not in allowed:
         file.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(file, (json_text([*known, (address, key_file)], indent=1) + "\n").encode())
+        write_whole(file, (json_text([*allowed, (address, key_file)], indent=1) + "\n").encode())
 
 
 def check_allowed(address: str, key_file: str | None) -> None:
-    """Refuse to send a key to a server that this user has not named together with it. Raises UserError."""
+    """Raise UserError unless this user has allowed sending the key to the server."""
     if (address, key_file) not in _allowed(user_file("connected.json", VARIABLE)):
         key = f"the key file {key_file}" if key_file else "the key in the environment"
-        both = f"`url` {address}" + (f" `key_file` {key_file}" if key_file else "")
+        settings = f"`url` {address}" + (f" `key_file` {key_file}" if key_file else "")
         problem = f"Nobody has said on this computer that {key} may be sent to {address}."
-        raise UserError(problem, setting="url", value=address, advice=f"If it may, name both: {both}")
+        raise UserError(problem, setting="url", value=address, advice=f"If it may, name both: {settings}")
 
 
 def _allowed(file: Path) -> list[tuple[str, str | None]]:

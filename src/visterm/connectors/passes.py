@@ -1,4 +1,4 @@
-"""Writing to a program whose own jobs replace a photo's tags: a photo is touched again only when its jobs are done."""
+"""Write tags to a program whose background jobs replace a photo's tags: wait for the jobs between two requests."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from typing import NamedTuple
 
 from visterm.connectors.contract import PhotoTag, RefusedTag, RemoteLibrary
 
-LIMIT = 120.0  # Seconds in which no photo gets ready, after which the others are left for the next round
-NO_JOB = 30.0  # The same where a request may have changed nothing, so that no job began
+STALL_SECONDS = 120.0  # If no photo's jobs end for this long, leave the remaining photos for the next round
+NO_JOB_SECONDS = 30.0  # The same if a request may have changed nothing, so that no job was started
 
-PAUSES = (1.0, 1.0, 2.0, 2.0, 3.0)  # Seconds between two looks; then the last one again and again
+PAUSES = (1.0, 1.0, 2.0, 2.0, 3.0)  # Seconds between checks; the last pause is repeated
 CHANGED = "the photo was changed in the last five minutes, or since it was read"
 BUSY = "the jobs of the server that write files do not end"
 
-Key = tuple[str, str]  # Photo and tag, as the program writes them
+Key = tuple[str, str]  # Photo id and tag, in the program's spelling
 
 
 class WriteResult(NamedTuple):
-    """What became of pairs."""
+    """The result of writing and removing pairs."""
 
-    existing: set[Key]  # That the server has now
-    unsent: set[Key]  # That were not sent at all, for `CHANGED` or because of `stalled`
-    unsettled: set[Key]  # That were sent, and may still come or go
+    existing: set[Key]  # Pairs that the server has now
+    unsent: set[Key]  # Pairs that were not sent, because of `CHANGED` or `stalled`
+    unsettled: set[Key]  # Pairs that were sent, but whose result is still unknown
     refused: list[RefusedTag]
-    stamps: dict[str, str]  # Of the photos that were touched, by which they are known again
-    stalled: bool = False  # Whether the server's jobs do not end: nothing more is to be sent in this round
+    stamps: dict[str, str]  # Photo -> stamp after our own request
+    stalled: bool = False  # Whether the server's jobs don't end: send nothing more in this round
 
 
 def write(
@@ -37,10 +37,10 @@ def write(
     touched: Mapping[str, str],
     careful: bool = True,
 ) -> WriteResult:
-    """Write some pairs and take others out; those that are lost, or come back, are sent once more.
+    """Add and remove pairs; pairs that the server lost or restored are sent once more.
 
-    `careful` leaves out photos that somebody else changed in the last five minutes: whose stamp is not that of
-    `touched`, when our own last request was worked through.
+    `careful` leaves out photos that somebody else changed in the last five minutes, recognised by a stamp that differs
+    from `touched`, the stamps after our own requests.
     """
     pairs = [*add, *take]
     if not library.queued:
@@ -52,10 +52,10 @@ def write(
     sent_take = [pair for pair in take if pair.photo not in busy]
     work.run(sent_add, sent_take)
     existing = library.existing(pairs)
-    done = work.unsent | work.unsettled | {each.pair[:2] for each in work.refused}
+    done = work.unsent | work.unsettled | {refusal.pair[:2] for refusal in work.refused}
     lost = [pair for pair in sent_add if pair[:2] not in existing | done]
-    back = [pair for pair in sent_take if pair[:2] in existing - done]
-    if work.run(lost, back):
+    restored = [pair for pair in sent_take if pair[:2] in existing - done]
+    if work.run(lost, restored):
         existing = library.existing(pairs)
     sent = {pair[:2] for pair in [*sent_add, *sent_take]} - work.unsent
     unsent, unsettled = {pair[:2] for pair in pairs} - sent, work.unsettled & sent
@@ -63,7 +63,7 @@ def write(
 
 
 class _WritePasses:
-    """Requests that are sent pass after pass, and the photos that are waited for."""
+    """Sends requests in passes, and waits for the photos' jobs after each pass."""
 
     def __init__(self, library: RemoteLibrary) -> None:
         self._library = library
@@ -77,7 +77,7 @@ class _WritePasses:
         self.stalled = False
 
     def run(self, add: Iterable[PhotoTag], take: Iterable[PhotoTag]) -> bool:
-        """Send pairs, and wait; return whether any were sent. A photo's tags are taken one by one, then all added."""
+        """Send pairs and wait; return whether any were sent. Per photo, remove tags one by one, then add all others."""
         queues: dict[str, deque[list[tuple[bool, PhotoTag]]]] = defaultdict(deque)
         for pair in take:
             queues[pair.photo].append([(False, pair)])
@@ -98,7 +98,7 @@ class _WritePasses:
                 *(self._library.add(to_add) if to_add else ()),
             ]
             self.refused += refused
-            answered, sent = {each.pair[:2] for each in refused}, True
+            answered, sent = {refusal.pair[:2] for refusal in refused}, True
 
             waiting = {pair.photo for _, pair in entries if pair[:2] not in answered}
             for photo in self._wait(waiting, to_add):
@@ -110,25 +110,25 @@ class _WritePasses:
         return sent
 
     def _wait(self, photos: set[str], pairs: Collection[PhotoTag]) -> set[str]:
-        """Wait until the stamps of photos have moved; return the photos that are not ready in time.
+        """Wait until the stamps of photos have changed; return the photos that are not ready in time.
 
-        A request that left a photo as it was, or found it deleted, began no job. So if other photos got ready, or none
-        of the added `pairs` is there, waiting ends earlier, and the server's jobs don't count as stalled.
+        A request that did not change a photo, or was about a deleted photo, starts no job. So if other photos got
+        ready, or none of the added `pairs` exists, waiting ends earlier, and the jobs don't count as stalled.
         """
-        waiting, quiet, looks, works = set(photos), 0.0, 0, False
-        while waiting and quiet < LIMIT:
-            seconds = PAUSES[min(looks, len(PAUSES) - 1)]
+        waiting, idle_seconds, n_checks, is_working = set(photos), 0.0, 0, False
+        while waiting and idle_seconds < STALL_SECONDS:
+            seconds = PAUSES[min(n_checks, len(PAUSES) - 1)]
             self._library.pause(seconds)
-            quiet, looks = quiet + seconds, looks + 1
+            idle_seconds, n_checks = idle_seconds + seconds, n_checks + 1
             stamps = self._library.recent(self._since).stamps
             ready = {photo for photo in waiting if stamps.get(photo, "") != self.stamps.get(photo, "")}
             if ready:
-                quiet, works, waiting = 0.0, True, waiting - ready
+                idle_seconds, is_working, waiting = 0.0, True, waiting - ready
                 self.stamps |= {photo: stamps[photo] for photo in ready}
                 self.touched |= {photo: stamps[photo] for photo in ready}
-            elif quiet - seconds < NO_JOB <= quiet:
-                works = works or not self._library.existing([pair for pair in pairs if pair.photo in waiting])
-                if works:
+            elif idle_seconds - seconds < NO_JOB_SECONDS <= idle_seconds:
+                is_working = is_working or not self._library.existing([pair for pair in pairs if pair.photo in waiting])
+                if is_working:
                     return waiting
         self.stalled = bool(waiting)
         return waiting

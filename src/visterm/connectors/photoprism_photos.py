@@ -1,4 +1,4 @@
-"""PhotoPrism's answers: photos with their labels, checked; and how far a reader of its changes has come."""
+"""Parse PhotoPrism's answers: photos with their labels; and the position of a reader of its changes."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from visterm.core.errors import DataError, ServiceError
 from visterm.core.vocabulary import tag_key
 from visterm.store.connected import RemotePhoto
 
-PEOPLE = ("manual", "batch")  # Sources of labels of a person or the API; the others are PhotoPrism's own guesses
-GONE = 100  # Uncertainty of a label that somebody removed: PhotoPrism keeps it, so that no model gives it again
+PEOPLE = ("manual", "batch")  # Sources of labels by people or the API; other labels are PhotoPrism's predictions
+GONE = 100  # Uncertainty of a removed label, which PhotoPrism keeps so that no model adds it again
 UID = re.compile("p[0-9a-z]{15}")
-ALL = "all="  # Begins the time of the last reading of all photos in a mark's text
+ALL = "all="  # Prefix in a mark's text of the time when all photos were last read
 _HASH = re.compile("[0-9a-f]{8,128}")
 
 
@@ -26,21 +26,21 @@ class Label(NamedTuple):
     name: str
     source: str
     uncertainty: int
-    slug: str = ""  # Of its first name: renaming a label changes another slug
+    slug: str = ""  # Of its original name, which renaming does not change
 
     @property
     def given(self) -> bool:
-        """Whether the photo has it because of a person or the API."""
+        """Whether a person or the API added it, and nobody removed it."""
         return self.source in PEOPLE and self.uncertainty < GONE
 
     @property
     def written(self) -> bool:
-        """Whether it came by the API with an uncertainty, as ours do: a person's label has none."""
+        """Whether the API added it with an uncertainty, like visterm does; labels by people have none."""
         return self.given and self.uncertainty > 0
 
 
 class PhotoPrismMark(NamedTuple):
-    """How far a reader has come: to all changes before a time, and those of photos up to one at that time."""
+    """The position of a reader: all changes before `time`, and those at `time` for ids up to `uid`, are read."""
 
     time: int = 0  # Seconds since 1970
     uid: str = ""
@@ -48,16 +48,16 @@ class PhotoPrismMark(NamedTuple):
 
     @classmethod
     def read(cls, text: str) -> PhotoPrismMark:
-        """Return a mark from its text. Raises DataError if it is none."""
+        """Parse the text of a mark. Raises DataError if it is invalid."""
         if not text:
             return cls()
-        time, *more = text.split(" ")
-        all_read = [each.removeprefix(ALL) for each in more if each.startswith(ALL)]
-        uid = "".join(each for each in more if not each.startswith(ALL))
+        time, *parts = text.split(" ")
+        all_read = [part.removeprefix(ALL) for part in parts if part.startswith(ALL)]
+        uid = "".join(part for part in parts if not part.startswith(ALL))
         return cls(_time(time, DataError), uid, _time(all_read[0], DataError) if all_read else 0)
 
     def text(self) -> str:
-        """Return what a catalogue holds."""
+        """Return the text for a catalogue."""
         all_read = f"{ALL}{time_text(self.all)}" if self.all else ""
         return " ".join(filter(None, (time_text(self.time), self.uid, all_read)))
 
@@ -69,34 +69,34 @@ class LabelledPhoto(NamedTuple):
     name: str
     hash: str
     labels: list[Label]
-    keywords: frozenset[str] = frozenset()  # Without the words of labels, and those that PhotoPrism itself makes again
+    keywords: frozenset[str] = frozenset()  # By people or the file, without words that PhotoPrism adds
     archived: bool = False
 
     def label(self, tag: str) -> Label | None:
-        """Return its label of a name, in capitals or not; the surest if there are several."""
+        """Return the label with a name, ignoring case; the most certain if there are several."""
         labels = [label for label in self.labels if tag_key(label.name) == tag_key(tag)]
         return min(labels, key=lambda label: label.uncertainty, default=None)
 
     def near(self, tag: str) -> Label | None:
-        """Return its label that PhotoPrism takes for a tag: of a name that differs by signs, or that was another."""
+        """Return the label that PhotoPrism considers equal to a tag: by a similar name, or by its original name."""
         slug = plain(tag)
         return next((label for label in self.labels if slug and slug in (plain(label.name), label.slug)), None)
 
     def written(self, tag: str) -> list[Label]:
-        """Return its labels of a name that came by the API with an uncertainty, also those that somebody renamed."""
-        return [each for each in self.labels if each.written and (
-            tag_key(each.name) == tag_key(tag) or each.slug == plain(tag) != "")]  # fmt: skip
+        """Return the labels with a name that the API added with an uncertainty, including renamed labels."""
+        return [label for label in self.labels if label.written and (
+            tag_key(label.name) == tag_key(tag) or label.slug == plain(tag) != "")]  # fmt: skip
 
     def has(self, tag: str) -> bool:
-        """Return whether a person or the API gave it a tag."""
+        """Return whether a person or the API added a tag to it."""
         label = self.label(tag)
         return (label is not None and label.given) or bool(self.written(tag))
 
     def remote(self) -> RemotePhoto:
-        """Return what of it a catalogue reads: labels that people gave, and those that somebody removed.
+        """Return the photo for a catalogue, with labels that people added, and labels that people removed.
 
-        Labels that came by the API are among the guesses: they are ours, or another program's, never a person's. So are
-        first names of labels that somebody renamed, and keywords, beside which ours need not be.
+        Labels added by the API (visterm or another program) are in `guessed`. So are original names of renamed labels,
+        and keywords, which visterm need not write again.
         """
         tags = [label.name for label in self.labels if label.given and not label.written]
         removed = [label.name for label in self.labels if label.uncertainty >= GONE]
@@ -109,14 +109,14 @@ class LabelledPhoto(NamedTuple):
 
 
 def read_photo(record: object) -> LabelledPhoto:
-    """Return a photo from PhotoPrism's answer. Raises ServiceError if it is none."""
+    """Parse a photo of PhotoPrism's answer. Raises ServiceError if it is invalid."""
     labels = []
-    for each in optional(record, "Labels", list) or []:
-        label = optional(each, "Label", dict)
+    for item in optional(record, "Labels", list) or []:
+        label = optional(item, "Label", dict)
         if label is not None:
-            source = optional(each, "LabelSrc", str) or ""
-            labels.append(Label(field(each, "LabelID", int), field(label, "Name", str), source,
-                                 field(each, "Uncertainty", int), optional(label, "Slug", str) or ""))  # fmt: skip
+            source = optional(item, "LabelSrc", str) or ""
+            labels.append(Label(field(item, "LabelID", int), field(label, "Name", str), source,
+                                 field(item, "Uncertainty", int), optional(label, "Slug", str) or ""))  # fmt: skip
     files = optional(record, "Files", list) or []
     primary = next((file for file in files if optional(file, "Primary", bool)), None)
     hashed = "" if primary is None else field(primary, "Hash", str)
@@ -126,13 +126,13 @@ def read_photo(record: object) -> LabelledPhoto:
     # the file's path and its colour again
     details = optional(record, "Details", dict)
     keywords = "" if details is None else optional(details, "Keywords", str) or ""
-    added = [label.name for label in labels if label.uncertainty < GONE]
-    added += [optional(record, each, str) or "" for each in ("Path", "Name", "OriginalName")]
-    added.append("" if primary is None else optional(primary, "MainColor", str) or "")
+    added_texts = [label.name for label in labels if label.uncertainty < GONE]
+    added_texts += [optional(record, name, str) or "" for name in ("Path", "Name", "OriginalName")]
+    added_texts.append("" if primary is None else optional(primary, "MainColor", str) or "")
 
     hashed = hashed if _HASH.fullmatch(hashed) else ""
     archived = bool(optional(record, "DeletedAt", str))
-    words = frozenset(_words(keywords)).difference(*map(_words, added))
+    words = frozenset(_words(keywords)).difference(*map(_words, added_texts))
     return LabelledPhoto(uid_of(record), name, hashed, labels, words, archived)
 
 
@@ -141,7 +141,7 @@ def _words(text: str) -> list[str]:
 
 
 def uid_of(record: object) -> str:
-    """Return the id of a photo, which may become a part of a path."""
+    """Return the id of a photo. Raises ServiceError unless it is safe in a path."""
     uid = field(record, "UID", str)
     if not UID.fullmatch(uid):
         raise ServiceError(f"The server answers with {uid[:60]!r} for the id of a photo.")
@@ -149,27 +149,27 @@ def uid_of(record: object) -> str:
 
 
 def updated_at(record: object) -> int:
-    """Return when a photo was last changed, in seconds since 1970."""
+    """Return the time of a photo's last change, in seconds since 1970."""
     return _time(field(record, "UpdatedAt", str), ServiceError)
 
 
 def time_text(seconds: int) -> str:
-    """Return a time as PhotoPrism's searches take it."""
+    """Format a time for PhotoPrism's searches."""
     return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
 
 
 def _time(text: str, error: type[DataError | ServiceError]) -> int:
-    """Return a time in seconds since 1970; PhotoPrism stores whole seconds."""
+    """Parse a time to whole seconds since 1970, as PhotoPrism stores it; raise `error` if it is invalid."""
     try:
-        made = datetime.fromisoformat(text)
-        if made.tzinfo is None or made.year >= YEARS.stop:
+        time = datetime.fromisoformat(text)
+        if time.tzinfo is None or time.year >= YEARS.stop:
             raise ValueError("it has no zone, or is none of these days")
-        return max(int(made.timestamp()), 0)
-    except ValueError as wrong:
-        raise error(f"{text[:60]!r} is no time of a change in PhotoPrism.") from wrong
+        return max(int(time.timestamp()), 0)
+    except ValueError as cause:
+        raise error(f"{text[:60]!r} is no time of a change in PhotoPrism.") from cause
 
 
 def plain(name: str) -> str:
-    """Return about what PhotoPrism finds a label by, its slug: a name without capitals, accents and signs."""
+    """Return approximately PhotoPrism's slug of a name: without capitals, accents and punctuation."""
     letters = unicodedata.normalize("NFKD", name.casefold())
-    return re.sub(r"[\W_]+", "-", "".join(each for each in letters if not unicodedata.combining(each))).strip("-")
+    return re.sub(r"[\W_]+", "-", "".join(letter for letter in letters if not unicodedata.combining(letter))).strip("-")

@@ -1,4 +1,4 @@
-"""From another program's library into a catalogue: what changed there, previews, people's tags, what was deleted."""
+"""Update a catalogue from another program's library: changes, previews, people's tags, and deleted photos."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from visterm.data.program_tags import of_people
 from visterm.library.feedback import spelled
 from visterm.library.index import Indexing
 from visterm.library.photos import ListedPhotos
-from visterm.store.connected import LOST, MARKED, OFF, OURS, TAKEN, WRITTEN, Connected, ConnectedPhoto, LoggedPair
+from visterm.store.connected import ACTIVE, LOST, MARKS_TAGS, OFF, TAKEN, WRITTEN, Connected, ConnectedPhoto, LoggedPair
 from visterm.store.database import as_text
 
 if TYPE_CHECKING:
@@ -29,58 +29,58 @@ if TYPE_CHECKING:
     from visterm.store.catalogue import StoredCatalogue
 
 PREVIEWS = "previews"
-DOWNLOADS = 4  # Previews that are fetched at once
-MOST_FAILED = 4  # Previews in a row at which the server fails: then it is away, and not one photo broken there
-COMMITTED = 32  # Previews between two commits
-INDEXED = 10_000  # Photos that are held while they are indexed
-LONGEST_NAME = 255  # Letters of a photo's name that are kept
+DOWNLOADS = 4  # Number of parallel downloads of previews
+MAX_FAILURES_IN_A_ROW = 4  # After so many failures the server, and not a single photo, is the problem
+PREVIEWS_PER_COMMIT = 32  # Number of previews per commit
+PHOTOS_PER_QUERY = 10_000  # Number of photos in memory during indexing
+MAX_NAME_LENGTH = 255  # Longer names of photos are cut
 
 
 @dataclass(slots=True)
 class PullResult:
-    """What was read, and what the catalogue took over."""
+    """The result of an update from another program's library."""
 
-    new: int = 0  # Photos that the catalogue did not have
-    changed: int = 0  # Of other pictures than before
+    new: int = 0  # Number of new photos
+    changed: int = 0  # Number of photos whose picture changed
     deleted: int = 0
-    retagged: int = 0  # Photos whose tags people changed there, those that are new here included
-    taken_off: int = 0  # Tags that people took off: they are not suggested again
-    skipped: list[Skipped] = field(default_factory=list)  # Photos without a preview that can be used; tried again
-    unusable: Counter[str] = field(default_factory=Counter)  # Tags that no catalogue takes, by how many photos
+    retagged: int = 0  # Number of photos, including new ones, whose tags people changed
+    taken_off: int = 0  # Number of tags that people removed; they are not suggested again
+    skipped: list[Skipped] = field(default_factory=list)  # Photos without a usable preview, which are tried again
+    unusable: Counter[str] = field(default_factory=Counter)  # Invalid tag -> number of photos
 
     def as_dict(self) -> dict[str, object]:
-        """Return it as it stands in JSON."""
+        """Return the result as JSON data."""
         return asdict(self) | {"skipped": len(self.skipped), "unusable": dict(self.unusable)}
 
 
-def preview_file(folder: Path, number: int) -> Path:
-    """Return where the preview of a photo lies; its name is ours, and says nothing of the server's."""
-    return folder / PREVIEWS / f"{number // 1000:06d}" / f"{number:09d}.jpg"
+def preview_file(folder: Path, photo_id: int) -> Path:
+    """Return the path of a photo's preview, which depends only on the catalogue's own id."""
+    return folder / PREVIEWS / f"{photo_id // 1000:06d}" / f"{photo_id:09d}.jpg"
 
 
 def folder_of(catalogue: Catalogue) -> Path:
-    """Return the folder of a catalogue as the paths of its images begin: links followed."""
+    """Return the folder of a catalogue with links resolved, like the paths of its images."""
     assert catalogue.stored.folder is not None
     return Path(os.path.realpath(catalogue.stored.folder))
 
 
 def read_changes(connected: Connected, library: RemoteLibrary, progress: Progress = SILENT) -> None:
-    """Take in what changed since the last time, a page a transaction, so that a kill goes on after the last one."""
+    """Read changes since the last time, one transaction per page, so that a killed process can continue."""
     connection = connected.get()
     assert connection is not None
     with reported(progress, "read the library"):
         for page in library.changes(connection.mark):
-            names = [each.name.encode("utf-8", "replace").decode()[:LONGEST_NAME] or each.id for each in page.photos]
+            names = [p.name.encode("utf-8", "replace").decode()[:MAX_NAME_LENGTH] or p.id for p in page.photos]
             photos = [replace(photo, name=name) for photo, name in zip(page.photos, names, strict=True)]
             connected.note(photos, page.mark)
             progress.advance(len(photos))
 
 
 def find_deleted(catalogue: Catalogue, library: RemoteLibrary, progress: Progress = SILENT) -> int:
-    """Mark photos that are gone there, and those that are there again; return how many went.
+    """Mark deleted and restored photos; return the number of deleted photos.
 
-    Numbers are compared first, and ids are listed only if these differ. What is known of deleted photos stays. Photos
-    that came without a change, as a partner's do whose sharing was switched on, are read with all others.
+    Ids are only listed if the number of photos differs. Data of deleted photos is kept. If there are new photos that
+    were not listed as changed, such as those of a partner who started sharing, all photos are read again.
     """
     connected = catalogue.stored.connected
     if library.count() == connected.count():
@@ -91,27 +91,27 @@ def find_deleted(catalogue: Catalogue, library: RemoteLibrary, progress: Progres
         read_changes(connected, library, progress)
     with catalogue.stored.transaction():
         states = connected.states()
-        gone = [known[1:] for photo, known in states.items() if known[0] == "here" and photo not in ids]
-        connected.mark([number for number, _ in gone], "gone")
+        gone = [entry[1:] for photo, entry in states.items() if entry[0] == "here" and photo not in ids]
+        connected.mark([photo_id for photo_id, _ in gone], "gone")
         catalogue.stored.mark([image_id for _, image_id in gone if image_id is not None], "gone")
-        back = [number for photo, (state, number, _) in states.items() if state == "gone" and photo in ids]
-        connected.mark(back, "here")
+        restored = [photo_id for photo, (state, photo_id, _) in states.items() if state == "gone" and photo in ids]
+        connected.mark(restored, "here")
     return len(gone)
 
 
 def fetch_previews(
     connected: Connected, library: RemoteLibrary, folder: Path, progress: Progress = SILENT
 ) -> list[Skipped]:
-    """Fetch the previews that are missing, a few at once; return the photos without one, with reasons.
+    """Download missing previews, a few in parallel; return the photos without a preview, with reasons.
 
-    Raises ServiceError if the server fails at some in a row; what was fetched counts.
+    Raises ServiceError after several failures in a row; previews downloaded before are kept.
     """
-    wanted = connected.to_fetch()
+    missing = connected.to_fetch()
     skipped = [
         Skipped(photo, f"{library.title} could not make a preview of it") for photo in connected.without_preview()
     ]
     done: list[tuple[int, str | None]] = []
-    in_a_row = 0
+    n_failures = 0
 
     def fetch(entry: tuple[int, str, str, str]) -> DataError | ServiceError | None:
         try:
@@ -122,20 +122,20 @@ def fetch_previews(
         write_whole(file, content)
         return None
 
-    fetched = map_ahead(fetch, wanted, DOWNLOADS, 2 * DOWNLOADS, "visterm-fetch")
+    fetched = map_ahead(fetch, missing, DOWNLOADS, 2 * DOWNLOADS, "visterm-fetch")
     try:
-        with reported(progress, "fetch previews", len(wanted)), closing(fetched):
-            for (number, photo, version, name), error in zip(wanted, fetched, strict=True):
+        with reported(progress, "fetch previews", len(missing)), closing(fetched):
+            for (photo_id, photo, version, name), error in zip(missing, fetched, strict=True):
                 if error is None:
-                    done.append((number, version))
-                    in_a_row = 0
+                    done.append((photo_id, version))
+                    n_failures = 0
                 else:
                     skipped.append(Skipped(f"{name} ({photo})", str(error)))
-                    in_a_row = in_a_row + 1 if isinstance(error, ServiceError) else 0
-                    if in_a_row == MOST_FAILED:
+                    n_failures = n_failures + 1 if isinstance(error, ServiceError) else 0
+                    if n_failures == MAX_FAILURES_IN_A_ROW:
                         raise error
                 progress.advance()
-                if len(done) >= COMMITTED:
+                if len(done) >= PREVIEWS_PER_COMMIT:
                     connected.set_fetched(done)
                     done.clear()
     finally:
@@ -144,10 +144,10 @@ def fetch_previews(
 
 
 def ingest(catalogue: Catalogue, progress: Progress = SILENT, *, learn: bool = True) -> PullResult:
-    """Bring the catalogue to what was read and fetched; with `learn`, note whether there is something to learn."""
+    """Index photos that were read and downloaded; with `learn`, record whether people changed tags."""
     stored, pulled = catalogue.stored, PullResult()
     folder, after = folder_of(catalogue), 0
-    while photos := stored.connected.fetched(INDEXED, after=after, stale=True):
+    while photos := stored.connected.fetched(PHOTOS_PER_QUERY, after=after, stale=True):
         after = photos[-1].id
         people = PeoplesTags(stored.connected, pulled.unusable, catalogue.tagger.vocabulary, stored)
         people_tags = [people.of(photo.id, photo.tags) for photo in photos]
@@ -155,10 +155,10 @@ def ingest(catalogue: Catalogue, progress: Progress = SILENT, *, learn: bool = T
         listed = ListedPhotos(paths, names, list(people_tags), catalogue.tagger.encoder, None, None)
         done = Indexing(catalogue.tagger, stored).run(listed, chunk_size=CHUNK, progress=progress)
         pulled.new, pulled.changed = pulled.new + done.new, pulled.changed + done.changed
-        broken = {item.image: item.reason for item in done.skipped}
-        for some in batches(zip(photos, people_tags, paths, strict=True), CHUNK):
+        unreadable = {item.image: item.reason for item in done.skipped}
+        for batch in batches(zip(photos, people_tags, paths, strict=True), CHUNK):
             with stored.transaction():
-                if _apply_tags(stored, people, some, broken, pulled) and learn:
+                if _apply_tags(stored, people, batch, unreadable, pulled) and learn:
                     stored.connected.learn_later(stored.origin.fingerprint)
     return pulled
 
@@ -167,26 +167,26 @@ def _apply_tags(
     stored: StoredCatalogue,
     people: PeoplesTags,
     photos: Sequence[tuple[ConnectedPhoto, list[str], str]],
-    broken: dict[str, str],
+    unreadable: dict[str, str],
     pulled: PullResult,
 ) -> int:
-    """Take over what people said of photos that are indexed now; return for how many they changed tags.
+    """Apply people's tags of indexed photos to the catalogue; return the number of photos whose tags changed.
 
-    `photos` come with people's tags and the path of the preview; `broken` says which previews can't be read, and why.
+    `photos` are (photo, people's tags, preview path); `unreadable` maps preview paths to errors.
     """
     ours: dict[int, list[LoggedPair]] = {}
-    for pair in stored.connected.pairs(*OURS, TAKEN, LOST, OFF, photo_ids=[photo.id for photo, *_ in photos]):
+    for pair in stored.connected.pairs(*ACTIVE, TAKEN, LOST, OFF, photo_ids=[photo.id for photo, *_ in photos]):
         ours.setdefault(pair.photo_id, []).append(pair)
 
     n_retagged = 0
     for photo, tags, path in photos:
-        if path in broken:
-            pulled.skipped.append(Skipped(f"{photo.name} ({photo.remote_id})", broken[path]))
+        if path in unreadable:
+            pulled.skipped.append(Skipped(f"{photo.name} ({photo.remote_id})", unreadable[path]))
             stored.connected.set_fetched([(photo.id, None)])
             continue
         statement = "SELECT id FROM images WHERE path = CAST(? AS TEXT) AND state = 'here'"
         image_id = stored.database.value(statement, (as_text(path),))
-        if image_id is not None:  # else it was stopped before it was its turn
+        if image_id is not None:  # else indexing was stopped before this photo
             n_off, is_changed = people.update_verdicts(stored, photo, image_id, tags, ours.get(photo.id, ()))
             pulled.taken_off += n_off
             n_retagged += is_changed
@@ -204,9 +204,9 @@ def _less(tags: dict[str, str], others: dict[str, str]) -> dict[str, str]:
 
 
 class PeoplesTags:
-    """Tells people's tags from those that visterm wrote, and spells them as the run and the catalogue do.
+    """Separates people's tags from tags that visterm wrote, and normalises their spelling.
 
-    `unusable` counts those that no catalogue takes.
+    `unusable` counts invalid tags.
     """
 
     def __init__(
@@ -222,16 +222,16 @@ class PeoplesTags:
         parent = connection.settings.get("parent")
         self._under = None if parent is None else tag_key(f"{parent}/")
         self._ours: dict[int, set[str]] = {}
-        self._marked, self._prefixes = connection.kind in MARKED, connected.prefixes()
-        for pair in () if self._marked else connected.pairs(*OURS):
+        self._marked, self._prefixes = connection.kind in MARKS_TAGS, connected.prefixes()
+        for pair in () if self._marked else connected.pairs(*ACTIVE):
             self._ours.setdefault(pair.photo_id, set()).add(pair.text)
         self._unusable = unusable
         self._spelled: dict[str, str | None] = {}
 
     def of(self, photo_id: int, tags: Iterable[str]) -> list[str]:
-        """Return people's tags of a photo, without those that visterm wrote or that lie under its own parent.
+        """Return people's tags of a photo, without tags that visterm wrote or that are below its parent tag.
 
-        A program may write ours in capitals of its own; where ours is there as it was written, others are people's.
+        The program may change the case of our tags; if a tag also exists as we wrote it, other spellings are people's.
         """
         listed, ours = tuple(tags), self._ours.get(photo_id, set())
         rewritten = {tag_key(text) for text in ours.difference(listed)}
@@ -245,7 +245,7 @@ class PeoplesTags:
         )
 
     def usable(self, tags: Iterable[str]) -> list[str]:
-        """Return tags as the catalogue spells them, each once; count those that it does not take."""
+        """Return valid tags in the catalogue's spelling, without duplicates; count invalid tags."""
         names: dict[str, None] = {}
         for tag in tags:
             if tag not in self._spelled:
@@ -263,37 +263,37 @@ class PeoplesTags:
     def update_verdicts(
         self, stored: StoredCatalogue, photo: ConnectedPhoto, image: int, tags: list[str], pairs: Sequence[LoggedPair]
     ) -> tuple[int, bool]:
-        """Reject the tags of one photo that people took off there, and no longer those that they gave again.
+        """Reject tags that people removed from one photo, and undo rejections of tags that they added again.
 
-        `image` is its number in the catalogue, `tags` are people's, and `pairs` those of ours in the log. Returns how
-        many tags were taken off, and whether people changed any.
+        `image` is its image id, `tags` are people's tags, and `pairs` are the photo's logged pairs. Returns the number
+        of removed tags, and whether people changed any tags.
         """
         gone = self._note_vanished(stored.connected, photo, pairs)
         taken_back = _by_key(pair.text for pair in pairs if pair.state == TAKEN)
-        no = [text for text in photo.rejected if tag_key(text) not in taken_back]
-        now, before = _by_key(tags), _by_key(photo.given or ())
-        denied, denied_before = _by_key(self.usable(no)), _by_key(photo.denied or ())
-        off = {**_by_key(pair.tag for pair in gone), **_less(before, now), **_less(denied, denied_before)}
-        off = _less(off, {**now, **_by_key(photo.guessed)})
+        rejected = [text for text in photo.rejected if tag_key(text) not in taken_back]
+        given, given_before = _by_key(tags), _by_key(photo.given or ())
+        denied, denied_before = _by_key(self.usable(rejected)), _by_key(photo.denied or ())
+        removed = {**_by_key(pair.tag for pair in gone), **_less(given_before, given), **_less(denied, denied_before)}
+        removed = _less(removed, {**given, **_by_key(photo.guessed)})
 
         verdicts = stored.tags.verdicts(image)
-        for tag in sorted(off.values()):
+        for tag in sorted(removed.values()):
             if verdicts.get(tag) != -1:
                 stored.tags.judge(image, tag, -1)
-        for tag in sorted({**_less(now, before), **_less(_less(denied_before, denied), off)}.values()):
+        for tag in sorted({**_less(given, given_before), **_less(_less(denied_before, denied), removed)}.values()):
             if verdicts.get(tag) == -1:
                 stored.tags.judge(image, tag, 0)
 
         stored.connected.set_image(photo.id, image, tags, list(denied.values()))
-        return len(off), bool(off) or now.keys() != before.keys() or denied.keys() != denied_before.keys()
+        return len(removed), bool(removed or given.keys() ^ given_before.keys() or denied.keys() ^ denied_before.keys())
 
     def _note_vanished(
         self, connected: Connected, photo: ConnectedPhoto, pairs: Sequence[LoggedPair]
     ) -> list[LoggedPair]:
-        """Note which of our pairs of one photo vanished or came back; return those that a person took off.
+        """Record which of our pairs of one photo vanished or reappeared; return the pairs that a person removed.
 
-        One that was not read again after it was written may have been lost by the program, and is written again, once.
-        One that a person confirmed is theirs from then on.
+        A vanished pair that was not confirmed after writing may have been lost by the program, and is written once
+        more. A pair that a person confirmed becomes the person's tag.
         """
         remote_keys = set(map(tag_key, [*photo.tags, *photo.guessed]))
         confirmed = set(map(tag_key, photo.tags)) if self._marked else set()
@@ -308,6 +308,6 @@ class PeoplesTags:
             elif pair.state in (LOST, TAKEN, OFF) and is_there and pair.is_ours_if_there(self._prefixes):
                 states[WRITTEN].append(pair)
 
-        for state, some in states.items():
-            connected.set_state(state, [(pair.photo_id, pair.text) for pair in some])
+        for state, changed in states.items():
+            connected.set_state(state, [(pair.photo_id, pair.text) for pair in changed])
         return states[OFF]

@@ -1,4 +1,4 @@
-"""One round with another program's library: read, learn where people changed tags, write what is sure; or undo all."""
+"""Sync with another program's library: read changes, learn from people's tags, write certain predictions; or undo."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ MAKE_ONE = (
 
 
 class PushSettings(NamedTuple):
-    """How predictions are written; kept with the catalogue, so that a later round goes on the same way."""
+    """How predictions are written; stored in the catalogue for later rounds."""
 
-    parent: str | None = PARENT  # The tag above ours; None: as the user's own tags
-    precision: float = PRECISION  # Share of the written tags that are expected to be right
-    k: int = 0  # Most predictions of a photo; 0: all that are sure enough
+    parent: str | None = PARENT  # Parent of all written tags; None: like the user's own tags
+    precision: float = PRECISION  # Expected share of correct tags among those written
+    k: int = 0  # Maximum number of predictions per photo; 0: no limit
 
     def changed(
         self, kind: str, *, parent: str | None = None, precision: float | None = None, k: int | None = None
     ) -> PushSettings:
-        """Return these with what is given in place of what was; None leaves a setting, no `parent` is an empty text.
+        """Return changed settings; None keeps a setting, and an empty `parent` removes the parent.
 
-        Raises UserError if they do not go together, the parent cannot be a tag, or the program has no tags under
-        others.
+        Raises UserError if the parent is not a valid tag, or the program has no child
+        tags.
         """
         program = connector_class(kind)
         if parent is not None and not program.nested:
@@ -71,19 +71,19 @@ class PushSettings(NamedTuple):
 
 @dataclass(slots=True)
 class SyncRound:
-    """What one round did."""
+    """The result of one round."""
 
     pulled: PullResult = field(default_factory=PullResult)
     pushed: PushResult = field(default_factory=PushResult)
-    learned: str | None = None  # What was learned, in words; None: nothing changed
-    remarks: list[str] = field(default_factory=list)  # A line each, for people
+    learned: str | None = None  # Summary of the training; None: not trained
+    remarks: list[str] = field(default_factory=list)  # Notes for people, one line each
 
     def as_dict(self) -> dict[str, object]:
-        """Return it as it stands in JSON."""
+        """Return the result as JSON data."""
         return {**self.pulled.as_dict(), **self.pushed.as_dict(), "learned": self.learned, "remarks": self.remarks}
 
     def line(self) -> str:
-        """Return what was done in a line."""
+        """Summarise the result in one line."""
         counts = {
             ("photo", "new"): self.pulled.new, ("photo", "changed"): self.pulled.changed,
             ("photo", "deleted"): self.pulled.deleted, ("photo", "skipped"): len(self.pulled.skipped),
@@ -92,12 +92,12 @@ class SyncRound:
             ("tag", "taken back"): self.pushed.taken, ("tag", "refused"): self.pushed.refused,
             ("tag", "left for the next round"): self.pushed.waiting,
         }  # fmt: skip
-        parts = [f"{count_of(count, what)} {how}" for (what, how), count in counts.items() if count]
+        parts = [f"{count_of(count, noun)} {state}" for (noun, state), count in counts.items() if count]
         return ", ".join([*parts, *(["learned again"] if self.learned else [])]) or "nothing new"
 
 
 def connection_of(catalogue: Catalogue) -> ProgramConnection:
-    """Return what a catalogue is connected to. Raises StorageError if it is connected to nothing."""
+    """Return the connection of a catalogue. Raises StorageError if it has none."""
     connection = catalogue.stored.connected.get()
     if connection is None:
         raise StorageError(f"{catalogue.stored.folder} is connected to no library. {MAKE_ONE}")
@@ -105,9 +105,9 @@ def connection_of(catalogue: Catalogue) -> ProgramConnection:
 
 
 def library_of(connection: ProgramConnection, say: Say = silent) -> RemoteLibrary:
-    """Return the library of a connection, with its key; `say` takes a line while the server is waited for.
+    """Open the library of a connection with its key; `say` is called with messages while waiting for the server.
 
-    Raises UserError if the key cannot be read, or this user has not said that it belongs to that server.
+    Raises UserError if the key cannot be read, or this user has not allowed it for the server.
     """
     check_allowed(connection.address, connection.key_file)
     file = None if connection.key_file is None else Path(connection.key_file)
@@ -123,15 +123,15 @@ def sync(
     dry_run: bool = False,
     progress: Progress = SILENT,
 ) -> SyncRound:
-    """Do one round; a `dry_run` changes nothing there, and only lists what it would write.
+    """Do one round; a `dry_run` only lists the changes it would make in the other program.
 
-    It reads and learns as any round does, as it would else list what an older run predicts. A kill at any time loses
-    nothing, and the next round goes on. Raises ServiceError if the server goes away.
+    A `dry_run` still reads and learns, so that it lists the predictions of the newest run. A killed process loses
+    nothing: the next round continues. Raises ServiceError if the server is unreachable.
     """
     stored = catalogue.stored
     connection_of(catalogue)
 
-    with stored.writing():  # no two rounds write tags at once
+    with stored.writing():  # only one round at a time may write tags
         recover(stored.connected, library)
         done = SyncRound(pull(catalogue, library, progress))
         _learn(catalogue, done, progress)
@@ -162,7 +162,7 @@ def sync(
 
 
 def young_photos(title: str, n: int) -> str:
-    """Return what is said of photos that came just now."""
+    """Return the remark on recently added photos."""
     return (
         f"{count_of(n, 'photo')} came in the last five minutes: {title} would lose their tags, so they get them later."
     )
@@ -171,9 +171,9 @@ def young_photos(title: str, n: int) -> str:
 def undo(
     catalogue: Catalogue, library: RemoteLibrary, *, dry_run: bool = False, progress: Progress = SILENT
 ) -> PushResult:
-    """Take back exactly the pairs that the catalogue's log holds, until nothing of them is left or the server keeps it.
+    """Remove exactly the pairs in the catalogue's log, until none is left or the server keeps them.
 
-    What is left is counted as refused or waiting, with reasons.
+    Remaining pairs are counted as refused or waiting, with reasons.
     """
     connection_of(catalogue)
     with catalogue.stored.writing():
@@ -185,16 +185,16 @@ def undo(
 
 
 def pull(catalogue: Catalogue, library: RemoteLibrary, progress: Progress = SILENT) -> PullResult:
-    """Bring the catalogue to what the library has. What people tagged before the first round was learned from."""
+    """Update the catalogue from the library. Tags from before the first round were already learned."""
     stored, learn = catalogue.stored, connection_of(catalogue).synced is not None
     catalogue.refresh()
     folder = folder_of(catalogue)
-    moved = []  # Previews, if the catalogue's folder was moved
-    for image_id, number, path in stored.database.rows(
+    moved = []  # Preview paths to update if the catalogue's folder was moved
+    for image_id, photo_id, path in stored.database.rows(
         "SELECT images.id, p.id, path FROM remote_photos AS p JOIN images ON images.id = image_id "
         "WHERE images.state = 'here' ORDER BY images.id"
     ):
-        if path != (file := str(preview_file(folder, number))):
+        if path != (file := str(preview_file(folder, photo_id))):
             moved.append((as_text(file), as_text(os.path.dirname(file)), image_id))
 
     statement = "UPDATE images SET path = CAST(? AS TEXT), folder = CAST(? AS TEXT) WHERE id = ?"
@@ -209,12 +209,12 @@ def pull(catalogue: Catalogue, library: RemoteLibrary, progress: Progress = SILE
 
 
 def _learn(catalogue: Catalogue, done: SyncRound, progress: Progress) -> None:
-    """Learn where people changed tags since the last time, once: a kill after it finds another run than then."""
+    """Train once if people changed tags; after a killed process, a newer current run shows that it is done."""
     connected, run = catalogue.stored.connected, catalogue.stored.origin.fingerprint
-    due = connection_of(catalogue).learn_from
-    if due is None:
+    learn_from = connection_of(catalogue).learn_from
+    if learn_from is None:
         return
-    if due == run:
+    if learn_from == run:
         try:
             learned = catalogue.learn(cautious=True, by_itself=True, progress=progress)
         except (DataError, UserError) as error:

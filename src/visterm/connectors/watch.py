@@ -1,4 +1,4 @@
-"""Watched folders: a catalogue follows what happens to the photos in its folders, until it is stopped."""
+"""Watch folders, and update a catalogue after each change of photos until stopped."""
 
 from __future__ import annotations
 
@@ -31,75 +31,75 @@ if TYPE_CHECKING:
     from visterm.library.catalogue import Catalogue
     from visterm.store.catalogue import StoredCatalogue
 
-CHUNK = 64  # Photos between two commits, after which it can be ended
-POLL = 30.0  # Seconds between two looks at a folder on the network
-SETTLE = 2.0  # Seconds without a change after which a file counts as copied
-AGAIN = 6 * 3600.0  # Seconds after which all folders are compared again, whatever was reported
-LOCKED = 2.0  # Seconds until a catalogue that is in use is tried again
-LEAST = 20  # Photos of a folder, from which on more than half missing at once make it doubtful that it is there
+CHUNK = 64  # Number of photos per commit, after which watching can be stopped
+POLL = 30.0  # Interval for polling folders on network drives
+SETTLE_SECONDS = 2.0  # A file without changes for this long counts as completely copied
+COMPARE_AGAIN_SECONDS = 6 * 3600.0  # Interval for comparing all folders again, regardless of reports
+LOCK_RETRY_SECONDS = 2.0  # Wait this long before trying again if the catalogue is in use
+MIN_FOR_DOUBT = 20  # If a folder has at least this many photos and loses more than half, it may be disconnected
 
-TEXTS = frozenset({".txt", ".csv", ".tsv", ".jsonl"})  # Beside the photos, where tags are read from texts
+TEXTS = frozenset({".txt", ".csv", ".tsv", ".jsonl"})  # Suffixes of text files with tags
 
 
 class WatchRound(NamedTuple):
-    """What was done at a time."""
+    """The result of one update."""
 
-    folder: str  # The one that was compared as a whole; empty where only some of its files were
+    folder: str  # The folder if it was compared completely; empty if only some files were indexed
     done: Indexed
 
 
 def folders_to_watch(stored: StoredCatalogue, folders: Sequence[Place] = ()) -> list[str]:
-    """Return the folders to watch in full: those named, else those that the catalogue was indexed from.
+    """Return the absolute paths of the folders to watch: `folders`, or else the catalogue's indexed folders.
 
-    Raises UserError if there are none; of named ones, if one is not there or in an object store; or if the catalogue is
-    connected to another program's library.
+    Raises UserError if there are no folders, if one of `folders` does not exist or is in an object store, or if the
+    catalogue is connected to another program's library.
     """
     check_not_connected(stored)
-    chosen = [real_path(folder) for folder in folders]
-    for folder, requested in zip(chosen, folders, strict=True):
+    watched = [real_path(folder) for folder in folders]
+    for folder, requested in zip(watched, folders, strict=True):
         if is_remote(folder) or not os.path.isdir(folder):
             expected = "a folder of this machine that is there"
             raise UserError(f"{requested} cannot be watched", setting="folders", value=requested, expected=expected)
 
-    if not chosen:
+    if not watched:
         known = stored.images.files()
-        chosen = [
+        watched = [
             folder
             for folder in indexed_folders(stored)
             if not is_remote(folder) and (os.path.isdir(folder) or _n_inside(known, folder))
         ]
-    if not chosen:
+    if not watched:
         raise UserError("No folder was indexed into this catalogue.", setting="folders", advice="Name some `folders`.")
-    return [folder for folder in chosen if not any(is_inside(folder, other) for other in chosen)]
+    return [folder for folder in watched if not any(is_inside(folder, other) for other in watched)]
 
 
 def tags_as_indexed(stored: StoredCatalogue) -> str | None:
-    """Return "xmp" or "auto" if the latest `visterm index --tags` said so; None if it named a file."""
+    """Return "xmp" or "auto" if the latest `visterm index --tags` used it; None if it used a file."""
     sources = [run["tags"] for run in stored.history.details_of("index") if run.get("tags")]
     return sources[-1] if sources and sources[-1] in (KEYWORDS, "auto") else None
 
 
 class Watching:
-    """Brings a catalogue to what lies in folders, and then to each change; what it has done is on disk.
+    """Updates a catalogue from folders, and then after each change; each update is saved to disk.
 
     Parameters
     ----------
     catalogue : Catalogue
     folders : sequence of str
-        Those of `folders_to_watch`. One that disappears, or suddenly has less than half of its photos, is waited for:
-        none of its photos is marked as gone.
+        See `folders_to_watch`. If one disappears, or suddenly loses more than half of its photos, it is skipped until
+        it is back, and none of its photos is marked as gone.
     tags : str, optional
-        Where tags are read with the photos: see `Catalogue.index`. With "xmp" only the photos and sidecars that changed
-        are read, with other sources the whole folder.
+        Source of tags, see `Catalogue.index`. With "xmp" only changed photos and sidecars are read, with other sources
+        the whole folder.
     poll : float, optional
-        Seconds between two looks at the folders, by size and date. None: the system reports changes, and only folders
-        on the network are looked at, every `POLL` seconds.
+        Interval in seconds for polling all folders, by size and date. None: the system reports changes, and only
+        folders on network drives are polled, every `POLL`.
     settle : float
-        Seconds without a change after which a file counts as copied.
+        A file without changes for this many seconds counts as completely copied.
     stop : Stop
-        Ends it, between two chunks of photos.
+        Stops watching, between two chunks of photos.
     say : callable
-        Takes lines for people: what it waits for, which tags it can't read.
+        Called with messages for people, for example about missing folders and unreadable tags.
     progress : Progress
         Shows each photo.
     """
@@ -111,7 +111,7 @@ class Watching:
         *,
         tags: str | None = None,
         poll: float | None = None,
-        settle: float = SETTLE,
+        settle: float = SETTLE_SECONDS,
         stop: Stop,
         say: Callable[[str], None],
         progress: Progress = SILENT,
@@ -122,22 +122,22 @@ class Watching:
         self._photos = readable_suffixes(videos=True)
         self._suffixes = self._photos | ({XMP} if tags else set()) | (TEXTS if tags not in (None, KEYWORDS) else set())
         self._settling = Settling(settle)
-        self._away: dict[str, str] = {}  # Why a folder is waited for
-        self._mounted: set[str] = set()  # Mount points that were seen in the folders
-        self._reports = poll is None  # Whether the system's reports can be used
+        self._away: dict[str, str] = {}  # Missing folder -> reason
+        self._mounted: set[str] = set()  # Mount points seen in the folders so far
+        self._reports = poll is None  # Whether to use the system's reports
 
     def rounds(self) -> Iterator[WatchRound]:
-        """Yield what was done each time, until it is stopped: first each folder as a whole."""
+        """Yield the result of each update until stopped; first compare all folders completely."""
         while not self._stop.is_set():
-            before, until = self._watched_state(), time.monotonic() + AGAIN
+            state, deadline = self._watched_state(), time.monotonic() + COMPARE_AGAIN_SECONDS
             existing, mounted = [folder for folder in self._folders if os.path.isdir(folder)], mounts()
             polled = [folder for folder in existing if not self._reports or is_on_network(folder, mounted)]
             reported = [folder for folder in existing if folder not in polled]
             with closing(FolderChanges(reported, polled, self._suffixes, self._poll or POLL, self._stop)) as changes:
                 yield from self.compare_folders()
-                while not self._stop.is_set() and self._watched_state() == before and time.monotonic() < until:
+                while not self._stop.is_set() and self._watched_state() == state and time.monotonic() < deadline:
                     self._settling.touch(changes.wait())
-                    if changes.ended:  # the folders are compared as a whole, for what was not reported
+                    if changes.ended:  # compare the folders completely, as reports may be missing
                         self._reports = False
                         self._say(
                             f"The system's reports of changes broke off, as they do at names that are not UTF-8: "
@@ -148,14 +148,14 @@ class Watching:
                         yield from self.take_up(settled)
 
     def _watched_state(self) -> object:
-        """Return what is different once a folder, or a drive in it, comes or goes, or the tag file changes."""
-        inside = {point for point in mounts() if any(is_inside(point, folder) for folder in self._folders)}
-        self._mounted |= inside
-        of_tags = file_state(self._tags) if self._tags not in (None, KEYWORDS, "auto") else None
-        return [_identity(folder) for folder in self._folders], inside, of_tags
+        """Return a value that changes if a folder, a mount point in it, or the tag file changes or disappears."""
+        mount_points = {point for point in mounts() if any(is_inside(point, folder) for folder in self._folders)}
+        self._mounted |= mount_points
+        tag_file_state = file_state(self._tags) if self._tags not in (None, KEYWORDS, "auto") else None
+        return [_identity(folder) for folder in self._folders], mount_points, tag_file_state
 
     def compare_folders(self) -> Iterator[WatchRound]:
-        """Compare each folder as a whole with the catalogue."""
+        """Compare each folder completely with the catalogue."""
         for folder in self._folders:
             why, before = self._why_away(folder), self._away.pop(folder, "")
             if why and why != before:
@@ -172,7 +172,7 @@ class Watching:
                 yield WatchRound(folder, done)
 
     def take_up(self, settled: Sequence[str]) -> Iterator[WatchRound]:
-        """Take up files that changed, came or went."""
+        """Update the catalogue for changed, new and deleted paths."""
         photos: list[str] = []
         gone: set[str] = set()
         for path in settled:
@@ -203,7 +203,7 @@ class Watching:
             yield WatchRound("", done)
 
     def _why_away(self, folder: str) -> str:
-        """Return why a folder is not compared with the catalogue: its photos would be marked as gone; else nothing."""
+        """Return why a folder seems to be disconnected, so that its photos must not be marked as gone; else ""."""
         if not os.path.isdir(folder):
             return "is not there"
         unsearched = Unsearched()
@@ -216,8 +216,8 @@ class Watching:
         return f"has {n_photos:,} of {count_of(n_known, 'photo')}" if _is_doubtful(n_photos, n_known) else ""
 
     def _index(self, listed: Callable[[], ListedPhotos]) -> Indexed | None:
-        """Index what is listed once no other process writes; None if it was stopped before."""
-        waiting = False
+        """Index the listed photos when no other process is writing; return None if stopped before."""
+        is_waiting = False
         while not self._stop.is_set():
             try:
                 with self._stored.writing():
@@ -228,10 +228,10 @@ class Watching:
                         self._say(f"Tags and corrections of {count_of(n_moved, 'photo')} went to copies elsewhere.")
                     return done
             except InUseError as error:
-                if not waiting:
+                if not is_waiting:
                     self._say(f"Waiting: {error}")
-                waiting = True
-                self._stop.wait(LOCKED)
+                is_waiting = True
+                self._stop.wait(LOCK_RETRY_SECONDS)
         return None
 
     def _list_folder(self, folder: str) -> ListedPhotos:
@@ -241,7 +241,7 @@ class Watching:
         if self._tags is not None and photos:
             try:
                 photos = Corpus.read(folder, self._tags)
-            except DataError as error:  # of a file that is being written, and where no photo has a tag yet
+            except DataError as error:  # the tag file is being written, or no photo has a tag yet
                 self._say(f"Photos are taken without new tags for now: {error}")
         listed = photos_of(encoder, photos, None, folder)
         if not isinstance(photos, Corpus):
@@ -249,15 +249,15 @@ class Watching:
         return replace(listed.inside(), may_be_gone=lambda path: is_inside(path, folder) and not self._is_away(path))
 
     def _list_paths(self, photos: Sequence[str], gone: set[str]) -> ListedPhotos:
-        """List the photos at some paths; of those that are away for now, none is gone."""
+        """List the photos at some paths; photos in disconnected folders are not marked as gone."""
         tags_of: dict[str, list[str]] = {}
         inside: list[Path] = []
         for folder in self._folders:
-            these = [Path(path) for path in photos if is_inside(os.path.realpath(path), folder)]
-            these = [path for path in these if os.path.isfile(path)]
-            inside += these
+            paths = [Path(path) for path in photos if is_inside(os.path.realpath(path), folder)]
+            paths = [path for path in paths if os.path.isfile(path)]
+            inside += paths
             if self._tags == KEYWORDS:
-                readable = [path for path in these if is_inside(str(path), folder) and not is_video(path)]
+                readable = [path for path in paths if is_inside(str(path), folder) and not is_video(path)]
                 keywords = read_keyword_tags(Path(folder), readable)
                 tags_of |= {os.path.join(folder, row.image): row.tags for row in keywords.records}
 
@@ -269,7 +269,7 @@ class Watching:
         )
 
     def _is_away(self, path: str) -> bool:
-        """Return whether a photo lies in a folder that is away, or on a drive that was mounted and is not now."""
+        """Return whether a photo is in a disconnected folder, or on a drive that was mounted but is not now."""
         away = [*self._away, *(self._mounted - mounts().keys())] if self._away or self._mounted else []
         return any(is_inside(path, folder) for folder in away)
 
@@ -283,8 +283,8 @@ def _identity(folder: str) -> tuple[int, int] | None:
 
 
 def _is_doubtful(n_photos: int, n_known: int) -> bool:
-    """Return whether a folder has so few of the photos that the catalogue knows that it may not be there at all."""
-    return n_known > 0 and (n_photos <= 0 or (n_known >= LEAST and 2 * n_photos < n_known))
+    """Return whether a folder has so few of its known photos that it may be disconnected."""
+    return n_known > 0 and (n_photos <= 0 or (n_known >= MIN_FOR_DOUBT and 2 * n_photos < n_known))
 
 
 def _n_inside(paths: Iterable[str], folder: str) -> int:
@@ -292,7 +292,7 @@ def _n_inside(paths: Iterable[str], folder: str) -> int:
 
 
 def _is_among(path: str, gone: set[str]) -> bool:
-    """Return whether a path, or a folder around it, is among some."""
+    """Return whether a path or one of its parent folders is in `gone`."""
     while path not in gone:
         parent = os.path.dirname(path)
         if parent == path:
@@ -302,13 +302,13 @@ def _is_among(path: str, gone: set[str]) -> bool:
 
 
 def _photos_beside(sidecar: str, suffixes: Collection[str]) -> list[str]:
-    """Return the photos that an XMP file may tell of: ``a.jpg`` of ``a.jpg.xmp``, and ``a.*`` of ``a.xmp``."""
+    """Return the photos that an XMP file may belong to: ``a.jpg`` for ``a.jpg.xmp``, and ``a.*`` for ``a.xmp``."""
     folder, name = os.path.split(sidecar[: -len(XMP)])
     if suffix_of(name) in suffixes:
         return [os.path.join(folder, name)]
     try:
         names = os.listdir(folder)
-    except OSError:  # which is gone, or may not be listed
+    except OSError:  # the folder was deleted, or cannot be listed
         return []
     return [
         os.path.join(folder, other)

@@ -1,4 +1,4 @@
-"""Answers to review questions in a file: which tags of which photos are right, and which are wrong."""
+"""Answers to review questions in a file: whether tags of photos are right or wrong."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ VERDICTS = {
     **dict.fromkeys(("right", "yes", "y", "true", "1"), 1),
     **dict.fromkeys(("wrong", "no", "n", "false", "-1"), -1),
 }
-"""What stands in the column `verdict`; nothing there leaves a question open."""
+"""Text in the column `verdict` -> verdict; an empty cell leaves the question open."""
 
 
 def store_answers(catalogue: Catalogue, text: str, path: Path) -> list[int]:
-    """Store the answers of a table, all or after an error none; return the verdicts, 0 for what is left open.
+    """Store all answers of a table, or none if there is an error; return the verdicts, 0 for open questions.
 
-    `text` is a CSV or JSON lines with the columns image, tag and verdict, and maybe id; `path` is what errors call it.
-    Raises TagFileError if a column is missing or a verdict is none; DataError if a photo is not in the catalogue.
+    `text` is CSV or JSON lines with the columns image, tag, verdict and optionally id; `path` is its name in errors.
+    Raises TagFileError if a column is missing or a verdict is invalid; DataError if a photo is not in the catalogue.
     """
     columns = (("image", "file_name"), ("tag",), ("verdict",))
     form = TableForm(columns, '{"image": "1.jpg", "tag": "sea", "verdict": "right"}')
     rows = table_rows(path, text, form)
-    names = list(dict.fromkeys(name for row in rows for name in row.cells))
+    cells = list(dict.fromkeys(name for row in rows for name in row.cells))
     advice = f"Expected lines such as {form.example}, or a CSV with these columns."
-    image, tag, verdict = (required_column(some, names, str(path), "", advice) if rows else "" for some in columns)
-    number = find_column(("id",), names, str(path))
+    image, tag, verdict = (required_column(names, cells, str(path), "", advice) if rows else "" for names in columns)
+    id_column = find_column(("id",), cells, str(path))
     verdicts = []
     with catalogue.stored.database.transaction():
         for row in rows:
@@ -40,14 +40,14 @@ def store_answers(catalogue: Catalogue, text: str, path: Path) -> list[int]:
                 )
             verdicts.append(VERDICTS.get(answer, 0))
             if answer:
-                image_id = _image_id(catalogue, where, row.cells.get(image), row.cells.get(number or ""))
+                image_id = _image_id(catalogue, where, row.cells.get(image), row.cells.get(id_column or ""))
                 catalogue.judge(image_id, str(row.cells.get(tag) or ""), verdicts[-1])
 
     return verdicts
 
 
 def _image_id(catalogue: Catalogue, where: str, name: object, number: object) -> int:
-    """Return the id of the photo that an answer is about: by its column id, if it has one, whose name must agree."""
+    """Return the id of an answer's photo: from the column id, checked against the name, or else by name."""
     if number in (None, ""):
         return ids_of(catalogue.stored, [str(name)])[0]
     if not str(number).isdecimal():

@@ -1,4 +1,4 @@
-"""The catalogue: photos with their rows, tags and feedback, found by words and learned from."""
+"""The catalogue: photos with their rows, tags and feedback, to search and to learn from."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ if TYPE_CHECKING:
 
 
 class Catalogue(CatalogueReader):
-    """Photos to search, with the tagger that made their rows, and with what people say of their tags.
+    """Photos to search, with the tagger that computed their rows, and people's feedback on their tags.
 
-    In memory, or in a folder (`create`, `load`): there all that a method has done is on disk when it returns.
+    In memory, or in a folder (`create`, `load`), where each method saves its changes to disk before it returns.
 
     Parameters
     ----------
     tagger : Tagger
-        A fitted one; the catalogue keeps a copy of its run, so that it can be searched on its own.
+        A fitted tagger; the catalogue has its own copy of the run.
 
     Attributes
     ----------
@@ -66,17 +66,17 @@ class Catalogue(CatalogueReader):
 
     @classmethod
     def create(cls, path: str | os.PathLike[str], tagger: Tagger, *, store: str = FILES) -> Self:
-        """Make an empty catalogue in a folder that is not there or empty.
+        """Create an empty catalogue in a folder that does not exist or is empty.
 
-        Raises StorageError if anything lies there; UserError if there is no such store.
+        Raises StorageError if the folder is not empty; UserError if `store` is invalid.
 
         Parameters
         ----------
         path : path-like
         tagger : Tagger
         store : str
-            Where rows are kept: "files", "lance" (LanceDB's tables in the catalogue's folder, extra `lance`) or
-            "lance:URI" (at another place, such as ``lance:s3://bucket/folder``). Tables hold dense rows only.
+            Where rows are stored: "files", "lance" (LanceDB's tables in the catalogue's folder, extra `lance`) or
+            "lance:URI" (elsewhere, such as ``lance:s3://bucket/folder``). Lance tables only accept dense rows.
         """
         uri = lance_uri(store)
         if Path(path).is_dir() and any(Path(path).iterdir()):
@@ -91,10 +91,10 @@ class Catalogue(CatalogueReader):
     def load(cls, path: str | os.PathLike[str], *, n_jobs: int | None = None, run: Tagger | str | None = None) -> Self:
         """Open a catalogue; its rows stay on disk, memory-mapped.
 
-        Several processes may search one, and give feedback, while one of them indexes or learns; a second one that
-        tries to do so gets an error that names the first. With `run`, which you pass to `use` next, the current run is
-        not read: it may be damaged. Raises StorageError if there is no catalogue at `path`, or it was damaged;
-        EncoderMismatchError if its run is not the one that made the rows.
+        Several processes may search a catalogue and give feedback, but only one at a time may index or learn; others
+        get an error that names that process. Pass `run` to repair a catalogue whose current run is damaged: `run` is
+        opened instead; pass it to `use` next. Raises StorageError if there is no catalogue at `path`, or it is
+        damaged; EncoderMismatchError if the rows were computed by another run.
         """
         catalogue = cls.__new__(cls)
         catalogue._n_jobs = n_jobs
@@ -117,7 +117,7 @@ class Catalogue(CatalogueReader):
         return catalogue
 
     def __len__(self) -> int:
-        """Return how many images can be searched."""
+        """Return the number of searchable images."""
         return len(self.stored)
 
     def __repr__(self) -> str:
@@ -126,12 +126,12 @@ class Catalogue(CatalogueReader):
 
     @property
     def records(self) -> Sequence[ImageRecord]:
-        """What is known of each image that is there: name, path, size, content hash."""
+        """Records of all present images: name, path, size, content hash."""
         return self.stored.images.all()
 
     @property
     def skipped(self) -> list[Skipped]:
-        """Images that could not be read, or that the encoder does not know, until they can be."""
+        """Images that could not be read, or that the encoder does not know."""
         return self.stored.skipped.all()
 
     def add(
@@ -141,9 +141,9 @@ class Catalogue(CatalogueReader):
         *,
         progress: Progress = SILENT,
     ) -> Self:
-        """Take photos in, as `index` does, but let none be gone that are there already.
+        """Add or update photos like `index`, but never mark other photos as gone.
 
-        Warns if some are skipped (`skipped` lists them). Raises NoneReadableError if all are.
+        Warns if some photos are skipped (see `skipped`). Raises NoneReadableError if all of them are.
         """
         check_not_connected(self.stored)
         listed = photos_of(self.tagger.encoder, images, tags)
@@ -162,34 +162,33 @@ class Catalogue(CatalogueReader):
         job_id: int | None = None,
         progress: Progress = SILENT,
     ) -> Indexed:
-        """Bring the catalogue to what lies in a folder: encode what is new or has changed, and see what moved or went.
+        """Update the catalogue from a folder: encode new and changed images, and detect moved and deleted images.
 
-        Files are compared by path, size and date, and where these differ by content. Each chunk is committed with its
-        rows, features, tags and predictions: after a kill the same call goes on. Raises EncoderMismatchError if
-        features are given that another encoder made than the tagger's; UserError if the tagger knows images by number:
-        there are no photos to keep; or if the catalogue is connected to another program's library, see `visterm sync`;
-        DataError if the encoder reads names, and knows none of the images; or features are
-        given, and none of the photos is where it was; StorageError if another process writes into it: "in use by".
+        Files are compared by path, size and date, and by content if these differ. Each chunk is committed with its
+        rows, features, tags and predictions: if the process is killed, call `index` again to continue. Raises
+        EncoderMismatchError if `images` are features by another encoder; UserError if the tagger identifies images only
+        by number, or the catalogue is connected to another program's library (see `visterm sync`); DataError if the
+        encoder reads names and knows none of the images, or none of the photos of features is at its old path;
+        StorageError if another process is writing into the catalogue ("in use by").
 
         Parameters
         ----------
         images : path, Corpus, or sequence of paths or uint8 arrays
-            A folder, or the images themselves; or a features folder in place of its images. The photos must still be
-            where they were, as the catalogue keeps their places; any that has changed or is gone is skipped.
+            A folder, or the images themselves; or a features folder, whose photos must still be at their old paths:
+            photos that were changed or deleted since are skipped.
         tags : path or sequence of lists of str, optional
-            The tags that people gave, to keep beside the images: they take the place of those that files gave before.
-            Images of the folder that they do not name are indexed, too, and keep the tags that they have. Tags that a
-            person gave in the catalogue stay.
+            Tags that people gave to the images: they replace earlier tags from files, but not tags that a person gave
+            in the catalogue. Images of the folder that are not in the tag file are indexed, too, and keep their tags.
         folder : path-like, optional
-            Images of the catalogue in this folder whose files are not there any more are gone. None: `images`, where it
-            is a folder.
+            Images of the catalogue in this folder are marked as gone if their file no longer exists. None: `images`, if
+            it is a folder.
         follow_links : bool
-            Take links to photos outside of the folder, too; the folder itself may be a link either way.
+            Whether to index links to photos outside the folder, too; the folder itself may always be a link.
         chunk_size : int
-            Images between two commits.
+            Number of images per commit.
         job_id : int, optional
-            A job of the catalogue (`Jobs.start`) to go on with, which may be cancelled between two chunks; None: a new
-            one.
+            An existing job of the catalogue (`Jobs.start`) to use, which can be cancelled between two chunks; None:
+            start a new job.
         progress : Progress
             Shows each image.
         """
@@ -215,18 +214,18 @@ class Catalogue(CatalogueReader):
         job_id: int | None = None,
         progress: Progress = SILENT,
     ) -> Filled:
-        """Go over to another run: it becomes the current one, in one step, when the images have rows of it.
+        """Switch to another run, which becomes the current run once all images have rows of it.
 
-        Rows are made from stored features where its encoder is the one that made these, else the images are encoded;
-        after a kill the same call goes on. Until then the old run searches. Returns how many rows were made, and how
-        many images encoded for them.
+        Rows are computed from stored features if the run has the same encoder, else the images are encoded. Meanwhile
+        searches use the old run. If the process is killed, call `use` again to continue. Returns the number of new
+        rows, and of images that were encoded for them.
 
         Parameters
         ----------
         tagger : Tagger or str
-            A run, or one that the catalogue has already, by its number or the first letters of its fingerprint.
+            A run, or the number or first letters of the fingerprint of a run that the catalogue already has.
         kind : str
-            What the history calls it; see `go_back`.
+            The name of this event in the history; see `go_back`.
         chunk_size, job_id, progress
             As in `index`.
         """
@@ -243,16 +242,16 @@ class Catalogue(CatalogueReader):
     def go_back(
         self, to: str = "", *, chunk_size: int = CHUNK, job_id: int | None = None, progress: Progress = SILENT
     ) -> Filled:
-        """Go back to the run that was in use before the current one; all that people said stays as it is.
+        """Go back to the run that was in use before the current one; people's feedback is kept.
 
-        Twice goes back by two runs. `to` is another of the `earlier_runs`, by its number. Rows that are not there any
-        more are made anew, as by `use`. Raises UserError if there is no such run; StorageError if its files are gone.
+        Call it twice to go back two runs, or pass the number of any of the `earlier_runs` as `to`. Missing rows are
+        computed again, as by `use`. Raises UserError if the run does not exist; StorageError if its files are gone.
         """
         run = earlier.run_to_go_back_to(self.stored, to).fingerprint
         return self.use(run, kind=earlier.GO_BACK, chunk_size=chunk_size, job_id=job_id, progress=progress)
 
     def earlier_runs(self) -> list[earlier.ShownRun]:
-        """List the runs that `go_back` can go back to, with their figures, the latest first."""
+        """List the runs that `go_back` can go back to, with their figures, latest first."""
         return earlier.shown_runs(self.stored, earlier.earlier_runs(self.stored))
 
     def _own_run(self, name: str) -> Tagger:
@@ -261,9 +260,9 @@ class Catalogue(CatalogueReader):
         return Tagger.open(self.stored.run_folder.with_name(run.fingerprint), self._n_jobs)
 
     def image(self, image_id: int) -> ImageView:
-        """Return one image, here or gone, with its tags: given, predicted, accepted, rejected and written.
+        """Return one image, present or gone, with its tags: given, predicted, accepted, rejected and written.
 
-        Raises DataError if the id is not known.
+        Raises DataError if the id is unknown.
         """
         stored = self.stored
         with stored.database.transaction(writes=False):
@@ -278,14 +277,14 @@ class Catalogue(CatalogueReader):
             )
 
     def annotate(self, image_ids: Sequence[int], k: int = 5) -> dict[int, list[Prediction]]:
-        """Tag images of the catalogue, by id, best first, with confidences; tags that a person rejected are left out.
+        """Predict tags for images of the catalogue: image id -> tags, best first, without tags that a person rejected.
 
         Parameters
         ----------
         image_ids : sequence of int
-            Those that are not known, or have neither features nor a file that can be read, are left out.
+            Unknown images, and images without features or a readable file, are left out.
         k : int
-            Tags an image; 0 means all.
+            Maximum number of tags per image; 0 means all.
         """
         from visterm.library.rows import annotate_images
 
@@ -293,11 +292,11 @@ class Catalogue(CatalogueReader):
         return annotate_images(self.tagger, self.stored, image_ids, k)
 
     def judge(self, image_id: int, tag: str, verdict: int) -> int:
-        """Write down that a tag of an image is right (1) or wrong (-1), or take that back (0); one transaction.
+        """Record that a tag of an image is right (1) or wrong (-1), or undo that (0), in one transaction.
 
-        A rejected tag does not come back for that image: not as a prediction, in searches, filters or exports. The
-        image counts as reviewed. Raises DataError if the id is not known; UserError if the verdict is another number,
-        or the tag is empty. Returns the number of the entry in the log.
+        A rejected tag no longer appears for that image in predictions, searches, filters or exports. The image counts
+        as reviewed. Returns the number of the log entry. Raises DataError if the id is unknown; UserError if the
+        verdict is invalid, or the tag is empty.
         """
         stored = self.stored
         name = spelled(self.tagger.vocabulary, tag, stored)
@@ -308,7 +307,7 @@ class Catalogue(CatalogueReader):
         return number
 
     def give(self, image_id: int, tags: Iterable[str]) -> None:
-        """Add a person's tags to an image, any words; one transaction. Rejections of these are taken back."""
+        """Add a person's tags to an image in one transaction, and undo rejections of these tags."""
         stored = self.stored
         names = all_spelled(self.tagger.vocabulary, tags, stored)
         with stored.database.transaction():
@@ -318,7 +317,7 @@ class Catalogue(CatalogueReader):
             stored.images.mark_reviewed([image_id])
 
     def take(self, image_id: int, tags: Iterable[str]) -> None:
-        """Take tags from an image; one transaction. One that a tag file gives is rejected, so that it stays away."""
+        """Remove tags from an image in one transaction; tags from a tag file are rejected, or they would return."""
         stored = self.stored
         names = all_spelled(self.tagger.vocabulary, tags, stored)
         with stored.database.transaction():
@@ -327,18 +326,18 @@ class Catalogue(CatalogueReader):
             stored.tags.take(image_id, names, "person")
             take_back(stored, image_id, names, 1)
             run_id = stored.runs.current().id
-            for name in from_files.intersection(names):  # the file will name it again: what lasts is the rejection
+            for name in from_files.intersection(names):  # the file gives it again when it is next read, so reject it
                 stored.tags.judge(image_id, name, -1, run_id=run_id)
             stored.images.mark_reviewed([image_id])
 
     def new_tags(self) -> dict[str, int]:
-        """Return the tags of photos that the run has not learned yet, with how many photos have each."""
-        known = self.tagger.dictionary
-        fresh = {name for name in self.stored.tags.names_here().values() if name not in known}
-        return {name: len(self.stored.find(Filter(tags=(name,)))) for name in fresh}
+        """Return the photos' tags that the run has not learned yet, with their number of photos."""
+        dictionary = self.tagger.dictionary
+        new_names = {name for name in self.stored.tags.names_here().values() if name not in dictionary}
+        return {name: len(self.stored.find(Filter(tags=(name,)))) for name in new_names}
 
     def tags(self) -> list[TagCount]:
-        """List all tags of images and of the run by name: how often given, accepted, rejected and predicted."""
+        """List all tags of images and of the run by name, with counts: given, accepted, rejected and predicted."""
         return count_tags(self.stored, self.tagger.vocabulary)
 
     def learn(
@@ -352,29 +351,29 @@ class Catalogue(CatalogueReader):
         job_id: int | None = None,
         progress: Progress = SILENT,
     ) -> LearningOutcome:
-        """Learn from given and accepted tags and from rejected ones, by stored features; the new run is then current.
+        """Train a new run on given, accepted and rejected tags with stored features, and make it the current run.
 
-        A tenth of the images, chosen by their content, is never learned from: on them the old and the new run are
-        compared. A new run that is significantly worse there is kept, but not used, nor is one that a person went back
-        from (`go_back`). Raises DataError if no image has a tag to learn from; UserError if the model learns all at
-        once, the catalogue has far fewer images with tags than its run learned from, and `full` was not asked for;
-        StorageError if another process writes into it; or it is in memory only.
+        A tenth of the images, chosen by content, is held out of training to compare the old and the new run. If the
+        new run is significantly worse on them, or a person went back from it (`go_back`), it is stored but not used.
+        Raises DataError if no image has a tag to learn from; UserError if the model cannot be updated, the catalogue
+        has far fewer tagged images than its run was trained on, and `full` is False; StorageError if another process
+        is writing into the catalogue, or it is in memory only.
 
         Parameters
         ----------
         full : bool
-            Learn all anew. Otherwise only the rows of tags move, once over the images, where the model can do that
-            (`partial_fit`), so that the rows of images stay valid; new tags want a full fit.
+            Train from scratch. Otherwise, if the model has `partial_fit`, only the rows of tags are updated, in
+            one pass over the images, and the rows of images stay valid; new tags need a full fit.
         min_count : int
-            Of a full fit: leave out tags of fewer images.
+            For a full fit: leave out tags with fewer images.
         use_even_if_worse : bool
-            Use the new run in any case. `use` changes that later.
+            Always use the new run. You can change that later with `use`.
         cautious : bool
-            Also keep the old run where it is better on held-out images that are too few to tell.
+            Also keep the old run if it is better, but not significantly, on the held-out images.
         by_itself : bool
-            Learning began by itself: after a person went back, use a new run only if it is significantly better.
+            Training was started automatically: after a person went back, only use a significantly better run.
         job_id : int, optional
-            A job of the catalogue to go on with; None: a new one.
+            An existing job of the catalogue to use; None: start a new job.
         progress : Progress
             Shows each step.
         """
@@ -388,12 +387,12 @@ class Catalogue(CatalogueReader):
         return outcome
 
     def look_for_mistakes(self, *, job_id: int | None = None, progress: Progress = SILENT) -> int | None:
-        """Find tags that are probably wrong or missing, and keep them for `mistakes`, 2,000 of each kind at most.
+        """Find tags that are probably wrong or missing, and store at most 2,000 of each kind for `mistakes`.
 
-        The run's model learns five times, each time from four fifths of the images with tags, and judges the others.
-        What people gave, accepted or rejected in the catalogue is not listed. Returns how many are kept; None if the
-        job `job_id` was cancelled: then nothing has changed. Raises DataError if fewer than 50 images have tags and
-        features; UserError if the model learns from a kernel; StorageError if the catalogue is in memory.
+        The run's model is cross-validated: it is trained five times on four fifths of the tagged images and judges the
+        others. Tags that people gave, accepted or rejected in the catalogue are never listed. Returns the number of
+        stored mistakes; None, without changes, if the job `job_id` was cancelled. Raises DataError if fewer than 50
+        images have tags and features; UserError if the model uses a kernel; StorageError if the catalogue is in memory.
         """
         from visterm.library.mistakes import look_for_mistakes
 
@@ -401,27 +400,27 @@ class Catalogue(CatalogueReader):
         return look_for_mistakes(self.tagger, self.stored, job_id=job_id, progress=progress)
 
     def mistakes(self, limit: int = 100, *, kind: str | None = None, tag: str | None = None) -> list[Mistake] | None:
-        """List the most probable mistakes that `look_for_mistakes` found, without those answered since.
+        """List the most probable mistakes that `look_for_mistakes` found and nobody has answered since.
 
-        Returns `limit` at most, of one `kind` ("wrong" or "missing") or both in turn, of one `tag` or all; None if
-        nobody has looked for mistakes yet.
+        Returns at most `limit` mistakes of one `kind` ("wrong" or "missing") or both alternately, of one `tag` or all
+        tags; None if `look_for_mistakes` was never called.
         """
         from visterm.library.mistakes import kept_mistakes
 
-        named = None if tag is None else self.tagger.vocabulary.spellings(tag)[0]
-        return kept_mistakes(self.stored, limit, kind=kind, tag=named, tree=self.tree)
+        spelling = None if tag is None else self.tagger.vocabulary.spellings(tag)[0]
+        return kept_mistakes(self.stored, limit, kind=kind, tag=spelling, tree=self.tree)
 
     def refresh(self) -> bool:
-        """Open the current run again, where another process or thread has learned one since; return whether it has."""
+        """Open the current run again if another process or thread has changed it; return whether it was changed."""
         if self.stored.folder is None or self.stored.origin.fingerprint == self._fingerprint:
             return False
         self._use_tagger(Tagger.open(self.stored.run_folder, self._n_jobs))
         return True
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the catalogue as a folder, whole or not there; where it was loaded from, only its run: rows are there.
+        """Write the catalogue to a new folder, completely or not at all; to its own folder, write only its run.
 
-        Raises StorageError if something that is not a catalogue lies at `path`.
+        Raises StorageError if `path` exists and is not a catalogue.
         """
         if self.stored.folder is not None and os.path.realpath(path) == os.path.realpath(self.stored.folder):
             self.tagger.save(self.stored.run_folder, overwrite=True)

@@ -1,4 +1,4 @@
-"""The dictionary of a run or a catalogue: opened, extended by words, two tags merged; how many photos have each tag."""
+"""The dictionary of a run or a catalogue: open it, add words, merge two tags, and count the photos of each tag."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ CATALOGUE = "catalogue"
 
 
 def open_dictionary(path: str | os.PathLike[str]) -> Tagger:
-    """Open a run, or the one that a catalogue has a copy of.
+    """Open a run, or the current run of a catalogue.
 
-    Raises StorageError if neither is at `path`, or it was damaged.
+    Raises StorageError if neither is at `path`, or it is damaged.
     """
     if folder_kind(path) == CATALOGUE:
         stored = StoredCatalogue.open(path)
@@ -43,32 +43,32 @@ def open_dictionary(path: str | os.PathLike[str]) -> Tagger:
 def add_to_dictionary(
     path: str | os.PathLike[str], words: Iterable[str], *, file: str | os.PathLike[str] | None = None
 ) -> Added:
-    """Add words to a run or a catalogue, which is afterwards what it was, or has them all.
+    """Add words to the dictionary of a run or a catalogue: all of them, or none if there is an error.
 
-    Catalogues that were made by a run have copies of their own, which stay as they are. `file` is where the file of
-    word vectors is now; the run keeps that. Raises what `Tagger.add_words` raises.
+    Catalogues have their own copy of a run, which does not change with it. `file` is the new path of the word vector
+    file, which the run stores. Raises the errors of `Tagger.add_words`.
     """
     if folder_kind(path) == CATALOGUE:
         catalogue = Catalogue.load(path)
-        done = catalogue.tagger.add_words(words, file=file)
+        added = catalogue.tagger.add_words(words, file=file)
         catalogue.save(path)
-        return done
+        return added
     tagger = Tagger.load(path)
-    done = tagger.add_words(words, file=file)
+    added = tagger.add_words(words, file=file)
     with new_folder(path, "run", check=partial(check_opens, Tagger)) as folder:
-        # All else is copied, so that nothing that a run has is lost
+        # Copy everything else unchanged
         shutil.copytree(path, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns(MANIFEST))
         write_json(Path(folder) / "facts.json", tagger.facts)
         tagger.words.save(folder)
-    return done
+    return added
 
 
 def merge_tags(catalogue: Catalogue, tag: str, into: str) -> int:
-    """Put one tag in the place of another on all images, and return how many images had it.
+    """Replace a tag by another on all images, and return the number of changed images.
 
-    All or nothing, and noted in the history. What a tag file gives is rejected there, so that the next look at the file
-    does not bring it back. Runs learn of it by the next full fit; then no image has the tag any more, and they forget
-    it. Raises UserError if both are one tag, or one of them is empty.
+    This is one transaction and one entry of the history. If a tag file gives the old tag, it is rejected, so that
+    reading the file again does not restore it. Runs forget the old tag with the next full fit. Raises UserError if both
+    names are the same tag, or one of them is empty.
     """
     if tag_key(tag) == tag_key(into):
         problem = f"'{tag}' and '{into}' are one tag already, however it is spelled."
@@ -89,15 +89,15 @@ class TreeTag(NamedTuple):
     """A tag on a level of the tree."""
 
     tag: str
-    images: int  # Photos that have it or a tag under it, each once
-    below: int  # Tags right under it
+    images: int  # Number of photos with it or a tag below it
+    below: int  # Number of tags directly below it
 
 
 def tree_level(catalogue: Catalogue, under: str = "", among: Filter | None = None) -> list[TreeTag]:
-    """Return the tags right under a tag, or on top if `under` is empty; all are on top if they have no tree.
+    """Return the tags directly below a tag, or the top level if `under` is empty; all tags if there is no tree.
 
-    With a filter these are the tags of photos that pass, else all that photos have or the run knows. Those that have
-    tags under them come first, then those of most photos.
+    With a filter, these are the tags of photos that pass, else all tags of photos and of the run. Tags with others
+    below them come first, then tags with the most photos.
     """
     photos = catalogue.stored.database.keep(
         ("photos of tags", catalogue.tagger.fingerprint, among), lambda: photos_of_tags(catalogue, among)
@@ -113,39 +113,39 @@ def tree_level(catalogue: Catalogue, under: str = "", among: Filter | None = Non
             for tag in level
             if tag_key(tag) in counts
         ]
-    return sorted(level_tags, key=lambda each: (each.below == 0, -each.images, tag_key(each.tag)))
+    return sorted(level_tags, key=lambda item: (item.below == 0, -item.images, tag_key(item.tag)))
 
 
 def photos_of_tags(catalogue: Catalogue, among: Filter | None = None) -> dict[str, int]:
-    """Count the photos that have each tag, given or accepted, or a tag under it in the tree.
+    """Count the photos per tag: those that have the tag, given or accepted, or a tag below it in the tree.
 
-    With a filter only photos that pass count, and tags without such a photo are left out; else the tags of the run are
-    there, too. Spellings and aliases of a tag are one.
+    With a filter, only photos that pass are counted, and tags without such a photo are left out; without, the result
+    includes all tags of the run. Spellings and aliases count as the same tag.
     """
     vocabulary, tree = catalogue.tagger.vocabulary, catalogue.tree
     current_tags = catalogue.stored.tags.held(catalogue.ids(among) if among else None)
     numbers = {tag: i for i, tag in enumerate(dict.fromkeys(tag for tags in current_tags.values() for tag in tags))}
-    shown: dict[str, str] = {}  # Tags that are counted, by their keys
+    shown: dict[str, str] = {}  # Key -> the tag as shown
     columns: dict[str, int] = {}
     pairs = []
     for number, tag in enumerate([*numbers, *(() if among else vocabulary.tags)]):
-        known = vocabulary.get(tag)
-        name = tag if known is None else vocabulary.tags[known]
-        for each in (name, *(tree.above(name) if tree else ())):
-            shown.setdefault(tag_key(each), each)
-            pairs.append((number, columns.setdefault(tag_key(each), len(columns))))
+        vocabulary_index = vocabulary.get(tag)
+        name = tag if vocabulary_index is None else vocabulary.tags[vocabulary_index]
+        for counted in (name, *(tree.above(name) if tree else ())):
+            shown.setdefault(tag_key(counted), counted)
+            pairs.append((number, columns.setdefault(tag_key(counted), len(columns))))
 
     if not pairs:
         return {}
     lengths = np.array([len(tags) for tags in current_tags.values()], np.int64)
-    each = (numbers[tag] for tags in current_tags.values() for tag in tags)
-    tags_of_photos = np.fromiter(each, np.int64, lengths.sum())
+    tag_numbers = (numbers[tag] for tags in current_tags.values() for tag in tags)
+    photo_tags = np.fromiter(tag_numbers, np.int64, lengths.sum())
     starts = np.concatenate([[0], np.cumsum(lengths)])
 
-    rows, counted_as = np.array(pairs, np.int64).T
-    n_tags = int(rows.max()) + 1
-    ones = np.ones(len(tags_of_photos), np.int32)
-    has = sp.csr_array((ones, tags_of_photos, starts), shape=(len(current_tags), n_tags))
-    above = sp.csr_array((np.ones(len(pairs), np.int32), (rows, counted_as)), shape=(n_tags, len(columns)))
-    counts = np.bincount((has @ above).indices, minlength=len(columns))
+    tag_rows, counted_as = np.array(pairs, np.int64).T
+    n_tags = int(tag_rows.max()) + 1
+    ones = np.ones(len(photo_tags), np.int32)
+    has_tag = sp.csr_array((ones, photo_tags, starts), shape=(len(current_tags), n_tags))
+    counts_as = sp.csr_array((np.ones(len(pairs), np.int32), (tag_rows, counted_as)), shape=(n_tags, len(columns)))
+    counts = np.bincount((has_tag @ counts_as).indices, minlength=len(columns))
     return {shown[key]: int(counts[column]) for key, column in columns.items()}

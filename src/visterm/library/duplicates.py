@@ -1,4 +1,4 @@
-"""Duplicates in a catalogue: groups of pictures that look the same, and the one of each to keep; nothing is deleted."""
+"""Duplicates in a catalogue: groups of pictures that look the same, and which picture to keep; nothing is deleted."""
 
 from __future__ import annotations
 
@@ -28,35 +28,35 @@ from visterm.data.images import decode_images
 from visterm.store.catalogue import StoredCatalogue
 from visterm.store.images import ImageRecord
 
-DISTANCE = 6  # Bits of 64 that may differ: photos at half the size and quality 60 do in 0 to 6, others hardly ever in 8
+DISTANCE = 6  # Default limit of differing bits: half-size copies at quality 60 differ in 0 to 6, others rarely in 8
 
-MOST = 12
+MAX_DISTANCE = 12
 
-SAME_SHAPE = math.log(1.05)  # How far log(width / height) may be apart: copies are scaled, never stretched
+MAX_SHAPE_DIFFERENCE = math.log(1.05)  # Of log(width / height): copies are scaled, but never stretched
 
 RULES = ("largest", "oldest", "most tags", "folder")  # Which picture of a group to keep, see `keeper_by`
 
-NearPlaces: TypeAlias = Callable[[int], Iterator[tuple[int, int]]]
-"""Yields the places of pictures that are near one, itself among them, and in how many bits they differ."""
+NearPictures: TypeAlias = Callable[[int], Iterator[tuple[int, int]]]
+"""Position of a picture -> (position, differing bits) of the pictures near it, including itself."""
 
-# The picture is reduced to 32 by 32 grey levels; the 8 by 8 lowest frequencies are kept (Zauner 2010, phash.org).
-SIDE, FREQUENCIES = 32, 8
+# Pictures are reduced to 32 x 32 grey levels, and their 8 x 8 lowest frequencies are used (Zauner 2010, phash.org)
+GREY_SIDE, N_FREQUENCIES = 32, 8
 
-FLAT = 0  # The hash of a picture without contrast: it says nothing, so it is like no other
+FLAT = 0  # Hash of all pictures without contrast, which are never compared
 
-# Standard deviation, in grey levels, below which a picture is flat: its frequencies are noise of the compression
-LEAST_CONTRAST = 2.0
+# With a lower standard deviation of grey levels, a picture is flat: its frequencies are compression noise
+MIN_CONTRAST = 2.0
 
-# How far the frequencies are from their median, by the median, below which a picture has no structure; and that as a
-# share of the contrast (standard deviation). In clear skies, fog, vignettes and drawn gradients a few frequencies hold
-# all contrast, so the bits of the others are noise, or the same in all of them: shares of 0 to 0.3, deviations of 0 to
-# 2 by the noise of cameras and JPEG. Of the 4,999 photos of Corel 5k 19 have a smaller share (the median is 1.2), and
-# none a smaller deviation (the least is 4.6).
-LEAST_DEVIATION, LEAST_SHARE = 3.0, 0.3
+# A picture has no structure if the median absolute deviation of its frequencies is lower, absolutely or as a share of
+# the contrast (standard deviation). In clear skies, fog, vignettes and drawn gradients, a few frequencies have all the
+# contrast, and the other bits are noise or always the same: shares of 0 to 0.3, and deviations of 0 to 2 from camera
+# and JPEG noise. In Corel 5k, 19 of 4,999 photos have a smaller share (median 1.2), and none has a smaller deviation
+# (minimum 4.6).
+MIN_DEVIATION, MIN_DEVIATION_SHARE = 3.0, 0.3
 
-CHUNK = 256  # Pictures hashed between two commits: what a kill loses at most
-HASHED_SIDE = 8 * SIDE  # Longest side at which pictures are decoded to be hashed: quick for JPEG, and the same hash
-# What paths of copies say: ``Backup/1.jpg``, ``1 copy.jpg``, ``1 - Kopie.jpg``, ``1 (2).jpg``
+CHUNK = 256  # Number of pictures hashed per commit
+HASHED_SIDE = 8 * GREY_SIDE  # Maximum side of decoded pictures: faster for JPEG, with the same hash
+# Matches paths of copies: ``Backup/1.jpg``, ``1 copy.jpg``, ``1 - Kopie.jpg``, ``1 (2).jpg``
 _COPY = re.compile(
     r"(?<![a-z])(backups?|copy|copies?|kopien?|copia|duplicates?|sicherung(en)?)(?![a-z])|\(\d+\)", re.IGNORECASE
 )
@@ -69,8 +69,8 @@ class Copy:
     """A picture that looks like the one to keep."""
 
     image: ImageRecord
-    distance: int  # Bits in which its hash differs
-    same_bytes: bool  # Whether the files are the same, byte for byte
+    distance: int  # Number of bits in which its hash differs
+    same_bytes: bool  # Whether the files are identical
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +78,12 @@ class DuplicateGroup:
     """Pictures that look the same."""
 
     keeper: ImageRecord
-    """That with the most pixels; then the most tags and the most bytes. Of equal ones that whose path does not say
-    backup or copy, the shortest path, the oldest file."""
+    """The picture with the most pixels; ties are broken by the most tags, the most bytes, a path that does not contain
+    "backup" or "copy", the shortest path, and the oldest file."""
     copies: list[Copy]  # The others, nearest first
 
     def as_dict(self) -> dict[str, object]:
-        """Return the group as it stands in JSON."""
+        """Return the group as JSON data."""
         copies = [
             {**_as_dict(copy.image), "distance": copy.distance, "same_bytes": copy.same_bytes} for copy in self.copies
         ]
@@ -92,35 +92,35 @@ class DuplicateGroup:
 
 @dataclass(frozen=True, slots=True)
 class AlikeGroup:
-    """Pictures that look alike and are no copies, so that none of them can be left out for another."""
+    """Similar pictures that are not copies, so that none of them replaces another."""
 
     kind: str  # "series" or "screenshots": shots taken one after another, or pictures of a screen
     images: list[ImageRecord]  # By date and name
 
     def as_dict(self) -> dict[str, object]:
-        """Return the group as it stands in JSON."""
+        """Return the group as JSON data."""
         return {"kind": self.kind, "images": [_as_dict(image) for image in self.images]}
 
 
 class Duplicates(NamedTuple):
-    """Copies, pictures that only look alike, and pictures that could not be read."""
+    """Groups of copies, groups of similar pictures that are not copies, and unreadable pictures."""
 
     groups: list[DuplicateGroup]  # Largest first
-    alike: list[AlikeGroup]  # Largest first; without the copies in `groups`, but with the pictures to keep
-    skipped: list[Skipped]  # Pictures that could not be read (any more); files of the same bytes are found even so
+    alike: list[AlikeGroup]  # Largest first; includes keepers, but no copies of `groups`
+    skipped: list[Skipped]  # Unreadable pictures; identical files among them are still found
 
     def kept_by(self, rule: str, tags: Mapping[int, Sequence[str]], folder: str = "") -> list[DuplicateGroup]:
-        """Return the groups with the picture to keep chosen by a rule, without those where it chooses none.
+        """Return the groups with the keeper chosen by a rule; groups where the rule chooses none are left out.
 
-        See `keeper_by`. Distances stay those from the picture that was to be kept before.
+        See `keeper_by`. Distances are still measured from the original keeper.
         """
         groups = []
         for group in self.groups:
-            kept = keeper_by(rule, [group.keeper, *(copy.image for copy in group.copies)], tags, folder)
-            if kept is not None:
-                first = Copy(group.keeper, 0, any(c.image is kept and c.same_bytes for c in group.copies))
-                others = [copy for copy in group.copies if copy.image is not kept]
-                groups.append(DuplicateGroup(kept, [first, *others] if kept is not group.keeper else others))
+            keeper = keeper_by(rule, [group.keeper, *(copy.image for copy in group.copies)], tags, folder)
+            if keeper is not None:
+                first = Copy(group.keeper, 0, any(c.image is keeper and c.same_bytes for c in group.copies))
+                others = [copy for copy in group.copies if copy.image is not keeper]
+                groups.append(DuplicateGroup(keeper, [first, *others] if keeper is not group.keeper else others))
         return groups
 
 
@@ -133,19 +133,19 @@ def find_duplicates(
     progress: Progress = SILENT,
     stop: Callable[[], bool] = lambda: False,
 ) -> Duplicates:
-    """Group the pictures of a catalogue that look the same: whose hashes differ in at most `distance` bits.
+    """Group the pictures of a catalogue whose hashes differ in at most `distance` bits.
 
-    Of 64 bits 0 to 12 may differ: 0 finds copies that were scaled or recompressed gently; 10 also some pictures that
-    only look alike. Each copy is near the one to keep itself, not only near another copy. Shots of a series and
-    screenshots, which look alike and differ in what matters, are no copies of each other unless the files are the same.
+    `distance` is 0 to 12 of 64 bits: 0 finds copies that were scaled or slightly recompressed; 10 also finds some
+    pictures that are merely similar. Each copy is near the keeper itself, not only near another copy. Series of shots
+    and screenshots are similar but differ in important details, so they only count as copies if files are identical.
 
-    Hashes are kept in the catalogue: only pictures without one are read, and after a kill it goes on. Without `look`
-    none is read; of those without a hash, files of the same bytes are found. `stop` is called between two chunks of
-    pictures that are read; if it returns True, no more are.
+    Hashes are stored in the catalogue, so that only pictures without a hash are read. Without `look` no picture is
+    read, and pictures without a hash are only compared by content. `stop` is called between chunks of pictures; when it
+    returns True, no more pictures are read.
     """
-    if not 0 <= distance <= MOST:
-        raise UserError(setting="distance", value=distance, expected=f"0 to {MOST} bits")
-    skipped = _hash_what_has_none(stored, n_jobs, progress, stop) if look else []
+    if not 0 <= distance <= MAX_DISTANCE:
+        raise UserError(setting="distance", value=distance, expected=f"0 to {MAX_DISTANCE} bits")
+    skipped = _hash_new_pictures(stored, n_jobs, progress, stop) if look else []
     tags = stored.tags.held()
 
     def rank(image: ImageRecord) -> tuple[object, ...]:
@@ -153,7 +153,7 @@ def find_duplicates(
         return (*size, bool(_COPY.search(image.name)), len(image.path or image.name), image.mtime_ns, image.id)
 
     images = sorted(stored.images.all(), key=rank)
-    near_places = _near_places(images, distance)
+    near_pictures = _near_pictures(images, distance)
 
     groups: list[DuplicateGroup] = []
     taken: set[int] = set()
@@ -162,7 +162,7 @@ def find_duplicates(
             continue
         near = {
             other: bits
-            for other, bits in near_places(position)
+            for other, bits in near_pictures(position)
             if other not in taken and other != position and kind_of_alike(image, images[other]) is None
         }
         if near:
@@ -175,36 +175,36 @@ def find_duplicates(
 
     copies_of_all = {copy.image.id for group in groups for copy in group.copies}
     remaining = {position for position, image in enumerate(images) if image.id not in copies_of_all}
-    alike = _alike(images, near_places, remaining)
+    alike = _group_similar(images, near_pictures, remaining)
     return Duplicates(sorted(groups, key=lambda group: (-len(group.copies), group.keeper.id)), alike, skipped)
 
 
 def keeper_by(
     rule: str, images: Sequence[ImageRecord], tags: Mapping[int, Sequence[str]], folder: str = ""
 ) -> ImageRecord | None:
-    """Choose the picture to keep of some that look the same, by one of `RULES`; of equal ones the first.
+    """Choose the picture to keep among copies by one of `RULES`; the first one if there is a tie.
 
-    `tags` are the tags of pictures by id. Of the rule "folder" it is the first in a folder, given by its path in full
-    or as names begin with it; None if none is there. Raises UserError if there is no such rule.
+    `tags` are the tags of pictures by id. The rule "folder" chooses the first picture in `folder`, an absolute path or
+    the start of names, or None if there is no picture in it. Raises UserError if the rule is invalid.
     """
     if rule == "folder":
-        inside, named = start_of_paths(folder), folder.replace(os.sep, "/").rstrip("/") + "/"
-        kept = (one for one in images if start_of_paths(one.folder).startswith(inside) or one.name.startswith(named))
-        return next(kept, None)
+        path_prefix, prefix = start_of_paths(folder), folder.replace(os.sep, "/").rstrip("/") + "/"
+        matches = (i for i in images if start_of_paths(i.folder).startswith(path_prefix) or i.name.startswith(prefix))
+        return next(matches, None)
     orders: dict[str, Callable[[ImageRecord], tuple[object, ...]]] = {
-        "largest": lambda one: (-one.width * one.height, -one.n_bytes),
-        "oldest": lambda one: (one.taken or "9999", one.mtime_ns),
-        "most tags": lambda one: (-len(tags.get(one.id, ())),),
+        "largest": lambda image: (-image.width * image.height, -image.n_bytes),
+        "oldest": lambda image: (image.taken or "9999", image.mtime_ns),
+        "most tags": lambda image: (-len(tags.get(image.id, ())),),
     }
     check_choice(rule, "rule", RULES)
     return min(images, key=orders[rule])
 
 
 def kind_of_alike(a: ImageRecord, b: ImageRecord) -> str | None:
-    """Return what two pictures that look alike are, "series" or "screenshots"; None for copies of one picture.
+    """Return the kind of two similar pictures, "series" or "screenshots"; None for copies of one picture.
 
-    Copies keep the camera's date, so that another date means another shot. Of one second, shots have the same size and
-    names of their own, where copies are scaled, or named after each other (``1.jpg`` and ``1 copy.jpg``).
+    Copies keep the camera's date, so different dates mean different shots. Shots from the same second have the same
+    size and unrelated names, while copies are scaled or have related names (``1.jpg`` and ``1 copy.jpg``).
     """
     if a.sha256 == b.sha256:
         return None
@@ -217,49 +217,49 @@ def kind_of_alike(a: ImageRecord, b: ImageRecord) -> str | None:
     return "series" if a.taken != b.taken or ((a.width, a.height) == (b.width, b.height) and not same_name) else None
 
 
-def _alike(images: list[ImageRecord], near_places: NearPlaces, remaining: set[int]) -> list[AlikeGroup]:
+def _group_similar(images: list[ImageRecord], near_pictures: NearPictures, remaining: set[int]) -> list[AlikeGroup]:
     groups = []
     for position, image in enumerate(images):
         kinds: defaultdict[str, list[int]] = defaultdict(list)
-        for other, _ in near_places(position) if position in remaining else ():
+        for other, _ in near_pictures(position) if position in remaining else ():
             kind = kind_of_alike(image, images[other])
             if kind is not None and other in remaining:
                 kinds[kind].append(other)
         for kind, others in kinds.items():
             remaining.difference_update(others, [position])
-            alike = [images[at] for at in (position, *others)]
-            groups.append(AlikeGroup(kind, sorted(alike, key=lambda one: (one.taken or "", one.name))))
+            similar = [images[i] for i in (position, *others)]
+            groups.append(AlikeGroup(kind, sorted(similar, key=lambda image: (image.taken or "", image.name))))
     return sorted(groups, key=lambda group: (-len(group.images), group.images[0].id))
 
 
-def _near_places(images: list[ImageRecord], distance: int) -> NearPlaces:
-    """Compare pictures once for each content, however many files hold it."""
+def _near_pictures(images: list[ImageRecord], distance: int) -> NearPictures:
+    """Compare pictures, once per distinct content, and return a function that lists near pictures."""
     by_content: defaultdict[str, list[int]] = defaultdict(list)
     for position, image in enumerate(images):
         by_content[image.sha256].append(position)
-    places = list(by_content.values())
-    content_of = {position: content for content, together in enumerate(places) for position in together}
-    hashes = np.array([images[together[0]].phash or FLAT for together in places], np.int64)
-    shapes = np.array([images[together[0]].width / images[together[0]].height for together in places])
+    contents = list(by_content.values())
+    content_of = {position: content for content, positions in enumerate(contents) for position in positions}
+    hashes = np.array([images[positions[0]].phash or FLAT for positions in contents], np.int64)
+    shapes = np.array([images[positions[0]].width / images[positions[0]].height for positions in contents])
 
     bits_between: defaultdict[int, dict[int, int]] = defaultdict(dict)
     for (a, b), bits in near_pairs(hashes, distance):
-        if abs(math.log(shapes[a] / shapes[b])) <= SAME_SHAPE:
+        if abs(math.log(shapes[a] / shapes[b])) <= MAX_SHAPE_DIFFERENCE:
             bits_between[a][b] = bits_between[b][a] = bits
 
     def near(position: int) -> Iterator[tuple[int, int]]:
         content = content_of[position]
         for other, bits in {content: 0, **bits_between[content]}.items():
-            for at in places[other]:
-                yield at, bits
+            for other_position in contents[other]:
+                yield other_position, bits
 
     return near
 
 
-def _hash_what_has_none(
+def _hash_new_pictures(
     stored: StoredCatalogue, n_jobs: int | None, progress: Progress, stop: Callable[[], bool]
 ) -> list[Skipped]:
-    """Read the pictures that have no hash yet, and keep their hashes; return those that cannot be read."""
+    """Read the pictures without a hash and store their hashes; return the unreadable pictures."""
     missing, skipped = [], []
     for image in stored.images.all():
         if image.path is None or image.phash is not None or is_video(image.path):
@@ -297,38 +297,38 @@ def _as_dict(image: ImageRecord) -> dict[str, object]:
 
 
 def perceptual_hash(pixels: NDArray[np.uint8]) -> int:
-    """Return the 64 bits of a picture as a signed number: which low frequencies are above their median.
+    """Return 64 bits as a signed number: a bit is set if a low frequency of the picture is above the median.
 
-    The pixels are uint8, (height, width, 3). The number lies from -2⁶³ to 2⁶³ - 1; `FLAT` of a picture without
-    contrast. One without structure has bits of a checksum of its pixels, which only the same pixels share.
+    `pixels` are uint8, shape (height, width, 3). The result is from -2⁶³ to 2⁶³ - 1; `FLAT` for a picture without
+    contrast. For a picture without structure it is a checksum of the pixels, which only identical pixels share.
     """
-    small = Image.fromarray(pixels).convert("L").resize((SIDE, SIDE), Image.Resampling.LANCZOS)
+    small = Image.fromarray(pixels).convert("L").resize((GREY_SIDE, GREY_SIDE), Image.Resampling.LANCZOS)
     grey = np.asarray(small, dtype=np.float64)
-    if grey.std() < LEAST_CONTRAST:
+    if grey.std() < MIN_CONTRAST:
         return FLAT
-    low = dctn(grey, norm="ortho")[:FREQUENCIES, :FREQUENCIES].ravel()
-    low[0] = 0.0  # how light it is on the whole does not matter
-    level = np.median(low)
-    if np.median(np.abs(low - level)) < max(LEAST_DEVIATION, LEAST_SHARE * grey.std()):
+    low = dctn(grey, norm="ortho")[:N_FREQUENCIES, :N_FREQUENCIES].ravel()
+    low[0] = 0.0  # ignore the overall brightness
+    median = np.median(low)
+    if np.median(np.abs(low - median)) < max(MIN_DEVIATION, MIN_DEVIATION_SHARE * grey.std()):
         return int.from_bytes(hashlib.sha256(pixels.tobytes()).digest()[:8], "big", signed=True)
-    return int(np.packbits(low > level).view(">i8")[0])
+    return int(np.packbits(low > median).view(">i8")[0])
 
 
 def near_pairs(hashes: NDArray[np.int64], distance: int) -> list[tuple[tuple[int, int], int]]:
-    """Find all pairs of hashes, int64 of shape (n,), that differ in at most `distance` bits, 0 to 63.
+    """Find all pairs of hashes (int64, shape (n,)) that differ in at most `distance` bits, 0 to 63.
 
-    Hashes that differ in at most d bits agree in one of d + 1 pieces, so only those that agree in a piece are compared.
-    Returns two places in `hashes`, the smaller first, and the number of bits, in order; flat ones are in no pair.
+    Hashes that differ in at most d bits agree in at least one of d + 1 pieces, so only such hashes are compared.
+    Returns sorted ((i, j), differing bits) with positions i < j in `hashes`; flat hashes are left out.
     """
     bits = hashes.view(np.uint64)
     usable = np.flatnonzero(hashes != FLAT)
     edges = np.linspace(0, 64, distance + 2).astype(np.uint64)
-    of_pieces = [np.empty((0, 2), np.int64)]
-    for first, last in pairwise(edges):
-        piece = (bits[usable] >> first) & np.uint64((1 << int(last - first)) - 1)
+    piece_pairs = [np.empty((0, 2), np.int64)]
+    for start, stop in pairwise(edges):
+        piece = (bits[usable] >> start) & np.uint64((1 << int(stop - start)) - 1)
         order = np.argsort(piece, kind="stable")
         members, values = usable[order], piece[order]
-        # Neighbours 1, 2, 3, ... places on, until none shares its piece any more: no pair of a piece is left out.
+        # Compare with the next, second next, ... member, until no two share a piece: this visits all pairs
         shift, starts = 1, np.arange(len(members))
         while True:
             starts = starts[starts + shift < len(members)]
@@ -337,8 +337,8 @@ def near_pairs(hashes: NDArray[np.int64], distance: int) -> list[tuple[tuple[int
                 break
             a, b = members[starts], members[starts + shift]
             near = np.bitwise_count(bits[a] ^ bits[b]) <= distance
-            of_pieces.append(np.stack([np.minimum(a, b), np.maximum(a, b)], axis=1)[near])
+            piece_pairs.append(np.stack([np.minimum(a, b), np.maximum(a, b)], axis=1)[near])
             shift += 1
-    pairs = np.unique(np.concatenate(of_pieces), axis=0)
-    apart = np.bitwise_count(bits[pairs[:, 0]] ^ bits[pairs[:, 1]])
-    return list(zip(map(tuple, pairs.tolist()), apart.tolist(), strict=True))
+    pairs = np.unique(np.concatenate(piece_pairs), axis=0)
+    distances = np.bitwise_count(bits[pairs[:, 0]] ^ bits[pairs[:, 1]])
+    return list(zip(map(tuple, pairs.tolist()), distances.tolist(), strict=True))

@@ -1,7 +1,7 @@
-"""Feature rows that a catalogue keeps, so that models learn and rows are made again without decoding an image.
+"""Feature rows stored in a catalogue, to train models and compute rows without decoding images again.
 
-``features/<encoder fingerprint>`` holds Parquet shards as `visterm encode` writes them; which row of which shard is of
-which image stands in SQLite, and a shard that it does not name is left over from a kill.
+``features/<encoder fingerprint>`` has Parquet shards in the format of `visterm encode`. SQLite stores the shard and row
+of each image; shards that it does not list are leftovers of a killed process.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from visterm.store.images import LISTED, as_list
 
 
 class CatalogueFeatures:
-    """The feature rows of a catalogue by the encoder of a fingerprint; a catalogue in memory keeps none."""
+    """The stored features of a catalogue by one encoder; a catalogue in memory stores none."""
 
     def __init__(self, stored: StoredCatalogue, fingerprint: str) -> None:
         self._stored = stored
@@ -32,9 +32,9 @@ class CatalogueFeatures:
         self.folder = None if stored.folder is None else stored.folder / FEATURES / fingerprint
 
     def write(self, names: Sequence[str], sha256: Sequence[str], X: Matrix) -> str | None:
-        """Write the rows of some images into a shard of their own, on disk when this returns, and give its name.
+        """Write rows into a new shard, wait for the disk, and return the shard's name; None in memory.
 
-        They count once `note` has been committed. None in memory.
+        The rows are in use once `note` has been committed.
         """
         if self.folder is None or len(names) == 0:
             return None
@@ -44,7 +44,7 @@ class CatalogueFeatures:
         return shard
 
     def note(self, image_ids: Sequence[int], shard: str | None) -> None:
-        """Note that a shard has the rows of these images, in their order, in place of where they lay before."""
+        """Record that a shard has the rows of these images, in this order, replacing their previous rows."""
         if shard is not None:
             self._stored.database.write_many(
                 "INSERT INTO features (encoder_fingerprint, image_id, shard, row) VALUES (?, ?, ?, ?) "
@@ -53,7 +53,7 @@ class CatalogueFeatures:
             )
 
     def places(self, image_ids: Iterable[int] | None = None) -> list[tuple[int, str, int]]:
-        """Return the images that have a row (None: of all), its shard and its place there, by shard and place."""
+        """Return (image id, shard, row in the shard) of the images that have a row, ordered by shard and row."""
         among = "" if image_ids is None else f"AND image_id {LISTED} "
         return self._stored.database.rows(
             f"SELECT image_id, shard, row FROM features WHERE encoder_fingerprint = ? {among}ORDER BY shard, row",
@@ -61,7 +61,7 @@ class CatalogueFeatures:
         )
 
     def rows(self, image_ids: Sequence[int]) -> tuple[list[int], Matrix]:
-        """Return the images that have a row, in the order of the shards, and their rows; (empty list, None) without.
+        """Return the ids of images that have a row, in shard order, and their rows; ([], None) if there are none.
 
         Raises CorruptFileError if a shard is missing or damaged.
         """
@@ -76,11 +76,11 @@ class CatalogueFeatures:
         return ids, (stack_rows(parts) if parts else None)
 
     def in_order(self, image_ids: Sequence[int]) -> list[int]:
-        """Return the images that have a row as they lie in the shards: chunks of these read each shard about once."""
+        """Return the ids of images that have a row, in shard order: chunks of them read each shard about once."""
         return [] if self.folder is None else [image_id for image_id, _, _ in self.places(image_ids)]
 
     def check(self) -> None:
-        """Read every shard that the catalogue names, and check that it has the row of each image.
+        """Read all shards that the catalogue lists, and check that they have the rows of its images.
 
         Raises CorruptFileError if a shard is missing or damaged, or a row is missing or not finite.
         """
@@ -92,21 +92,21 @@ class CatalogueFeatures:
             wrong = np.flatnonzero(~finite_rows(content.rows)).tolist()
             wrong += [row for _, _, row in group if not 0 <= row < len(content.names)]
             if wrong or shard != _file_name(content.names, content.sha256):
-                of_row = f"row {wrong[0]:,} is missing or not finite" if wrong else ""
-                fault = of_row or "it has other images than its name says"
+                row_fault = f"row {wrong[0]:,} is missing or not finite" if wrong else ""
+                fault = row_fault or "it has other images than its name says"
                 raise CorruptFileError(
                     f"{file} is damaged: {fault}. Restore the catalogue from a backup, or index the images again into "
                     "a new one."
                 )
 
     def sweep(self) -> None:
-        """Remove the shards that no image has a row in any more; whoever calls it writes."""
+        """Delete unused shards. The caller must have the writer lock."""
         if self.folder is None or not self.folder.is_dir():
             return
         statement = "SELECT DISTINCT shard FROM features WHERE encoder_fingerprint = ?"
-        known = {shard for (shard,) in self._stored.database.rows(statement, (self.fingerprint,))}
+        used_shards = {shard for (shard,) in self._stored.database.rows(statement, (self.fingerprint,))}
         for file in self.folder.iterdir():
-            if file.name not in known:
+            if file.name not in used_shards:
                 file.unlink(missing_ok=True)
 
 

@@ -1,4 +1,4 @@
-"""What people say of a catalogue's images, and one image or tag as they see it: given, predicted, judged."""
+"""People's feedback on a catalogue's images, and views of an image or a tag: given, predicted, accepted, rejected."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from visterm.store.tags import GivenTag, Prediction, Verdict
 
 @dataclass(frozen=True, slots=True)
 class ImageView:
-    """One image of a catalogue with all that is known of its tags."""
+    """One image of a catalogue with all its tags and verdicts."""
 
     record: ImageRecord
     given: list[GivenTag]
-    """From tag files and from people, by name, without those that were rejected later, and those of files under one."""
-    predicted: list[Prediction]  # The current run's best tags, best first, without those that a person rejected here
-    verdicts: dict[str, int]  # The latest of each tag that a person accepted (1) or rejected (-1)
+    """From tag files and people, by name, without rejected tags, and without tags of files below a rejected tag."""
+    predicted: list[Prediction]  # By the current run, best first, without tags that a person rejected
+    verdicts: dict[str, int]  # Tag -> latest verdict: accepted (1) or rejected (-1)
     written: list[WrittenTag]  # Tags that were written into files (`visterm export`)
-    link: str | None = None  # Its page in the program that the catalogue is connected to
+    link: str | None = None  # Address of its page in the connected program
 
     @property
     def tags(self) -> list[str]:
@@ -35,7 +35,7 @@ class ImageView:
         return sorted(accepted.union(tag.tag for tag in self.given))
 
     def as_dict(self) -> dict[str, object]:
-        """Return the view as it stands in JSON."""
+        """Return the view as JSON data."""
         return {
             "image": asdict(self.record) | ({} if self.link is None else {"link": self.link}),
             "tags": self.tags,
@@ -48,29 +48,29 @@ class ImageView:
 
 @dataclass(frozen=True, slots=True)
 class TagCount:
-    """One tag of a catalogue, and how often it is what; images that are gone do not count."""
+    """One tag of a catalogue with its counts of present images."""
 
-    tag: str  # As the run or the catalogue spells it: other spellings and aliases are counted with it
-    images: int  # That have it: given or accepted, and not rejected
-    # Images that have it from a tag file or a person, and those of which a person said yes or no
+    tag: str  # In the run's or the catalogue's spelling; counts include other spellings and aliases
+    images: int  # Images that have it: given or accepted, and not rejected
+    # Images with this tag from a tag file or a person, and numbers of verdicts
     given: int
     accepted: int
     rejected: int
     predicted: int
-    """Images for which the current run predicts it with a confidence of at least 0.5 (any, if it has no confidences),
-    rejected ones left out."""
-    precision: float | None  # Share of the verdicts that accept it; None without verdicts
+    """Images for which the current run predicts it with a confidence of at least 0.5 (or at all, if the run has no
+    confidences), without images for which it was rejected."""
+    precision: float | None  # Share of accepting verdicts; None without verdicts
     learned: bool  # Whether the current run knows it
 
     def as_dict(self) -> dict[str, object]:
-        """Return the counts as they stand in JSON."""
+        """Return the counts as JSON data."""
         return asdict(self)
 
 
 def hand_over(stored: StoredCatalogue) -> int:
-    """Copy what people said of images that are gone to copies that came before they went; return of how many.
+    """Copy people's feedback from images that are gone to present copies of them; return the number of copies.
 
-    An image that moves to another drive is a copy first. Copies that people have reviewed keep what was said of them.
+    This is for images that were copied to another drive and then deleted. Reviewed copies are not changed.
     """
     copies = stored.database.rows(
         "SELECT gone.id, min(copy.id) FROM images AS gone JOIN images AS copy ON copy.sha256 = gone.sha256 "
@@ -88,8 +88,8 @@ def hand_over(stored: StoredCatalogue) -> int:
 
 def count_tags(stored: StoredCatalogue, vocabulary: Vocabulary) -> list[TagCount]:
     """List the tags of a catalogue and of its run by name; see `Catalogue.tags`."""
-    nothing = {"images": 0, "given": 0, "accepted": 0, "rejected": 0}
-    counts: dict[str, dict[str, int]] = {tag: {**nothing, "predicted": 0} for tag in vocabulary.tags}
+    zeros = {"images": 0, "given": 0, "accepted": 0, "rejected": 0}
+    counts: dict[str, dict[str, int]] = {tag: {**zeros, "predicted": 0} for tag in vocabulary.tags}
     spellings: defaultdict[str, list[str]] = defaultdict(list)
     with stored.database.transaction(writes=False):
         rows = stored.database.rows(
@@ -108,7 +108,7 @@ def count_tags(stored: StoredCatalogue, vocabulary: Vocabulary) -> list[TagCount
             column = vocabulary.get(name)
             tag = shown.setdefault(tag_key(name), name) if column is None else vocabulary.tags[column]
             spellings[tag].append(name)
-            total = counts.setdefault(tag, {**nothing, "predicted": 0})
+            total = counts.setdefault(tag, {**zeros, "predicted": 0})
             for what, n_images in (*entry.items(), ("predicted", predicted.get(name, 0))):
                 total[what] += n_images
         for tag, names in spellings.items():
@@ -125,7 +125,7 @@ def count_tags(stored: StoredCatalogue, vocabulary: Vocabulary) -> list[TagCount
 
 
 def known_image(stored: StoredCatalogue, image_id: int) -> ImageRecord:
-    """Return an image by id, or refuse an id that is none."""
+    """Return an image by id. Raises DataError if the id is unknown."""
     record = stored.images.get(image_id)
     if record is None:
         problem = f"The catalogue has no image {image_id}."
@@ -134,7 +134,7 @@ def known_image(stored: StoredCatalogue, image_id: int) -> ImageRecord:
 
 
 def take_back(stored: StoredCatalogue, image_id: int, names: Iterable[str], verdict: int) -> None:
-    """Take back verdicts of one kind, where there are such."""
+    """Undo the current verdicts on these tags of an image if they equal `verdict`."""
     verdicts = stored.tags.verdicts(image_id)
     for name in names:
         if verdicts.get(name) == verdict:
@@ -142,33 +142,32 @@ def take_back(stored: StoredCatalogue, image_id: int, names: Iterable[str], verd
 
 
 def spelled(vocabulary: Vocabulary, tag: str, stored: StoredCatalogue | None = None) -> str:
-    """Return a tag as the catalogue spells it, else as the run does; check one that is new.
+    """Return a tag in the spelling of the catalogue or else of the run; a new tag is checked.
 
-    This is the one place that says what may become a tag of a catalogue, whoever gives it. A tag that the run knows, or
-    the catalogue (`stored`), is accepted as it is. Raises UserError if it is empty, or `tag_fault` says that it cannot
-    be a tag.
+    This is the only check of new tags of a catalogue. Tags that the run or the catalogue `stored` knows are always
+    accepted. Raises UserError if the tag is empty or invalid according to `tag_fault`.
     """
     name = as_known(vocabulary, tag)
-    known = None if stored is None else stored.tags.spelled(name)
-    if known is None and name not in vocabulary:
+    stored_name = None if stored is None else stored.tags.spelled(name)
+    if stored_name is None and name not in vocabulary:
         fault = tag_fault(name)
         if fault is not None:
-            begins = f"that begins with {name[:20]!r}" if len(name) > MOST_LETTERS else repr(name)
-            raise UserError(f"The tag {begins} {fault}.", setting="tag", value=name[:MOST_LETTERS])
-    return known or name
+            tag_text = f"that begins with {name[:20]!r}" if len(name) > MOST_LETTERS else repr(name)
+            raise UserError(f"The tag {tag_text} {fault}.", setting="tag", value=name[:MOST_LETTERS])
+    return stored_name or name
 
 
 def as_known(vocabulary: Vocabulary, tag: str) -> str:
-    """Return a tag as the run spells it, case and all, or as it is where the run has no such tag.
+    """Return a tag in the run's spelling, or unchanged if the run does not have it.
 
-    The path of a tag in the run's tree (``animals/dog``) is that tag. Raises UserError if it is empty.
+    A path in the run's tag tree (``animals/dog``) stands for its last tag. Raises UserError if the tag is empty.
     """
     name = clean_tag(tag)
     if not name:
         shown = tag[:MOST_LETTERS]
         problem = f"{shown!r} is no tag: there is nothing in it."
         raise UserError(problem, setting="tag", value=shown, advice="Write at least one letter.")
-    column = vocabulary.get(name)  # of an alias, that of the tag that it means: another word
+    column = vocabulary.get(name)  # for an alias, the column of its tag
     known = None if column is None else vocabulary.tags[column]
     if known is None or tag_key(known) == tag_key(name):
         return known or name
@@ -178,9 +177,9 @@ def as_known(vocabulary: Vocabulary, tag: str) -> str:
 def all_spelled(
     vocabulary: Vocabulary, tags: Iterable[str], stored: StoredCatalogue | None = None, most: float = MOST_TAGS
 ) -> list[str]:
-    """Return the tags of one image as `spelled` spells them, each once.
+    """Return the tags of one image in the spelling by `spelled`, without duplicates.
 
-    Raises UserError if `tags` is one text, has more than `most` tags, or one that `spelled` refuses.
+    Raises UserError if `tags` is a single text, has more than `most` tags, or has an invalid tag.
     """
     if isinstance(tags, str):
         raise UserError(setting="tags", value=tags[:MOST_LETTERS], expected="a list of tags")
@@ -202,30 +201,30 @@ def verdict_of(stored: StoredCatalogue, number: int) -> Verdict:
 
 
 def verdict_before(stored: StoredCatalogue, entry: Verdict) -> int:
-    """Return what had been said of the same tag of the same image before an entry; 0: nothing."""
-    before = stored.database.value(
+    """Return the verdict on the same tag and image before a log entry; 0: none."""
+    verdict = stored.database.value(
         "SELECT verdict FROM feedback WHERE image_id = ? AND id < ? AND tag_id = "
         "(SELECT tag_id FROM feedback WHERE id = ?) ORDER BY id DESC LIMIT 1",
         (entry.image_id, entry.id, entry.id),
     )
-    return int(before or 0)
+    return int(verdict or 0)
 
 
 def undo_verdict(stored: StoredCatalogue, number: int) -> Verdict:
-    """Put what had been said before an entry in its place, as a new entry of the log, and give that.
+    """Restore the verdict before a log entry, by adding and returning a new log entry.
 
-    Raises DataError if there is no such entry; UserError if something else has been said of that tag of that image
-    since.
+    Raises DataError if the entry does not exist; UserError if there is a later entry for the same tag and
+    image.
     """
     with stored.database.transaction():
         entry = verdict_of(stored, number)
-        later = stored.database.value(
+        latest = stored.database.value(
             "SELECT max(id) FROM feedback WHERE image_id = ? AND tag_id = (SELECT tag_id FROM feedback WHERE id = ?)",
             (entry.image_id, number),
         )
-        if later != number:
+        if latest != number:
             raise UserError(
-                f"Of '{entry.tag}' something else has been said since (entry {later} of the log). Undo that first."
+                f"Of '{entry.tag}' something else has been said since (entry {latest} of the log). Undo that first."
             )
-        new = stored.tags.judge(entry.image_id, entry.tag, verdict_before(stored, entry), run_id=entry.run_id)
-        return verdict_of(stored, new)
+        new_number = stored.tags.judge(entry.image_id, entry.tag, verdict_before(stored, entry), run_id=entry.run_id)
+        return verdict_of(stored, new_number)

@@ -1,4 +1,4 @@
-"""What became of files since a catalogue saw them: unchanged, changed, moved, gone or new, read as rarely as may be."""
+"""Compare files with a catalogue: unchanged, changed, moved, gone or new; reads as few files as possible."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from visterm.data.image_folders import is_there
 from visterm.store.catalogue import StoredCatalogue
 from visterm.store.images import ImageFile, ImageState
 
-CHUNK = 512  # Files hashed between two commits
+CHUNK = 512  # Number of files hashed per commit
 
 
 @dataclass(slots=True)
 class ComparedFiles:
-    """What became of some files, by their positions among those listed, and of images of the catalogue, by id."""
+    """Result of comparing listed files, by position in the list, with images of the catalogue, by id."""
 
-    new: list[int] = field(default_factory=list)  # Positions
-    changed: dict[int, int] = field(default_factory=dict)  # Position, and the image that had another content there
-    moved: dict[int, int] = field(default_factory=dict)  # Position, and the image whose content is found there now
+    new: list[int] = field(default_factory=list)  # Positions of new files
+    changed: dict[int, int] = field(default_factory=dict)  # Position -> image with this path, but other content
+    moved: dict[int, int] = field(default_factory=dict)  # Position -> image that moved to this path
     kept: dict[int, int] = field(default_factory=dict)
-    """Position and image, unchanged; of several names of one file, all but one."""
-    gone: list[int] = field(default_factory=list)  # Images
+    """Position -> unchanged image."""
+    gone: list[int] = field(default_factory=list)  # Ids of images that are gone
 
 
-FileState: TypeAlias = tuple[int, int]  # Bytes and time of the last change
-Candidate: TypeAlias = tuple[int, int, str, ImageState]  # An image that may have moved: its rank, id, path and state
+FileState: TypeAlias = tuple[int, int]  # Size in bytes, and time of the last change
+Candidate: TypeAlias = tuple[int, int, str, ImageState]  # Possibly moved image: rank, id, path and state
 
 
 def compare(
@@ -44,14 +44,14 @@ def compare(
     may_be_gone: Callable[[str], bool] | None = None,
     n_jobs: int | None = None,
 ) -> ComparedFiles:
-    """Compare files with what the catalogue knows: by path, size and date first, by content where these differ.
+    """Compare files with the images of a catalogue: by path, size and date first, by content if these differ.
 
-    A file of the old size and another date is read, and its new date is kept if it has the old content. To be seen as
-    moved, a file must have the content of an image whose file is not there any more, or has another content now; only
-    files of a size that such an image has are read.
+    A file with its old size but a new date is read; if its content is the same, the new date is stored. A file counts
+    as moved if it has the content of an image whose file no longer exists or was changed; only files of the same size
+    as such an image are read.
 
-    Items are paths, or arrays, which are always new. Images whose file is not there any more are gone where
-    `may_be_gone` returns True for its path; without it nothing is gone. `stored` is held for writing.
+    `items` are paths, or arrays, which are always new. Images whose file no longer exists are gone if `may_be_gone`
+    returns True for their path; by default no image is gone. The caller must have the writer lock of `stored`.
     """
     paths = full_paths(items)
     files = _ListedFiles(stored, paths, file_states(paths), stored.images.files(), Team(resolve_jobs(n_jobs)))
@@ -61,7 +61,7 @@ def compare(
 
     with files.team:
         differ += files.see_touched(touched)
-        lost = [  # one that only was not listed is there
+        lost = [  # files that still exist but were not listed are not lost
             state.id
             for path, state in known.items()
             if may_be_gone is not None and path not in listed and may_be_gone(path) and not is_there(path)
@@ -77,7 +77,7 @@ def compare(
         elif i not in result.moved:
             result.new.append(i)
         elif image_id not in claimed:
-            result.gone.append(image_id)  # another image lies in its place, and it is nowhere
+            result.gone.append(image_id)  # another image has its path, and its content was not found
 
     result.gone += [image_id for image_id in lost if image_id not in claimed]
     result.new.sort()
@@ -86,7 +86,7 @@ def compare(
 
 @dataclass(slots=True)
 class _ListedFiles:
-    """Files that were listed, beside those that the catalogue knows."""
+    """Listed files, and the files that the catalogue knows."""
 
     stored: StoredCatalogue
     paths: Sequence[str | None]
@@ -97,16 +97,16 @@ class _ListedFiles:
     digests: dict[int, str | None] = field(default_factory=dict)
 
     def hashes(self, positions: Sequence[int]) -> list[str | None]:
-        """Hash the contents of files, each once."""
-        new = [i for i in positions if i not in self.digests]
-        contents = self.team.run(lambda n: content_hash(str(self.paths[new[n]])), len(new))
-        self.digests.update(zip(new, contents, strict=True))
+        """Return the content hashes of files, each computed once."""
+        missing = [i for i in positions if i not in self.digests]
+        contents = self.team.run(lambda n: content_hash(str(self.paths[missing[n]])), len(missing))
+        self.digests.update(zip(missing, contents, strict=True))
         return [self.digests[i] for i in positions]
 
     def by_state(self) -> tuple[list[int], list[int], list[int]]:
-        """Return files that the catalogue does not know, those of another date, and those of another size.
+        """Return positions of unknown files, of known files with a new date, and of known files with a new size.
 
-        Arrays and files that are as they were are noted in `result`.
+        Arrays and unchanged files are added to `result`.
         """
         hidden = {image.path: (image.n_bytes, image.mtime_ns) for image in self.stored.images.hidden()}
         fresh, touched, differ = [], [], []
@@ -115,12 +115,12 @@ class _ListedFiles:
             if path is None:
                 self.result.new.append(i)
                 continue
-            if path in seen:  # a link to a file that is listed, too
+            if path in seen:  # another link to a listed file
                 continue
             seen.add(path)
             image = self.known.get(path)
             if image is None:
-                if state is None or hidden.get(path) != state:  # else a person hid it, and it is as it was
+                if state is None or hidden.get(path) != state:  # else it is an unchanged file that a person hid
                     fresh.append(i)
             elif state == (image.n_bytes, image.mtime_ns):
                 self.result.kept[i] = image.id
@@ -131,7 +131,7 @@ class _ListedFiles:
         return fresh, touched, differ
 
     def see_touched(self, touched: Sequence[int]) -> list[int]:
-        """Keep the dates of files whose content is the old one, and give the others."""
+        """Store the new dates of files with unchanged content, and return the positions of the other files."""
         differ = []
         for start in range(0, len(touched), CHUNK):
             chunk = touched[start : start + CHUNK]
@@ -149,7 +149,7 @@ class _ListedFiles:
     def may_have_moved(
         self, lost: Sequence[int], differ: Sequence[str], listed: set[str]
     ) -> dict[int, list[Candidate]]:
-        """Return images that may have moved, by size: first those just lost, then those gone, elsewhere or replaced."""
+        """File size -> images that may have moved: first lost ones, then those gone before, elsewhere, or replaced."""
         gone, replaced = set(lost), set(differ)
         candidates = [
             (0 if state.id in gone else 3 if path in replaced else 2, state.id, path, state)
@@ -166,7 +166,7 @@ class _ListedFiles:
         return by_size
 
     def find_moved(self, positions: Sequence[int], by_size: dict[int, list[Candidate]]) -> None:
-        """Find images whose content files have, and note in `result` where these lie."""
+        """Find the images that files have the content of, and add them to `result` as moved."""
         claimed: set[int] = set()
         to_read = []
         for i in positions:
@@ -177,9 +177,9 @@ class _ListedFiles:
                 image_id,
                 path,
                 image,
-            ) in candidates:  # back where it was, as it was: a disk that was not there, say
-                as_it_was = rank == 1 and (path, image.mtime_ns) == (self.paths[i], date)
-                if as_it_was and image_id not in claimed:
+            ) in candidates:  # back unchanged, for example on a disk that was disconnected
+                is_back = rank == 1 and (path, image.mtime_ns) == (self.paths[i], date)
+                if is_back and image_id not in claimed:
                     self.result.moved[i] = image_id
                     claimed.add(image_id)
                     break
@@ -191,7 +191,7 @@ class _ListedFiles:
             for rank, image_id, path, image in by_size[(self.states[i] or (-1, 0))[0]]:
                 if image_id in claimed or image.sha256 != digest:
                     continue
-                if rank == 2 and is_there(path):  # a copy: both are there
+                if rank == 2 and is_there(path):  # a copy, as the original still exists
                     continue
                 self.result.moved[i] = image_id
                 claimed.add(image_id)
@@ -199,11 +199,11 @@ class _ListedFiles:
 
 
 def full_paths(items: Sequence[ImageFile], *, follow_files: bool = True) -> list[str | None]:
-    """Return files in full, links followed, and objects by their addresses; None for arrays.
+    """Return absolute paths with links resolved, and the addresses of remote objects; None for arrays.
 
-    Without `follow_files`, only links to folders are followed.
+    Without `follow_files`, only links to folders are resolved.
     """
-    real_path = cache(os.path.realpath)  # of the folders, which are few
+    real_path = cache(os.path.realpath)  # cached, because there are few folders
 
     def full(item: str) -> str:
         if is_remote(item):
@@ -216,5 +216,5 @@ def full_paths(items: Sequence[ImageFile], *, follow_files: bool = True) -> list
 
 
 def is_inside(path: str, root: str) -> bool:
-    """Return whether a path in full lies in a folder."""
+    """Return whether an absolute path is inside a folder."""
     return path.startswith(start_of_paths(root))

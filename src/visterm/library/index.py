@@ -1,4 +1,4 @@
-"""Indexing: a catalogue is brought to what lies in a folder, chunk by chunk, so that a kill loses nothing committed."""
+"""Indexing: update a catalogue from a folder, chunk by chunk, so that committed chunks survive a killed process."""
 
 from __future__ import annotations
 
@@ -36,21 +36,21 @@ from visterm.tagging.tagger import Tagger
 
 @dataclass(frozen=True, slots=True)
 class Indexed:
-    """What became of the images, each counted once."""
+    """Result of indexing; each image is counted once."""
 
-    new: int = 0  # Taken in
-    changed: int = 0  # Files with another content than before: encoded anew; id, tags and feedback stay
-    moved: int = 0  # Files of a content that lay elsewhere, where it no longer lies, or was gone: nothing is encoded
-    gone: int = 0  # Files that are no longer in the folder: not found any more, but all that is known of them stays
+    new: int = 0  # Added images
+    changed: int = 0  # Images with new content, encoded again; they keep id, tags and feedback
+    moved: int = 0  # Images with a new path, or that were gone before; not encoded again
+    gone: int = 0  # Images no longer in the folder; searches skip them, but their data is kept
     kept: int = 0  # Unchanged
-    skipped: list[Skipped] = field(default_factory=list)  # Could not be read; those that were there before stay
-    encoded: int = 0  # Images that were decoded and encoded
-    rows: int = 0  # Images that had no row of the run yet, and were given one: from stored features, if there are any
-    cancelled: bool = False  # Whether it was cancelled (`Jobs.cancel`); what is counted is committed
-    remarks: list[str] = field(default_factory=list)  # A line each, for people: what of the folder was not searched
+    skipped: list[Skipped] = field(default_factory=list)  # Unreadable images; if in the catalogue, they stay
+    encoded: int = 0  # Number of images that were decoded and encoded
+    rows: int = 0  # Older images that got a missing row of the run, from stored features if possible
+    cancelled: bool = False  # Whether the job was cancelled; all counts are committed
+    remarks: list[str] = field(default_factory=list)  # Notes for people about unread parts of the folder
 
     def tell_skipped(self, images: Photos) -> None:
-        """Warn if some of the images that were passed in Python were skipped. Raises NoneReadableError if all were."""
+        """Warn if some of `images` were skipped. Raises NoneReadableError if all of them were."""
         if not self.skipped:
             return
         if not (self.new or self.changed or self.moved or self.kept):
@@ -60,20 +60,20 @@ class Indexed:
         warnings.warn(f"Skipped {n_skipped}, such as {first.image}: {first.reason}. See `skipped`.", stacklevel=3)
 
     def as_dict(self) -> dict[str, object]:
-        """Return the counts as they stand in JSON; of the skipped files, how many."""
+        """Return the counts as JSON data, including the number of skipped files."""
         return {name: value for name, value in asdict(self).items() if name != "remarks"} | {
             "skipped": len(self.skipped)
         }
 
     def in_words(self, *, kept: bool = True) -> str:
-        """Return the counts for people: ``3 new, 1 moved``; with `kept`, the unchanged ones, too."""
+        """Return the counts for people: ``3 new, 1 moved``; with `kept`, also the number of unchanged images."""
         counts = {"new": self.new, "changed": self.changed, "moved": self.moved, "gone": self.gone}
         counts |= {"unchanged": self.kept} if kept else {}
-        return ", ".join(f"{count:,} {what}" for what, count in counts.items() if count) or "nothing new"
+        return ", ".join(f"{count:,} {label}" for label, count in counts.items() if count) or "nothing new"
 
 
 class Indexing:
-    """Brings a catalogue to what lies in a folder; `tagger` is the current run, which makes the rows."""
+    """Updates a catalogue from a folder; `tagger` is the current run, which computes the rows."""
 
     def __init__(self, tagger: Tagger, stored: StoredCatalogue) -> None:
         self._tagger, self._stored = tagger, stored
@@ -89,15 +89,15 @@ class Indexing:
         stop: Callable[[], bool] = lambda: False,
         progress: Progress = SILENT,
     ) -> Indexed:
-        """Do it; see `Catalogue.index`. It ends between two chunks once `stop` returns True."""
+        """Index photos; see `Catalogue.index`. Stops between two chunks when `stop` returns True."""
         photos = self._writer.spelled(photos)  # before anything is written
         with CatalogueJob(self._stored.jobs, "index", job_id, stop) as job, self._stored.writing():
             photos, named = named_by_folder(self._stored, photos)
             compared = compare(self._stored, photos.items, may_be_gone=photos.lets_go(), n_jobs=self._n_jobs)
-            self._commit_what_is_known(photos, compared, named)
+            self._update_unencoded(photos, compared, named)
             self._writer.features.sweep()
             self._writer.videos.sweep()
-            self._list_left_out(photos)
+            self._update_skipped(photos)
 
             work = sorted([*compared.new, *compared.changed])
             done = Indexed(
@@ -110,8 +110,8 @@ class Indexing:
             filled = self._writer.fill(chunk_size, job, progress)
             undated = self._writer.undated
             if undated:
-                which = f"{count_of(len(undated), 'photo')} whose date cannot be read, such as {min(undated)}"
-                done = replace(done, remarks=[*done.remarks, f"Without a date: {which}."])
+                undated_text = f"{count_of(len(undated), 'photo')} whose date cannot be read, such as {min(undated)}"
+                done = replace(done, remarks=[*done.remarks, f"Without a date: {undated_text}."])
             done = replace(done, rows=filled.rows, encoded=done.encoded + filled.encoded, cancelled=job.cancelled)
             if not job.cancelled:
                 self._stored.compact()
@@ -133,45 +133,45 @@ class Indexing:
             write_skipped(self._stored.folder / SKIPPED, self._stored.skipped.all())
         return done
 
-    def _commit_what_is_known(self, photos: ListedPhotos, compared: ComparedFiles, named: Sequence[int]) -> None:
-        """Write down, in one step, what moved and what is gone; then new tags and names of what is there."""
+    def _update_unencoded(self, photos: ListedPhotos, compared: ComparedFiles, named: Sequence[int]) -> None:
+        """Store moved and gone images in one transaction; then update tags and names of present images."""
         stored = self._stored
         if compared.moved or compared.gone:
             paths = full_paths([photos.items[position] for position in compared.moved])
             with stored.transaction():
-                stored.mark([*compared.gone, *compared.moved.values()], "gone")  # all places are free now
+                stored.mark([*compared.gone, *compared.moved.values()], "gone")  # first free all paths
                 for (position, image_id), path in zip(compared.moved.items(), paths, strict=True):
                     state = file_state(str(path))
                     stored.images.move(image_id, str(path), photos.names[position], state[1] if state else 0)
 
         present = compared.kept | compared.moved
         stored.images.mark_seen(present.values())
-        listed = [item.image for item in stored.skipped.all()]
-        stored.skipped.remove(image for image in listed if not (os.path.lexists(image) or is_there(image)))
+        skipped = [item.image for item in stored.skipped.all()]
+        stored.skipped.remove(image for image in skipped if not (os.path.lexists(image) or is_there(image)))
         listed_tags = {image_id: photos.tags[position] for position, image_id in present.items()}
         given = {image_id: tags for image_id, tags in listed_tags.items() if tags is not None}
-        before: defaultdict[int, dict[str, set[str]]] = defaultdict(lambda: {"file": set(), "person": set()})
+        previous_tags: defaultdict[int, dict[str, set[str]]] = defaultdict(lambda: {"file": set(), "person": set()})
         statement = "SELECT image_id, tags.name, source FROM given JOIN tags ON tags.id = tag_id"
         for image_id, tag, source in stored.database.rows(statement) if given else ():
-            before[image_id][source].add(tag_key(tag))
+            previous_tags[image_id][source].add(tag_key(tag))
         with stored.database.transaction():
             for image_id, tags in given.items():
-                if set(map(tag_key, tags)) - before[image_id]["person"] != before[image_id]["file"]:
+                if set(map(tag_key, tags)) - previous_tags[image_id]["person"] != previous_tags[image_id]["file"]:
                     stored.tags.set_from_file(image_id, tags)
 
         names = dict(stored.database.rows("SELECT id, name FROM images WHERE state = 'here'"))
         renamed = ((photos.names[position], compared.kept[position]) for position in named if position in compared.kept)
-        stored.database.write_many(  # as where a folder around theirs is indexed
+        stored.database.write_many(  # for example if a parent folder was indexed
             "UPDATE images SET name = CAST(? AS TEXT) WHERE id = ?",
             [(as_text(name), image_id) for name, image_id in renamed if names[image_id] != name],
         )
 
-    def _list_left_out(self, photos: ListedPhotos) -> None:
-        """List what is left out beside photos that cannot be read; no longer links and folders that are taken now."""
+    def _update_skipped(self, photos: ListedPhotos) -> None:
+        """Update the list of skipped links and folders; unreadable photos are listed elsewhere."""
         skipped, root = self._stored.skipped, photos.root
-        before = skipped.all()
-        links = {item.image for item in before if item.reason.startswith(LEADS_OUT)}
-        others = [item.image for item in before if item.reason.startswith((CLOSED, NO_TAGS))]
+        previous = skipped.all()
+        links = {item.image for item in previous if item.reason.startswith(LEADS_OUT)}
+        others = [item.image for item in previous if item.reason.startswith((CLOSED, NO_TAGS))]
         skipped.remove(links.intersection(str(item) for item in photos.items if not isinstance(item, np.ndarray)))
         skipped.remove(other for other in others if root is not None and is_inside(os.path.realpath(other), root))
         skipped.add(photos.left_out)
@@ -186,12 +186,12 @@ class Indexing:
         job: CatalogueJob,
         progress: Progress,
     ) -> Indexed:
-        """Take in photos chunk by chunk, and videos, which take long, a few at a time; return all that was done."""
+        """Encode and commit photos in chunks, and videos, which are slow, in small ones; return the updated result."""
         videos = [position for position in work if is_video(photos.items[position])]
         others = sorted(set(work) - set(videos)) if videos else work
-        few = min(chunk_size, VIDEO_BATCH)
+        video_chunk_size = min(chunk_size, VIDEO_BATCH)
         n_done = 0
-        for chunk in chain(job.chunks(others, chunk_size), job.chunks(videos, few)):
+        for chunk in chain(job.chunks(others, chunk_size), job.chunks(videos, video_chunk_size)):
             accepted, skipped = self._writer.take_in(photos, chunk, compared.changed, StepProgress(progress))
             n_changed = sum(position in compared.changed for position in accepted)
             done = replace(

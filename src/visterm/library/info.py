@@ -1,4 +1,4 @@
-"""What a run, a catalogue or a features folder holds, in a few lines."""
+"""Summaries of runs, catalogues, features and annotations, and the check for damage."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ from visterm.store.history import Event, StoredRun
 from visterm.tagging.annotations.pieces import ANNOTATIONS, AnnotationFolder, annotation_folder
 
 DESCRIBED = Record({"name": Text(), "params": Record(), "values": Record()})
-TRIED = "models tried"  # By `auto`: one entry a model
+TRIED = "models tried"  # By `auto`: one entry per model
 
-COMPARED = tuple(field.name for field in fields(Comparison))  # Facts of a run that stand in its comparison
-SHOWN = 5  # Latest jobs and entries of the history that are shown
+COMPARED = tuple(field.name for field in fields(Comparison))  # Facts of a run that its comparison already shows
+LATEST = 5  # Number of jobs and of history entries to show
 
 
 def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Return the facts of a run, a catalogue, features or annotations: kind, counts, encoder, model, settings.
 
-    Raises StorageError if none of them is at `path`.
+    Raises StorageError if `path` is something else.
     """
     if is_features(path):
         return _feature_facts(feature_folder(path))
@@ -47,10 +47,10 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
     if kind == ANNOTATIONS or annotations.unfinished.is_dir():
         return _annotation_facts(annotations)
     if kind not in ("run", "catalogue"):
-        made = "Make one with visterm fit, index or encode."
+        advice = "Make one with visterm fit, index or encode."
         if not as_path(path).exists():
-            raise StorageError(f"There is no run, catalogue or features folder at {path}: nothing is there. {made}")
-        raise StorageError(f"{path} is neither a run nor a catalogue of visterm, nor a features folder. {made}")
+            raise StorageError(f"There is no run, catalogue or features folder at {path}: nothing is there. {advice}")
+        raise StorageError(f"{path} is neither a run nor a catalogue of visterm, nor a features folder. {advice}")
     if kind == "run":
         return {"kind": kind} | _run_facts(open_folder(path, kind))
     stored = StoredCatalogue.open(path)
@@ -62,7 +62,7 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def check(path: str | os.PathLike[str]) -> str:
-    """Compare a run or a catalogue with its checksums, read its features and its database, and say what was checked.
+    """Verify the checksums of a run or a catalogue, its features and its database; return what was checked.
 
     Raises CorruptFileError if something is damaged; UserError if neither is at `path`.
     """
@@ -80,7 +80,7 @@ def check(path: str | os.PathLike[str]) -> str:
         CatalogueFeatures(stored, fingerprint).check()
     for run in known_runs(stored):
         folder = stored.run_folder.with_name(run.fingerprint)
-        if run.current or folder.exists():  # the files of earlier ones may be taken away
+        if run.current or folder.exists():  # users may delete the files of earlier runs
             open_folder(folder, "run")
     return (
         "no damage: the rows and the runs are unchanged, all features can be read, and the database is sound as SQLite "
@@ -90,9 +90,9 @@ def check(path: str | os.PathLike[str]) -> str:
 
 
 def training_history(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
-    """Return what the model of a run or a catalogue kept of each epoch.
+    """Return the training history of the model of a run or a catalogue, one dict per epoch.
 
-    Raises StorageError if neither is at `path`; UserError if the model learns in one go.
+    Raises StorageError if neither is at `path`; UserError if the model is not trained in epochs.
     """
     folder = open_folder(StoredCatalogue.open(path).run_folder if folder_kind(path) == "catalogue" else path, "run")
     model = _read_described(folder, "model")
@@ -122,9 +122,9 @@ def _annotation_facts(folder: AnnotationFolder) -> dict[str, Any]:
 
 def _feature_facts(features: FeatureFolder) -> dict[str, Any]:
     contents, notes = features.contents(), features.notes()
-    if contents is None:  # a job that is stopped, or still at it
-        unlearned = {"name": "not learned yet", "params": {}}
-        encoder = _read_described(features.path / ENCODER, ENCODER) if features.has_encoder() else unlearned
+    if contents is None:  # the job was stopped, or is still running
+        no_encoder = {"name": "not learned yet", "params": {}}
+        encoder = _read_described(features.path / ENCODER, ENCODER) if features.has_encoder() else no_encoder
         return {
             "kind": f"{FEATURES}, not finished",
             "shards so far": len(notes),
@@ -155,16 +155,16 @@ def _run_facts(folder: Path) -> dict[str, Any]:
     facts = read_checked(folder / "facts.json", FACTS_KIND)
     with refusing(folder / "model.json"):
         history = _learned(model, "history_") or []
-        measured, ranks = (
+        map_scores, ranks = (
             [entry[name] for entry in history if entry.get(name) is not None] for name in ("map", "mean_rank")
         )
         tried = _learned(model, "report_")
-        if tried is not None:  # a block of a chain of encoders has the encoder's name, where each gives one block
+        if tried is not None:  # name the blocks of a chain of encoders, one block each, like the encoders
             parts = [part["name"] for part in encoder["values"].get("parts_", {}).get("estimators", [])]
             tried = name_blocks(tried, parts)
         learned = {
             "epochs": _learned(model, "n_epochs_"),
-            "best validation MAP": max(measured, default=_learned(model, "valid_map_")),
+            "best validation MAP": max(map_scores, default=_learned(model, "valid_map_")),
             "best validation mean rank": min(ranks, default=None),
             "validation word MAP": _learned(model, "valid_word_map_"),
             TRIED: tried,
@@ -178,7 +178,7 @@ def _run_facts(folder: Path) -> dict[str, Any]:
 
 
 def _read_described(folder: Path, name: str) -> dict[str, Any]:
-    """Read the JSON of an encoder or a model without making one of it; what it learned is for showing only."""
+    """Read the JSON description of an encoder or a model, for display only, without creating the object."""
     with refusing(folder / f"{name}.json"):
         described: dict[str, Any] = read_description(folder, name)
         DESCRIBED.check(described, Sizes())
@@ -192,13 +192,13 @@ def _learned(model: dict[str, Any], name: str) -> Any:
 
 
 def catalogue_facts(stored: StoredCatalogue) -> dict[str, Any]:
-    """Return the facts of a catalogue, but for those of its run."""
-    known = stored.runs.all()
+    """Return the facts of a catalogue, without those of its current run."""
+    all_runs = stored.runs.all()
     count, connection = stored.database.value, stored.connected.get()
-    source, connected = "tags of files", {}
+    source, connection_facts = "tags of files", {}
     if connection is not None:
         source = f"tags from {connection.title}"
-        connected = {
+        connection_facts = {
             "connected to": f"{connection.kind} at {connection.address}",
             "key file": connection.key_file or "none: the key is in the environment",
             "last sync": connection.synced or "not yet",
@@ -214,16 +214,16 @@ def catalogue_facts(stored: StoredCatalogue) -> dict[str, Any]:
             "since": run.added,
             "current": run.current,
             "rows": count("SELECT count(*) FROM rows WHERE run_id = ?", (run.rows_of,)),
-            "rows of": next(other.fingerprint for other in known if other.id == run.rows_of),
+            "rows of": next(other.fingerprint for other in all_runs if other.id == run.rows_of),
             "made by": _maker(run, connection),
             **{name: value for name, value in run.facts.items() if name not in (FROM_HERE, *COMPARED)},
             **({} if (comparison := Comparison.of(run.facts)) is None else {"comparison": comparison.as_dict()}),
         }
-        for run in known
+        for run in all_runs
     }
 
     latest = {run.get("folder", ""): run.get("not read", "") for run in stored.history.details_of("index")}
-    not_read = "; ".join(filter(None, latest.values()))  # as of the last time that each folder was indexed
+    not_read = "; ".join(filter(None, latest.values()))  # from the latest indexing of each folder
     return {
         "images": len(stored),
         "images without a row": stored.images.count() - len(stored),
@@ -235,26 +235,26 @@ def catalogue_facts(stored: StoredCatalogue) -> dict[str, Any]:
         "tags of people": count("SELECT count(*) FROM given WHERE source = 'person'"),
         "accepted tags": count("SELECT count(*) FROM verdicts WHERE verdict = 1"),
         "rejected tags": count("SELECT count(*) FROM verdicts WHERE verdict = -1"),
-        **connected,
-        "made by": next(_maker(run, connection) for run in known if run.current),
+        **connection_facts,
+        "made by": next(_maker(run, connection) for run in all_runs if run.current),
         "searched": stored.how_it_searches(),
         "rows in": stored.where_rows_are(),
         "features": _features(stored),
         "runs": runs,
         "jobs": {
             f"{job.id} {job.kind}": ": ".join(filter(None, (job.state, job.error or job.message)))
-            for job in stored.jobs.latest(SHOWN)
+            for job in stored.jobs.latest(LATEST)
         },
         **({"not read": not_read} if not_read else {}),
-        "history": {f"{event.at} {event.what}": _of_event(event, known) for event in stored.history.latest(SHOWN)},
+        "history": {f"{event.at} {event.what}": _details(event, all_runs) for event in stored.history.latest(LATEST)},
     }
 
 
-def _of_event(event: Event, runs: Sequence[StoredRun]) -> str:
-    """Return what is known of an event in a line, runs by their numbers; what has no value is left out."""
-    words = {True: "yes", False: "no"} | {run.fingerprint: str(run.id) for run in runs}
+def _details(event: Event, runs: Sequence[StoredRun]) -> str:
+    """Return the details of an event in one line, with runs as numbers and without empty values."""
+    display_names = {True: "yes", False: "no"} | {run.fingerprint: str(run.id) for run in runs}
     details = (
-        f"{name.replace('_', ' ')}: {words.get(value, value) if isinstance(value, bool | str) else value}"
+        f"{name.replace('_', ' ')}: {display_names.get(value, value) if isinstance(value, bool | str) else value}"
         for name, value in event.details.items()
         if value not in (None, "") and not isinstance(value, list)
     )

@@ -1,4 +1,4 @@
-"""A map of the photos: two coordinates for each, so that photos that look alike to the run lie together."""
+"""A map of the photos: two coordinates per photo, with photos that are similar to the run close together."""
 
 from __future__ import annotations
 
@@ -26,44 +26,44 @@ Floats = NDArray[np.float32]
 Ids = NDArray[np.int64]
 
 FILE = "photo_map.npz"
-COMPONENTS = 50  # Principal components that neighbours are found by, as for the map of the tags
-NEIGHBOURS = 15  # Of UMAP (its default), and those whose mean is the place of a photo that came later
-FEWEST = 30  # Photos below which two principal components are the map: UMAP has too few neighbours
-MOST_FITTED = 20_000  # Photos that UMAP places, drawn evenly; more than these lie by their neighbours among them
-CHUNK = 2048  # Photos placed by neighbours between two writes: what a kill loses at most
-MOST_NEW = 0.5  # Share of new photos above which all are placed anew
+COMPONENTS = 50  # Number of principal components for finding neighbours, as in the map of tags
+NEIGHBOURS = 15  # For UMAP (its default), and for placing later photos at the mean of their neighbours
+MIN_FOR_UMAP = 30  # With fewer photos, two principal components are the map: too few neighbours for UMAP
+MAX_FITTED = 20_000  # Fit UMAP to at most this many evenly chosen photos; place others by their neighbours
+CHUNK = 2048  # Number of photos placed by neighbours per write
+MAX_NEW_SHARE = 0.5  # Place all photos again if more than this share is new
 
 
 class PhotoMap(NamedTuple):
-    """The places of photos."""
+    """Positions of photos on a map."""
 
     ids: Ids  # Ascending
     places: Floats  # (n_photos, 2), from 0 to 1 in the longer direction
 
 
 def read_map(stored: StoredCatalogue) -> PhotoMap | None:
-    """Return the map of a catalogue's photos, those that are gone left out; None if none was drawn yet."""
-    drawn = None if stored.folder is None else _read(stored.folder / FILE)
-    if drawn is None:
+    """Return the map of a catalogue's present photos; None if no map was drawn yet."""
+    photo_map = None if stored.folder is None else _read(stored.folder / FILE)
+    if photo_map is None:
         return None
-    is_here = np.isin(drawn.ids, stored.find(Filter()))
-    return PhotoMap(drawn.ids[is_here], drawn.places[is_here])
+    is_here = np.isin(photo_map.ids, stored.find(Filter()))
+    return PhotoMap(photo_map.ids[is_here], photo_map.places[is_here])
 
 
-def not_on_map(stored: StoredCatalogue, drawn: PhotoMap) -> int:
-    """Return how many photos came after the map was drawn."""
-    return len(np.setdiff1d(stored.find(Filter()), drawn.ids))
+def not_on_map(stored: StoredCatalogue, photo_map: PhotoMap) -> int:
+    """Return the number of photos that are not on the map yet."""
+    return len(np.setdiff1d(stored.find(Filter()), photo_map.ids))
 
 
 def draw_map(
     catalogue: Catalogue, *, anew: bool = False, job_id: int | None = None, progress: Progress = SILENT
 ) -> PhotoMap | None:
-    """Place all photos of a catalogue in a plane, and keep their places in its folder.
+    """Draw a map of all photos of a catalogue, and store it in the catalogue's folder.
 
-    UMAP (McInnes, Healy, Melville 2018) places up to `MOST_FITTED` photos by the directions of their rows, which
-    searches for similar photos compare. Others, and those that come later, lie at the mean of their nearest neighbours'
-    places, so that a map stays as people know it; with `anew`, or if more than half are new, all are placed again.
-    Photos that only wait for their neighbours are written in chunks: after a kill the same call goes on with them.
+    UMAP (McInnes, Healy, Melville 2018) places up to `MAX_FITTED` photos by the directions of their rows, like searches
+    for similar photos. All other and later photos are placed at the mean of their nearest neighbours, so that the map
+    stays familiar; with `anew`, or if more than half of the photos are new, all photos are placed again. Photos placed
+    by neighbours are saved in chunks: if the process is killed, call `draw_map` again to continue.
 
     Returns None if the job `job_id` was cancelled. Raises MissingExtraError if umap-learn is not installed; DataError
     if no photo has a row; StorageError if the catalogue is in memory.
@@ -79,61 +79,61 @@ def draw_map(
         ids = np.intersect1d(stored.find(Filter()), rows.frames_apart.ids)
         if not len(ids):
             raise DataError("No photo has a row of the current run, so there is nothing to draw. Index photos first.")
-        known = None if anew else _read(file)
-        if known is None or len(np.setdiff1d(ids, known.ids)) > MOST_NEW * len(ids):
-            fitted = ids[np.unique(np.linspace(0, len(ids) - 1, min(len(ids), MOST_FITTED)).astype(np.int64))]
+        base_map = None if anew else _read(file)
+        if base_map is None or len(np.setdiff1d(ids, base_map.ids)) > MAX_NEW_SHARE * len(ids):
+            fitted = ids[np.unique(np.linspace(0, len(ids) - 1, min(len(ids), MAX_FITTED)).astype(np.int64))]
             with reported(progress, "draw the map", 1):
-                known = PhotoMap(fitted, _in_a_plane(_directions(rows.rows(fitted))))
+                base_map = PhotoMap(fitted, _in_a_plane(_directions(rows.rows(fitted))))
                 progress.advance()
             if job.cancelled:
                 return None
-            _write(file, known)
-        drawn = _with_neighbours(rows.rows, known, ids, file, lambda: job.cancelled, progress)
-        if drawn is None:
+            _write(file, base_map)
+        photo_map = _place_by_neighbours(rows.rows, base_map, ids, file, lambda: job.cancelled, progress)
+        if photo_map is None:
             return None
-        job.message = f"{count_of(len(drawn.ids), 'photo')} on the map"
-        return drawn
+        job.message = f"{count_of(len(photo_map.ids), 'photo')} on the map"
+        return photo_map
 
 
-def _with_neighbours(
+def _place_by_neighbours(
     rows_of: Callable[[Ids], Matrix],
-    known: PhotoMap,
+    photo_map: PhotoMap,
     ids: Ids,
     file: Path,
     stop: Callable[[], bool],
     progress: Progress,
 ) -> PhotoMap | None:
-    """Place the photos that are not on a map by their neighbours on it, chunk by chunk; None if it was stopped."""
+    """Add missing photos to a map at the mean of their neighbours, chunk by chunk; return None if stopped."""
     from sklearn import neighbors, preprocessing
 
-    new = np.setdiff1d(ids, known.ids)
-    stays = np.isin(known.ids, ids)
-    known = PhotoMap(known.ids[stays], known.places[stays])
+    new = np.setdiff1d(ids, photo_map.ids)
+    is_present = np.isin(photo_map.ids, ids)
+    photo_map = PhotoMap(photo_map.ids[is_present], photo_map.places[is_present])
     if len(new):
-        anchors = known
-        near = neighbors.NearestNeighbors(n_neighbors=min(NEIGHBOURS, len(anchors.ids)), algorithm="brute")
-        near.fit(preprocessing.normalize(rows_of(anchors.ids)))
+        anchors = photo_map
+        neighbour_search = neighbors.NearestNeighbors(n_neighbors=min(NEIGHBOURS, len(anchors.ids)), algorithm="brute")
+        neighbour_search.fit(preprocessing.normalize(rows_of(anchors.ids)))
         with reported(progress, "place new photos", len(new)):
             for start in range(0, len(new), CHUNK):
                 if stop():
                     return None
                 chunk = new[start : start + CHUNK]
-                nearest = near.kneighbors(preprocessing.normalize(rows_of(chunk)), return_distance=False)
-                # Apart from each other by less than a dot's width, so that photos of the same neighbours are seen
+                nearest = neighbour_search.kneighbors(preprocessing.normalize(rows_of(chunk)), return_distance=False)
+                # Less than a dot's width apart, so that photos with the same neighbours can be told apart
                 spread = np.random.default_rng(0).normal(0, 0.002, (len(chunk), 2))
                 places = np.clip(anchors.places[nearest].mean(axis=1) + spread, 0, 1).astype(np.float32)
-                order = np.argsort(every := np.concatenate([known.ids, chunk]))
-                known = PhotoMap(every[order], np.concatenate([known.places, places])[order])
-                _write(file, known)
+                order = np.argsort(all_ids := np.concatenate([photo_map.ids, chunk]))
+                photo_map = PhotoMap(all_ids[order], np.concatenate([photo_map.places, places])[order])
+                _write(file, photo_map)
                 progress.advance(len(chunk))
-    elif not stays.all():
-        _write(file, known)
-    return known
+    elif not is_present.all():
+        _write(file, photo_map)
+    return photo_map
 
 
 def _in_a_plane(X: Floats) -> Floats:
-    """Return places from 0 to 1 in the longer direction, in the middle of the other one, shape (n, 2)."""
-    if len(X) >= FEWEST:
+    """Project rows to a plane, shape (n, 2): from 0 to 1 in the longer direction, and centred in the other."""
+    if len(X) >= MIN_FOR_UMAP:
         try:
             from umap import UMAP
         except ImportError as error:
@@ -141,18 +141,18 @@ def _in_a_plane(X: Floats) -> Floats:
                 "The map of photos needs umap-learn. Install it with: pip install 'visterm[map]'"
             ) from error
         X = UMAP(n_neighbors=min(NEIGHBOURS, len(X) - 1), min_dist=0.1, random_state=0, n_jobs=1).fit_transform(X)
-    flat = np.zeros((len(X), 2), np.float64)
-    flat[:, : min(2, X.shape[1])] = X[:, :2]
-    flat -= flat.min(axis=0)
-    size = flat.max()
+    plane = np.zeros((len(X), 2), np.float64)
+    plane[:, : min(2, X.shape[1])] = X[:, :2]
+    plane -= plane.min(axis=0)
+    size = plane.max()
     if size == 0:
-        return np.full(flat.shape, 0.5, np.float32)
-    flat /= size
-    return np.asarray(flat + (1 - flat.max(axis=0)) / 2, np.float32)
+        return np.full(plane.shape, 0.5, np.float32)
+    plane /= size
+    return np.asarray(plane + (1 - plane.max(axis=0)) / 2, np.float32)
 
 
 def _directions(rows: Matrix) -> Floats:
-    """Return rows without their lengths, in at most `COMPONENTS` principal components."""
+    """Normalise rows to length 1, and reduce them to at most `COMPONENTS` principal components."""
     from sklearn import decomposition, preprocessing
 
     unit = preprocessing.normalize(rows)
@@ -165,9 +165,9 @@ def _directions(rows: Matrix) -> Floats:
     return np.asarray(decomposition.PCA(n, random_state=0).fit_transform(unit), np.float32)
 
 
-def _write(file: Path, drawn: PhotoMap) -> None:
+def _write(file: Path, photo_map: PhotoMap) -> None:
     content = io.BytesIO()
-    np.savez(content, ids=drawn.ids, places=drawn.places)
+    np.savez(content, ids=photo_map.ids, places=photo_map.places)
     write_whole(file, content.getvalue())
 
 

@@ -1,4 +1,4 @@
-"""The photos of a catalogue: those to be indexed, with what gives their rows, and the folders that they came from."""
+"""The photos to index, with the source of their rows, and the indexed folders of a catalogue."""
 
 from __future__ import annotations
 
@@ -33,43 +33,43 @@ from visterm.store.images import ImageFile
 LEADS_OUT = "a link that leads out of the folder"
 
 FOLDERS = "folders"
-"""The key of the indexed folders in the table ``meta``: a JSON object, from each to what names in it begin with."""
+"""Key in the table ``meta`` of a JSON object: indexed folder -> prefix of the names of its photos."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListedPhotos:
-    """Images to be indexed, side by side with their names and tags."""
+    """Images to index, with their names and tags in the same order."""
 
     items: Sequence[ImageFile]
     names: list[str]
-    tags: list[list[str] | None]  # None for a photo of which nothing is said: the tags that it has stay
-    source: Any  # What gives their rows
-    sha256_of: Callable[[Any], str] | None  # Of features: the content that the row of an image was made of
-    root: str | None  # The folder that was looked through, in full; None of single images
-    named_in: str | None = None  # The folder that names begin from, in full: `root`, or the image folder of features
+    tags: list[list[str] | None]  # None: the photo keeps its tags
+    source: Any  # An encoder or features, which compute the rows
+    sha256_of: Callable[[Any], str] | None  # For features: image -> hash of the encoded content
+    root: str | None  # Absolute path of the searched folder; None for single images
+    named_in: str | None = None  # Folder that names are relative to: `root`, or the image folder of features
     left_out: tuple[Skipped, ...] = ()
-    """Links that lead out of that folder, sub-folders that cannot be listed, files of tags that may not be read."""
-    remarks: list[str] = field(default_factory=list)  # A line each, for people: what of the folder was not searched
-    tags_from: str = ""  # Where their tags were read: a file in full, "xmp" or "auto"; empty where that is not known
-    tree: Sequence[tuple[str, str]] = ()  # Child and parent of the tags, as `Corpus.tree`
+    """Links that lead out of the folder, and unreadable subfolders and tag files."""
+    remarks: list[str] = field(default_factory=list)  # Notes for people about unread parts of the folder
+    tags_from: str = ""  # Source of the tags: absolute path of a file, "xmp" or "auto"; empty: unknown
+    tree: Sequence[tuple[str, str]] = ()  # (Child, parent) pairs of tags, see `Corpus.tree`
     may_be_gone: Callable[[str], bool] | None = None
-    """Whether the catalogue's photo of a path is gone if no file is there. None: the photos in `root` are."""
+    """Path -> whether its photo is gone if the file does not exist. None: True for photos in `root`."""
 
     def lets_go(self) -> Callable[[str], bool] | None:
-        """Return `may_be_gone`, or what stands for it; None where no photo is gone."""
+        """Return `may_be_gone` or its default; None if no photos are to be marked as gone."""
         root = self.root
         return self.may_be_gone or (None if root is None else lambda path: is_inside(path, root))
 
     def inside(self) -> ListedPhotos:
-        """Return what lies in the folder that was looked through, without links that lead out of it."""
+        """Return only photos inside the searched folder, without links that lead out of it."""
         if self.root is None or is_remote(self.root):
             return self
         paths, root = full_paths(self.items), self.root
-        outside = [path is not None and not is_remote(path) and not is_inside(path, root) for path in paths]
-        if not any(outside):
+        is_outside = [path is not None and not is_remote(path) and not is_inside(path, root) for path in paths]
+        if not any(is_outside):
             return self
-        kept = [position for position, out in enumerate(outside) if not out]
-        leads_out = [Skipped(str(item), LEADS_OUT) for item, out in zip(self.items, outside, strict=True) if out]
+        kept = [position for position, out in enumerate(is_outside) if not out]
+        leads_out = [Skipped(str(item), LEADS_OUT) for item, out in zip(self.items, is_outside, strict=True) if out]
         return replace(
             self,
             items=[self.items[position] for position in kept],
@@ -85,9 +85,9 @@ def photos_of(
     tags: str | os.PathLike[str] | Sequence[Sequence[str]] | None = None,
     folder: str | os.PathLike[str] | None = None,
 ) -> ListedPhotos:
-    """List the images that are meant, and what gives their rows.
+    """List the images to index, and the source of their rows.
 
-    The encoder is fitted. The other parameters, and errors, are those of `Catalogue.index`.
+    `encoder` is fitted. For the other parameters and the errors, see `Catalogue.index`.
     """
     check_has_photos(encoder)
     images = with_tags(images) if tags is None else images
@@ -108,7 +108,7 @@ def photos_of(
     items = _with_arrays(items)
     remarks: list[str] = []
     given: list[list[str] | None] = [*corpus.tags] if tags is not None or corpus is images else [None] * len(items)
-    if folder is not None and corpus.folder is not None:  # photos without tags are indexed, too
+    if folder is not None and corpus.folder is not None:  # also index photos without tags
         names, items = [*names, *corpus.untagged], [*items, *(corpus.folder / name for name in corpus.untagged)]
         given += [None] * len(corpus.untagged)
         if root is not None and encoder.reads != "names":
@@ -138,9 +138,9 @@ def photos_of(
 
 
 def _with_arrays(items: Sequence[Any]) -> Sequence[ImageFile]:
-    """Return images with arrays in place of those that Pillow has opened: a catalogue compares their content.
+    """Return images with Pillow images converted to arrays, because a catalogue compares their content.
 
-    Raises DataError if one is no image, such as a number.
+    Raises DataError if an item is not an image.
     """
     if all(isinstance(item, str | os.PathLike) for item in items):
         return items
@@ -148,7 +148,7 @@ def _with_arrays(items: Sequence[Any]) -> Sequence[ImageFile]:
 
 
 def _tags_beside(videos: Sequence[str], remarks: list[str]) -> list[list[str] | None]:
-    """Return people's tags in the XMP files beside videos; None where there is no file. A damaged one is a remark."""
+    """Return people's tags from XMP files next to videos, or None without a file; damaged files add a remark."""
     sidecars, bad = Sidecars(), []
     refused: list[str] = []
     tags_of_videos: list[list[str] | None] = []
@@ -167,35 +167,35 @@ def _tags_beside(videos: Sequence[str], remarks: list[str]) -> list[list[str] | 
 
 
 def named_by_folder(stored: StoredCatalogue, photos: ListedPhotos) -> tuple[ListedPhotos, list[int]]:
-    """Name photos by their paths inside the indexed folder that holds them, and return the places of those named.
+    """Name photos by their paths in indexed folders, and return also the positions of the photos in such folders.
 
-    A name is the path inside the first folder that the catalogue indexed. Names of photos in further folders begin with
-    that folder's own name, as two folders often have files of the same name. Photos outside of all these folders keep
-    their names. `stored` keeps the folders, and is held for writing.
+    For the first indexed folder, a name is the path relative to it. Names in further folders begin with the folder's
+    own name, because folders often have files with the same name. Photos outside of all indexed folders keep their
+    names. The folders are stored in `stored`; the caller must have its writer lock.
     """
     folders = _named_folders(stored)
-    before = dict(folders)
+    previous_folders = dict(folders)
     for folder in filter(None, [*(indexed_folders(stored, known_only=True) if not folders else []), photos.named_in]):
         _add_folder(stored, folders, folder)
-    if folders != before:
+    if folders != previous_folders:
         stored.database.write("INSERT OR REPLACE INTO meta VALUES (?, ?)", (FOLDERS, json.dumps(folders)))
     names, named = list(photos.names), []
     for position, path in enumerate(full_paths(photos.items, follow_files=False)):
         if path is None:
             continue
-        for folder, start in folders.items():
+        for folder, prefix in folders.items():
             if is_inside(path, folder):
-                names[position] = start + path.removeprefix(start_of_paths(folder)).replace(os.sep, "/")
+                names[position] = prefix + path.removeprefix(start_of_paths(folder)).replace(os.sep, "/")
                 named.append(position)
                 break
     return replace(photos, names=names), named
 
 
 def _named_folders(stored: StoredCatalogue) -> dict[str, str]:
-    """Return the folders that names begin from, and what the names of their photos begin with."""
-    kept = stored.database.value("SELECT value FROM meta WHERE key = ?", (FOLDERS,))
+    """Return the indexed folders: folder -> prefix of the names of its photos."""
+    text = stored.database.value("SELECT value FROM meta WHERE key = ?", (FOLDERS,))
     try:
-        return {str(folder): str(start) for folder, start in json.loads(kept or "{}").items()}
+        return {str(folder): str(prefix) for folder, prefix in json.loads(text or "{}").items()}
     except (ValueError, AttributeError) as error:
         raise CorruptFileError(
             f"{stored.database.path} is damaged: '{FOLDERS}' in its table meta is no JSON."
@@ -203,34 +203,34 @@ def _named_folders(stored: StoredCatalogue) -> dict[str, str]:
 
 
 def _add_folder(stored: StoredCatalogue, folders: dict[str, str], folder: str) -> None:
-    """Add a folder to those that names begin from: one inside another has no names of its own.
+    """Add a folder to the indexed folders with a prefix, unless it is inside another indexed folder.
 
-    A folder around others takes over their names, and so does one where the others' photos have moved to.
+    A folder that contains others, or to which their photos have moved, replaces them and takes over a prefix.
     """
     if folder in folders or any(is_inside(folder, other) for other in folders):
         return
-    starts = [
+    prefixes = [
         folders.pop(other) for other in list(folders) if is_inside(other, folder) or not _has_photos(stored, other)
     ]
-    if starts or not folders:
-        folders[folder] = starts[0] if starts else ""
+    if prefixes or not folders:
+        folders[folder] = prefixes[0] if prefixes else ""
         return
     parts = folder.strip(os.sep).split(os.sep)
-    ends = ("/".join(parts[-n:]) + "/" for n in range(1, len(parts) + 1))
-    folders[folder] = next((end for end in ends if end not in folders.values()), f"{folder}/")
+    candidates = ("/".join(parts[-n:]) + "/" for n in range(1, len(parts) + 1))
+    folders[folder] = next((name for name in candidates if name not in folders.values()), f"{folder}/")
 
 
 def _has_photos(stored: StoredCatalogue, folder: str) -> bool:
-    """Return whether a folder is there, and has photos of the catalogue; object stores are not opened to find out."""
+    """Return whether a folder exists and has photos of the catalogue; object stores are assumed to exist."""
     if not is_remote(folder) and not os.path.isdir(folder):
         return False
-    inside = as_text(start_of_paths(folder))
+    prefix = as_text(start_of_paths(folder))
     condition = "state = 'here' AND substr(path, 1, length(CAST(? AS TEXT))) = CAST(? AS TEXT)"
-    return stored.database.value(f"SELECT 1 FROM images WHERE {condition} LIMIT 1", (inside, inside)) is not None
+    return stored.database.value(f"SELECT 1 FROM images WHERE {condition} LIMIT 1", (prefix, prefix)) is not None
 
 
 def check_has_photos(encoder: AnyEncoder) -> None:
-    """Refuse runs that know their images by number only: there is nothing to keep. Raises UserError if so."""
+    """Raise UserError if the encoder identifies images only by number, so that there are no photos to store."""
     if encoder.by_number:
         raise UserError(
             "A catalogue keeps photos, and this run knows its images by number only "
@@ -241,7 +241,7 @@ def check_has_photos(encoder: AnyEncoder) -> None:
 
 
 def check_not_connected(stored: StoredCatalogue) -> None:
-    """Refuse photos of folders in a catalogue that is connected to another program's library. Raises UserError."""
+    """Raise UserError if the catalogue is connected to another program's library, and so accepts no folders."""
     connection = stored.connected.get()
     if connection is not None:
         raise UserError(
@@ -253,7 +253,7 @@ def check_not_connected(stored: StoredCatalogue) -> None:
 
 
 def indexed_folders(stored: StoredCatalogue, *, known_only: bool = False) -> list[str]:
-    """Return the folders that were indexed; where none is known, unless `known_only`, the topmost that hold images."""
+    """Return the indexed folders; if none is recorded, unless `known_only`, the topmost folders with images."""
     folders = sorted({run["folder"] for run in stored.history.details_of("index") if run.get("folder")})
     if not folders and not known_only:
         statement = "SELECT DISTINCT folder FROM images WHERE state = 'here' AND path IS NOT NULL ORDER BY folder"
@@ -262,9 +262,9 @@ def indexed_folders(stored: StoredCatalogue, *, known_only: bool = False) -> lis
 
 
 def stays_inside(stored: StoredCatalogue, path: str) -> bool:
-    """Return whether a file of the catalogue is no link, or a link that stays inside the indexed folders.
+    """Return whether a file of the catalogue is not a link, or a link that stays inside the indexed folders.
 
-    Paths are kept with links followed, so that one that is a link now was put there since.
+    Paths are stored with links resolved, so a path that is a link now was replaced after indexing.
     """
     if is_remote(path):
         return True

@@ -1,4 +1,4 @@
-"""Photos and videos read as records of a catalogue; videos with frames that are encoded for them, which it keeps."""
+"""Read photos and videos as records of a catalogue, and extract frames of videos."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from visterm.data.videos import VideoFrames, video_facts
 from visterm.store.catalogue import StoredCatalogue
 from visterm.store.images import FRAME, ImageFile, ImageRecord, NewImage, file_type_of
 
-FRAMES = "frames"  # The folder of a catalogue that keeps the frames of its videos
+FRAMES = "frames"  # Folder in a catalogue with the frames of its videos
 NEEDS_FOLDER = "a video: a catalogue in memory takes photos only; save it first"
 
 
 class ReadVideo(NamedTuple):
-    """A video that could be read, and its frames."""
+    """A readable video and its frames."""
 
     record: NewImage
-    moments: list[float]  # Seconds
-    files: list[Path]  # Of the frames, side by side with the moments
+    moments: list[float]  # Times of the frames, in seconds
+    files: list[Path]  # Image files of the frames, in the order of `moments`
 
 
 class CatalogueVideos:
-    """The videos of a catalogue; one in memory takes none."""
+    """The videos of a catalogue; a catalogue in memory cannot have videos."""
 
     def __init__(self, stored: StoredCatalogue, n_jobs: int | None = None) -> None:
         self._stored, self._n_jobs = stored, n_jobs
@@ -43,7 +43,7 @@ class CatalogueVideos:
     def read(
         self, paths: Sequence[str], names: Sequence[str], tags: Sequence[Iterable[str]]
     ) -> list[ReadVideo | Skipped]:
-        """Read some videos, as many at a time as threads may be used; one that cannot be read comes with the reason."""
+        """Read videos in parallel; an unreadable video is returned as `Skipped` with the reason."""
         with Team(resolve_jobs(self._n_jobs)) as team:
             return team.run(lambda i: self._read(paths[i], names[i], tuple(tags[i])), len(paths))
 
@@ -68,10 +68,10 @@ class CatalogueVideos:
         return ReadVideo(record, moments, files)
 
     def picture_of(self, image: ImageRecord, at: float | None = None) -> str | None:
-        """Return the file that shows an image: of a photo its own, of a video or a frame that of the frame.
+        """Return the image file of a photo, or of a frame of a video; None for an image without a file.
 
-        `at` is a moment of a video, in seconds, to which the nearest frame is chosen; None: the first. It is extracted
-        again if it is not there. None of an image without a file. Raises ImageError if that cannot be done.
+        For a video, `at` chooses the frame nearest to that time in seconds; None: the first frame. A missing frame is
+        extracted again. Raises ImageError if that fails.
         """
         frame = self._stored.frames.get(image.id)
         if frame is None or self._frames is None:
@@ -84,7 +84,7 @@ class CatalogueVideos:
         return str(self._frames.file(video.path, video.sha256, frame.at))
 
     def sweep(self) -> None:
-        """Remove the frames of videos that the catalogue does not have; whoever calls it writes."""
+        """Delete the frames of videos that are not in the catalogue. The caller must have the writer lock."""
         if self._frames is not None:
             videos = "SELECT sha256 FROM images WHERE id IN (SELECT video_id FROM frames)"
             self._frames.sweep({sha256 for (sha256,) in self._stored.database.rows(videos)})
@@ -98,14 +98,14 @@ def read_records(
     n_jobs: int | None = None,
     undated: list[str] | None = None,
 ) -> list[NewImage | Skipped]:
-    """Read size, hash and EXIF data of each image; one that cannot be read comes as skipped, with the reason.
+    """Read size, hash and EXIF data of images; an unreadable image is returned as `Skipped` with the reason.
 
-    Images are paths or uint8 arrays (height, width, 3); `tags` were given by people, for each image. Photos whose date
-    cannot be read are appended to `undated`.
+    `images` are paths or uint8 arrays (height, width, 3); `tags` has people's tags per image. Photos with an unreadable
+    date are appended to `undated`.
     """
-    given = list(zip(images, names, tags, strict=True))
+    inputs = list(zip(images, names, tags, strict=True))
     with Team(reading_threads(images, n_jobs)) as team:
-        return team.run(lambda i: _read_record(*given[i], undated), len(given))
+        return team.run(lambda i: _read_record(*inputs[i], undated), len(inputs))
 
 
 def _read_record(image: ImageFile, name: str, tags: Iterable[str], undated: list[str] | None) -> NewImage | Skipped:

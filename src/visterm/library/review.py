@@ -1,4 +1,4 @@
-"""Which answers of a person are worth most: unsure ones, where runs disagree, of rare tags or of frequent ones."""
+"""Choose the most useful questions for people."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from visterm.core.wording import count_of
 from visterm.data.tag_tree import TagTree
 from visterm.store.catalogue import StoredCatalogue
 
-CANDIDATES = 20_000  # Predictions that are weighed, the least sure ones first: bounds the time for large libraries
-RARE = 5  # Images with a tag, given or accepted, below which it is called rare
-DISAGREE = 0.25  # Difference between the confidences of two runs that is worth telling
+CANDIDATES = 20_000  # Maximum number of predictions to rank, least certain first, to limit the time
+RARE_BELOW = 5  # A tag is rare if fewer images have it
+MIN_DISAGREEMENT = 0.25  # Mention differences between the confidences of two runs from this size up
 
-Question: TypeAlias = tuple[int, str, float | None, float | None]  # Image, tag, confidence and that of the run before
+Question: TypeAlias = tuple[int, str, float | None, float | None]  # Image id, tag, confidence, earlier confidence
 
 
 @dataclass(frozen=True, slots=True)
 class ReviewItem:
-    """A question to a person: whether an image has a tag."""
+    """A question for a person: whether an image has a tag."""
 
     image_id: int
     tag: str
-    confidence: float | None  # Of the current run; None of a run without calibration
-    value: float  # What an answer is expected to teach, in bits for a rare tag, less for a frequent one
-    why: list[str]  # What makes it worth asking, in words
+    confidence: float | None  # Of the current run; None if it is not calibrated
+    value: float  # Usefulness of an answer: in bits for a rare tag, less for a frequent tag
+    why: list[str]  # Reasons for asking, as text
 
     def as_dict(self) -> dict[str, object]:
-        """Return the question as it stands in JSON."""
+        """Return the question as JSON data."""
         fields = asdict(self)
         return {"image": fields.pop("image_id"), **fields}
 
@@ -47,67 +47,67 @@ def review_queue(
     frequent: bool = False,
     tree: TagTree | None = None,
 ) -> list[ReviewItem]:
-    """Choose k questions whose answers would teach most, best first.
+    """Choose the k questions with the most useful answers, best first.
 
-    The worth of an answer is its entropy, in bits (uncertainty sampling: Lewis, Gale 1994), and how far the confidences
-    of the current run and of the one before are apart (query by committee: Seung, Opper, Sompolinsky 1992), over the
-    square root of one more than the images that have the tag already. Each image appears once, and a tag that was
-    chosen counts as an image more, so that the questions are of many images and tags.
+    The value of an answer is its entropy in bits (uncertainty sampling: Lewis, Gale 1994) plus the difference between
+    the confidences of the current and the previous run (query by committee: Seung, Opper, Sompolinsky 1992), divided by
+    the square root of 1 + the number of images with the tag. Each image appears once, and each chosen tag counts like
+    one more image with the tag, so that the questions cover many images and tags.
 
-    With `frequent`, what most searches show comes first: the entropy is multiplied by the root of the images that have
-    the tag or are predicted to, so that doubts about frequent tags are settled before those about rare ones.
+    With `frequent`, tags that searches often show come first: the value is instead multiplied by the square root of the
+    number of images that have the tag or are predicted to have it.
 
-    Without confidences, as before anything was learned, questions are of predictions drawn by chance, the same at each
-    call. Asking for each tag's best images first taught less, though more answers were yes: these are found already.
+    Without confidences, the order of predictions is pseudo-random but the same in each call. Asking about each tag's
+    best images first was less useful in experiments, although more answers were yes: searches already find them.
 
-    Questions come from stored predictions. What was given, accepted or rejected is left out, what follows from it in
-    the `tree`, and the images and tags of `skip`.
+    Questions come from stored predictions, without those that were given, accepted or rejected, that follow from such
+    tags in the `tree`, or whose (image id, tag) is in `skip`.
     """
     open_questions = [question for question in _unanswered(stored) if question[:2] not in skip]
     images = {tag["tag"]: tag["images"] for tag in stored.tags.counts()}
 
     if tree is not None:
-        open_questions = _not_known_by(tree, stored, open_questions)
-        named = {tag_key(tag): n for tag, n in images.items()}
+        open_questions = _without_implied(tree, stored, open_questions)
+        counts_by_key = {tag_key(tag): n for tag, n in images.items()}
         images = {
-            tag: sum(named.get(tag_key(each), 0) for each in (tag, *tree.below(tag)))
+            tag: sum(counts_by_key.get(tag_key(word), 0) for word in (tag, *tree.below(tag)))
             for tag in dict.fromkeys(tag for _, tag, *_ in open_questions)
         }
 
-    p = np.array([0.5 if now is None else now for _, _, now, _ in open_questions], np.float64).clip(1e-9, 1 - 1e-9)
-    earlier = np.array([now if q[3] is None else q[3] for now, q in zip(p, open_questions, strict=True)], np.float64)
-    worth = -(p * np.log2(p) + (1 - p) * np.log2(1 - p)) + np.abs(p - earlier)  # without confidences all are alike
+    p = np.array([0.5 if q[2] is None else q[2] for q in open_questions], np.float64).clip(1e-9, 1 - 1e-9)
+    earlier = np.array([x if q[3] is None else q[3] for x, q in zip(p, open_questions, strict=True)], np.float64)
+    worth = -(p * np.log2(p) + (1 - p) * np.log2(1 - p)) + np.abs(p - earlier)  # all equal without confidences
     predicted = Counter(tag for _, tag, *_ in open_questions)
     chosen: list[ReviewItem] = []
     seen: set[int] = set()
-    times: Counter[str] = Counter()
+    n_chosen: Counter[str] = Counter()
 
     def value(number: int) -> float:
         tag = open_questions[number][1]
         if frequent:
-            return float(worth[number]) * math.sqrt((images.get(tag, 0) + predicted[tag]) / (1 + times[tag]))
-        return float(worth[number]) / math.sqrt(1 + images.get(tag, 0) + times[tag])
+            return float(worth[number]) * math.sqrt((images.get(tag, 0) + predicted[tag]) / (1 + n_chosen[tag]))
+        return float(worth[number]) / math.sqrt(1 + images.get(tag, 0) + n_chosen[tag])
 
-    waiting = [(-value(number), number) for number in range(len(open_questions))]
-    heapq.heapify(waiting)
+    candidates = [(-value(number), number) for number in range(len(open_questions))]
+    heapq.heapify(candidates)
 
-    while waiting and len(chosen) < k:
-        negative, number = heapq.heappop(waiting)
+    while candidates and len(chosen) < k:
+        negative_value, number = heapq.heappop(candidates)
         image_id, tag, confidence, before = open_questions[number]
         if image_id in seen:
             continue
-        worth_now = value(number)
-        if worth_now < -negative:  # its tag was chosen since it was weighed
-            heapq.heappush(waiting, (-worth_now, number))
+        new_value = value(number)
+        if new_value < -negative_value:  # its tag was chosen in the meantime
+            heapq.heappush(candidates, (-new_value, number))
             continue
         seen.add(image_id)
-        times[tag] += 1
-        chosen.append(ReviewItem(image_id, tag, confidence, worth_now, _why(confidence, before, images.get(tag, 0))))
+        n_chosen[tag] += 1
+        chosen.append(ReviewItem(image_id, tag, confidence, new_value, _why(confidence, before, images.get(tag, 0))))
     return chosen
 
 
 def _unanswered(stored: StoredCatalogue) -> list[Question]:
-    """Return image, tag, confidence and that of the run before, least sure first, of what has no answer yet."""
+    """Return the unanswered predictions as questions, least certain first."""
     run = stored.runs.current()
     earlier = [other.id for other in stored.runs.all() if other.id != run.id]
     return stored.database.rows(
@@ -126,21 +126,21 @@ def _unanswered(stored: StoredCatalogue) -> list[Question]:
     )
 
 
-def _not_known_by(tree: TagTree, stored: StoredCatalogue, questions: list[Question]) -> list[Question]:
-    """Leave out the questions whose answers follow in a tree from the tags that images have or were rejected."""
+def _without_implied(tree: TagTree, stored: StoredCatalogue, questions: list[Question]) -> list[Question]:
+    """Leave out questions whose answers follow from an image's tags and rejected tags in the tree."""
     ids = list({image_id for image_id, *_ in questions})
     current_tags, rejected = stored.tags.held(ids), stored.tags.rejected(ids)
-    known = {
+    implied = {
         image_id: tree.follows(current_tags.get(image_id, ()), rejected.get(image_id, ()))
         for image_id in current_tags.keys() | rejected.keys()
     }
-    return [question for question in questions if tag_key(question[1]) not in known.get(question[0], ())]
+    return [question for question in questions if tag_key(question[1]) not in implied.get(question[0], ())]
 
 
 def _why(confidence: float | None, before: float | None, n_images: int) -> list[str]:
     reasons = ["the run has no confidences" if confidence is None else f"{confidence:.0%} sure"]
-    if confidence is not None and before is not None and abs(confidence - before) >= DISAGREE:
+    if confidence is not None and before is not None and abs(confidence - before) >= MIN_DISAGREEMENT:
         reasons.append(f"the run before was {before:.0%} sure")
-    if n_images < RARE:
+    if n_images < RARE_BELOW:
         reasons.append(f"a rare tag: {count_of(n_images, 'photo') if n_images else 'no photo has it yet'}")
     return reasons

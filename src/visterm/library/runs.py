@@ -1,4 +1,4 @@
-"""Runs of a catalogue: kept as copies, made the current one when the images have rows of them, and forgotten."""
+"""Runs of a catalogue: store copies, switch the current run, and delete old rows and unfinished runs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from visterm.store.history import CatalogueJob
 from visterm.store.stored_rows import N_QUERIES
 from visterm.tagging.tagger import Tagger
 
-KEPT = 2  # Runs whose rows stay
+N_RUNS_WITH_ROWS = 2  # Number of runs whose rows are kept
 
 
 def adopt(
@@ -32,14 +32,14 @@ def adopt(
     job_id: int | None = None,
     progress: Progress = SILENT,
 ) -> Filled:
-    """Make a run the current one of a catalogue, as soon as the images have rows of it; see `Catalogue.use`.
+    """Make a run the current run of a catalogue once all images have rows of it; see `Catalogue.use`.
 
-    `kind` is what the job and the history call it: `USE_RUN` or `GO_BACK`.
+    `kind` is the kind of the job and of the history entry: `USE_RUN` or `GO_BACK`.
     """
     with CatalogueJob(stored.jobs, kind, job_id) as job, stored.writing():
         before = stored.origin.fingerprint
         if before == tagger.fingerprint:
-            keep_run(tagger, stored)  # the copy here may be damaged
+            keep_run(tagger, stored)  # repairs the copy if it is damaged
             return Filled(0, 0)
         forget_unfinished(stored)
         run_id = keep_run(tagger, stored)
@@ -62,15 +62,15 @@ def adopt(
 def keep_run(
     tagger: Tagger, stored: StoredCatalogue, *, rows_of: int | None = None, facts: Mapping[str, object] | None = None
 ) -> int:
-    """Copy a run into the catalogue, and give its id there; it is not the current one yet, see `switch_to`.
+    """Copy a run into the catalogue, and return its id there. Use `switch_to` to make it the current run.
 
-    Raises StorageError if it cannot be opened there.
+    Raises StorageError if the copy cannot be written.
     """
     if stored.folder is not None:
         folder = stored.folder / RUNS / tagger.fingerprint
         try:
             check_opens(Run, folder)
-        except StorageError:  # not there yet, or damaged: the one that was brought is whole
+        except StorageError:  # no copy yet, or a damaged copy
             tagger.save(folder, overwrite=True)
     return stored.runs.add(
         tagger.fingerprint, tagger.encoder.fingerprint, folder=tagger.path, rows_of=rows_of, facts=facts
@@ -78,20 +78,20 @@ def keep_run(
 
 
 def switch_to(stored: StoredCatalogue, run_id: int) -> None:
-    """Make a run the current one, inside a transaction, once the copy that the catalogue has of it has searched."""
+    """Make a run the current run, inside a transaction, and test that its copy in the catalogue can search."""
     stored.use_run(run_id)
     if stored.folder is not None:
         stored.search(Run.open(stored.run_folder, None).tag_rows(np.zeros(1, np.int32)), 1)
 
 
 def forget_old_rows(stored: StoredCatalogue) -> None:
-    """Drop rows and predictions of all but two runs: the current one, and the one that the catalogue can go back to.
+    """Delete rows and predictions of all runs except the current run and the run that `go_back` would use.
 
-    The runs themselves stay known, and can be used again.
+    The runs themselves are kept, and can be used again.
     """
     runs = stored.runs.all()
     latest = [*(run for run in runs if run.current), *earlier_runs(stored), *reversed(runs)]
-    kept = list(dict.fromkeys(run.id for run in latest))[:KEPT]
+    kept = list(dict.fromkeys(run.id for run in latest))[:N_RUNS_WITH_ROWS]
     needed = {run.rows_of for run in runs if run.id in kept}
     with stored.transaction():
         for run in runs:
@@ -103,25 +103,25 @@ def forget_old_rows(stored: StoredCatalogue) -> None:
 
 
 def speed_up(tagger: Tagger, stored: StoredCatalogue) -> None:
-    """Make indexes of rows where there are very many, they can be made, and searches for tags gain by it."""
+    """Index the rows if there are very many, an index library is installed, and searches get faster."""
     if stored.folder is None or not stored.index_is_due():
         return
     stored.build_index(typical_queries(tagger.model, np.arange(tagger.model.n_tags_)))
 
 
 def typical_queries(model: Annotator, tags: NDArray[np.int64]) -> NDArray[np.float32]:
-    """Return the rows of searches for two tags, (at most 200, width), that are drawn from `tags`.
+    """Return query rows of searches for random pairs of `tags`, shape (at most 200, width), to test an index.
 
-    These lie elsewhere than rows of images; and an index finds less by them than by rows of single tags.
+    Query rows are distributed differently from image rows, and are harder for an index than rows of single tags.
     """
-    drawn = np.random.default_rng(2).permutation(tags)[:N_QUERIES]
+    sample = np.random.default_rng(2).permutation(tags)[:N_QUERIES]
     words = sp.eye_array(model.n_tags_, format="csr", dtype=np.float32)
-    queries = model.query_rows(sp.csr_array(words[drawn] + words[np.roll(drawn, 1)]))
+    queries = model.query_rows(sp.csr_array(words[sample] + words[np.roll(sample, 1)]))
     return np.asarray(queries if isinstance(queries, np.ndarray) else queries.toarray(), np.float32)
 
 
 def forget_unfinished(stored: StoredCatalogue) -> None:
-    """Forget runs whose learning was cut off by a kill before they became the current one."""
+    """Delete runs whose training was interrupted before they became the current run."""
     for run in stored.runs.all():
         if run.current or run.facts.get("unfinished") is not True:
             continue

@@ -1,4 +1,4 @@
-"""Steps: what a person says of many photos at once, stored whole or not at all, and undone whole."""
+"""Steps: feedback on many photos at once, stored in one transaction and undone as a whole."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from visterm.library.catalogue import Catalogue
 from visterm.store.catalogue import StoredCatalogue
 from visterm.store.images import AMONG, LISTED, as_list
 
-TAG_PHOTOS, KEEP_ONE, UNDO = "tag photos", "keep one of each", "undo"  # What the history calls them
-MOST_PHOTOS = 5000  # Photos of one step: half a minute, in which nobody else can write
+TAG_PHOTOS, KEEP_ONE, UNDO = "tag photos", "keep one of each", "undo"  # Kinds of events in the history
+MOST_PHOTOS = 5000  # Maximum number of photos per step, which blocks other writers for up to 30 s
 
 Judgements = set[tuple[str | int, ...]]
-"""("given", image, tag, source), ("verdict", image, tag, verdict) and ("reviewed", image): numbers as in the tables."""
+"""("given", image id, tag id, source), ("verdict", image id, tag id, verdict) and ("reviewed", image id)."""
 
 
 class Step(NamedTuple):
-    """A step that was stored."""
+    """The result of a step."""
 
-    number: int  # By which `undo_step` undoes it
-    images: list[int]  # The photos that it was about, each once
-    changed: int  # Photos whose tags or verdicts are different now
+    number: int  # Argument of `undo_step`
+    images: list[int]  # Ids of the photos, without duplicates
+    changed: int  # Number of photos whose tags or verdicts changed
 
 
 def tag_photos(
@@ -38,11 +38,11 @@ def tag_photos(
     right: Iterable[str] = (),
     wrong: Iterable[str] = (),
 ) -> Step:
-    """Add tags to photos and take tags off, or say that tags are right or wrong for them: all of it or nothing.
+    """Add, remove, accept or reject tags of many photos in one transaction.
 
-    Each photo is changed as by `Catalogue.give`, `take` and `judge`. The step is an entry of the history. Raises
-    DataError if an id is not known; UserError if there are no photos or more than `MOST_PHOTOS`, no tags, or a tag that
-    cannot be one.
+    Each photo is changed as by `Catalogue.give`, `take` and `judge`. The step becomes an entry of the history. Raises
+    DataError if an id is unknown; UserError if there are no photos or more than `MOST_PHOTOS`, no tags, or an invalid
+    tag.
     """
     images = list(dict.fromkeys(image_ids))
     if not 0 < len(images) <= MOST_PHOTOS:
@@ -73,18 +73,18 @@ def tag_photos(
 
 
 class Choice(NamedTuple):
-    """Of photos that look the same, the one to keep, and the others, by their ids."""
+    """Ids of duplicate photos: the photo to keep, and the others."""
 
     keep: int
     others: list[int]
 
 
 def keep_one_of_each(catalogue: Catalogue, choices: Sequence[Choice], *, merge_tags: bool = True) -> Step:
-    """Keep one photo of each group and hide the others; with `merge_tags` it gets their tags. All of it or nothing.
+    """Keep one photo of each group and hide the others, in one transaction; `merge_tags` also copies their tags to it.
 
-    No file is touched. A photo that is hidden is in no search, count or export, and stays hidden when its folder is
-    indexed again, as long as its file stays as it is. Raises DataError if an id is not known; UserError if a photo is
-    both kept and hidden, is gone already, or the catalogue is connected to another program's library.
+    No file is changed. Hidden photos don't appear in searches, counts and exports, and stay hidden when their folder is
+    indexed again, unless their file changes. Raises DataError if an id is unknown; UserError if a photo is both kept
+    and hidden, is gone already, or the catalogue is connected to another program's library.
     """
     stored = catalogue.stored
     if stored.connected.get() is not None:
@@ -99,8 +99,8 @@ def keep_one_of_each(catalogue: Catalogue, choices: Sequence[Choice], *, merge_t
     tags_of = stored.tags.held(others) if merge_tags else {}
 
     def change() -> None:
-        for keep, its in choices:
-            tags = sorted({tag for image_id in its for tag in tags_of.get(image_id, ())})
+        for keep, copies in choices:
+            tags = sorted({tag for image_id in copies for tag in tags_of.get(image_id, ())})
             if tags:
                 catalogue.give(keep, tags)
         stored.mark(others, "gone")
@@ -118,44 +118,44 @@ def _step(
     change: Callable[[], None],
     **details: object,
 ) -> Step:
-    """Make a change in one transaction, and note in the history what differs by it."""
-    keys = json.dumps(sorted(set(map(tag_key, names))))  # tags in all their spellings
-    tags = f"SELECT id FROM tags WHERE key {LISTED}"
+    """Call `change` in one transaction, and store the differences in the history."""
+    keys = json.dumps(sorted(set(map(tag_key, names))))  # all spellings of the tags
+    ids_query = f"SELECT id FROM tags WHERE key {LISTED}"
     with stored.database.transaction():
-        before = _judgements(stored, images, (row[0] for row in stored.database.rows(tags, (keys,))))
+        before = _judgements(stored, images, (row[0] for row in stored.database.rows(ids_query, (keys,))))
         change()
-        after = _judgements(stored, images, (row[0] for row in stored.database.rows(tags, (keys,))))
+        after = _judgements(stored, images, (row[0] for row in stored.database.rows(ids_query, (keys,))))
         number = stored.history.note(what, **details, was=sorted(before - after), now=sorted(after - before))
     return Step(number, images, len({entry[1] for entry in before ^ after if entry[0] != "reviewed"}))
 
 
 def undo_step(catalogue: Catalogue, number: int) -> Step:
-    """Put all that a step changed back as it was, hidden photos too; the log of feedback keeps what is undone.
+    """Undo all changes of a step, including hidden photos; the feedback log keeps the undone entries.
 
-    Raises DataError if there is no such step; UserError if it was undone already, or something else has been said of
-    the same tags of the same photos since.
+    Raises DataError if the step does not exist; UserError if it was undone already, or there is later feedback on the
+    same tags of the same photos.
     """
     stored = catalogue.stored
     with stored.database.transaction() as connection:
         event = stored.history.get(number)
         if event is None or event.what not in (TAG_PHOTOS, KEEP_ONE):
             raise DataError(f"There is no step {number}.")
-        undone = any(other.details.get("step") == number for other in stored.history.of(UNDO))
+        is_undone = any(other.details.get("step") == number for other in stored.history.of(UNDO))
         was, now = ({tuple(change) for change in event.details[name]} for name in ("was", "now"))
         changes = was | now
         current = _judgements(stored, {c[1] for c in changes}, {c[2] for c in changes if len(c) > 2})
-        if undone or not now <= current or any(change in current for change in was if change[0] != "reviewed"):
+        if is_undone or not now <= current or any(change in current for change in was if change[0] != "reviewed"):
             raise UserError(
                 "This step was undone already, or something else has been said of these photos since. Change them one "
                 "by one."
             )
 
         hidden = [record for record in stored.images.get_many(event.details.get("ids", [])) if record.state == "gone"]
-        # Those whose file was indexed as another photo since stay hidden
-        free = [record.id for record in hidden if record.path is None or stored.images.by_path(record.path) is None]
-        if free:
-            stored.mark(free, "here")
-            stored.images.hide(free, hidden=False)
+        # Photos whose file was indexed as another photo in the meantime stay hidden
+        restored = [record.id for record in hidden if record.path is None or stored.images.by_path(record.path) is None]
+        if restored:
+            stored.mark(restored, "here")
+            stored.images.hide(restored, hidden=False)
 
         names = dict(connection.execute("SELECT id, name FROM tags").fetchall())
         connection.executemany(
@@ -169,7 +169,7 @@ def undo_step(catalogue: Catalogue, number: int) -> Step:
         for (image_id, tag_id), verdict in sorted(verdicts.items()):
             stored.tags.judge(image_id, names[tag_id], verdict, run_id=run_id)
 
-        settled = stored.tags.settled(change[1] for change in now)  # by what was said otherwise
+        settled = stored.tags.settled(change[1] for change in now)  # reviewed by other feedback
         stored.images.mark_reviewed([c[1] for c in now if c[0] == "reviewed" and c[1] not in settled], reviewed=False)
         images = sorted({change[1] for change in changes})
         stored.history.note(UNDO, step=number, photos=len(images))
@@ -177,12 +177,12 @@ def undo_step(catalogue: Catalogue, number: int) -> Step:
 
 
 def _judgements(stored: StoredCatalogue, images: Iterable[int], tag_ids: Iterable[int]) -> Judgements:
-    """Return what is said of some tags of some images, and which of these were reviewed."""
-    of = f"image_id {LISTED} AND tag_id {LISTED}"
-    listed, both = as_list(images), (as_list(images), as_list(tag_ids))
+    """Return the judgements of some tags of some images, and which of the images were reviewed."""
+    condition = f"image_id {LISTED} AND tag_id {LISTED}"
+    image_list, both = as_list(images), (as_list(images), as_list(tag_ids))
     statements = {
-        f"SELECT 'given', image_id, tag_id, source FROM given WHERE {of}": both,
-        f"SELECT 'verdict', image_id, tag_id, verdict FROM verdicts WHERE verdict != 0 AND {of}": both,
-        f"SELECT 'reviewed', id FROM images WHERE reviewed IS NOT NULL AND {AMONG}": (listed,),
+        f"SELECT 'given', image_id, tag_id, source FROM given WHERE {condition}": both,
+        f"SELECT 'verdict', image_id, tag_id, verdict FROM verdicts WHERE verdict != 0 AND {condition}": both,
+        f"SELECT 'reviewed', id FROM images WHERE reviewed IS NOT NULL AND {AMONG}": (image_list,),
     }
     return {tuple(row) for statement, values in statements.items() for row in stored.database.rows(statement, values)}

@@ -1,15 +1,15 @@
-"""A catalogue: what SQLite knows of images, tags, runs and jobs, and rows to search in segments beside it.
+"""A catalogue: images, tags, runs and jobs in an SQLite database, and image rows to search in segment files next to it.
 
 CATALOGUE
-├── manifest.json       says that the folder is a catalogue; its files change, so there are no checksums of them
+├── manifest.json       marks the folder as a catalogue; it has no checksums, because the files change
 ├── catalogue.sqlite    the truth: a row exists when its transaction has committed
-├── mistakes.json       tags that are probably wrong or missing, as they were found last
-├── writer.lock         held by the process that writes rows, which writer.lock.json names
+├── mistakes.json       tags that are probably wrong or missing, from the latest check
+├── writer.lock         locked by the process that writes rows; writer.lock.json names that process
 ├── rows/<segment>/     see `segments`
-├── lance/              tables of rows, where these are kept so and no other place was named, see `lance_rows`
+├── lance/              Lance tables of rows, if the catalogue uses Lance without another location, see `lance_rows`
 ├── runs/<fingerprint>/ copies of the runs
-├── previews/           of a library of another program: what it showed of each photo, by numbers of our own
-└── features/<encoder fingerprint>/   feature rows, so that models learn again without decoding images
+├── previews/           previews downloaded from a connected program, one file per photo id
+└── features/<encoder fingerprint>/   stored features, to train models without decoding images again
 """
 
 from __future__ import annotations
@@ -43,54 +43,54 @@ from visterm.store.tags import ManualJudgements, Tags
 
 DATABASE, LOCK, RUNS, FEATURES = "catalogue.sqlite", "writer.lock", "runs", "features"
 SKIPPED = "skipped.jsonl"
-"""The list of files that were left out, for people and other programs; the truth is in the database."""
+"""List of skipped files for people and other programs; the database has the authoritative list."""
 
 CURRENT_RUN = "SELECT folder, fingerprint, encoder_fingerprint FROM runs WHERE current = 1"
-ONE_BY_ONE = 50  # Images below which it is quicker to ask for their names one after another
+MIN_IDS_FOR_ONE_QUERY = 50  # With fewer ids, one query per id is faster
 
 Ids: TypeAlias = NDArray[np.int64]
 
 
 class ImageLocation(NamedTuple):
-    """Which image an id is, and where it lies."""
+    """Name, path and id of an image."""
 
     name: str
     path: str | None
     id: int
-    at: float | None = None  # Of a video: the moment that was found, in seconds
-    link: str | None = None  # Its page in the program that the catalogue is connected to
+    at: float | None = None  # For a video: the moment that matched, in seconds
+    link: str | None = None  # Address of its page in the connected program
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What made the rows of a catalogue."""
+    """The run that computed the rows of a catalogue."""
 
-    run: str  # The folder of the run, in full; empty if it was never saved
-    fingerprint: str  # Of the encoder and the model together: rows of another cannot be compared with these
-    encoder_fingerprint: str = ""  # Of the encoder alone: features of another cannot be learned from with these
+    run: str  # Absolute path of the run's folder; empty if it was never saved
+    fingerprint: str  # Of encoder and model: only rows with the same fingerprint are comparable
+    encoder_fingerprint: str = ""  # Of the encoder: only features with the same one can be mixed
 
 
 @dataclass(eq=False)
 class WriterLock:
-    """The right to write rows, of one process and in it of one thread at a time; held more than once by that thread.
+    """Lock for writing rows: one process, and one thread of that process, at a time. The thread may lock it repeatedly.
 
-    `path` is the lock's file; None of a catalogue in memory, which has no other process.
+    `path` is the lock file; None for a catalogue in memory, which no other process can use.
     """
 
     path: Path | None
     _thread: AbstractContextManager[object] = field(default_factory=threading.RLock, init=False)
-    _holder: int | None = field(default=None, init=False)  # The thread that holds it
+    _holder: int | None = field(default=None, init=False)  # Id of the thread that has the lock
 
     @property
     def is_mine(self) -> bool:
-        """Whether the calling thread holds it."""
+        """Whether the calling thread has the lock."""
         return self._holder == threading.get_ident()
 
     @contextmanager
     def held(self) -> Iterator[bool]:
-        """Hold the lock, and say whether this thread did not hold it before; other threads of this process wait.
+        """Acquire the lock; yield True if this thread did not have it before. Other threads of this process wait.
 
-        Raises InUseError if another process holds it: "in use by PID on HOST since ...".
+        Raises InUseError if another process has the lock: "in use by PID on HOST since ...".
         """
         with self._thread:
             if self.is_mine:
@@ -112,13 +112,13 @@ class WriterLock:
 
 
 class StoredCatalogue:
-    """A catalogue in memory, or in a folder; see `write_into` and `open`.
+    """A catalogue in memory or in a folder; see `write_into` and `open`.
 
-    All methods may be called from several threads. What is committed is seen by searches from then on, in this and in
-    other processes. Statements on single tables go through the parts (`images`, `tags`, `judgements`, `runs`, `jobs`,
-    `history`, `written`, `skipped`, `connected`); what changes rows goes through the methods here, which hold the
-    writer's lock.
-    `origin` is the run that makes the rows: it becomes the current one. `folder` is None in memory.
+    All methods are thread-safe. Searches in this and other processes see changes as soon as they are committed. The
+    attributes `images`, `tags`, `judgements`, `runs`, `jobs`, `history`, `written`, `skipped` and `connected` read and
+    write single tables; only the methods of this class change rows, because they acquire the writer lock.
+
+    `origin` is the run that computes the rows; it becomes the current run. `folder` is None in memory.
     """
 
     def __init__(self, origin: Origin) -> None:
@@ -146,7 +146,7 @@ class StoredCatalogue:
         return catalogue
 
     def check(self) -> None:
-        """Check the database, and all rows in files by their checksums. Raises CorruptFileError if one is damaged."""
+        """Check the database, and the checksums of all row files. Raises CorruptFileError if any are damaged."""
         if faults := self.database.check():
             raise CorruptFileError(
                 f"{self.database.path} is damaged: {faults[0]} ({len(faults)} such). Restore it from a backup, or "
@@ -172,13 +172,13 @@ class StoredCatalogue:
         self._current: CurrentRows | None = None
 
     def close(self) -> None:
-        """Close the database, and the maps of rows that were not given out; those that were stay valid."""
+        """Close the database and its memory maps; row arrays that a caller still uses stay valid."""
         self._current = None
         self.database.close()
 
     @property
     def origin(self) -> Origin:
-        """The current run, as what made the rows. Raises CorruptFileError if the database names none."""
+        """The current run, which computed the rows. Raises CorruptFileError if no run is current."""
         rows = self.database.keep("current run", partial(self.database.rows, CURRENT_RUN))
         if not rows:
             raise no_current_run(self.database)
@@ -186,20 +186,20 @@ class StoredCatalogue:
 
     @property
     def run_folder(self) -> Path:
-        """Where the copy of the current run lies; of a catalogue on disk."""
+        """Folder with the copy of the current run. Raises StorageError for a catalogue in memory."""
         if self.folder is None:
             raise StorageError("This catalogue is in memory only and has no copy of its run. Save it first.")
         return self.folder / RUNS / self.origin.fingerprint
 
     def __len__(self) -> int:
-        """Return how many images can be searched: here, and with a row of the current run."""
+        """Return the number of searchable images: present, and with a row of the current run."""
         return len(self.current_rows())
 
     def current_rows(self) -> CurrentRows:
-        """Return the current run's rows as they are committed now: what a search looks at from its start to its end.
+        """Return a snapshot of the current run's committed rows, for one search.
 
-        They are the last ones again, while nothing has changed. Raises ReplacedError if the catalogue was removed or
-        replaced since it was opened: the maps are of files that are gone.
+        The snapshot is reused until something changes. Raises ReplacedError if the catalogue was removed or replaced
+        since it was opened, because the mapped files no longer exist.
         """
         self.database.check_in_place()
         read_version = partial(self.database.keep, "rows", partial(self.database.rows, VERSION))
@@ -209,13 +209,13 @@ class StoredCatalogue:
                 rows = self._current = self._rows.read_current()
                 break
             except CorruptFileError:
-                before, version = version, read_version()
-                if version == before:  # else another process compacted just now, and removed what was old
+                previous_version, version = version, read_version()
+                if version == previous_version:  # else another process has just deleted the old files
                     raise
         return rows
 
     def search(self, q: ArrayLike | Matrix, k: int = 10, *, among: ArrayLike | None = None) -> Ranking:
-        """Find the k images (0: all) with the largest dot products with a query row, (width,), or with each of several.
+        """Find the k images (0: all) with the largest dot products with `q`, shape (width,) or (n_queries, width).
 
         `q` is array-like or CSR. `among` are ids of the images to search (see `find`); those without a row are left
         out. Returns ids of images and scores, (n_queries, min(k, n_searched)), best first.
@@ -236,7 +236,7 @@ class StoredCatalogue:
         return in_order(sort, ids, [values.get(i) for i in ids.tolist()])
 
     def called(self, name: str) -> list[int]:
-        """Return the images of a name, or whose path ends so."""
+        """Return the ids of the images with this name, or whose path ends with "/" and this name."""
         rows = self.database.rows(
             "SELECT id FROM images WHERE state = 'here' AND (name = CAST(? AS TEXT) OR "
             "substr(path, -length(CAST(? AS TEXT)) - 1) = '/' || CAST(? AS TEXT)) ORDER BY id",
@@ -245,11 +245,11 @@ class StoredCatalogue:
         return [int(image_id) for (image_id,) in rows]
 
     def where(self, ids: Sequence[int], q: Matrix | None = None) -> list[ImageLocation]:
-        """Return which images some ids are; of videos the moment with the largest product with a row, (1, width)."""
-        known: dict[int, ImageLocation] = self.database.keep("locations", dict)
-        locations = {int(i): location for i in ids if (location := known.get(int(i))) is not None}
+        """Return the images with these ids; of videos also the moment that fits the row `q`, (1, width), best."""
+        cached: dict[int, ImageLocation] = self.database.keep("locations", dict)
+        locations = {int(i): location for i in ids if (location := cached.get(int(i))) is not None}
         missing = [int(i) for i in ids if int(i) not in locations]
-        if len(missing) < ONE_BY_ONE:
+        if len(missing) < MIN_IDS_FOR_ONE_QUERY:
             statement = "SELECT name, path, id FROM images WHERE id = ?"
             rows = [row for i in missing for row in self.database.rows(statement, (i,))]
         else:
@@ -257,52 +257,52 @@ class StoredCatalogue:
         extras = "SELECT EXISTS (SELECT 1 FROM connection), EXISTS (SELECT 1 FROM frames)"
         [(is_connected, has_videos)] = self.database.keep("extras", partial(self.database.rows, extras))
         links = self.connected.links(missing) if is_connected and missing else {}
-        for name, path, number in rows:
-            locations[number] = ImageLocation(name, path, number, link=links.get(number))
+        for name, path, image_id in rows:
+            locations[image_id] = ImageLocation(name, path, image_id, link=links.get(image_id))
 
-        if len(known) > MOST_KEPT:
-            known.clear()
-        known.update(locations)
+        if len(cached) > MOST_KEPT:
+            cached.clear()
+        cached.update(locations)
         if not has_videos:
             return [locations[int(i)] for i in ids]
         moments = self._moments(ids, q)
         return [locations[int(i)]._replace(at=moments.get(int(i))) for i in ids]
 
     def _moments(self, ids: Sequence[int], q: Matrix | None) -> dict[int, float]:
-        """Return the moment of those of some images that are videos: the best for a row, or the first."""
+        """Video -> its moment that best matches `q`, or its first moment without `q`; photos are left out."""
         videos = self.frames.by_video(ids)
         if q is None or not videos:
             return {video: frames[0].at for video, frames in videos.items()}
-        every = [frame for frames in videos.values() for frame in frames]
-        products = self.current_rows().frames_apart.products(q, [frame.image_id for frame in every])[:, 0].tolist()
-        by_product = sorted(zip(products, every, strict=True), key=lambda pair: (pair[0], -pair[1].at))
-        return {frame.video_id: frame.at for _, frame in by_product}  # the last of each counts: the best
+        all_frames = [frame for frames in videos.values() for frame in frames]
+        products = self.current_rows().frames_apart.products(q, [frame.image_id for frame in all_frames])[:, 0].tolist()
+        by_product = sorted(zip(products, all_frames, strict=True), key=lambda pair: (pair[0], -pair[1].at))
+        return {frame.video_id: frame.at for _, frame in by_product}  # the last, best frame of each video remains
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Hold the right to write rows, over many transactions; what a killed process left uncommitted is cut first.
+        """Keep the writer lock over many transactions, after cutting off uncommitted rows of a killed process.
 
-        The methods that change rows take it themselves; a job holds it all along. Raises StorageError if another
-        process holds it: "in use by process PID on HOST since ...".
+        Methods that change rows acquire the lock themselves; a job keeps it until it ends. Raises StorageError if
+        another process has the lock: "in use by process PID on HOST since ...".
         """
         if not self._lock.is_mine and self.database.in_transaction:
             raise StorageError("Rows are written inside StoredCatalogue.transaction(), not Database.transaction().")
-        with self._lock.held() as first:
-            if first and self.folder is not None:
-                self._rows.cut_what_is_not_committed()
+        with self._lock.held() as is_outermost:
+            if is_outermost and self.folder is not None:
+                self._rows.remove_uncommitted()
             yield
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Change rows and tables together, all or nothing: holds the right to write rows too."""
+        """Change rows and tables in one transaction, with the writer lock."""
         with self.writing(), self.database.transaction():
             yield
 
     def add(self, records: Sequence[NewImage], U: ArrayLike | Matrix) -> list[int]:
-        """Take images in, with their tags and a row of the current run each, and return their ids.
+        """Add images with their tags and one row of the current run per image, and return their ids.
 
-        Raises ShapeError if there is not one row a record, or the rows are not as wide as those that are there;
-        DataError if a row is not finite.
+        Raises ShapeError if `U` has another number of rows than there are records, or another width than the stored
+        rows; DataError if a value is not finite.
         """
         U = as_rows(U, "U")
         if U.shape[0] != len(records):
@@ -314,59 +314,59 @@ class StoredCatalogue:
         return ids
 
     def set_rows(self, ids: Sequence[int], U: ArrayLike | Matrix, *, run_id: int | None = None) -> None:
-        """Keep a row of a run (None: the current one) for each of some images, in place of any it had.
+        """Store one row of a run (None: the current run) per image, replacing its previous row.
 
-        Raises ShapeError if there is not one row an image, or the rows are not as wide as those that are there;
-        DataError if a row is not finite, or an image is given twice.
+        Raises ShapeError if `U` has another number of rows than there are ids, or another width than the stored rows;
+        DataError if a value is not finite, or an id is repeated.
         """
         U = as_rows(U, "U")
-        numbers = np.asarray(ids, np.int64).ravel()
-        if U.shape[0] != len(numbers):
-            raise ShapeError(f"There are {len(numbers)} images, but {U.shape[0]} rows; expected one each.")
-        if len(np.unique(numbers)) < len(numbers):
+        id_array = np.asarray(ids, np.int64).ravel()
+        if U.shape[0] != len(id_array):
+            raise ShapeError(f"There are {len(id_array)} images, but {U.shape[0]} rows; expected one each.")
+        if len(np.unique(id_array)) < len(id_array):
             raise DataError("An image is given twice; expected one row each.")
-        if len(numbers) == 0:
+        if len(id_array) == 0:
             return
-        which, values = ("current = 1", ()) if run_id is None else ("id = ?", (run_id,))
+        condition, values = ("current = 1", ()) if run_id is None else ("id = ?", (run_id,))
         with self.transaction():
-            rows_of = self.database.value(f"SELECT coalesce(rows_of, id) FROM runs WHERE {which}", values)
+            rows_of = self.database.value(f"SELECT coalesce(rows_of, id) FROM runs WHERE {condition}", values)
             if rows_of is None:
                 raise StorageError(f"The catalogue has no run {run_id}.")
-            self._rows.append(int(rows_of), numbers, U)
+            self._rows.append(int(rows_of), id_array, U)
 
     def mark(self, ids: Iterable[int], state: str) -> None:
-        """Mark images as "here" or "gone"; those that are gone are not found any more, but keep their rows."""
+        """Mark images as "here" or "gone". Images that are gone keep their rows, but searches skip them."""
         with self.database.transaction():
             self.images.mark(ids, state)
-            self._rows.have_changed()
+            self._rows.mark_changed()
 
     def use_run(self, run_id: int) -> None:
-        """Search by the rows of a run from now on. Raises StorageError if there is no such run."""
+        """Make a run the current one, whose rows are searched. Raises StorageError if the run does not exist."""
         with self.database.transaction():
             self.database.write("UPDATE runs SET current = 0 WHERE current = 1")
             if self.database.write("UPDATE runs SET current = 1 WHERE id = ?", (run_id,)) == 0:
                 raise StorageError(f"The catalogue has no run {run_id}.")
-            self._rows.have_changed()
+            self._rows.mark_changed()
 
     def compact(self, *, least: float = 0.2) -> bool:
-        """Write the rows of each segment anew without the dead ones, where these are at least that share.
+        """Rewrite each segment in which at least the share `least` of the rows is dead, without the dead rows.
 
-        Returns whether there was anything to do.
+        Returns whether any segment was rewritten.
         """
         with self.writing():
-            self._current = None  # Windows removes no file that is mapped
+            self._current = None  # Windows cannot delete mapped files
             return self._rows.compact(least)
 
     def index_is_due(self) -> bool:
-        """Return whether the current run has enough dense rows outside an index to make one (again)."""
+        """Return whether the current run has enough unindexed dense rows to build an index (again)."""
         return indexes_are_due(self.database)
 
     def build_index(self, queries: NDArray[np.float32]) -> bool:
-        """Make an index (faiss or LanceDB) of each large dense segment of the current run, where searches gain.
+        """Index (with faiss or LanceDB) each large dense segment of the current run, if that makes searches faster.
 
-        Searches stay exact among filtered images, of more than 100 results, and of rows that came after the index.
-        `queries`, (n_queries, width), are rows like those of real searches: on the first 200 it is measured whether an
-        index pays, and how many of the best it finds. Returns whether there is an index now.
+        Searches with a filter, for more than 100 results, or of rows added after the index was built stay exact.
+        `queries`, shape (n_queries, width), are typical query rows: the first 200 of them are used to measure the speed
+        and the recall of an index. Returns whether there is an index now.
 
         Raises StorageError if the catalogue is in memory only; MissingExtraError if faiss is not installed.
         """
@@ -376,14 +376,14 @@ class StoredCatalogue:
             return build_indexes(self._rows, queries)
 
     def how_it_searches(self) -> str:
-        """Return how searches go: exactly, or through an index, with what was measured of it."""
+        """Describe how images are searched: exactly, or with an index and its measured speed and recall."""
         return how_it_searches(self.database)
 
     def keep_in_lance(self, uri: str = "") -> None:
-        """Keep rows in Lance tables, in place of files, from the first one on.
+        """Store the rows of a catalogue that is still empty in Lance tables instead of files.
 
-        `uri` is a folder, or one of an object store (``s3://bucket/folder``); empty: in the catalogue's own folder.
-        Raises StorageError if the catalogue has rows already, or is in memory only, or nothing can be kept there;
+        `uri` is a folder, local or in an object store (``s3://bucket/folder``); if empty, the catalogue's own folder.
+        Raises StorageError if the catalogue already has rows, is in memory, or cannot store tables at `uri`;
         MissingExtraError if lancedb is not installed.
         """
         if self.folder is None:
@@ -392,22 +392,22 @@ class StoredCatalogue:
             self._rows.keep_in_lance(uri)
 
     def keeps_rows_in(self, store: str) -> bool:
-        """Return whether rows are kept in a store: "files", "lance" or "lance:URI"."""
+        """Return whether rows are stored in `store`: "files", "lance" or "lance:URI"."""
         uri, tables = lance_uri(store), self._rows.lance
         return tables is None if uri is None else tables is not None and LancePlace.at(uri).uri == tables.uri
 
     def where_rows_are(self) -> str:
-        """Return where the rows lie: in files, or in Lance tables at a place."""
+        """Describe where the rows are stored: "files", or Lance tables with their location."""
         tables = self._rows.lance
         return "files" if tables is None or self.folder is None else f"Lance tables at {tables.uri_of(self.folder)}"
 
     def write_into(self, folder: Path) -> None:
-        """Write the catalogue's database and rows into a folder that is being made."""
+        """Write the catalogue's database and rows into a new folder."""
         with self.database.transaction(writes=False):
             self._rows.copy_to(folder)
             self.database.copy_to(folder / DATABASE)
-        copied = Database(folder / DATABASE)
-        copied.write("DELETE FROM indexes")
-        copied.write("UPDATE segments SET table_version = NULL")  # a copy keeps its rows in files
-        copied.write("DELETE FROM meta WHERE key = 'lance'")
-        copied.close()
+        copied_database = Database(folder / DATABASE)
+        copied_database.write("DELETE FROM indexes")
+        copied_database.write("UPDATE segments SET table_version = NULL")  # the copy stores its rows in files
+        copied_database.write("DELETE FROM meta WHERE key = 'lance'")
+        copied_database.close()

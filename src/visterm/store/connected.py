@@ -1,4 +1,4 @@
-"""The other program's library that a catalogue is connected to: its photos as last read, and the tags written there."""
+"""The library of another program, such as Immich, that a catalogue is connected to: its photos and written tags."""
 
 from __future__ import annotations
 
@@ -13,113 +13,113 @@ from visterm.core.wording import json_text
 from visterm.store.database import CatalogueTable, as_text, now
 from visterm.store.images import as_list
 
-PROGRAMS = {"immich": "Immich", "photoprism": "PhotoPrism"}  # Their names for people, by kind
-MARKED = {"photoprism"}
-"""Programs that tell tags that visterm wrote from people's: ours come as `RemotePhoto.guessed`, and one of `tags` is a
-person's, who gave or confirmed it."""
-NOT_OURS = "not ours"  # The folder of photos that are seen and take no tags, as a partner's in Immich
-PARENT = "visterm"  # The tag under which ours lie, unless said otherwise
-# What stands between a server's address and a photo's id in the address of the photo's page
-PAGES = {"immich": "/photos/", "photoprism": "/library/browse?view=cards&q=uid:"}
+PROGRAMS = {"immich": "Immich", "photoprism": "PhotoPrism"}  # Kind of program -> its display name
+MARKS_TAGS = {"photoprism"}
+"""Programs that mark automatic tags: `RemotePhoto.guessed` includes tags written by visterm, and `RemotePhoto.tags` has
+only tags that a person added or confirmed."""
+NOT_OURS = "not ours"  # Folder of photos that can be read but not tagged, such as a partner's photos in Immich
+PARENT = "visterm"  # Default parent tag of the tags that visterm writes
+# Kind of program -> path between the server's address and the photo id in the address of a photo's page
+PHOTO_PAGE_PATHS = {"immich": "/photos/", "photoprism": "/library/browse?view=cards&q=uid:"}
 PLANNED, WRITTEN, LOST, LEAVING, TAKEN, OFF = "planned", "written", "lost", "leaving", "taken", "off"
-"""States of a pair: about to be written, there and ours, lost by the program after it was written, about to be taken
-back, taken back, taken off by a person."""
-OURS = (PLANNED, WRITTEN, LEAVING)  # States in which a pair that is there is ours
+"""States of a written tag: to be written, written, lost by the program after writing, to be removed, removed by
+visterm, removed by a person."""
+ACTIVE = (PLANNED, WRITTEN, LEAVING)  # In these states, a tag that is in the program is one that visterm wrote
 
 
 class ProgramConnection(NamedTuple):
-    """Which library it is, and how far it has been read."""
+    """Which library a catalogue is connected to, and how far it has been read."""
 
-    kind: str  # Of the program: "immich"
+    kind: str  # Kind of program: "immich" or "photoprism"
     address: str
-    key_file: str | None  # Where the key is, never the key itself; None: in the environment
+    key_file: str | None  # Path of the file with the API key; None: the key is in the environment
     settings: dict[str, Any]
-    mark: str = ""  # By which reading goes on, opaque
-    learn_from: str | None = None  # The run that was current when people's tags changed; None: all is learned
-    synced: str | None = None  # UTC: when a round last ended
-    # Of `RemotePhoto.folder`: ``[whether it keeps tags, when that was tried]``, in UTC
+    mark: str = ""  # Opaque position from which to continue reading
+    learn_from: str | None = None  # Current run when people first changed tags; None: no changes to learn
+    synced: str | None = None  # UTC time at which the latest sync ended
+    # `RemotePhoto.folder` -> ``[whether it keeps tags, UTC time of that test]``
     folders: Mapping[str, Any] = MappingProxyType({})
 
     @property
     def title(self) -> str:
-        """The program's name for people."""
+        """Display name of the program."""
         return PROGRAMS.get(self.kind, self.kind)
 
     def writes(self) -> str:
-        """Return how the next round writes predictions there, in words."""
+        """Describe in words how the next sync writes predicted tags."""
         parent, k = self.settings.get("parent"), self.settings.get("k")
-        how = "as your own tags" if parent is None else f"as tags under {parent}/"
-        most = f", at most {k} a photo" if k else ""
-        return f"predictions {how}, with precision {self.settings.get('precision')}{most}"
+        form = "as your own tags" if parent is None else f"as tags under {parent}/"
+        limit = f", at most {k} a photo" if k else ""
+        return f"predictions {form}, with precision {self.settings.get('precision')}{limit}"
 
 
 @dataclass(frozen=True, slots=True)
 class RemotePhoto:
-    """One photo of another program's library. All texts come from its server: nothing in them is to be trusted."""
+    """One photo of another program's library. All texts come from its server and are untrusted."""
 
-    id: str  # As the program names it; never used as a path here
-    name: str  # Its file's name, shown to people
-    version: str  # Of the picture: another one means that the preview is to be fetched again; "": it has no preview
-    tags: tuple[str, ...]  # As the program writes them, each once: those that visterm wrote, too
+    id: str  # The program's own id; never used in a local path
+    name: str  # File name, for display
+    version: str  # Changes when the preview has to be downloaded again; "": no preview
+    tags: tuple[str, ...]  # In the program's spelling, without duplicates; includes tags that visterm wrote
     rejected: tuple[str, ...] = ()
-    """Of which the program remembers that they are not there; tags that visterm took back may be among them."""
+    """Tags that the program stores as rejected; may include tags that visterm removed."""
     guessed: tuple[str, ...] = ()
-    """Tags that the program's own models gave: they are not read as people's, and ours need not be beside them."""
+    """Tags that the program's own models predicted; visterm neither learns from these tags nor writes them again."""
     ready: bool = True
-    """Whether it takes tags already. One that is too young, so that the program would lose them, comes again in
-    `RemoteLibrary.changes` until it is ready, though nothing of it changes."""
+    """Whether it can be tagged already. The program would lose tags of a photo that is still being imported, so
+    `RemoteLibrary.changes` lists such a photo again until it is ready."""
     folder: str = ""
-    """The part of the library that keeps all of its tags or none (in Immich an external library), or `NOT_OURS`; "": it
-    has no parts."""
+    """The part of the library that the photo belongs to (in Immich an external library), or `NOT_OURS`; "": no parts.
+    Either all photos of a part keep tags, or none do."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectedPhoto:
-    """A photo of the library."""
+    """A photo of the connected library, as the catalogue's tables store it."""
 
-    id: int  # Names the file of its preview
+    id: int  # Also the file name of its preview
     remote_id: str
     name: str
-    # As last read
+    # As read from the program in the latest sync
     tags: list[str]
     rejected: list[str]
     guessed: list[str]
-    # People's tags and rejections that the catalogue has taken over; None: not yet
+    # Tags and rejections by people that were copied into the catalogue; None: not copied yet
     given: list[str] | None
     denied: list[str] | None
-    ready: bool  # Whether the server takes tags for it
-    image_id: int | None  # In the catalogue; None until its preview could be indexed
-    folder: str  # The part of the library that keeps all of its tags or none
+    ready: bool  # Whether it can be tagged already
+    image_id: int | None  # In the catalogue; None until its preview is indexed
+    folder: str  # See `RemotePhoto.folder`
 
 
 class LoggedPair(NamedTuple):
-    """A tag of a photo that was written, or is about to be."""
+    """A photo and a tag that was or will be written to it (a "pair")."""
 
     photo_id: int
     remote_id: str
-    name: str  # Of its file there
+    name: str  # File name in the program
     image_id: int | None
-    text: str  # As the program writes it: "visterm/cat"
-    tag: str  # As the catalogue has it: "cat"
+    text: str  # In the program's spelling: "visterm/cat"
+    tag: str  # In the catalogue's spelling: "cat"
     state: str
-    here: int  # Whether the photo is there, 0 or 1
-    sure: int  # Whether the state was read again some seconds later, 0 or 1
-    losses: int  # How many times it vanished, and nobody may have taken it off
+    here: int  # Whether the program still has the photo, 0 or 1
+    sure: int  # Whether the state was confirmed by reading it again some seconds later, 0 or 1
+    losses: int  # How often the tag vanished, possibly without being removed by a person
     folder: str
 
     def is_ours_if_there(self, prefixes: tuple[str, ...]) -> bool:
-        """Return whether a pair that was taken, lost or taken off is still ours where it is there again.
+        """Return whether a removed or lost tag that is in the program again was written by visterm.
 
-        Nobody but us writes tags with the `Connected.prefixes`; of others it is ours only if it came back at once.
+        Only visterm writes tags with the `Connected.prefixes`; any other tag is ours only if it reappeared immediately.
         """
         return self.text.startswith(prefixes) or (self.state != OFF and not self.sure)
 
 
 class Connected(CatalogueTable):
-    """The tables of a connection. All of one page, and each step of writing, is one transaction of the caller's."""
+    """Tables of a connection. The caller opens one transaction per page that is read and per step of writing."""
 
     def get(self) -> ProgramConnection | None:
-        """Return the connection; None of a catalogue of files."""
+        """Return the connection; None for a catalogue of files."""
         statement = "SELECT folders, kind, address, key_file, settings, mark, learn_from, synced FROM connection"
         for folders, kind, address, key_file, settings, *rest in self._database.rows(statement):
             connection = ProgramConnection(kind, address, key_file, json.loads(settings), *rest)
@@ -127,7 +127,7 @@ class Connected(CatalogueTable):
         return None
 
     def put(self, connection: ProgramConnection) -> None:
-        """Put a connection in place of what was there."""
+        """Store the connection, replacing the previous one."""
         self._database.write(
             "INSERT OR REPLACE INTO connection (id, kind, address, key_file, settings, mark, learn_from, synced, "
             "folders) VALUES (1, ?, ?, CAST(? AS TEXT), ?, ?, ?, ?, ?)",
@@ -140,25 +140,25 @@ class Connected(CatalogueTable):
         )  # fmt: skip
 
     def prefixes(self) -> tuple[str, ...]:
-        """Return how the tags begin that only we write."""
+        """Return the prefixes of tags that only visterm writes."""
         connection = self.get()
         parent = None if connection is None else connection.settings.get("parent")
         return f"{PARENT}/", f"{parent or PARENT}/"
 
     def set_folders(self, folders: Mapping[str, Any]) -> None:
-        """Note which folders keep tags, and when that was tried."""
+        """Store which folders keep tags, and when that was tested."""
         self._database.write("UPDATE connection SET folders = ?", (json_text(folders),))
 
     def learn_later(self, run: str) -> None:
-        """Note that people's tags have changed since a run was learned, if that is not noted yet."""
+        """Record that people changed tags since `run` was trained, unless an earlier change is recorded."""
         self._database.write("UPDATE connection SET learn_from = coalesce(learn_from, ?)", (run,))
 
     def has_learned(self) -> None:
-        """Note that there is nothing to learn any more."""
+        """Record that there are no changes left to learn."""
         self._database.write("UPDATE connection SET learn_from = NULL")
 
     def note(self, photos: Iterable[RemotePhoto], mark: str) -> None:
-        """Take in a page of what has changed, and how far that brings reading."""
+        """Store one page of changed photos, and the position from which to continue reading."""
         values = [
             (
                 photo.id, as_text(photo.name), photo.version, _texts(photo.tags), _texts(photo.rejected),
@@ -180,83 +180,83 @@ class Connected(CatalogueTable):
             connection.execute("UPDATE connection SET mark = ?", (mark,))
 
     def count(self) -> int:
-        """Count the photos that are there."""
+        """Count the photos that the program still has."""
         return int(self._database.value("SELECT count(*) FROM remote_photos WHERE state = 'here'"))
 
     def count_young(self) -> int:
-        """Count the photos that don't take tags yet."""
+        """Count the photos that cannot be tagged yet."""
         statement = "SELECT count(*) FROM remote_photos WHERE state = 'here' AND NOT ready AND folder != ?"
         return int(self._database.value(statement, (NOT_OURS,)))
 
     def to_fetch(self) -> list[tuple[int, str, str, str]]:
-        """List id, remote id, version and name of the photos whose preview is not that of their version."""
+        """List id, remote id, version and name of the photos whose preview is missing or outdated."""
         return self._database.rows(
             "SELECT id, remote_id, version, name FROM remote_photos "
             "WHERE state = 'here' AND version != '' AND fetched IS NOT version ORDER BY id"
         )
 
     def without_preview(self) -> list[str]:
-        """List the photos that have no preview though they are there for some time: their names, with their ids."""
+        """List the photos that are ready but have no preview, as "name (remote id)"."""
         rows = self._database.rows(
             "SELECT name, remote_id FROM remote_photos WHERE state = 'here' AND version = '' AND ready ORDER BY id"
         )
         return [f"{name} ({remote_id})" for name, remote_id in rows]
 
     def set_touched(self, stamps: Mapping[str, str]) -> None:
-        """Note the stamps that photos, by their ids there, had when our last request was worked through."""
+        """Store the time stamps that photos had after visterm's latest request: remote id -> stamp."""
         self._database.write_many(
-            "UPDATE remote_photos SET touched = ? WHERE remote_id = ?", [(stamp, n) for n, stamp in stamps.items()]
+            "UPDATE remote_photos SET touched = ? WHERE remote_id = ?", [(stamp, i) for i, stamp in stamps.items()]
         )
 
     def touched(self, photo_ids: Iterable[int]) -> dict[str, str]:
-        """Return these stamps of some photos, by the photos' ids there."""
+        """Remote id -> its stamp from `set_touched`, for the photos that have one."""
         among = "id IN (SELECT value FROM json_each(?))"
         statement = f"SELECT remote_id, touched FROM remote_photos WHERE touched != '' AND {among}"
         return dict(self._database.rows(statement, (as_list(photo_ids),)))
 
     def set_fetched(self, versions: Iterable[tuple[int, str | None]]) -> None:
-        """Note of which version the previews are that lie here, by id; None: of none that can be used."""
+        """Store the version of each photo's local preview, as (id, version); None: the preview cannot be used."""
         self._database.write_many(
             "UPDATE remote_photos SET fetched = ?, stale = 1 WHERE id = ?", ((v, i) for i, v in versions)
         )
 
     def fetched(self, limit: int, *, after: int = 0, stale: bool = False) -> list[ConnectedPhoto]:
-        """List photos that have a preview, by id from one on; or those of which the catalogue has an older state."""
-        which = "AND stale " if stale else ""
+        """List photos with a preview and an id above `after`, by id; with `stale`, only those with unread changes."""
+        condition = "AND stale " if stale else ""
         return self._photos(
-            f"WHERE state = 'here' AND fetched IS NOT NULL {which}AND id > ? ORDER BY id LIMIT ?", after, limit
+            f"WHERE state = 'here' AND fetched IS NOT NULL {condition}AND id > ? ORDER BY id LIMIT ?", after, limit
         )
 
     def of_images(self, image_ids: Iterable[int]) -> dict[int, ConnectedPhoto]:
-        """Return the photos that are there of images of the catalogue, by the images' ids."""
-        which = "WHERE state = 'here' AND image_id IN (SELECT value FROM json_each(?))"
-        photos = self._photos(which, as_list(image_ids))
+        """Image id -> its photo in the connected program, for the images that have one."""
+        where = "WHERE state = 'here' AND image_id IN (SELECT value FROM json_each(?))"
+        photos = self._photos(where, as_list(image_ids))
         return {photo.image_id: photo for photo in photos if photo.image_id is not None}
 
     def links(self, image_ids: Iterable[int]) -> dict[int, str]:
-        """Return the addresses of photos' pages in their program, by the images' ids; none of a catalogue of files."""
+        """Image id -> address of its page in the connected program; empty for a catalogue of files."""
         rows = self._database.rows(
             "SELECT image_id, remote_id, kind, address FROM remote_photos, connection "
             "WHERE state = 'here' AND image_id IN (SELECT value FROM json_each(?))",
             (as_list(image_ids),),
         )
         return {
-            image_id: f"{address}{PAGES[kind]}{quote(remote_id, safe='')}"
+            image_id: f"{address}{PHOTO_PAGE_PATHS[kind]}{quote(remote_id, safe='')}"
             for image_id, remote_id, kind, address in rows
-            if kind in PAGES
+            if kind in PHOTO_PAGE_PATHS
         }
 
     def set_image(self, photo_id: int, image_id: int, given: Sequence[str], denied: Sequence[str]) -> None:
-        """Note which image a photo is, and which of people's tags and rejections the catalogue has of it now."""
+        """Store a photo's image in the catalogue, and the people's tags and rejections copied to that image."""
         self._database.write(
             "UPDATE remote_photos SET image_id = ?, given = ?, denied = ?, stale = 0 WHERE id = ?",
             (image_id, json.dumps(list(given)), json.dumps(list(denied)), photo_id),
         )
 
     def states(self) -> dict[str, tuple[str, int, int | None]]:
-        """Return state, id and image of all photos that were read, those that are gone too, by their ids there."""
+        """Remote id -> (state, id, image id), including photos that are gone."""
         rows = self._database.rows("SELECT remote_id, state, id, image_id FROM remote_photos ORDER BY id")
-        return {remote_id: (state, number, image_id) for remote_id, state, number, image_id in rows}
+        return {remote_id: (state, photo_id, image_id) for remote_id, state, photo_id, image_id in rows}
 
     def mark(self, photo_ids: Iterable[int], state: str) -> None:
         """Mark photos as "here" or "gone"."""
@@ -266,14 +266,14 @@ class Connected(CatalogueTable):
         )
 
     def spellings(self) -> list[tuple[str, int]]:
-        """Return people's tags as the program writes them, with how many photos have each, the most frequent first."""
+        """Return people's tags in the program's spelling with their number of photos, most frequent first."""
         return self._database.rows(
             "SELECT value, count(*) AS n FROM remote_photos, json_each(remote_photos.tags) "
             "WHERE state = 'here' GROUP BY value ORDER BY n DESC, value"
         )
 
     def pairs(self, *states: str, photo_ids: Iterable[int] | None = None) -> list[LoggedPair]:
-        """List pairs of some states, by tag and photo."""
+        """List photo-tag pairs in any of `states`, ordered by tag and photo."""
         among = "" if photo_ids is None else "AND photo_id IN (SELECT value FROM json_each(?)) "
         values = [json.dumps(states)] if photo_ids is None else [json.dumps(states), as_list(photo_ids)]
         return self._records(
@@ -286,7 +286,7 @@ class Connected(CatalogueTable):
         )
 
     def plan(self, pairs: Iterable[tuple[int, str, int, float]]) -> None:
-        """Write down pairs that are about to be written: photo, text, id of the tag, confidence."""
+        """Record pairs that will be written, as (photo id, text, tag id, confidence)."""
         self._database.write_many(
             "INSERT INTO remote_pairs (photo_id, tag, tag_id, confidence, state, at) VALUES (?, ?, ?, ?, 'planned', ?) "
             "ON CONFLICT DO UPDATE SET tag_id = excluded.tag_id, confidence = excluded.confidence, state = 'planned', "
@@ -295,9 +295,9 @@ class Connected(CatalogueTable):
         )
 
     def set_state(self, state: str, pairs: Iterable[tuple[int, str]]) -> None:
-        """Put pairs, of a photo's id and a text, into a state.
+        """Set the state of pairs, each (photo id, text).
 
-        Photos have what was written, and not what was taken back, from then on: what a person does next is a change.
+        The photos' stored tags are updated too, so that any later difference is a change by a person.
         """
         pairs = list(pairs)
         with self._database.transaction():
@@ -312,33 +312,33 @@ class Connected(CatalogueTable):
             for photo_id, text in pairs:
                 photos.setdefault(photo_id, set()).add(text)
             connection = self.get()
-            column = "guessed" if connection is not None and connection.kind in MARKED else "tags"
+            column = "guessed" if connection is not None and connection.kind in MARKS_TAGS else "tags"
             statement = f"SELECT id, {column} FROM remote_photos WHERE id IN (SELECT value FROM json_each(?))"
 
             changed = []
-            for number, tags in self._database.rows(statement, (as_list(photos),)):
+            for photo_id, tags in self._database.rows(statement, (as_list(photos),)):
                 before = set(json.loads(tags))
-                after = before | photos[number] if state == WRITTEN else before - photos[number]
-                changed.append((_texts(after), number))
+                after = before | photos[photo_id] if state == WRITTEN else before - photos[photo_id]
+                changed.append((_texts(after), photo_id))
             self._database.write_many(f"UPDATE remote_photos SET {column} = ? WHERE id = ?", changed)
 
     def set_sure(self, pairs: Iterable[tuple[int, str]]) -> None:
-        """Note that pairs were read again, and are as they were."""
+        """Record that the state of pairs was confirmed by reading them again."""
         self._database.write_many("UPDATE remote_pairs SET sure = 1 WHERE photo_id = ? AND tag = ?", pairs)
 
     def give_up(self, pairs: Iterable[tuple[int, str]]) -> None:
-        """Take pairs out of the log: they are a person's now."""
+        """Delete pairs that a person has confirmed: they are people's tags now."""
         self._database.write_many("DELETE FROM remote_pairs WHERE photo_id = ? AND tag = ?", pairs)
 
     def forget(self, pairs: Iterable[tuple[int, str]]) -> None:
-        """Forget pairs that were not written; those that the program lost once are lost again."""
+        """Delete pairs that were not written; pairs that the program lost before become `LOST` again."""
         pairs = list(pairs)
         with self._database.transaction():
             self._database.write_many("DELETE FROM remote_pairs WHERE photo_id = ? AND tag = ? AND losses = 0", pairs)
             self._database.write_many("UPDATE remote_pairs SET state = 'lost' WHERE photo_id = ? AND tag = ?", pairs)
 
     def take_over(self, other: Connected) -> None:
-        """Copy the connection and its photos from another database, before anything of them was indexed."""
+        """Copy the connection and its photos from another database, before any photo is indexed."""
         names = "id, remote_id, name, version, fetched, tags, rejected, guessed, ready, state, folder"
         other_connection = other.get()
         rows = other._database.rows(f"SELECT {names} FROM remote_photos ORDER BY id")
@@ -358,13 +358,13 @@ class Connected(CatalogueTable):
         )
         return [
             ConnectedPhoto(
-                number, remote_id, name, json.loads(tags), json.loads(rejected), json.loads(guessed),
+                photo_id, remote_id, name, json.loads(tags), json.loads(rejected), json.loads(guessed),
                 given and json.loads(given), denied and json.loads(denied), bool(ready), image_id, folder,
             )
-            for number, remote_id, name, tags, rejected, guessed, given, denied, ready, image_id, folder in rows
+            for photo_id, remote_id, name, tags, rejected, guessed, given, denied, ready, image_id, folder in rows
         ]  # fmt: skip
 
 
 def _texts(texts: Iterable[str]) -> str:
-    """Return texts as they are stored: in one order, so that the same are equal."""
+    """Return texts as JSON, sorted and without duplicates, so that equal sets are stored equally."""
     return json.dumps(sorted(set(texts)))

@@ -1,7 +1,7 @@
-"""The rows that a search looks at, as they were committed at one moment, and which of them are the best.
+"""A snapshot of the committed rows of a run, and the search for the rows with the largest products.
 
-A part holds the rows of one segment with the ids of their images. `Part` is the course of a search, wherever the rows
-lie; `ArrayPart` has them in arrays, in memory or memory-mapped.
+A part has the rows of one segment with the ids of their images. `Part` implements the search for any kind of storage;
+`ArrayPart` stores rows in arrays, in memory or memory-mapped.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ from visterm.core.products import merged, top_k_products
 from visterm.core.types import Matrix, Ranking
 from visterm.kernels.topk import top_k
 
-BLOCK = 65536  # Rows whose lengths are measured at a time
-QUERY_BLOCK = 64  # Queries whose best rows are found at a time
-PASSED_OVER = 200
-"""Hidden rows up to which a search finds that many more, and drops them; with more it reads the others one by one."""
+BLOCK = 65536  # Number of rows whose lengths are computed at a time
+QUERY_BLOCK = 64  # Number of queries that are searched at a time
+MAX_RANKED_HIDDEN = 200
+"""With at most this many hidden rows, a search ranks them too and drops them; with more it reads visible rows only."""
 
-SELECTIVE = 16  # If one id in this many is requested, or more, a table of all ids is quicker than looking each one up
-SAMPLED = 4096  # Rows that `CurrentRows.highest` looks at
-MOST_COPIED = 2**26  # Bytes of the rows that are copied side by side
-BLOCK_BYTES = 2**24  # Scores held at a time, of some queries and some sparse rows
+IDS_PER_LOOKUP = 16  # If at least one id in this many is requested, a table of all ids is faster than lookups
+MAX_SAMPLED_ROWS = 4096  # `CurrentRows.highest` uses about this many rows
+MOST_COPIED = 2**26  # Keep at most this many bytes of row copies
+MAX_BLOCK_BYTES = 2**24  # Maximum size of a block of scores (queries x sparse rows), and of known maxima
 
 
 @dataclass(eq=False)
 class CurrentRows:
-    """Rows to search, under the ids of their images.
+    """Rows to search, identified by the ids of their images.
 
-    A video has a row for each of its frames. The first is under its own id, the others under those in `frames`, which
-    nobody else sees: a video is found once, with the largest product of its frames.
+    A video has one row per frame. The first frame has the video's id, the others have the internal ids in `frames`.
+    A search returns each video once, with the largest product of its frames.
     """
 
-    version: str  # Of the tables: another one means that rows have changed
+    version: str  # Changes whenever rows change
     parts: Sequence[Part]  # The segments of one run
-    width: int | None  # None where there are no rows
-    # Ids of frames after the first, and of their videos, in the order of the videos; shape (n, 2)
+    width: int | None  # None if there are no rows
+    # (frame id, video id) of all frames except first frames, ordered by video; shape (n, 2)
     frames: NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 2), np.int64))
     _sample: Matrix | None = field(default=None, init=False, repr=False)
     _known_highest: dict[bytes, float] = field(default_factory=dict, init=False, repr=False)
@@ -57,7 +57,7 @@ class CurrentRows:
 
     @cached_property
     def ids(self) -> NDArray[np.int64]:
-        """Ids of the images, in order; a video once."""
+        """Ids of the images, ascending; each video once."""
         if len(self.frames):
             return np.setdiff1d(self.frames_apart.ids, self.frames[:, 0], assume_unique=True)
         ids = [np.delete(part.ids, part.hidden) if len(part.hidden) else part.ids for part in self.parts]
@@ -65,15 +65,15 @@ class CurrentRows:
 
     @cached_property
     def frames_apart(self) -> CurrentRows:
-        """The same rows, each frame under its own id."""
+        """The same rows without grouping frames into videos."""
         return replace(self, frames=self.frames[:0]) if len(self.frames) else self
 
     def search(self, q: ArrayLike | Matrix, k: int = 10, *, among: ArrayLike | None = None) -> Ranking:
-        """Find the images with the largest dot products, among all or some ids; see `StoredCatalogue.search`.
+        """Find the images with the largest dot products, optionally `among` some ids; see `StoredCatalogue.search`.
 
-        Of equal rows the one with the smaller id comes first. With an index a few of the best may be missed; the scores
-        are right. Raises ShapeError if `q` is not as wide as the rows; DataError if `q` is not finite, or `among` are
-        no whole numbers.
+        Ties are sorted by id. With an index a few of the best images may be missed, but all scores are exact. Raises
+        ShapeError if `q` has another width than the rows; DataError if `q` is not finite, or `among` has values that
+        are not whole numbers.
         """
         Q, ids = as_rows(q, "q", self.width, or_one=True), None if among is None else as_ids(among)
         if len(self.frames):
@@ -95,7 +95,7 @@ class CurrentRows:
         return ranking
 
     def _search_with_videos(self, Q: Matrix, k: int, ids: NDArray[np.int64] | None) -> Ranking:
-        """Search all rows, and count each video once, at its best frame."""
+        """Search all frames, and return each video once, with its best frame's score."""
         ids = None if ids is None else np.intersect1d(ids, self.ids)
         n_images = len(self) if ids is None else len(ids)
         ids = None if ids is None else np.sort(np.concatenate([ids, self.frames_of(ids)[:, 0]]))
@@ -104,7 +104,7 @@ class CurrentRows:
         video_of = dict(self.frames.tolist())
 
         n_ranked = min(2 * k, n_rows)
-        while True:  # frames of one video may be many of the best
+        while True:  # many of the best rows may be frames of one video
             best_ids, best_scores = [], []
             for row_ids, scores in zip(*self.frames_apart.search(Q, n_ranked, among=ids), strict=True):
                 images = np.array([video_of.get(i, i) for i in row_ids.tolist()], np.int64)
@@ -117,27 +117,27 @@ class CurrentRows:
             n_ranked = min(4 * n_ranked, n_rows)
 
     def frames_of(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the frames after the first of those of some images, in order, that are videos; as in `frames`."""
+        """Return the rows of `frames` whose video is in `ids`."""
         return self.frames[np.isin(self.frames[:, 1], ids)]
 
     def products(
         self, q: ArrayLike | Matrix, ids: ArrayLike | None = None, *, unit: bool = False
     ) -> NDArray[np.float32]:
-        """Return the products of images (None: of all, in order) with query rows, shape (n_images, n_queries).
+        """Return the products of images (None: all, by id) with query rows, shape (n_images, n_queries).
 
-        That of a video is the largest of its frames. With `unit`, rows count as if their length were 1. Raises
+        A video has the largest product of its frames. With `unit`, image rows are normalised to length 1. Raises
         DataError if an image has no row.
         """
         if len(self.frames):
             return self._products_of_videos(q, ids, unit=unit)
         if unit:
-            of_rows = slice(None) if ids is None else np.searchsorted(self.ids, ids)
-            products: NDArray[np.float32] = self.products(q, ids) / self._lengths[of_rows, None]
+            positions = slice(None) if ids is None else np.searchsorted(self.ids, ids)
+            products: NDArray[np.float32] = self.products(q, ids) / self._lengths[positions, None]
             return products
         Q = as_rows(q, "q", self.width, or_one=True)
         queries = Q.toarray() if isinstance(Q, sp.csr_array) else Q
         if ids is None and len(self.parts) == 1 and self.parts[0].ascending:
-            return self.parts[0].products(queries)  # all rows where they lie, without a copy
+            return self.parts[0].products(queries)  # all rows in place, without a copy
 
         placed, back = self._placed(self.ids if ids is None else ids)
         products = np.empty((sum(len(places) for _, places, _ in placed), len(queries)), np.float32)
@@ -147,42 +147,42 @@ class CurrentRows:
 
     def _products_of_videos(self, q: ArrayLike | Matrix, ids: ArrayLike | None, *, unit: bool) -> NDArray[np.float32]:
         rows = self.frames_apart
-        if ids is None:  # all rows where they lie, without a copy
-            every = rows.products(q, unit=unit)
-            of_images, of_frames, images = self._places
-            products = every[of_images]
-            np.maximum.at(products, images, every[of_frames])
+        if ids is None:  # all rows in place, without a copy
+            all_products = rows.products(q, unit=unit)
+            own_rows, frame_rows, videos = self._places
+            products = all_products[own_rows]
+            np.maximum.at(products, videos, all_products[frame_rows])
             return products
         requested, back = np.unique(np.asarray(ids, np.int64), return_inverse=True)
         products = rows.products(q, requested, unit=unit)
         frames = self.frames_of(requested)
-        products_of_frames = rows.products(q, frames[:, 0], unit=unit)
-        np.maximum.at(products, np.searchsorted(requested, frames[:, 1]), products_of_frames)
+        frame_products = rows.products(q, frames[:, 0], unit=unit)
+        np.maximum.at(products, np.searchsorted(requested, frames[:, 1]), frame_products)
         return products[back]
 
     def highest(self, q: Matrix) -> NDArray[np.float32]:
-        """Return the largest product of any row with each of some query rows, shape (n_queries,); -inf without rows.
+        """Return each query row's largest product with any row, shape (n_queries,); -inf without rows.
 
-        Of more than `SAMPLED` rows it is that of about so many, evenly spaced: a search has no time to look at all.
+        With more than `MAX_SAMPLED_ROWS` rows, only about that many evenly spaced rows are used, to save time.
         """
         Q, known = as_rows(q, "q", self.width, or_one=True), self._known_highest
         if self._sample is None:
             ids = self.frames_apart.ids if len(self.frames) else self.ids
-            self._sample = self.rows(ids[:: -(-len(ids) // SAMPLED) or 1])
+            self._sample = self.rows(ids[:: -(-len(ids) // MAX_SAMPLED_ROWS) or 1])
         highest = np.empty(Q.shape[0], np.float32)
         for i, row in enumerate(Q.toarray() if isinstance(Q, sp.csr_array) else Q):
-            key = row.tobytes()  # searches name the same words again
+            key = row.tobytes()  # searches often repeat the same words
             if key not in known:
-                if len(known) * row.nbytes > BLOCK_BYTES:
+                if len(known) * row.nbytes > MAX_BLOCK_BYTES:
                     known.clear()
                 known[key] = float((self._sample @ row).max(initial=-np.inf))
             highest[i] = known[key]
         return highest
 
     def products_again(self, q: NDArray[np.float32], ids: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Return products of dense rows by id, 0 where there is none; the rows are kept for calls with this array.
+        """Return products of dense rows by id, 0 for ids without a row; the rows are cached for this array `ids`.
 
-        There must be no videos.
+        Not for catalogues with videos.
         """
         known = self._copied.get(id(ids))
         if known is None or known[0] is not ids:
@@ -193,12 +193,12 @@ class CurrentRows:
             if copies.nbytes <= MOST_COPIED // 4:
                 if sum(copy.nbytes for _, copy in list(self._copied.values())) + copies.nbytes > MOST_COPIED:
                     self._copied.clear()
-                self._copied[id(ids)] = known  # which holds the ids: no other array has their number
+                self._copied[id(ids)] = known  # keeps `ids` alive, so that no other array gets the same `id()`
         with np.errstate(invalid="ignore"):  # some BLAS kernels raise the flag for finite rows
             return np.asarray(known[1] @ q.T, np.float32)
 
     def rows(self, ids: ArrayLike) -> Matrix:
-        """Return the rows of images, in the order of their ids; of a video that of its first frame.
+        """Return the rows of images, in the order of `ids`; for a video the row of its first frame.
 
         Raises DataError if an image has no row.
         """
@@ -212,9 +212,9 @@ class CurrentRows:
     def _placed(
         self, ids: ArrayLike
     ) -> tuple[list[tuple[Part, NDArray[np.int64], NDArray[np.int64]]], NDArray[np.intp] | None]:
-        """Return where rows lie: part by part their places, and which of the ids in order these are.
+        """Return for each part the places of its requested rows and their positions among the sorted unique `ids`.
 
-        Also the position of each given id among the ids in order, each once; None where they are in order already.
+        Also returns the position of each id among the sorted unique `ids`; None if `ids` are sorted and unique.
         """
         requested, back = np.asarray(ids, np.int64).ravel(), None
         if (requested[1:] <= requested[:-1]).any():
@@ -231,49 +231,49 @@ class CurrentRows:
 
     @cached_property
     def _lengths(self) -> NDArray[np.float32]:
-        """The lengths of rows, in the order of `ids`."""
-        parts = [row_lengths(self.rows(self.ids[at : at + BLOCK])) for at in range(0, len(self.ids), BLOCK)]
+        """Euclidean lengths of the rows, in the order of `ids`."""
+        parts = [row_lengths(self.rows(self.ids[i : i + BLOCK])) for i in range(0, len(self.ids), BLOCK)]
         lengths: NDArray[np.float32] = np.concatenate([np.empty(0, np.float32), *parts])
         return np.maximum(lengths, np.finfo(np.float32).tiny)
 
     @cached_property
     def _places(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Where among all rows the images' own are, and those of `frames`; and where in `ids` their videos are."""
-        every = self.frames_apart.ids
-        of_images, of_frames = (np.searchsorted(every, ids) for ids in (self.ids, self.frames[:, 0]))
-        return of_images, of_frames, np.searchsorted(self.ids, self.frames[:, 1])
+        """Positions among all rows of the images and of `frames`; and positions in `ids` of the frames' videos."""
+        row_ids = self.frames_apart.ids
+        own_rows, frame_rows = (np.searchsorted(row_ids, ids) for ids in (self.ids, self.frames[:, 0]))
+        return own_rows, frame_rows, np.searchsorted(self.ids, self.frames[:, 1])
 
 
 class Candidates(Protocol):
-    """An index: rows that may be among the best. `n_rows` are covered, from the first on."""
+    """An approximate index of the first `n_rows` rows, which proposes candidates for the best rows."""
 
     n_rows: int
 
     def candidates(self, q: NDArray[np.float32], k: int) -> NDArray[np.int64] | None:
-        """Return places of rows, ascending, that hold most of the `k` best; None where an exact search is better."""
+        """Return ascending places of rows that include most of the `k` best; None if an exact search is better."""
 
 
 @dataclass(eq=False)
 class Part(ABC):
-    """Rows with ids; a subclass says where they lie, by three hooks."""
+    """Rows with ids; a subclass implements access to its storage with three methods."""
 
-    ids: NDArray[np.int64]  # shape (n,): no visible one is there twice
+    ids: NDArray[np.int64]  # shape (n,), without duplicates among visible rows
     rows: object  # shape (n, width)
-    # Places of rows that no search finds, ascending
+    # Ascending places of rows that searches skip
     hidden: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
-    index: Candidates | None = None  # Of dense rows
+    index: Candidates | None = None  # Only for dense rows
 
     @abstractmethod
     def take(self, places: NDArray[np.int64]) -> Matrix:
-        """Return the rows at some places, in that order."""
+        """Return the rows at `places`, in that order."""
 
     @abstractmethod
     def products(self, Q: NDArray[np.float32], places: NDArray[np.int64] | None = None) -> NDArray[np.float32]:
-        """Return the products of rows (None: of all visible ones) with a few queries, shape (n_rows, n_queries)."""
+        """Return the products of rows (None: all visible rows) with a few queries, shape (n_rows, n_queries)."""
 
     @abstractmethod
     def _best_of_blocks(self, Q: NDArray[np.float32], k: int, places: NDArray[np.int64] | None) -> Ranking:
-        """Find the places with the `k` largest products (k > 0), among all or some (ascending), of rows in no array."""
+        """Find the `k` > 0 largest products among `places` (ascending; None: all) of rows outside an array."""
 
     def __len__(self) -> int:
         return len(self.ids) - len(self.hidden)
@@ -284,14 +284,14 @@ class Part(ABC):
         return np.delete(np.arange(len(self.ids)), self.hidden)
 
     def places(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the places of visible rows by id, ascending; unknown ids (sorted, unique) are left out."""
+        """Return the ascending places of visible rows with these sorted unique ids; unknown ids are left out."""
         if len(ids) == 0 or len(self.ids) == 0:
             return np.empty(0, np.int64)
         first = self.ids[0]
-        if self.ascending and self.ids[-1] - first == len(self.ids) - 1:  # each id is one more than the one before
+        if self.ascending and self.ids[-1] - first == len(self.ids) - 1:  # consecutive ids
             inside = slice(*np.searchsorted(ids, (first, first + len(self.ids))))
             places: NDArray[np.int64] = ids[inside] - first
-        elif len(ids) * SELECTIVE > len(self.ids):
+        elif len(ids) * IDS_PER_LOOKUP > len(self.ids):
             requested = np.zeros(self._largest + 2, np.bool_)
             requested[ids[(ids >= 0) & (ids <= self._largest)]] = True
             places = np.flatnonzero(requested[self.ids])
@@ -304,21 +304,21 @@ class Part(ABC):
         return np.setdiff1d(places, self.hidden, assume_unique=True) if len(self.hidden) else places
 
     def best(self, Q: NDArray[np.float32], k: int, places: NDArray[np.int64] | None = None) -> Ranking:
-        """Find the best of a few queries among the visible rows, or some of them by place; at most k, ties by id."""
-        by_index = None if places is not None or self.index is None else self._best_by_index(self.index, Q, k)
-        if by_index is not None:
-            return by_index
-        passed_over = 0
-        if places is None and len(self.hidden) <= PASSED_OVER:
-            passed_over = len(self.hidden)
+        """Find the at most `k` best visible rows per query, optionally only among `places`; ties by id."""
+        index_ranking = None if places is not None or self.index is None else self._best_by_index(self.index, Q, k)
+        if index_ranking is not None:
+            return index_ranking
+        n_dropped = 0
+        if places is None and len(self.hidden) <= MAX_RANKED_HIDDEN:
+            n_dropped = len(self.hidden)
         elif places is None:
             places = self.visible
         n_rows = len(self.ids) if places is None else len(places)
-        k = min(k, n_rows - passed_over)
+        k = min(k, n_rows - n_dropped)
         if k == 0:
             return Ranking(np.empty((len(Q), 0), np.int64), np.empty((len(Q), 0), np.float32))
 
-        k_visited = k + passed_over
+        k_visited = k + n_dropped
         n_ranked = k_visited if self.ascending else min(k_visited + 1, n_rows)
         while True:
             if isinstance(self.rows, np.ndarray):
@@ -327,20 +327,20 @@ class Part(ABC):
                 ranking = self._best_of_blocks(Q, n_ranked, places)
             if self.ascending:
                 break
-            # Equal rows are ranked by id, and rows of changed images lie behind those of later ones
+            # Ties are ranked by id, but rows of changed images were appended after rows with larger ids
             if n_ranked == n_rows or not (ranking.scores[:, -1] == ranking.scores[:, k_visited - 1]).any():
                 ranking = _at(ranking, np.lexsort((self.ids[ranking.ids], -ranking.scores), axis=1)[:, :k_visited])
                 break
             n_ranked = min(2 * n_ranked, n_rows)
 
-        if passed_over:
+        if n_dropped:
             ranking = _at(ranking, np.argsort(np.isin(ranking.ids, self.hidden), axis=1, kind="stable")[:, :k])
         return Ranking(self.ids[ranking.ids], ranking.scores)
 
     def _best_by_index(self, index: Candidates, Q: NDArray[np.float32], k: int) -> Ranking | None:
-        """Score the index's candidates, and the rows that came after it was made, as exact search does.
+        """Score the index's candidates, and the rows added after the index was built, like an exact search.
 
-        Returns None where these may lack some of the best.
+        Returns None if there may be too few candidates.
         """
         k, rankings = min(k, len(self)), []
         for q in Q[:, None, :]:
@@ -353,7 +353,7 @@ class Part(ABC):
             )
             if k == 0 or len(candidates) < min(k, len(self) - len(later)):
                 return None
-            rankings.append(merged([self.best(q, k, some) for some in (candidates, later) if len(some)], k))
+            rankings.append(merged([self.best(q, k, places) for places in (candidates, later) if len(places)], k))
         return Ranking(*map(np.concatenate, zip(*rankings, strict=True)))
 
     @cached_property
@@ -362,28 +362,28 @@ class Part(ABC):
 
     @cached_property
     def ascending(self) -> bool:
-        """Whether the rows lie in the order of their ids."""
+        """Whether the rows are stored by ascending id."""
         return bool((np.diff(self.ids) > 0).all())
 
     @cached_property
     def _order(self) -> NDArray[np.int64] | None:
-        """The visible places by id; None where the rows lie so."""
+        """Visible places sorted by id; None if that is the stored order."""
         if len(self.hidden) == 0 and self.ascending:
             return None
         return self.visible[np.argsort(self.ids[self.visible], kind="stable")]
 
 
 class ArrayPart(Part):
-    """Rows in an array or CSR, in memory or memory-mapped: dense ones are streamed, sparse ones go block by block."""
+    """Rows in a dense array or CSR, in memory or memory-mapped; sparse rows are searched block by block."""
 
     rows: Matrix
 
     def take(self, places: NDArray[np.int64]) -> Matrix:
-        """Return the rows at some places, in that order."""
+        """Return the rows at `places`, in that order."""
         return self.rows[places]
 
     def products(self, Q: NDArray[np.float32], places: NDArray[np.int64] | None = None) -> NDArray[np.float32]:
-        """Return the products of rows (None: of all visible ones) with a few queries, shape (n_rows, n_queries)."""
+        """Return the products of rows (None: all visible rows) with a few queries, shape (n_rows, n_queries)."""
         if places is None and len(self.hidden):
             places = self.visible
         rows = self.rows if places is None else self.rows[places]
@@ -391,18 +391,18 @@ class ArrayPart(Part):
             return np.asarray(rows @ Q.T, np.float32)
 
     def _best_of_blocks(self, Q: NDArray[np.float32], k: int, places: NDArray[np.int64] | None) -> Ranking:
-        step = max(1, BLOCK_BYTES // (4 * len(Q)))
+        step = max(1, MAX_BLOCK_BYTES // (4 * len(Q)))
         n = len(self.ids) if places is None else len(places)
         parts = []
         for start in range(0, n, step):
             if places is None:
                 block = self.rows if n <= step else self.rows[start : start + step]
-                numbers = np.arange(start, start + block.shape[0])
+                block_places = np.arange(start, start + block.shape[0])
             else:
-                numbers = places[start : start + step]
-                block = self.rows[numbers]
+                block_places = places[start : start + step]
+                block = self.rows[block_places]
             order, best = top_k(np.ascontiguousarray((block @ Q.T).T), min(k, block.shape[0]))
-            parts.append(Ranking(numbers[order], best))
+            parts.append(Ranking(block_places[order], best))
         return merged(parts, k)
 
 

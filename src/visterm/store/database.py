@@ -1,4 +1,4 @@
-"""The SQLite file of a catalogue: opened safely, migrated, with one connection a thread and transactions that nest."""
+"""The SQLite file of a catalogue: safe opening, migrations, one connection per thread and nested transactions."""
 
 from __future__ import annotations
 
@@ -22,33 +22,33 @@ from visterm.core.errors import CorruptFileError, DiskError, InUseError, Replace
 from visterm.core.remote import in_full
 from visterm.core.writing import disk_error, why_refused, writing
 
-APPLICATION_ID = int.from_bytes(b"vist", "big")  # SQLite keeps it in the file: it tells a catalogue from all else
-FORMAT = 1  # Of the tables, which SQLite keeps in the file as ``user_version``
+APPLICATION_ID = int.from_bytes(b"vist", "big")  # SQLite stores it in the file: identifies a catalogue
+FORMAT = 1  # Version of the tables, which SQLite stores in the file as ``user_version``
 MIGRATIONS: dict[int, Callable[[sqlite3.Connection], None]] = {}
-"""The step from format n to n + 1, by n: a newer visterm opens every catalogue from format 1 on.
+"""Format n -> the migration to format n + 1: a newer visterm opens catalogues of all earlier formats.
 
-Whoever changes the tables raises `FORMAT` by one, changes ``schema.sql``, and adds a migration that makes the old
-tables the new ones and loses nothing that people gave: tags, judgements, history. A migration stays as it is for ever.
-Each runs in one transaction together with the change of the number, so that a kill leaves the old format or the new
-one, and the next opening goes on from there. What opens runs and features folders reads all formats up to
-`persist.FORMAT`, too.
+To change the tables, raise `FORMAT` by one, edit ``schema.sql``, and add a migration that converts the old tables and
+keeps everything that people entered: tags, judgements, history. Never edit a released migration.
+
+Each migration runs in one transaction together with the update of the format number, so that a killed process leaves
+either the old or the new format. Run and feature folders are read in all formats up to `persist.FORMAT`, too.
 """
 
-SYNCHRONOUS = "FULL"  # What is committed is on disk, though the power fails
-BUSY_SECONDS = 30.0  # How long a statement waits while another process commits
-MOST_KEPT = 50_000  # Answers that are kept until the database changes
-MOST_KEPT_BYTES = 2**26  # Of the arrays among them
+SYNCHRONOUS = "FULL"  # Committed changes survive a power failure
+BUSY_SECONDS = 30.0  # How long a statement waits while another process writes
+MOST_KEPT = 50_000  # Maximum number of cached answers; a change of the database empties the cache
+MOST_KEPT_BYTES = 2**26  # Maximum total size of the arrays in cached answers
 T = TypeVar("T")
-Values: TypeAlias = Sequence[object]  # To be bound to the question marks of a statement
+Values: TypeAlias = Sequence[object]  # Values for the question marks of a statement
 
 
 class Database:
-    """A catalogue's tables, in a file or in memory (`path` None); with `new`, in a file that is made now.
+    """A catalogue's tables, in a file or in memory (`path` None); with `new`, creates the file.
 
-    Of a file each thread has its own connection, so that readers go on while one thread or process writes. In memory
-    there is one, and threads take turns. In a folder that takes no files, such as a snapshot, the file is read as it
-    is, and what writes is refused. Raises StorageError if there is no file at `path`, or a newer visterm wrote
-    it; CorruptFileError if the file is no catalogue's database.
+    For a file, each thread has its own connection, so that reads continue while another thread or process writes. In
+    memory, all threads share one connection. In a folder that is not writable, such as a snapshot, the file is opened
+    read-only. Raises StorageError if the file does not exist or was written by a newer visterm; CorruptFileError if it
+    is not a catalogue's database.
     """
 
     def __init__(self, path: Path | None = None, *, new: bool = False) -> None:
@@ -60,7 +60,7 @@ class Database:
         self._identity: list[tuple[int, ...] | None] = []
         self._kept: dict[Hashable, Any] = {}
         self._kept_bytes = 0
-        self._snapshot: Path | None = None  # What is read where nothing can be written: the file, or a copy of it
+        self._snapshot: Path | None = None  # In a read-only folder: the file to read, the original or a copy
         self._is_read_only = False
         connection = self._connect()
         self._shared = connection if path is None else None
@@ -84,12 +84,12 @@ class Database:
             )
         if stored_format < FORMAT and (self._snapshot or not os.access(path, os.W_OK) or not self._takes_files()):
             self.close()
-            self._snapshot = self._copied()  # which is brought up to date in its place
+            self._snapshot = self._temporary_copy()  # the copy is migrated instead of the original
 
         for version in range(stored_format, FORMAT):
             with self.transaction() as connection:
                 if self.value("PRAGMA user_version") > version:
-                    continue  # another process has done it meanwhile
+                    continue  # another process has migrated it meanwhile
                 MIGRATIONS[version](connection)
                 connection.execute(f"PRAGMA user_version = {version + 1}")
         if self._snapshot is not None:
@@ -97,14 +97,14 @@ class Database:
             self._is_read_only = True
 
     def check_in_place(self) -> None:
-        """Check that the files at the catalogue's path are still those that were opened; the first time, note which.
+        """Check that the catalogue's files are still the ones that were opened; the first call records their identity.
 
-        These are the database and its log of writes (``-wal``), which holds what was committed last. Raises
-        ReplacedError if they were removed, or others were put in their place: what is written would be lost with them.
+        The files are the database and its write-ahead log (``-wal``), with the latest commits. Raises ReplacedError
+        if they were removed or replaced, because further changes would be lost.
         """
         if self.path is None or not self._opened:
             return
-        identity: list[tuple[int, ...] | None] = []  # Device and inode of each file; None where there is none
+        identity: list[tuple[int, ...] | None] = []  # Device and inode of each file; None if it is missing
         for file in (self.path, f"{self.path}-wal"):
             try:
                 state = os.stat(file)
@@ -126,36 +126,36 @@ class Database:
             )
 
     def rows(self, statement: str, values: Values = ()) -> list[Any]:
-        """Run one statement that reads, and return all its rows."""
+        """Run a SELECT statement, and return all its rows."""
         with self._used() as connection:
             return connection.execute(statement, values).fetchall()
 
     def value(self, statement: str, values: Values = ()) -> Any:
-        """Run one statement that reads, and return the first value of its first row, or None."""
+        """Run a SELECT statement, and return the first value of its first row, or None."""
         with self._used() as connection:
             row = connection.execute(statement, values).fetchone()
         return None if row is None else row[0]
 
     def keep(self, key: Hashable, read: Callable[[], T]) -> T:
-        """Return what `read` returned for a key, until any thread or process commits something; then call it again.
+        """Return the cached result of `read` for a key; call `read` again after any thread or process has committed.
 
-        Answers belong to the state of the tables that this thread sees. Inside a transaction nothing is kept, as that
-        may be rolled back.
+        Results belong to the state of the tables that this thread sees. Inside a transaction nothing is cached, because
+        it may be rolled back.
         """
         with self._used() as connection:
             if connection.in_transaction:
                 return read()
-            # SQLite counts the commits of others for each connection, and its own changes apart
+            # `data_version` counts commits by other connections, `total_changes` those of this connection
             seen = connection.execute("PRAGMA data_version").fetchone()[0], connection.total_changes
 
         with self._opening:
-            full = len(self._kept) > MOST_KEPT or self._kept_bytes > MOST_KEPT_BYTES
-            if full or getattr(self._of_thread, "seen", None) != seen:
+            is_full = len(self._kept) > MOST_KEPT or self._kept_bytes > MOST_KEPT_BYTES
+            if is_full or getattr(self._of_thread, "seen", None) != seen:
                 self._of_thread.seen, self._kept, self._kept_bytes = seen, {}, 0
             kept = self._kept
         if key in kept:
-            known: T = kept[key]
-            return known
+            cached: T = kept[key]
+            return cached
         answer = read()
         n_bytes = sum(getattr(part, "nbytes", 0) for part in (answer if isinstance(answer, tuple) else (answer,)))
         if n_bytes < MOST_KEPT_BYTES // 4:
@@ -164,17 +164,17 @@ class Database:
         return answer
 
     def write(self, statement: str, values: Values = ()) -> int:
-        """Run one statement that writes, in a transaction, and return how many rows it changed."""
+        """Run a writing statement in a transaction, and return the number of rows it changed."""
         with self.transaction() as connection:
             return connection.execute(statement, values).rowcount
 
     def insert(self, statement: str, values: Values = ()) -> int:
-        """Run one statement that inserts a row, in a transaction, and return the number of the row."""
+        """Run an INSERT statement in a transaction, and return the id of the new row."""
         with self.transaction() as connection:
             return int(connection.execute(statement, values).lastrowid or 0)
 
     def write_many(self, statement: str, values: Iterable[Values]) -> None:
-        """Run one statement that writes for each of many values, in a transaction."""
+        """Run a writing statement once per item of `values`, in one transaction."""
         with self.transaction() as connection:
             connection.executemany(statement, values)
 
@@ -186,13 +186,13 @@ class Database:
 
     @contextmanager
     def transaction(self, *, writes: bool = True) -> Iterator[sqlite3.Connection]:
-        """Do all that is inside or nothing; it is on disk when this ends. Inside another, it is part of that one.
+        """Run the block as one transaction, on disk when the block ends; inside another transaction, as part of it.
 
-        Without `writes`, several statements see one state of the tables, whatever others commit in between.
+        Without `writes`, all statements of the block see the same state of the tables.
 
-        Raises StorageError if another process has been writing for too long. Raises ReplacedError if the catalogue was
-        removed or replaced since it was opened. Raises DiskError if the disk is full, or refuses in another way;
-        nothing of it is done then. Raises CorruptFileError if the file is damaged.
+        Raises StorageError if another process has been writing for too long, ReplacedError if the catalogue was removed
+        or replaced since it was opened, DiskError if the disk is full or another disk error occurs, and
+        CorruptFileError if the file is damaged. After an error nothing is changed.
         """
         with self._used() as connection:
             is_inner = connection.in_transaction
@@ -217,25 +217,25 @@ class Database:
                 raise
 
     def check_readable(self) -> None:
-        """Check that the file is in place and can be read, from the disk and not from what a connection remembers.
+        """Check that the file exists and can be read, with a new connection that has nothing in its cache.
 
-        Raises StorageError if it was removed or replaced, or cannot be read.
+        Raises StorageError if the file was removed or replaced, or cannot be read.
         """
         self.check_in_place()
         if self.path is None:
             return
-        how = "mode=ro" if self._snapshot is None else "immutable=1"
-        with self._used(), closing(sqlite3.connect(f"{self.path.absolute().as_uri()}?{how}", uri=True)) as afresh:
-            afresh.execute("SELECT value FROM meta").fetchall()
+        options = "mode=ro" if self._snapshot is None else "immutable=1"
+        with self._used(), closing(sqlite3.connect(f"{self.path.absolute().as_uri()}?{options}", uri=True)) as reader:
+            reader.execute("SELECT value FROM meta").fetchall()
 
     def check(self) -> list[str]:
-        """Return what SQLite's integrity check and its check of foreign keys find wrong: nothing, of a sound file."""
+        """Return the problems found by SQLite's integrity and foreign key checks; empty for an intact file."""
         return [line for (line,) in self.rows("PRAGMA integrity_check") if line != "ok"] + [
             f"foreign key broken: {tuple(line)}" for line in self.rows("PRAGMA foreign_key_check")
         ]
 
     def copy_to(self, path: Path) -> None:
-        """Write all tables into a file that is not there yet."""
+        """Write all tables into a new file."""
         with self._used(path) as connection, closing(sqlite3.connect(in_full(path))) as target:
             target.execute(f"PRAGMA synchronous = {SYNCHRONOUS}")
             connection.backup(target)
@@ -253,9 +253,9 @@ class Database:
 
     @contextmanager
     def _used(self, path: Path | None = None) -> Iterator[sqlite3.Connection]:
-        """Yield the calling thread's connection, and turn SQLite's errors into ours.
+        """Yield the calling thread's connection, and convert SQLite's errors into visterm's.
 
-        Those that a statement of ours is to blame for stay as they are. Messages name `path`; None: the database.
+        Errors caused by a wrong statement are not converted. Messages name `path`; None: the database.
         """
         with self._turns:
             try:
@@ -263,43 +263,43 @@ class Database:
                 if connection is None:
                     if self.path is None:
                         raise StorageError("This catalogue was closed. Open it again.")
-                    self.check_in_place()  # else this thread would read another catalogue than the others
+                    self.check_in_place()  # else this thread could open another catalogue than the others
                     connection = self._of_thread.connection = self._connect()
                 elif self._snapshot is not None:
                     self.check_in_place()
                 yield connection
             except sqlite3.DatabaseError as error:
-                ours = self._refused(error, path)
-                if ours is None:
+                converted = self._refused(error, path)
+                if converted is None:
                     raise
-                raise ours from error
+                raise converted from error
 
     def _refused(self, error: sqlite3.Error, path: Path | None = None) -> StorageError | None:
-        """Return the error of ours that an error of SQLite means, if the disk or the file is to blame."""
-        where = path or self.path
+        """Convert an SQLite error caused by the disk or the file; None for any other error."""
+        file = path or self.path
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK) & 0xFF
-        if where is None:
+        if file is None:
             return None
         if code == sqlite3.SQLITE_FULL:
-            return disk_error(errno.ENOSPC, where)
+            return disk_error(errno.ENOSPC, file)
         if code == sqlite3.SQLITE_IOERR:
-            return why_refused(where) or disk_error(errno.EIO, where)
+            return why_refused(file) or disk_error(errno.EIO, file)
         if code == sqlite3.SQLITE_CANTOPEN:
-            return why_refused(where) or StorageError(
-                f"{where} cannot be opened: {error}. Its folder must be one to write in."
+            return why_refused(file) or StorageError(
+                f"{file} cannot be opened: {error}. Its folder must be one to write in."
             )
 
         if code == sqlite3.SQLITE_READONLY:
             return self._read_only()
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             return self._in_use(error)
-        # Tables are checked at opening by their format's number alone: another schema is found by a statement
-        other_schema = isinstance(error, sqlite3.OperationalError) and str(error).startswith(
+        # Opening checks only the format number, so a wrong schema shows up in the first statement that uses it
+        has_wrong_schema = isinstance(error, sqlite3.OperationalError) and str(error).startswith(
             ("no such table", "no such column")
         )
-        if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or other_schema:
+        if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or has_wrong_schema:
             return CorruptFileError(
-                f"{where} is damaged ({error}). Restore it from a backup, or index the images again into a new folder."
+                f"{file} is damaged ({error}). Restore it from a backup, or index the images again into a new folder."
             )
         return None
 
@@ -316,30 +316,30 @@ class Database:
         )
 
     def _connect(self) -> sqlite3.Connection:
-        """Open the file as SQLite reads it while others write; where a folder takes no files, as it is, or a copy."""
+        """Open the file for concurrent access; in a read-only folder open it unchanged, or a temporary copy of it."""
         file = self._snapshot or self.path
-        as_it_is = file is not None and file is self._snapshot is self.path
+        is_immutable = file is not None and file is self._snapshot is self.path
         target = ":memory:" if file is None else in_full(file)
-        target = f"{file.absolute().as_uri()}?immutable=1" if file is not None and as_it_is else target
+        target = f"{file.absolute().as_uri()}?immutable=1" if file is not None and is_immutable else target
         connection = None
         try:
             connection = sqlite3.connect(
-                target, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False, uri=as_it_is
+                target, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False, uri=is_immutable
             )
-            # file names may be no UTF-8: they are read as Python reads file names
+            # file names may not be valid UTF-8: decode them like Python decodes file names
             connection.text_factory = partial(str, encoding="utf-8", errors="surrogateescape")
             connection.execute("PRAGMA foreign_keys = ON")
-            if file is not None and not as_it_is:
+            if file is not None and not is_immutable:
                 connection.execute("PRAGMA journal_mode = WAL")
                 connection.execute(f"PRAGMA synchronous = {SYNCHRONOUS}")
             connection.execute(f"PRAGMA query_only = {self._is_read_only:d}")
-            connection.execute("SELECT count(*) FROM sqlite_schema")  # its log of writes is there from now on
+            connection.execute("SELECT count(*) FROM sqlite_schema")  # creates the write-ahead log
         except sqlite3.Error as error:
             if connection is not None:
                 connection.close()
             if self._snapshot is None and not self._identity and not self._takes_files():
-                log = Path(f"{self.path}-wal")  # of writes: what was committed last may be in it alone
-                self._snapshot = self._copied() if log.is_file() and log.stat().st_size else self.path
+                log = Path(f"{self.path}-wal")  # write-ahead log, which may have commits that are not in the file yet
+                self._snapshot = self._temporary_copy() if log.is_file() and log.stat().st_size else self.path
                 return self._connect()
             if isinstance(error, sqlite3.OperationalError):
                 raise self._refused(error) or StorageError(
@@ -357,7 +357,7 @@ class Database:
         return connection
 
     def _takes_files(self) -> bool:
-        """Return whether files can be made beside the database, which SQLite does to read one as others write it."""
+        """Return whether files can be created next to the database, as SQLite does for concurrent access."""
         if self.path is None or not self.path.is_file():
             return True
         try:
@@ -366,20 +366,20 @@ class Database:
         except OSError as error:
             return error.errno not in (errno.EROFS, errno.EACCES, errno.EPERM)
 
-    def _copied(self) -> Path:
-        """Copy the database and its log of writes to where temporary files are, until this object is gone."""
+    def _temporary_copy(self) -> Path:
+        """Copy the database and its write-ahead log to a temporary folder, deleted with this object."""
         assert self.path is not None
         copy = Path(tempfile.mkdtemp(prefix="visterm-")) / self.path.name
         weakref.finalize(self, shutil.rmtree, copy.parent, ignore_errors=True)
-        for end in ("", "-wal"):
+        for suffix in ("", "-wal"):
             with writing(copy), suppress(FileNotFoundError):
-                shutil.copyfile(f"{self.path}{end}", f"{copy}{end}")
+                shutil.copyfile(f"{self.path}{suffix}", f"{copy}{suffix}")
         return copy
 
 
 @dataclass(eq=False)
 class CatalogueTable:
-    """One or some tables of a catalogue, with their statements."""
+    """Base of the classes that read and write one or several tables of a catalogue."""
 
     _database: Database
 
@@ -388,7 +388,7 @@ class CatalogueTable:
 
 
 def _make_tables(connection: sqlite3.Connection) -> None:
-    """Make the tables inside the transaction (`executescript` would commit it first)."""
+    """Create the tables inside the transaction (`executescript` would commit it first)."""
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version = {FORMAT}")
     statement = ""
@@ -401,7 +401,7 @@ def _make_tables(connection: sqlite3.Connection) -> None:
 
 
 def as_text(text: str | os.PathLike[str]) -> str | bytes:
-    """Return a file name as a parameter for ``CAST(? AS TEXT)``: those that are not UTF-8 as their bytes."""
+    """Return a file name as a parameter for ``CAST(? AS TEXT)``: as bytes if it is not valid UTF-8."""
     text = os.fspath(text)
     try:
         text.encode()
@@ -411,5 +411,5 @@ def as_text(text: str | os.PathLike[str]) -> str | bytes:
 
 
 def now() -> str:
-    """Return the time as the tables hold it: UTC, in ISO 8601, to the microsecond."""
+    """Return the current time in the format of the tables: UTC, ISO 8601, with microseconds."""
     return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")

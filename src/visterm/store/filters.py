@@ -1,4 +1,4 @@
-"""Which images a search is among, as one statement with bound values; and in which order photos are listed."""
+"""Filters of images, converted to SQL conditions with bound values; and the orders in which photos are listed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from visterm.store.database import Database, as_text
 from visterm.store.images import file_type_of
 from visterm.store.tags import WITHOUT_TREE, ActiveTags
 
-PREDICTED_FROM = 0.5  # A tag counts as predicted, and is exported, from this confidence on: rather right than wrong
+PREDICTED_FROM = 0.5  # Minimum confidence at which a tag counts as predicted and is exported
 
 CHANCE, TAKEN, OLDEST, NAME, ADDED = "chance", "taken", "oldest", "name", "added"
 SORTS = {
@@ -31,17 +31,17 @@ SORTS = {
     NAME: "name",
     ADDED: "date added, newest first",
 }
-"""What photos can be sorted by, and its name for people."""
+"""Sort key -> its description for people."""
 
 COLUMNS = {TAKEN: "taken", OLDEST: "taken", NAME: "name", ADDED: "added"}
-"""The column of ``images`` that each order reads."""
+"""Sort key -> its column in the table ``images``."""
 
 _DIGITS = re.compile(r"(\d+)")
 
-LARGEST = 2**63 - 1  # The largest whole number that SQLite holds
+MAX_INT = 2**63 - 1  # The largest integer that SQLite can store
 _DATE = re.compile(r"\d{4}(?:-\d\d(?:-\d\d(?:T\d\d(?::\d\d(?::\d\d)?)?)?)?)?", re.ASCII)
 
-# That a tag is one that is meant, by the keys of its spellings
+# Condition: the tag has one of the bound keys, which are the spellings of one tag
 TAGGED = "tag_id IN (SELECT id FROM tags WHERE key IN (SELECT value FROM json_each(?)))"
 
 REJECTED = f"id IN (SELECT image_id FROM verdicts WHERE {TAGGED} AND verdict = -1)"
@@ -49,36 +49,36 @@ REJECTED = f"id IN (SELECT image_id FROM verdicts WHERE {TAGGED} AND verdict = -
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Filter:
-    """What images have to be; what is left out does not matter. All of it has to hold.
+    """Conditions that an image has to meet, all of them; conditions with their default value do not apply.
 
-    Raises UserError if a date, a folder or a size is none: nothing would pass, and nobody would know why.
+    Raises UserError if a date, a folder or a size is invalid, because no image would pass.
     """
 
-    tags: tuple[str, ...] = ()  # That an image has, each: given or accepted, and not rejected
-    without: tuple[str, ...] = ()  # That it has not
-    predicted: tuple[str, ...] = ()  # That the current run predicted for it, each, and that no person rejected
+    tags: tuple[str, ...] = ()  # The image has each of these tags: given or accepted, and not rejected
+    without: tuple[str, ...] = ()  # The image has none of these tags
+    predicted: tuple[str, ...] = ()  # Predicted by the current run, all of them, and not rejected by a person
     min_confidence: float | None = None
-    """Least confidence of the predicted ones. None: 0.5, and all that are stored if the run has no confidences."""
+    """Minimum confidence of `predicted`. None: 0.5, or all stored predictions if the run has no confidences."""
     folder: str | None = None
-    """That its file lies in, or in a folder inside it: as names begin with it ("Cats/kittens"), or by its path."""
+    """Folder with the file, directly or in a subfolder: the start of its name ("Cats/kittens"), or a path."""
     folder_path: str | None = None
-    """That folder in full, links followed, where the one who asks has another working folder; None: found here."""
-    taken_from: str | None = None  # ISO 8601, as far as it goes ("2019", "2019-07-01"). Without a known date: falls out
-    taken_to: str | None = None  # It counts to the end of what it names
-    min_bytes: int | None = None  # Of the file, included
+    """`folder` as an absolute path without links, if the caller has another working directory; None: resolved here."""
+    taken_from: str | None = None  # ISO 8601, may be partial ("2019"); undated images don't pass
+    taken_to: str | None = None  # Inclusive: to the end of that year, month or day
+    min_bytes: int | None = None  # Size of the file, inclusive
     max_bytes: int | None = None
     file_type: str | None = None  # "jpeg" ("jpg" is the same), "png", ...
     unreviewed: bool = False  # Not reviewed by a person yet
     spellings: Mapping[str, Sequence[str]] = field(default_factory=dict, compare=False)
-    """Of tags above that have aliases or tags under them: all words that mean them. Case never counts."""
+    """Tag -> all words for it, for tags with aliases or narrower tags. Matching ignores case."""
     named: Mapping[str, Sequence[str]] = field(default_factory=dict, compare=False)
-    """Of tags that have others under them: the words that mean them alone."""
+    """Tag -> the words for exactly this tag, for tags with narrower tags."""
 
     def __post_init__(self) -> None:
-        """Check what can be wrong."""
+        """Check the values."""
         lists: dict[str, object] = {"tags": self.tags, "without": self.without, "predicted": self.predicted}
         for name, tags in lists.items():
-            if isinstance(tags, str):  # its letters would be taken for tags
+            if isinstance(tags, str):  # else its letters would be treated as tags
                 raise UserError(setting=name, value=tags, expected="a tuple of tags")
         for name, text in (("taken_from", self.taken_from), ("taken_to", self.taken_to)):
             if text is not None and not is_date(text):
@@ -87,16 +87,16 @@ class Filter:
         if self.folder is not None and "\0" in self.folder:
             raise UserError(setting="folder", value=self.folder, expected="the path of a folder, without zero bytes")
         for name, size in (("min_bytes", self.min_bytes), ("max_bytes", self.max_bytes)):
-            if size is not None and not 0 <= size <= LARGEST:
-                raise UserError(setting=name, value=size, expected=f"a number of bytes, 0 to {LARGEST:.2g}")
+            if size is not None and not 0 <= size <= MAX_INT:
+                raise UserError(setting=name, value=size, expected=f"a number of bytes, 0 to {MAX_INT:.2g}")
 
     def __bool__(self) -> bool:
-        """Return whether anything is asked for: without that, every image passes."""
+        """Return whether there is any condition; without one, every image passes."""
         return self != Filter()
 
 
 def is_date(text: str) -> bool:
-    """Return whether a text is a year, month, day or time of ISO 8601 that the calendar has."""
+    """Return whether a text is a valid year, month, day or time in ISO 8601."""
     if not _DATE.fullmatch(text):
         return False
     try:
@@ -107,18 +107,18 @@ def is_date(text: str) -> bool:
 
 
 def image_ids(database: Database, conditions: Sequence[str], values: Sequence[object]) -> NDArray[np.int64]:
-    """Return the ids of the images that are here and pass conditions (`conditions_of`), in order: one statement."""
+    """Return the ascending ids of the present images that meet the conditions from `conditions_of`."""
     where = " AND ".join(["state = 'here'", *conditions])
     rows = database.rows(f"SELECT id FROM images WHERE {where} ORDER BY id", values)
     return np.fromiter((row[0] for row in rows), np.int64, len(rows))
 
 
 def conditions_of(among: Filter, active: ActiveTags = WITHOUT_TREE) -> tuple[list[str], list[object]]:
-    """Return a filter as SQL conditions on ``images``, and the values to bind, in their order.
+    """Convert a filter to SQL conditions on ``images``, and the values to bind, in the order of the conditions.
 
-    `active` says which given tags count, see `Tags.active`.
+    `active` determines which given tags count, see `Tags.active`.
     """
-    has = (
+    has_tag = (
         f"id IN (SELECT image_id FROM given AS g WHERE {TAGGED} AND {active.condition} "
         f"UNION ALL SELECT image_id FROM verdicts WHERE {TAGGED} AND verdict = 1)"
     )
@@ -132,27 +132,27 @@ def conditions_of(among: Filter, active: ActiveTags = WITHOUT_TREE) -> tuple[lis
     def keys(tag: str, spellings: Mapping[str, Sequence[str]] = among.spellings) -> str:
         return json.dumps([tag_key(spelling) for spelling in spellings.get(tag, [tag])])
 
-    for tags, holds in ((among.tags, ""), (among.without, "NOT ")):
+    for tags, negation in ((among.tags, ""), (among.without, "NOT ")):
         for tag in tags:
-            add(f"{holds}{has}", keys(tag), *active.values, keys(tag))
+            add(f"{negation}{has_tag}", keys(tag), *active.values, keys(tag))
     for tag in among.predicted:
-        least = PREDICTED_FROM if among.min_confidence is None else among.min_confidence
-        sure = "(confidence IS NULL OR confidence >= ?)" if among.min_confidence is None else "confidence >= ?"
+        threshold = PREDICTED_FROM if among.min_confidence is None else among.min_confidence
+        is_sure = "(confidence IS NULL OR confidence >= ?)" if among.min_confidence is None else "confidence >= ?"
         add(
             "id IN (SELECT image_id FROM predictions AS p WHERE run_id = (SELECT id FROM runs WHERE current = 1) "
-            f"AND {TAGGED} AND {sure} AND NOT EXISTS (SELECT 1 FROM verdicts AS v WHERE v.image_id = p.image_id AND "
+            f"AND {TAGGED} AND {is_sure} AND NOT EXISTS (SELECT 1 FROM verdicts AS v WHERE v.image_id = p.image_id AND "
             f"v.tag_id = p.tag_id AND verdict = -1) AND {active.not_under_predicted})",
-            keys(tag), least, *active.values,
+            keys(tag), threshold, *active.values,
         )  # fmt: skip
         add(f"NOT {REJECTED}", keys(tag, among.named if tag in among.named else among.spellings))
     if among.folder is not None:
         folder = among.folder_path or os.fspath(in_full(among.folder))
-        inside, text = start_of_paths(folder), "CAST(? AS TEXT)"
-        named = os.path.normpath(among.folder).replace(os.sep, "/") + "/"  # no name begins with "./", "../" or "/"
+        prefix, text = start_of_paths(folder), "CAST(? AS TEXT)"
+        name_prefix = os.path.normpath(among.folder).replace(os.sep, "/") + "/"  # names never begin with ".", or "/"
         add(
             f"(folder = {text} OR substr(folder, 1, length({text})) = {text} "
             f"OR substr(name, 1, length({text})) = {text})",
-            *map(as_text, (folder, inside, inside, named, named)),
+            *map(as_text, (folder, prefix, prefix, name_prefix, name_prefix)),
         )
     file_type = among.file_type and file_type_of(f"x.{among.file_type.strip().removeprefix('.')}")
     for condition, value in (
@@ -170,7 +170,7 @@ def conditions_of(among: Filter, active: ActiveTags = WITHOUT_TREE) -> tuple[lis
 
 
 def in_order(sort: str, ids: NDArray[np.int64], values: Sequence[str | None]) -> NDArray[np.int64]:
-    """Return ids in an order, by the values of its column; photos without a date come last, equal ones as they were."""
+    """Sort ids by the values of the sort column; photos without a date come last, and ties keep their order."""
     keys: list[Any] = [value or "" for value in values]
     if sort == NAME:
         keys = [name_key(value) for value in keys]
@@ -181,7 +181,7 @@ def in_order(sort: str, ids: NDArray[np.int64], values: Sequence[str | None]) ->
 
 
 def name_key(name: str) -> Any:
-    """Return what names are sorted by: folder by folder, "ä" as "a", small and capital alike, and 2 before 10."""
+    """Return the sort key of a name: by folder, ignoring case and accents, and with 2 before 10."""
     plain = "".join(letter for letter in unicodedata.normalize("NFKD", name) if not unicodedata.combining(letter))
     return [
         [(len(part.lstrip("0")), part) if i % 2 else part for i, part in enumerate(_DIGITS.split(folder))]

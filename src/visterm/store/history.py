@@ -1,4 +1,4 @@
-"""What was done to a catalogue: its runs, the jobs that work at it, its history, and the tags in files."""
+"""Runs, jobs and history of a catalogue, and the tags that were written into files."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ from visterm.store.tags import Tags
 
 T = TypeVar("T")
 
-SHORT = 12  # Letters of a run's fingerprint that people see and type
+SHORT = 12  # Length of abbreviated fingerprints of runs, for people
 JOB_COLUMNS = "id, kind, state, done, total, message, started, finished, error, pid, host"
 WRITTEN = "SELECT image_id, tags.name, target, at FROM written_tags JOIN tags ON tags.id = tag_id"
-OPEN = "('waiting', 'running', 'cancelling')"
+UNFINISHED_STATES = "('waiting', 'running', 'cancelling')"
 
-_STARTED_HERE: set[tuple[str, int]] = set()
-"""Jobs that this process wrote down or runs, by catalogue: others with its number are of an earlier process."""
+_JOBS_OF_THIS_PROCESS: set[tuple[str, int]] = set()
+"""(Catalogue, job id) of the jobs of this process; other jobs with its pid belong to an earlier process."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredRun:
-    """One run of a catalogue."""
+    """A run that a catalogue knows."""
 
     id: int
-    fingerprint: str  # Of encoder and model together: rows of another cannot be compared with these
+    fingerprint: str  # Of encoder and model: only rows with the same fingerprint are comparable
     encoder_fingerprint: str
-    folder: str  # Where it was made; empty if it was never saved
-    rows_of: int  # The run whose image rows serve this one: itself, or an earlier one of which only tag rows have moved
+    folder: str  # Original folder of the run; empty if it was never saved
+    rows_of: int  # Id of the run with its image rows: itself, or an earlier run with the same image rows
     added: str  # UTC
-    facts: dict[str, Any]  # Whatever is to be shown of it: counts, validation figures, cut-offs
-    current: bool  # The one that searches and answers now
+    facts: dict[str, Any]  # Figures for display: counts, validation results, cut-offs
+    current: bool  # Whether it is the run that searches use
 
 
 class Runs(CatalogueTable):
@@ -55,7 +55,7 @@ class Runs(CatalogueTable):
         rows_of: int | None = None,
         facts: Mapping[str, object] | None = None,
     ) -> int:
-        """Write down a run, and return its id; one that is known keeps its id, and takes the new facts."""
+        """Store a run, and return its id; a run that is already stored keeps its id and gets the new facts."""
         with self._database.transaction() as connection:
             rows = connection.execute(
                 "INSERT INTO runs (fingerprint, encoder_fingerprint, folder, rows_of, added, facts) "
@@ -69,7 +69,7 @@ class Runs(CatalogueTable):
         return int(rows[0][0])
 
     def current(self) -> StoredRun:
-        """Return the run that searches. Raises CorruptFileError if the database names none."""
+        """Return the run that searches use. Raises CorruptFileError if no run is current."""
         for run in self._select("WHERE current = 1"):
             return run
         raise CorruptFileError(f"{self._database.path} names no current run. Index the images again.")
@@ -83,19 +83,19 @@ class Runs(CatalogueTable):
             "SELECT id, fingerprint, encoder_fingerprint, folder, coalesce(rows_of, id), added, facts, current "
             f"FROM runs {where}"
         )
-        return [StoredRun(*[*known, json.loads(facts), bool(current)]) for *known, facts, current in rows]
+        return [StoredRun(*[*columns, json.loads(facts), bool(current)]) for *columns, facts, current in rows]
 
 
 @dataclass(frozen=True, slots=True)
 class StoredJob:
-    """One job: "index", "fit", ..."""
+    """The state of a job of a catalogue, such as "index" or "fit"."""
 
     id: int
     kind: str
     state: str  # "waiting", "running", "cancelling", "done", "failed", "cancelled" or "lost" (its process was killed)
     done: int
-    total: int | None  # None while it is not known
-    message: str  # What it is at, or what came of it
+    total: int | None  # None while unknown
+    message: str  # Current step, or the result
     # UTC
     started: str
     finished: str | None
@@ -105,20 +105,20 @@ class StoredJob:
 
     @property
     def ended(self) -> bool:
-        """Whether nothing more will come."""
+        """Whether the job has ended."""
         return self.state not in ("waiting", "running", "cancelling")
 
 
 class Jobs(CatalogueTable):
-    """The table of jobs. Whoever works at one checks `is_cancelled` now and then."""
+    """The table of jobs. The code that runs a job checks `is_cancelled` regularly."""
 
     @cached_property
-    def _place(self) -> str:
-        """What tells this catalogue from others, in this process."""
+    def _catalogue_key(self) -> str:
+        """Identifies this catalogue within this process."""
         return os.path.realpath(self._database.path) if self._database.path else uuid.uuid4().hex
 
     def start(self, kind: str, *, waiting: bool = False, pid: int | None = None) -> int:
-        """Write down a job of a process, None: this one, and return its id."""
+        """Store a new job of the process `pid` (None: this process), and return the job's id."""
         job_id = self._database.insert(
             "INSERT INTO jobs (kind, state, started, pid, host) VALUES (?, ?, ?, ?, ?)",
             (kind, "waiting" if waiting else "running", now(), pid or os.getpid(), socket.gethostname()),
@@ -128,26 +128,26 @@ class Jobs(CatalogueTable):
         return job_id
 
     def adopt(self, job_id: int) -> None:
-        """Note that this process runs a job that has its number, whichever process wrote it down."""
-        _STARTED_HERE.add((self._place, job_id))
+        """Record that this process runs a stored job, even if another process with the same pid stored it."""
+        _JOBS_OF_THIS_PROCESS.add((self._catalogue_key, job_id))
 
     def n_open(self, pid: int) -> int:
-        """Return how many jobs of a process on this host run or wait."""
-        statement = f"SELECT count(*) FROM jobs WHERE state IN {OPEN} AND pid = ? AND host = ?"
+        """Count the unfinished jobs of a process on this host."""
+        statement = f"SELECT count(*) FROM jobs WHERE state IN {UNFINISHED_STATES} AND pid = ? AND host = ?"
         return int(self._database.value(statement, (pid, socket.gethostname())))
 
     def existing(self, job_id: int) -> StoredJob:
-        """Return a job that exists."""
+        """Return a job, which must exist."""
         job = self.get(job_id)
         assert job is not None
         return job
 
     def run(self, job_id: int) -> None:
-        """Note that a waiting job has begun."""
+        """Set a waiting job to "running"."""
         self._database.write("UPDATE jobs SET state = 'running' WHERE id = ? AND state = 'waiting'", (job_id,))
 
     def progress(self, job_id: int, done: int, total: int | None = None, message: str | None = None) -> None:
-        """Note how far a job is; what is None stays as it was."""
+        """Store the progress of a job; values that are None are not changed."""
         self._database.write(
             "UPDATE jobs SET done = ?, total = coalesce(?, total), message = coalesce(CAST(? AS TEXT), message) "
             "WHERE id = ?",
@@ -155,7 +155,7 @@ class Jobs(CatalogueTable):
         )
 
     def finish(self, job_id: int, *, error: str | None = None, message: str | None = None) -> None:
-        """Note that a job has ended: failed if there is an error, cancelled if someone asked for that, else done."""
+        """End a job: "failed" with an error, "cancelled" after a request to cancel, else "done"."""
         self._database.write(
             "UPDATE jobs SET state = CASE WHEN ?1 IS NOT NULL THEN 'failed' WHEN state = 'cancelling' THEN 'cancelled' "
             "ELSE 'done' END, error = CAST(?1 AS TEXT), message = coalesce(CAST(? AS TEXT), message), finished = ? "
@@ -164,11 +164,11 @@ class Jobs(CatalogueTable):
         )
 
     def cancel(self, job_id: int) -> bool:
-        """Ask a job to stop; one that waits is cancelled at once. Return whether there was anything to stop."""
+        """Ask a running job to stop, or cancel a waiting job. Return whether the job was unfinished."""
         n_stopped = self._database.write(
             "UPDATE jobs SET finished = CASE state WHEN 'waiting' THEN ? END, "
             "state = CASE state WHEN 'waiting' THEN 'cancelled' ELSE 'cancelling' END "
-            f"WHERE id = ? AND state IN {OPEN}",
+            f"WHERE id = ? AND state IN {UNFINISHED_STATES}",
             (now(), job_id),
         )
         return n_stopped > 0
@@ -178,24 +178,24 @@ class Jobs(CatalogueTable):
         return self._database.value("SELECT state FROM jobs WHERE id = ?", (job_id,)) in ("cancelling", "cancelled")
 
     def get(self, job_id: int) -> StoredJob | None:
-        """Return one job; None where the id is not known."""
+        """Return one job; None if the id is unknown."""
         return next(iter(self._records(StoredJob, f"SELECT {JOB_COLUMNS} FROM jobs WHERE id = ?", (job_id,))), None)
 
     def latest(self, limit: int = 50, *, before: int | None = None) -> list[StoredJob]:
-        """List jobs, the newest first; `before` is the last id of the page before."""
+        """List jobs, newest first; `before` is the last id of the previous page."""
         statement = f"SELECT {JOB_COLUMNS} FROM jobs WHERE id < coalesce(?, id + 1) ORDER BY id DESC LIMIT ?"
         return self._records(StoredJob, statement, (before, limit))
 
     def mark_lost(self) -> list[int]:
-        """Mark jobs whose process on this host is gone as lost, and return their ids.
+        """Mark unfinished jobs on this host whose process has ended as "lost", and return their ids.
 
-        A process number comes again: a service in a container is number 1 after each start.
+        Pids are reused: a service in a container has pid 1 after each start.
         """
-        statement = f"SELECT id, pid FROM jobs WHERE state IN {OPEN} AND host = ?"
+        statement = f"SELECT id, pid FROM jobs WHERE state IN {UNFINISHED_STATES} AND host = ?"
         lost = [
             job_id
             for job_id, pid in self._database.rows(statement, (socket.gethostname(),))
-            if not is_alive(pid) or (pid == os.getpid() and (self._place, job_id) not in _STARTED_HERE)
+            if not is_alive(pid) or (pid == os.getpid() and (self._catalogue_key, job_id) not in _JOBS_OF_THIS_PROCESS)
         ]
         self._database.write_many(
             "UPDATE jobs SET state = 'lost', finished = ?, error = 'its process was killed' WHERE id = ?",
@@ -205,20 +205,20 @@ class Jobs(CatalogueTable):
 
 
 class CatalogueJob:
-    """A job of a catalogue while it goes on, to be used in a ``with`` statement; it fails where that ends by an error.
+    """A running job, used in a ``with`` statement; an exception inside marks the job as failed.
 
-    `kind` is "index", "fit", ...; `job_id` is a job that was written down already, None a new one. `message` says what
-    came of it. The job is cancelled, too, once `stop` returns True.
+    `kind` is "index", "fit", ...; `job_id` is the id of a stored job; None: a new one. Set `message` to the result
+    of the job. The job is also cancelled when `stop` returns True.
     """
 
     def __init__(self, jobs: Jobs, kind: str, job_id: int | None, stop: Callable[[], bool] = lambda: False) -> None:
-        self._jobs, self._kind, self._given, self._stop = jobs, kind, job_id, stop
+        self._jobs, self._kind, self._job_id, self._stop = jobs, kind, job_id, stop
         self.id = -1
         self.message: str | None = None
 
     def __enter__(self) -> Self:
         self._jobs.mark_lost()
-        self.id = self._jobs.start(self._kind) if self._given is None else self._given
+        self.id = self._jobs.start(self._kind) if self._job_id is None else self._job_id
         self._jobs.run(self.id)
         return self
 
@@ -230,7 +230,7 @@ class CatalogueJob:
 
     @property
     def cancelled(self) -> bool:
-        """Whether it was cancelled."""
+        """Whether the job was cancelled; cancels it first if `stop` returns True."""
         if self._stop():
             self._jobs.cancel(self.id)
         return self._jobs.is_cancelled(self.id)
@@ -243,12 +243,12 @@ class CatalogueJob:
             yield items[start : start + size]
 
     def advance(self, done: int, total: int) -> None:
-        """Write down how far it is."""
+        """Store the progress."""
         self._jobs.progress(self.id, done, total)
 
 
 class Event(NamedTuple):
-    """One entry of the history: what was done, and whatever belongs to it."""
+    """One entry of the history: what was done, and its details."""
 
     id: int
     at: str
@@ -257,37 +257,37 @@ class Event(NamedTuple):
 
 
 class History(CatalogueTable):
-    """The table of what was done to a catalogue."""
+    """The table of events of a catalogue."""
 
     def note(self, what: str, **details: object) -> int:
-        """Write down what was done, and return the number of the entry."""
+        """Add an entry, and return its id."""
         return self._database.insert(
             "INSERT INTO history (at, what, details) VALUES (?, ?, ?)", (now(), what, json_text(details))
         )
 
     def get(self, number: int) -> Event | None:
-        """Return one entry; None if there is none of this number."""
+        """Return one entry; None if the id is unknown."""
         return next(iter(self._select("WHERE id = ?", number)), None)
 
     def details_of(self, what: str) -> list[dict[str, Any]]:
-        """Return the details of all entries of a kind, the oldest first."""
+        """Return the details of all entries of one kind, oldest first."""
         return [event.details for event in self.of(what)]
 
     def of(self, *kinds: str) -> list[Event]:
-        """List all entries of some kinds, the oldest first."""
+        """List all entries of the given kinds, oldest first."""
         return self._select("WHERE what IN (SELECT value FROM json_each(?)) ORDER BY id", json_text(kinds))
 
     def latest(self, limit: int = 50) -> list[Event]:
-        """List what was done, the newest first."""
+        """List the latest entries, newest first."""
         return self._select("ORDER BY id DESC LIMIT ?", limit)
 
-    def _select(self, which: str, *values: object) -> list[Event]:
-        rows = self._database.rows(f"SELECT id, at, what, details FROM history {which}", values)
+    def _select(self, clauses: str, *values: object) -> list[Event]:
+        rows = self._database.rows(f"SELECT id, at, what, details FROM history {clauses}", values)
         return [Event(event_id, at, what, json.loads(details)) for event_id, at, what, details in rows]
 
 
 class WrittenTag(NamedTuple):
-    """A tag that was written back into a file: `target` says which ("xmp", "embedded", "txt", ...)."""
+    """A tag that was written into a file of kind `target` ("xmp", "embedded", "txt", ...)."""
 
     image_id: int
     tag: str
@@ -297,12 +297,12 @@ class WrittenTag(NamedTuple):
 
 @dataclass(eq=False)
 class WrittenTags(CatalogueTable):
-    """The table of tags that were written into files, so that they can be taken back."""
+    """The table of tags that were written into files, so that they can be removed again."""
 
     _tags: Tags
 
     def note(self, target: str, written: Iterable[tuple[int, str]]) -> None:
-        """Remember tags that were written into files of one kind, pairs of an image's id and a tag."""
+        """Record tags that were written into files of kind `target`, as (image id, tag)."""
         pairs = list(written)
         with self._database.transaction() as connection:
             ids = self._tags.ids((tag for _, tag in pairs), create=True)
@@ -312,7 +312,7 @@ class WrittenTags(CatalogueTable):
             )
 
     def forget(self, target: str, written: Iterable[tuple[int, str]]) -> None:
-        """Forget tags that were taken back out of files."""
+        """Delete the records of tags that were removed from files."""
         pairs = list(written)
         ids = self._tags.ids(tag for _, tag in pairs)
         self._database.write_many(
@@ -321,15 +321,15 @@ class WrittenTags(CatalogueTable):
         )
 
     def of_target(self, target: str) -> list[WrittenTag]:
-        """List the tags that were written into files of one kind, by image and tag."""
+        """List the tags that were written into files of kind `target`, by image and tag."""
         return self._records(WrittenTag, f"{WRITTEN} WHERE target = ? ORDER BY image_id, tags.name", (target,))
 
     def of_image(self, image_id: int) -> list[WrittenTag]:
-        """List the tags that were written into files of one image, by kind of file and tag."""
+        """List the tags that were written into an image's files, by kind of file and tag."""
         return self._records(WrittenTag, f"{WRITTEN} WHERE image_id = ? ORDER BY target, tags.name", (image_id,))
 
     def elsewhere(self, target: str) -> list[tuple[str, int]]:
-        """List where photos lay, with their ids, that moved or went after tags were written into their files."""
+        """List former path and id of the photos that were moved or deleted after tags were written into their files."""
         return self._database.rows(
             "SELECT path, image_id FROM left_places WHERE target = ?1 UNION SELECT path, image_id FROM written_tags "
             "JOIN images ON images.id = image_id "
@@ -338,7 +338,7 @@ class WrittenTags(CatalogueTable):
         )
 
     def forget_elsewhere(self, target: str, paths: Iterable[str]) -> None:
-        """Forget paths of `elsewhere` where nothing is left of what was written."""
+        """Delete paths of `elsewhere` that have no written tags left."""
         values = [(target, as_text(path)) for path in paths]
         for statement in (
             "DELETE FROM left_places WHERE target = ? AND path = CAST(? AS TEXT)",

@@ -1,11 +1,11 @@
-"""Rows that lie in a Lance table: a segment of them, the rows of one version, and LanceDB's index (IVF_FLAT).
+"""Rows in a Lance table: segments of such rows, access to one version of a table, and LanceDB's index (IVF_FLAT).
 
-The version of a table that counts stands in SQLite, written in the transaction that commits the rows: what a killed
-process added after it is dropped by the next one that writes. Of a segment only the ids lie beside the catalogue.
+The current version of a table is stored in SQLite, in the transaction that commits the rows. If a process is killed
+after adding rows, the next writer drops them. The ids of a segment are also stored in a file of the catalogue.
 
-Few rows are read once into memory, many block by block. The index puts rows into lists around centres, of which the
-nearest are looked into: it names the best rows of these, which are scored anew, as exact search does. How many lists
-have to be looked into is measured on queries when the index is made, as it is for faiss (see `row_index`).
+Small tables are read into memory once, large ones block by block. The index divides rows into lists around centroids
+and searches only the nearest lists for candidates, which are then scored exactly. The number of lists to search is
+measured on sample queries when the index is built, as for faiss (see `row_index`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from visterm.store.segments import IDS, SegmentFolder, StoredIndex
 Places: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float32]
 
-LANCE = "lance"  # The folder of the tables where no other place was named, and the name of their indexes
+LANCE = "lance"  # Default folder of the tables, and the name of their indexes
 FILES = "files"
 
 DENSE_ONLY = (
@@ -42,15 +42,15 @@ DENSE_ONLY = (
     "dense, such as wsabie."
 )
 
-KEPT_BYTES = 2**28  # Rows up to this size are read once and kept
-READ_BYTES = 2**24  # Bytes read at a time: for a query of all rows LanceDB reads gigabytes ahead of what was taken
-SPARE = 16  # Rows named in addition: equal ones, and ones that are hidden
-ROUNDS = 10  # Rounds of k-means
-GATHERED = 16  # If one row in this many is needed, or more, all are read in order: quicker than reading each alone
+MAX_CACHED_BYTES = 2**28  # Tables up to this size are cached in memory
+BYTES_PER_READ = 2**24  # In one query: LanceDB would read gigabytes ahead for a query of all rows
+N_SPARE = 16  # Additional candidates, to make up for ties and hidden rows
+ROUNDS = 10  # Iterations of k-means
+SCAN_RATIO = 16  # If at least one row in this many is needed, scanning all of them is faster
 
 
 class LanceRows:
-    """The first `n_rows` rows of a table, each of `width`, as one version has them."""
+    """The first `n_rows` rows, each with `width` values, of one version of a table."""
 
     def __init__(self, table: LanceTable, version: int, n_rows: int, width: int) -> None:
         self._table, self._version = table, version
@@ -59,8 +59,8 @@ class LanceRows:
         self._opened: Any = None
 
     @property
-    def at(self) -> Any:
-        """LanceDB's own table, checked out: opened when it is first asked for."""
+    def checked_out(self) -> Any:
+        """LanceDB's table object at this version; opened on first use."""
         with self._opening:
             if self._opened is None:
                 table = self._table.at(self._version)
@@ -76,64 +76,64 @@ class LanceRows:
 
     @property
     def is_small(self) -> bool:
-        """Whether all of them are kept in memory."""
-        return 4 * self.n_rows * self.width <= KEPT_BYTES
+        """Whether all rows are cached in memory."""
+        return 4 * self.n_rows * self.width <= MAX_CACHED_BYTES
 
     @cached_property
-    def kept(self) -> Floats:
-        """All rows, where they are few."""
+    def cached(self) -> Floats:
+        """All rows, cached; only for small tables."""
         rows = self._collected(np.arange(self.n_rows), self._scanned())
         rows.flags.writeable = False
         return rows
 
     def take(self, places: Places) -> Floats:
-        """Return rows by place, in that order."""
+        """Return the rows at `places`, in that order."""
         if self.is_small:
-            return self.kept[places]
+            return self.cached[places]
         requested, back = np.unique(places, return_inverse=True)
         return self._collected(requested, self.blocks(requested))[back]
 
     def _collected(self, places: Places, blocks: Iterable[tuple[Places, Floats]]) -> Floats:
-        """Put blocks of rows together that have all of some places (ascending)."""
+        """Join blocks of (places, rows) into the rows at all of the ascending `places`."""
         rows, filled = np.empty((len(places), self.width), np.float32), np.zeros(len(places), np.bool_)
-        for numbers, block in blocks:
-            at = np.searchsorted(places, numbers)
+        for block_places, block in blocks:
+            at = np.searchsorted(places, block_places)
             rows[at], filled[at] = block, True
         if not filled.all():
             raise self._damaged(f"no row at the place {places[np.argmin(filled)]}")
         return rows
 
     def blocks(self, places: Places | None = None) -> Iterator[tuple[Places, Floats]]:
-        """Yield places and rows, block by block: of all, or of some places (ascending)."""
+        """Yield blocks of (places, rows): all, or those at the ascending `places`."""
         if places is None:
             yield from self._scanned()
-        elif len(places) and len(places) * GATHERED > places[-1] - places[0]:
+        elif len(places) and len(places) * SCAN_RATIO > places[-1] - places[0]:
             first = int(places[0])
             requested = np.zeros(int(places[-1]) + 1 - first, np.bool_)
             requested[places - first] = True
-            for numbers, block in self._scanned(first, first + len(requested)):
-                inside = requested[numbers - first]
+            for block_places, block in self._scanned(first, first + len(requested)):
+                inside = requested[block_places - first]
                 if inside.any():
-                    yield numbers[inside], block[inside]
+                    yield block_places[inside], block[inside]
         else:
             for start in range(0, len(places), AT_ONCE):
                 chunk = places[start : start + AT_ONCE]
-                batch = self.at.take_offsets(chunk.tolist()).select(["row", "vector"]).to_arrow()
-                numbers, block = self._in_order(batch, 0, self.n_rows)
-                if not np.array_equal(numbers, chunk):
+                batch = self.checked_out.take_offsets(chunk.tolist()).select(["row", "vector"]).to_arrow()
+                block_places, block = self._in_order(batch, 0, self.n_rows)
+                if not np.array_equal(block_places, chunk):
                     raise self._damaged("rows at other places than those in their column 'row'")
-                yield numbers, block
+                yield block_places, block
 
     def _scanned(self, first: int = 0, stop: int | None = None) -> Iterator[tuple[Places, Floats]]:
         stop = self.n_rows if stop is None else stop
-        step = max(1, READ_BYTES // (4 * self.width))
+        step = max(1, BYTES_PER_READ // (4 * self.width))
         for start in range(first, stop, step):
-            query = self.at.search().offset(start).limit(min(step, stop - start)).select(["row", "vector"])
+            query = self.checked_out.search().offset(start).limit(min(step, stop - start)).select(["row", "vector"])
             for batch in query.to_batches(AT_ONCE):
                 yield self._in_order(batch, start, min(start + step, stop))
 
     def _in_order(self, batch: Any, first: int, stop: int) -> tuple[Places, Floats]:
-        """Return places and rows of a batch of Arrow by place: a table promises no order in it, though it keeps one."""
+        """Return places and rows of an Arrow batch, sorted by place: LanceDB does not guarantee an order."""
         places, block = arrays_of(batch, ["row", "vector"]).values()
         if places.dtype != np.int64 or block.dtype != np.float32 or block.shape != (len(places), self.width):
             raise self._damaged(f"rows of {block.dtype}, shape {block.shape}, at places of {places.dtype}")
@@ -154,52 +154,52 @@ class LanceRows:
 
 
 class LancePart(Part):
-    """Rows with ids, in a Lance table."""
+    """A part of the rows to search that is stored in a Lance table."""
 
     rows: LanceRows
 
     def take(self, places: Places) -> Floats:
-        """Return the rows at some places, in that order."""
+        """Return the rows at `places`, in that order."""
         return self.rows.take(places)
 
     def products(self, Q: Floats, places: Places | None = None) -> Floats:
-        """Return the products of rows (None: of all visible ones) with a few queries, shape (n_rows, n_queries)."""
+        """Return the products of rows (None: all visible rows) with a few queries, shape (n_rows, n_queries)."""
         if places is None:
             places = self.visible
         if self.rows.is_small:
-            return np.asarray(self.rows.kept[places] @ Q.T, np.float32)
+            return np.asarray(self.rows.cached[places] @ Q.T, np.float32)
         products = np.empty((len(places), len(Q)), np.float32)
-        for numbers, block in self.rows.blocks(places):
-            products[np.searchsorted(places, numbers)] = block @ Q.T
+        for block_places, block in self.rows.blocks(places):
+            products[np.searchsorted(places, block_places)] = block @ Q.T
         return products
 
     def _best_of_blocks(self, Q: Floats, k: int, places: Places | None) -> Ranking:
         if self.rows.is_small:
-            return top_k_products(Q, self.rows.kept, k, among=places)
+            return top_k_products(Q, self.rows.cached, k, among=places)
         best = Ranking(np.empty((len(Q), 0), np.int64), np.empty((len(Q), 0), np.float32))
-        for numbers, block in self.rows.blocks(places):
+        for block_places, block in self.rows.blocks(places):
             ranking = top_k_products(Q, block, min(k, len(block)))
-            best = merged([best, Ranking(numbers[ranking.ids], ranking.scores)], k)
+            best = merged([best, Ranking(block_places[ranking.ids], ranking.scores)], k)
         return best
 
 
 class LanceIndex:
-    """An index and its settings; see `Candidates`.
+    """An index of a Lance table and its settings; see `Candidates`.
 
-    `rows` are of a version that has the index. `n_rows` are covered, from the first on; None: as many as when it was
-    measured. `spare` more rows are named, because as many are hidden.
+    `rows` have a version of the table with the index. The index covers the first `n_rows` rows; None: as many as when
+    it was measured. It proposes `spare` more candidates, because that many rows are hidden.
     """
 
     def __init__(self, rows: LanceRows, settings: IndexSettings, n_rows: int | None = None, spare: int = 0) -> None:
         self._rows, self.settings = rows, settings
         self.n_rows = settings.n_rows if n_rows is None else n_rows
-        self._spare = SPARE + min(spare, MOST)
+        self._spare = N_SPARE + min(spare, MOST)
 
     def candidates(self, q: NDArray[np.float32], k: int) -> NDArray[np.int64] | None:
-        """Return places of rows, ascending, that hold most of the `k` best; None where an exact search is better."""
+        """Return ascending places of rows that include most of the `k` best; None if an exact search is better."""
         if k > MOST:
             return None
-        query = self._rows.at.search(q.ravel(), vector_column_name="vector").distance_type("dot")
+        query = self._rows.checked_out.search(q.ravel(), vector_column_name="vector").distance_type("dot")
         query = query.nprobes(self.settings.probed).fast_search().limit(k + self._spare)
         places = np.sort(arrays_of(query.select(["row"]).to_arrow(), ["row"])["row"])
         return places[places < self.n_rows]
@@ -208,9 +208,9 @@ class LanceIndex:
 def index_that_pays(
     table: LanceTable, version: int, n_rows: int, width: int, queries: NDArray[np.float32]
 ) -> tuple[int, IndexSettings]:
-    """Make an index of a table's rows, and measure its settings; one that does not pay is dropped again.
+    """Build an index of a table's rows and measure its best settings; drop the index if it is not worth its space.
 
-    Returns the version that has the index, or that has none; and what was measured.
+    Returns the resulting version of the table, with or without the index, and the measured settings.
     """
     from lancedb.index import IvfFlat
 
@@ -219,15 +219,15 @@ def index_that_pays(
     writable = table.writable()
     writable.create_index("vector", config=IvfFlat(distance_type="dot", num_partitions=n_lists, max_iterations=ROUNDS))
     rows = LanceRows(table, int(writable.version), n_rows, width)
-    exactly, k = LancePart(np.arange(n_rows), rows), min(K, n_rows)
-    exact = median_seconds(lambda: exactly.best(queries[:1], k), 3)
+    exact_part, k = LancePart(np.arange(n_rows), rows), min(K, n_rows)
+    exact_time = median_seconds(lambda: exact_part.best(queries[:1], k), 3)
 
     def search(q: Floats, trial: IndexSettings) -> Places:
-        return LancePart(exactly.ids, rows, index=LanceIndex(rows, trial)).best(q, k).ids
+        return LancePart(exact_part.ids, rows, index=LanceIndex(rows, trial)).best(q, k).ids
 
     probes = [*growing(max(1, n_lists // 2)), n_lists]
-    trials = [[IndexSettings(n_rows, n_lists, probed, K + SPARE, 0.0, 0.0, exact) for probed in probes]]
-    settings = best_settings(search, trials, queries, exactly.best(queries, k).ids)
+    trials = [[IndexSettings(n_rows, n_lists, probed, K + N_SPARE, 0.0, 0.0, exact_time) for probed in probes]]
+    settings = best_settings(search, trials, queries, exact_part.best(queries, k).ids)
 
     if not settings.pays:
         for index in writable.list_indices():
@@ -236,29 +236,29 @@ def index_that_pays(
 
 
 class LancePlace(NamedTuple):
-    """Where the tables of a catalogue lie."""
+    """The location of the Lance tables of a catalogue."""
 
-    uri: str  # Of the database; empty: in the catalogue's own folder
-    id: str  # Part of the tables' names, so that several catalogues can keep theirs at one place
+    uri: str  # Of the Lance database; empty: in the catalogue's own folder
+    id: str  # Part of the tables' names, so that several catalogues can share a database
 
     @classmethod
     def at(cls, uri: str) -> LancePlace:
-        """Choose a place for a new catalogue; the path of a folder is kept in full."""
+        """Return the location of a new catalogue's tables, with a local path made absolute."""
         return cls((uri if not uri or "://" in uri else os.path.abspath(uri)), uuid.uuid4().hex[:12])
 
     def uri_of(self, folder: Path) -> str:
-        """Return the place in full, of the catalogue in a folder."""
+        """Return the full URI of the tables, for a catalogue in `folder`."""
         return self.uri or str(folder / LANCE)
 
     def table(self, folder: Path, segment_id: int) -> LanceTable:
         """Return the table of a segment."""
         return LanceTable(self.uri_of(folder), f"{self._prefix}{segment_id}")
 
-    def sweep(self, folder: Path, known: Iterable[int]) -> None:
-        """Drop the tables of segments that are no more."""
+    def sweep(self, folder: Path, segment_ids: Iterable[int]) -> None:
+        """Drop the tables of segments that are not in `segment_ids`."""
         if not self.uri and not (folder / LANCE).is_dir():
             return
-        kept = {f"{self._prefix}{segment_id}" for segment_id in known}
+        kept = {f"{self._prefix}{segment_id}" for segment_id in segment_ids}
         for name in table_names(self.uri_of(folder)):
             if name.startswith(self._prefix) and name not in kept:
                 LanceTable(self.uri_of(folder), name).drop()
@@ -269,9 +269,9 @@ class LancePlace(NamedTuple):
 
 
 def lance_uri(store: str) -> str | None:
-    """Return where a store keeps its Lance tables; empty: with the catalogue. None for files.
+    """Return the URI of the Lance tables of `store`; empty: in the catalogue's folder. None for files.
 
-    Raises UserError if there is no such store.
+    Raises UserError if `store` is not a valid name.
     """
     name, colon, uri = store.partition(":")
     if name not in (FILES, LANCE) or (colon and (name == FILES or not uri)):
@@ -281,9 +281,9 @@ def lance_uri(store: str) -> str | None:
 
 
 class LanceSegment(SegmentFolder):
-    """A segment of dense rows in a table; `folder` is that of the ids.
+    """A segment of dense rows in a Lance table; `folder` has the file of ids.
 
-    `version` is the table's: the one that counts, and after `create` and `append` the one that has what was written.
+    `table_version` is the current version of the table; `create` and `append` update it.
     """
 
     def __init__(self, folder: Path, width: int, table: LanceTable, version: int) -> None:
@@ -292,35 +292,35 @@ class LanceSegment(SegmentFolder):
         self.table_version: int = version
 
     def create(self) -> None:
-        """Make the folder with an empty file of ids, and an empty table."""
+        """Create the folder with an empty file of ids, and an empty table."""
         super().create()
         self.table_version = self.table.create(self.width)
 
     def append(self, n_rows: int, ids: NDArray[np.int64], U: Matrix) -> None:
-        """Write rows."""
+        """Write rows after the first `n_rows`."""
         if isinstance(U, sp.csr_array):
             raise DataError(DENSE_ONLY)
         self._write(IDS, n_rows, ids)
         self.table_version = self.table.append(self.table_version, n_rows, ids, U)
 
     def read(self, n_rows: int) -> tuple[NDArray[np.int64], Matrix]:
-        """Return the ids and rows of the first `n_rows`, all of them in memory."""
+        """Return the ids and rows of the first `n_rows`, in memory."""
         return self._map(IDS, n_rows), self.rows(n_rows).take(np.arange(n_rows))
 
     def part(self, n_rows: int, hidden: NDArray[np.int64], index: StoredIndex | None = None) -> Part:
-        """Return the first `n_rows` to search, with the table's own index."""
+        """Return the first `n_rows` rows as a part to search, with the table's own index."""
         rows = self.rows(n_rows)
-        by = None
+        lance_index = None
         if index is not None and settings_of(index.facts).pays:
-            by = LanceIndex(rows, settings_of(index.facts), index.n_rows, len(hidden))
-        return LancePart(self._map(IDS, n_rows), rows, hidden, by)
+            lance_index = LanceIndex(rows, settings_of(index.facts), index.n_rows, len(hidden))
+        return LancePart(self._map(IDS, n_rows), rows, hidden, lance_index)
 
     def rows(self, n_rows: int) -> LanceRows:
-        """Return the first `n_rows`, which are read when they are asked for."""
+        """Return the first `n_rows` rows, which are read on demand."""
         return LanceRows(self.table, self.table_version, n_rows, self.width)
 
     def cut(self, n_rows: int) -> None:
-        """Shorten the file of ids, and drop what was added to the table since."""
+        """Shorten the file of ids to `n_rows`, and reset the table to its current version."""
         self._shorten({IDS: n_rows})
         self.table.cut(self.table_version)
 

@@ -1,7 +1,7 @@
-"""A table of LanceDB that holds rows in versions: added to at the end, read as one version has them, never changed.
+"""A versioned, append-only LanceDB table of rows, which is read at one version.
 
-Columns: ``row`` (the place, from 0 on), ``id`` (the image) and ``vector``. The table lies in a folder, or in an object
-store (``s3://bucket/folder``), where the usual environment says who may read it.
+Columns: ``row`` (the place, from 0), ``id`` (the image) and ``vector``. The table is in a local folder, or in an object
+store (``s3://bucket/folder``) with credentials from the usual environment variables.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from visterm.core.errors import CorruptFileError, MissingExtraError, StorageErro
 from visterm.core.remote import check_named, in_full, is_remote
 from visterm.core.writing import storage_error
 
-AT_ONCE = 2**15  # Rows that are read or written at a time
+AT_ONCE = 2**15  # Maximum number of rows that are read or written at a time
 TIDIED_EVERY = 128
-"""Versions: each names all files of the table, and each addition is a file of its own until they are put together."""
+"""Compact a table's files every so many versions: each addition is a new file, and each version lists all files."""
 
-MANY_FILES = 8
-ROWS_PER_FILE = 2**20  # Rows that LanceDB puts together in a file
-# Of the lists of indexes, kept by LanceDB, which would take six times as much
-CACHED = {"index_cache_size_bytes": 2**30, "metadata_cache_size_bytes": 2**28}
+MAX_UNTIDY_FILES = 8
+ROWS_PER_FILE = 2**20  # LanceDB's target when it compacts files
+# LanceDB's own default sizes are six times as large
+CACHE_SIZES = {"index_cache_size_bytes": 2**30, "metadata_cache_size_bytes": 2**28}
 
 NEVER = timedelta(days=36500)
-READERS_NEED = timedelta(hours=1)  # Age of versions that no search reads any more: each looks first which one counts
+MIN_AGE_TO_DELETE = timedelta(hours=1)  # No search still reads versions that are older than this
 
 
 class LanceTable:
-    """One table, which need not be there yet, of the database at `uri`: a folder, or a folder of an object store.
+    """One table, which may not exist yet, of the database at `uri`: a folder, local or in an object store.
 
     Raises MissingExtraError if lancedb is not installed.
     """
@@ -45,20 +45,20 @@ class LanceTable:
         self._database = _connected(str(in_full(uri)))
 
     def create(self, width: int) -> int:
-        """Make it empty, in place of one that a kill left, and return its version."""
+        """Create an empty table, replacing any leftover of a killed process, and return its version."""
         with _translated(f"The table {self.name} at {self.uri} cannot be made"):
             return int(self._database.create_table(self.name, schema=schema_of(width), mode="overwrite").version)
 
     def append(self, version: int, n_rows: int, ids: NDArray[np.int64], U: NDArray[np.float32]) -> int:
-        """Add rows after the `n_rows` of a version, whatever was added since; return the version that has them."""
+        """Add rows after the `n_rows` rows of a version, dropping later additions; return the new version."""
         pa = _arrow()
         self.cut(version)
         table = self.writable()
         for start in range(0, len(ids), AT_ONCE):
-            numbers = np.arange(n_rows + start, n_rows + min(start + AT_ONCE, len(ids)))
+            places = np.arange(n_rows + start, n_rows + min(start + AT_ONCE, len(ids)))
             block = np.ascontiguousarray(U[start : start + AT_ONCE], np.float32)
             vectors = pa.FixedSizeListArray.from_arrays(pa.array(block.ravel()), U.shape[1])
-            columns = {"row": numbers, "id": ids[start : start + AT_ONCE], "vector": vectors}
+            columns = {"row": places, "id": ids[start : start + AT_ONCE], "vector": vectors}
             with _translated(f"Rows cannot be written to the table {self.name} at {self.uri}"):
                 table.add(pa.table(columns))
                 if table.version % TIDIED_EVERY == 0:
@@ -66,17 +66,17 @@ class LanceTable:
         return int(table.version)
 
     def cut(self, version: int) -> None:
-        """Drop what came after a version: what it held is the newest version then."""
+        """Drop everything added after a version: the newest version then equals this version."""
         if self.writable().version != version:
             self.at(version).restore()
 
     def is_untidy(self, n_rows: int) -> bool:
-        """Return whether the table has many more files than this many rows need."""
+        """Return whether the table has far more files than `n_rows` rows need."""
         n_files = int(self.writable().stats()["fragment_stats"]["num_fragments"])
-        return n_files > MANY_FILES + n_rows // ROWS_PER_FILE
+        return n_files > MAX_UNTIDY_FILES + n_rows // ROWS_PER_FILE
 
     def tidy(self, version: int) -> tuple[int, bool]:
-        """Put small files together and bring the index up to date; return the version and if all rows are indexed."""
+        """Compact files and update the index; return the new version, and whether all rows are indexed."""
         self.cut(version)
         table = self.writable()
         with _translated(f"The table {self.name} at {self.uri} cannot be put in order"):
@@ -85,15 +85,15 @@ class LanceTable:
         return int(table.version), bool(indexes) and all(stats.num_unindexed_rows == 0 for stats in indexes)
 
     def forget_old_versions(self) -> None:
-        """Remove the files of versions that no search reads any more; what counts must be the newest version."""
-        self.writable().optimize(cleanup_older_than=READERS_NEED)
+        """Delete the files of versions that no search reads any more; the current version must be the newest."""
+        self.writable().optimize(cleanup_older_than=MIN_AGE_TO_DELETE)
 
     def drop(self) -> None:
-        """Remove the table, if it is there."""
+        """Delete the table if it exists."""
         self._database.drop_table(self.name, ignore_missing=True)
 
     def at(self, version: int) -> Any:
-        """Return LanceDB's own table as one version has it. Raises CorruptFileError if there is no such version."""
+        """Return LanceDB's table object at one version. Raises CorruptFileError if that version does not exist."""
         table = self.writable()
         try:
             table.checkout(version)
@@ -105,7 +105,7 @@ class LanceTable:
         return table
 
     def writable(self) -> Any:
-        """Return LanceDB's own table, to write. Raises CorruptFileError if it cannot be opened."""
+        """Return LanceDB's table object for writing. Raises CorruptFileError if it cannot be opened."""
         try:
             return self._database.open_table(self.name)
         except (ValueError, OSError, RuntimeError) as error:
@@ -116,13 +116,13 @@ class LanceTable:
 
 
 def schema_of(width: int) -> Any:
-    """Return the columns of a table of rows, for Arrow."""
+    """Return the Arrow schema of a table of rows with `width` values."""
     pa = _arrow()
     return pa.schema([("row", pa.int64()), ("id", pa.int64()), ("vector", pa.list_(pa.float32(), width))])
 
 
 def table_names(uri: str) -> list[str]:
-    """List the tables of a database; none where there is no database."""
+    """List the tables of a database; empty if it does not exist."""
     database = _connected(str(in_full(uri)))
     with _translated(f"The tables at {uri} cannot be listed"):
         names: list[str] = []
@@ -135,7 +135,7 @@ def table_names(uri: str) -> list[str]:
 
 
 def arrays_of(batch: Any, columns: list[str]) -> dict[str, NDArray[Any]]:
-    """Return the columns of a batch or a table of Arrow as arrays; vectors as (n, width)."""
+    """Convert columns of an Arrow batch or table to arrays; vectors to shape (n, width)."""
     pa = _arrow()
     arrays = {}
     for name in columns:
@@ -148,7 +148,7 @@ def arrays_of(batch: Any, columns: list[str]) -> dict[str, NDArray[Any]]:
 
 
 def _arrow() -> ModuleType:
-    import pyarrow  # takes long, and most catalogues have no tables
+    import pyarrow  # slow to import, and most catalogues have no Lance tables
 
     module: ModuleType = pyarrow
     return module
@@ -158,28 +158,28 @@ def _arrow() -> ModuleType:
 def _connected(uri: str) -> Any:
     if is_remote(uri):
         check_named(uri)
-    os.environ.setdefault("LANCEDB_LOG", "error")  # it warns of tables that are new
+    os.environ.setdefault("LANCEDB_LOG", "error")  # else it warns about new tables
     try:
         import lancedb
     except ImportError as error:
         raise MissingExtraError(
             "Rows in a Lance table need the package 'lancedb'. Install it with: pip install 'visterm[lance]'"
         ) from error
-    plain = {"allow_http": "true"} if os.environ.get("AWS_ENDPOINT_URL", "").startswith("http://") else None
+    options = {"allow_http": "true"} if os.environ.get("AWS_ENDPOINT_URL", "").startswith("http://") else None
     with _translated(f"No tables can be kept at {uri}"):
-        return lancedb.connect(uri, storage_options=plain, session=lancedb.Session(**CACHED))
+        return lancedb.connect(uri, storage_options=options, session=lancedb.Session(**CACHE_SIZES))
 
 
 @contextmanager
-def _translated(what: str) -> Iterator[None]:
-    """Turn errors of LanceDB into ours, with the first line of the reason."""
+def _translated(problem: str) -> Iterator[None]:
+    """Convert errors of LanceDB into visterm's, with the first line of their message."""
     try:
         yield
     except (ValueError, OSError, RuntimeError) as error:
-        full = storage_error(error)
-        if full is not None:
-            raise full from error
-        raise StorageError(f"{what}: {_first_line(error)}.") from error
+        disk_problem = storage_error(error)
+        if disk_problem is not None:
+            raise disk_problem from error
+        raise StorageError(f"{problem}: {_first_line(error)}.") from error
 
 
 def _first_line(error: Exception) -> str:

@@ -1,8 +1,8 @@
-"""Rows of a run, append-only: written past what is committed, and read from memory maps up to there.
+"""Append-only segments of a run's rows: written after the committed rows, and read with memory maps.
 
-A segment is a folder: ``ids.i64`` (the image of each row) beside ``rows.f32``, or for CSR ``data.f32``, ``indices.i32``
-and ``indptr.i64``. How many rows count stands in SQLite alone: what lies beyond was not committed, and is cut. Rows
-may also lie in a Lance table (`lance_rows`).
+A segment is a folder: ``ids.i64`` (the image id of each row) and ``rows.f32``, or for CSR ``data.f32``, ``indices.i32``
+and ``indptr.i64``. Only SQLite knows the number of committed rows: any rows after them in the files are cut off. Rows
+can also be stored in a Lance table (`lance_rows`).
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ RESTORE = "Restore the catalogue from a backup, or index the images again into a
 
 
 class StoredSegment(NamedTuple):
-    """A segment as its table knows it; its folder is ``rows/<id>``."""
+    """A segment as stored in the table ``segments``; its folder is ``rows/<id>``."""
 
     id: int
     run_id: int
     kind: str  # "dense" or "csr"
     width: int
     n_rows: int
-    table_version: int | None = None  # Of the Lance table that holds its rows; None where files do
+    table_version: int | None = None  # Of the Lance table with its rows; None if they are in files
 
 
 def segments_of(database: Database, where: str = "", *values: object) -> list[StoredSegment]:
-    """List segments, in their order: of all runs, or those for which a condition holds.
+    """List segments by id: all, or only those that meet the SQL condition `where`.
 
-    Raises CorruptFileError if there can be no such segment.
+    Raises CorruptFileError if the database describes an impossible segment.
     """
     statement = f"SELECT id, run_id, kind, width, n_rows, table_version FROM segments {where} ORDER BY id"
     segments = [StoredSegment(*row) for row in database.rows(statement, values)]
@@ -60,9 +60,9 @@ def segments_of(database: Database, where: str = "", *values: object) -> list[St
 
 
 def checked_places(rows: Sequence[tuple[int]], segment: StoredSegment) -> NDArray[np.int64]:
-    """Return the places of rows of a segment that the database lists, a place each.
+    """Convert places of a segment's rows, as listed by the database, to an array.
 
-    Raises CorruptFileError if the segment has no such row.
+    Raises CorruptFileError if a place is outside the segment.
     """
     places = np.array([row[0] for row in rows], np.int64)
     outside = places[(places < 0) | (places >= segment.n_rows)]
@@ -74,7 +74,7 @@ def checked_places(rows: Sequence[tuple[int]], segment: StoredSegment) -> NDArra
 
 
 class StoredIndex(NamedTuple):
-    """An index of the first `n_rows` of a segment, as its table knows it."""
+    """An index of the first `n_rows` rows of a segment, as stored in the table ``indexes``."""
 
     file: str
     n_rows: int
@@ -82,49 +82,49 @@ class StoredIndex(NamedTuple):
 
 
 class Segment(ABC):
-    """Rows of one kind ("dense" or "csr") and width with the id of each one's image."""
+    """Rows of one kind ("dense" or "csr") and width, with the image id of each row."""
 
-    table_version: int | None = None  # Of the Lance table that holds the rows, after what was written last, if one does
+    table_version: int | None = None  # Of the Lance table after the latest write; None without one
 
     kind: str
     width: int
 
     @abstractmethod
     def append(self, n_rows: int, ids: NDArray[np.int64], U: Matrix) -> None:
-        """Write rows after the first `n_rows`, in place of whatever lies there; on disk when this returns."""
+        """Write rows after the first `n_rows`, overwriting later rows; wait for the disk."""
 
     @abstractmethod
     def read(self, n_rows: int) -> tuple[NDArray[np.int64], Matrix]:
-        """Return the ids and rows of the first `n_rows`, read-only. Raises CorruptFileError if there are fewer."""
+        """Return ids and rows of the first `n_rows` rows, read-only. Raises CorruptFileError if there are fewer."""
 
     def where(self, name: str) -> str:
-        """Return what a part of the rows is called in messages: the path of a file, where there is one."""
+        """Return how messages refer to the file `name`: its path, if the segment is in a folder."""
         return name
 
     @abstractmethod
     def cut(self, n_rows: int) -> None:
-        """Drop what lies after the first `n_rows`."""
+        """Drop all rows after the first `n_rows`."""
 
     def part(self, n_rows: int, hidden: NDArray[np.int64], index: StoredIndex | None = None) -> Part:
-        """Return the first `n_rows` to search, some of them hidden; with an index of them, where it pays."""
+        """Return the first `n_rows` rows as a part to search, without those at the places `hidden`."""
         return ArrayPart(*self.read(n_rows), hidden)
 
 
 @dataclass(eq=False)
 class SegmentInMemory(Segment):
-    """A segment of a catalogue that was not saved; what is appended stays where it is until it is read."""
+    """A segment of a catalogue in memory; `read` joins the appended arrays."""
 
     kind: str
     width: int
     _parts: list[tuple[NDArray[np.int64], Matrix]] = field(default_factory=list)
 
     def append(self, n_rows: int, ids: NDArray[np.int64], U: Matrix) -> None:
-        """Keep rows."""
+        """Append rows after the first `n_rows`."""
         self.cut(n_rows)
         self._parts.append((ids, U))
 
     def read(self, n_rows: int) -> tuple[NDArray[np.int64], Matrix]:
-        """Put the parts together."""
+        """Join the appended arrays, and return ids and rows."""
         self.cut(n_rows)
         if not self._parts:
             empty: Matrix = np.empty((0, self.width), np.float32)
@@ -135,7 +135,7 @@ class SegmentInMemory(Segment):
         return self._parts[0]
 
     def cut(self, n_rows: int) -> None:
-        """Drop arrays and ends of arrays."""
+        """Drop all rows after the first `n_rows`."""
         kept: list[tuple[NDArray[np.int64], Matrix]] = []
         for ids, U in self._parts:
             if n_rows > 0:
@@ -157,7 +157,7 @@ class SegmentFolder(Segment):
         return str(self.folder / name)
 
     def create(self) -> None:
-        """Make the folder with empty files; one that a kill left is emptied."""
+        """Create the folder with empty files, replacing any leftover of a killed process."""
         with writing(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
             for name in self._names():
@@ -166,7 +166,7 @@ class SegmentFolder(Segment):
                 sync(folder)
 
     def append(self, n_rows: int, ids: NDArray[np.int64], U: Matrix) -> None:
-        """Write rows, and wait for the disk."""
+        """Write rows after the first `n_rows`, and wait for the disk."""
         self._write(IDS, n_rows, ids)
         if isinstance(U, np.ndarray):
             self._write(DENSE, n_rows * self.width, U)
@@ -177,7 +177,7 @@ class SegmentFolder(Segment):
         self._write(INDPTR, n_rows + 1, U.indptr[1:].astype(np.int64) + n_values)
 
     def read(self, n_rows: int) -> tuple[NDArray[np.int64], Matrix]:
-        """Map the files."""
+        """Memory-map the ids and rows of the first `n_rows` rows."""
         ids = self._map(IDS, n_rows)
         if self.kind == "dense":
             return ids, self._map(DENSE, n_rows * self.width).reshape(n_rows, self.width)
@@ -189,7 +189,7 @@ class SegmentFolder(Segment):
         )
 
     def part(self, n_rows: int, hidden: NDArray[np.int64], index: StoredIndex | None = None) -> Part:
-        """Map the files to search, and open an index of them when it is first used."""
+        """Return the first `n_rows` rows as a part to search; an index is opened on first use."""
         part = ArrayPart(*self.read(n_rows), hidden)
         if index is not None:
             settings, path = settings_of(index.facts), self.folder / index.file
@@ -202,7 +202,7 @@ class SegmentFolder(Segment):
         return part
 
     def cut(self, n_rows: int) -> None:
-        """Shorten the files."""
+        """Shorten the files to the first `n_rows` rows."""
         sizes = {IDS: n_rows}
         if self.kind == "dense":
             sizes[DENSE] = n_rows * self.width
@@ -218,7 +218,7 @@ class SegmentFolder(Segment):
         for name, count in sizes.items():
             size = count * np.dtype(TYPES[name]).itemsize
             if (self.folder / name).stat().st_size > size:
-                with suppress(PermissionError):  # Windows shortens no file that is mapped; what is beyond is never read
+                with suppress(PermissionError):  # Windows cannot shorten mapped files; the rest is never read
                     os.truncate(self.folder / name, size)
 
     def _n_values(self, n_rows: int) -> int:
@@ -227,23 +227,23 @@ class SegmentFolder(Segment):
             self._map(name, n_values)
         return n_values
 
-    def _write(self, name: str, place: int, values: NDArray[np.generic]) -> None:
+    def _write(self, name: str, start: int, values: NDArray[np.generic]) -> None:
         data = memoryview(np.ascontiguousarray(values, TYPES[name])).cast("B")
         check_space(self.folder, data.nbytes)
         with writing(self.folder), (self.folder / name).open("r+b") as file:
-            file.seek(place * np.dtype(TYPES[name]).itemsize)
+            file.seek(start * np.dtype(TYPES[name]).itemsize)
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        self._shorten({name: place + values.size})
+        self._shorten({name: start + values.size})
 
     def _map(self, name: str, count: int) -> NDArray[Any]:
         path = self.folder / name
         try:
-            n_numbers = path.stat().st_size // np.dtype(TYPES[name]).itemsize
-            if not 0 <= count <= n_numbers:
+            n_stored = path.stat().st_size // np.dtype(TYPES[name]).itemsize
+            if not 0 <= count <= n_stored:
                 raise CorruptFileError(
-                    f"{path} holds {n_numbers} numbers where {count} are committed: it was cut off or replaced. "
+                    f"{path} holds {n_stored} numbers where {count} are committed: it was cut off or replaced. "
                     f"{RESTORE}"
                 )
             return np.asarray(np.memmap(path, TYPES[name], "r", shape=count)) if count else np.empty(0, TYPES[name])

@@ -1,6 +1,6 @@
-"""The rows of a catalogue: segments that SQLite knows, appended to, checked by their sums, compacted, indexed if large.
+"""The rows of a catalogue: appending them to segments, verifying checksums, compacting, and indexing large segments.
 
-There is a checksum for each block of rows on disk: bytes that flipped give wrong answers and no error of their own.
+Each block of rows on disk has a checksum, because flipped bytes would silently lead to wrong results.
 """
 
 from __future__ import annotations
@@ -41,38 +41,38 @@ from visterm.store.segments import (
 
 ROWS = "rows"
 
-VERSION = "SELECT value FROM meta WHERE key = 'rows'"  # It changes whenever rows do
+VERSION = "SELECT value FROM meta WHERE key = 'rows'"  # Changes whenever rows change
 CURRENT = "SELECT coalesce(rows_of, id) FROM runs WHERE current = 1"  # The run whose rows are searched
 
-# The words CROSS JOIN make SQLite begin with the few images that are gone; else it goes through all rows
+# CROSS JOIN makes SQLite start with the few images that are gone, instead of scanning all rows
 HIDDEN = (
     "SELECT row FROM dead_rows WHERE segment_id = ? UNION "
     "SELECT rows.row FROM images CROSS JOIN rows ON rows.run_id = ? AND rows.image_id = images.id "
     "AND rows.segment_id = ? WHERE images.state = 'gone' ORDER BY row"
 )
 
-# The frames that searches look at, but for the first of each video, which is its own image, and their videos
+# (frame id, video id) of all frames with a row, except first frames, whose id is that of the video
 FRAMES = (
     "SELECT image_id, video_id FROM frames JOIN images ON images.id = image_id AND state = 'frame' "
     "WHERE EXISTS (SELECT 1 FROM rows WHERE run_id = ? AND rows.image_id = frames.image_id) ORDER BY video_id, at"
 )
 
-COPIED = 65536  # Rows written anew at a time
-BLOCK_BYTES = 2**20  # Bytes of rows, about, under one checksum: little enough that a few are read at every opening
-SAMPLED = 4  # Blocks of a segment that are checked when a catalogue is opened
+COPY_BLOCK = 65536  # Number of rows copied at a time
+BLOCK_BYTES = 2**20  # Approximate bytes per checksum; small, so that opening can verify a few blocks
+SAMPLED = 4  # Number of blocks per segment that are verified when a catalogue is opened
 
-INDEX_FROM = 100_000  # Rows of a segment from which on an index pays: reading fewer takes a few milliseconds
+INDEX_FROM = 100_000  # Minimum number of rows for an index; exact search of fewer rows takes milliseconds
 
-N_QUERIES = 200  # Queries that an index is measured on: so many that their mean is sure to half a percent
-AGAIN = 0.2  # Share of a segment's rows outside its index, from which on it is made anew
+N_QUERIES = 200  # Number of queries for measuring an index: the standard error is about 0.5 %
+MAX_UNINDEXED_SHARE = 0.2  # Rebuild an index if more than this share of the rows is not in it
 OF_THE_CURRENT_RUN = f"run_id = ({CURRENT})"
 
 
 @dataclass(eq=False)
 class RowStore:
-    """Segments of rows, in a catalogue's folder or in memory (None).
+    """The segments of rows in a catalogue's folder, or in memory (`folder` None).
 
-    Who calls what writes holds the writer's lock and a transaction.
+    Callers of writing methods must have the writer lock and an open transaction.
     """
 
     database: Database
@@ -80,9 +80,9 @@ class RowStore:
     _in_memory: dict[int, SegmentInMemory] = field(default_factory=dict)
 
     def read_current(self) -> CurrentRows:
-        """Read which rows the current run has now, and map them.
+        """Return the current run's committed rows, memory-mapped.
 
-        Raises CorruptFileError if the database names rows that cannot be, or their files are damaged.
+        Raises CorruptFileError if the database describes impossible rows, or the row files are damaged.
         """
         with self.database.transaction(writes=False):
             [(version, run_id, last_id)] = self.database.rows(
@@ -99,9 +99,9 @@ class RowStore:
                     )
                 width = segment.width
                 hidden = checked_places(self.database.rows(HIDDEN, (segment.id, run_id, segment.id)), segment)
-                of_segment = "SELECT file, n_rows, facts FROM indexes WHERE segment_id = ?"
-                known = self.database.rows(of_segment, (segment.id,))
-                index = StoredIndex(*known[0]) if known else None
+                index_query = "SELECT file, n_rows, facts FROM indexes WHERE segment_id = ?"
+                index_rows = self.database.rows(index_query, (segment.id,))
+                index = StoredIndex(*index_rows[0]) if index_rows else None
                 if index is not None and not 0 <= index.n_rows <= segment.n_rows:
                     raise CorruptFileError(
                         f"An index of {segment.n_rows} rows is noted to cover {index.n_rows}. {RESTORE}"
@@ -118,30 +118,30 @@ class RowStore:
             frames = np.array(self.database.rows(FRAMES, (run_id,)), np.int64).reshape(-1, 2)
         return CurrentRows(version, parts, width, frames)
 
-    def have_changed(self) -> None:
-        """Tell searches, of other processes too; drawn and not counted, so that it is new after a rollback as well."""
+    def mark_changed(self) -> None:
+        """Change the version of the rows, so that all processes reload them; random: new even after a rollback."""
         self.database.write("UPDATE meta SET value = hex(randomblob(8)) WHERE key = 'rows'")
 
     @property
     def lance(self) -> LancePlace | None:
-        """Where new rows are kept in Lance tables; None where in files."""
+        """Location of the Lance tables for new rows; None if rows are stored in files."""
         text = self.database.value("SELECT value FROM meta WHERE key = 'lance'")
         return LancePlace(**json.loads(text)) if text is not None else None
 
     def keep_in_lance(self, uri: str) -> None:
-        """Keep the rows that are to come in Lance tables at a place; empty: in the catalogue's folder.
+        """Store future rows in Lance tables at `uri`; empty: in the catalogue's folder.
 
-        Raises StorageError if there are rows already.
+        Raises StorageError if the catalogue already has rows.
         """
         if segments_of(self.database):
             raise StorageError("The catalogue has rows already, and they stay where they are.")
         tables = LancePlace.at(uri)
         assert self.folder is not None
-        table_names(tables.uri_of(self.folder))  # fails now, not after the first images were encoded
+        table_names(tables.uri_of(self.folder))  # fail now instead of after encoding the first images
         self.database.write("INSERT OR REPLACE INTO meta VALUES ('lance', ?)", (json_text(tables._asdict()),))
 
     def files(self, segment: StoredSegment) -> Segment:
-        """Return the files, the table or the arrays of a segment."""
+        """Return access to a segment's storage: files, Lance table or arrays in memory."""
         if self.folder is None:
             return self._in_memory.setdefault(segment.id, SegmentInMemory(segment.kind, segment.width))
         folder = self.folder / ROWS / str(segment.id)
@@ -153,21 +153,21 @@ class RowStore:
         return LanceSegment(folder, segment.width, tables.table(self.folder, segment.id), segment.table_version)
 
     def append(self, run_id: int, ids: NDArray[np.int64], U: Matrix) -> None:
-        """Keep a row of a run for each of some images, none twice, in place of any that they had.
+        """Store one row of a run per image id (no duplicates), replacing any previous rows.
 
-        Raises ShapeError if the rows are not as wide as those that are there.
+        Raises ShapeError if `U` has another width than the stored rows.
         """
         kind, width = "csr" if isinstance(U, sp.csr_array) else "dense", U.shape[1]
-        of_run = segments_of(self.database, "WHERE run_id = ?", run_id)
-        if of_run and of_run[0].width != width:
-            raise other_width("U", width, of_run[0].width)
-        of_kind = [segment for segment in of_run if segment.kind == kind]
-        segment = of_kind[-1] if of_kind else self._new_segment(run_id, kind, width)
+        run_segments = segments_of(self.database, "WHERE run_id = ?", run_id)
+        if run_segments and run_segments[0].width != width:
+            raise other_width("U", width, run_segments[0].width)
+        kind_segments = [segment for segment in run_segments if segment.kind == kind]
+        segment = kind_segments[-1] if kind_segments else self._new_segment(run_id, kind, width)
         segment_id, n_rows = segment.id, segment.n_rows
         files = self.files(segment)
         files.append(n_rows, ids, U)
         if segment.table_version is None:
-            self._note_sums(segment_id, n_rows, ids, U)
+            self._store_sums(segment_id, n_rows, ids, U)
 
         self.database.write(
             f"INSERT INTO dead_rows SELECT segment_id, row FROM rows WHERE run_id = ? AND image_id {LISTED}",
@@ -179,17 +179,17 @@ class RowStore:
             ((run_id, image_id, segment_id, n_rows + i) for i, image_id in enumerate(ids.tolist())),
         )
         self._commit(segment_id, n_rows + len(ids), files)
-        self.have_changed()
+        self.mark_changed()
 
     def check(self, *, sampled: bool = False) -> None:
-        """Compare rows with their checksums: all, or of the current run's segments a few blocks drawn at random.
+        """Compare rows with their checksums: all rows, or a few random blocks of the current run's segments.
 
-        Raises CorruptFileError if some differ, or in a check of all some have none.
+        Raises CorruptFileError if a checksum differs, or in a full check if one is missing.
         """
         version = self.database.rows(VERSION)
-        which = f"WHERE {OF_THE_CURRENT_RUN}" if sampled else ""
+        where = f"WHERE {OF_THE_CURRENT_RUN}" if sampled else ""
         try:
-            for segment in segments_of(self.database, which):
+            for segment in segments_of(self.database, where):
                 blocks = self.database.rows(
                     "SELECT first, n_rows, ids_sum, rows_sum FROM row_sums WHERE segment_id = ? AND first + n_rows <= "
                     f"? {f'ORDER BY random() LIMIT {SAMPLED}' if sampled else 'ORDER BY first'}",
@@ -214,10 +214,10 @@ class RowStore:
                         )
         except CorruptFileError:
             if not sampled or version == self.database.rows(VERSION):
-                raise  # else another process compacted just now, and removed what was old
+                raise  # else another process has just compacted the rows and deleted the old files
 
     def compact(self, least: float) -> bool:
-        """Write segments anew without their dead rows, where these are at least that share; return whether any was."""
+        """Rewrite segments whose share of dead rows is at least `least`; return whether any was rewritten."""
         replaced = []
         with self.database.transaction():
             for segment in segments_of(self.database):
@@ -226,15 +226,15 @@ class RowStore:
                     segment,
                 )
                 if len(dead) and len(dead) >= least * segment.n_rows:
-                    self._write_anew(segment, dead)
+                    self._rewrite(segment, dead)
                     replaced.append(segment.id)
 
-        for segment_id in replaced:  # searches that are reading it keep their maps
+        for segment_id in replaced:  # running searches keep their memory maps
             self._in_memory.pop(segment_id, None)
             if self.folder is not None:
                 shutil.rmtree(self.folder / ROWS / str(segment_id), ignore_errors=True)
 
-        for segment in segments_of(self.database):  # the small files of Lance tables, and their indexes
+        for segment in segments_of(self.database):  # compact Lance tables, and update their indexes
             files = self.files(segment)
             if not isinstance(files, LanceSegment) or not files.table.is_untidy(segment.n_rows):
                 continue
@@ -242,35 +242,35 @@ class RowStore:
             with self.database.transaction():
                 self.database.write("UPDATE segments SET table_version = ? WHERE id = ?", (version, segment.id))
                 if all_indexed:
-                    of_segment = "UPDATE indexes SET n_rows = ? WHERE segment_id = ?"
-                    self.database.write(of_segment, (segment.n_rows, segment.id))
-                self.have_changed()
+                    index_query = "UPDATE indexes SET n_rows = ? WHERE segment_id = ?"
+                    self.database.write(index_query, (segment.n_rows, segment.id))
+                self.mark_changed()
             files.table.forget_old_versions()
         return bool(replaced)
 
-    def cut_what_is_not_committed(self) -> None:
-        """Shorten files, and remove folders, that a killed process was writing."""
+    def remove_uncommitted(self) -> None:
+        """Cut off uncommitted rows, and delete uncommitted segments, of a killed process."""
         if self.folder is None:
             return
         segments = segments_of(self.database)
         for segment in segments:
             self.files(segment).cut(segment.n_rows)
-        known, rows = {str(segment.id) for segment in segments}, self.folder / ROWS
+        segment_names, rows = {str(segment.id) for segment in segments}, self.folder / ROWS
         for folder in rows.iterdir() if rows.is_dir() else ():
-            if folder.name not in known:
+            if folder.name not in segment_names:
                 shutil.rmtree(folder, ignore_errors=True)
         if (tables := self.lance) is not None:
             tables.sweep(self.folder, [segment.id for segment in segments])
 
     def copy_to(self, folder: Path) -> None:
-        """Write all segments into another catalogue's folder, as files."""
+        """Copy all segments into another catalogue's folder, as files."""
         for segment in segments_of(self.database):
             copy = SegmentFolder(folder / ROWS / str(segment.id), segment.kind, segment.width)
             copy.create()
             _copy(self.files(segment).part(segment.n_rows, np.empty(0, np.int64)), np.arange(segment.n_rows), copy)
 
-    def _note_sums(self, segment_id: int, first: int, ids: NDArray[np.int64], U: Matrix) -> None:
-        """Keep the checksums of rows that are written from one row of a segment on, block by block."""
+    def _store_sums(self, segment_id: int, first: int, ids: NDArray[np.int64], U: Matrix) -> None:
+        """Store the checksums of new rows, block by block; `first` is the place of the first new row in the segment."""
         n_bytes = U.nbytes if isinstance(U, np.ndarray) else U.data.nbytes + U.indices.nbytes
         step = max(1, BLOCK_BYTES * max(1, U.shape[0]) // max(1, n_bytes))
         blocks = ((start, min(step, len(ids) - start)) for start in range(0, len(ids), step))
@@ -286,7 +286,7 @@ class RowStore:
         segment_id = self.database.insert(
             "INSERT INTO segments (run_id, kind, width, n_rows) VALUES (?, ?, ?, 0)", (run_id, kind, width)
         )
-        self._in_memory.pop(segment_id, None)  # of a transaction that was rolled back
+        self._in_memory.pop(segment_id, None)  # left over from a transaction that was rolled back
         segment = StoredSegment(segment_id, run_id, kind, width, 0, 0 if in_lance else None)
         files = self.files(segment)
         if isinstance(files, SegmentFolder):
@@ -299,33 +299,33 @@ class RowStore:
             "UPDATE segments SET n_rows = ?, table_version = ? WHERE id = ?", (n_rows, files.table_version, segment_id)
         )
 
-    def _write_anew(self, old: StoredSegment, dead: NDArray[np.int64]) -> None:
+    def _rewrite(self, old: StoredSegment, dead: NDArray[np.int64]) -> None:
         part = self.files(old).part(old.n_rows, np.empty(0, np.int64))
         ids = part.ids
         kept = np.delete(np.arange(old.n_rows), dead)
-        order = kept[np.argsort(ids[kept], kind="stable")]  # by id again: images that had changed were appended
+        order = kept[np.argsort(ids[kept], kind="stable")]  # by id again: rows of changed images were appended
         new = self._new_segment(old.run_id, old.kind, old.width)
         files = self.files(new)
         _copy(part, order, files)
         self._commit(new.id, len(order), files)
         if new.table_version is None:
-            self._note_sums(new.id, 0, *files.read(len(order)))
+            self._store_sums(new.id, 0, *files.read(len(order)))
         self.database.write_many(
             "UPDATE rows SET segment_id = ?, row = ? WHERE run_id = ? AND image_id = ?",
             ((new.id, row, old.run_id, image_id) for row, image_id in enumerate(ids[order].tolist())),
         )
         self.database.write("DELETE FROM segments WHERE id = ?", (old.id,))
-        self.have_changed()
+        self.mark_changed()
 
 
 def _copy(part: Part, places: NDArray[np.int64], files: Segment) -> None:
-    for start in range(0, len(places), COPIED):
-        block = places[start : start + COPIED]
+    for start in range(0, len(places), COPY_BLOCK):
+        block = places[start : start + COPY_BLOCK]
         files.append(start, part.ids[block], part.take(block))
 
 
 def _sums(ids: NDArray[np.int64], U: Matrix, first: int, n_rows: int) -> tuple[int, int]:
-    """Return the checksums of the ids and of the values of some rows, as files hold them."""
+    """Return the checksums of ids and values of `n_rows` rows from row `first`, in the format of the files."""
     end = first + n_rows
     ids_sum = zlib.crc32(np.ascontiguousarray(ids[first:end], np.int64))
     if isinstance(U, np.ndarray):
@@ -338,26 +338,26 @@ def _sums(ids: NDArray[np.int64], U: Matrix, first: int, n_rows: int) -> tuple[i
 
 
 def no_current_run(database: Database) -> CorruptFileError:
-    """Return the error of a database that names no current run."""
+    """Return the error for a database without a current run."""
     return CorruptFileError(f"{database.path} names no current run. Index the images again.")
 
 
 def indexes_are_due(database: Database) -> bool:
-    """Return whether many rows of the current run are in no index that was tried, and one can be made."""
-    measured = "SELECT json_extract(facts, '$.n_rows') FROM indexes WHERE segment_id = ?"
+    """Return whether many rows of the current run were not yet considered for an index, and one can be built."""
+    n_rows_query = "SELECT json_extract(facts, '$.n_rows') FROM indexes WHERE segment_id = ?"
     return any(
-        (database.value(measured, (segment.id,)) or 0) < (1 - AGAIN) * segment.n_rows
+        (database.value(n_rows_query, (segment.id,)) or 0) < (1 - MAX_UNINDEXED_SHARE) * segment.n_rows
         and (segment.table_version is not None or is_installed())
         for segment in _large_segments(database)
     )
 
 
 def build_indexes(rows: RowStore, queries: NDArray[np.float32]) -> bool:
-    """Index each large segment of the current run, and return whether an index pays; one that does not is not kept.
+    """Index each large segment of the current run if it is worth it, and return whether any index was built.
 
-    The first 200 of `queries`, (n_queries, width), are what an index is measured on.
+    The first 200 of `queries`, shape (n_queries, width), are used to measure an index.
     """
-    database, made = rows.database, False
+    database, has_index = rows.database, False
     for segment in _large_segments(database):
         files = rows.files(segment)
         assert isinstance(files, SegmentFolder)
@@ -376,7 +376,7 @@ def build_indexes(rows: RowStore, queries: NDArray[np.float32]) -> bool:
             if settings.pays:
                 index.write(files.folder / name)
 
-        made = made or settings.pays
+        has_index = has_index or settings.pays
         with database.transaction():
             database.write(
                 "INSERT INTO indexes (segment_id, file, n_rows, facts) VALUES (?, ?, ?, ?) ON CONFLICT DO "
@@ -384,37 +384,37 @@ def build_indexes(rows: RowStore, queries: NDArray[np.float32]) -> bool:
                 (segment.id, name, segment.n_rows, json_text(asdict(settings))),
             )
             database.write("UPDATE segments SET table_version = ? WHERE id = ?", (files.table_version, segment.id))
-            rows.have_changed()
+            rows.mark_changed()
         for old in files.folder.glob("*.faiss"):
             if old.name != name or not settings.pays:
                 old.unlink()
-    return made
+    return has_index
 
 
 def how_it_searches(database: Database) -> str:
-    """Return how searches of the current run go: exactly, or through an index, with what was measured of it."""
+    """Describe how the current run is searched: exactly, or with an index and its measured speed and recall."""
     indexes = database.rows(
         "SELECT facts, segments.n_rows - indexes.n_rows, file FROM indexes "
         f"JOIN segments ON segments.id = segment_id WHERE {OF_THE_CURRENT_RUN} ORDER BY indexes.n_rows DESC LIMIT 1"
     )
     if not indexes:
         return "exact: every photo is compared"
-    facts, later, file = indexes[0]
-    largest = settings_of(facts)
-    if not largest.pays:
-        return f"exactly: an index does not pay here ({_measured(largest)})"
+    facts, n_unindexed, file = indexes[0]
+    index = settings_of(facts)
+    if not index.pays:
+        return f"exactly: an index does not pay here ({_performance(index)})"
     if file != LANCE and not is_installed():
         return "exactly: there is an index, but faiss is not installed (pip install 'visterm[faiss]')"
-    rest = f"; {count_of(later, 'row')} since then exactly" if later else ""
-    by = "LanceDB" if file == LANCE else "faiss"
-    return f"{by}, {largest.probed} of {largest.lists} lists of {largest.n_rows:,} rows: {_measured(largest)}{rest}"
+    rest = f"; {count_of(n_unindexed, 'row')} since then exactly" if n_unindexed else ""
+    library = "LanceDB" if file == LANCE else "faiss"
+    return f"{library}, {index.probed} of {index.lists} lists of {index.n_rows:,} rows: {_performance(index)}{rest}"
 
 
 def _large_segments(database: Database) -> list[StoredSegment]:
     return segments_of(database, f"WHERE kind = 'dense' AND n_rows >= ? AND {OF_THE_CURRENT_RUN}", INDEX_FROM)
 
 
-def _measured(settings: IndexSettings) -> str:
+def _performance(settings: IndexSettings) -> str:
     return (
         f"{settings.recall:.1%} of the ten best in {1e3 * settings.seconds:.2f} ms, "
         f"exactly in {1e3 * settings.exact_seconds:.2f} ms"

@@ -1,4 +1,4 @@
-"""Tags of a catalogue's images: given by people, accepted and rejected, and predicted."""
+"""Tags of a catalogue's images: given by people, accepted, rejected and predicted."""
 
 from __future__ import annotations
 
@@ -28,59 +28,59 @@ VERDICTS = (-1, 0, 1)
 NOT_REJECTED = (
     "NOT EXISTS (SELECT 1 FROM verdicts AS r WHERE r.image_id = g.image_id AND r.tag_id = g.tag_id AND verdict = -1)"
 )
-"""Of a given tag `g`: that nobody rejected it."""
+"""Condition on a given tag `g`: nobody rejected it."""
 
-MEANT = "(SELECT id FROM tags WHERE key IN (SELECT value FROM json_each(?1)))"
-"""The tags that are meant, by the keys of all their spellings."""
+BY_KEY = "(SELECT id FROM tags WHERE key IN (SELECT value FROM json_each(?1)))"
+"""Ids of the tags with the bound keys."""
 
-MOST_TAGS, MOST_JUDGEMENT_BYTES = 5000, 2**26  # Tags of which is remembered what people said, and how much that is
-MOST_MADE, MOST_MADE_BYTES = 128, 2**20  # Answers to searches that are remembered: how many, and of one how much
+MAX_CACHED_TAGS, MAX_CACHED_BYTES = 5000, 2**26  # Limits of the cache of judgements
+MAX_DERIVED, MAX_DERIVED_BYTES = 128, 2**20  # Limits of the cache of derived answers: count, and bytes per answer
 
 
 class ActiveTags(NamedTuple):
-    """Which given tags count, as SQL conditions that each bind `values`."""
+    """SQL conditions for the tags that count; each condition binds `values`."""
 
     values: tuple[str, ...]
-    condition: str  # Of a given tag `g`: that nobody rejected it, and that it does not lie under a rejected one
-    not_under: str  # That a person gave the tag `g`, or nobody rejected one above it
-    not_under_predicted: str  # Of a prediction `p`: that nobody rejected a tag above it
-    somewhere: str  # Of a tag: that an image which is here has it
+    condition: str  # Given tag `g`: nobody rejected it or (for tags of files) a broader tag
+    not_under: str  # Given tag `g`: given by a person, or nobody rejected a broader tag
+    not_under_predicted: str  # Prediction `p`: nobody rejected a broader tag
+    somewhere: str  # Tag: at least one present image has it
 
 
 def active_tags(pairs: str | None = None) -> ActiveTags:
-    """Return which given tags count.
+    """Return the conditions for the tags that count.
 
-    `pairs` are ids of tags and of those above each that were rejected of any image, in JSON; None: there are none.
+    `pairs` are (tag id, id of a broader tag that was rejected for any image), as JSON; None: no such pairs.
     """
-    none_above = "1"
+    none_broader = "1"
     if pairs is not None:
-        none_above = (
+        none_broader = (
             "NOT EXISTS (SELECT 1 FROM verdicts AS o WHERE o.image_id = {0}.image_id AND o.verdict = -1 "
             "AND ({0}.tag_id, o.tag_id) IN "
             "(SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(?)))"
         )
-    not_under = "1" if pairs is None else f"(g.source = 'person' OR {none_above.format('g')})"
+    not_under = "1" if pairs is None else f"(g.source = 'person' OR {none_broader.format('g')})"
     condition = f"{NOT_REJECTED} AND {not_under}"
     somewhere = (
         "(EXISTS (SELECT 1 FROM given AS g JOIN images ON images.id = image_id AND state = 'here' "
         f"WHERE tag_id = tags.id AND {condition}) OR EXISTS (SELECT 1 FROM verdicts JOIN images "
         "ON images.id = image_id AND state = 'here' WHERE tag_id = tags.id AND verdict = 1))"
     )
-    return ActiveTags(() if pairs is None else (pairs,), condition, not_under, none_above.format("p"), somewhere)
+    return ActiveTags(() if pairs is None else (pairs,), condition, not_under, none_broader.format("p"), somewhere)
 
 
 WITHOUT_TREE = active_tags()
 
 
 class GivenTag(NamedTuple):
-    """A tag that an image has from people: read from a tag file, or given by a "person" in this catalogue."""
+    """A tag given to an image by people: in a tag file (source "file"), or in this catalogue ("person")."""
 
     tag: str
     source: str
 
 
 class Prediction(NamedTuple):
-    """A tag that a run gave to an image; the confidence is None where the run has no calibration."""
+    """A tag that a run predicted for an image; `confidence` is None if the run is not calibrated."""
 
     tag: str
     score: float
@@ -88,65 +88,65 @@ class Prediction(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What a person said of a tag of an image: +1 accepted, -1 rejected, 0 taken back."""
+    """A person's verdict on a tag of an image: +1 accepted, -1 rejected, 0 undone."""
 
-    id: int  # Its number in the log
+    id: int  # Position in the log
     image_id: int
     tag: str
     verdict: int
     at: str  # UTC
-    run_id: int | None  # The run whose answer was shown
+    run_id: int | None  # The run that predicted the tag
 
 
 class Tags(CatalogueTable):
-    """The tables of tags. An image *has* a tag that was given or accepted, and that was not rejected last.
+    """The tables of tags. An image *has* a tag that was given or accepted, unless the latest verdict rejects the tag.
 
-    Nor has it a tag of a tag file if one above it in the tree of the run was rejected.
+    It does not have a tag from a tag file if a broader tag in the run's tag tree was rejected.
     """
 
     tree: tuple[TagTree, Vocabulary] | None = None
-    """The tree and the spellings of the current run's tags; None: they have no tree."""
+    """Tag tree and vocabulary of the current run; None: no tag tree."""
 
     def paths(self) -> tuple[str, ...]:
-        """Return the tags with a ``/`` that images have here, whatever was rejected above them."""
+        """Return the tags with a ``/`` that present images have, ignoring rejected broader tags."""
         statement = f"SELECT name FROM tags WHERE instr(name, '/') AND {WITHOUT_TREE.somewhere} ORDER BY id"
         return self._database.keep("paths", lambda: tuple(row[0] for row in self._database.rows(statement)))
 
     def active(self) -> ActiveTags:
-        """Return when a given tag of an image counts: this holds wherever it matters which tags images have."""
+        """Return the conditions for the tags that count in this catalogue."""
         tree = self.tree
         if tree is None:
             return WITHOUT_TREE
         return self._database.keep(("under rejected", tree[0]), lambda: self._under_rejected(*tree))
 
-    def _under_rejected(self, words: TagTree, vocabulary: Vocabulary) -> ActiveTags:
+    def _under_rejected(self, base_tree: TagTree, vocabulary: Vocabulary) -> ActiveTags:
         rejected = self._database.rows(
             "SELECT id, key FROM tags WHERE EXISTS (SELECT 1 FROM verdicts WHERE tag_id = tags.id AND verdict = -1)"
         )
-        tree = words.with_paths(self.paths())
-        under = {
-            over: {tag_key(word) for tag in tree.below(key) for word in vocabulary.spellings(tag)}
-            for over, key in rejected
+        tree = base_tree.with_paths(self.paths())
+        narrower_keys = {
+            broader_id: {tag_key(word) for tag in tree.below(key) for word in vocabulary.spellings(tag)}
+            for broader_id, key in rejected
         }
-        wanted = json.dumps(sorted(set[str]().union(*under.values())))
+        key_list = json.dumps(sorted(set[str]().union(*narrower_keys.values())))
         ids = defaultdict[str, list[int]](list)
-        for number, key in self._database.rows(
-            "SELECT id, key FROM tags WHERE key IN (SELECT value FROM json_each(?)) ORDER BY id", (wanted,)
+        for tag_id, key in self._database.rows(
+            "SELECT id, key FROM tags WHERE key IN (SELECT value FROM json_each(?)) ORDER BY id", (key_list,)
         ):
-            ids[key].append(number)
-        pairs = [(number, over) for over, keys in under.items() for key in sorted(keys) for number in ids.get(key, ())]
+            ids[key].append(tag_id)
+        pairs = [(i, over) for over, keys in narrower_keys.items() for key in sorted(keys) for i in ids.get(key, ())]
         return active_tags(json.dumps(pairs)) if pairs else WITHOUT_TREE
 
     def names_here(self, keys: Sequence[str] | None = None) -> dict[str, str]:
-        """Return the tags that images have here, by key (`tag_key`): all, or those of some keys."""
-        which = "" if keys is None else "key IN (SELECT value FROM json_each(?)) AND "
+        """Key (`tag_key`) -> name of the tags that present images have; optionally only for some keys."""
+        key_condition = "" if keys is None else "key IN (SELECT value FROM json_each(?)) AND "
         active = self.active()
-        statement = f"SELECT key, name FROM tags WHERE {which}{active.somewhere} ORDER BY id DESC"
+        statement = f"SELECT key, name FROM tags WHERE {key_condition}{active.somewhere} ORDER BY id DESC"
         values = () if keys is None else (json.dumps(keys),)
         return dict(self._database.rows(statement, (*values, *active.values)))
 
     def ids(self, names: Iterable[str], *, create: bool = False) -> dict[str, int]:
-        """Return the ids of tags by name, in any spelling; those that are not there are left out, or made."""
+        """Name -> id of tags, with names in any spelling; unknown tags are left out, or created with `create`."""
         names = list(dict.fromkeys(names))
         with self._database.transaction(writes=create) as connection:
             if create:
@@ -159,23 +159,23 @@ class Tags(CatalogueTable):
         return {name: row[0] for name, row in rows.items() if row is not None}
 
     def spelled(self, name: str) -> str | None:
-        """Return a tag as it is spelled here; None where there is no such tag."""
+        """Return a tag in the catalogue's spelling; None if the tag does not exist."""
         names = self._database.rows("SELECT name FROM tags WHERE key = ?", (tag_key(name),))
         return str(names[0][0]) if names else None
 
     def spell_as(self, names: Iterable[str]) -> None:
-        """Spell tags as in `names` from now on."""
+        """Change the spelling of tags to `names`."""
         self._database.write_many(
             "UPDATE tags SET name = CAST(?1 AS TEXT) WHERE key = ?2 AND name != CAST(?1 AS TEXT)",
             ((as_text(name), tag_key(name)) for name in names),
         )
 
     def give(self, image_id: int, tags: Iterable[str], source: str) -> None:
-        """Add tags to an image; one that it has from a person keeps that source."""
+        """Add tags to an image; tags that a person gave keep the source "person"."""
         self.give_many([(image_id, tags)], source)
 
     def give_many(self, given: Iterable[tuple[int, Iterable[str]]], source: str) -> None:
-        """Add tags to images, pairs of an id and tags."""
+        """Add tags to images, as (image id, tags)."""
         check_choice(source, "source", SOURCES)
         lists = [(image_id, list(tags)) for image_id, tags in given]
         with self._database.transaction() as connection:
@@ -187,20 +187,20 @@ class Tags(CatalogueTable):
             )
 
     def take(self, image_id: int, tags: Iterable[str], source: str | None = None) -> None:
-        """Remove given tags of an image: of one source, or whatever their source."""
+        """Remove given tags of an image: of one source, or of any source (None)."""
         self._database.write_many(
             "DELETE FROM given WHERE image_id = ? AND tag_id = ? AND source = coalesce(?, source)",
             [(image_id, tag_id, source) for tag_id in self.ids(tags).values()],
         )
 
     def set_from_file(self, image_id: int, tags: Iterable[str]) -> None:
-        """Put the tags that a tag file gives now in place of those it gave before; a person's stay."""
+        """Replace the tags that an image has from a tag file; tags given by a person are kept."""
         with self._database.transaction() as connection:
             connection.execute("DELETE FROM given WHERE image_id = ? AND source = 'file'", (image_id,))
             self.give(image_id, tags, "file")
 
     def given(self, image_id: int, *, standing: bool = False) -> list[GivenTag]:
-        """List the given tags of an image, by name, also those that were rejected; or only those that it has."""
+        """List the given tags of an image by name, including rejected tags; with `standing`, only tags that it has."""
         active = self.active() if standing else None
         condition, values = ("1", ()) if active is None else (active.condition, active.values)
         return self._records(
@@ -211,7 +211,7 @@ class Tags(CatalogueTable):
         )
 
     def held(self, image_ids: Iterable[int] | None = None) -> dict[int, list[str]]:
-        """Return the tags that images have, by id of the image (None: all that are here); none for those without."""
+        """Image id -> its tags, for images that have tags (None: all present images)."""
         active = self.active()
         return self._by_image(
             f"SELECT image_id, tag_id FROM given AS g WHERE {active.condition} "
@@ -221,19 +221,19 @@ class Tags(CatalogueTable):
         )
 
     def rejected(self, image_ids: Iterable[int] | None = None) -> dict[int, list[str]]:
-        """Return the tags that people rejected and did not take back, by id of the image (None: all that are here)."""
+        """Image id -> the tags that people rejected, for images that have any (None: all present images)."""
         return self._by_image("SELECT image_id, tag_id FROM verdicts WHERE verdict = -1", image_ids)
 
     def settled(self, image_ids: Iterable[int] | None = None) -> dict[int, list[str]]:
-        """Return the tags that people gave, accepted or rejected here, by id of the image (None: all that are here)."""
+        """Image id -> the tags that people gave, accepted or rejected in this catalogue (None: all present images)."""
         given = "SELECT image_id, tag_id FROM given WHERE source = 'person'"
         judged = "SELECT image_id, tag_id FROM verdicts WHERE verdict != 0"
         return self._by_image(f"{given} UNION {judged}", image_ids)
 
     def answers(self) -> list[tuple[int, str, bool, bool]]:
-        """List what people accepted or rejected of images that are here.
+        """List the verdicts of people on present images.
 
-        As (id of the image, tag, whether they accepted it, whether a tag file gives it).
+        Each is (image id, tag, whether it was accepted, whether a tag file also gives it).
         """
         rows = self._database.rows(
             "SELECT verdicts.image_id, tags.name, verdict = 1, given.source IS NOT NULL FROM verdicts "
@@ -245,10 +245,10 @@ class Tags(CatalogueTable):
         return [(image_id, tag, bool(accepted), bool(from_file)) for image_id, tag, accepted, from_file in rows]
 
     def judge(self, image_id: int, tag: str, verdict: int, *, run_id: int | None = None) -> int:
-        """Write down what a person says of a tag of an image, and return its number in the log; the latest counts.
+        """Record a person's verdict on a tag of an image, and return its log id; the latest verdict counts.
 
-        A verdict of +1 accepts, -1 rejects, 0 takes back; `run_id` is the run whose answer was shown. Raises UserError
-        if `verdict` is another number.
+        A verdict of +1 accepts the tag, -1 rejects it, 0 undoes earlier verdicts; `run_id` is the run that predicted
+        the tag. Raises UserError if `verdict` is invalid.
         """
         if verdict not in VERDICTS or isinstance(verdict, bool):
             expected = "1 (accepted), -1 (rejected) or 0 (taken back)"
@@ -260,7 +260,7 @@ class Tags(CatalogueTable):
             )
 
     def verdicts(self, image_id: int) -> dict[str, int]:
-        """Return the latest verdict, +1 or -1, of each tag of an image that has one."""
+        """Tag -> its latest verdict on an image, +1 or -1."""
         statement = (
             "SELECT tags.name, verdict FROM verdicts JOIN tags ON tags.id = tag_id "
             "WHERE image_id = ? AND verdict != 0 ORDER BY tags.name"
@@ -268,7 +268,7 @@ class Tags(CatalogueTable):
         return dict(self._database.rows(statement, (image_id,)))
 
     def feedback(self, *, after: int = 0, limit: int = 1000) -> list[Verdict]:
-        """Read the log of feedback from one number on, oldest first."""
+        """Read the log of feedback after the id `after`, oldest first."""
         return self._records(
             Verdict,
             "SELECT feedback.id, image_id, tags.name, verdict, at, run_id FROM feedback "
@@ -277,7 +277,7 @@ class Tags(CatalogueTable):
         )
 
     def set_predictions(self, run_id: int, predictions: Mapping[int, Iterable[Prediction]]) -> None:
-        """Put the best few tags of images, by id, in place of what the run gave them before."""
+        """Replace a run's predictions for images: image id -> its best tags."""
         with self._database.transaction() as connection:
             lists = {image_id: list(best) for image_id, best in predictions.items()}
             ids = self.ids((p.tag for best in lists.values() for p in best), create=True)
@@ -290,7 +290,7 @@ class Tags(CatalogueTable):
             )
 
     def predictions(self, image_id: int, run_id: int) -> list[Prediction]:
-        """List what a run gave to an image, best first, without tags that a person rejected there."""
+        """List a run's predictions for an image, best first, without tags that a person rejected."""
         return self._records(
             Prediction,
             "SELECT tags.name, score, confidence FROM predictions JOIN tags ON tags.id = tag_id "
@@ -301,20 +301,20 @@ class Tags(CatalogueTable):
         )
 
     def counts(self) -> list[dict[str, Any]]:
-        """List all tags by name, with how many images that are here have each.
+        """List all tags by name, with counts of present images.
 
-        "images" is how many have it; "given", of how many it was given and not rejected; "accepted", "rejected".
+        "images" have the tag; for "given" it was given and not rejected; "accepted" and "rejected" count verdicts.
         """
-        of_image = "JOIN images ON images.id = image_id AND state = 'here'"
+        present = "JOIN images ON images.id = image_id AND state = 'here'"
         active = self.active()
         also_given = (
             "EXISTS (SELECT 1 FROM given AS g WHERE g.image_id = v.image_id AND g.tag_id = v.tag_id "
             f"AND {active.condition})"
         )
-        given_to = f"SELECT tag_id, count(*) AS n FROM given AS g {of_image} WHERE {active.condition} GROUP BY tag_id"
+        given_to = f"SELECT tag_id, count(*) AS n FROM given AS g {present} WHERE {active.condition} GROUP BY tag_id"
         judged = (
             "SELECT tag_id, sum(verdict = 1) AS accepted, sum(verdict = -1) AS rejected, "
-            f"sum(verdict = 1 AND NOT {also_given}) AS more FROM verdicts AS v {of_image} GROUP BY tag_id"
+            f"sum(verdict = 1 AND NOT {also_given}) AS more FROM verdicts AS v {present} GROUP BY tag_id"
         )
         rows = self._database.rows(
             "SELECT name, coalesce(n, 0), coalesce(accepted, 0), coalesce(rejected, 0), coalesce(more, 0) "
@@ -327,38 +327,38 @@ class Tags(CatalogueTable):
             for tag, given, accepted, rejected, more in rows
         ]
 
-    def _by_image(self, pairs: str, image_ids: Iterable[int] | None, *values: str) -> dict[int, list[str]]:
-        which = "(SELECT id FROM images WHERE state = 'here')"
+    def _by_image(self, pairs_query: str, image_ids: Iterable[int] | None, *values: str) -> dict[int, list[str]]:
+        chosen = "(SELECT id FROM images WHERE state = 'here')"
         if image_ids is not None:
-            which, values = "(SELECT value FROM json_each(?))", (*values, as_list(image_ids))
+            chosen, values = "(SELECT value FROM json_each(?))", (*values, as_list(image_ids))
         rows = self._database.rows(
-            f"SELECT image_id, tags.name FROM ({pairs}) JOIN tags ON tags.id = tag_id WHERE image_id IN {which} "
+            f"SELECT image_id, tags.name FROM ({pairs_query}) JOIN tags ON tags.id = tag_id WHERE image_id IN {chosen} "
             "ORDER BY image_id, tags.name",
             values,
         )
         return {image_id: [name for _, name in group] for image_id, group in groupby(rows, key=itemgetter(0))}
 
 
-def judged_by(index: str, counts: str) -> str:
-    """Return the statement for what people judged of a tag, with the condition on given tags `g` that count."""
+def judged_sql(index: str, condition: str) -> str:
+    """Return the query for people's judgements of a tag; `condition` selects the given tags `g` that count."""
     return (
         f"SELECT kind, group_concat(image_id) FROM (SELECT 2 AS kind, image_id FROM given AS g INDEXED BY {index} "
-        f"WHERE tag_id IN {MEANT} AND {counts} AND (image_id, tag_id) NOT IN "
-        f"(SELECT image_id, tag_id FROM verdicts WHERE tag_id IN {MEANT} AND verdict = -1) UNION ALL "
-        f"SELECT verdict, image_id FROM verdicts AS v WHERE tag_id IN {MEANT} AND (verdict = 1 OR verdict = -1 AND "
-        f"NOT EXISTS (SELECT 1 FROM given AS g WHERE g.image_id = v.image_id AND tag_id IN {MEANT} AND {NOT_REJECTED}))"
-        ") GROUP BY kind"
+        f"WHERE tag_id IN {BY_KEY} AND {condition} AND (image_id, tag_id) NOT IN "
+        f"(SELECT image_id, tag_id FROM verdicts WHERE tag_id IN {BY_KEY} AND verdict = -1) UNION ALL "
+        f"SELECT verdict, image_id FROM verdicts AS v WHERE tag_id IN {BY_KEY} AND (verdict = 1 OR verdict = -1 AND "
+        f"NOT EXISTS (SELECT 1 FROM given AS g WHERE g.image_id = v.image_id AND tag_id IN {BY_KEY} AND {NOT_REJECTED}"
+        "))) GROUP BY kind"
     )
 
 
-BY_HAND = judged_by("given_by_hand", "source = 'person'")
-"""Whether people said that an image has a tag: 2 gave it, 1 accepted it, -1 rejected it.
+BY_HAND = judged_sql("given_by_hand", "source = 'person'")
+"""People's judgements of a tag, as (kind, image ids): kind 2 gave the tag, 1 accepted it, -1 rejected it.
 
 An image that has the tag in another spelling does not count as rejected."""
 
 
 class TagJudgements(NamedTuple):
-    """The images of which a person said that they have a tag, or have it not; ids in order."""
+    """The images that people gave a tag to, or rejected it for; ascending ids."""
 
     given: NDArray[np.int64]
     has: NDArray[np.int64]  # Given or accepted
@@ -367,31 +367,31 @@ class TagJudgements(NamedTuple):
 
 @dataclass(eq=False)
 class ManualJudgements(CatalogueTable):
-    """What people said of tags, and what searches made of it: remembered until more is said of the same tags."""
+    """Cache of people's judgements of tags, and of answers derived from them, until those judgements change."""
 
     _tags: Tags
     _known: dict[Hashable, tuple[object, TagJudgements]] = field(default_factory=dict, init=False)
     _n_bytes: int = field(default=0, init=False)
-    _made: dict[Hashable, tuple[Sequence[object], Any]] = field(default_factory=dict, init=False)
+    _derived: dict[Hashable, tuple[Sequence[object], Any]] = field(default_factory=dict, init=False)
 
     def of_tag(self, keys: Sequence[str], *, of_files: bool = False) -> TagJudgements:
-        """Return what people said of a tag, meant by the keys of all its spellings: the same object until more is said.
+        """Return people's judgements of a tag with these keys; the same object until the judgements change.
 
-        With `of_files`, what tag files say counts as given. Other tags are not scanned.
+        With `of_files`, tags from tag files count as given. Only this tag's records are read.
         """
-        version = self._database.keep("version of judgements", object)  # another object once anything has changed
+        version = self._database.keep("version of judgements", object)  # a new object after any change
         active = self._tags.active() if of_files else None
         statement, values = (
-            (BY_HAND, ()) if active is None else (judged_by("given_by_tag", active.not_under), active.values)
+            (BY_HAND, ()) if active is None else (judged_sql("given_by_tag", active.not_under), active.values)
         )
         key = (statement, *keys)
-        version_before, before = self._known.get(key, (None, None))
-        if before is not None and version_before is version:
-            return before
+        cached_version, cached = self._known.get(key, (None, None))
+        if cached is not None and cached_version is version:
+            return cached
 
         images = dict.fromkeys((2, 1, -1), np.empty(0, np.int64))
         for kind, ids in self._database.rows(statement, (json.dumps(keys), *values)):
-            # as one text of each kind: numbers that come one by one take ten times as long
+            # one text per kind: reading ids row by row takes ten times as long
             images[kind] = np.unique(np.fromstring(ids, np.int64, sep=","))
         given, accepted, rejected = images.values()
         has = np.union1d(given, accepted) if len(given) and len(accepted) else given if len(given) else accepted
@@ -399,26 +399,26 @@ class ManualJudgements(CatalogueTable):
             rejected = np.setdiff1d(rejected, accepted, assume_unique=True)
 
         judgements = TagJudgements(given, has, rejected)
-        if before is not None and all(map(np.array_equal, before, judgements)):
-            judgements = before  # so that what was made of these arrays still counts
-        n_bytes, n_bytes_before = (sum(ids.nbytes for ids in each or ()) for each in (judgements, before))
-        self._n_bytes += n_bytes - n_bytes_before
-        if len(self._known) >= MOST_TAGS or self._n_bytes > MOST_JUDGEMENT_BYTES:
+        if cached is not None and all(map(np.array_equal, cached, judgements)):
+            judgements = cached  # so that answers derived from these arrays stay valid
+        n_bytes, n_cached_bytes = (sum(ids.nbytes for ids in arrays or ()) for arrays in (judgements, cached))
+        self._n_bytes += n_bytes - n_cached_bytes
+        if len(self._known) >= MAX_CACHED_TAGS or self._n_bytes > MAX_CACHED_BYTES:
             self._known, self._n_bytes = {}, n_bytes
         self._known[key] = version, judgements
         return judgements
 
     def remembered(self, key: Hashable, of: Sequence[object]) -> Any:
-        """Return what was made `of` these very objects and remembered under a key; None where it was of others.
+        """Return the cached answer for a key if it was derived from the same objects `of`, compared by identity.
 
-        These are what `of_tag` returned, or what was made of that.
+        The objects are results of `of_tag`, or derived from such results. Returns None if they are different.
         """
-        known = self._made.get(key)
-        return known[1] if known is not None and all(map(is_, of, known[0])) else None
+        cached = self._derived.get(key)
+        return cached[1] if cached is not None and all(map(is_, of, cached[0])) else None
 
     def remember(self, key: Hashable, of: Sequence[object], answer: Iterable[object]) -> None:
-        """Remember what was made of some objects, for when a search is repeated."""
-        if sum(getattr(part, "nbytes", 0) for part in answer) <= MOST_MADE_BYTES:
-            if len(self._made) >= MOST_MADE:
-                self._made.clear()
-            self._made[key] = of, answer
+        """Cache an answer that was derived from the objects `of`, for repeated searches."""
+        if sum(getattr(part, "nbytes", 0) for part in answer) <= MAX_DERIVED_BYTES:
+            if len(self._derived) >= MAX_DERIVED:
+                self._derived.clear()
+            self._derived[key] = of, answer

@@ -1,1 +1,1 @@
-"""Tags written back: into XMP files, into images, into texts beside them, and into tables."""
+"""Export of tags: to XMP files, images, text files, tables, data sets and ONNX graphs."""

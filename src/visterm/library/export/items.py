@@ -1,4 +1,4 @@
-"""What there is to write of each image: the tags that people gave and that a run predicts; and what that changes."""
+"""The tags to write per image, given by people or predicted by a run; the resulting changes; and parents of tags."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from visterm.tagging.tagger import Tagger
 
 
 class Predicted(NamedTuple):
-    """A tag that a run gives to an image; the confidence is None where the run has no calibration."""
+    """A predicted tag of an image; `confidence` is None if the run is not calibrated."""
 
     tag: str
     confidence: float | None = None
@@ -25,18 +25,18 @@ class ExportItem:
     """One image, with the tags to write."""
 
     path: Path  # The file
-    given: tuple[str, ...] = ()  # From people: a tag file, the image itself, or accepted
+    given: tuple[str, ...] = ()  # By people: from a tag file or the image itself, or accepted
     predicted: tuple[Predicted, ...] = ()  # Best first
-    rejected: tuple[str, ...] = ()  # By a person: not written, and taken back if visterm had written it
-    name: str = ""  # In tables and changes: its path inside the folder that was indexed. Empty: by its path.
+    rejected: tuple[str, ...] = ()  # By people: not written, and removed if visterm wrote it
+    name: str = ""  # For tables and changes: path in the indexed folder; empty: use `path`
 
     def wanted(self, run: str | None, parents: Parents) -> list[Mark]:
-        """Return the tags to write, each once, those of people first and none that is rejected."""
+        """Return the tags to write, without duplicates and rejected tags, people's tags first."""
         marks: dict[str, Mark] = {tag_key(tag): Mark(tag, GIVEN) for tag in self.given}
         for tag, confidence in self.predicted:
             marks.setdefault(tag_key(tag), Mark(tag, PREDICTED, confidence, run))
-        no = set(map(tag_key, self.rejected))
-        wanted = [mark for key, mark in marks.items() if key not in no]
+        rejected_keys = set(map(tag_key, self.rejected))
+        wanted = [mark for key, mark in marks.items() if key not in rejected_keys]
         return [mark._replace(tag=parents.own_name(mark.tag), path=parents.path(mark.tag)) for mark in wanted]
 
 
@@ -46,19 +46,19 @@ class FileChange:
 
     image: str
     target: str  # The file that is written
-    added: tuple[Mark, ...] = ()  # Tags that are put in
-    removed: tuple[str, ...] = ()  # Tags of visterm that are taken back
-    left_out: tuple[str, ...] = ()  # Not written: a person took them out since, or the file cannot hold them
-    found: tuple[str, ...] = field(default=(), compare=False)  # All that the file says are visterm's, after the changes
-    copied: tuple[str, ...] = ()  # Of other programs: put into more fields, for every program, or taken out again
+    added: tuple[Mark, ...] = ()  # Added tags
+    removed: tuple[str, ...] = ()  # Removed tags, which visterm had written
+    left_out: tuple[str, ...] = ()  # Not written, because a person removed them or the file format cannot store them
+    found: tuple[str, ...] = field(default=(), compare=False)  # All tags by visterm in the file, after the change
+    copied: tuple[str, ...] = ()  # Tags by other programs that were copied to more fields, or removed from them
 
     @property
     def is_one(self) -> bool:
-        """Whether anything is changed or left out."""
+        """Whether any tags are changed or left out."""
         return bool(self.added or self.removed or self.left_out or self.copied)
 
     def as_dict(self) -> dict[str, object]:
-        """Return the change as it stands in JSON."""
+        """Return the change as JSON data."""
         added = [
             {"tag": mark.tag, "source": mark.source}
             | ({"path": mark.path_text} if mark.path else {})
@@ -72,9 +72,9 @@ class FileChange:
 
 
 class Parents:
-    """The tags above each tag of a run, for hierarchical keywords: from a tree, or from pairs (child, parent).
+    """The parents of a run's tags, for hierarchical keywords: from a tree, or from (child, parent) pairs.
 
-    Of several parents the first counts. Of pairs, steps may lead over words that are none of the `tags`, which are left
+    If a tag has several parents, the first is used. Pairs may include words that are not in `tags`; paths leave them
     out.
     """
 
@@ -89,15 +89,15 @@ class Parents:
 
     @classmethod
     def of_run(cls, tagger: Tagger) -> Parents:
-        """Take the tree of a run; of a run without one, what its tags are kinds of."""
+        """Use the tag tree of a run, or its is-a relations if it has no tree."""
         if tagger.tree is not None:
             return cls(tree=tagger.tree.words)
         return cls(tagger.relations.is_a, tagger.vocabulary)
 
     def path(self, tag: str) -> tuple[str, ...]:
-        """Return a tag after the tags above it, the topmost first; empty where there are none.
+        """Return the path of a tag, from its topmost parent to the tag itself; empty if it has no parent.
 
-        What a tree calls ``birds/crane``, to tell it from another crane, is crane in its path.
+        If the tree has the tag ``birds/crane``, to distinguish it from another crane, the path has ``crane``.
         """
         if self._tree is not None:
             names = self._tree.path(tag)
@@ -110,18 +110,18 @@ class Parents:
         return own_names(reversed(names)) if len(names) > 1 else ()
 
     def own_name(self, tag: str) -> str:
-        """Return a tag as it stands in a file: the last of its path."""
+        """Return the name of a tag in files: the last name of its path."""
         return (self.path(tag) or (tag,))[-1]
 
     def _nearest(self, key: str, seen: set[str]) -> str | None:
-        """Return the nearest tag above, and remember where the search has been: relations may go in circles."""
-        waiting = list(self._above.get(key, ()))
-        while waiting:
-            above = waiting.pop(0)
+        """Return the nearest parent in `tags`; `seen` collects visited tags, because relations may be circular."""
+        queue = list(self._above.get(key, ()))
+        while queue:
+            above = queue.pop(0)
             if above in seen:
                 continue
             seen.add(above)
             if above in self._shown:
                 return above
-            waiting += self._above.get(above, ())
+            queue += self._above.get(above, ())
         return None

@@ -1,8 +1,8 @@
-"""A run as one ONNX graph: pictures in, scores and confidences of all tags out, for any program or for PhotoPrism.
+"""Export a run as one ONNX graph from pictures to scores and confidences of all tags, for any program or PhotoPrism.
 
-What PhotoPrism takes is in its own sources (October 2026: `internal/ai/classify/README.md` and `model.go`,
-`internal/ai/onnx/info.go` and `resize.go`, `internal/ai/vision/README.md`): one input of float32 and one output, whose
-numbers are a distribution over as many labels as `labels.txt` has lines.
+PhotoPrism's source code (October 2026: `internal/ai/classify/README.md` and `model.go`, `internal/ai/onnx/info.go` and
+`resize.go`, `internal/ai/vision/README.md`) requires one float32 input and one output, a distribution over the labels
+in the lines of `labels.txt`.
 """
 
 from __future__ import annotations
@@ -32,40 +32,40 @@ from visterm.models.abilities import WritesSteps
 from visterm.tagging.hub_runs import tags_of_photos
 from visterm.tagging.tagger import Tagger
 
-PICTURES, SCORES, CONFIDENCES = "pictures", "scores", "confidences"  # What goes in, and what comes out
+PICTURES, SCORES, CONFIDENCES = "pictures", "scores", "confidences"  # Names of the input and the outputs
 MODEL, LABELS, PREPARATION = "model.onnx", "labels.txt", "preparation.json"
 EXAMPLE, README = "tag_photo.py", "README.md"
-SAME = 1e-4  # How far the graph may be from the run, on pictures that were drawn to compare them
-N_DRAWN = 4
+TOLERANCE = 1e-4  # Maximum difference between graph and run on random test pictures
+N_TEST_PICTURES = 4
 
-NAME = "visterm"  # Of the model, and so of its folder and file
+NAME = "visterm"  # Name of the model, its folder and its file
 SETTINGS = "vision.yml"
-REST = "background"  # The label of what the confidences leave of 1: PhotoPrism's rules drop labels of this name
-PREVIEW = 720  # Pixels: PhotoPrism's previews from this size on have the photo's own shape; smaller ones are squares
-SURE = 50  # Percent: labels as likely as this, shared by the tags that photos have in the mean, are kept
-FILTERS = {"bilinear": "linear", "bicubic": "bicubic", "lanczos": "lanczos"}  # What PhotoPrism calls them
+REST = "background"  # Label of the remaining probability; PhotoPrism drops labels with this name
+PREVIEW = 720  # In pixels; PhotoPrism's smaller previews are square, while this one has the photo's shape
+THRESHOLD_PERCENT = 50  # Threshold for labels, before division by the mean number of tags per photo
+FILTERS = {"bilinear": "linear", "bicubic": "bicubic", "lanczos": "lanczos"}  # Interpolation -> PhotoPrism's name
 
 
 class Graph(NamedTuple):
-    """A run written as a graph."""
+    """A run converted to an ONNX graph."""
 
     content: bytes
     preparation: Preparation
-    network: str  # The file of the run's network
+    network: str  # Path of the run's network
     outputs: list[str]
     n_views: int
 
 
 def graph_of(tagger: Tagger, *, for_photoprism: bool = False) -> Graph:
-    """Write a run as an ONNX graph, and compare it with the run on a few drawn pictures.
+    """Convert a run to an ONNX graph, and compare the graph with the run on a few random pictures.
 
-    It takes pictures of uint8, (photos · views, height, width, 3), and gives the scores of all tags, (photos, n_tags),
-    and their confidences, if the run has any. With `for_photoprism`, it takes one picture a photo as float32 from 0 to
-    255, and gives one distribution: the confidences and, behind them, what they leave of 1, together divided by their
-    sum, which is 1 unless the confidences are more.
+    The input is uint8 pictures, shape (photos · views, height, width, 3); the outputs are scores of all tags, shape
+    (photos, n_tags), and confidences, if the run has any. With `for_photoprism`, the input is one float32 picture per
+    photo, from 0 to 255, and the output is one distribution: the confidences and the remaining probability, normalised
+    if the confidences sum to more than 1.
 
     Raises MissingExtraError if onnx is not installed; UserError if the encoder is not a network in an ONNX file, the
-    model's scores cannot be written as steps, or the network computes other rows for several photos than for one.
+    model cannot be converted, or the network computes different rows for several photos than for one.
     """
     tagger._refuse_unfitted()
     encoder, model = _parts(tagger, for_photoprism)
@@ -90,12 +90,12 @@ def graph_of(tagger: Tagger, *, for_photoprism: bool = False) -> Graph:
 
     width, kind = n_tags + for_photoprism, "float32" if for_photoprism else "uint8"
     metadata = {"visterm.version": version("visterm"), "visterm.run": tagger.fingerprint}
-    for n in ("pictures", n_views):  # a network that was made for one picture may take several, or may not
+    for n in ("pictures", n_views):  # networks for single pictures may or may not accept several
         inputs = PICTURES, kind, [n, *network.preparation.size, 3]
         results = [(name, width) for name in outputs]
         content = around_network(read_network(network.path), before, after, inputs, results, metadata)
         graph = Graph(content, network.preparation, network.path, outputs, n_views)
-        if _is_same(tagger, graph, 1 if n == n_views else N_DRAWN, for_photoprism=for_photoprism):
+        if _is_same(tagger, graph, 1 if n == n_views else N_TEST_PICTURES, for_photoprism=for_photoprism):
             return graph
     raise UserError(
         f"The network {network.path} computes other rows for {n_views} pictures together than for each alone, so that "
@@ -104,7 +104,7 @@ def graph_of(tagger: Tagger, *, for_photoprism: bool = False) -> Graph:
 
 
 def _parts(tagger: Tagger, for_photoprism: bool) -> tuple[Any, Any]:
-    """Return the encoder and the model of a run, if both can be written as steps."""
+    """Return the encoder and the model of a run. Raises UserError unless both can be converted to a graph."""
     encoder, model = ENCODERS.name_of(tagger.encoder), MODELS.name_of(tagger.model)
     if encoder != "onnx":
         raise UserError(
@@ -125,23 +125,23 @@ def _parts(tagger: Tagger, for_photoprism: bool) -> tuple[Any, Any]:
 
 
 def _is_same(tagger: Tagger, graph: Graph, n_photos: int, *, for_photoprism: bool) -> bool:
-    """Return whether a graph gives drawn pictures what the run gives them; False also where it cannot take them."""
+    """Return whether a graph gives the same results as the run on random pictures; False if the graph fails."""
     from visterm.encoders.onnx_network import OPEN_ERRORS, open_session
 
     height, width = graph.preparation.size
-    drawn = np.random.default_rng(0).integers(0, 256, (n_photos, height, 2 * width, 3), np.uint8)
-    drawn[-1] //= 8  # of another range than the rest
+    photos = np.random.default_rng(0).integers(0, 256, (n_photos, height, 2 * width, 3), np.uint8)
+    photos[-1] //= 8  # with another range of values
     encoder: Any = copy(tagger.encoder)
     if for_photoprism:
         encoder.views = "whole"
-    scores, chances = tagger.scored(encoder.encode(list(drawn)).rows)
-    expected: dict[str, Any] = {SCORES: scores, CONFIDENCES: chances}
-    if for_photoprism and chances is not None:
-        rest = np.maximum(1 - chances.sum(axis=1, keepdims=True), 0)
-        whole = np.hstack([chances, rest])
-        expected[CONFIDENCES] = whole / whole.sum(axis=1, keepdims=True)
+    scores, confidences = tagger.scored(encoder.encode(list(photos)).rows)
+    expected: dict[str, Any] = {SCORES: scores, CONFIDENCES: confidences}
+    if for_photoprism and confidences is not None:
+        rest = np.maximum(1 - confidences.sum(axis=1, keepdims=True), 0)
+        extended = np.hstack([confidences, rest])
+        expected[CONFIDENCES] = extended / extended.sum(axis=1, keepdims=True)
 
-    views = (views_of(photo, graph.preparation, encoder.views) for photo in drawn)
+    views = (views_of(photo, graph.preparation, encoder.views) for photo in photos)
     pictures: NDArray[Any] = np.stack([*chain.from_iterable(views)])
     session = open_session(graph.network, graph.content)
     try:
@@ -150,15 +150,15 @@ def _is_same(tagger: Tagger, graph: Graph, n_photos: int, *, for_photoprism: boo
         return False
     return all(
         values.shape == np.shape(expected[name])
-        and bool(np.allclose(values, expected[name], atol=SAME * max(1.0, float(np.abs(values).max())), rtol=0))
+        and bool(np.allclose(values, expected[name], atol=TOLERANCE * max(1.0, float(np.abs(values).max())), rtol=0))
         for name, values in zip(graph.outputs, outputs, strict=True)
     )
 
 
 def export_model(tagger: Tagger, out: Path) -> Graph:
-    """Write a folder with a run as one graph: `MODEL`, `LABELS`, and how to prepare photos.
+    """Write a folder with a run as one graph, its labels, and the preparation of photos as JSON and as example code.
 
-    Raises what `graph_of` and `export_folder` raise.
+    Raises the errors of `graph_of` and `export_folder`.
     """
     graph = graph_of(tagger)
     encoder: Any = tagger.encoder
@@ -181,7 +181,7 @@ def export_model(tagger: Tagger, out: Path) -> Graph:
 
 @contextmanager
 def export_folder(out: Path) -> Iterator[Path]:
-    """Yield a folder to write into that is at `out` in the end, whole; refuse a place where something is."""
+    """Yield a temporary folder that is moved to `out` at the end. Raises StorageError if `out` is not empty."""
     if out.exists() and not (out.is_dir() and not any(out.iterdir())):
         raise StorageError(f"{out} is there already, and nothing is replaced. Choose another folder.")
     with whole_folder(out) as folder:
@@ -189,7 +189,7 @@ def export_folder(out: Path) -> Iterator[Path]:
 
 
 def write_graph(graph: Graph, path: Path) -> None:
-    """Write a graph, and beside it the files in which its network keeps weights, if it does; then open what is there.
+    """Write a graph and any external weight files of its network, and test that it can be opened.
 
     Raises StorageError if it cannot be opened.
     """
@@ -204,12 +204,12 @@ def write_graph(graph: Graph, path: Path) -> None:
 
 
 def write_labels(path: Path, labels: list[str]) -> None:
-    """Write names of tags, one a line, in the order of the graph's outputs; line ends inside become spaces."""
+    """Write tag names in the order of the graph's outputs, one per line; line breaks in names become spaces."""
     path.write_text("".join(f"{' '.join(label.splitlines())}\n" for label in labels), encoding="utf-8")
 
 
 def check_packages() -> None:
-    """Raise MissingExtraError if graphs cannot be written here, or not be compared with their runs."""
+    """Raise MissingExtraError if a package for writing and testing graphs is missing."""
     try:
         for package in ("onnx", "onnxruntime"):
             import_module(package)
@@ -222,7 +222,7 @@ def check_packages() -> None:
 
 def _readme(tagger: Tagger, graph: Graph) -> str:
     height, width = graph.preparation.size
-    several = "" if graph.n_views == 1 else f" {graph.n_views} pictures that follow each other are one photo."
+    views_text = "" if graph.n_views == 1 else f" {graph.n_views} pictures that follow each other are one photo."
     confidences = "" if CONFIDENCES not in graph.outputs else (
         f"- `{CONFIDENCES}`: how likely each tag is right, 0 to 1\n"
     )  # fmt: skip
@@ -230,7 +230,7 @@ def _readme(tagger: Tagger, graph: Graph) -> str:
 
 Exported by visterm {version("visterm")} from the run {tagger.fingerprint}.
 
-`{MODEL}` takes `{PICTURES}`, uint8 of shape (n, {height}, {width}, 3) in red, green and blue, 0 to 255.{several}
+`{MODEL}` takes `{PICTURES}`, uint8 of shape (n, {height}, {width}, 3) in red, green and blue, 0 to 255.{views_text}
 The colours are normalised in the graph. It gives, for each photo, a number for each line of `{LABELS}`:
 
 {confidences}- `{SCORES}`: what tags are ranked by, the highest first
@@ -243,7 +243,7 @@ and NumPy, and nothing of visterm:
 
 
 def holding_photos(tagger: Tagger) -> str:
-    """Return a paragraph for people if a run's model holds features and tags of its training photos; else nothing."""
+    """Return a warning for people if a run's model contains features and tags of training photos, else ""."""
     if not (names := list(tags_of_photos(tagger.model))):
         return ""
     return (
@@ -253,25 +253,25 @@ def holding_photos(tagger: Tagger) -> str:
 
 
 def export_photoprism_model(tagger: Tagger, out: Path) -> Graph:
-    """Write a folder with a model for PhotoPrism and its `SETTINGS`; raise what `export_model` raises.
+    """Write a folder with a model for PhotoPrism and its `SETTINGS`; raises the errors of `export_model`.
 
-    The model gets one picture of a photo, as PhotoPrism makes it.
+    The model gets one picture per photo, prepared by PhotoPrism.
     """
     graph = graph_of(tagger, for_photoprism=True)
-    tags = len(tagger.vocabulary)
+    n_tags = len(tagger.vocabulary)
     with export_folder(out) as folder:
         (folder / NAME).mkdir()
         write_graph(graph, folder / NAME / f"{NAME}.onnx")
         write_labels(folder / NAME / LABELS, [*tagger.vocabulary.tags, REST])
         tags_per_photo = float(tagger.facts.get("tags given", 0)) / max(1, tagger.facts.get("images", 1))
-        least = max(1, int(SURE / max(1.0, tags_per_photo) + 0.5))
-        settings = _settings(graph, tagger.encoder, tags + 1, file_hash(folder / NAME / f"{NAME}.onnx"), least)
+        threshold = max(1, int(THRESHOLD_PERCENT / max(1.0, tags_per_photo) + 0.5))
+        settings = _settings(graph, tagger.encoder, n_tags + 1, file_hash(folder / NAME / f"{NAME}.onnx"), threshold)
         (folder / SETTINGS).write_text(settings, encoding="utf-8")
-        (folder / README).write_text(_photoprism_readme(tagger, least), encoding="utf-8")
+        (folder / README).write_text(_photoprism_readme(tagger, threshold), encoding="utf-8")
     return graph
 
 
-def _settings(graph: Graph, encoder: Any, n_labels: int, sha256: str, least: int) -> str:
+def _settings(graph: Graph, encoder: Any, n_labels: int, sha256: str, threshold: int) -> str:
     (height, width), resize = graph.preparation.size, _resize(graph, encoder)
     return f"""Models:
 - Type: labels
@@ -299,24 +299,24 @@ def _settings(graph: Graph, encoder: Any, n_labels: int, sha256: str, least: int
       Count: 1
       Logits: false
 Thresholds:
-  Confidence: {least}
+  Confidence: {threshold}
 """
 
 
 def _resize(graph: Graph, encoder: Any) -> dict[str, Any]:
-    """Return how PhotoPrism makes the picture that is nearest to what the run was fitted with."""
+    """Return PhotoPrism's resize settings that are closest to the run's own preparation."""
     preparation, filtered = graph.preparation, {"Interpolation": FILTERS[graph.preparation.interpolation]}
-    trained = encoder.views == "trained"
-    if trained and preparation.resize == "pad":
+    is_trained = encoder.views == "trained"
+    if is_trained and preparation.resize == "pad":
         return {"Mode": "pad", **filtered}
-    whole = preparation.resize == "squash" or (preparation.resize is None and preparation.crop is None)
-    if encoder.views in ("whole", "three") or (trained and whole):
+    is_whole = preparation.resize == "squash" or (preparation.resize is None and preparation.crop is None)
+    if encoder.views in ("whole", "three") or (is_trained and is_whole):
         return {"Mode": "stretch", **filtered}
-    share = (preparation.crop or 1.0) if trained else 1.0
+    share = (preparation.crop or 1.0) if is_trained else 1.0
     return {"Mode": "center-crop", "ShortEdge": round(min(preparation.size) / share), **filtered}
 
 
-def _photoprism_readme(tagger: Tagger, least: int) -> str:
+def _photoprism_readme(tagger: Tagger, threshold: int) -> str:
     encoder: Any = tagger.encoder
     views = (
         "PhotoPrism shows a model one picture of a photo, and this run was fitted with three: labels are not quite\n"
@@ -335,7 +335,7 @@ preview builds since September 2026). Older ones take TensorFlow models only: co
 
 PhotoPrism takes one distribution over all labels. Where the confidences of a photo's tags sum to more than 1, they are
 divided by their sum; what they leave of 1 is the label `{REST}`, which PhotoPrism drops. So its percentages are lower
-than visterm's, and `Thresholds: Confidence` is {least}. It keeps the five best, in lower case, by its own rules.
+than visterm's, and `Thresholds: Confidence` is {threshold}. It keeps the five best, in lower case, by its own rules.
 
 {views}With `visterm serve`, PhotoPrism gets the confidences as they are: docs/service.md of visterm.
 {holding_photos(tagger)}"""

@@ -1,4 +1,4 @@
-"""Where exported tags come from: a catalogue, or a run and a folder of images."""
+"""Sources of exported tags: a catalogue, or a run with a folder of images."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ from visterm.store.filters import PREDICTED_FROM
 from visterm.tagging.annotating import cutoff_of
 from visterm.tagging.tagger import Tagger
 
-MOST_SCORES = 2**22  # Scores held at a time
+MAX_SCORES = 2**22  # Maximum number of scores in memory
 GONE, CLOSED = "no such file", "no permission"
 
 
 class Limits(NamedTuple):
-    """Which predictions are written."""
+    """Limits on the predictions to write."""
 
-    k: int = 0  # At most this many an image, the surest; 0: all that are sure enough
-    min_confidence: float | None = None  # The least; 0.5 where neither this nor a precision is given
-    precision: float | None = None  # Share of the predictions that are expected to be right, see `cutoff_of`
+    k: int = 0  # Maximum per image, most certain first; 0: no limit
+    min_confidence: float | None = None  # Minimum confidence; 0.5 if this and `precision` are None
+    precision: float | None = None  # Expected share of correct predictions, see `cutoff_of`
 
 
 def open_source(source: Path, images: Path | None, *, into_files: bool = False) -> RunSource | CatalogueSource:
-    """Open a catalogue, or a run with the images that it is for.
+    """Open a catalogue, or a run with the images to tag.
 
-    `into_files` says that tags will be written beside photos or into them. Raises UserError if there are images to a
-    catalogue, which has its own, or none to a run; or if the photos of such a catalogue are another program's;
-    StorageError if it is neither.
+    `into_files` means that tags will be written into photos or sidecar files. Raises UserError if `images` are passed
+    with a catalogue or missing with a run, or if tags cannot be written into files because the photos belong to another
+    program; StorageError if `source` is neither a catalogue nor a run.
     """
     if folder_kind(source) == "run":
         if images is None:
@@ -68,7 +68,7 @@ def open_source(source: Path, images: Path | None, *, into_files: bool = False) 
 
 
 class RunSource:
-    """A run and a folder of photos: the keywords that they have, and the tags that it predicts.
+    """A run and a folder of photos: their own keywords, and the tags that the run predicts.
 
     `images` may also be one photo; names in tables are paths inside the folder.
     """
@@ -83,9 +83,9 @@ class RunSource:
             raise UserError(no_images(images))
 
     def items(self, limits: Limits, progress: Progress = SILENT) -> Iterator[ExportItem | Skipped]:
-        """Yield the keywords of each image, and what the run predicts."""
+        """Yield the keywords and predicted tags of each image."""
         tagger, images = self.tagger, self._images
-        least = _least_confidences(tagger.calibration, limits)
+        min_confidences = _min_confidences(tagger.calibration, limits)
         sidecars = Sidecars()
         yield from self._unsearched.closed
         with reported(progress, "read photos", len(images)):
@@ -99,10 +99,10 @@ class RunSource:
                     image = chunk[position]
                     try:
                         given = tuple(sidecars.keywords(image).of_people)
-                    except Exception as error:  # whatever odd metadata lead to, as in writing
+                    except Exception as error:  # broken metadata may raise anything
                         yield not_written(image, error)
                         continue
-                    predicted = _predictions(tagger, scores, limits.k, least)
+                    predicted = _predictions(tagger, scores, limits.k, min_confidences)
                     yield ExportItem(image, given, predicted, name=self._name(image))
 
     def written(self, target: str) -> list[ExportItem]:
@@ -113,19 +113,19 @@ class RunSource:
         return image.relative_to(self._folder).as_posix()
 
     def notes(self, target: str) -> None:
-        """Return None: the files themselves say what was written."""
+        """Return None: only the files themselves record which tags were written."""
 
 
 class CatalogueSource:
-    """A catalogue: tags given, accepted and rejected, and predictions from the rows that it keeps."""
+    """A catalogue: tags given, accepted and rejected, and predictions from its stored rows."""
 
     def __init__(self, opened: Catalogue) -> None:
         self.tagger, self._stored = opened.tagger, opened.stored
 
     def items(self, limits: Limits, progress: Progress = SILENT) -> Iterator[ExportItem | Skipped]:
-        """Yield the tags of each image that is here; no image is decoded."""
+        """Yield the tags of each present image, without decoding images."""
         tagger, stored = self.tagger, self._stored
-        least = _least_confidences(tagger.calibration, limits)
+        min_confidences = _min_confidences(tagger.calibration, limits)
         current_tags, rejected = stored.tags.held(), stored.tags.rejected()
         ids = stored.current_rows().ids
         with reported(progress, "read photos", len(ids)):
@@ -138,32 +138,32 @@ class CatalogueSource:
                         yield Skipped(image.name, CLOSED if image.path and is_there(image.path) else GONE)
                         continue
                     given, denied = current_tags.get(image.id, []), rejected.get(image.id, [])
-                    if tagger.tree is not None:  # what is not there is nothing under it either, unless a person said so
+                    if tagger.tree is not None:  # also reject tags below rejected tags, unless given
                         has, below = set(map(tag_key, given)), tagger.tree.words.with_children(denied)
                         denied = [tag for tag in below if tag_key(tag) not in has]
                     spellings = tagger.vocabulary.spellings
-                    judged_keys = {tag_key(each) for tag in (*given, *denied) for each in spellings(tag)}
-                    predicted = _predictions(tagger, scores, limits.k, least)
+                    judged_keys = {tag_key(word) for tag in (*given, *denied) for word in spellings(tag)}
+                    predicted = _predictions(tagger, scores, limits.k, min_confidences)
                     predicted = tuple(tag for tag in predicted if tag_key(tag.tag) not in judged_keys)
                     yield ExportItem(as_path(image.path), tuple(given), predicted, tuple(denied), name=image.name)
 
     def written(self, target: str) -> list[ExportItem]:
-        """List the files of images that tags may have been written to, without tags; objects have none.
+        """List the image files that tags may have been written to, without tags and without remote objects.
 
-        These are the images that are here, and where those lay that have moved or are gone since tags were written.
+        These are the present images, and former paths of images that were moved or deleted after tags were written.
         """
         names = {image.path: image.name for image in self._stored.images.all() if image.path is not None}
         former = {path: "" for path, _ in self._stored.written.elsewhere(target) if path not in names}
-        items = [*sorted(names.items()), *former.items()]  # texts that moved along before the notes that they left
+        items = [*sorted(names.items()), *former.items()]  # present files first: texts may have moved along
         return [ExportItem(Path(path), name=name) for path, name in items if not is_remote(path)]
 
     def notes(self, target: str) -> CatalogueNotes:
-        """Return what keeps in the catalogue which tags are written where."""
+        """Return the object that records written tags in the catalogue."""
         return CatalogueNotes(self._stored, target, self.tagger.vocabulary)
 
 
-def _least_confidences(calibration: Calibration | None, limits: Limits) -> NDArray[np.float64] | None:
-    """Return the confidence of each tag below which predictions are left out; None where only `k` counts."""
+def _min_confidences(calibration: Calibration | None, limits: Limits) -> NDArray[np.float64] | None:
+    """Return the minimum confidence per tag; None if only `k` limits the predictions."""
     min_confidence = limits.min_confidence
     if min_confidence is None and limits.precision is None:
         if calibration is None and limits.k > 0:
@@ -178,34 +178,34 @@ def _least_confidences(calibration: Calibration | None, limits: Limits) -> NDArr
 
 
 def _best_scores(tagger: Tagger, stored: StoredCatalogue, ids: NDArray[np.int64]) -> Iterator[NDArray[np.float32]]:
-    """Yield the scores of all tags of some images, of a video the best of its frames."""
+    """Yield the scores of all tags per image; a video gets the best scores of its frames."""
     rows = stored.current_rows()
     frames = rows.frames_of(ids)
-    best: dict[int, NDArray[np.float32]] = {}
+    best_of_video: dict[int, NDArray[np.float32]] = {}
     if len(frames):
         for video, scores in zip(frames[:, 1].tolist(), _scores(tagger, rows.rows(frames[:, 0])), strict=True):
-            best[video] = np.maximum(scores, best.get(video, scores))
+            best_of_video[video] = np.maximum(scores, best_of_video.get(video, scores))
     for image_id, scores in zip(ids.tolist(), _scores(tagger, rows.rows(ids)), strict=True):
-        yield np.maximum(scores, best.get(image_id, scores))
+        yield np.maximum(scores, best_of_video.get(image_id, scores))
 
 
 def _scores(tagger: Tagger, U: Matrix) -> Iterator[NDArray[np.float32]]:
     n_tags = len(tagger.vocabulary)
     columns = tagger.model.query_rows(sp.eye_array(n_tags, format="csr", dtype=np.float32)).T
-    step = max(1, MOST_SCORES // max(n_tags, 1))
+    step = max(1, MAX_SCORES // max(n_tags, 1))
     for start in range(0, U.shape[0], step):
         scores: Any = U[start : start + step] @ columns
         yield from np.asarray(scores.toarray() if sp.issparse(scores) else scores, np.float32)
 
 
 def _predictions(
-    tagger: Tagger, scores: NDArray[np.float32], k: int, least: NDArray[np.float64] | None
+    tagger: Tagger, scores: NDArray[np.float32], k: int, min_confidences: NDArray[np.float64] | None
 ) -> tuple[Predicted, ...]:
-    chances = tagger.confidences(scores)
-    if chances is None or least is None:
+    confidences = tagger.confidences(scores)
+    if confidences is None or min_confidences is None:
         scores = scores if tagger.tree is None else tagger.tree.raised(scores)
         best = np.lexsort((np.arange(len(scores)), -scores))[:k]
         return tuple(Predicted(tagger.vocabulary.tags[tag]) for tag in best)
-    best = np.lexsort((np.arange(len(chances)), -chances))
-    best = best[(chances >= least)[best]][: k or None]
-    return tuple(Predicted(tagger.vocabulary.tags[tag], float(chances[tag])) for tag in best)
+    best = np.lexsort((np.arange(len(confidences)), -confidences))
+    best = best[(confidences >= min_confidences)[best]][: k or None]
+    return tuple(Predicted(tagger.vocabulary.tags[tag], float(confidences[tag])) for tag in best)

@@ -1,4 +1,4 @@
-"""Photos' tags written as one table (CSV, JSON lines), or with the photos as a data set (FiftyOne, Hugging Face)."""
+"""Export tags as a table (CSV, JSON lines), or photos with tags as a data set (FiftyOne, Hugging Face)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ COLUMNS = ("file_name", "tags", "predicted", "confidence")
 
 FIFTYONE, IMAGEFOLDER = "fiftyone", "imagefolder"
 DATASETS = (FIFTYONE, IMAGEFOLDER)
-PHOTOS = {FIFTYONE: "data", IMAGEFOLDER: "photos"}  # Folders of the photos
+PHOTO_FOLDERS = {FIFTYONE: "data", IMAGEFOLDER: "photos"}
 
 _README = """# Photos and tags for FiftyOne
 
@@ -39,18 +39,18 @@ Written by visterm. People's tags are in `labels.json`, predictions in `predicti
     dataset = fo.Dataset.from_dir(**there, label_field="tags")
     dataset.merge_dir(**there, labels_path="predictions.json", label_field="predictions")
 """
-_MANIFEST = ', "data_path": "data.json"'  # FiftyOne 1.22.1 does not find it by itself
+_MANIFEST = ', "data_path": "data.json"'  # FiftyOne 1.22.1 does not find this file automatically
 
 
 def table_of(items: Iterable[ExportItem], to: str, *, run: str | None = None) -> str:
-    """Return the tags of images as a table, one line an image.
+    """Return the tags of images as a table with one line per image.
 
-    "csv": file_name, tags (of people, which `visterm fit --tags` reads), predicted and confidence, with ``;`` between;
-    a list that has a ``;`` or ``,`` in a tag is written in JSON. "jsonl": the same as lists, and the run (its
-    fingerprint). Raises UserError if `to` is something else.
+    "csv": columns file_name, tags (by people, for `visterm fit --tags`), predicted and confidence, with values joined
+    by ``;``; lists with a ``;`` or ``,`` in a tag are written as JSON. "jsonl": the same data as lists, and the
+    fingerprint of the run. Raises UserError for any other `to`.
 
-    Cells of CSV that a spreadsheet would compute, because they begin with ``=``, ``+``, ``-``, ``@``, a tab or a
-    carriage return, get an apostrophe before them. `visterm fit --tags` takes it off again.
+    CSV cells that a spreadsheet would interpret as formulas, because they begin with ``=``, ``+``, ``-``, ``@``, a tab
+    or a carriage return, are prefixed with an apostrophe. `visterm fit --tags` removes it again.
     """
     if to not in TABLES:
         raise UserError(f"'{to}' is no table.", setting="to", value=to, expected=" or ".join(TABLES))
@@ -61,11 +61,11 @@ def table_of(items: Iterable[ExportItem], to: str, *, run: str | None = None) ->
         given, predicted = given_and_predicted(item, run)
         name = item.name or str(item.path)
         if to == JSONL:
-            guesses = [
+            predicted_data = [
                 {"tag": mark.tag} | ({} if mark.confidence is None else {"confidence": round(mark.confidence, 4)})
                 for mark in predicted
             ]
-            line = {"file_name": name, "tags": [mark.tag for mark in given], "predicted": guesses}
+            line = {"file_name": name, "tags": [mark.tag for mark in given], "predicted": predicted_data}
             text.write(json_text(line | ({"run": run} if run and predicted else {})) + "\n")
             continue
         confidences = ["" if mark.confidence is None else f"{mark.confidence:.4f}" for mark in predicted]
@@ -75,54 +75,54 @@ def table_of(items: Iterable[ExportItem], to: str, *, run: str | None = None) ->
 
 
 def write_table(path: Path, text: str) -> None:
-    """Write a table in one step. Raises UserError if another file is there, StorageError if it cannot be written."""
-    before = content_of(path)
-    first = (before or b"").split(b"\n", 1)[0]
-    if first and not (first.strip() == ",".join(COLUMNS).encode() or b'"predicted": ' in first):
+    """Write a table atomically. Raises UserError if `path` is another file, StorageError if writing fails."""
+    previous = content_of(path)
+    first_line = (previous or b"").split(b"\n", 1)[0]
+    if first_line and not (first_line.strip() == ",".join(COLUMNS).encode() or b'"predicted": ' in first_line):
         problem = f"{path} is no earlier export, and would be lost."
         raise UserError(problem, setting="out", value=str(path), advice="Choose another `out`, or remove it.")
-    replace_file(path, before, text.encode("utf-8", "replace"))
+    replace_file(path, previous, text.encode("utf-8", "replace"))
 
 
 def given_and_predicted(item: ExportItem, run: str | None = None) -> tuple[list[Mark], list[Mark]]:
-    """Part the tags to write into those of people and predictions."""
+    """Split the tags to write into tags by people and predictions."""
     wanted = item.wanted(run, Parents())
     return [m for m in wanted if m.source == GIVEN], [m for m in wanted if m.source != GIVEN]
 
 
 def _row(cells: Iterable[str]) -> str:
-    """Return a line of CSV, with quotes around cells that have a line end of any kind: names of files may."""
+    """Return a line of CSV, quoting cells with any kind of line break, which file names may contain."""
     text = io.StringIO(newline="")
-    csv.writer(text, lineterminator="\r\n").writerow(cells)  # before Python 3.13, it quotes only what ends its lines
+    csv.writer(text, lineterminator="\r\n").writerow(cells)  # before Python 3.13, only this terminator is quoted
     return text.getvalue().removesuffix("\r\n") + "\n"
 
 
 def _cell(tags: list[str]) -> str:
-    """Join tags by ``;``, or write them in JSON where that would part one."""
-    odd = any({";", ","} & set(tag) for tag in tags) or (bool(tags) and tags[0].startswith("["))
-    return json_text(tags) if odd else ";".join(tags)
+    """Join tags with ``;``, or write them as JSON if a tag contains a separator."""
+    needs_json = any({";", ","} & set(tag) for tag in tags) or (bool(tags) and tags[0].startswith("["))
+    return json_text(tags) if needs_json else ";".join(tags)
 
 
 def only_pictures(items: Iterable[ExportItem | Skipped]) -> Iterator[ExportItem | Skipped]:
-    """Yield photos that both programs read; the others, which are videos, RAW files and objects in a store, skipped."""
-    known = {ending for ending, kind in Image.registered_extensions().items() if kind in Image.OPEN}
+    """Yield photos that both programs can read; yield videos, RAW files and remote objects as skipped."""
+    readable = {suffix for suffix, kind in Image.registered_extensions().items() if kind in Image.OPEN}
     for item in items:
         if isinstance(item, Skipped):
             yield item
         elif is_remote(item.path):
             yield Skipped(str(item.path), "in an object store: copy it to this machine first")
-        elif suffix_of(item.path) not in known:
+        elif suffix_of(item.path) not in readable:
             yield Skipped(str(item.path), f"not in a format that data sets have: {suffix_of(item.path)}")
         else:
             yield item
 
 
 def export_dataset(items: Iterable[ExportItem], to: str, out: Path, *, copy: bool = False) -> None:
-    """Write photos (`only_pictures`) and their tags into a folder, one of `DATASETS`.
+    """Write photos (from `only_pictures`) and their tags as a data set of kind `to`, one of `DATASETS`.
 
-    Photos are numbered, as both programs read meanings into names: "fiftyone" has a table of where they are, and
-    "imagefolder" links to them; with `copy`, both have copies. Raises UserError if `to` is neither; StorageError if
-    something is at `out`.
+    Photos get numbers as names, because both programs interpret names. "fiftyone" has a table of their paths, and
+    "imagefolder" has links to them; with `copy`, both have copies. Raises UserError if `to` is invalid; StorageError if
+    `out` is not empty.
     """
     if to not in DATASETS:
         raise UserError(f"'{to}' is no data set.", setting="to", value=to, expected=one_of(DATASETS))
@@ -132,17 +132,17 @@ def export_dataset(items: Iterable[ExportItem], to: str, out: Path, *, copy: boo
 
 def _write_imagefolder(items: Iterable[ExportItem], folder: Path, *, copy: bool) -> None:
     """Write photos and ``metadata.jsonl``: file_name, name, tags, predicted and confidence."""
-    (folder / PHOTOS[IMAGEFOLDER]).mkdir()
+    (folder / PHOTO_FOLDERS[IMAGEFOLDER]).mkdir()
     with (folder / "metadata.jsonl").open("w", encoding="utf-8") as lines:
         for number, item in enumerate(items):
             given, predicted = given_and_predicted(item)
-            file_name = f"{PHOTOS[IMAGEFOLDER]}/{number:07d}{suffix_of(item.path)}"
+            file_name = f"{PHOTO_FOLDERS[IMAGEFOLDER]}/{number:07d}{suffix_of(item.path)}"
             if copy:
                 shutil.copyfile(item.path, folder / file_name)
             else:
                 try:
                     (folder / file_name).symlink_to(item.path.absolute())
-                except OSError as error:  # as on Windows, where people may not make links
+                except OSError as error:  # for example on Windows, where users may not create links
                     raise StorageError(
                         f"{folder / file_name} cannot be made, a link to {item.path.absolute()}: "
                         f"{error.strerror or error}. Copy the photos instead of linking."
@@ -158,22 +158,22 @@ def _write_imagefolder(items: Iterable[ExportItem], folder: Path, *, copy: bool)
 
 
 def _write_fiftyone(items: Iterable[ExportItem], folder: Path, *, copy: bool) -> None:
-    """Write ``data.json`` (where photos are) or copies of them, ``labels.json`` and ``predictions.json``."""
-    places: dict[str, str] = {}
+    """Write ``data.json`` (paths of photos) or copies of photos, ``labels.json`` and ``predictions.json``."""
+    paths: dict[str, str] = {}
     classes: dict[str, int] = {}
     labels: tuple[dict[str, object], dict[str, object]] = {}, {}
     if copy:
-        (folder / PHOTOS[FIFTYONE]).mkdir()
+        (folder / PHOTO_FOLDERS[FIFTYONE]).mkdir()
     for number, item in enumerate(items):
         name = f"{number:07d}"
-        places[name] = str(item.path.absolute())
+        paths[name] = str(item.path.absolute())
         if copy:
-            shutil.copyfile(item.path, folder / PHOTOS[FIFTYONE] / f"{name}{suffix_of(item.path)}")
+            shutil.copyfile(item.path, folder / PHOTO_FOLDERS[FIFTYONE] / f"{name}{suffix_of(item.path)}")
         for kind, marks in zip(labels, given_and_predicted(item), strict=True):
             kind[name] = [_target(mark, classes) for mark in marks] or None
 
     if not copy:
-        (folder / "data.json").write_text(json_text(places, indent=1), encoding="utf-8")
+        (folder / "data.json").write_text(json_text(paths, indent=1), encoding="utf-8")
     for file, kind in zip(("labels.json", "predictions.json"), labels, strict=True):
         (folder / file).write_text(json_text({"classes": list(classes), "labels": kind}, indent=1), encoding="utf-8")
     (folder / "README.md").write_text(_README % ("" if copy else _MANIFEST), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Where the tags of photos are written: XMP files beside the images, the images themselves (by exiftool), or texts."""
+"""Targets for tags of photos: XMP sidecar files, the images themselves (with exiftool), or text files."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ from visterm.data.xmp.keywords import GIVEN, Keywords, Mark, read_keywords
 from visterm.data.xmp.writing import PACKET, SIDECAR, add_tags, as_packet, check_writable, remove_tags
 from visterm.library.export.items import ExportItem, FileChange
 
-_PARTING = frozenset(";,\n\r")  # What no line of a text can hold
-FLAT = "dc"  # The one of `OWN_FIELDS` that has no paths
+_SEPARATORS = frozenset(";,\n\r")  # Characters that a tag in a text file cannot contain
+FLAT_FIELD = "dc"  # The only one of `OWN_FIELDS` without paths
 
-_AROUND = re.compile(rb"<\?xpacket.*?\?>", re.DOTALL)
+_PACKET_INSTRUCTIONS = re.compile(rb"<\?xpacket.*?\?>", re.DOTALL)
 
 
 def revise(
     content: bytes, item: ExportItem, wanted: Sequence[Mark], target: Path, iptc: Sequence[str] = ()
 ) -> tuple[bytes | None, FileChange]:
-    """Put tags into an XMP text, that of the file `target`, and take back rejected ones that visterm wrote.
+    """Add tags to the XMP text of the file `target`, and remove rejected tags that visterm wrote.
 
-    `iptc` are tags that are put into the image's IPTC keywords as well, which is noted beside them. Returns the new
-    text, and what is changed. Raises DataError if the text cannot be understood.
+    `iptc` are the tags that are also added to the image's IPTC keywords, which is recorded in XMP. Returns the new
+    text and the changes. Raises DataError if the text is invalid.
     """
     where = str(target)
     writable, left_out = _writable(wanted)
@@ -58,8 +58,8 @@ def revise(
     added = tuple(mark for mark in writable if tag_key(mark.tag) not in keys | marked)
     left_out += [mark.tag for mark in writable if tag_key(mark.tag) in marked - keys]
 
-    more = add_tags(content, writable, where, iptc=iptc)
-    revised = remove_tags(more, removed, where) if removed else more
+    extended = add_tags(content, writable, where, iptc=iptc)
+    revised = remove_tags(extended, removed, where) if removed else extended
     copies = read_keywords(revised, where).copies if revised else ()
     copied = tuple(mark.tag for mark in copies if mark not in existing.copies)
     gone = set(map(tag_key, removed))
@@ -68,9 +68,9 @@ def revise(
 
 
 def taken_back(content: bytes, image: Path, target: Path) -> tuple[bytes | None, FileChange, list[str]]:
-    """Take all tags that visterm wrote out of an XMP text, that of the file `target`.
+    """Remove all tags that visterm wrote from the XMP text of the file `target`.
 
-    Returns the new text, None where nothing else was in it; what is changed; and the tags that are in IPTC, too.
+    Returns the new text, or None if nothing else is left in it; the changes; and the removed tags also in IPTC.
     """
     existing = read_keywords(content, str(target))
     tags, copied = (tuple(mark.tag for mark in marks) for marks in (existing.marks, existing.copies))
@@ -80,51 +80,51 @@ def taken_back(content: bytes, image: Path, target: Path) -> tuple[bytes | None,
 
 
 def _writable(wanted: Sequence[Mark]) -> tuple[list[Mark], list[str]]:
-    """Part the tags that XML can hold from those that it cannot."""
-    good, bad = [], []
+    """Split tags into those that XML can store and those that it cannot."""
+    valid, invalid = [], []
     for mark in wanted:
         try:
             check_writable(mark)
         except DataError:
-            bad.append(mark.tag)
+            invalid.append(mark.tag)
         else:
-            good.append(mark)
-    return good, bad
+            valid.append(mark)
+    return valid, invalid
 
 
 def _with_own(wanted: Sequence[Mark], embedded: Keywords, rejected: Sequence[str]) -> list[Mark]:
-    """Put an image's own keywords before the tags that begin a list: programs read one of several lists only."""
+    """Prepend an image's own keywords to the tags of a new list, because programs read only one of several lists."""
     paths = {tag_key(mark.tag): mark.path for mark in wanted} | {
         tag_key(path[-1]): path for path in embedded.paths[::-1]
     }
-    keys, not_there = set(map(tag_key, embedded.of_people)), set(map(tag_key, rejected))
+    keys, rejected_keys = set(map(tag_key, embedded.of_people)), set(map(tag_key, rejected))
     given = [Mark(tag, GIVEN, path=paths.get(tag_key(tag), ())) for tag in embedded.of_people]
     return [
-        *(mark for mark in given if tag_key(mark.tag) not in not_there),
+        *(mark for mark in given if tag_key(mark.tag) not in rejected_keys),
         *[mark for mark in wanted if tag_key(mark.tag) not in keys],
     ]
 
 
 def _flattened(wanted: Sequence[Mark], rejected: Sequence[str], flat: bool | None) -> list[Mark]:
-    """Leave tags that lie above others out of the fields of paths, where the paths of these name them.
+    """Write parent tags not as separate paths, because the paths of their children already name them.
 
-    By themselves they are in dc:subject, and so in IPTC: all (`flat`), those that are among the tags (None), or none.
+    Only dc:subject and IPTC get parents as tags: all (`flat`), those that are among the tags (None), or none (False).
     """
-    above: dict[str, Mark] = {}
+    parents: dict[str, Mark] = {}
     for mark in wanted:
         for n, tag in enumerate(mark.path[:-1], 1):
             if tag_key(tag) != tag_key(mark.tag):
-                above.setdefault(tag_key(tag), mark._replace(tag=tag, path=mark.path[:n] if n > 1 else ()))
+                parents.setdefault(tag_key(tag), mark._replace(tag=tag, path=mark.path[:n] if n > 1 else ()))
 
-    themselves = {tag_key(mark.tag): mark for mark in wanted}
-    repeated = {False: set(), None: above.keys() & themselves.keys(), True: above.keys()}[flat]
+    direct = {tag_key(mark.tag): mark for mark in wanted}
+    repeated = {False: set(), None: parents.keys() & direct.keys(), True: parents.keys()}[flat]
     repeated = repeated - set(map(tag_key, rejected))
     flattened: dict[str, Mark] = {}
     for mark in wanted:
         for key in map(tag_key, (*mark.path, mark.tag)):
             if key in repeated:
-                flattened.setdefault(key, themselves.get(key, above[key])._replace(fields=FLAT))
-            elif key == tag_key(mark.tag) and key not in above:
+                flattened.setdefault(key, direct.get(key, parents[key])._replace(fields=FLAT_FIELD))
+            elif key == tag_key(mark.tag) and key not in parents:
                 flattened[key] = mark
     return list(flattened.values())
 
@@ -137,11 +137,11 @@ def _has_all(keywords: Keywords, wanted: Sequence[Mark]) -> bool:
 
 
 class SidecarTarget:
-    """Writes ``photo.jpg.xmp``, or ``photo.xmp`` where that is there; see `Sidecars`.
+    """Writes ``photo.jpg.xmp``, or ``photo.xmp`` if that exists; see `Sidecars`.
 
-    A new file has the tags of people too, as some programs read either the file or the image; but where the image has
-    all tags in itself, no file is made, unless `always`. `naming` is that of `Sidecars.target`, `flat` that of
-    `_flattened`. With `follow_links`, links are written through that lead out of a photo's folder.
+    A new file also has people's tags, because some programs read either the file or the image; if the image itself
+    has all tags, no file is created, unless `always`. For `naming` see `Sidecars.target`, for `flat` see `_flattened`.
+    `follow_links` allows writing through links that lead out of a photo's folder.
     """
 
     name = "xmp"
@@ -154,7 +154,7 @@ class SidecarTarget:
         self._sidecars = Sidecars()
 
     def export(self, item: ExportItem, wanted: Sequence[Mark], *, dry_run: bool) -> FileChange:
-        """Write the tags of an image, and return what is changed."""
+        """Write the tags of an image, and return the changes."""
         path = self._sidecars.target(item.path, self._naming)
         old = content_of(path)
         wanted = _flattened(wanted, item.rejected, self._flat)
@@ -172,7 +172,7 @@ class SidecarTarget:
         return replace(change, found=(*change.found, *(mark.tag for other in others for mark in other.marks)))
 
     def undo(self, image: Path, *, dry_run: bool) -> FileChange:
-        """Take back what visterm wrote; a file that holds nothing else is removed."""
+        """Remove the tags that visterm wrote, and delete files that have nothing else."""
         changes = []
         for path in dict.fromkeys([*self._sidecars.of(image), self._sidecars.target(image)]):
             if (old := content_of(path)) is not None:
@@ -187,7 +187,7 @@ class SidecarTarget:
         return FileChange(str(image), changes[0].target if changes else "", removed=removed, copied=copied)
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no resources are open."""
 
     def _write(self, path: Path, old: bytes | None, new: bytes | None, *, dry_run: bool) -> None:
         if not dry_run and new != old:
@@ -195,12 +195,12 @@ class SidecarTarget:
 
 
 class EmbeddedTarget:
-    """Writes the XMP inside of images, and their IPTC keywords; everything else in them stays, the pixels too.
+    """Writes XMP and IPTC keywords inside images, without changing anything else in them.
 
-    XMP gets the keywords of IPTC, which programs that prefer XMP would no longer see. Keywords go into IPTC where an
-    image has any; with `iptc`, into each that can have it. RAW files, but for DNG, are not written: with `beside` they
-    get what that writes. With `keep_originals`, each image stays as it was beside it (``photo.jpg_original``). With
-    `follow_links`, images are written that are links out of their folder.
+    XMP gets the IPTC keywords too, or programs that prefer XMP would no longer see them. IPTC gets the tags if an
+    image has IPTC keywords, or with `iptc` always. RAW files other than DNG are never changed: `beside` writes their
+    sidecar files. `keep_originals` makes a backup of each image (``photo.jpg_original``). `follow_links` allows writing
+    to images that are links out of their folder.
     """
 
     name = "embed"
@@ -219,7 +219,7 @@ class EmbeddedTarget:
         self._keep, self._iptc, self._beside = keep_originals, iptc, beside
 
     def export(self, item: ExportItem, wanted: Sequence[Mark], *, dry_run: bool) -> FileChange:
-        """Write the tags of an image, and return what is changed."""
+        """Write the tags of an image, and return the changes."""
         if _is_closed(item.path):
             if self._beside is None:
                 raise DataError(f"{item.path} is a RAW file, and none is written into. Write an XMP file beside it.")
@@ -229,7 +229,7 @@ class EmbeddedTarget:
         inside = read_keywords(old or PACKET, str(item.path))
         wanted = _flattened(wanted, item.rejected, self._flat)
         if _has_all(in_image, wanted) and not inside.tags and not self._iptc:
-            wanted = []  # it has them all, and no program that prefers XMP finds less there
+            wanted = []  # nothing to do: the image has all tags, and no XMP that would hide IPTC
         elif wanted:
             wanted = _flattened(_with_own(wanted, in_image, item.rejected), item.rejected, self._flat)
 
@@ -241,7 +241,7 @@ class EmbeddedTarget:
         return change
 
     def undo(self, image: Path, *, dry_run: bool) -> FileChange:
-        """Take back what visterm wrote, and put the original back in its place where nothing else has changed."""
+        """Remove the tags that visterm wrote, and restore the original if nothing else was changed."""
         if self._beside is not None and _is_closed(image):
             return self._beside.undo(image, dry_run=dry_run)
         old = self._read(image) if image.exists() else None
@@ -254,11 +254,11 @@ class EmbeddedTarget:
         return change
 
     def close(self) -> None:
-        """End exiftool."""
+        """Stop exiftool."""
         self._exiftool.close()
 
     def _read(self, image: Path) -> bytes | None:
-        """Return the XMP of an image as exiftool writes it back; None where it has none."""
+        """Return the XMP of an image for writing it back with exiftool; None if it has none."""
         packet = self._exiftool.read_packet(image)
         if packet is not None and b"HasExtendedXMP" in packet:
             raise DataError(
@@ -268,47 +268,47 @@ class EmbeddedTarget:
         return as_packet(packet, f"the XMP in {image}") if packet else None
 
     def _for_iptc(self, item: ExportItem, wanted: Sequence[Mark], inside: Keywords) -> list[str]:
-        """Return the tags that IPTC keywords lack: where an image has IPTC, or all are to have it.
+        """Return the tags to add to IPTC keywords, if the image has IPTC or `iptc` is set.
 
-        IPTC that is in another encoding stays as it is, and tags that are too long for it are in XMP only.
+        IPTC in another encoding is not changed, and tags that are too long for IPTC are only in XMP.
         """
         iptc = read_iptc(item.path)
         if not iptc.is_writable or not (iptc.is_there or self._iptc):
             return []
         noted = {tag_key(mark.tag) for mark in (*inside.marks, *inside.copies) if mark.is_in_iptc}
-        taken_out = {tag_key(mark.tag) for mark in inside.marks} - set(map(tag_key, inside.tags))
-        excluded = {*map(tag_key, (*iptc.keywords, *item.rejected)), *noted, *taken_out}
+        removed_keys = {tag_key(mark.tag) for mark in inside.marks} - set(map(tag_key, inside.tags))
+        excluded = {*map(tag_key, (*iptc.keywords, *item.rejected)), *noted, *removed_keys}
         tags = union([*inside.tags, *(mark.tag for mark in _writable(wanted)[0])])
         return [tag for tag in tags if tag_key(tag) not in excluded and len(tag.encode()) <= MOST_IPTC]
 
     def _write(
-        self, image: Path, packet: bytes | None, more: Sequence[str], less: Sequence[str], *, keep: bool = False
+        self, image: Path, packet: bytes | None, added: Sequence[str], removed: Sequence[str], *, keep: bool = False
     ) -> None:
-        """Write XMP into an image, and put tags into its IPTC keywords, and others out of them."""
+        """Write XMP into an image, and add tags to its IPTC keywords and remove others from them."""
         if not self._follow_links:
             check_stays_inside(image)
-        arguments = [f"-IPTC:Keywords-={tag}" for tag in less] + [f"-IPTC:Keywords+={tag}" for tag in more]
+        arguments = [f"-IPTC:Keywords-={tag}" for tag in removed] + [f"-IPTC:Keywords+={tag}" for tag in added]
         if arguments:
             iptc = read_iptc(image)
-            remaining = set(iptc.keywords) - set(less)
-            if not (remaining or more) and iptc.only_keywords:
+            remaining = set(iptc.keywords) - set(removed)
+            if not (remaining or added) and iptc.only_keywords:
                 arguments = ["-IPTC:all="]
-            elif not iptc.is_utf8 and not all(map(str.isascii, more)):
+            elif not iptc.is_utf8 and not all(map(str.isascii, added)):
                 arguments.append("-IPTC:CodedCharacterSet=UTF8")
         self._exiftool.write_packet(image, packet, keep_original=keep, more=arguments)
 
     def _restore(self, image: Path, written: bytes, new: bytes | None, in_iptc: Sequence[str]) -> None:
-        """Replace an image by its backup, if doing to the backup what was done to the image gives the same bytes.
+        """Replace an image by its backup, if repeating all changes on the backup gives the same bytes as the image.
 
-        Otherwise another program has changed the image since, or the backup is somebody else's: both stay.
+        Otherwise both are kept: another program has changed the image, or the backup belongs to another program.
         """
         backup = image.with_name(f"{image.name}_original")
         if backup.is_symlink() or image.is_symlink() or not backup.is_file():
             return
         with tempfile.TemporaryDirectory() as folder:
             copy = Path(shutil.copyfile(backup, Path(folder) / f"copy{image.suffix}"))
-            # Without the instructions and white space around XMP, which exiftool writes anew
-            before, after = (_AROUND.sub(b"", packet or b"").strip() for packet in (self._read(copy), new))
+            # Ignore processing instructions and white space around XMP, which exiftool rewrites
+            before, after = (_PACKET_INSTRUCTIONS.sub(b"", packet or b"").strip() for packet in (self._read(copy), new))
             self._write(copy, written, in_iptc, ())
             self._write(copy, new, (), in_iptc)
             if before == after and filecmp.cmp(copy, image, shallow=False):
@@ -316,14 +316,14 @@ class EmbeddedTarget:
 
 
 def _is_closed(image: Path) -> bool:
-    """Return whether an image is a RAW file that nothing is written into: all but DNG."""
+    """Return whether an image is a RAW file that is never written to: all except DNG."""
     return is_raw(image) and suffix_of(image) != DNG
 
 
 class TextTarget:
-    """Writes ``photo.txt``, or ``photo.jpg.txt`` where two images share the name; lines that are there stay.
+    """Writes ``photo.txt``, or ``photo.jpg.txt`` if two images share the name, without changing existing lines.
 
-    With `follow_links`, links are written through that lead out of a photo's folder.
+    `follow_links` allows writing through links that lead out of a photo's folder.
     """
 
     name = "txt"
@@ -332,17 +332,17 @@ class TextTarget:
         self._follow_links = follow_links
         self._sidecars = Sidecars()
         self._notes: dict[Path, TextNotes] = {}
-        self._moved: dict[Path, TextNote] = {}  # By the text as it is called now
+        self._moved: dict[Path, TextNote] = {}  # Current path of the text file -> its note
 
     def export(self, item: ExportItem, wanted: Sequence[Mark], *, dry_run: bool) -> FileChange:
-        """Write the tags of an image, and return what is changed."""
+        """Write the tags of an image, and return the changes."""
         path = self._path(item.path)
         notes, old = self._notes_of(path), content_of(path)
         note = notes.of(path, old)
         existing = set(map(tag_key, text_tags(read_text(path, limit=MOST_TEXT)))) if old is not None else set()
         ours = note.tags if note else []
         noted = set(map(tag_key, ours))
-        unwritable = {mark.tag for mark in wanted if _PARTING & set(mark.tag) or mark.tag.startswith("-")}
+        unwritable = {mark.tag for mark in wanted if _SEPARATORS & set(mark.tag) or mark.tag.startswith("-")}
         rejected = set(map(tag_key, item.rejected)) & noted & existing
         added = tuple(
             mark for mark in wanted if tag_key(mark.tag) not in existing | noted and mark.tag not in unwritable
@@ -355,8 +355,8 @@ class TextTarget:
                 lines = "".join(f"{mark.tag}\n" for mark in added)
                 new += (b"\n" if new and not new.endswith(b"\n") else b"") + lines.encode()
             if not self._follow_links:
-                check_stays_inside(path)  # before it is noted
-            notes.put(_noted(path, note, old, new, added, rejected))
+                check_stays_inside(path)  # check before recording the change
+            notes.put(_updated_note(path, note, old, new, added, rejected))
             replace_file(path, old, new, follow_links=self._follow_links)
             notes.is_done(path)
 
@@ -364,7 +364,7 @@ class TextTarget:
         return FileChange(str(item.path), str(path), added, removed, left_out, tuple(ours))
 
     def undo(self, image: Path, *, dry_run: bool) -> FileChange:
-        """Take back what visterm wrote; a text that it made is removed, if nobody has added to it."""
+        """Remove the tags that visterm wrote, and delete text files that it created and nobody extended."""
         path = self._path(image)
         notes, old = self._notes_of(path), content_of(path)
         note = notes.of(path, old) or self._moved.get(path)
@@ -383,15 +383,15 @@ class TextTarget:
         return FileChange(str(image), str(path), removed=tuple(removed))
 
     def follow(self, image: Path, formerly: Sequence[Path]) -> None:
-        """Find the note of a text that moved along with its image: it is still in a folder where both lay."""
-        for before in formerly:
-            for text in (before.with_name(f"{before.name}{SUFFIX}"), before.with_suffix(SUFFIX)):
+        """Find the note of a text file that moved with its image; the note is still in a former folder of both."""
+        for old_path in formerly:
+            for text in (old_path.with_name(f"{old_path.name}{SUFFIX}"), old_path.with_suffix(SUFFIX)):
                 note = None if text.exists() else self._notes_of(text).of(text, None)
                 if note is not None:
                     self._moved[self._path(image)] = note
 
     def close(self) -> None:
-        """Remove the notes of folders where all was taken back."""
+        """Delete the notes of folders without any written tags."""
         for notes in self._notes.values():
             notes.clean()
 
@@ -410,7 +410,7 @@ def _without(content: bytes, keys: set[str]) -> bytes:
     return b"".join(line for line in content.splitlines(keepends=True) if tag_key(line.decode("utf-8-sig")) not in keys)
 
 
-def _noted(
+def _updated_note(
     path: Path, note: TextNote | None, old: bytes | None, new: bytes, added: Sequence[Mark], rejected: set[str]
 ) -> TextNote:
     given = [mark.tag for mark in added if mark.source == GIVEN]
@@ -420,6 +420,6 @@ def _noted(
         given = [*(tag for tag in note.given if tag_key(tag) not in rejected), *given]
         predicted = [*(tag for tag in note.predicted if tag_key(tag) not in rejected), *predicted]
         made = note.made
-        untouched = old is not None and hashlib.sha256(old).hexdigest() == note.sha256
-        length = note.length if untouched and note.length is not None else -1
+        is_unchanged = old is not None and hashlib.sha256(old).hexdigest() == note.sha256
+        length = note.length if is_unchanged and note.length is not None else -1
     return TextNote(path.name, given, predicted, made, None if length < 0 else length, hashlib.sha256(new).hexdigest())

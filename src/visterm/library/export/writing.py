@@ -1,4 +1,4 @@
-"""Writing the tags of many images, and taking them back: what cannot be written is reported, and stops nothing."""
+"""Write or remove tags of many images; images that cannot be written are reported and skipped."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ Target: TypeAlias = SidecarTarget | EmbeddedTarget | TextTarget
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """How tags are written for one program; the fields of keywords are always the same, see `OWN_FIELDS`."""
+    """How to write tags for one program; keywords are always in the same fields, see `OWN_FIELDS`."""
 
     to: str  # "xmp" or "embed"
-    naming: str = FOUND  # Of XMP files, see `Sidecars.target`
-    raw: bool = False  # Whether RAW files get an XMP file, where all others are written into
+    naming: str = FOUND  # Names of XMP files, see `Sidecars.target`
+    raw: bool = False  # Whether RAW files get an XMP file instead of embedded tags
     iptc: bool = False  # Whether every image gets IPTC keywords
     flat: bool | None = False
-    """Whether dc:subject and IPTC have the tags above a tag, too, as the program itself writes them, or needs them.
-    None: those that were given by themselves."""
-    then: str = ""  # What people do in that program afterwards
+    """Whether dc:subject and IPTC also get all parents of tags, as the program itself writes or needs it. None: only
+    parents that were given as tags."""
+    then: str = ""  # What users have to do in that program afterwards
 
 
 PROFILES = {
@@ -66,17 +66,17 @@ PROFILES = {
         then="In PhotoPrism, index the folder again: photoprism index, or Library > Index.",
     ),
 }  # fmt: skip
-"""What other programs read: for each, where tags go, under which file name, and which setting it needs."""
+"""Name of a program -> how to write tags for it."""
 
 TARGETS = (XMP, EMBED, TXT, *PROFILES)
 
 
 class CatalogueNotes:
-    """Notes in a catalogue which tags of visterm are in the files of its images, as the files say.
+    """Records in a catalogue which tags by visterm are in the files of its images, according to the files.
 
-    So the next export catches up on what a killed export or undo could not note. `target` is where tags are written:
-    "xmp", "embed" or "txt". Tags that neither the run's `vocabulary` nor the catalogue knows were not written by this
-    catalogue, and are not kept.
+    If an export or undo is killed, the next one completes the records. `target` is the kind of file: "xmp", "embed" or
+    "txt". Tags that neither the run's `vocabulary` nor the catalogue knows were written by another catalogue, and are
+    not recorded.
     """
 
     def __init__(self, stored: StoredCatalogue, target: str, vocabulary: Vocabulary) -> None:
@@ -96,62 +96,62 @@ class CatalogueNotes:
         self._cleared: list[str] = []
 
     def put(self, image: str, found: Sequence[str]) -> None:
-        """Note what was found in the files of an image, in place of what was noted before."""
+        """Record the tags found in the files of an image, replacing earlier records."""
         if image in self._elsewhere and not found:
             self._cleared.append(image)
         image_id = self._ids.get(image)
         if image_id is None:
             return
-        noted, current = self._noted.pop(image_id, {}), {tag_key(tag): tag for tag in found}
-        self._added += [(image_id, current[key]) for key in sorted(current.keys() - noted.keys())]
-        self._removed += [(image_id, noted[key]) for key in sorted(noted.keys() - current.keys())]
+        previous, current = self._noted.pop(image_id, {}), {tag_key(tag): tag for tag in found}
+        self._added += [(image_id, current[key]) for key in sorted(current.keys() - previous.keys())]
+        self._removed += [(image_id, previous[key]) for key in sorted(previous.keys() - current.keys())]
         if len(self._added) + len(self._removed) >= CHUNK:
             self.flush()
 
     def check_writable(self) -> None:
-        """Refuse to write into files what could not be noted. Raises DiskError."""
+        """Raise DiskError if the catalogue is read-only, so that written tags could not be recorded."""
         self._stored.database.write("DELETE FROM written_tags WHERE 0")
 
     def formerly(self) -> dict[Path, list[Path]]:
-        """Return where photos lay before they moved away from files that tags were written into."""
-        at = {image_id: path for path, image_id in self._ids.items()}
-        places: dict[Path, list[Path]] = {}
+        """Return the former paths of moved photos whose files had tags written: current path -> former paths."""
+        path_of = {image_id: path for path, image_id in self._ids.items()}
+        former_paths: dict[Path, list[Path]] = {}
         for path, ids in self._elsewhere.items():
-            for image_id in ids & at.keys():
-                places.setdefault(Path(at[image_id]), []).append(Path(path))
-        return places
+            for image_id in ids & path_of.keys():
+                former_paths.setdefault(Path(path_of[image_id]), []).append(Path(path))
+        return former_paths
 
     def check_in_reach(self, image: Path) -> None:
-        """Refuse to forget what was written to an image that is not there, if its files may be elsewhere.
+        """Check that a missing image's files are not on a disconnected drive or in a folder to be indexed.
 
-        Raises DataError if so.
+        Raises DataError if they may be, because their tags could not be removed.
         """
         path = str(image)
         if self._noted.get(self._ids.get(path, -1)):
             raise DataError(f"{path} is not there. Index the folder that it is in now (visterm index), and undo again.")
-        around = [folder for folder in self._folders if is_inside(path, folder)]
-        is_near = image.parent.is_dir() or any(os.path.isdir(folder) and os.listdir(folder) for folder in around)
+        parents = [folder for folder in self._folders if is_inside(path, folder)]
+        is_near = image.parent.is_dir() or any(os.path.isdir(folder) and os.listdir(folder) for folder in parents)
         if path in self._elsewhere and not is_near:
             raise DataError(f"the folder of {path} is not there. Connect its drive, and undo again.")
 
     def flush(self) -> None:
-        """Write the notes down."""
+        """Save the records."""
         written = self._stored.written
-        new = {tag for _, tag in self._added}
-        known = set(filter(self._vocabulary.__contains__, new)) | self._stored.tags.ids(new).keys()
+        tags = {tag for _, tag in self._added}
+        known = set(filter(self._vocabulary.__contains__, tags)) | self._stored.tags.ids(tags).keys()
         written.note(self._target, [(image_id, tag) for image_id, tag in self._added if tag in known])
         written.forget(self._target, self._removed)
         written.forget_elsewhere(self._target, self._cleared)
-        for noted in (self._added, self._removed, self._cleared):
-            noted.clear()
+        for records in (self._added, self._removed, self._cleared):
+            records.clear()
 
 
 def make_target(name: str, *, keep_originals: bool = True, follow_links: bool = False) -> Target:
-    """Return the target "xmp", "embed" or "txt", or that of a program of `PROFILES`.
+    """Return the target "xmp", "embed" or "txt", or the target for a program of `PROFILES`.
 
-    With `keep_originals`, "embed" keeps a backup of each image beside it. With `follow_links`, links are written
-    through that lead out of a photo's folder. Raises UserError if there is no such target; MissingExtraError if it
-    takes a program that is not installed.
+    With `keep_originals`, "embed" makes a backup of each image. `follow_links` allows writing through links that lead
+    out of a photo's folder. Raises UserError if the target is invalid; MissingExtraError if it needs a program that is
+    not installed.
     """
     if name == TXT:
         return TextTarget(follow_links=follow_links)
@@ -183,23 +183,23 @@ def export_tags(
     progress: Progress = SILENT,
     notes: CatalogueNotes | None = None,
 ) -> Iterator[FileChange | Skipped]:
-    """Write tags to their images, one after another; tags are only added, and no person's is ever changed.
+    """Write tags to images one by one; people's tags are never changed.
 
-    Yields one `FileChange` or `Skipped` for each image that has changes, or that cannot be written. `target` (see
-    `make_target`) is closed at the end. `run` is the fingerprint of the run that predicted, noted beside each
-    prediction; `parents` are the tags above others, for XMP: texts have the tags alone. A `dry_run` changes nothing,
-    and yields what would be changed.
-    `notes` are kept of what the files hold, those that are not changed too; not in a dry run.
+    Yields a `FileChange` for each image with changes, and a `Skipped` for each image that cannot be written. `target`
+    (see `make_target`) is closed at the end. `run` is the fingerprint of the run, written with each prediction;
+    `parents` are the parents of tags, for XMP only. A `dry_run` changes nothing, and yields the changes it would make.
+    `notes` record the tags in all files, including unchanged files, except in a dry run.
+
     """
-    above = Parents() if parents is None or isinstance(target, TextTarget) else parents
+    tag_parents = Parents() if parents is None or isinstance(target, TextTarget) else parents
 
     def write(item: ExportItem) -> FileChange:
-        wanted = item.wanted(run, above)
-        names = {tag_key(name): name for name in map(above.own_name, item.rejected)}
+        wanted = item.wanted(run, tag_parents)
+        names = {tag_key(name): name for name in map(tag_parents.own_name, item.rejected)}
         rejected = tuple(name for key, name in names.items() if key not in {tag_key(mark.tag) for mark in wanted})
         return target.export(replace(item, rejected=rejected), wanted, dry_run=dry_run)
 
-    return _each("export photos", items, write, target, progress, None if dry_run else notes, dry_run=dry_run)
+    return _write_all("export photos", items, write, target, progress, None if dry_run else notes, dry_run=dry_run)
 
 
 def undo_tags(
@@ -210,7 +210,7 @@ def undo_tags(
     progress: Progress = SILENT,
     notes: CatalogueNotes | None = None,
 ) -> Iterator[FileChange | Skipped]:
-    """Take back all that visterm wrote to some images; parameters and results are those of `export_tags`."""
+    """Remove all tags that visterm wrote to images; parameters and results as in `export_tags`."""
     formerly = {} if notes is None else notes.formerly()
 
     def take_back(item: ExportItem) -> FileChange:
@@ -220,21 +220,21 @@ def undo_tags(
             notes.check_in_reach(item.path)
         return target.undo(item.path, dry_run=dry_run)
 
-    return _each("undo", items, take_back, target, progress, None if dry_run else notes, dry_run=dry_run)
+    return _write_all("undo", items, take_back, target, progress, None if dry_run else notes, dry_run=dry_run)
 
 
 def not_written(image: Path, error: Exception) -> Skipped:
-    """Return an image that is not written, with a reason that is the same for many: it names the file's kind only."""
+    """Return an image as skipped, with a reason without its path, so that equal reasons can be counted."""
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     if not isinstance(error, VistermError | OSError):
         reason = f"its metadata cannot be understood ({type(error).__name__}: {error})"
-    for ending, what in ((".xmp", "XMP"), (".txt", "text")):
-        for path in (f"{image}{ending}", str(image.with_suffix(ending))):
-            reason = reason.replace(path, f"its {what} file")
+    for suffix, kind in ((".xmp", "XMP"), (".txt", "text")):
+        for path in (f"{image}{suffix}", str(image.with_suffix(suffix))):
+            reason = reason.replace(path, f"its {kind} file")
     return Skipped(str(image), f"not written because {reason.replace(str(image), 'the photo')}")
 
 
-def _each(
+def _write_all(
     task: str,
     items: Iterable[ExportItem],
     write: Callable[[ExportItem], FileChange],
@@ -244,7 +244,7 @@ def _each(
     *,
     dry_run: bool,
 ) -> Iterator[FileChange | Skipped]:
-    """Yield the changes of each image, named as the item is, and images that cannot be written."""
+    """Write each item, and yield the changes under the item's name, and the images that cannot be written."""
     if notes is not None:
         notes.check_writable()
 
@@ -262,9 +262,9 @@ def _each(
                 sweep_temporaries(image.parent)
             try:
                 change = write(item)
-            except (DiskError, UserError):  # it would be the same with all the others
+            except (DiskError, UserError):  # all other images would fail, too
                 raise
-            except Exception as error:  # whatever odd metadata lead to: no photo stops the others
+            except Exception as error:  # broken metadata may raise anything; continue with the other photos
                 yield not_written(image, error)
                 continue
             if notes is not None:

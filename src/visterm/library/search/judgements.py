@@ -1,4 +1,4 @@
-"""What people said of the words of a search: which photos they tagged with them, and of which they rejected them."""
+"""People's judgements of the words of a search: photos that they tagged with a word, or rejected it for."""
 
 from __future__ import annotations
 
@@ -21,42 +21,42 @@ if TYPE_CHECKING:
 
 Ids = NDArray[np.int64]
 
-NOBODY, NONE = np.empty(0, np.int64), np.empty(0, np.bool_)
+NO_IDS, NO_FLAGS = np.empty(0, np.int64), np.empty(0, np.bool_)
 
 
 class ManualTags(NamedTuple):
-    """What people said of photos and the words of a search.
+    """People's judgements of photos for the words of a search.
 
-    Words are numbered: the tags of the run, then those outside of its vocabulary that have a place among them, then
-    tags that no run has learned yet. Ids are in order.
+    Words are numbered: tags of the run, then words outside its vocabulary that have a vector, then tags that no run has
+    learned yet. All ids are ascending.
     """
 
-    n_searched: int  # Words without a `-`
-    n_unlearned: int  # How many of these no run has learned yet
-    ids: Ids = NOBODY  # Photos that have one of the words by hand, or of which a `-word` was rejected
-    leads: NDArray[np.bool_] = NONE
-    """Which of the photos come before all that nobody tagged: those with all the words, or with a new one."""
-    n_new: Ids = NOBODY  # How many words that no run has learned each of them has by hand
-    n_given: Ids = NOBODY
-    """0 of a photo that has not all the words by hand; else 1, and 1 more for each word that was given, not accepted"""
-    left_out: Ids = NOBODY  # Photos of which a person rejected a word, or that have a `-word` by hand
+    n_searched: int  # Number of words without `-`
+    n_unlearned: int  # Number of words without `-` that no run has learned yet
+    ids: Ids = NO_IDS  # Photos that people tagged with a word, or rejected a `-word` for
+    leads: NDArray[np.bool_] = NO_FLAGS
+    """Whether each photo is ranked before all unjudged photos: it has all the words, or an unlearned word."""
+    n_new: Ids = NO_IDS  # Per photo, the number of its unlearned words
+    n_given: Ids = NO_IDS
+    """Per photo: 0 unless people tagged it with all the words; else 1 + the number of words given (not accepted)."""
+    left_out: Ids = NO_IDS  # Photos that people rejected a word for, or tagged with a `-word`
     certain_photos: Mapping[int, Ids] = MappingProxyType({})
-    """By the number of a word with scores: the photos that have it by hand, or of a `-word` those without it by hand"""
+    """Word number -> photos that people tagged with the word, or for a `-word` rejected it for; words with scores."""
     parts: Sequence[Ids] = ()
-    """Photos of one word each: the same arrays as long as the catalogue does not change."""
-    positions: Ids = NOBODY  # Where each photo is in the parts, put one after the other
+    """The photos of one word each; the same array objects until the catalogue changes."""
+    positions: Ids = NO_IDS  # Position of each photo in the concatenated parts
 
-    def some(self, which: NDArray[np.bool_]) -> Self:
-        """Return what was said of some of the photos."""
-        if which.all():
+    def some(self, mask: NDArray[np.bool_]) -> Self:
+        """Return the judgements of the photos in a mask."""
+        if mask.all():
             return self
         return self._replace(
-            ids=self.ids[which], leads=self.leads[which], n_new=self.n_new[which], n_given=self.n_given[which],
-            positions=self.positions[which],
+            ids=self.ids[mask], leads=self.leads[mask], n_new=self.n_new[mask], n_given=self.n_given[mask],
+            positions=self.positions[mask],
         )  # fmt: skip
 
     def certain_positions(self, ids: Ids) -> dict[int, Ids]:
-        """Return where among photos, which are in order, those are of which a word is certain, by its number."""
+        """Return the positions in ascending `ids` of photos with a certain word: word number -> positions."""
         certain = {}
         for word, photos in self.certain_photos.items():
             if len(ids) < len(photos):
@@ -67,9 +67,9 @@ class ManualTags(NamedTuple):
         return certain
 
     def certain(self, ids: Ids, n_words: int) -> NDArray[np.bool_] | None:
-        """Return of which words people said what is asked for, shape (n_photos, n_words); None if of none.
+        """Return which words are certain for which photos, shape (n_photos, n_words); None if none are.
 
-        That is that a photo has a word, or has a `-word` not; `ids` are in order.
+        A word is certain if people tagged the photo with it, or for a `-word` rejected it. `ids` are ascending.
         """
         if not self.certain_photos:
             return None
@@ -80,10 +80,10 @@ class ManualTags(NamedTuple):
 
 
 def manual_tags(stored: StoredCatalogue, vocabulary: Vocabulary, query: Query, tree: TagTree | None) -> ManualTags:
-    """Look up what people said of the words of a search: by an index of each tag, without a scan of the catalogue.
+    """Look up people's judgements of the words of a search, with one indexed query per tag.
 
-    With a tree, a photo that was tagged with a child by hand has its parents, and one of which a parent was rejected
-    has none of its children, unless a person gave it.
+    With a tree, a photo that people tagged with a child also has its parents, and a rejected parent rejects all its
+    children, unless a person gave them.
     """
     tags, weights = query.weights.indices, query.weights.data
     words = [(vocabulary.tags[tag], weight) for tag, weight in zip(tags, weights, strict=True)]
@@ -96,45 +96,45 @@ def manual_tags(stored: StoredCatalogue, vocabulary: Vocabulary, query: Query, t
     for number, (tag, _) in enumerate(words):
         look_up = partial(stored.judgements.of_tag, of_files=number >= n_scored)
         below = [] if tree is None else tree.below(tag)
-        of_word = look_up([tag_key(name) for each in (tag, *below) for name in vocabulary.spellings(each)])
+        judged = look_up([tag_key(name) for word in (tag, *below) for name in vocabulary.spellings(word)])
         if tree is not None:
-            over = [look_up(list(map(tag_key, vocabulary.spellings(each)))) for each in (tag, *tree.above(tag))]
-            rejected = reduce(np.union1d, [each.rejected for each in over])
-            of_word = of_word._replace(rejected=np.setdiff1d(rejected, of_word.has, assume_unique=True))
-        judgements.append(of_word)
+            above = [look_up(list(map(tag_key, vocabulary.spellings(word)))) for word in (tag, *tree.above(tag))]
+            rejected = reduce(np.union1d, [parent.rejected for parent in above])
+            judged = judged._replace(rejected=np.setdiff1d(rejected, judged.has, assume_unique=True))
+        judgements.append(judged)
 
     if not any(map(len, chain.from_iterable(judgements))):
         return ManualTags(sum(positive), sum(positive[n_scored:]))
     key = ("words", *words)
-    judged: ManualTags | None = stored.judgements.remembered(key, judgements)
-    if judged is None:
-        judged = _merged_judgements(positive, judgements, n_scored)
-        stored.judgements.remember(key, judgements, judged)
-    return judged
+    merged: ManualTags | None = stored.judgements.remembered(key, judgements)
+    if merged is None:
+        merged = _merged_judgements(positive, judgements, n_scored)
+        stored.judgements.remember(key, judgements, merged)
+    return merged
 
 
 def _merged_judgements(positive: Sequence[bool], judgements: Sequence[TagJudgements], n_scored: int) -> ManualTags:
-    """Put judgements of words together: those that are `positive` have no `-`, the first `n_scored` have scores."""
-    both = list(zip(positive, judgements, strict=True))
-    meant = [tag.has if is_positive else tag.rejected for is_positive, tag in both]
-    left_out = union(*(tag.rejected if is_positive else tag.has for is_positive, tag in both))
-    certain = {word: photos for word, photos in enumerate(meant[:n_scored]) if len(photos)}
-    new = {word: meant[word] for word in range(n_scored, len(judgements)) if positive[word] and len(meant[word])}
+    """Merge the judgements of words; `positive` words have no `-`, and the first `n_scored` words have scores."""
+    pairs = list(zip(positive, judgements, strict=True))
+    matching = [tag.has if is_positive else tag.rejected for is_positive, tag in pairs]
+    left_out = union(*(tag.rejected if is_positive else tag.has for is_positive, tag in pairs))
+    certain = {word: photos for word, photos in enumerate(matching[:n_scored]) if len(photos)}
+    new = {word: matching[word] for word in range(n_scored, len(judgements)) if positive[word] and len(matching[word])}
     parts = certain | new
     ids, positions, photo_of = merged_photos(list(parts.values()))
-    has, first = np.zeros((len(ids), len(judgements)), np.bool_), 0
+    has, start = np.zeros((len(ids), len(judgements)), np.bool_), 0
     for word, photos in parts.items():
-        has[photo_of[first : first + len(photos)], word] = True
-        first += len(photos)
+        has[photo_of[start : start + len(photos)], word] = True
+        start += len(photos)
     if len(left_out) and len(ids):
         stays = positions_of(ids, left_out) < 0
         ids, positions, has = ids[stays], positions[stays], has[stays]
 
     n_searched, n_given = sum(positive), np.zeros(len(ids), np.int64)
-    full = np.flatnonzero(has[:, positive].sum(axis=1) == n_searched) if n_searched else NOBODY
-    n_given[full] = 1
-    for tag in compress(judgements, positive) if len(full) else ():
-        n_given[full] += positions_of(ids[full], tag.given) >= 0
+    complete = np.flatnonzero(has[:, positive].sum(axis=1) == n_searched) if n_searched else NO_IDS
+    n_given[complete] = 1
+    for tag in compress(judgements, positive) if len(complete) else ():
+        n_given[complete] += positions_of(ids[complete], tag.given) >= 0
     n_new, n_unlearned = has[:, n_scored:].sum(axis=1), sum(positive[n_scored:])
     leads = (n_new > 0) | (n_given > 0)
     return ManualTags(
@@ -143,26 +143,26 @@ def _merged_judgements(positive: Sequence[bool], judgements: Sequence[TagJudgeme
 
 
 def union(*parts: Ids) -> Ids:
-    """Return the ids that are in any of some parts, in order, where those of each are in order and unlike."""
+    """Return the ascending ids that are in any of the parts, each ascending and without duplicates."""
     filled = [part for part in parts if len(part)]
     if len(filled) < 2:
-        return filled[0] if filled else NOBODY
-    ids = np.sort(np.concatenate(filled), kind="stable")  # which merges; `np.unique` would hash them
+        return filled[0] if filled else NO_IDS
+    ids = np.sort(np.concatenate(filled), kind="stable")  # merges the parts; `np.unique` would hash all ids
     merged: Ids = ids[np.concatenate([[True], ids[1:] != ids[:-1]])]
     return merged
 
 
 def merged_photos(parts: Sequence[Ids]) -> tuple[Ids, Ids, Ids]:
-    """Return the ids in any of some parts (each in order), in order; where in the parts each is; and back.
+    """Merge parts with ascending ids; return the ascending ids, and their positions in the concatenated parts.
 
-    The last are the positions of all ids of the parts, one part after the other, among those that were returned first.
+    Also returns, for all ids of the concatenated parts, their positions among the merged ids.
     """
     if len(parts) < 2:
-        ids = parts[0] if parts else NOBODY
-        return ids, (every := np.arange(len(ids))), every
-    together = np.concatenate(parts)
-    order = np.argsort(together, kind="stable")  # which merges
-    ids = together[order]
+        ids = parts[0] if parts else NO_IDS
+        return ids, (positions := np.arange(len(ids))), positions
+    all_ids = np.concatenate(parts)
+    order = np.argsort(all_ids, kind="stable")  # merges the parts
+    ids = all_ids[order]
     first = np.empty(len(ids), np.bool_)
     first[0], first[1:] = True, ids[1:] != ids[:-1]
     back = np.empty(len(ids), np.int64)
@@ -171,10 +171,10 @@ def merged_photos(parts: Sequence[Ids]) -> tuple[Ids, Ids, Ids]:
 
 
 def positions_of(requested: Ids, ids: Ids) -> Ids:
-    """Return where photos are among others, which are in order; -1 of those that are not there."""
+    """Return the positions of requested ids in ascending `ids`; -1 for missing ids."""
     if len(ids) == 0:
         return np.full(len(requested), -1, np.int64)
-    if ids[-1] - ids[0] == len(ids) - 1:  # one after the other
+    if ids[-1] - ids[0] == len(ids) - 1:  # consecutive ids
         return np.where((requested >= ids[0]) & (requested <= ids[-1]), requested - ids[0], -1)
     positions = np.minimum(np.searchsorted(ids, requested), len(ids) - 1)
     return np.where(ids[positions] == requested, positions, -1)

@@ -1,4 +1,4 @@
-"""How a search ranks photos: by the sum of its words' scores, by their product, or by how likely each is meant."""
+"""Rank photos for a search: by the sum of the words' scores, by the product of probabilities, or by confidence."""
 
 from __future__ import annotations
 
@@ -28,27 +28,27 @@ if TYPE_CHECKING:
 
 Floats: TypeAlias = NDArray[np.floating]
 
-FEW = 200
-"""Rejected photos up to which a search finds that many more, and drops them: quicker than a choice of all others."""
+MAX_DROPPED = 200
+"""With at most this many rejected photos, a search finds that many more and drops them: faster than a filter."""
 
-MORE_READ = 4  # A copy of all photos of the words is read where a search asks for more than one in so many of them
+MAX_READ_RATIO = 4  # Read cached rows of all photos of the words if at least one in this many is needed
 
-GIVEN, ACCEPTED = "person", "accepted"  # Where all the words of a hit come from, as it stands in JSON
+GIVEN, ACCEPTED = "person", "accepted"  # Sources of the words of a hit, in JSON
 
 STEPS = 1024  # Ranges of a word's scores within which confidences are bounded by those at the ends
 TINY = np.finfo(np.float64).tiny
 SLACK = 1e-9  # Of bounds, for their rounding
 
-NOTHING = Ranking(np.empty((1, 0), np.int64), np.empty((1, 0), np.float32))
+EMPTY_RANKING = Ranking(np.empty((1, 0), np.int64), np.empty((1, 0), np.float32))
 
 
 class SearchedWords(NamedTuple):
-    """The words of a search that have scores: tags of the run, then words outside of its vocabulary."""
+    """The words of a search with scores: tags of the run, then words outside its vocabulary."""
 
     tags: NDArray[np.int32]  # Columns of the tags
-    weights: NDArray[np.float32]  # shape (n_words,): below 0 of a word with ``-``
+    weights: NDArray[np.float32]  # shape (n_words,): negative for words with ``-``
     rows: Matrix  # shape (n_words, width)
-    q: Matrix | None  # Σ weight · row, shape (1, width); None where no word has a score
+    q: Matrix | None  # Σ weight · row, shape (1, width); None if no word has a score
 
     @classmethod
     def of(cls, tagger: Tagger, query: Query) -> SearchedWords:
@@ -60,7 +60,7 @@ class SearchedWords(NamedTuple):
         if isinstance(rows, sp.csr_array):
             q: Matrix = sp.csr_array(weights[None, :]) @ rows
         else:
-            q = (weights[:, None] * rows).sum(axis=0, keepdims=True)  # a few words: quicker than @
+            q = (weights[:, None] * rows).sum(axis=0, keepdims=True)  # for a few words, faster than @
         if outside is None:
             return cls(tags, weights, rows, q)
         dense = rows.toarray() if isinstance(rows, sp.csr_array) else rows
@@ -70,15 +70,15 @@ class SearchedWords(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class CandidatePhotos:
-    """The photos that a search ranks: those with a row that pass its filter, but for those to leave out.
+    """The photos that a search ranks: those with a row that pass its filter, except rejected photos.
 
     Attributes
     ----------
     rows : CurrentRows
     passing : ndarray of int64, or None
-        Ids, in order; None: all photos with a row.
+        Ascending ids of photos that pass the filter; None: all photos with a row.
     left_out : ndarray of int64
-        Ids, in order; they need not be among the others.
+        Ascending ids of rejected photos, whether they pass the filter or not.
     """
 
     rows: CurrentRows
@@ -89,10 +89,10 @@ class CandidatePhotos:
     def of(
         cls, rows: CurrentRows, passing: Ids | None, judged: ManualTags, *, limited: bool
     ) -> tuple[CandidatePhotos, ManualTags]:
-        """Return the photos to rank, and what people said of these; `limited`, if there is a cut-off.
+        """Return the photos to rank, and people's judgements of them; `limited` if there is a cut-off.
 
-        Nobody knows how likely tags that no run has learned are elsewhere. So if all words are such, only photos with
-        one are found, and above a cut-off only those with all.
+        Unlearned tags have no scores. So if all words are unlearned, only photos with at least one of the words are
+        ranked, and with a cut-off only photos with all words.
         """
         if len(judged.ids):
             judged = judged.some(positions_of(judged.ids, rows.ids if passing is None else passing) >= 0)
@@ -104,12 +104,12 @@ class CandidatePhotos:
 
     @property
     def every(self) -> Ids:
-        """Ids in order, also of those to leave out."""
+        """Ascending ids, including rejected photos."""
         return self.rows.ids if self.passing is None else self.passing
 
     @cached_property
     def ids(self) -> Ids:
-        """Ids in order."""
+        """Ascending ids of the photos to rank."""
         return np.setdiff1d(self.every, self.left_out, assume_unique=True) if len(self.left_out) else self.every
 
     def __len__(self) -> int:
@@ -118,7 +118,7 @@ class CandidatePhotos:
         return len(self.every) - int(np.count_nonzero(positions_of(self.left_out, self.every) >= 0))
 
     def without_left_out(self, ids: Ids, products: Floats) -> tuple[Ids, Floats]:
-        """Return ids in order, and what stands beside them, but for the photos to leave out."""
+        """Return ascending ids and their products without rejected photos."""
         if len(self.left_out) == 0:
             return ids, products
         stays = positions_of(ids, self.left_out) < 0
@@ -127,7 +127,7 @@ class CandidatePhotos:
 
 @dataclass(frozen=True, eq=False)
 class WordScores:
-    """What photos score for the words of a search; sums of judged photos are remembered, as searches are repeated."""
+    """Scores of photos for the words of a search; sums of judged photos are cached for repeated searches."""
 
     tagger: Tagger
     rows: CurrentRows
@@ -135,23 +135,23 @@ class WordScores:
     judgements: ManualJudgements
 
     def sums(self, judged: ManualTags) -> tuple[Floats, Floats]:
-        """Return Σ weight · score of the photos of which people said something, (n,), and what they are ranked by.
+        """Return Σ weight · score of the judged photos, shape (n,), and the values by which they are ranked.
 
-        That is the same for those that lead. In that of others, words of which a person said what is asked for count as
-        much as in the photos where they count most.
+        Both are the same for photos that lead. For the other photos, a certain word counts as much as in the photo with
+        the word's highest score.
         """
         rows, words, leads = self.rows, self.words, judged.leads
         if len(judged.ids) == 0 or words.q is None:
-            return (nothing := np.zeros(len(judged.ids), np.float32)), nothing
+            return (zeros := np.zeros(len(judged.ids), np.float32)), zeros
         is_sparse = sp.issparse(words.rows)
         key = None if is_sparse else ("sums", rows.version, words.rows.tobytes())
-        known: tuple[Floats, Floats] | None = self.judgements.remembered(key, [judged])
-        if known is not None:
-            return known
+        cached: tuple[Floats, Floats] | None = self.judgements.remembered(key, [judged])
+        if cached is not None:
+            return cached
 
         n_read = sum(map(len, judged.parts))
         is_sparse = is_sparse or any(sp.issparse(part.rows) for part in rows.parts)
-        if is_sparse or len(rows.frames) or n_read > MORE_READ * len(judged.ids):
+        if is_sparse or len(rows.frames) or n_read > MAX_READ_RATIO * len(judged.ids):
             scores = rows.products(words.rows, judged.ids)
         else:
             parts = [rows.products_again(words.rows, part) for part in judged.parts]
@@ -164,45 +164,45 @@ class WordScores:
             weights, word_rows = words.weights[columns], words.rows[columns]
             signs = np.sign(weights)
             signed_rows = sp.diags_array(signs) @ word_rows if sp.issparse(word_rows) else signs[:, None] * word_rows
-            lacking = np.maximum(np.abs(weights) * rows.highest(signed_rows) - scores[:, columns] * weights, 0)
+            bonus = np.maximum(np.abs(weights) * rows.highest(signed_rows) - scores[:, columns] * weights, 0)
             certain = judged.certain(judged.ids, len(words.weights))
-            assert certain is not None  # of photos that do not lead, people said something of a word with scores
-            ranked = by_model + np.where(certain[:, columns] & ~leads[:, None], lacking, 0).sum(axis=1)
+            assert certain is not None  # photos that don't lead have a certain word with scores
+            ranked = by_model + np.where(certain[:, columns] & ~leads[:, None], bonus, 0).sum(axis=1)
         if key is not None:
             self.judgements.remember(key, [judged], (by_model, ranked))
         return by_model, ranked
 
     def confidences(self, calibration: Calibration, ids: Ids, judged: ManualTags) -> NDArray[np.float64]:
-        """Return the chance of each of some photos, in any order, that it is what is searched for.
+        """Return the confidence of each photo that it matches the search; `ids` in any order.
 
-        NaN where nobody knows: of tags that no run has learned, but where people gave them all.
+        NaN for searches with unlearned tags, unless people gave all of them to the photo.
         """
         order = np.argsort(ids)
         in_order = ids[order]
         products = self.rows.products(self.words.rows, in_order)
-        odds = self.tagger.word_odds(products, self.words.tags, partial(self.rows.products, ids=in_order))
+        log_odds = self.tagger.word_odds(products, self.words.tags, partial(self.rows.products, ids=in_order))
         certain = judged.certain(in_order, len(self.words.tags))
         confidences = np.empty(len(ids))
-        confidences[order] = np.exp(calibration.log_of_odds(odds, self.words.weights, certain))
+        confidences[order] = np.exp(calibration.log_of_odds(log_odds, self.words.weights, certain))
         if judged.n_unlearned:
             confidences[~np.isin(ids, judged.ids[judged.n_new == judged.n_unlearned])] = np.nan
         return confidences
 
 
 class Ranked(NamedTuple):
-    """The best photos by score, and those that people judged, which `merge` puts at their places among them."""
+    """The best photos by score, and the judged photos, which `merge` inserts among them."""
 
-    best: Ranking  # In one row; the photos that people judged need not be among them
-    judged: ManualTags  # Those that have a place of their own; the others are ranked as all are
-    scores: Floats | None = None  # By which they are ranked, shape (n_judged,); None: by `WordScores.sums`
-    n_likely: int | None = None  # Photos above the cut-off; None without one
+    best: Ranking  # One row; need not include the judged photos
+    judged: ManualTags  # Judged photos to insert; other judged photos are ranked like unjudged ones
+    scores: Floats | None = None  # Of the judged photos, shape (n_judged,); None: from `WordScores.sums`
+    n_likely: int | None = None  # Number of photos above the cut-off; None without a cut-off
 
 
 @dataclass(frozen=True)
 class ById:
-    """Photos that have tags which no run has learned, without scores."""
+    """List photos with unlearned tags, without scores."""
 
-    limited: bool  # Whether there is a cut-off, which all of them are above
+    limited: bool  # Whether there is a cut-off; all photos are above it
 
     def rank(self, scores: WordScores, photos: CandidatePhotos, judged: ManualTags, k: int) -> Ranked:
         """List all photos by id."""
@@ -211,18 +211,18 @@ class ById:
 
 
 class BySum:
-    """Photos by Σ weight · score, as the PAMIR paper ranks."""
+    """Rank photos by Σ weight · score, as in the PAMIR paper."""
 
     def rank(self, scores: WordScores, photos: CandidatePhotos, judged: ManualTags, k: int) -> Ranked:
-        """Find the k (0: all) best photos, which may be none where enough that people judged come before them."""
+        """Find the k (0: all) best photos; none if there are already k judged photos that lead."""
         q, rows, n_out = scores.words.q, photos.rows, len(photos.left_out)
         if 0 < k <= np.count_nonzero(judged.leads):
-            judged, best = judged.some(judged.leads), NOTHING
+            judged, best = judged.some(judged.leads), EMPTY_RANKING
         elif n_out == 0:
             best = rows.search(q, k, among=photos.passing)
         else:
-            # Few of those to leave out are among the best, mostly: a longer ranking without them is long enough
-            for n in [2 * k, k + n_out][: 1 + (n_out <= FEW)] if k else ():
+            # Usually few rejected photos are among the best, so a slightly longer ranking is long enough
+            for n in [2 * k, k + n_out][: 1 + (n_out <= MAX_DROPPED)] if k else ():
                 ranking = rows.search(q, n, among=photos.passing)
                 kept = np.flatnonzero(positions_of(ranking.ids[0], photos.left_out) < 0)
                 if len(kept) >= k or ranking.ids.shape[1] < n or n == k + n_out:
@@ -235,7 +235,7 @@ class BySum:
 
 
 class ByProduct:
-    """Photos by Σ weight · log P(word | photo), and for a word with ``-`` by the log of 1 - P."""
+    """Rank photos by Σ weight · log P(word | photo), with log(1 - P) for words with ``-``."""
 
     def rank(self, scores: WordScores, photos: CandidatePhotos, judged: ManualTags, k: int) -> Ranked:
         """Find the k (0: all) best photos."""
@@ -251,11 +251,11 @@ class ByProduct:
 
 @dataclass(frozen=True)
 class ByConfidence:
-    """Photos by how likely they have all words and none with ``-``: all above a cut-off, or the best."""
+    """Rank photos by the confidence that they have all words and none with ``-``; optionally with a cut-off."""
 
     calibration: Calibration
-    cutoff: bool = False  # At the rank at which F1 is expected to be largest
-    min_confidence: float | None = None  # At this confidence
+    cutoff: bool = False  # Cut off at the rank with the highest expected F1
+    min_confidence: float | None = None  # Cut off below this confidence
 
     def rank(self, scores: WordScores, photos: CandidatePhotos, judged: ManualTags, k: int) -> Ranked:
         """Find the k (0: all) best photos, or all above the cut-off."""
@@ -264,15 +264,15 @@ class ByConfidence:
         limited = self.cutoff or self.min_confidence is not None
         tree = scores.tagger.tree
         if k and not limited and (tree is None or not tree.has_under(words.tags)):
-            # The others need no confidences: they are neither among the k most likely ones, nor do they lead
+            # Other photos need no confidences: they are neither among the k most likely photos nor do they lead
             certain, n_likely = judged.certain_positions(ids), k + len(judged.left_out)
             likely = contenders(self.calibration, products, words.tags, words.weights, n_likely, certain)
             kept = union(likely, positions_of(judged.ids, ids))
             ids, products = ids[kept], products[kept]
         ids, products = photos.without_left_out(ids, products)
         products_of = partial(scores.rows.products, ids=None if ids is scores.rows.ids else ids)
-        odds = scores.tagger.word_odds(products, words.tags, products_of)
-        logs = self.calibration.log_of_odds(odds, words.weights, judged.certain(ids, len(words.tags)))
+        log_odds = scores.tagger.word_odds(products, words.tags, products_of)
+        logs = self.calibration.log_of_odds(log_odds, words.weights, judged.certain(ids, len(words.tags)))
         if not limited:
             best = _best(ids, logs, k)
             return Ranked(best, judged, logs[np.searchsorted(ids, judged.ids)])
@@ -281,9 +281,9 @@ class ByConfidence:
         return Ranked(best, judged, logs[np.searchsorted(ids, judged.ids)], n_likely)
 
     def _likeliest(self, ids: Ids, logs: NDArray[np.float64]) -> tuple[Ranking, int]:
-        """Rank all photos above the cut-off; return how many these are, too.
+        """Rank all photos above the cut-off, and return also their number.
 
-        All are put in order only for a cut-off: that takes most of such a search's time.
+        Only searches with a cut-off sort all photos, which takes most of their time.
         """
         order, scores = top_k(np.ascontiguousarray(logs[None, :], np.float32), len(logs))
         P = np.exp(logs[order[0]])
@@ -335,11 +335,11 @@ WayToRank: TypeAlias = ById | BySum | ByProduct | ByConfidence
 
 
 class RankingPlan(NamedTuple):
-    """How a search ranks photos, and which of its numbers are chances."""
+    """How a search ranks photos and computes confidences."""
 
     way: WayToRank
-    calibration: Calibration | None  # By which hits have confidences; None: they have none
-    untrained: Sequence[str] = ()  # Words that count without a training image
+    calibration: Calibration | None  # For the confidences of hits; None: no confidences
+    untrained: Sequence[str] = ()  # Words without a training image
 
 
 def plan_ranking(
@@ -347,8 +347,8 @@ def plan_ranking(
 ) -> RankingPlan:
     """Choose how a search ranks photos, see `CatalogueReader.search`.
 
-    Raises UserError if the model's scores are no probabilities, but their product is asked for; or the run has no
-    calibration, or a word no training images, but confidences are needed.
+    Raises UserError if `combine` is "product" but the model's scores are not probabilities; or if confidences are
+    needed, but the run has no calibration or a word has no training images.
     """
     limited, calibration = cutoff or min_confidence is not None, tagger.calibration
     if combine is not None:
@@ -370,25 +370,25 @@ def plan_ranking(
     untrained = [*(tagger.vocabulary.tags[tag] for tag in tags[tagger.vocabulary.counts[tags] == 0]), *outside]
     if untrained:
         if limited or combine not in (None, "sum"):
-            listed = ", ".join(f"'{word}'" for word in untrained)
-            problem = f"No training image has {listed}, so nothing is known of how likely an image is to show it."
+            word_list = ", ".join(f"'{word}'" for word in untrained)
+            problem = f"No training image has {word_list}, so nothing is known of how likely an image is to show it."
             advice = f"Leave `{needs}` out: images are then ranked by the sum of scores; or leave the word out."
             raise UserError(problem, setting=needs, value=settings[needs], advice=advice)
         return RankingPlan(BySum(), None, untrained)
-    uncertain = limited or combine == CONFIDENCE or (combine is None and bool((weights < 0).any()))
-    if uncertain and calibration is not None:
+    by_confidence = limited or combine == CONFIDENCE or (combine is None and bool((weights < 0).any()))
+    if by_confidence and calibration is not None:
         return RankingPlan(ByConfidence(calibration, cutoff, min_confidence), calibration)
     return RankingPlan(ByProduct() if combine == "product" else BySum(), calibration)
 
 
 def merge(ranked: Ranked, sums: tuple[Floats, Floats], k: int) -> tuple[Ranking, list[str | None]]:
-    """Put the photos of which people said something at their places among all others.
+    """Insert the judged photos into the ranking.
 
-    Those that lead come first: those with most new words, then those with all words (with more of them given before
-    those with fewer), by score. The others are among all others, by score. `sums` are what `WordScores.sums` returned
-    for them.
+    Photos that lead come first: by number of unlearned words, then by number of given words, then by score. All other
+    judged photos are ranked by score among the unjudged photos. `sums` are the results of `WordScores.sums` for the
+    judged photos.
 
-    Returns at most k photos (0: all), and beside each "person" or "accepted" if it has all the words by hand, else
+    Returns at most k photos (0: all), and for each "person" or "accepted" if people tagged it with all the words, else
     None.
     """
     judged, (best, best_scores), (by_model, by_sum) = ranked.judged, ranked.best, sums
@@ -412,23 +412,23 @@ def merge(ranked: Ranked, sums: tuple[Floats, Floats], k: int) -> tuple[Ranking,
 
 
 def best_by(keys: Sequence[NDArray[np.number]], k: int) -> Ids:
-    """Return the positions of the k largest (0: all) by the first key, of equal ones by the next, and so on."""
-    sure: list[Ids] = []
+    """Return the positions of the k (0: all) largest items by the first key, ties by the next key, and so on."""
+    chosen: list[Ids] = []
     tied, remaining = np.arange(len(keys[0])), k or len(keys[0])
     for key in keys:
         if len(tied) <= remaining:
             break
         values = key[tied]
-        least = np.partition(values, len(tied) - remaining)[len(tied) - remaining]
-        sure.append(tied[values > least])
-        remaining -= len(sure[-1])
-        tied = tied[values == least]
-    candidates = np.concatenate([*sure, tied]) if sure else tied
+        threshold = np.partition(values, len(tied) - remaining)[len(tied) - remaining]
+        chosen.append(tied[values > threshold])
+        remaining -= len(chosen[-1])
+        tied = tied[values == threshold]
+    candidates = np.concatenate([*chosen, tied]) if chosen else tied
     return candidates[np.lexsort([-key[candidates] for key in reversed(keys)])][: k or None]
 
 
 def chosen_of(ranking: Ranking, positions: Ids) -> Ranking:
-    """Return photos of a ranking in another order, by their positions."""
+    """Return the photos of a ranking at `positions`, in that order."""
     return Ranking(ranking.ids[:, positions], ranking.scores[:, positions])
 
 

@@ -1,4 +1,4 @@
-"""The read side of a catalogue: photos found by words, by another photo, or by filters alone."""
+"""Read side of a catalogue: search photos by words, by another photo, or by filters only."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 ImageLike: TypeAlias = "str | os.PathLike[str] | NDArray[np.uint8] | int"
 
-BEST = 200  # Images without confidences that are listed in another order than by how well they match
-MOST_SORTED = 5000  # Images with confidences that are sorted
+N_SORTED = 200  # Number of best images without confidences that are sorted by another order
+MAX_SORTED = 5000  # Sort at most this many images with confidences
 
 
 class CatalogueReader:
@@ -46,7 +46,7 @@ class CatalogueReader:
     ----------
     stored : StoredCatalogue
     tagger : Tagger
-        The run that made the rows.
+        The run that computed the rows.
     """
 
     stored: StoredCatalogue
@@ -54,14 +54,14 @@ class CatalogueReader:
     _fingerprint: str
 
     def _use_tagger(self, tagger: Tagger) -> None:
-        """Search by a run from now on."""
+        """Use a run for searches."""
         words = None if tagger.tree is None else tagger.tree.words
         self.tagger, self._fingerprint = tagger, tagger.fingerprint
         self.stored.tags.tree = (words, tagger.vocabulary) if words else None
 
     @property
     def tree(self) -> TagTree | None:
-        """The tree of the run's tags, with new tags of photos that are paths in it; None where they have no tree."""
+        """The run's tag tree with new tags of photos that are paths in it; None if the run has no tree."""
         tree = self.tagger.tree
         return None if tree is None else tree.words.with_paths(self.stored.tags.paths())
 
@@ -75,23 +75,23 @@ class CatalogueReader:
         among : Filter, optional
             None: all.
         k : int
-            How many images; 0 means all.
+            Maximum number of images; 0 means all.
         after : int
-            The last id of the page before, without `sort`.
+            Last id of the previous page, without `sort`.
         start : int
-            Photos of the pages before, with `sort`.
+            Number of photos on previous pages, with `sort`.
         sort : {"taken", "oldest", "name", "added"}, optional
             Photos without a date come last. None: by id.
 
         Raises
         ------
         UserError
-            If there is no such order; "chance" is one of searches only.
+            If `sort` is invalid; "chance" is only for searches.
         """
-        every = self.ids(among or Filter(), sort)
-        ids = every[start:] if sort else every[np.searchsorted(every, after, "right") :]
+        all_ids = self.ids(among or Filter(), sort)
+        ids = all_ids[start:] if sort else all_ids[np.searchsorted(all_ids, after, "right") :]
         ids = ids[: check_k(k, len(ids))]
-        return Found(self.hits(ids), [], n_found=len(every))
+        return Found(self.hits(ids), [], n_found=len(all_ids))
 
     def ids(self, among: Filter, sort: str | None = None) -> Ids:
         """Return the ids of the photos that pass a filter, ascending, or sorted as by `browse`."""
@@ -104,7 +104,7 @@ class CatalogueReader:
         return self._hits(Ranking(ids[None, :], np.zeros((1, len(ids)), np.float32)))
 
     def refresh(self) -> bool:
-        """Look whether the run is still the one that made the rows; return whether another one was opened."""
+        """Open the current run again if it was changed; return whether it was changed."""
         raise NotImplementedError
 
     def search(
@@ -118,53 +118,53 @@ class CatalogueReader:
         among: Filter | None = None,
         sort: str | None = None,
     ) -> Found:
-        """Find photos by words: those with the largest Σ weight(word) · score(word), or most likely to be meant.
+        """Find photos by words: with the largest Σ weight(word) · score(word), or with the highest confidence.
 
-        Weights are those of `Tagger.query_weights`: by inverse document frequency; a word with ``-`` subtracts. A word
-        that is no tag counts by its vector, where the run was fitted with `word_vectors` that have one.
+        Weights are those of `Tagger.query_weights`: by inverse document frequency, and negative for words with ``-``. A
+        word that is not a tag uses its vector, if the run was fitted with `word_vectors` that include it.
 
-        What a person said counts at once. Photos that have all the words by hand come first: those to which all were
-        given, then those where some were accepted, each by score. The others follow by score; a word that a person
-        gave or accepted counts in them as certain, and so does a `-word` that a person rejected: its chance is 1, and
-        in a sum it counts as much as in the photos where it counts most (of some thousand, evenly spaced).
-        Photos of which a word was rejected, or that
-        have a `-word` by hand, are left out. A tag that no run has learned yet has no score: photos that have it come
-        before those that have it not, and if all words (but for `-word`) are such, only photos with one are found.
+        Feedback counts immediately. Photos that people tagged with all the words come first: those to which all words
+        were given, then those with accepted words, each by score. All other photos follow by score. In them, a word
+        that a person gave or accepted counts as certain, and so does a `-word` that a person rejected: its confidence
+        is 1, and in a sum it counts as much as in the photo with its highest score (among some thousand photos).
+
+        Photos for which a word was rejected, or that people tagged with a `-word`, are left out. A tag that no run has
+        learned yet has no score: photos with such a tag come first; if all words are such tags, only those are found.
 
         Parameters
         ----------
         words : str or sequence of str
-            As typed (``snow tree -people "polar bear"``), or one tag an entry.
+            As typed (``snow tree -people "polar bear"``), or a list with one tag per entry.
         k : int
-            How many images; 0 means all.
+            Maximum number of images; 0 means all.
         combine : {"sum", "product", "confidence"}, optional
-            None: "confidence" where a word has a ``-`` or a cut-off is asked for and the run has a calibration, else
-            "sum", as the PAMIR paper ranks. "confidence": by `Calibration.log_confidences`, where a word with ``-``
-            counts by how likely it is there; in a sum the images with the least of it come first, whatever else they
-            show. With a word that is no tag, None is always "sum": nothing is known of how likely such a word is.
-            "product", of models whose scores are probabilities: the images with the largest
-            ``Σ weight(word) · log P(word | image)``, and for a word with ``-`` the log of ``1 - P``. An image has to
-            have a little of each word; one word alone cannot bring it up.
+            None: "confidence" if the run is calibrated and there is a word with ``-`` or a cut-off, else "sum", as in
+            the PAMIR paper. "confidence": by `Calibration.log_confidences`, so that a word with ``-`` counts by its
+            confidence; with "sum", the images with its lowest scores come first, regardless of the other words. With a
+            word that is not a tag, None is always "sum", because such a word has no confidence.
+            "product", for models whose scores are probabilities: by ``Σ weight(word) · log P(word | image)``, with
+            ``log(1 - P)`` for words with ``-``. An image needs some probability for each word; one word with a high
+            probability is not enough.
         cutoff : bool
-            Leave out the images below the rank at which F1 is expected to be largest (`expected_f1_cutoff`).
+            Leave out images below the rank with the highest expected F1 (`expected_f1_cutoff`).
         min_confidence : float, optional
-            Leave out the images that are less likely to be meant; from 0 to below 1.
+            Leave out images with a lower confidence; from 0 to below 1.
         among : Filter, optional
             Search only images that pass: by tags, folder, date, size, type and review.
         sort : {"chance", "taken", "oldest", "name", "added"}, optional
-            None: "chance", the best first. Another order lists images that are at least as likely as `min_confidence`
-            (None: 0.5) to be meant, without confidences the `BEST` best: sorted otherwise, all others would stand
-            between them.
+            None: "chance", best first. Other orders only sort images with a confidence of at least `min_confidence`
+            (None: 0.5), or without confidences the `N_SORTED` best images, so that worse matches don't come between
+            them.
 
         Raises
         ------
         UnknownNameError
-            If no word is a tag of the run or of a photo, or has a place among them.
+            If no word is a tag of the run or of a photo, or has a vector.
         UserError
-            If the model's scores are no probabilities, but their product is asked for; or the run has no calibration,
-            or a word no training images, but confidences are needed.
+            If `combine` is "product" but the model's scores are not probabilities; or if confidences are needed, but
+            the run has no calibration or a word has no training images.
         StorageError
-            If a word is no tag, and the file of the run's word vectors is gone or has changed.
+            If a word is not a tag, and the run's file of word vectors was deleted or changed.
         """
         if sort is not None:
             check_choice(sort, "sort", SORTS)
@@ -172,7 +172,7 @@ class CatalogueReader:
         if min_confidence is not None:
             check_number(min_confidence, "min_confidence", least=0, below=1)
         check_k(k, 0)
-        n_ranked = MOST_SORTED if sort in COLUMNS else k
+        n_ranked = MAX_SORTED if sort in COLUMNS else k
 
         query = self.query_weights(words)
         plan = plan_ranking(self.tagger, query, combine, cutoff=cutoff, min_confidence=min_confidence)
@@ -191,7 +191,7 @@ class CatalogueReader:
         if sort in COLUMNS:
             kept = np.arange(ranking.ids.shape[1])
             if ranked.n_likely is None and (confidences is None or np.isnan(confidences).all()):
-                kept = kept[:BEST]
+                kept = kept[:N_SORTED]
             elif ranked.n_likely is None and confidences is not None:
                 kept = np.flatnonzero(confidences >= PREDICTED_FROM)
             n_found, kept = len(kept), self._sorted(ranking.ids[0], kept, sort, k)
@@ -201,40 +201,40 @@ class CatalogueReader:
         return Found(hits, query.unknown, ranked.n_likely, plan.untrained, n_found)
 
     def query_weights(self, words: str | Sequence[str]) -> Query:
-        """Return what was typed as weights, see `Tagger.query_weights`; tags that photos have here are words, too."""
+        """Convert typed words to weights, see `Tagger.query_weights`; tags of the catalogue's photos are words, too."""
         if not isinstance(words, Iterable):
             raise UserError(
                 setting="words", value=words, expected="a text such as 'snow tree -people', or one tag an entry"
             )
-        others = self.tagger.dictionary.not_tags(words)
-        new_tags = self.stored.tags.names_here(others) if others else {}
-        if others and (tree := self.tree):
-            paths = {key: tree.paths_of(key) for key in others}
-            known_keys = self.stored.tags.names_here([tag_key(path) for each in paths.values() for path in each])
-            for key, each in paths.items():
-                known = {name: path for path in each if tag_key(path) in known_keys for name in (key, tag_key(path))}
+        unknown_keys = self.tagger.dictionary.not_tags(words)
+        new_tags = self.stored.tags.names_here(unknown_keys) if unknown_keys else {}
+        if unknown_keys and (tree := self.tree):
+            paths = {key: tree.paths_of(key) for key in unknown_keys}
+            known_keys = self.stored.tags.names_here([tag_key(path) for options in paths.values() for path in options])
+            for key, options in paths.items():
+                known = {name: path for path in options if tag_key(path) in known_keys for name in (key, tag_key(path))}
                 new_tags = known | new_tags
         return typed_query(self.tagger, words, new_tags)
 
     def like(self, image: ImageLike, k: int = 10, *, among: Filter | None = None, sort: str | None = None) -> Found:
-        """Find photos that look like another: by the cosine of their rows in the run's space.
+        """Find photos that are similar to another photo: by the cosine of their rows in the run's space.
 
         Parameters
         ----------
         image : path, uint8 array (height, width, 3), or int
-            A photo, which is encoded if the catalogue does not have it; or the id of one of the catalogue, or its name.
-            One of the catalogue is not among its own results.
+            A photo, which is encoded unless the catalogue has it; or the id or name of its photo there. A photo
+            of the catalogue is not among its own results.
         k : int
-            How many images; 0 means all.
+            Maximum number of images; 0 means all.
         among : Filter, optional
             Search only images that pass.
         sort : {"chance", "taken", "oldest", "name", "added"}, optional
-            None: "chance", the most similar first. Another order lists the `BEST` most similar.
+            None: "chance", most similar first. Other orders sort the `N_SORTED` most similar images.
 
         Raises
         ------
         DataError
-            If the catalogue has no such image, and it is no file either; or it cannot be read.
+            If the image is neither in the catalogue nor a file, or cannot be read.
         """
         if sort is not None:
             check_choice(sort, "sort", SORTS)
@@ -251,12 +251,12 @@ class CatalogueReader:
         else:
             row = rows.rows([image_id])
         row = row / np.maximum(row_lengths(row)[0], np.finfo(np.float32).tiny)
-        cosines = rows.products(row, ids if among else None, unit=True)[:, 0]  # of all, one stream of the rows
+        cosines = rows.products(row, ids if among else None, unit=True)[:, 0]  # for all photos, without copying rows
 
-        others = np.arange(len(ids)) if image_id is None else np.flatnonzero(ids != image_id)
-        n_best = check_k(BEST if sort in COLUMNS else k, len(others))
-        order, scores = top_k(np.ascontiguousarray(cosines[None, others], np.float32), n_best)
-        ranking, n_found = Ranking(ids[others[order]], scores), len(ids)
+        unknown_keys = np.arange(len(ids)) if image_id is None else np.flatnonzero(ids != image_id)
+        n_best = check_k(N_SORTED if sort in COLUMNS else k, len(unknown_keys))
+        order, scores = top_k(np.ascontiguousarray(cosines[None, unknown_keys], np.float32), n_best)
+        ranking, n_found = Ranking(ids[unknown_keys[order]], scores), len(ids)
         if sort in COLUMNS:
             n_found = n_best
             ranking = chosen_of(ranking, self._sorted(ranking.ids[0], np.arange(n_best), sort, k))
@@ -265,21 +265,21 @@ class CatalogueReader:
     def expand(
         self, words: str | Sequence[str], how: str, k: int = 10, *, n_groups: int = 5, **limits: Any
     ) -> list[Group]:
-        """Find photos of what belongs to the words of a search (Mesnil et al., Figure 4), for `n_groups` tags; 0: all.
+        """Find photos for tags that are related to the words of a search (Mesnil et al., Figure 4).
 
-        `how` is "parts" or "siblings", see `related_tags`; words with ``-`` are not expanded. Each group has the best k
-        photos of a search for one tag alone, with `limits` as `search` takes them; groups without any are left out.
-        Raises UserError if the run knows nothing of the kind, or all words have a ``-``.
+        `how` is "parts" or "siblings", see `related_tags`; words with ``-`` don't count. Returns at most `n_groups`
+        (0: all) groups with the best k photos of a search for one related tag, with `limits` for `search`; empty groups
+        are left out. Raises UserError if the run has no such relations, or all words have a ``-``.
         """
         related = related_tags(self.tagger, self.query_weights(words), how)[: n_groups or None]
         groups = [Group(item, self.search([item.tag], k, **limits).hits) for item in related]
         return [group for group in groups if group.hits]
 
     def shares(self, words: str | Sequence[str], image_ids: Sequence[int]) -> list[list[Share]]:
-        """Take the scores of images apart by the words of a search.
+        """Split the scores of images into the contributions of the words of a search.
 
-        Returns for each image, which has a row of the current run, what each word gave, the largest share first. Raises
-        UnknownNameError if no word is a tag of the run, or has a place among them; DataError if an image has no row.
+        Returns for each image the contribution of each word, largest share first. Raises UnknownNameError if no word is
+        a tag of the run or has a vector; DataError if an image has no row of the current run.
         """
         if not len(image_ids):
             return []
@@ -291,8 +291,8 @@ class CatalogueReader:
         confidences = np.full(scores.shape, np.nan)
         if self.tagger.calibration is not None and n_tags:
             products = partial(rows.products, ids=image_ids)
-            odds = self.tagger.word_odds(scores[:, :n_tags], searched.tags, products)
-            confidences[:, :n_tags] = np.exp(log_sigmoid(odds))
+            log_odds = self.tagger.word_odds(scores[:, :n_tags], searched.tags, products)
+            confidences[:, :n_tags] = np.exp(log_sigmoid(log_odds))
         return [shares_of(names, searched.weights, *row) for row in zip(scores, confidences, strict=True)]
 
     def unknown_filters(self, among: Filter) -> list[str]:
@@ -301,26 +301,26 @@ class CatalogueReader:
         return [f"No photo has the tag '{tag}'." for tag in unknown]
 
     def _spelled(self, among: Filter) -> Filter:
-        """Return a filter with all that its tags may be called, and the folder also in full, links followed."""
+        """Add all spellings of a filter's tags, and the absolute path of its folder with links resolved."""
         vocabulary, tree = self.tagger.vocabulary, self.tree
         spellings, named = {}, {}
         for tag in (*among.tags, *among.without, *among.predicted):
-            known = as_known(vocabulary, tag)
-            below = [] if tree is None else [*tree.paths_of(known), *tree.below(known)]  # a photo of a child has these
-            spellings[tag] = [spelling for each in (known, *below) for spelling in vocabulary.spellings(each)]
+            name = as_known(vocabulary, tag)
+            below = [] if tree is None else [*tree.paths_of(name), *tree.below(name)]  # children imply it
+            spellings[tag] = [spelling for word in (name, *below) for spelling in vocabulary.spellings(word)]
             if tree is not None and tag in among.predicted:
-                named[tag] = vocabulary.spellings(known)
+                named[tag] = vocabulary.spellings(name)
         folder_path = None if among.folder is None else real_path(among.folder)
         return replace(among, spellings=spellings, named=named, folder_path=folder_path)
 
     def _passing(self, among: Filter, rows: CurrentRows) -> Ids:
         passing, ids = self.ids(among), rows.ids
-        if len(ids) and ids[-1] - ids[0] == len(ids) - 1:  # one after the other: quicker than a comparison
+        if len(ids) and ids[-1] - ids[0] == len(ids) - 1:  # consecutive ids: faster than a comparison
             return passing[slice(*np.searchsorted(passing, (ids[0], ids[-1] + 1)))]
         return np.intersect1d(passing, ids, assume_unique=True)
 
     def _sorted(self, ids: Ids, kept: NDArray[np.int64], sort: str, k: int) -> NDArray[np.int64]:
-        """Return the positions of the first k (0: all) of some images, given by their positions, once sorted."""
+        """Sort the images at the positions `kept`, and return the positions of the first k (0: all)."""
         position_of = dict(zip(ids[kept].tolist(), kept.tolist(), strict=True))
         in_order = self.stored.sorted(ids[kept], sort).tolist()
         return np.array([position_of[image_id] for image_id in in_order][: k or None], np.int64)
@@ -332,21 +332,21 @@ class CatalogueReader:
         sources: Sequence[str | None] | None = None,
         q: Matrix | None = None,
     ) -> list[Hit]:
-        """Return the images of the first query of a ranking, with names, paths, and the best moments for `q`."""
+        """Return the hits of a ranking's first query, with names, paths, and for videos the best moments for `q`."""
         scores = ranking.scores[0].tolist()
         nothing = [None] * len(scores)
-        chances = nothing if confidences is None else [None if np.isnan(p) else p for p in confidences.tolist()]
+        probabilities = nothing if confidences is None else [None if np.isnan(p) else p for p in confidences.tolist()]
         locations = self.stored.where(ranking.ids[0].tolist(), q)
         return [
             Hit(at.name, score, chance, at.id, at.path, source, at.at, at.link)
-            for at, score, chance, source in zip(locations, scores, chances, sources or nothing, strict=True)
+            for at, score, chance, source in zip(locations, scores, probabilities, sources or nothing, strict=True)
         ]
 
 
 def image_id_of(stored: StoredCatalogue, image: ImageLike) -> int | None:
-    """Return the id of an image of the catalogue with a row: meant by id, by its file, or by its name; None of another.
+    """Return the id of an image with a row, given by id, file or name; None if it is not in the catalogue.
 
-    Raises DataError if no such image is there, nor a file; or two images have the name.
+    Raises DataError if it is neither in the catalogue nor a file, or if several images have the name.
     """
     ids = stored.current_rows().ids
     if isinstance(image, int | np.integer):
@@ -362,18 +362,18 @@ def image_id_of(stored: StoredCatalogue, image: ImageLike) -> int | None:
     name = os.fspath(image)
     if is_there(name):
         return None
-    called = stored.called(name)
-    if len(called) > 1:
-        raise DataError(f"{len(called)} images of the catalogue are called {name}. Write more of the path, or the id.")
-    if not called:
+    matches = stored.called(name)
+    if len(matches) > 1:
+        raise DataError(f"{len(matches)} images of the catalogue are called {name}. Write more of the path, or the id.")
+    if not matches:
         raise DataError(f"There is no file {name}, and no image of the catalogue is called so.")
-    return called[0] if called[0] in ids else None
+    return matches[0] if matches[0] in ids else None
 
 
 def ids_of(stored: StoredCatalogue, images: Iterable[str]) -> list[int]:
-    """Return the ids of images of the catalogue, named by their files or as searches show them, each once.
+    """Return the ids of images of the catalogue, given by files or names, without duplicates.
 
-    Raises DataError if one is not there.
+    Raises DataError if an image is not in the catalogue.
     """
     ids: dict[int, None] = {}
     for image in images:

@@ -1,4 +1,4 @@
-"""A search from its request to what was found: by words, by another photo, or by filters alone."""
+"""Run a search request: by words, by another photo, or by filters only."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ EVERYTHING = Filter()
 
 @dataclass(frozen=True, kw_only=True)
 class SearchRequest:
-    """What to find."""
+    """What to search for, and how."""
 
-    words: str | None = None  # As typed. None: photos `like` another one, or all that the filters let pass
-    like: str | None = None  # A photo: a file, or a name in the catalogue
-    k: int = 10  # Images, at most; 0 for all
-    # As `Catalogue.search` takes them
+    words: str | None = None  # As typed. None: search by `like` or by filters only
+    like: str | None = None  # A photo: its file, or its name in the catalogue
+    k: int = 10  # Maximum number of images; 0: all
+    # See `Catalogue.search`
     cutoff: bool = False
     min_confidence: float | None = None
-    expand: Sequence[str] = ()  # "parts" or "siblings" that are found besides, see `Catalogue.expand`
+    expand: Sequence[str] = ()  # "parts" or "siblings" to find, too, see `Catalogue.expand`
     among: Filter = EVERYTHING  # Which images are searched
-    sort: str | None = None  # As `Catalogue.search` takes it; of a list without words as `Catalogue.browse` does
+    sort: str | None = None  # See `Catalogue.search`, or without words `Catalogue.browse`
 
     def check(self) -> None:
-        """Refuse options that do not go together, before a catalogue is opened.
+        """Check the options before a catalogue is opened.
 
         Raises
         ------
         UserError
-            If so, or one is out of its range, or nothing is searched for.
+            If options are incompatible or out of range, or there is nothing to search for.
         """
         by_words = self.words is not None and self.like is None
         if self.words is None and self.like is None and not self.among:
@@ -53,11 +53,11 @@ class SearchRequest:
         if self.min_confidence is not None:
             check_number(self.min_confidence, "min_confidence", least=0, below=1)
 
-        of_words = {
+        word_options = {
             "cutoff": self.cutoff, "min_confidence": self.min_confidence,
             "expand": self.expand, "words": self.words if self.like is not None else None,
         }  # fmt: skip
-        for setting, value in of_words.items():
+        for setting, value in word_options.items():
             if value and not by_words:
                 other = "`like`" if self.like is not None else "a search without words"
                 problem = f"`{setting}` and {other} do not go together."
@@ -65,18 +65,18 @@ class SearchRequest:
 
 
 class SearchOutcome(NamedTuple):
-    """What was found, and what belongs to it."""
+    """The result of a search request."""
 
     found: Found
-    related: dict[str, list[Group]]  # Of the words, by kind of relation, in the requested order
-    unknown_filters: list[str]  # Where nothing was found: what no image has
+    related: dict[str, list[Group]]  # Kind of relation -> groups of related tags, in the requested order
+    unknown_filters: list[str]  # If nothing was found: tags of the filter that no image has
 
 
 def search_run(path: str | os.PathLike[str], request: SearchRequest) -> SearchOutcome:
-    """Do all that ``visterm search`` does: open a catalogue and search it.
+    """Open a catalogue and search it, like ``visterm search``.
 
-    Raises UserError, UnknownNameError, DataError as `SearchRequest.check`, `Catalogue.search`, `Catalogue.like` and
-    `Catalogue.expand` do; StorageError if there is no catalogue at `path`.
+    Raises the errors of `SearchRequest.check`, `Catalogue.search`, `Catalogue.like` and `Catalogue.expand`;
+    StorageError if there is no catalogue at `path`.
     """
     if request.words is None and not Path(path).exists():
         raise StorageError(

@@ -1,4 +1,4 @@
-"""What a search found: hits in their order, what each word gave to a hit's score, and groups of related tags."""
+"""Results of a search: ranked hits, contributions of words to a hit's score, and groups of related tags."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ _SYNSET = re.compile(r" \[\d{8}\]$")
 
 
 class _Found(NamedTuple):
-    hits: list[Hit]  # With the id of each image in the catalogue
+    hits: list[Hit]  # With ids of images in the catalogue
     unknown: list[str]
-    n_likely: int | None = None  # Images of the catalogue above the cut-off, shown or not; None without a cut-off
+    n_likely: int | None = None  # Number of images above the cut-off; None without a cut-off
     untrained: Sequence[str] = ()
-    """Words that count without a training image, by their vectors; with such the hits have no confidence."""
-    n_found: int | None = None  # Images that were listed or ranked in all, shown or not
+    """Words without training images, which use their vectors; with such words, hits have no confidences."""
+    n_found: int | None = None  # Total number of matching images
 
 
 class Found(Framed, _Found):
-    """The images that a search found, best first, and the words that are no tag.
+    """The images that a search found, best first, and unknown words.
 
-    As a DataFrame (`to_pandas`, `to_polars`) it has a row for each hit, with what is known of any of them as columns.
+    As a DataFrame (`to_pandas`, `to_polars`) it has one row per hit, with a column for each attribute of any hit.
     """
 
     __slots__ = ()
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return a row for each hit."""
+        """Return one row per hit."""
         return [hit.as_dict() for hit in self.hits]
 
     def __repr__(self) -> str:
@@ -55,52 +55,52 @@ class Found(Framed, _Found):
 
     def _repr_html_(self) -> str:
         """Show the photos in a notebook."""
-        sure = ((hit, "" if hit.confidence is None else f"{hit.confidence:.0%}") for hit in self.hits)
-        return pictures(((hit.path, hit.image, line) for hit, line in sure), len(self.hits))
+        captions = ((hit, "" if hit.confidence is None else f"{hit.confidence:.0%}") for hit in self.hits)
+        return pictures(((hit.path, hit.image, line) for hit, line in captions), len(self.hits))
 
 
 class Share(NamedTuple):
-    """What one word of a search gave to the score of an image."""
+    """Contribution of one word of a search to the score of an image."""
 
     word: str
-    wanted: bool  # False of a word with ``-``
+    wanted: bool  # False for a word with ``-``
     score: float
-    """Weight times score of the word: of all words they sum to Σ weight · score, by which images are ranked unless
-    confidences or products are asked for."""
+    """Weight times score of the word. The sum over all words is Σ weight · score, which ranks images unless `combine`
+    is "confidence" or "product"."""
     share: float
-    """Of the sum of what all words gave, each without its sign; below 0 where the word spoke against the image."""
+    """`score` divided by the sum of all words' absolute scores; negative if the word speaks against the image."""
     confidence: float | None
-    """The chance that the image shows the word, with ``-`` or without; None where nothing is known of it."""
+    """Confidence that the image shows the word, with ``-`` or without; None if unknown."""
 
 
 def shares_of(names: Sequence[str], weights: Matrix, scores: Matrix, confidences: Matrix) -> list[Share]:
-    """Return what each word gave to the score of one image, the largest share first; all are of shape (n_words,)."""
-    given = np.asarray(weights * scores, np.float64)
-    total = float(np.abs(given).sum()) or 1.0
+    """Return the contributions of words to the score of one image, largest first; arrays have shape (n_words,)."""
+    contributions = np.asarray(weights * scores, np.float64)
+    total = float(np.abs(contributions).sum()) or 1.0
     shares = [
         Share(name, bool(weight > 0), part, part / total, None if np.isnan(confidence) else float(confidence))
-        for name, weight, part, confidence in zip(names, weights, given.tolist(), confidences, strict=True)
+        for name, weight, part, confidence in zip(names, weights, contributions.tolist(), confidences, strict=True)
     ]
     return sorted(shares, key=lambda share: -abs(share.share))
 
 
 class RelatedTag(NamedTuple):
-    """A tag that belongs to a word of a search."""
+    """A tag that is related to a word of a search."""
 
     tag: str
-    word: str  # The tag that was searched for
-    how: str  # "parts" or "siblings": whether it is a part of the word, or another of its kind
-    known: bool  # Whether a relation says so, and not only the model
-    score: float | None = None  # How much the model believes it (f_L of the paper); None where the model has none
-    parent: str = ""  # Of siblings: what both are a kind of
+    word: str  # The word of the search
+    how: str  # "parts" (it is a part of the word) or "siblings" (both have the same parent)
+    known: bool  # Whether the relation is known, or only predicted by the model
+    score: float | None = None  # Score by the model (f_L of the paper); None if it has none
+    parent: str = ""  # For siblings: their common parent
 
     @property
     def why(self) -> str:
-        """Describe in words why it belongs there."""
+        """Describe the relation in words."""
         if self.how == SIBLINGS:
             return f"like {self.word} a kind of {_SYNSET.sub('', self.parent)}"
-        believed = "known" if self.known else f"the model thinks so, {self.score:.2f}"
-        return f"part of {self.word} ({believed})"
+        source = "known" if self.known else f"the model thinks so, {self.score:.2f}"
+        return f"part of {self.word} ({source})"
 
 
 class Group(NamedTuple):
@@ -110,7 +110,7 @@ class Group(NamedTuple):
     hits: list[Hit]
 
     def as_dict(self) -> dict[str, object]:
-        """Return the group as it stands in JSON."""
+        """Return the group as JSON data."""
         related = self.related
         extra = {"score": related.score} if related.how == PARTS else {"parent": related.parent}
         return {
@@ -120,14 +120,14 @@ class Group(NamedTuple):
 
 
 def related_tags(tagger: Tagger, query: Query, how: str) -> list[RelatedTag]:
-    """Find the tags that belong to the words of a search.
+    """Find the tags that are related to the words of a search.
 
-    "parts": of any of the words, first those that are known, then those that the model believes in (a score above 0),
-    each by how much it does. Of a model without beliefs, the known ones in the order of the tags. "siblings": tags that
-    share a parent with a word, those of the parent with the fewest children first, then the more frequent tag.
+    "parts": parts of any word, first known parts, then parts predicted by the model (score above 0), by score; if
+    the model has no scores, known parts in the order of the tags. "siblings": tags that share a parent with a word,
+    first those of the parent with the fewest children, then the more frequent tags.
 
-    Returns each tag once, for the word that it belongs to most; none of the words themselves. Raises UserError if the
-    run knows nothing of the kind, or all words have a ``-``.
+    Returns each tag once, for its best word, without the words themselves. Raises UserError if the run has no such
+    relations, or all words have a ``-``.
     """
     check_choice(how, "expand", EXPANSIONS)
     positive_tags = query.weights.indices[query.weights.data > 0]

@@ -14,10 +14,10 @@ from visterm.core.errors import DataError, UserError
 from visterm.core.remote import is_remote
 from visterm.core.vocabulary import MOST_TAGS
 from visterm.data.image_folders import is_video, suffix_of
-from visterm.library.duplicates import DISTANCE, MOST, find_duplicates
+from visterm.library.duplicates import DISTANCE, MAX_DISTANCE, find_duplicates
 from visterm.library.feedback import ImageView, undo_verdict, verdict_before, verdict_of
 from visterm.library.steps import MOST_PHOTOS, Step, tag_photos, undo_step
-from visterm.store.filters import LARGEST
+from visterm.store.filters import MAX_INT
 from visterm.store.tags import Verdict
 from visterm.web.bodies import MEDIUM, JsonRoute, takes
 from visterm.web.decoding import name_of
@@ -76,7 +76,7 @@ LASTING = "private, max-age=3600"
 
 Number = Annotated[int, Path(ge=0, le=2**63 - 1, description="Number of the verdict: the `id` it was answered with.")]
 STRONGEST = 50  # Places that an explanation lists
-StepNumber = Annotated[int, Path(ge=0, le=LARGEST, description="Number of the step, as it was answered.")]
+StepNumber = Annotated[int, Path(ge=0, le=MAX_INT, description="Number of the step, as it was answered.")]
 Tags = Annotated[list[TagName], Field(max_length=MOST_TAGS)]
 
 
@@ -230,7 +230,9 @@ def _verdict_answer(entry: Verdict, before: int) -> Response:
 @router.get("/duplicates", tags=["duplicates"], response_model=DuplicatesAnswer, responses=errors())
 async def duplicates(
     service: Shared,
-    distance: Annotated[int, Query(ge=0, le=MOST, description="Bits of 64 in which the hashes may differ.")] = DISTANCE,
+    distance: Annotated[
+        int, Query(ge=0, le=MAX_DISTANCE, description="Bits of 64 in which the hashes may differ.")
+    ] = DISTANCE,
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> Response:
@@ -247,7 +249,7 @@ async def duplicates(
 class PhotosChange(RequestBody):
     """What to say of tags of several photos."""
 
-    images: list[Annotated[int, Field(ge=0, le=LARGEST)]] = Field(
+    images: list[Annotated[int, Field(ge=0, le=MAX_INT)]] = Field(
         min_length=1, max_length=MOST_PHOTOS, description="Ids of the photos."
     )
     give: Tags = Field([], description="Tags to add; any words are accepted.")

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 from visterm.core.errors import ImageError, UserError
 from visterm.core.vocabulary import MOST_TAGS
 from visterm.library.search.result import Found
-from visterm.store.filters import LARGEST, Filter
+from visterm.store.filters import MAX_INT, Filter
 from visterm.web.batching import TagLimits
 from visterm.web.bodies import BODY, read_uploads, takes_pictures
 from visterm.web.errors import json_answer
@@ -22,7 +22,7 @@ router = APIRouter()
 
 DEEPEST = 10_000  # Photos that one search pages through: nobody looks further than that
 Date = Annotated[str, Field(pattern=r"^\d{4}(-\d\d(-\d\d(T\d\d(:\d\d(:\d\d)?)?)?)?)?$", max_length=19)]
-Bytes = Annotated[int, Field(ge=0, le=LARGEST)]
+Bytes = Annotated[int, Field(ge=0, le=MAX_INT)]
 Tags = Annotated[list[TagName], Field(max_length=20)]
 
 
@@ -58,7 +58,7 @@ class SearchQuery(FilterQuery):
     """A search: by words, by a similar photo, or by filters alone."""
 
     q: str = Field("", max_length=1000, description='Words to search for: `snow tree -people "polar bear"`.')
-    like: int | None = Field(None, ge=0, le=LARGEST, description="Id of a photo: find similar ones, instead of `q`.")
+    like: int | None = Field(None, ge=0, le=MAX_INT, description="Id of a photo: find similar ones, instead of `q`.")
     cursor: str | None = Field(None, max_length=80, description="`next` of the page before.")
     combine: Literal["sum", "product", "confidence"] | None = Field(
         None, description="How the scores of several words are combined. Default: chosen by the search."

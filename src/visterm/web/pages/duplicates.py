@@ -12,7 +12,7 @@ from visterm.core.wording import count_of
 from visterm.library.catalogue import Catalogue
 from visterm.library.duplicates import RULES, find_duplicates, keeper_by
 from visterm.library.steps import Choice, Step, keep_one_of_each
-from visterm.store.filters import LARGEST
+from visterm.store.filters import MAX_INT
 from visterm.store.images import ImageRecord
 from visterm.web.api.images import undone_step
 from visterm.web.bodies import MEDIUM, takes
@@ -47,7 +47,7 @@ class ComparedPhoto(NamedTuple):
     tags: list[tuple[str, bool]]  # Each with whether another photo of the group doesn't have it
 
 
-Ids = Annotated[list[Annotated[int, Form(ge=0, le=LARGEST)]], Form(max_length=LARGEST_GROUP)]
+Ids = Annotated[list[Annotated[int, Form(ge=0, le=MAX_INT)]], Form(max_length=LARGEST_GROUP)]
 
 
 @router.get("/duplicates")
@@ -78,7 +78,7 @@ async def keep(
     request: Request,
     service: Shared,
     image: Ids,
-    keep: Annotated[int, Form(ge=0, le=LARGEST)],
+    keep: Annotated[int, Form(ge=0, le=MAX_INT)],
     merge: Annotated[bool, Form()] = False,
 ) -> Response:
     """Keep one photo of a group, and hide the others."""
@@ -126,7 +126,7 @@ async def keep_all(
 async def undo(
     request: Request,
     service: Shared,
-    step: Annotated[int, Form(ge=0, le=LARGEST)],
+    step: Annotated[int, Form(ge=0, le=MAX_INT)],
     image: Ids = [],  # noqa: B006
 ) -> Response:
     """Show hidden photos again, and take their tags off the one that was kept."""

@@ -19,7 +19,7 @@ from visterm.core.types import Hit
 from visterm.core.vocabulary import quoted
 from visterm.library.catalogue import Catalogue
 from visterm.library.search.result import Share
-from visterm.store.filters import CHANCE, LARGEST, PREDICTED_FROM, TAKEN, Filter, is_date
+from visterm.store.filters import CHANCE, MAX_INT, PREDICTED_FROM, TAKEN, Filter, is_date
 from visterm.store.images import ImageRecord
 from visterm.web.pages.render import local, percent
 
@@ -160,7 +160,7 @@ def _number(name: str, text: str) -> float | None:
         number = float(text)
     except ValueError:
         number = -1.0
-    if not 0 <= number < LARGEST / 1e6:  # refuses nan, too
+    if not 0 <= number < MAX_INT / 1e6:  # refuses nan, too
         raise UserError(setting=name, value=text, expected="a number of 0 or more")
     return number
 

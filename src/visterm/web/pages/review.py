@@ -22,7 +22,7 @@ from visterm.library.review import review_queue
 from visterm.models.abilities import RelearnsTags
 from visterm.models.blend.kept import explained_by
 from visterm.store.catalogue import StoredCatalogue
-from visterm.store.filters import LARGEST
+from visterm.store.filters import MAX_INT
 from visterm.store.images import ImageRecord
 from visterm.web.bodies import MEDIUM, takes
 from visterm.web.errors import HttpError
@@ -45,7 +45,7 @@ Queue = Literal["frequent", "questions", "mistakes"]
 class ReviewAnswer(NamedTuple):
     """A question and its answer: "right", "wrong" or "skip"."""
 
-    image_id: Annotated[int, Field(ge=0, le=LARGEST)]
+    image_id: Annotated[int, Field(ge=0, le=MAX_INT)]
     tag: str
     do: Annotated[str, Field(pattern="^(right|wrong|skip)$")]
 
@@ -84,7 +84,7 @@ async def answer_question(
     request: Request,
     service: Shared,
     do: Annotated[str, Form()],
-    image: Annotated[int, Form(ge=-1, le=LARGEST)] = -1,
+    image: Annotated[int, Form(ge=-1, le=MAX_INT)] = -1,
     tag: Annotated[str, Form()] = "",
     trail: Annotated[str, Form()] = "[]",
     queue: Annotated[Queue, Form()] = "frequent",

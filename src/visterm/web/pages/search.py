@@ -13,7 +13,7 @@ from visterm.core.wording import count_of
 from visterm.library.catalogue import Catalogue
 from visterm.library.search.result import EXPANSIONS, Group
 from visterm.library.steps import MOST_PHOTOS
-from visterm.store.filters import CHANCE, LARGEST, SORTS
+from visterm.store.filters import CHANCE, MAX_INT, SORTS
 from visterm.web.api.images import StepNumber, stored_step, undone_step
 from visterm.web.bodies import MEDIUM, read_uploads, takes, takes_pictures
 from visterm.web.pages.browse import crumbs, folders_to_choose, narrower
@@ -150,7 +150,7 @@ async def change_chosen(request: Request, service: Shared) -> Response:
         ids = [str(value) for value in form.getlist("image")]
         do, tag, word = (str(form.get(name, "")) for name in ("do", "tag", "word"))
     check_choice(do, "do", MESSAGES)
-    if not all(number.isascii() and number.isdigit() and int(number) <= LARGEST for number in ids):
+    if not all(number.isascii() and number.isdigit() and int(number) <= MAX_INT for number in ids):
         raise UserError("`image` has a value that is no number of a photo.", setting="image", advice="Choose photos.")
     about = tag if do in ("give", "take") else word
     if not about.strip():
