@@ -353,11 +353,12 @@ class Catalogue(CatalogueReader):
     ) -> LearningOutcome:
         """Learn from given and accepted tags and from rejected ones, by stored features; the new run is then current.
 
-        A tenth of the images, chosen by their content, is never learned from: on them the old and the new run are
-        compared. A new run that is significantly worse there is kept, but not used, nor is one that a person went back
-        from (`go_back`). Raises DataError if no image has a tag to learn from; UserError if the model learns all at
-        once, the catalogue has far fewer images with tags than its run learned from, and `full` was not asked for;
-        StorageError if another process writes into it; or it is in memory only.
+        A tenth of the images, chosen by their content, is never learned from, if that gives up no tag and leaves 20 or
+        more to compare: on them the old and the new run are compared. A new run that is significantly worse there is
+        kept, but not used, nor is one that a person went back from (`go_back`). Raises DataError if no image has a tag
+        to learn from; UserError if the model learns all at once, the catalogue has far fewer images with tags than its
+        run learned from, and `full` was not asked for; StorageError if another process writes into it; or it is in
+        memory only.
 
         Parameters
         ----------
@@ -400,10 +401,10 @@ class Catalogue(CatalogueReader):
         return look_for_mistakes(self.tagger, self.stored, job_id=job_id, progress=progress)
 
     def mistakes(self, limit: int = 100, *, kind: str | None = None, tag: str | None = None) -> list[Mistake] | None:
-        """List the most probable mistakes that `look_for_mistakes` found, without those answered since.
+        """List the probable mistakes that `look_for_mistakes` found, without those answered since.
 
-        Returns `limit` at most, of one `kind` ("wrong" or "missing") or both in turn, of one `tag` or all; None if
-        nobody has looked for mistakes yet.
+        Returns `limit` at most, of one `kind` ("missing" or "wrong") or both, missing tags first, of one `tag` or all,
+        the most probable of a kind first; None if nobody has looked for mistakes yet.
         """
         from visterm.library.mistakes import kept_mistakes
 
