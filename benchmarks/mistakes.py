@@ -9,9 +9,8 @@ intervals of resampled images. The method was chosen with seed 0; other seeds ju
 the drawn scenes of visterm-research know which of the tags that people gave are wrong, and which they left out.
 
 ``steps`` compares the chances promised with how many are right, ``rare`` those of 0.05 or more of tags of up to ten
-images; tags of two or three have none. ``60 photos`` are ten libraries of 60 drawn scenes, together, and ``400 photos``
-four libraries whose photos were drawn for their rare tags, ``0%`` with nothing planted: there each chance promises too
-much, and ``likely`` is the number of pairs of each library with a chance of half or more.
+images; ``likely`` are pairs of each library with a chance of half or more. ``60 photos`` are ten libraries of 60 drawn
+scenes, together, and ``400 photos`` four libraries whose photos were drawn for their rare tags.
 
     python benchmarks/mistakes.py ../shared --cache CACHE --json docs/figures/mistakes.json
     python benchmarks/mistakes.py ../shared --only Delicious --json docs/figures/mistakes.json
@@ -42,8 +41,7 @@ from visterm_research.data.mulan import read_mulan
 RATES = (0.02, 0.05, 0.1)
 STEPS = (0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 1.0)  # Chances that are looked at together
 LIKELY, FEWEST = 0.05, 8  # The least chance that counts for rare tags, and the pairs of a step that is listed
-SMALL, LIBRARIES = 60, 10
-MANY_TAGS, MANY_TAGGED = 400, 4  # Photos of a library of which most tags have two or three, and such libraries
+SMALL, LIBRARIES, MANY_TAGS, MANY_TAGGED = 60, 10, 400, 4  # Photos of small libraries and of those with many rare tags
 DRAWN, OWN = "drawn scenes", "people's own"
 TRUE = f"{DRAWN}, true tags"
 PARTS = ("train", "valid", "test")
@@ -168,14 +166,11 @@ def measure(
 def planted_in(X: Any, Y: sp.csr_array, rate: float, seed: int, n_images: int, *, uniform: bool) -> dict[str, Any]:
     """Plant in some of the images, and measure."""
     rng = np.random.default_rng(seed)
-    rarity = None  # All images alike
-    if n_images == MANY_TAGS:
-        rarity = (Y @ (1 / np.maximum(1, Y.sum(axis=0)))) ** 1.5
-        rarity /= rarity.sum()
-    rows = np.sort(rng.choice(Y.shape[0], min(n_images, Y.shape[0]), replace=False, p=rarity))
+    rarity = (Y @ (1 / np.maximum(1, Y.sum(axis=0)))) ** 1.5
+    drawn = rng.choice(Y.shape[0], n_images, replace=False, p=rarity / rarity.sum()) if n_images == MANY_TAGS else None
+    rows = np.sort(rng.permutation(Y.shape[0])[:n_images] if drawn is None else drawn)
     true = Y[rows].toarray() > 0
-    least = 2 if n_images <= MANY_TAGS else 1
-    true = true[:, true.sum(axis=0) >= least]
+    true = true[:, true.sum(axis=0) >= (2 if n_images <= MANY_TAGS else 1)]
     wrong, missing = planted(true, rate, rng, uniform=uniform)
     given = (true & ~missing) | wrong
     kept = given.sum(axis=0) >= (2 if n_images == MANY_TAGS else 1)
@@ -209,13 +204,8 @@ def written(measured: list[dict[str, Any]], name: str, label: str) -> dict[str, 
     for kind in measured[0]:
         chance, right, counts = (np.concatenate(parts) for parts in zip(*(of[kind][1] for of in measured), strict=True))
         likely = [int((of[kind][1][0] >= 0.5).sum()) for of in measured]
-        figures = measured[0][kind][0]
-        entry[kind] = of = {
-            "planted": int(right.sum()),
-            "likely": likely,
-            **figures,
-            **reliability(chance, right, counts),
-        }
+        figures = {"planted": int(right.sum()), "likely": likely, **measured[0][kind][0]}
+        entry[kind] = of = {**figures, **reliability(chance, right, counts)}
         ratio = f"{of['ratio']:.2f} [{of['low']:.2f}, {of['high']:.2f}]" if "ratio" in of else ""
         steps = ", ".join(f"{step['promised']:.2f}: {step['right']:.2f}" for step in of["steps"])
         say(f"{name:22} {label:12} {kind:8} {ratio} likely {likely} promised: right {steps}")

@@ -65,6 +65,6 @@ for panel, mistake in zip(axes.flat, found, strict=True):
 plt.show()
 
 # %%
-# **What you learn.** A short list of photos to look at, missing tags first, in place of a library to read through. Answer
-# it on the review page, and the chances of the rest move to fit your library. On the command line:
+# **What you learn.** A short list of photos to look at, missing tags first, in place of a library to read through.
+# Answer it on the review page, and the chances of the rest move to fit your library. On the command line:
 # ``visterm mistakes CATALOGUE -o mistakes.html``.

@@ -33,10 +33,11 @@ LOW_SHARE = 0.15  # Of the images without a tag, in which the tag is least likel
 SURE_SHARE = 0.05  # Of all given tags: so many pairs, the surest ones, tell how often a tag is left out
 PRIOR = 100.0  # Images with which the noise of all tags counts beside that of a tag
 EXPECTED = 0.03  # Of the given tags look wrong, and of the true ones missing, where a library is too small to tell
-UNLIKE, MOST_UNLIKE = 0.7, 0.2
-"""Of the tags given where nothing speaks for them, the share that is wrong, where few are given there. The others are
-true, and features don't show it: half of the former, too, where these are a fifth of all tags, and more and more so."""
-LIKE = 0.4  # Of the tags that the surest pairs lack are missing; the other images only look as if they had them
+UNLIKE, LIKE = 300.0, 1500.0
+"""Given tags with which half of those that look wrong, or missing, are: of the others features don't show what is
+true. The more was learned from, and the better features tell images with a tag from others, the more of them are."""
+TELLING = 2.5  # Deviations of the log odds by which features tell images with a tag from others that show it well
+MOST_UNLIKE = 0.2  # Of the given tags look wrong where half of these only don't show, and more and more of further ones
 EXPECTED_IMAGES = 50.0  # Images with which that counts
 EXPECTED_WRONG = 2.0  # Wrong tags with which it counts
 POWERS = np.linspace(1, 0, 11)  # Of a tag's share of images, to which wrong tags of it are in proportion
@@ -241,7 +242,7 @@ def _noise(evidence: Evidence, seed: int) -> Noise:
     n, n_tags = evidence.given.shape
     rng = np.random.default_rng(seed)
     n_sure = max(1, round(SURE_SHARE * evidence.given.nnz))
-    sums, squares = np.zeros((2, n_tags))
+    sums, squares, of_given = np.zeros((3, n_tags))
     n_absent = n - evidence.counts
     enough = evidence.counts > UNUSUAL if (evidence.counts > UNUSUAL).any() else np.ones(n_tags, np.bool_)
     top, drawn = np.zeros(0), []
@@ -251,6 +252,7 @@ def _noise(evidence: Evidence, seed: int) -> Noise:
         absent = np.where(has, 0, odds)
         sums += absent.sum(axis=0)
         squares += (absent**2).sum(axis=0)
+        of_given += np.where(has, odds, 0).sum(axis=0)
         top = np.sort(np.concatenate([top, q[q > (top[0] if top.size == n_sure else 0)]]))[-n_sure:]
         places, tags = np.nonzero((rng.random(q.shape) < rate) & ~has)
         drawn.append((odds[places, tags], tags))
@@ -258,6 +260,8 @@ def _noise(evidence: Evidence, seed: int) -> Noise:
     deviation = np.sqrt(np.maximum(squares / np.maximum(n_absent, 1) - mean**2, TINY))
     away = [(odds - mean[tags]) / deviation[tags] for odds, tags in drawn]
     low = mean + np.quantile(np.concatenate(away), LOW_SHARE) * deviation
+    above = ((of_given - evidence.counts * mean) / deviation)[enough].sum() / evidence.counts[enough].sum()
+    telling, n_given = np.clip(above / TELLING, 0, 1), evidence.counts[enough].sum()
     given_low, absent_low, n_above, above_absent = np.zeros((4, n_tags))
 
     for _, q, has in evidence.blocks():
@@ -274,9 +278,10 @@ def _noise(evidence: Evidence, seed: int) -> Noise:
         usual = scale * share * absent_low + TINY
         if (likely := given_low @ np.log(usual) - usual.sum() + FAVOURED * power) > best:
             unlike = scale * (share @ n_absent) / evidence.given.nnz
-            wrong = UNLIKE * scale / (1 + (unlike / MOST_UNLIKE) ** 2)
+            wrong = telling * n_given / (n_given + UNLIKE) * scale / (1 + (unlike / MOST_UNLIKE) ** 2)
             best, untrue = likely, np.clip(wrong * share, TINY, MOST)
-    return Noise(untrue, LIKE * _shrunk(above_absent, n_above, groups_of(evidence.counts)), n_wrong)
+    missing = _shrunk(above_absent, n_above, groups_of(evidence.counts))
+    return Noise(untrue, telling * n_given / (n_given + LIKE) * missing, n_wrong)
 
 
 def _shrunk(sums: Doubles, of: Doubles, groups: NDArray[np.int8]) -> Doubles:
