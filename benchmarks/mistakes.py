@@ -8,12 +8,10 @@ intervals of resampled images. The method was chosen with seed 0; other seeds ju
 ``uniform`` wrong tags are drawn from all pairs alike, so that most are of rare tags. ``people's own`` plants nothing:
 the drawn scenes of visterm-research know which of the tags that people gave are wrong, and which they left out.
 
-``steps`` compares the chances promised with how many are right, ``rare`` those of 0.05 or more of tags of up to ten
-images; ``likely`` are pairs of each library with a chance of half or more. ``60 photos`` are ten libraries of 60 drawn
-scenes, together, and ``400 photos`` four libraries whose photos were drawn for their rare tags.
+``steps`` compares chances promised with how many are right, ``rare`` those of tags of up to ten images; ``likely`` are
+pairs of .5 or more. ``60 photos`` are ten libraries together, ``400 photos`` four, drawn for their rare tags.
 
     python benchmarks/mistakes.py ../shared --cache CACHE --json docs/figures/mistakes.json
-    python benchmarks/mistakes.py ../shared --only Delicious --json docs/figures/mistakes.json
 """
 
 from __future__ import annotations
@@ -45,8 +43,7 @@ SMALL, LIBRARIES, MANY_TAGS, MANY_TAGGED = 60, 10, 400, 4  # Photos of small lib
 DRAWN, OWN = "drawn scenes", "people's own"
 TRUE = f"{DRAWN}, true tags"
 PARTS = ("train", "valid", "test")
-MOST_IMAGES = 6000
-RESAMPLES = 100
+MOST_IMAGES, RESAMPLES = 6000, 100
 
 
 def data_sets(shared: Path, cache: Path, only: str) -> Iterator[tuple[str, Any, sp.csr_array, Any]]:
@@ -120,17 +117,15 @@ def judged(ours: Any, by_chance: Any, right: Any, n_images: int, rng: np.random.
         found = [average_precision(hit, times[images]) for images, hit in rankings]
         ratios.append(found[0] / max(found[1], 1e-9))
     low, high = np.quantile(ratios, [0.025, 0.975])
-    ratio = values[0] / max(values[1], 1e-9)
-    return {"ours": values[0], "by chance": values[1], "ratio": ratio, "low": float(low), "high": float(high)}
+    figures = {"ours": values[0], "by chance": values[1], "ratio": values[0] / max(values[1], 1e-9)}
+    return {**figures, "low": float(low), "high": float(high)}
 
 
 def reliability(chance: Any, right: Any, counts: Any) -> dict[str, Any]:
     """Return, for steps of the chance and for rare tags, how many are promised to be mistakes and how many are."""
 
-    def shares(chosen: Any) -> dict[str, Any]:
-        return {
-            "pairs": int(chosen.sum()), "promised": float(chance[chosen].mean()), "right": float(right[chosen].mean())
-        }  # fmt: skip
+    def shares(of: Any) -> dict[str, Any]:
+        return {"pairs": int(of.sum()), "promised": float(chance[of].mean()), "right": float(right[of].mean())}
 
     steps = [(low, high, (chance >= low) & (chance < high)) for low, high in pairwise(STEPS)]
     rare = (counts <= RARE) & (chance >= LIKELY)
@@ -166,9 +161,9 @@ def measure(
 def planted_in(X: Any, Y: sp.csr_array, rate: float, seed: int, n_images: int, *, uniform: bool) -> dict[str, Any]:
     """Plant in some of the images, and measure."""
     rng = np.random.default_rng(seed)
-    rarity = (Y @ (1 / np.maximum(1, Y.sum(axis=0)))) ** 1.5
-    drawn = rng.choice(Y.shape[0], n_images, replace=False, p=rarity / rarity.sum()) if n_images == MANY_TAGS else None
-    rows = np.sort(rng.permutation(Y.shape[0])[:n_images] if drawn is None else drawn)
+    rarity, rows = (Y @ (1 / np.maximum(1, Y.sum(axis=0)))) ** 1.5, np.sort(rng.permutation(Y.shape[0])[:n_images])
+    if n_images == MANY_TAGS:
+        rows = np.sort(rng.choice(Y.shape[0], n_images, replace=False, p=rarity / rarity.sum()))
     true = Y[rows].toarray() > 0
     true = true[:, true.sum(axis=0) >= (2 if n_images <= MANY_TAGS else 1)]
     wrong, missing = planted(true, rate, rng, uniform=uniform)
@@ -218,8 +213,7 @@ def main() -> None:
     parser.add_argument("--cache", type=Path, default=Path("encoded"), help="where encoded photos are kept")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", default="", metavar="NAME", help="the beginning of names; figures of others stay")
-    chosen = parse(parser)
-    seed = chosen.seed
+    seed = (chosen := parse(parser)).seed
     result: dict[str, Any] = {"machine": machine(), "seed": seed, "data": {}}
     if chosen.only and chosen.json and chosen.json.exists():
         result["data"] = json.loads(chosen.json.read_text(encoding="utf-8"))["data"]
