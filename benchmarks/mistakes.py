@@ -8,11 +8,10 @@ intervals of resampled images. The method was chosen with seed 0; other seeds ju
 ``uniform`` wrong tags are drawn from all pairs alike, so that most are of rare tags. ``people's own`` plants nothing:
 the drawn scenes of visterm-research know which of the tags that people gave are wrong, and which they left out.
 
-``steps`` compares the chances promised with how many are right, ``rare`` those of 0.05 or more of tags of up to ten
-images. ``60 photos`` are ten libraries of 60 drawn scenes, together.
+``steps`` compares chances promised with how many are right, ``rare`` those of tags of up to ten images; ``likely`` are
+pairs of .5 or more. ``60 photos`` are ten libraries together, ``400 photos`` four, drawn for their rare tags.
 
     python benchmarks/mistakes.py ../shared --cache CACHE --json docs/figures/mistakes.json
-    python benchmarks/mistakes.py ../shared --only Delicious --json docs/figures/mistakes.json
 """
 
 from __future__ import annotations
@@ -40,12 +39,11 @@ from visterm_research.data.mulan import read_mulan
 RATES = (0.02, 0.05, 0.1)
 STEPS = (0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 1.0)  # Chances that are looked at together
 LIKELY, FEWEST = 0.05, 8  # The least chance that counts for rare tags, and the pairs of a step that is listed
-SMALL, LIBRARIES = 60, 10
+SMALL, LIBRARIES, MANY_TAGS, MANY_TAGGED = 60, 10, 400, 4  # Photos of small libraries and of those with many rare tags
 DRAWN, OWN = "drawn scenes", "people's own"
 TRUE = f"{DRAWN}, true tags"
 PARTS = ("train", "valid", "test")
-MOST_IMAGES = 6000
-RESAMPLES = 100
+MOST_IMAGES, RESAMPLES = 6000, 100
 
 
 def data_sets(shared: Path, cache: Path, only: str) -> Iterator[tuple[str, Any, sp.csr_array, Any]]:
@@ -119,17 +117,15 @@ def judged(ours: Any, by_chance: Any, right: Any, n_images: int, rng: np.random.
         found = [average_precision(hit, times[images]) for images, hit in rankings]
         ratios.append(found[0] / max(found[1], 1e-9))
     low, high = np.quantile(ratios, [0.025, 0.975])
-    ratio = values[0] / values[1]
-    return {"ours": values[0], "by chance": values[1], "ratio": ratio, "low": float(low), "high": float(high)}
+    figures = {"ours": values[0], "by chance": values[1], "ratio": values[0] / max(values[1], 1e-9)}
+    return {**figures, "low": float(low), "high": float(high)}
 
 
 def reliability(chance: Any, right: Any, counts: Any) -> dict[str, Any]:
     """Return, for steps of the chance and for rare tags, how many are promised to be mistakes and how many are."""
 
-    def shares(chosen: Any) -> dict[str, Any]:
-        return {
-            "pairs": int(chosen.sum()), "promised": float(chance[chosen].mean()), "right": float(right[chosen].mean())
-        }  # fmt: skip
+    def shares(of: Any) -> dict[str, Any]:
+        return {"pairs": int(of.sum()), "promised": float(chance[of].mean()), "right": float(right[of].mean())}
 
     steps = [(low, high, (chance >= low) & (chance < high)) for low, high in pairwise(STEPS)]
     rare = (counts <= RARE) & (chance >= LIKELY)
@@ -157,19 +153,22 @@ def measure(
             order = np.argsort(score[images, columns], kind="stable")
             ours, chance = (pairs.images, pairs.tags), (images[order], columns[order])
             figures = judged(ours, chance, right, len(given), rng) if len(given) > SMALL else {}
-            measured[kind] = figures, (pairs.chance, right[ours], counts[pairs.tags])
+            promised = np.where(pairs.unusual, np.nan, pairs.chance)
+            measured[kind] = figures, (promised, right[ours], counts[pairs.tags])
     return measured
 
 
 def planted_in(X: Any, Y: sp.csr_array, rate: float, seed: int, n_images: int, *, uniform: bool) -> dict[str, Any]:
     """Plant in some of the images, and measure."""
     rng = np.random.default_rng(seed)
-    rows = np.sort(rng.permutation(Y.shape[0])[:n_images])
+    rarity, rows = (Y @ (1 / np.maximum(1, Y.sum(axis=0)))) ** 1.5, np.sort(rng.permutation(Y.shape[0])[:n_images])
+    if n_images == MANY_TAGS:
+        rows = np.sort(rng.choice(Y.shape[0], n_images, replace=False, p=rarity / rarity.sum()))
     true = Y[rows].toarray() > 0
-    true = true[:, true.sum(axis=0) >= (2 if n_images == SMALL else 1)]
+    true = true[:, true.sum(axis=0) >= (2 if n_images <= MANY_TAGS else 1)]
     wrong, missing = planted(true, rate, rng, uniform=uniform)
     given = (true & ~missing) | wrong
-    kept = given.any(axis=0)
+    kept = given.sum(axis=0) >= (2 if n_images == MANY_TAGS else 1)
     return measure(X[rows], given[:, kept], (wrong[:, kept], missing[:, kept]), seed, rng)
 
 
@@ -199,10 +198,12 @@ def written(measured: list[dict[str, Any]], name: str, label: str) -> dict[str, 
     entry = {}
     for kind in measured[0]:
         chance, right, counts = (np.concatenate(parts) for parts in zip(*(of[kind][1] for of in measured), strict=True))
-        entry[kind] = of = {"planted": int(right.sum()), **measured[0][kind][0], **reliability(chance, right, counts)}
+        likely = [int((of[kind][1][0] >= 0.5).sum()) for of in measured]
+        figures = {"planted": int(right.sum()), "likely": likely, **measured[0][kind][0]}
+        entry[kind] = of = {**figures, **reliability(chance, right, counts)}
         ratio = f"{of['ratio']:.2f} [{of['low']:.2f}, {of['high']:.2f}]" if "ratio" in of else ""
         steps = ", ".join(f"{step['promised']:.2f}: {step['right']:.2f}" for step in of["steps"])
-        say(f"{name:22} {label:12} {kind:8} {ratio} promised: right {steps}")
+        say(f"{name:22} {label:12} {kind:8} {ratio} likely {likely} promised: right {steps}")
     return entry
 
 
@@ -212,8 +213,7 @@ def main() -> None:
     parser.add_argument("--cache", type=Path, default=Path("encoded"), help="where encoded photos are kept")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", default="", metavar="NAME", help="the beginning of names; figures of others stay")
-    chosen = parse(parser)
-    seed = chosen.seed
+    seed = (chosen := parse(parser)).seed
     result: dict[str, Any] = {"machine": machine(), "seed": seed, "data": {}}
     if chosen.only and chosen.json and chosen.json.exists():
         result["data"] = json.loads(chosen.json.read_text(encoding="utf-8"))["data"]
@@ -223,6 +223,9 @@ def main() -> None:
             entries[OWN] = written([own_mistakes(library, X, seed)], name, OWN)
             small = [planted_in(X, Y, 0.05, seed + n, SMALL, uniform=False) for n in range(LIBRARIES)]
             entries["5%, 60 photos"] = written(small, name, "5%, 60 photos")
+        for rate in (0.0, *RATES[:2]) if name.startswith("Corel5k") else ():
+            several = [planted_in(X, Y, rate, seed + n, MANY_TAGS, uniform=False) for n in range(MANY_TAGGED)]
+            entries[f"{rate:.0%}, 400 photos"] = written(several, name, f"{rate:.0%}, 400 photos")
         for rate, uniform in [(rate, False) for rate in RATES] + [(0.05, True)] * name.endswith(("network", "tags")):
             label = f"{rate:.0%}" + (", uniform" if uniform else "")
             measured = planted_in(X, Y, rate, seed, MOST_IMAGES, uniform=uniform)

@@ -47,10 +47,10 @@ tagger = visterm.fit(
 catalogue = visterm.Catalogue.create(folder / "catalogue", tagger)
 catalogue.index(folder / "photos", [row["tags"] for row in rows])
 catalogue.look_for_mistakes()
-found = catalogue.mistakes(12)
+found = catalogue.mistakes(6, kind="missing") + catalogue.mistakes(6, kind="wrong")
 
 # %%
-# The twelve most probable ones. A tick says that we planted it.
+# The six most probable ones of each kind. A tick says that we planted it.
 
 figure, axes = plt.subplots(3, 4, figsize=(10, 7), layout="constrained")
 for panel, mistake in zip(axes.flat, found, strict=True):
@@ -58,12 +58,13 @@ for panel, mistake in zip(axes.flat, found, strict=True):
     panel.imshow(Image.open(folder / "photos" / mistake.image))
     said = f"no {mistake.tag}" if mistake.kind == "missing" else mistake.tag
     panel.set_title(f"people said: {said}", fontsize=10)
-    panel.set_xlabel(f"{mistake.kind}: {mistake.chance:.0%}  {'✓' if planted else '✗'}", fontsize=10,
+    chance = mistake.reason or f"{mistake.chance:.0%}"
+    panel.set_xlabel(f"{mistake.kind}: {chance}  {'✓' if planted else '✗'}", fontsize=10,
                      color="#007755" if planted else "#C04000")  # fmt: skip
     panel.set(xticks=[], yticks=[])
 plt.show()
 
 # %%
-# **What you learn.** A short list of photos to look at, the surest first, in place of a library to read through. Answer
-# it on the review page, and the chances of the rest move to fit your library. On the command line:
+# **What you learn.** A short list of photos to look at, missing tags first, in place of a library to read through.
+# Answer it on the review page, and the chances of the rest move to fit your library. On the command line:
 # ``visterm mistakes CATALOGUE -o mistakes.html``.

@@ -19,10 +19,11 @@ from visterm.core.errors import CorruptFileError, DataError, StorageError
 from visterm.core.progress import Progress
 from visterm.learning.relations import WordRelations
 from visterm.library import learn as learning
+from visterm.library import training
 from visterm.library.dictionary import photos_of_tags, tree_level
 from visterm.library.encoded_features import CatalogueFeatures
 from visterm.library.info import describe
-from visterm.library.learned import in_words
+from visterm.library.learned import IS_WORSE, in_words
 from visterm.library.training import is_held_out
 from visterm.metrics import average_precisions
 from visterm.store.filters import Filter
@@ -46,6 +47,12 @@ def made(run, tmp_path, n=60):
     return catalogue
 
 
+@pytest.fixture
+def few_are_compared(monkeypatch):
+    """Runs are compared on as few photos as there are here."""
+    monkeypatch.setattr(training, "FEWEST_COMPARED", 1)
+
+
 def held_out(catalogue):
     return [record for record in catalogue.records if is_held_out(record)]
 
@@ -67,6 +74,7 @@ def test_a_small_change_moves_tags_and_leaves_the_rows_of_images(runs, tmp_path,
     assert catalogue.image(0).predicted[0].tag == catalogue.tagger.vocabulary.tags[best]
 
 
+@pytest.mark.usefixtures("few_are_compared")
 @pytest.mark.parametrize("model", ["wsabie", "ridge"])
 def test_a_full_fit_learns_from_all_but_those_held_out_and_is_measured_on_these(model, runs, tmp_path):
     catalogue = made(runs[model], tmp_path)
@@ -120,6 +128,7 @@ def test_rejected_and_accepted_tags_change_what_is_learned(runs, tmp_path):
     assert catalogue.image(reds[0]).tags == ["crimson", "warm"]
 
 
+@pytest.mark.usefixtures("few_are_compared")
 @pytest.mark.parametrize("model", ["wsabie", "ridge", "auto"])
 @pytest.mark.parametrize("is_out", [True, False])
 def test_a_tag_that_is_given_to_one_photo_is_learned_from_it(model, is_out, runs, tmp_path):
@@ -175,22 +184,48 @@ def test_all_is_learned_again_with_the_relations_of_the_run(tmp_path):
     assert catalogue.tagger.model.part_of_.tolist() == [[vocabulary.index("red"), vocabulary.index("warm")]]
 
 
-def test_tags_that_are_not_learned_are_named_with_the_reason(runs, tmp_path):
+@pytest.mark.usefixtures("few_are_compared")
+def test_no_tag_is_given_up_to_compare_runs(runs, tmp_path):
     catalogue = made(runs["ridge"], tmp_path)
     out = [record.id for record in held_out(catalogue)]
-    for number, image_id in enumerate(out):  # half of these photos stay what they are for: to compare runs on
-        catalogue.give(image_id, [f"new {number}"])
-    catalogue.give(next(record.id for record in catalogue.records if record.id not in out), ["rare"])
-    catalogue.stored.tags.give(out[0], ["of a file"], "file")
+    for number, image_id in enumerate(out[1:]):
+        catalogue.give(image_id, [f"new {number}", "on all of these"])
+    catalogue.stored.tags.give(out[1], ["of a file"], "file")
     done = catalogue.learn(full=True, use_even_if_worse=True)
-    n_new = len(out) // 2
-    assert set(done.new) == {"of a file", "rare", *(f"new {number}" for number in range(n_new))}
-    assert done.held_out == len(out) - n_new
-    assert done.only_held_out == tuple(f"new {number}" for number in range(n_new, len(out)))
-    assert "(all their photos are kept apart to compare runs)" in in_words(done, "catalogue")
-    again = catalogue.learn(full=True, min_count=3, use_even_if_worse=True)
-    assert "rare" in again.too_rare
-    assert "rare (on too few photos)" in in_words(again, "catalogue")
+    given = {tag for record in catalogue.records for tag in catalogue.image(record.id).tags}
+    assert given == set(catalogue.tagger.vocabulary.tags)
+    assert done.held_out == 1
+    assert "not learned" not in in_words(done, "catalogue")
+
+
+def test_forty_answers_and_learning_keep_every_tag_and_hold_out_nothing_while_too_few_could_be_compared(runs, tmp_path):
+    catalogue = made(runs["ridge"], tmp_path)
+    for number, record in enumerate(catalogue.records):
+        catalogue.stored.tags.give(record.id, [f"only here {number}"], "file")
+    answered = [(record.id, tag) for record in catalogue.records for tag in ("red", "warm")][:40]
+    for number, (image_id, tag) in enumerate(answered):
+        catalogue.judge(image_id, tag, 1 if number % 2 else -1)
+    given = {tag for record in catalogue.records for tag in catalogue.image(record.id).tags}
+    for _ in range(2):
+        done = catalogue.learn(full=True, use_even_if_worse=True)
+        assert set(catalogue.tagger.vocabulary.tags) == given
+        assert (done.images, done.held_out, done.comparison) == (60, 0, None)
+        assert "fewer than 20 photos could be kept apart" in in_words(done, tmp_path / "catalogue")
+
+
+def test_the_command_says_what_is_not_learned_before_it_learns_and_that_there_are_no_confidences(runs, tmp_path):
+    catalogue = made(runs["ridge"], tmp_path)
+    catalogue.give(0, ["rare"])
+    for record in catalogue.records:
+        catalogue.judge(record.id, "grey", -1)
+    catalogue.stored.close()
+    done = CliRunner().invoke(app, ["fit", str(tmp_path / "catalogue"), "--full", "--min-count", "3"])
+    assert done.exit_code == 0, done.output
+    said = " ".join(done.stderr.split())
+    assert "Not learned: rare (on fewer than 3 photos); grey (no photo here has them)." in said
+    assert said.index("Not learned: ") < said.index(" tags (0 new)")
+    assert "all learned again; no confidences: too few tagged photos could be held out; the runs are" in said
+    assert "not learned" not in said
 
 
 def test_a_model_that_learns_all_at_once_is_not_replaced_by_one_of_few_images(runs, tmp_path):
@@ -278,6 +313,7 @@ def worsened(catalogue, monkeypatch):
     monkeypatch.setattr(learning, "_rows", shuffled)
 
 
+@pytest.mark.usefixtures("few_are_compared")
 def test_too_few_photos_held_out_call_no_run_worse(runs, tmp_path, monkeypatch):
     catalogue = made(runs["ridge"], tmp_path, n=120)
     catalogue.learn(full=True)
@@ -288,6 +324,9 @@ def test_too_few_photos_held_out_call_no_run_worse(runs, tmp_path, monkeypatch):
     assert (done.in_use, done.interval) == (True, None)
     said = catalogue.stored.jobs.latest(1)[0].message
     assert f"on {done.compared} photos held out, too few to say which run is better (20 are needed). " in said
+    cautious = replace(done, in_use=False, why_not=IS_WORSE)
+    assert f". The new run {done.number} did worse on these, so " in in_words(cautious, "catalogue")
+    assert "is worse" not in in_words(cautious, "catalogue")
 
 
 def test_a_worse_run_is_kept_but_not_used_unless_that_is_asked_for(runs, tmp_path, monkeypatch):

@@ -12,6 +12,7 @@ from tiny_catalogues import draw_photos, fit_run, write_tags
 from visterm import Catalogue, Tagger
 from visterm.core.errors import StorageError, UserError
 from visterm.library import learn as learning
+from visterm.library import training
 from visterm.library.info import describe
 from visterm.library.learned import HELD_BACK, LEFT, Comparison, in_words
 from visterm.library.training import is_held_out
@@ -19,23 +20,29 @@ from visterm.library.training import is_held_out
 
 @pytest.fixture(scope="module")
 def learned(tmp_path_factory):
-    """A catalogue that has learned twice, from a tag more each time: it has three runs, and uses the third."""
+    """A catalogue that has learned twice, from a tag more each time: it has three runs, and uses the third.
+
+    They are compared on as few photos as there are.
+    """
     folder = tmp_path_factory.mktemp("made")
     tags = draw_photos(folder / "photos", 24)
     run = fit_run(folder / "photos", tags, folder / "run")
     catalogue = Catalogue.create(folder / "catalogue", Tagger.load(run, n_jobs=1))
     catalogue.index(folder / "photos", tags=write_tags(folder / "tags.csv", tags))
     first = next(record.id for record in catalogue.records if not is_held_out(record))
-    for tag in ("fog", "mist"):
-        catalogue.give(first, [tag])
-        catalogue.learn(full=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(training, "FEWEST_COMPARED", 1)
+        for tag in ("fog", "mist"):
+            catalogue.give(first, [tag])
+            catalogue.learn(full=True)
     catalogue.stored.close()
     return folder / "catalogue"
 
 
 @pytest.fixture
-def catalogue(learned, tmp_path):
-    """A copy of it."""
+def catalogue(learned, tmp_path, monkeypatch):
+    """A copy of it, whose runs are compared on as few photos."""
+    monkeypatch.setattr(training, "FEWEST_COMPARED", 1)
     shutil.copytree(learned, tmp_path / "catalogue")
     return Catalogue.load(tmp_path / "catalogue", n_jobs=1)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import json
 import re
 import time
 
@@ -11,6 +12,7 @@ import httpx
 from served_library import served
 from tiny_catalogue import make_tiny_catalogue
 from visterm import Catalogue
+from visterm.library.mistakes import FILE
 
 
 def hidden(page, name):
@@ -25,7 +27,9 @@ def test_probable_mistakes_are_looked_for_and_answered(tmp_path):
     folder = make_tiny_catalogue(tmp_path, "ridge", n_images=60).folder
     with served(folder) as address, httpx.Client(base_url=address, timeout=600, follow_redirects=True) as client:
         assert "No more probable mistakes" in client.get("/review?queue=mistakes").text
-        assert client.get("/api/v1/mistakes").json() == {"mistakes": [], "n_mistakes": None, "next": None}
+        assert client.get("/api/v1/mistakes").json() == {
+            "mistakes": [], "n_mistakes": None, "note": None, "next": None,
+        }  # fmt: skip
         client.post("/library/jobs", data={"kind": "mistakes"}).raise_for_status()
         while (job := client.get("/api/v1/jobs").json()["jobs"][0])["state"] not in ("done", "failed"):
             time.sleep(0.05)
@@ -36,9 +40,10 @@ def test_probable_mistakes_are_looked_for_and_answered(tmp_path):
         assert listed["mistakes"] == [mistake.as_dict() for mistake in catalogue.mistakes(2)]
         page = client.get("/api/v1/mistakes", params={"limit": 2, "cursor": listed["next"]}).json()
         assert page["mistakes"] == [mistake.as_dict() for mistake in catalogue.mistakes(4)[2:]]
-        wrong = client.get("/api/v1/mistakes?kind=wrong&limit=200&tag=DOTS").json()
-        assert {(each["kind"], each["tag"]) for each in wrong["mistakes"]} == {("wrong", "dots")}
-        assert wrong["n_mistakes"] == len(catalogue.mistakes(200, kind="wrong", tag="dots"))
+        tag = catalogue.mistakes(1, kind="wrong")[0].tag
+        wrong = client.get("/api/v1/mistakes", params={"kind": "wrong", "limit": 200, "tag": tag.upper()}).json()
+        assert {(each["kind"], each["tag"]) for each in wrong["mistakes"]} == {("wrong", tag)}
+        assert wrong["n_mistakes"] == len(catalogue.mistakes(200, kind="wrong", tag=tag))
         assert client.get("/api/v1/mistakes?kind=odd").status_code == 422
         first = client.get("/review?queue=mistakes").text
         pair, kind = asked(first), re.search(r'class="mistake (\w+)"', first)[1]
@@ -69,3 +74,21 @@ def test_m_leads_from_frequent_tags_through_all_kinds_of_questions_and_back(tmp_
             [here] = re.findall(r'<a href="([^"]*)" data-key="m">', page)
         assert seen == ["Frequent tags", "What teaches most", "Probable mistakes"]
         assert here == "/review?queue=frequent"
+
+
+def test_what_is_only_unusual_has_no_percentage_and_features_that_tell_nothing_are_said_to(tmp_path):
+    folder = make_tiny_catalogue(tmp_path, "ridge", n_images=60).folder
+    catalogue = Catalogue.load(folder, n_jobs=1)
+    image = next(record.id for record in catalogue.records if "rare one" in catalogue.image(record.id).tags)
+    kept = {"images": 60, "mistakes": [[image, "rare one", "wrong", None, None, None]], "note": ""}
+    with served(folder) as address, httpx.Client(base_url=address, timeout=600) as client:
+        (folder / FILE).write_text(json.dumps(kept))
+        question = re.search(r'<p class="mistake wrong">(.*?)</p>', client.get("/review?queue=mistakes").text)[1]
+        assert question == "<b>Perhaps wrong</b>: unusual for this tag"
+        [listed] = client.get("/api/v1/mistakes").json()["mistakes"]
+        assert (listed["chance"], listed["low"], listed["high"], listed["reason"]) == (
+            None, None, None, "unusual for this tag",
+        )  # fmt: skip
+        (folder / FILE).write_text(json.dumps({"images": 60, "mistakes": [], "note": "The features tell nothing."}))
+        assert "<p>The features tell nothing.</p>" in client.get("/review?queue=mistakes").text
+        assert client.get("/api/v1/mistakes").json()["note"] == "The features tell nothing."

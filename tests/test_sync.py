@@ -114,7 +114,7 @@ def test_a_new_run_that_is_worse_on_few_photos_is_not_used_unasked(opened, monke
         photo, text = first_of_ours(library)
         library.untag(photo, text)
         done = sync(catalogue, library, LOW)
-        assert ("is worse, so" in done.learned) == (few["after"] < few["before"])
+        assert ("did worse on these, so" in done.learned) == (few["after"] < few["before"])
         assert (catalogue.stored.origin.fingerprint == run) == (few["after"] < few["before"])
 
 

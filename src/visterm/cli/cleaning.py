@@ -19,8 +19,10 @@ with imported_when_used():
     from visterm.data import relations
     from visterm.evaluation import html_report
     from visterm.library import duplicates as duplicate_photos
+    from visterm.library import mistakes as kept_mistakes
     from visterm.library import records, steps
     from visterm.store import catalogue as stored_catalogues
+    from visterm.tagging.mistakes import KINDS, LIKELY
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -105,7 +107,7 @@ MISTAKES_EXAMPLES = (
 def mistakes(
     catalogue: options.CatalogueFolder,
     k: Annotated[
-        int, typer.Option("-k", min=1, help="Mistakes to list, half of them wrong tags, half missing ones.")
+        int, typer.Option("-k", min=1, help="Mistakes to list, half of them missing tags, half wrong ones.")
     ] = 50,
     out: Annotated[
         Path | None,
@@ -115,31 +117,45 @@ def mistakes(
     ] = None,
     json: options.Json = False,
 ) -> None:
-    """List tags that are probably wrong or missing.
+    """List tags that are probably missing or wrong.
 
     The run's model learns five times, each time from four fifths of the photos, and judges the others. Nothing is
-    changed. The catalogue keeps the list for its page, and leaves out what you have answered.
+    changed. Missing tags come first. A tag of two or three photos has no chance: its photo is only unusual for it. The
+    catalogue keeps the list for its page, and leaves out what you have answered.
     """
     if out is not None and out.suffix.lower() not in (".csv", ".html"):
         raise UserError(f"-o is {out}; expected a name that ends in .csv (a table) or .html (a page of photos).")
     options.may_replace(out)
     opened = visterm.Catalogue.load(catalogue)
     opened.look_for_mistakes(progress=Bars())
-    probable = sorted(opened.mistakes(k) or [], key=lambda mistake: -mistake.chance)
+    missing, wrong = (opened.mistakes(k, kind=kind) or [] for kind in KINDS)
+    n_missing = min(len(missing), max((k + 1) // 2, k - len(wrong)))
+    probable = [*missing[:n_missing], *wrong[: k - n_missing]]
     if out is not None and out.suffix.lower() == ".html":
         _write_sheet(out, catalogue, opened, probable)
     elif out is not None:
-        rows = [[m.image, m.tag, m.kind, *(f"{value:.4f}" for value in (m.chance, m.low, m.high))] for m in probable]
-        relations.write_pairs(out, ("image", "tag", "kind", "chance", "low", "high"), rows)
+        rows = [
+            [m.image, m.tag, m.kind, *("" if v is None else f"{v:.4f}" for v in (m.chance, m.low, m.high)), m.reason]
+            for m in probable
+        ]
+        relations.write_pairs(out, ("image", "tag", "kind", "chance", "low", "high", "reason"), rows)
         say(f"{count_of(len(probable), 'probable mistake')} written to {out}")
 
     rows = []
     for m in probable:
         implied = f" (so {', '.join(m.follows)}, too)" if m.follows else ""
-        rows.append([percent(m.chance), f"{percent(m.low)} to {percent(m.high)}", m.kind, m.tag + implied, m.image])
+        rows.append([*_chance_in_words(m), m.kind, m.tag + implied, m.image])
     header = ["chance", "95 % interval", "the tag is", "tag", "photo"]
     objects = (mistake.as_dict() for mistake in probable)
-    show_all(objects, rows, header, json=json, out=out, none="No mistakes were found.")
+    none = kept_mistakes.why_none(opened.stored) or "No tag stands out as missing or wrong."
+    show_all(objects, rows, header, json=json, out=out, none=none)
+
+
+def _chance_in_words(mistake: Mistake) -> tuple[str, str]:
+    """Return the chance of a mistake and its interval; for a tag of two or three photos the reason instead."""
+    if mistake.chance is None or mistake.low is None or mistake.high is None:
+        return mistake.reason, ""
+    return percent(mistake.chance), f"{percent(mistake.low)} to {percent(mistake.high)}"
 
 
 def _write_sheet(file: Path, folder: Path, catalogue: visterm.Catalogue, mistakes: Sequence[Mistake]) -> None:
@@ -151,18 +167,20 @@ def _write_sheet(file: Path, folder: Path, catalogue: visterm.Catalogue, mistake
         image.name: (videos.picture_of(image) or image.name, tags_of.get(image.id, []))
         for image in stored.images.get_many(ids)
     }
-    subtitle = f"{count_of(len(mistakes), 'tag')} of {folder.name} probably wrong or missing, likeliest first."
+    subtitle = f"{count_of(len(mistakes), 'tag')} of {folder.name} to look at, missing ones first, the likeliest first."
     report = html_report.Report("Probable mistakes", subtitle)
     cards = []
     for m in mistakes:
         picture, tags = photo_of[m.image]
-        note = f"Probably {m.kind}: {percent(m.chance)} ({percent(m.low)} to {percent(m.high)})"
+        chance, interval = _chance_in_words(m)
+        note = f"{'Probably' if (m.chance or 0) >= LIKELY else 'Perhaps'} {m.kind}: {chance}"
+        note += f" ({interval})" if interval else ""
         note += f"; so {', '.join(m.follows)}, too" if m.follows else ""
         cards.append(
             (
                 html_report.Shown(picture, name=m.image),
                 note,
-                [Tag(m.tag, m.chance)],
+                [Tag(m.tag, m.chance or 0.0)],
                 {0} if m.kind == "missing" else (),
                 tags,
             )

@@ -24,6 +24,7 @@ with imported_when_used():
     from visterm.learning import calibrating, fit_input, fit_request, fitting, part_settings
     from visterm.learning import tune as tuning
     from visterm.library import earlier_runs
+    from visterm.library import learn as learning
     from visterm.library import learned as learned_runs
     from visterm.store import catalogue as stored_catalogues
 
@@ -161,7 +162,10 @@ def _fit_catalogue(context: typer.Context, catalogue: Path) -> None:
 
     params = context.params
     opened = visterm.Catalogue.load(catalogue)
-    learned = opened.learn(full=params["full"], min_count=params["min_count"], progress=Bars(lines=False))
+    settings = {"full": params["full"], "min_count": params["min_count"]}
+    if not_learned := learning.left_out(opened.tagger, opened.stored, **settings):
+        say(not_learned)
+    learned = opened.learn(**settings, progress=Bars(lines=False))
     if params["json"]:
         emit({"catalogue": str(catalogue), **learned.as_dict()})
     elif (comparison := learned.comparison) is not None:

@@ -353,8 +353,9 @@ class Catalogue(CatalogueReader):
     ) -> LearningOutcome:
         """Train a new run on given, accepted and rejected tags with stored features, and make it the current run.
 
-        A tenth of the images, chosen by content, is held out of training to compare the old and the new run. If the
-        new run is significantly worse on them, or a person went back from it (`go_back`), it is stored but not used.
+        A tenth of the images, chosen by content, is held out of training to compare the old and the new run, if every tag
+        stays learnable and at least 20 images can be compared. If the new run is significantly worse on them, or a
+        person went back from it (`go_back`), it is stored but not used.
         Raises DataError if no image has a tag to learn from; UserError if the model cannot be updated, the catalogue
         has far fewer tagged images than its run was trained on, and `full` is False; StorageError if another process
         is writing into the catalogue, or it is in memory only.
@@ -402,8 +403,8 @@ class Catalogue(CatalogueReader):
     def mistakes(self, limit: int = 100, *, kind: str | None = None, tag: str | None = None) -> list[Mistake] | None:
         """List the most probable mistakes that `look_for_mistakes` found and nobody has answered since.
 
-        Returns at most `limit` mistakes of one `kind` ("wrong" or "missing") or both alternately, of one `tag` or all
-        tags; None if `look_for_mistakes` was never called.
+        Returns at most `limit` mistakes of one `kind` ("missing" or "wrong") or both, missing tags first, of one `tag`
+        or all tags, the most probable of a kind first; None if `look_for_mistakes` was never called.
         """
         from visterm.library.mistakes import kept_mistakes
 

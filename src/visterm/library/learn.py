@@ -38,6 +38,7 @@ from visterm.library.learned import (
     Comparison,
     LearningOutcome,
     in_words,
+    some_tags,
 )
 from visterm.library.rows import RowWriter
 from visterm.library.runs import forget_old_rows, forget_unfinished, keep_run, speed_up, switch_to
@@ -84,11 +85,8 @@ def learn(
         run = stored.runs.current()
         writer = RowWriter(tagger, stored, run.id)
         writer.encode_missing(sorted(stored.tags.held().keys() | stored.tags.rejected().keys()), CHUNK, job, progress)
-        train, held_out = gathered(tagger, stored, writer.features)
-        if train.n_tagged == 0:
-            raise DataError("The images with tags are all among those held out. Tag some more.")
-
-        moves_tags = not full and isinstance(tagger.model, LearnsOn) and isinstance(tagger.model, AddsTags)
+        train, held_out = gathered(tagger, stored, writer.features, min_count)
+        moves_tags = _moves_tags(tagger, full)
         same_rows = isinstance(tagger.model, RelearnsTags)
         if _has_enough(tagger, train, refuse=not (full or moves_tags)) and same_rows:
             moves_tags = False  # learned at once from the same images, which would else count once more in each round
@@ -130,18 +128,33 @@ def learn(
         return outcome
 
 
+def left_out(tagger: Tagger, stored: StoredCatalogue, *, full: bool, min_count: int) -> str:
+    """Return which tags `learn` will not learn, and why, as a sentence; empty if it learns all."""
+    if _moves_tags(tagger, full):
+        return ""
+    lists = list(stored.tags.held().values())
+    if tagger.tree is not None:
+        lists = tagger.tree.words.completed(lists, [[]] * len(lists))[0]
+    given, known = Vocabulary.from_lists(lists, aliases=tagger.vocabulary.aliases), tagger.vocabulary
+    rare = [tag for tag, count in zip(given.tags, given.counts, strict=True) if count < min_count]
+    gone = [tag for tag, count in zip(known.tags, known.counts, strict=True) if count and tag not in given]
+    why = ((rare, f"on fewer than {min_count} photos"), (gone, "no photo here has them"))
+    parts = [f"{some_tags(tags)} ({reason})" for tags, reason in why if tags]
+    return f"Not learned: {'; '.join(parts)}." if parts else ""
+
+
+def _moves_tags(tagger: Tagger, full: bool) -> bool:
+    return not full and isinstance(tagger.model, LearnsOn) and isinstance(tagger.model, AddsTags)
+
+
 def _what_was_learned(
     old: Tagger, learned: Tagger, train: CatalogueImages, held_out: CatalogueImages, **how: Any
 ) -> LearningOutcome:
     new = tuple(tag for tag in learned.vocabulary.tags if tag not in old.vocabulary)
-    of_train, of_others = (
-        tuple(tag for tag in Vocabulary.from_lists(part.tags).tags if tag not in learned.vocabulary)
-        for part in (train, held_out)
-    )
+    rare = tuple(tag for tag in Vocabulary.from_lists(train.tags).tags if tag not in learned.vocabulary)
     return LearningOutcome(
         run=learned.fingerprint, images=len(train), tags=len(learned.vocabulary), new_tags=len(new),
-        held_out=len(held_out), new=new, too_rare=of_train,
-        only_held_out=tuple(sorted(set(of_others) - set(of_train))), **how,
+        held_out=len(held_out), new=new, too_rare=rare, confidences=learned.calibration is not None, **how,
     )  # fmt: skip
 
 

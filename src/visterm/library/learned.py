@@ -98,7 +98,7 @@ class LearningOutcome:
     person went back to the old run, learning began by itself, and the new one is not significantly better)."""
     new: tuple[str, ...] = ()  # The new tags
     too_rare: tuple[str, ...] = ()  # Tags of photos that are not learned: of fewer photos than `min_count`
-    only_held_out: tuple[str, ...] = ()  # Tags that are not learned because all their photos are held out
+    confidences: bool = True  # Whether the new run has any
     # Numbers of the new and of the old run in the catalogue, by which people name them
     number: int = 0
     number_before: int = 0
@@ -111,17 +111,11 @@ class LearningOutcome:
 
     @property
     def in_words(self) -> str:
-        """From how much it was learned, which tags are new, and which are not learned, and why."""
+        """From how much it was learned, which tags are new, and whether the run has confidences."""
         how = "all learned again" if self.full else "only the tags learned again"
-        new_tags = f"{self.new_tags:,} new{': ' if self.new else ''}{_some(self.new)}"
+        new_tags = f"{self.new_tags:,} new{': ' if self.new else ''}{some_tags(self.new)}"
         text = f"{count_of(self.tags, 'tag')} ({new_tags}) from {count_of(self.images, 'photo')}, {how}"
-        for tags, why in (
-            (self.too_rare, "on too few photos"),
-            (self.only_held_out, "all their photos are kept apart to compare runs"),
-        ):
-            if tags:
-                text += f"; not learned: {_some(tags)} ({why})"
-        return text
+        return text if self.confidences else f"{text}; no confidences: too few tagged photos could be held out"
 
     def as_dict(self) -> dict[str, object]:
         """Return it as it stands in JSON."""
@@ -134,17 +128,17 @@ def in_words(learned: LearningOutcome, catalogue: Path) -> str:
         return "Stopped; nothing has changed."
     text = learned.in_words
     compared = learned.comparison
-    text += "; " + (compared.in_words() if compared is not None else (
-        "the runs are not compared: there is no tagged photo that neither learned from. After the first time there "
-        "mostly is."
-    ))  # fmt: skip
+    none = "there is no tagged photo that neither learned from. After the first time there mostly is."
+    if not learned.held_out:
+        none = f"without giving up a tag, fewer than {FEWEST_COMPARED} photos could be kept apart."
+    text += f"; the runs are not compared: {none}" if compared is None else f"; {compared.in_words()}"
     new, old = f"run {learned.number}", f"run {learned.number_before}"
     if learned.run == learned.run_before:
         return f"{text} Nothing has changed: {catalogue} goes on with its {old}."
     if learned.in_use:
         return f"{text} {catalogue} uses the new {new}. To go back: visterm use {catalogue} --back"
     reasons = {
-        IS_WORSE: f"The new {new} is {'worse' if learned.interval is None else 'significantly worse'}",
+        IS_WORSE: f"The new {new} " + ("did worse on these" if learned.interval is None else "is significantly worse"),
         LEFT: f"The new {new} is the one that a person went back from",
         HELD_BACK: f"A person went back to {old}, and the new {new} is not clearly better",
     }
@@ -154,6 +148,7 @@ def in_words(learned: LearningOutcome, catalogue: Path) -> str:
     )
 
 
-def _some(tags: Sequence[str]) -> str:
+def some_tags(tags: Sequence[str]) -> str:
+    """Return the first five tags in words, and how many more there are."""
     more = f" and {len(tags) - MOST_SHOWN:,} more" if len(tags) > MOST_SHOWN else ""
     return ", ".join(tags[:MOST_SHOWN]) + more

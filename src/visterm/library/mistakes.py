@@ -19,7 +19,16 @@ from visterm.library.encoded_features import CatalogueFeatures
 from visterm.library.training import all_said
 from visterm.store.catalogue import StoredCatalogue
 from visterm.store.history import CatalogueJob
-from visterm.tagging.mistakes import KINDS, Mistake, check_kind, deepest, mistakes_among, vocabulary_of
+from visterm.tagging.mistakes import (
+    KINDS,
+    LIKELY,
+    Mistake,
+    UntoldError,
+    check_kind,
+    deepest,
+    mistakes_among,
+    vocabulary_of,
+)
 from visterm.tagging.tagger import Tagger
 
 FILE = "mistakes.json"
@@ -42,20 +51,25 @@ def look_for_mistakes(
         stated = vocabulary.encode(*([of.get(i, []) for i in ids] for of in (current_tags, rejected)))
         takes = [name for name in tagger.model.takes if name == "siblings"]  # not the tree, of which all is completed
         side = tagger.relations.among(vocabulary).side_of(vocabulary, takes, blocks=tagger.encoder.blocks)
-        mistakes = mistakes_among(
-            tagger.model, vocabulary, list(map(str, ids)), part.X, stated, side=side,
-            settled=vocabulary.encode([answers.get(i, []) for i in ids]), limit=KEPT,
-            answers=_answers(stored, ids, vocabulary), tree=None if tagger.tree is None else tagger.tree.words,
-            progress=progress, stop=lambda: job.cancelled,
-        )  # fmt: skip
+        mistakes, note = [], ""
+        try:
+            mistakes = mistakes_among(
+                tagger.model, vocabulary, list(map(str, ids)), part.X, stated, side=side,
+                settled=vocabulary.encode([answers.get(i, []) for i in ids]), limit=KEPT,
+                answers=_answers(stored, ids, vocabulary), tree=None if tagger.tree is None else tagger.tree.words,
+                progress=progress, stop=lambda: job.cancelled,
+            )  # fmt: skip
+        except UntoldError as error:
+            note = str(error)
         if job.cancelled:
             return None
         kept = [[int(m.image), m.tag, m.kind, m.chance, m.low, m.high] for m in mistakes]
-        write_whole(stored.folder / FILE, json.dumps({"images": len(part), "mistakes": kept}).encode())
-        likely = sum(mistake.chance >= 0.5 for mistake in mistakes)
-        job.message = (
-            f"{count_of(likely, 'tag')} of {count_of(len(part), 'photo')} probably wrong or missing, by a chance of "
-            "half or more"
+        write_whole(stored.folder / FILE, json.dumps({"images": len(part), "mistakes": kept, "note": note}).encode())
+        n_missing = sum(mistake.kind == "missing" for mistake in mistakes)
+        likely = sum((mistake.chance or 0) >= LIKELY for mistake in mistakes)
+        job.message = note or (
+            f"{count_of(len(mistakes), 'tag')} of {count_of(len(part), 'photo')} to look at: {n_missing:,} perhaps "
+            f"missing, {len(mistakes) - n_missing:,} perhaps wrong, {likely:,} by a chance of half or more"
         )
         return len(mistakes)
 
@@ -76,11 +90,11 @@ def kept_mistakes(
     tag: str | None = None,
     tree: TagTree | None = None,
 ) -> list[Mistake] | None:
-    """List what is kept and not answered yet, wrong and missing in turn; see `Catalogue.mistakes`."""
+    """List what is kept and not answered yet, missing tags first; see `Catalogue.mistakes`."""
     check_kind(kind)
     if stored.folder is None or not (stored.folder / FILE).is_file():
         return None
-    kept = _read(stored.folder / FILE)
+    kept, _ = _read(stored.folder / FILE)
     ids = sorted({entry[0] for entry in kept})
     records = {record.id: record for record in stored.images.get_many(ids) if record.state == "here"}
     current_tags, settled = (
@@ -107,14 +121,23 @@ def kept_mistakes(
     return mistakes if tree is None else deepest(mistakes, tree)[:limit]
 
 
-def _read(file: Path) -> list[list[Any]]:
-    kinds = [int, str, str, float, float, float]
+def why_none(stored: StoredCatalogue) -> str:
+    """Return why a catalogue in which mistakes were looked for keeps none; empty if they are just few."""
+    file = None if stored.folder is None else stored.folder / FILE
+    return "" if file is None or not file.is_file() else _read(file)[1]
+
+
+def _read(file: Path) -> tuple[list[list[Any]], str]:
+    """Return the entries of the file, and why there are none."""
+    kinds = [[int, str, str, *[of] * 3] for of in (float, type(None))]
     try:
-        kept: list[list[Any]] = json.loads(file.read_bytes())["mistakes"]
-        if not all(isinstance(e, list) and [*map(type, e)] == kinds and e[2] in KINDS for e in kept):
+        content = json.loads(file.read_bytes())
+        kept: list[list[Any]] = content["mistakes"]
+        if not all(isinstance(e, list) and [*map(type, e)] in kinds and e[2] in KINDS for e in kept):
             raise ValueError("an entry is none")
+        note = str(content.get("note", ""))
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise CorruptFileError(
             f"{file} is damaged: {error}. Remove it, and look for mistakes again (visterm mistakes {file.parent})."
         ) from None
-    return kept
+    return kept, note

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,6 +17,7 @@ from visterm.core.types import Matrix
 from visterm.core.vocabulary import Vocabulary, tag_key
 from visterm.learning.learned import Learned
 from visterm.library.encoded_features import CatalogueFeatures
+from visterm.library.learned import FEWEST_COMPARED
 from visterm.metrics.ranking import average_precisions
 from visterm.store.catalogue import StoredCatalogue
 from visterm.store.images import ImageRecord
@@ -61,39 +63,30 @@ class CatalogueImages:
 
 
 def gathered(
-    tagger: Tagger, stored: StoredCatalogue, features: CatalogueFeatures
+    tagger: Tagger, stored: StoredCatalogue, features: CatalogueFeatures, min_count: int = 1
 ) -> tuple[CatalogueImages, CatalogueImages]:
     """Return what is to be learned from, and what is held out: always the same images, by their content.
 
-    But where all photos of a tag that people gave by hand would be held out, it is learned from the first of them, as
-    far as that leaves half of those held out. Raises what `all_said` raises.
+    No tag is given up for a comparison: an image is held out only if `min_count` others with each of its tags are left
+    to learn from, and none is where fewer than 20 with tags would be. Raises what `all_said` raises.
     """
     everything = all_said(tagger, stored, features)
-    out = np.array([is_held_out(image) for image in everything.images], np.bool_)
-    wanted = _only_held_out(everything, stored.tags.settled(), out, tagger.vocabulary)
-    out[wanted[: np.count_nonzero(out) // 2]] = False
+    known = tagger.vocabulary
+    meant = [
+        {tag_key(tag if tag not in known else known.tags[known.index(tag)]) for tag in tags} for tags in everything.tags
+    ]
+    remaining = Counter(tag for tags in meant for tag in tags)
+    out = np.zeros(len(everything), np.bool_)
+    by_content = sorted(range(len(everything)), key=lambda position: everything.images[position].sha256)
+
+    for position in by_content:
+        tags = meant[position]
+        if is_held_out(everything.images[position]) and all(remaining[tag] != min_count for tag in tags):
+            out[position] = True
+            remaining.subtract(tags)
+    if sum(bool(meant[position]) for position in np.flatnonzero(out)) < FEWEST_COMPARED:
+        out[:] = False
     return everything.subset(np.flatnonzero(~out)), everything.subset(np.flatnonzero(out))
-
-
-def _only_held_out(
-    part: CatalogueImages, settled: Mapping[int, Sequence[str]], out: NDArray[np.bool_], vocabulary: Vocabulary
-) -> list[int]:
-    """Return the first place of each tag that people gave by hand and that only images held out have."""
-
-    def meant(tag: str) -> str:
-        column = vocabulary.get(tag)
-        return tag_key(tag if column is None else vocabulary.tags[column])
-
-    learned = {meant(tag) for position in np.flatnonzero(~out) for tag in part.tags[position]}
-    positions: list[int] = []
-    for position in np.flatnonzero(out).tolist():
-        has, by_hand = (
-            {meant(tag) for tag in tags} for tags in (part.tags[position], settled.get(part.images[position].id, ()))
-        )
-        if (has & by_hand) - learned:
-            positions.append(position)
-            learned |= has
-    return positions
 
 
 def all_said(tagger: Tagger, stored: StoredCatalogue, features: CatalogueFeatures) -> CatalogueImages:
@@ -159,7 +152,7 @@ def background(stored: StoredCatalogue, features: CatalogueFeatures, train: Cata
 
 
 def is_held_out(image: ImageRecord) -> bool:
-    """Return whether an image is held out: decided by its content alone, so that it stays so wherever it lies."""
+    """Return whether an image may be held out: decided by its content alone, so that it stays so wherever it lies."""
     return int(image.sha256[:12], 16) % HELD_OUT == 0
 
 

@@ -7,7 +7,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,17 +25,23 @@ from visterm.data.tag_tree import TagTree, TreeColumns
 from visterm.learning.calibrating import MOST_SCORES, search_scores, unfitted
 from visterm.models.base import Annotator, SideKnowledge
 from visterm.models.confidence.fit_calibration import fit_calibration
-from visterm.models.confidence.mistakes import find_mistakes
+from visterm.models.confidence.mistakes import UNUSUAL, find_mistakes
 from visterm.models.stopping import learns_from_kernel
 
 if TYPE_CHECKING:
     from visterm.tagging.tagger import Tagger
 
-KINDS = ("wrong", "missing")
+KINDS = ("missing", "wrong")
 N_FOLDS = 5
+LISTED, SHORT = 0.1, 10  # The least chance of a mistake that is worth a look; so many of a kind are listed in any case
+TELLING = 3.0  # Standard errors by which scores of images with a tag are above those of all, if features tell anything
 LIKELY = 0.5  # From this chance on, a missing tag stands for those above it
 FEWEST = 50  # Images with tags below which nothing is said of mistakes
 IN_MEMORY = 2**27  # Chances that are held in memory; more are kept in a temporary file
+
+
+class UntoldError(DataError):
+    """The features tell nothing of the tags, so that no image stands out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,17 +50,23 @@ class Mistake:
 
     image: str  # Its name
     tag: str
-    kind: str  # "wrong" or "missing"
-    chance: float  # That it is a mistake
+    kind: str  # "missing" or "wrong"
+    chance: float | None  # That it is a mistake; None: the tag has two or three images, too few to say
     # The chance in a 95 % interval: wide for tags of few images
-    low: float
-    high: float
+    low: float | None
+    high: float | None
     image_id: int | None = None  # In a catalogue
     follows: tuple[str, ...] = ()  # Of a missing one: the tags above it that are missing there with it
+
+    @property
+    def reason(self) -> str:
+        """Why it is listed, where no chance says so; else empty."""
+        return "" if self.chance is not None else f"unusual {'for' if self.kind == 'wrong' else 'without'} this tag"
 
     def as_dict(self) -> dict[str, Any]:
         """Return the mistake as it stands in JSON."""
         facts = {key: value for key, value in asdict(self).items() if key not in ("image_id", "follows")}
+        facts |= {"reason": self.reason} if self.reason else {}
         facts |= {} if self.image_id is None else {"image_id": self.image_id}
         return facts | ({"follows": list(self.follows)} if self.follows else {})
 
@@ -78,10 +89,11 @@ def mistakes_among(
     progress: Progress = SILENT,
     stop: Callable[[], bool] = lambda: False,
 ) -> list[Mistake]:
-    """List the most probable mistakes among the tags of images: wrong and missing in turn, the most probable first.
+    """List probable mistakes among the tags of images: missing tags, then wrong ones, each the most probable first.
 
-    In turn because their chances rest on different things: how often tags are wrong is seen where they are unlikely,
-    how often they are missing where they are sure, and people leave out most of what is neither.
+    Those with a chance below 0.1 are left out, but for the ten most probable ones of each kind. Of tags with two or
+    three images nothing tells how often an image that looks unlike the others is a mistake: these come last in their
+    kind, without a chance.
 
     The model is fitted five times, each time without a fifth of the images, which it then judges. See `find_mistakes`
     for how chances become mistakes.
@@ -123,7 +135,7 @@ def mistakes_among(
     UserError
         If the kind or the tag is none, or the model learns from a kernel with its training images.
     DataError
-        If fewer than 50 images have tags.
+        If fewer than 50 images have tags, or the features tell nothing of them (`UntoldError`).
     """
     check_kind(kind)
     columns = None if tag is None else [vocabulary.index(tag)]
@@ -139,14 +151,15 @@ def mistakes_among(
         mistakes = find_mistakes(
             chances, Y, folds, settled=settled, answers=answers, tags=columns, related=related, limit=limit, seed=seed
         )
-    lists = [
-        [
-            Mistake(names[image], vocabulary.tags[column], name, float(chance), float(low), float(high))
-            for image, column, chance, low, high in zip(*getattr(mistakes, name), strict=True)
-        ]
-        for name in (KINDS if kind is None else (kind,))
-    ]
-    return [mistake for in_turn in zip_longest(*lists) for mistake in in_turn if mistake is not None]
+    listed = []
+    for name in KINDS if kind is None else (kind,):
+        pairs = getattr(mistakes, name)
+        for rank, place in enumerate(np.lexsort((-pairs.chance, pairs.unusual))):
+            if rank < SHORT or pairs.chance[place] >= LISTED:
+                chances_of = (float(part[place]) for part in (pairs.chance, pairs.low, pairs.high))
+                shown = (None, None, None) if pairs.unusual[place] else tuple(chances_of)
+                listed.append(Mistake(names[pairs.images[place]], vocabulary.tags[pairs.tags[place]], name, *shown))
+    return listed
 
 
 def deepest(mistakes: Sequence[Mistake], tree: TagTree) -> list[Mistake]:
@@ -166,9 +179,9 @@ def deepest(mistakes: Sequence[Mistake], tree: TagTree) -> list[Mistake]:
             [together[key] for key in map(tag_key, tags) if key in together]
             for tags in (tree.below(one.tag), tree.above(one.tag))
         )
-        if any(each.chance >= min(LIKELY, one.chance) for each in under):
+        if any((each.chance or 0) >= min(LIKELY, one.chance or 0) for each in under):
             continue
-        follows = tuple(each.tag for each in above if one.chance >= min(LIKELY, each.chance))
+        follows = tuple(each.tag for each in above if (one.chance or 0) >= min(LIKELY, each.chance or 0))
         kept.append(replace(one, follows=follows) if follows else one)
     return kept
 
@@ -234,8 +247,32 @@ def cross_chances(
                     scores[rows] = search_scores(copy, X[rows])
                 progress.advance()
         if not stop():
+            _require_telling(scores, Y)
             _make_chances(scores, Y, rng)
         yield scores, folds
+
+
+def _require_telling(scores: NDArray[np.float32], Y: sp.csr_array) -> None:
+    """Raise UntoldError if images with a tag score no better for it than all images do, by more than chance."""
+    n_images, n_tags = scores.shape
+    sums, squares, of_given = np.zeros((3, n_tags))
+    counts = np.zeros(n_tags, np.int64)
+    step = max(1, MOST_SCORES // n_tags)
+    for start in range(0, n_images, step):
+        block, has = scores[start : start + step].astype(np.float64), Y[start : start + step].toarray() > 0
+        sums += block.sum(axis=0)
+        squares += (block**2).sum(axis=0)
+        of_given += np.where(has, block, 0).sum(axis=0)
+        counts += has.sum(axis=0)
+    mean = sums / n_images
+    variance = squares / n_images - mean**2
+    told = (variance > 1e-12 * (mean**2 + 1)) & (counts > (UNUSUAL if (counts > UNUSUAL).any() else 0))
+    above = (of_given - counts * mean)[told] / np.sqrt(variance[told])
+    if above.sum() < TELLING * np.sqrt(max(1, counts[told].sum())):
+        raise UntoldError(
+            "The features tell nothing of these tags: photos with a tag look no more alike than any others. So nothing "
+            "says which tags are wrong or missing. Learn with a network's features: visterm encoders lists them."
+        )
 
 
 def _make_chances(scores: NDArray[np.float32], Y: sp.csr_array, rng: np.random.Generator) -> None:

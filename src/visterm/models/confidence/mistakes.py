@@ -29,17 +29,23 @@ MOST_CASES = 400_000  # Entries of tags that images lack from which it is learne
 LEAST = 1e-6  # Of a chance whose log odds are looked at
 TINY = 1e-9
 
-LOW_SHARE = 0.1  # Of the images without a tag, in which the tag is least likely: tags given there are wrong ones
+LOW_SHARE = 0.15  # Of the images without a tag, in which the tag is least likely: tags given there are wrong ones
 SURE_SHARE = 0.05  # Of all given tags: so many pairs, the surest ones, tell how often a tag is left out
 PRIOR = 100.0  # Images with which the noise of all tags counts beside that of a tag
-EXPECTED = 0.03  # Of the given tags are wrong, and of the true ones missing, where a library is too small to tell
+EXPECTED = 0.03  # Of the given tags look wrong, and of the true ones missing, where a library is too small to tell
+UNLIKE, LIKE = 300.0, 1500.0
+"""Given tags with which half of those that look wrong, or missing, are: of the others features don't show what is
+true. The more was learned from, and the better features tell images with a tag from others, the more of them are."""
+TELLING = 2.5  # Deviations of the log odds by which features tell images with a tag from others that show it well
+MOST_UNLIKE = 0.2  # Of the given tags look wrong where half of these only don't show, and more and more of further ones
 EXPECTED_IMAGES = 50.0  # Images with which that counts
 EXPECTED_WRONG = 2.0  # Wrong tags with which it counts
 POWERS = np.linspace(1, 0, 11)  # Of a tag's share of images, to which wrong tags of it are in proportion
-FAVOURED = 0.5  # Log likelihood by which the power 1 is favoured over 0, where few wrong tags are seen
+FAVOURED = 8.0  # Log likelihood by which the power 1 is favoured over 0: few wrong tags are seen, and say little of it
 MOST = 0.9  # Of the noise of a tag, of which at least `LEAST` is expected
 STEPS = np.arange(-8, 8.1, 0.5)  # Log odds between which it is counted how many planted mistakes would lie
 CASES_OF_STEP = 5.0  # Pairs with which the curve expected counts in each step
+UNUSUAL = 3  # Images of a tag up to which nothing says how likely a mistake is, only that the image is unusual
 RARE, CASES_OF_RARE = 10, 20.0  # Images of a rare tag, and pairs with which the curve of all tags counts for these
 DOUBT = 1.5  # Deviation of how far the log odds are off, before people have answered
 SUREST = 0.98  # Of a chance: nothing is certain
@@ -55,6 +61,7 @@ class Pairs(NamedTuple):
     chance: Doubles
     low: Doubles
     high: Doubles
+    unusual: NDArray[np.bool_]  # Whether the tag has so few images that the chance orders pairs and promises nothing
 
 
 class Mistakes(NamedTuple):
@@ -89,44 +96,43 @@ class MistakeCurve:
     odds that are known of this pair already, and nothing needs to be planted: the expected number of wrong tags in a
     step is the sum of `untrue` over the pairs without the tag, and that of missing tags is the sum of
     ``missing / (1 - missing)`` over those with it. The curve rises (isotonic regression); rare tags have their own,
-    drawn to that of all.
+    drawn to that of all, and so have tags of two or three images, of which no other curve learns.
     """
 
     def __init__(self) -> None:
-        self._expected, self._observed = np.zeros((2, 2, STEPS.size + 1))  # rare or not, step
+        self._expected, self._observed = np.zeros((2, 3, STEPS.size + 1))  # group of the tag, step
         self._shift = 0.0
 
-    def add(self, odds: Doubles, rare: Any, planted: Doubles, entries: NDArray[np.bool_]) -> None:
+    def add(self, odds: Doubles, groups: NDArray[np.int64], planted: Doubles, entries: NDArray[np.bool_]) -> None:
         """Count a block: mistakes planted where there is no entry, and the entries, of shape (n_rows, n_tags)."""
-        steps, groups = np.searchsorted(STEPS, odds), np.broadcast_to(rare, odds.shape).astype(int)
-        places, size = groups * (STEPS.size + 1) + steps, 2 * (STEPS.size + 1)
+        places, size = groups * (STEPS.size + 1) + np.searchsorted(STEPS, odds), self._expected.size
         counts = np.bincount(places[~entries], np.broadcast_to(planted, odds.shape)[~entries], size)
-        self._expected += counts.reshape(2, -1)
-        self._observed += np.bincount(places[entries], minlength=size).reshape(2, -1)
+        self._expected += counts.reshape(3, -1)
+        self._observed += np.bincount(places[entries], minlength=size).reshape(3, -1)
 
     def fit(self) -> Self:
-        """Compute the curves of tags that are not rare, and of those that are."""
+        """Compute the curves of frequent tags, of rare ones, and of those of two or three images."""
         self._middles = np.concatenate([STEPS - 0.25, [STEPS[-1] + 0.25]])
         usual = np.exp(-np.logaddexp(0, -self._middles))
-        expected, observed = self._expected.sum(axis=0), self._observed.sum(axis=0)
+        expected, observed = self._expected[:2].sum(axis=0), self._observed[:2].sum(axis=0)
         common = self._rising(expected, observed, usual, CASES_OF_STEP)
-        self._weights = np.stack([expected, self._expected[1]]) + 1
-        rare = self._rising(self._expected[1], self._observed[1], common, CASES_OF_RARE)
-        self._chances = np.stack([common, rare])
+        self._weights = np.stack([expected, *self._expected[1:]]) + 1
+        rarer = zip(self._expected[1:], self._observed[1:], strict=True)
+        self._chances = np.stack([common, *(self._rising(*counts, common, CASES_OF_RARE) for counts in rarer)])
         return self
 
-    def learn(self, odds: Doubles, rare: NDArray[np.bool_], mistaken: NDArray[np.bool_]) -> None:
+    def learn(self, odds: Doubles, groups: NDArray[np.int64], mistaken: NDArray[np.bool_]) -> None:
         """Move all log odds by what people answered, whether pairs are mistakes: logistic regression of a constant."""
-        known = log_odds(self.chances(odds, rare)[0])
+        known = log_odds(self.chances(odds, groups)[0])
         for _ in range(30):  # Newton: far fewer do
             p = _chance(known + self._shift)
             slope = (mistaken - p).sum() - self._shift / DOUBT**2
             self._shift += slope / ((p * (1 - p)).sum() + 1 / DOUBT**2)
 
-    def chances(self, odds: Doubles, rare: NDArray[np.bool_]) -> tuple[Doubles, Doubles]:
+    def chances(self, odds: Doubles, groups: NDArray[np.int64]) -> tuple[Doubles, Doubles]:
         """Return the chances of pairs, and the variances of their log odds."""
-        chance = np.where(rare, *(np.interp(odds, self._middles, chances) for chances in self._chances[::-1]))
-        weights = self._weights[rare.astype(int), np.searchsorted(STEPS, odds)]
+        chance = np.choose(groups, [np.interp(odds, self._middles, chances) for chances in self._chances])
+        weights = self._weights[groups, np.searchsorted(STEPS, odds)]
         return _chance(log_odds(chance) + self._shift), 1 / weights
 
     @staticmethod
@@ -186,11 +192,12 @@ def find_mistakes(
         raise DataError("Mistakes are found by comparing images that have tags, in two folds or more; there are none.")
     evidence = Evidence(chances, given, folds, related, seed)
     noise = _noise(evidence, seed)
-    rare = evidence.counts <= RARE
+    unusual = evidence.counts <= UNUSUAL
+    groups = (evidence.counts <= RARE).astype(np.int64) + unusual
     curves = MistakeCurve(), MistakeCurve()
     for _, q, has in evidence.blocks():
-        curves[0].add(noise.wrong_odds(q), rare, noise.untrue, has)
-        curves[1].add(noise.missing_odds(q), rare, noise.missing / (1 - noise.missing), ~has)
+        curves[0].add(noise.wrong_odds(q), groups, noise.untrue, has)
+        curves[1].add(noise.missing_odds(q), groups, noise.missing / (1 - noise.missing), ~has)
     skip = None if settled is None else as_csr(as_csr(settled) != 0)
     listed = evidence.counts < given.shape[0]  # of a tag that all images have, nothing shows where it would be wrong
     if tags is not None:
@@ -201,7 +208,8 @@ def find_mistakes(
     for rows, q, has in evidence.blocks():
         for answer, odds_of, kept in zip(answers or (), (noise.wrong_odds, noise.missing_odds), judged, strict=False):
             pairs = answer[rows].tocoo()
-            kept.append((odds_of(q)[pairs.row, pairs.col], rare[pairs.col], pairs.data > 0))
+            of = ~unusual[pairs.col]
+            kept.append((odds_of(q)[pairs.row[of], pairs.col[of]], groups[pairs.col[of]], pairs.data[of] > 0))
         free = np.ones_like(has) if skip is None else skip[rows].toarray() == 0
         free &= listed
         wrong.add(rows.start, noise.wrong_odds(q), has & free)
@@ -212,10 +220,10 @@ def find_mistakes(
         curve.fit()
         if kept:
             curve.learn(*map(np.concatenate, zip(*kept, strict=True)))
-        chance, variance = curve.chances(odds, rare[columns])
+        chance, variance = curve.chances(odds, groups[columns])
         variance += 1 / (noise.n_wrong + 1) + 1 / (evidence.counts[columns] + 1)
-        ends = (_chance(log_odds(chance) + sign * SPREAD * np.sqrt(variance)) for sign in (-1, 1))
-        mistakes.append(Pairs(images, columns, chance, *ends))
+        low, high = (_chance(log_odds(chance) + sign * SPREAD * np.sqrt(variance)) for sign in (-1, 1))
+        mistakes.append(Pairs(images, columns, chance, low, high, unusual[columns]))
     return Mistakes(*mistakes)
 
 
@@ -224,8 +232,9 @@ def _noise(evidence: Evidence, seed: int) -> Noise:
 
     Confident learning counts given tags below the mean chance of images without the tag, and tags that were not given
     above the mean chance of images that have it. Where a model sees a tag poorly most of these are no mistakes. So both
-    bars are set further out: at the same multiple of the root of the mean chance of images without the tag, below which
-    a tenth of these images lie; and at the surest pairs of all.
+    bars are set further out: at as many deviations below the mean log odds of images without the tag as leave some of
+    these below; and at the surest pairs of all. What lies beyond is still not all mistaken, see `UNLIKE` and `LIKE`,
+    nor counted for tags of two or three images, which no model sees well.
 
     Wrong tags of a tag are in proportion to a power of its share of images, the most likely one by what lies below the
     bars (Poisson): 1 where people mistake tags that they give often, 0 where wrong tags fall on all tags alike.
@@ -233,33 +242,46 @@ def _noise(evidence: Evidence, seed: int) -> Noise:
     n, n_tags = evidence.given.shape
     rng = np.random.default_rng(seed)
     n_sure = max(1, round(SURE_SHARE * evidence.given.nnz))
-    sums, n_absent = np.zeros(n_tags), n - evidence.counts
+    sums, squares, of_given = np.zeros((3, n_tags))
+    n_absent = n - evidence.counts
+    enough = evidence.counts > UNUSUAL if (evidence.counts > UNUSUAL).any() else np.ones(n_tags, np.bool_)
     top, drawn = np.zeros(0), []
     rate = min(1.0, MOST_CASES / n / n_tags)
     for _, q, has in evidence.blocks():
-        sums += np.where(has, 0, q).sum(axis=0)
+        odds = log_odds(q)
+        absent = np.where(has, 0, odds)
+        sums += absent.sum(axis=0)
+        squares += (absent**2).sum(axis=0)
+        of_given += np.where(has, odds, 0).sum(axis=0)
         top = np.sort(np.concatenate([top, q[q > (top[0] if top.size == n_sure else 0)]]))[-n_sure:]
         places, tags = np.nonzero((rng.random(q.shape) < rate) & ~has)
-        drawn.append((q[places, tags], tags))
-    root = np.sqrt(sums / np.maximum(n_absent, 1))
-    low = np.quantile(np.concatenate([q / root[tags] for q, tags in drawn]), LOW_SHARE) * root
+        drawn.append((odds[places, tags], tags))
+    mean = sums / np.maximum(n_absent, 1)
+    deviation = np.sqrt(np.maximum(squares / np.maximum(n_absent, 1) - mean**2, TINY))
+    away = [(odds - mean[tags]) / deviation[tags] for odds, tags in drawn]
+    low = mean + np.quantile(np.concatenate(away), LOW_SHARE) * deviation
+    above = ((of_given - evidence.counts * mean) / deviation)[enough].sum() / evidence.counts[enough].sum()
+    telling, n_given = np.clip(above / TELLING, 0, 1), evidence.counts[enough].sum()
     given_low, absent_low, n_above, above_absent = np.zeros((4, n_tags))
 
     for _, q, has in evidence.blocks():
-        is_low, is_sure = q <= low, q >= top[0]
-        given_low += (is_low & has).sum(axis=0)
-        absent_low += (is_low & ~has).sum(axis=0)
+        is_low, is_sure = log_odds(q) <= low, q >= top[0]
+        given_low += (is_low & has & enough).sum(axis=0)
+        absent_low += (is_low & ~has & enough).sum(axis=0)
         n_above += is_sure.sum(axis=0)
         above_absent += (is_sure & ~has).sum(axis=0)
     n_wrong, best, untrue = given_low.sum(), -np.inf, np.zeros(n_tags)
     for power in POWERS:
         share = evidence.common**power
-        usual = EXPECTED * evidence.given.nnz / max(share @ n_absent, TINY)
+        usual = EXPECTED * evidence.counts[enough].sum() / max(share[enough] @ n_absent[enough], TINY)
         scale = (n_wrong + EXPECTED_WRONG) / (share @ absent_low + EXPECTED_WRONG / usual)
-        mean = scale * share * absent_low + TINY
-        if (likely := given_low @ np.log(mean) - mean.sum() + FAVOURED * power) > best:
-            best, untrue = likely, np.clip(scale * share, TINY, MOST)
-    return Noise(untrue, _shrunk(above_absent, n_above, groups_of(evidence.counts)), n_wrong)
+        usual = scale * share * absent_low + TINY
+        if (likely := given_low @ np.log(usual) - usual.sum() + FAVOURED * power) > best:
+            unlike = scale * (share @ n_absent) / evidence.given.nnz
+            wrong = telling * n_given / (n_given + UNLIKE) * scale / (1 + (unlike / MOST_UNLIKE) ** 2)
+            best, untrue = likely, np.clip(wrong * share, TINY, MOST)
+    missing = _shrunk(above_absent, n_above, groups_of(evidence.counts))
+    return Noise(untrue, telling * n_given / (n_given + LIKE) * missing, n_wrong)
 
 
 def groups_of(counts: NDArray[Any]) -> NDArray[np.int8]:

@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 
 from visterm.core.vocabulary import MOST_LETTERS, MOST_TAGS
 from visterm.library.dictionary import tree_level
-from visterm.library.mistakes import KEPT
+from visterm.library.mistakes import KEPT, why_none
 from visterm.web.errors import json_answer
 from visterm.web.query import Cursor, Limit, OneTag, page_from, position_of
 from visterm.web.schemas import (
@@ -37,18 +37,22 @@ class MistakeAnswer(BaseModel):
     image_id: Id
     image: ImageName
     tag: Tag
-    kind: Literal["wrong", "missing"] = Field(description="What is probably the matter: the tag is wrong, or missing.")
-    chance: float = Field(description="Probability that it is a mistake (0-1).")
-    low: float = Field(description="The chance in a 95 % interval, from; wide for tags of few photos.")
-    high: float = Field(description="The chance in a 95 % interval, to.")
+    kind: Literal["missing", "wrong"] = Field(description="What is probably the matter: the tag is missing, or wrong.")
+    chance: float | None = Field(
+        description="Probability that it is a mistake (0-1); null if the tag has two or three photos, too few to say."
+    )
+    low: float | None = Field(description="The chance in a 95 % interval, from; wide for tags of few photos.")
+    high: float | None = Field(description="The chance in a 95 % interval, to.")
+    reason: str | None = Field(None, description='If the chance is null: "unusual for this tag", or "without" it.')
     follows: list[Tag] = Field([], description="Tags above a missing one in the tree that are missing with it.")
 
 
 class MistakesAnswer(BaseModel):
     """One page of the probable mistakes."""
 
-    mistakes: list[MistakeAnswer] = Field(description="The mistakes: wrong and missing in turn, most probable first.")
+    mistakes: list[MistakeAnswer] = Field(description="The mistakes: missing tags first, most probable first.")
     n_mistakes: int | None = Field(description="Number of mistakes on all pages; null before anyone looked for some.")
+    note: str | None = Field(description="Why there are none, if the features tell nothing of the tags; else null.")
     next: Next
 
 
@@ -113,18 +117,19 @@ async def tag_map(service: Shared) -> Response:
 async def mistakes(
     service: Shared,
     kind: Annotated[
-        Literal["wrong", "missing"] | None, Query(description="List only wrong or only missing tags.")
+        Literal["missing", "wrong"] | None, Query(description="List only missing or only wrong tags.")
     ] = None,
     tag: Annotated[str | None, Query(max_length=MOST_LETTERS, description="List mistakes of this tag only.")] = None,
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> Response:
-    """List tags that are probably wrong or missing: both in turn, most probable first.
+    """List tags that are probably missing or wrong: missing ones first, most probable first.
 
     The job "mistakes" looks for them; what people answered since isn't listed.
     """
     start = position_of("mistakes", cursor)
     probable = await service.browsing.run(service.catalogue.mistakes, 2 * KEPT, kind=kind, tag=tag)
     page, following = page_from("mistakes", start, limit, probable or [])
-    content = {"mistakes": [mistake.as_dict() for mistake in page], "next": following}
+    note = await service.browsing.run(why_none, service.catalogue.stored) or None
+    content = {"mistakes": [mistake.as_dict() for mistake in page], "note": note, "next": following}
     return json_answer(content | {"n_mistakes": None if probable is None else len(probable)})

@@ -18,6 +18,7 @@ from visterm.core.checks import check_choice
 from visterm.core.errors import UserError
 from visterm.library.catalogue import Catalogue
 from visterm.library.earlier_runs import FIT
+from visterm.library.mistakes import why_none
 from visterm.library.review import review_queue
 from visterm.models.abilities import RelearnsTags
 from visterm.models.blend.kept import explained_by
@@ -60,7 +61,8 @@ class TagQuestion(NamedTuple):
     tag: str
     confidence: float | None
     why: list[str]
-    mistake: str = ""  # "wrong" or "missing"; empty in the queue of questions that teach most
+    mistake: str = ""  # "missing" or "wrong"; empty in the queue of questions that teach most
+    reason: str = ""  # Why it may be a mistake, where no chance says so
 
 
 class Question(NamedTuple):
@@ -162,13 +164,16 @@ def _question(
         "reviewed": stored.database.value("SELECT count(*) FROM images WHERE state = 'here' AND reviewed IS NOT NULL"),
         "n_images": stored.images.count(), "explained_by": explained_by(catalogue.tagger.model),
         "explains": question is not None and explains(catalogue, question.record),
+        "why_none": why_none(stored) if queue == "mistakes" and question is None else "",
     }  # fmt: skip
 
 
 def _mistakes(catalogue: Catalogue, limit: int) -> list[TagQuestion]:
     """Return the most probable mistakes that were found and not answered yet."""
     return [
-        TagQuestion(each.image_id, each.tag, each.chance, [f"so {tag}, too" for tag in each.follows], each.kind)
+        TagQuestion(
+            each.image_id, each.tag, each.chance, [f"so {tag}, too" for tag in each.follows], each.kind, each.reason
+        )
         for each in catalogue.mistakes(limit) or []
         if each.image_id is not None
     ]
