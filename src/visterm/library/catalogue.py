@@ -353,8 +353,8 @@ class Catalogue(CatalogueReader):
     ) -> LearningOutcome:
         """Train a new run on given, accepted and rejected tags with stored features, and make it the current run.
 
-        A tenth of the images, chosen by content, is held out of training to compare the old and the new run, if every tag
-        stays learnable and at least 20 images can be compared. If the new run is significantly worse on them, or a
+        A tenth of the images, chosen by content, is held out of training to compare the old and the new run, if every
+        tag stays learnable and at least 20 images can be compared. If the new run is significantly worse on them, or a
         person went back from it (`go_back`), it is stored but not used.
         Raises DataError if no image has a tag to learn from; UserError if the model cannot be updated, the catalogue
         has far fewer tagged images than its run was trained on, and `full` is False; StorageError if another process
