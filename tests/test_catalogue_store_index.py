@@ -102,7 +102,7 @@ def test_it_comes_back_as_it_was_written(index, queries, tmp_path):
 
 def test_a_damaged_index_is_noticed(index, tmp_path):
     (tmp_path / "rows.faiss").write_bytes(b"not an index")
-    with pytest.raises(CorruptFileError, match="is no index of rows"):
+    with pytest.raises(CorruptFileError, match="is not an index of rows"):
         read_index(tmp_path / "rows.faiss", index.settings, WIDTH)
     index.write(tmp_path / "rows.faiss")
     other = replace(index.settings, n_rows=5)
