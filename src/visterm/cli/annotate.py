@@ -201,6 +201,7 @@ def explain(
     if explanation.no_heat:
         table([row[:2] for row in features], [explanation.feature, "share"])
         return
+
     table(features, [explanation.feature, "share", f"{explanation.place}s"])
     show("")
     strongest = sorted(explanation.places, key=lambda cell: -abs(cell.share))[:MAX_SHOWN]

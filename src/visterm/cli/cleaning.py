@@ -145,6 +145,7 @@ def mistakes(
     for m in probable:
         implied = f" (so {', '.join(m.follows)}, too)" if m.follows else ""
         rows.append([*_chance_in_words(m), m.kind, m.tag + implied, m.image])
+
     header = ["chance", "95 % interval", "the tag is", "tag", "photo"]
     objects = (mistake.as_dict() for mistake in probable)
     none = kept_mistakes.why_none(opened.stored) or "No tag stands out as missing or wrong."

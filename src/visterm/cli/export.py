@@ -107,6 +107,7 @@ def export(
             f"{'--undo' if undo else '--overwrite'} is for tags in files of photos. To undo --to {to}, delete its "
             "output."
         )
+
     if not into_files and out is None and (not dry_run or to in MODELS):
         raise UserError(
             f"Missing output: --to {to} writes {'a file' if to in tables.TABLES else 'a folder'}, named by -o."
@@ -251,6 +252,7 @@ def _show_changes(
         message = f"{remove.capitalize()} {count_of(counts['removed'], 'tag')} from {files}"
     else:
         message = f"{add} {count_of(counts['added'], 'tag')} and {remove} {counts['removed']:,} in {files}"
+
     if counts["left_out"]:
         message += f"; {counts['left_out']:,} not written (a person has removed them, or a character does not fit)"
     if counts["copied"]:

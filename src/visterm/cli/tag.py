@@ -66,6 +66,7 @@ def tag(
         raise UserError(
             "PHOTOS are missing. Name at least one photo of the catalogue, or a step to take back (--undo)."
         )
+
     if undo is not None and (photos or changes):
         raise UserError("--undo takes back a whole step. Leave the photos and tags out.")
     opened = visterm.Catalogue.load(catalogue)
@@ -137,6 +138,7 @@ def judge(
         rows = [[names[q.image_id].name, q.tag, "", "; ".join(q.why)] for q in questions]
         relations.write_pairs(out, ("image", "tag", "verdict", "why"), rows)
         say(f"{count_of(len(questions), 'question')} written to {out}. Fill in the column verdict: right or wrong.")
+
     if not questions:
         say("There is nothing to ask: all suggestions are answered.")
     elif out is None and at_a_terminal():

@@ -120,6 +120,7 @@ def _suggest(
             say(remark)
         check_tags_read(corpus, rules, paths=tagger.tree is not None)
         say_not_read([] if images is None else [images])
+
     if tag_groups.tag_vectors(tagger) is not None:
         say(f"Meanings are compared by the tag vectors of {' and '.join(tagger.tags_compared_by)}.")
     elif corpus is None:

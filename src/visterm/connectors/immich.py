@@ -113,6 +113,7 @@ class ImmichLibrary:
             mark = ImmichMark(begun=as_text(now), full=as_text(now))
         elif not mark.taken and not mark.token:
             mark = replace(mark, begun=as_text(now))
+
         mark = replace(mark, tags=tag_ids)
         search, start = Search(updated=mark.since), PagePosition(mark.taken, mark.token)
         read: list[ListedPage] = []
@@ -148,6 +149,7 @@ class ImmichLibrary:
             if pair.tag in ids:
                 by_photo[checked_id(pair.photo)].add(pair.tag)
                 by_tag[pair.tag].add(checked_id(pair.photo))
+
         plain = [value for value in by_tag if ids[value] not in parents]
         unsure = {photo for photo, values in by_photo.items() if not values.issubset(plain)}
         existing: set[tuple[str, str]] = set()
@@ -190,6 +192,7 @@ class ImmichLibrary:
             # in each call, because Immich deletes unused tags at night
             answer = self._server.json("PUT", "/tags", {"tags": values}, needs="tag.create")
             ids |= {tag.value: tag.id for tag in _read_tags(answer)}
+
         by_photo: dict[str, set[str]] = defaultdict(set)
         for pair in pairs:
             if pair.tag in ids:
@@ -279,6 +282,7 @@ class ImmichLibrary:
         if listed and not self._user:
             answer = self._server.json("GET", "/users/me", needs="user.read")
             self._user = checked_id(json_answers.field(answer, "id", str))
+
         partner_ids = {item.id for item in listed if item.owner != self._user}  # these photos cannot be tagged
         own_ids = {item.id for item in listed} - partner_ids
         tags_of = self._tags_by_photo(search, position, own_ids, tags) | dict.fromkeys(partner_ids, ())

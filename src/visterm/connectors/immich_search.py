@@ -60,6 +60,7 @@ class Search:
         if self.until or position.taken:
             limits = {"lte": self.until, "gte": position.taken}
             conditions["takenAt"] = {name: value for name, value in limits.items() if value}
+
         if self.tags:
             conditions["tagIds"] = {"any": list(self.tags)}
         if self.untagged:

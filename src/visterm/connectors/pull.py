@@ -89,6 +89,7 @@ def find_deleted(catalogue: Catalogue, library: RemoteLibrary, progress: Progres
     if ids - connected.states().keys():
         connected.note((), "")
         read_changes(connected, library, progress)
+
     with catalogue.stored.transaction():
         states = connected.states()
         gone = [entry[1:] for photo, entry in states.items() if entry[0] == "here" and photo not in ids]

@@ -414,6 +414,7 @@ class _PairWriter:
         if queued:  # an older job may have ended after ours and replaced the tags again
             self._library.pause(RECHECK_SECONDS)
             existing = self._library.existing([*map(_pair, unsure)])
+
         states: dict[str | None, list[LoggedPair]] = {None: [], LOST: [], WRITTEN: []}
         for pair in unsure:
             is_there = _pair(pair)[:2] in existing if queued else pair.state == WRITTEN

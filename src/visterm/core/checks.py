@@ -121,6 +121,7 @@ def checked_csr(
         row, index = int(np.searchsorted(indptr, outside[0], side="right")), int(indices[outside[0]])
         expected = f"0 to {n_columns - 1}, as there are {n_columns:,} columns" if n_columns else "none, without columns"
         raise error(f"{what}, row {row}: it has the index {index}; expected {expected}.")
+
     csr = sp.csr_array((data, indices, indptr), shape=(n_rows, n_columns))
     if unique:
         _refuse_repeated(csr, what, error)

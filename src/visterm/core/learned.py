@@ -138,6 +138,7 @@ class Array(Kind):
             rebuilt = sp.csr_array((value.data, value.indices, value.indptr), value.shape)  # its flag is computed
             if not rebuilt.has_canonical_format:
                 raise DataError("has columns out of order or twice in a row; expected each once, in ascending order")
+
         if numbers.size and any(bound is not None for bound in (self.least, self.above, self.below, self.most)):
             for number in (numbers.min(), numbers.max()):
                 _check_range(number.item(), sizes, self)

@@ -166,6 +166,7 @@ def _first_date(dates: Iterable[object], path: str, unread: list[str] | None) ->
         times = (clock[:2], clock[2:4], clock[4:]) if clock else match.group("hour", "minute", "second")
         with suppress(ValueError):  # an invalid day
             day = date(*map(int, parts)).isoformat()
+
     if match is None or not day:
         if unread is not None:
             unread.append(f"{path} ({text[:30]!r})")

@@ -95,6 +95,7 @@ class Corpus:
                 f"(such as '{paths[0].relative_to(folder).as_posix()}').",
                 advice="Check the folder, or name the column in `tag_rules`: image_column.",
             )
+
         rows: dict[Path, TagRecord] = {}
         for match, row in matched:  # several rows may name the same file in different ways
             previous = rows.get(match.path)

@@ -112,6 +112,7 @@ def read_features(
         raise UserError(
             f"Only Parquet files have columns, and {file} is none.", setting=name, value=value, advice="Leave it out."
         )
+
     rows = _read_matrix(file)
     if names is None:
         ending = next(suffix for suffix in (*SUFFIXES[::-1], file.suffix) if file.name.endswith(suffix))
@@ -231,6 +232,7 @@ def _validated_table(file: Path, names: list[str], rows: Rows) -> FeatureTable:
     if rows.shape[0] != len(names):
         n_rows, n_names = count_of(rows.shape[0], "row"), count_of(len(names), "name")
         raise ShapeError(f"{file} has {n_rows}, and there are {n_names}; expected a name a row.")
+
     if 0 in rows.shape:
         raise ShapeError(f"{file} has {rows.shape[0]} rows of {rows.shape[1]} numbers; expected 1 or more of both.")
     _refuse_too_wide(file, rows)

@@ -55,6 +55,7 @@ def shard_bytes(shard: Shard) -> bytes:
     else:
         flat = np.ascontiguousarray(shard.rows, np.float32).reshape(-1)
         columns[FEATURES] = pa.FixedSizeListArray.from_arrays(pa.array(flat, pa.float32()), width)
+
     table = pa.table(columns).replace_schema_metadata({_WIDTH: str(width)})
     buffer = pa.BufferOutputStream()
     pq.write_table(table, buffer, compression="zstd", use_dictionary=False)

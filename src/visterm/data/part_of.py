@@ -130,6 +130,7 @@ def part_pairs(relations: Iterable[tuple[str, str]], vocabulary: Vocabulary) -> 
             pairs.add((columns[0], columns[1]))
         else:
             examples = [*examples, f"{part} of {whole}"][:3]
+
     if examples and not pairs:
         raise DataError(
             f"None of the part-of relations ({', '.join(examples)}) is between two tags of the vocabulary "

@@ -145,6 +145,7 @@ def upright_rgb(image: Image.Image, max_side: int | None) -> NDArray[np.uint8]:
     if image.has_transparency_data:
         image = image.convert("RGBA")
         image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
+
     image = resized(image if image.mode == "RGB" else image.convert("RGB"), size)
     if orientation in _TRANSPOSE:
         image = image.transpose(_TRANSPOSE[orientation])
@@ -221,6 +222,7 @@ def _by_rawpy(path: str, content: bytes) -> tuple[bytes, int]:
         raise ImageError(path, WITHOUT_PREVIEW) from error
     except rawpy.LibRawError as error:
         raise ImageError(path, f"damaged: not a RAW file that rawpy knows ({error})") from error
+
     picture = BytesIO()
     if thumb.format == rawpy.ThumbFormat.JPEG:
         picture.write(thumb.data)

@@ -96,6 +96,7 @@ def queries_of_tags(
             if n_subsets <= max_subsets:
                 n_subsets += comb(size, width)
         counts.append(min(n_subsets, max_subsets + 1))
+
     counts_of_images = np.array(counts, np.int64)[sizes]
     limit = int(counts_of_images.max(initial=1))
     if counts_of_images.sum() > max_subsets:

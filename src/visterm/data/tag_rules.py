@@ -89,6 +89,7 @@ class TagRules:
             values = tomllib.loads(read_text(path, "file of tag rules"))
         except (tomllib.TOMLDecodeError, RecursionError) as error:
             raise TagFileError(f'{path} is no TOML: {error}. Texts stand in quotes: stop_tags = ["nikon"].') from error
+
         result = cls._checked(values, str(path))
         paths: dict[str, Any] = {
             name: str(path.parent / value) for name in _PATHS if (value := getattr(result, name)) not in (None, WORDNET)
@@ -285,6 +286,7 @@ def _capped(corpus: Corpus, per_user: int, tag_of: Mapping[str, str]) -> tuple[C
         # Evenly from the first to the last; a single one is the first.
         positions = [i * (len(images) - 1) // max(1, per_user - 1) for i in range(per_user)]
         dropped.update(set(images) - {in_order[i] for i in positions})
+
     remark = f"Per user: {len(dropped):,} of {count_of(len(learned), 'image')} left out"
     if too_many:
         (user, _), largest = max(too_many.items(), key=lambda item: (len(item[1]), item[0][0]))

@@ -75,6 +75,7 @@ def video_facts(path: str | os.PathLike[str]) -> VideoFacts:
         reason = str(report["error"].get("string", "no reason given"))[:120]
         not_opened = "not supported: a list of other files, or another format that is not opened"
         raise ImageError(file, not_opened if reason == "Invalid argument" else f"damaged: {reason}")
+
     if width < 1 or height < 1:
         raise ImageError(file, "not a video: it has no pictures")
     when = _DATE.match(str(tags.get("com.apple.quicktime.creationdate") or tags.get("creation_time") or ""))

@@ -127,6 +127,7 @@ class NestedEncoder(Encoder):
                 if skipped and not skip:
                     break
                 yield rows
+
         if skipped and not skip:
             raise ImageError(skipped[0].image, skipped[0].reason)
         if not any_read:

@@ -161,6 +161,7 @@ class AnyEncoder(Estimator, ABC):
             progress.advance(len(unknown))
             known_images = [images[i] for i in known_positions] if unknown else images
             rows, kept, skipped = self._encode_images(known_images, progress)
+
         kept, finite = np.asarray(kept, np.int64), finite_rows(rows)
         not_finite = [Skipped(name_of(known_images[i]), NOT_FINITE) for i in kept[~finite]]
         left_out = [Skipped(name_of(images[i]), reason) for i, reason in unknown.items()]

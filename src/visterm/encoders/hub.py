@@ -131,6 +131,7 @@ def fetch_file(
     if len(etag) == 64:
         _check(file, etag, expected, origin)
         expected, origin = (expected, origin) if expected else (etag, HUB_SAYS)
+
     cache, folder = Path(client.constants.HF_HUB_CACHE), f"models--{repository.replace('/', '--')}"
     blob, lock = cache / folder / "blobs" / etag, cache / ".locks" / folder / f"{etag}.lock"
     path = cache / folder / "snapshots" / commit / name

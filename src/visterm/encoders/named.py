@@ -81,6 +81,7 @@ def make_encoder(spec: str | None, params: Mapping[str, object], defaults: Mappi
             problem = f"The network '{name}' takes no argument after a colon, but got '{argument}'."
             raise UserError(problem, setting="encoder", value=spec, advice="Leave it out.")
         name, params = "onnx", {**table[name].encoder, **params, "network": name}
+
     cls = ENCODERS.load(name)
     encoder_params = signature(cls).parameters
     encoder_settings = {key: defaults[key] for key in defaults if key in encoder_params}

@@ -135,6 +135,7 @@ class NetworkEncoder(Encoder):
             while batch := list(islice(sample, self.batch_size)):
                 outputs.append(self._outputs(batch))
                 progress.advance(len(batch))
+
         rows = np.concatenate(outputs)
         self.rooted_ = bool(self.root and rows.min() >= 0)
         if self.rooted_:
@@ -226,6 +227,7 @@ class NetworkEncoder(Encoder):
                 f"The network {existing[0]} has changed since this encoder was fitted: its SHA-256 is "
                 f"{self._hash(existing[0])}, expected {self.network_sha256_}. Put the old file back, or fit again."
             )
+
         raise StorageError(
             f"The network that this encoder was fitted with, SHA-256 {self.network_sha256_}, is not at "
             f"{' nor at '.join(paths)}. Put it back there, or use encoder.set_params({self.file_parameter}=...)."

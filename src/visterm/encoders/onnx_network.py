@@ -343,6 +343,7 @@ def _image_input(
         is_last = as_layout(layout)[0] == "channels_last"
     else:
         is_last = dims[2] == 3 or (dims[0] is None and dims[2] is None and dtype is np.uint8)
+
     *size, channels = dims if is_last else (*dims[1:], dims[0])
     if channels not in (3, None):
         layout_note = f" laid out with {layout}" if layout else ""

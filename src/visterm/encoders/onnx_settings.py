@@ -40,6 +40,7 @@ def settings_beside(path: str | os.PathLike[str]) -> Settings:
         check_settings(settings)
     except UserError as error:
         raise DataError(f"{file}: {error}") from error
+
     folders = [file.parent, *([file.parent.parent] if file.parent.name == "onnx" else [])]
     candidates = (folder / name for folder in folders for name in (OPEN_CLIP, TRANSFORMERS))
     foreign_file = next((candidate for candidate in candidates if candidate.is_file()), None)
@@ -111,6 +112,7 @@ def _resizing(config: Settings) -> Settings:
     elif short_edge is not None and config.get("crop_pct") is not None:
         is_large = short_edge >= _CONVNEXT_SQUEEZE_SIZE
         return {"size": short_edge, "resize": "squash" if is_large else "shortest_floor", "crop": config["crop_pct"]}
+
     raise UserError(
         f"size {config.get('size')!r} with crop_size {config.get('crop_size')!r} is not understood; expected height "
         "and width, or a shortest edge and the crop."

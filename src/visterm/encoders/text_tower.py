@@ -97,6 +97,7 @@ class OnnxTextTower:
             tokenizer = Tokenizer.from_file(self._tokenizer_path)
         except Exception as error:  # tokenizers raises plain Exception for all errors
             raise StorageError(f"{self._tokenizer_path} cannot be opened as a tokenizer: {error}.") from error
+
         length, pad_id = self.text.length, self.text.pad_id
         pad_token = tokenizer.id_to_token(pad_id)
         if pad_token is None:

@@ -75,6 +75,7 @@ def join_library(vocabulary: Vocabulary, corpus: Corpus, tag_map: TagMap, tree: 
             f"None of the {tags_text} is a tag of the run.",
             setting="map", value=tag_map, advice="Pass as `map` a file with the columns their_tag and run_tag.",
         )  # fmt: skip
+
     names = {
         tag_key(tag): vocabulary.tags[number] for tag, number in zip(their, joined.ours, strict=True) if number >= 0
     }

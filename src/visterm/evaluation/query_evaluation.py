@@ -123,6 +123,7 @@ def evaluate_queries(
         texts, tagger_words, relevant, left_out = queries_from_tags(taggers, read.tags, max_words, min_count)
     else:
         texts, tagger_words, relevant, left_out = _queries_from_file(taggers, read.names, queries)
+
     if len(texts) == 0:
         advice = "Check that the query file names photos as the tag file does, with words that are tags of the run."
         if queries is None:

@@ -215,6 +215,7 @@ def _checked_shards(shards: Iterator[PartDone], parts: Sequence[list[str]], prog
                     f"'{names[-1]}'. Run the same command again."
                 )
             finished.append(shard)
+
     kinds = sorted({(shard.layout, shard.width) for shard in finished if shard.entry is not None})
     if len(kinds) > 1:
         rows = [f"{layout} rows of {width:,} numbers" for layout, width in kinds]

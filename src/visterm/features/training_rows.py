@@ -279,6 +279,7 @@ def _listed_corpus(images: Photos, tags: Any, columns: TableOptions) -> Corpus:
             "With a tag file, `images` must be a folder.",
             setting="images", value=type(images).__name__, advice="Or pass the tags of each image as lists.",
         )  # fmt: skip
+
     image_column = columns.get("image_column")
     names, items = as_images(images, image_column=image_column)
     tags = tag_lists(tags, columns.get("tags_column"), columns.get("separator"))
@@ -346,6 +347,7 @@ def _lists_of_matrix(matrix: Any, table: FrameTable | None) -> list[list[str]]:
                 f'numbers; its columns are: {", ".join(names)}. Say which has tags: tag_rules={{"tags_column": NAME}}.'
             )
         matrix = np.array(columns, np.float64).T
+
     Y = check_tags(matrix, matrix.shape[0])
     tags_of_row: list[list[str]] = [[] for _ in range(Y.shape[0])]
     for row, column, value in zip(*sp.find(Y), strict=True):
@@ -391,6 +393,7 @@ def as_images(
             expected="a path; a sequence or a Series of paths, Pillow images or uint8 arrays (height, width, 3); or a "
             "DataFrame with a column of these",
         )  # fmt: skip
+
     names = []
     items: Any = images
     for number, image in enumerate(items):

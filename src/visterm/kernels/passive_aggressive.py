@@ -170,6 +170,7 @@ def _difference_dot(rows, plus, minus, weights):
         b0 += b_vals[e] * weights[np.uint64(b_cols[e])]
         a1 += a_vals[e + 1] * weights[np.uint64(a_cols[e + 1])]
         b1 += b_vals[e + 1] * weights[np.uint64(b_cols[e + 1])]
+
     for e in range(2 * n_pairs, a_vals.shape[0]):
         a0 += a_vals[e] * weights[np.uint64(a_cols[e])]
     for e in range(2 * n_pairs, b_vals.shape[0]):

@@ -111,6 +111,7 @@ def held_out_scores(
         X_valid, Y_valid = rows.valid
         places = _some(X_valid.shape[0], Y_valid.shape[1], rng)
         return HeldOutScores(search_scores(model, X_valid[places]), Y_valid[places], rows.Y)
+
     n_images, n_tags = rows.Y.shape
     given = sp.csr_array(rows.Y) > 0
     counts = np.asarray(given.sum(axis=0)).ravel()

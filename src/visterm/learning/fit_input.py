@@ -331,6 +331,7 @@ def check_relations(model: Annotator, request: FitRequest) -> None:
             "The relations are given twice: by `relations` and by tag rules.",
             setting="relations", value=relations, advice="Leave one out.",
         )  # fmt: skip
+
     if relations is not None and not isinstance(relations, WordRelations):
         raise UserError(
             f"`relations` is of type {type(relations).__name__}", setting="relations", value=relations,

@@ -250,6 +250,7 @@ class RunFiles(Learned):
                     f"{self.folder}: the model knows {n_known} tags, and there are {n_tags} in vocabulary.json. "
                     f"{persist.HOW_TO_MEND}"
                 )
+
         file, name = self.folder / "model.safetensors", "tag_rows_"
         arrays = persist.load_arrays(file, name)
         if not arrays:

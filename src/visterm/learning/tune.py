@@ -139,6 +139,7 @@ class _Search:
                 "Missing output folder: tuning writes a run, and keeps its trials beside it.",
                 setting="out", advice="Pass `out`, the run to write.",
             )  # fmt: skip
+
         request = replace(request, model=request.model or DEFAULT_MODEL)
         for name in _UNUSED:
             if (value := getattr(request, name)) != getattr(FitRequest(), name):

@@ -61,6 +61,7 @@ def part_rows(rows: TrainingRows, share: float, rng: np.random.Generator) -> Par
     if rows.by_number:
         held_tags = hold_one_out(rows.Y, rng, at_most=n_held)
         return Parts(rows.X, held_tags.rest, rows.X[held_tags.images], held_tags.held, held_tags.known, rows.side)
+
     if n_images < 2:
         raise DataError(f"There is {n_images} image to learn from; at least 2 are needed to hold one out.")
     order = rng.permutation(n_images)

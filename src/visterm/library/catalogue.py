@@ -109,6 +109,7 @@ class Catalogue(CatalogueReader):
             catalogue._use_tagger(Tagger.open(stored.run_folder, n_jobs))
         except StorageError as error:
             raise earlier.naming_earlier(stored, error) from error
+
         if catalogue._fingerprint != origin.fingerprint:
             raise EncoderMismatchError(
                 f"This catalogue was made by {origin.run or 'an unsaved run'} ({origin.fingerprint}), not by this run "

@@ -62,6 +62,7 @@ def run_to_go_back_to(stored: StoredCatalogue, name: str = "") -> StoredRun:
             f"There is no run to go back to: no other run was in use before run {current.id}.",
             advice=f"To list the runs: visterm use {stored.folder}",
         )
+
     run = find_run(earlier, name, f"To use any other run: visterm use {stored.folder} RUN") if name else earlier[0]
     if stored.folder is not None and folder_kind(stored.folder / RUNS / run.fingerprint) != "run":
         others = " or ".join(f"{other.id}" for other in earlier if other is not run)

@@ -180,6 +180,7 @@ def separator_pattern(separator: str) -> re.Pattern[str]:
             problem = f"The separator '{separator}' would cut words into pieces."
     except re.error as error:
         problem = f"The separator '{separator}' is no valid pattern ({error})."
+
     if problem:
         expected = "characters such as ';', several such as ';,', or a pattern such as '[;|]'"
         raise UserError(problem, setting="separator", value=separator, expected=expected)

@@ -342,6 +342,7 @@ def _record(path: Path | str, row: Row, splitter: Splitter, columns: TableColumn
         value = row.cells.get(column)
         if value is not None and not isinstance(value, str):
             raise TagFileError(f"{where}: '{column}' is {value!r:.60}; expected text.")
+
     name = (row.cells.get(columns.image) or "").removeprefix("./")
     if name.strip() in ("", "./", ".\\"):
         raise TagFileError(f"{where}: the cell '{columns.image}' is empty; expected the name of an image file.")

@@ -66,6 +66,7 @@ def read_text_folder(texts: Path, folder: Path, images: Sequence[Path], separato
             f"The tag folder {texts} has no {SUFFIX} file.{reason} Expected one for each image (1{SUFFIX} for 1.jpg). "
             "If the tags are in a table, name the file itself."
         )
+
     text_of = {  # 1.jpg.txt before 1.txt
         image: by_key[key] for image in images for key in reversed(_keys(image.relative_to(folder))) if key in by_key
     }

@@ -252,6 +252,7 @@ def _new_description(document: Document, marks: dict[str, list[Mark]], where: st
         lines += [f"\n   <{prefix}:{local}>", f"\n    <{rdf}{_LIST_TYPE[name]}>"]
         lines += [f"\n     {_entry(mark, name, description)}" for mark in new_marks]
         lines += [f"\n    </{rdf}{_LIST_TYPE[name]}>", f"\n   </{prefix}:{local}>"]
+
     text = "".join([*lines, f"\n  </{rdf}Description>"])
     if rdf_node is None:
         text = f'\n <rdf:RDF xmlns:rdf="{RDF}">{text}\n </rdf:RDF>'

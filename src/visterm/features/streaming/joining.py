@@ -270,6 +270,7 @@ class TagPairs:
             part = slice(start, start + PAIRS)
             slots[part] = self._starts[part] = np.cumsum(self._starts[part]) + total
             total = int(slots[part][-1])
+
         hashes = np.array([tag_hash(key) for key in keys] or [0], np.uint64)
         order = np.argsort(hashes)
         hashes = hashes[order]

@@ -84,6 +84,7 @@ def graph_of(tagger: Tagger, *, for_photoprism: bool = False) -> Graph:
         total = after.affine(confidences, np.ones((n_tags, 1)))
         confidences = after.add("Concat", confidences, after.add("Relu", after.add("Sub", 1.0, total)), axis=1)
         confidences = after.add("Div", confidences, after.affine(confidences, np.ones((n_tags + 1, 1))))
+
     for name, tensor in ((CONFIDENCES, confidences), (SCORES, None if for_photoprism else scores)):
         if tensor is not None:
             outputs.append(after.add("Identity", tensor, to=name))
@@ -117,6 +118,7 @@ def _parts(tagger: Tagger, for_photoprism: bool) -> tuple[Any, Any]:
             f"The model of this run is '{model}', whose scores cannot be written as a graph. Fit a model of vectors: "
             "ridge, or wsabie."
         )
+
     if for_photoprism and tagger.calibration is None:
         raise UserError(
             "PhotoPrism takes confidences, and this run has none. Fit it again with at least 20 tagged photos."

@@ -165,6 +165,7 @@ class SidecarTarget:
             shares_stem = self._sidecars.shares_stem(item.path)
             in_image = embedded_keywords(item.path) if shares_stem else existing
             wanted = _flattened(_with_own(wanted, in_image, item.rejected), item.rejected, self._flat)
+
         new, change = revise(old or SIDECAR, item, wanted, path)
         if old is not None or change.added:
             self._write(path, old, new, dry_run=dry_run)
