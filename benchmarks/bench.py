@@ -29,25 +29,13 @@ HERE = Path(__file__).resolve().parent
 
 
 class Part(NamedTuple):
-    """A program, what it measures, and what it takes.
-
-    Attributes
-    ----------
-    about : str
-    arguments : list of str
-        ``SHARED`` stands for the folder of data and networks, ``CACHE`` for the one of encoded photos.
-    shown : tuple of str
-        Patterns of the figures in the table, as paths in the JSON; of all medians if there are none.
-    packages : tuple of str
-    has_quick : bool
-        Whether the program has ``--quick``.
-    """
+    """A program, what it measures, and what it takes."""
 
     about: str
-    arguments: tuple[str, ...] = ()
-    shown: tuple[str, ...] = ()
+    arguments: tuple[str, ...] = ()  # "SHARED" is the folder of data and networks, "CACHE" the one of encoded photos
+    shown: tuple[str, ...] = ()  # Patterns of the figures in the table, as paths in the JSON; without any, all medians
     packages: tuple[str, ...] = ()
-    has_quick: bool = True
+    has_quick: bool = True  # Whether the program has --quick
 
 
 PAGE = ("fastapi", "jinja2", "playwright")

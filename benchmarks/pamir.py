@@ -8,10 +8,8 @@ like the paper's; without, images of the same size are drawn. Encoding is not ti
 
 from __future__ import annotations
 
-import argparse
 import csv
 import json
-import os
 import statistics
 import sys
 import time
@@ -20,6 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
+from harness.runs import machine, options, parse, say, write
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
@@ -116,19 +115,16 @@ def twins(problem: Problem, n_steps: int, W: np.ndarray) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("--corel", type=Path)
-    parser.add_argument("--quick", action="store_true", help="a hundredth of the steps, one run")
-    parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--json", type=Path)
-    arguments = parser.parse_args()
+    arguments = parse(parser)
     n_steps, n_twin = (STEPS // 100, TWIN_STEPS // 10) if arguments.quick else (STEPS, TWIN_STEPS)
     problem = drawn() if arguments.corel is None else corel(arguments.corel)
     shape = problem.Q.shape[1], problem.X.shape[1]
     ours(problem, 10, np.zeros(shape, np.float32))
     full, ratios = [], []
     with one_blas_thread():
-        for _ in range(1 if arguments.quick else arguments.runs):
+        for _ in range(arguments.runs):
             W = np.zeros(shape, np.float32)
             seconds, n_moved = ours(problem, n_steps, W)
             full.append(seconds)
@@ -136,7 +132,7 @@ def main() -> None:
             quick, _ = ours(problem, 20 * n_twin, W.copy())
             ratios.append(slow / n_twin / (quick / (20 * n_twin)))
     result = {
-        "load_before": os.getloadavg()[0],
+        "machine": machine(),
         "images": problem.X.shape[0],
         "stored_an_image": problem.X.nnz / problem.X.shape[0],
         "queries": problem.Q.shape[0],
@@ -147,10 +143,8 @@ def main() -> None:
         "times_as_fast_as_numpy": statistics.median(ratios),
         "times_range": [min(ratios), max(ratios)],
     }
-    text = json.dumps(result, indent=1)
-    sys.stdout.write(text + "\n")
-    if arguments.json:
-        arguments.json.write_text(text + "\n", encoding="utf-8")
+    say(json.dumps(result, indent=1))
+    write(result, arguments.json)
 
 
 if __name__ == "__main__":

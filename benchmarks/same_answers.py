@@ -24,14 +24,11 @@ any machine.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import csv
 import hashlib
-import io
 import json
 import os
 import re
-import runpy
 import shutil
 import subprocess
 import sys
@@ -44,6 +41,7 @@ from typing import Any
 
 import numpy as np
 from harness.runs import machine, say
+from harness.walks import run
 from safetensors.numpy import load_file
 
 THREADS = (1, 2)
@@ -78,10 +76,6 @@ MEASURED = {"seconds", "images_per_second", "n_jobs", "params", "sha256", "writt
 """Keys of JSON that say nothing of the answers."""
 
 FINGERPRINT = re.compile(r"[0-9a-f]{16}([0-9a-f]{48})?")
-
-
-class CommandFailedError(RuntimeError):
-    """A command ended with another exit code than 0."""
 
 
 def main() -> None:
@@ -204,7 +198,7 @@ def _near(run: str) -> dict[str, Any]:
     """List the tags nearest to one, where the model has vectors of tags; others refuse."""
     try:
         found = json_lines("tags", run, "--like", "sky", "-k", 5)
-    except CommandFailedError:
+    except RuntimeError:
         return {"neighbours": "refused"}
     return {"neighbours": {"ids": [near["tag"] for near in found], "scores": [near["score"] for near in found]}}
 
@@ -262,20 +256,8 @@ def _in_python(images: Sequence[str]) -> dict[str, Any]:
 
 
 def visterm(*arguments: object) -> str:
-    """Run a command as ``python -m visterm`` does, in this process, and return what it printed."""
-    out, err, before = io.StringIO(), io.StringIO(), sys.argv
-    sys.argv = ["visterm", *map(str, arguments)]
-    code: Any = 0
-    try:
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            runpy.run_module("visterm", run_name="__main__")
-    except SystemExit as ended:
-        code = ended.code
-    finally:
-        sys.argv = before
-    if code:
-        raise CommandFailedError(f"visterm {' '.join(map(str, arguments))}: exit code {code}\n{err.getvalue()}")
-    return out.getvalue()
+    """Run a command in this process, and return what it printed."""
+    return run([str(argument) for argument in arguments])
 
 
 def json_lines(*arguments: object) -> list[dict[str, Any]]:

@@ -10,16 +10,13 @@ python benchmarks/top_tags.py [--runs 7] [--threads 2] [--json FILE]
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
 import statistics
-import sys
 import time
 from importlib import import_module
 from pathlib import Path
 
 import numpy as np
+from harness import runs
 from threadpoolctl import threadpool_limits
 
 from visterm.core.products import top_k_products
@@ -120,13 +117,9 @@ def measure(n_images, V, options, faiss, rng):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--runs", type=int, default=7, help="timed calls of each side (at least 5)")
-    parser.add_argument("--json", type=Path, help="where the figures are written")
+    parser = runs.options(__doc__)
     parser.add_argument("--threads", type=int, default=2, help="of every side")
-    options = parser.parse_args()
-    if options.runs < 5:
-        parser.error(f"--runs is {options.runs}; a median needs at least 5.")
+    options = runs.parse(parser)
     try:
         faiss = import_module("faiss")
         faiss.omp_set_num_threads(options.threads)
@@ -134,20 +127,12 @@ def main():
         faiss = None
     rng = np.random.default_rng(0)
     V = rng.standard_normal((N_TAGS, DIM), np.float32)
-    result = {
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
-        "threads": options.threads,
-        "load": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
-        "faiss": faiss.__version__ if faiss else "missing",
-        "numpy": np.__version__,
-    }
+    result = {"machine": runs.machine(), "threads": options.threads, "faiss": faiss.__version__ if faiss else "missing"}
     with threadpool_limits(options.threads):
         result["one image"] = measure(1, V, options, faiss, rng)
         result["1,000 images"] = measure(1000, V, options, faiss, rng)
-    if options.json:
-        options.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    return 0
+    runs.write(result, options.json)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -5,16 +5,13 @@ python benchmarks/warp.py [--runs 5] [--json FILE]
 
 from __future__ import annotations
 
-import argparse
 import json
-import os
 import statistics
-import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
+from harness.runs import machine, options, parse, say, write
 
 from visterm.core.threads import Team, one_blas_thread
 from visterm.kernels.row_moves import limit_norms
@@ -76,11 +73,8 @@ def pairs_a_second(X, own, n_jobs: int) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--json", type=Path)
-    arguments = parser.parse_args()
-    results = {"load_before": os.getloadavg()[0], "runs": arguments.runs, "cases": {}}
+    arguments = parse(options(__doc__))
+    results = {"machine": machine(), "runs": arguments.runs, "cases": {}}
     for name, case in CASES.items():
         X, own = draw(*case, np.random.default_rng(1))
         speeds: dict[int, list[float]] = {1: [], 2: []}
@@ -94,10 +88,8 @@ def main() -> None:
             "ratio": statistics.median(ratios),
             "ratio_range": [min(ratios), max(ratios)],
         }
-    text = json.dumps(results, indent=1)
-    sys.stdout.write(text + "\n")
-    if arguments.json:
-        arguments.json.write_text(text + "\n", encoding="utf-8")
+    say(json.dumps(results, indent=1))
+    write(results, arguments.json)
 
 
 if __name__ == "__main__":

@@ -128,17 +128,18 @@ def walks(root: Path, folder: Path) -> Iterator[tuple[str, Walk]]:
             yield name, trace(root, command)
 
 
-def run(command: Sequence[str]) -> None:
-    """Run a command as ``python -m visterm`` does, in this process."""
-    out, before = io.StringIO(), sys.argv
+def run(command: Sequence[str]) -> str:
+    """Run a command as ``python -m visterm`` does, in this process, and return what it printed."""
+    out, err, before = io.StringIO(), io.StringIO(), sys.argv
     sys.argv = ["visterm", *command]
     code: Any = 0
     try:
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             runpy.run_module("visterm", run_name="__main__")
     except SystemExit as ended:
         code = ended.code
     finally:
         sys.argv = before
     if code:
-        raise RuntimeError(f"visterm {' '.join(command)} ended with exit code {code}: {out.getvalue()}")
+        raise RuntimeError(f"visterm {' '.join(command)} ended with exit code {code}: {err.getvalue()}")
+    return out.getvalue()
