@@ -214,7 +214,7 @@ def test_forty_answers_and_learning_keep_every_tag_and_hold_out_nothing_while_to
 
 
 def test_the_command_says_what_is_not_learned_before_it_learns_and_that_there_are_no_confidences(runs, tmp_path):
-    catalogue = made(runs["ridge"], tmp_path)
+    catalogue = made(runs["ridge"], tmp_path, n=18)  # with 20 tagged photos there are confidences
     catalogue.give(0, ["rare"])
     for record in catalogue.records:
         catalogue.judge(record.id, "grey", -1)
