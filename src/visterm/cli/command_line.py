@@ -109,7 +109,7 @@ PANELS_OF_COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "use": ("fit", "Search a catalogue with another of its runs, or list them."),
         "duplicates": ("cleaning", "Find photos that look the same; nothing is deleted."),
         "map": ("index", "Draw a map of the photos, alike ones close together."),
-        "mistakes": ("cleaning", "List tags that are probably wrong or missing."),
+        "mistakes": ("cleaning", "List tags that are probably missing or wrong."),
         "serve": ("serve", "Serve a catalogue as a web page and an API."),
     },
     "Other programs": {
