@@ -64,7 +64,7 @@ PASSING = {
 def small_pages(monkeypatch):
     """Pages of a twentieth of what they are, so that `MANY` photos fill some of them."""
     monkeypatch.setattr(immich_search, "PAGE_SIZE", immich_search.PAGE_SIZE // 20)
-    for name in ("LISTED", "DETAILED"):
+    for name in ("SEARCH_PAGE_SIZE", "PAGE_SIZE"):
         monkeypatch.setattr(photoprism, name, getattr(photoprism, name) // 20)
 
 
