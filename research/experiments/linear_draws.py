@@ -16,10 +16,10 @@ from unittest import mock
 from harness.runs import machine, options, parse, ratios, say, spread, write
 
 from visterm.core.tables import MODELS
-from visterm.models.ranking import negatives
 from visterm_research.data.drawn_tags import draw_visterms
+from visterm_research.models.ranking import warp_linear
 
-SIDES = {"by marks": negatives.MARKS_FROM, "scored when drawn": float("inf")}
+SIDES = {"by marks": warp_linear.MARKS_FROM, "scored when drawn": float("inf")}
 """Mean draws a pair, as a share of the tags, from which on draws are by marks."""
 
 
@@ -50,8 +50,8 @@ def main() -> None:
         for side, least in SIDES.items():
             clock = Clock()
             model = MODELS.create("warp_linear", epochs=2, max_norm=10.0, valid_share=0, n_jobs=1, random_state=0)
-            mark = mock.Mock(wraps=negatives.mark_violators)
-            with mock.patch.multiple(negatives, MARKS_FROM=least, mark_violators=mark):
+            mark = mock.Mock(wraps=warp_linear.mark_violators)
+            with mock.patch.multiple(warp_linear, MARKS_FROM=least, mark_violators=mark):
                 model.fit(drawn.X, drawn.Y, monitor=clock)
             if mark.called != (least < 1):
                 raise SystemExit(f"{side}: expected other draws. Do the second epoch's pairs need enough of them?")

@@ -20,14 +20,14 @@ from harness.runs import machine, options, parse, say, write
 from lab.epochs import timed_epoch
 from same_bytes import CASES, SETTINGS
 
-from visterm.models.ranking import image_sides, negatives, warp
+from visterm.models.ranking import image_sides, warp
 
 BEFORE = 3
 """Epochs before the one that is profiled."""
 
 PARTS = {
     "embed the images": [(image_sides.EmbeddedImages, "embed")],
-    "draw": [(negatives.UniformDraws, "draw")],
+    "draw": [(warp.UniformDraws, "draw")],
     "weigh": [(warp, "weigh_pairs")],
     "move the images' side": [(image_sides.EmbeddedImages, "move")],
     "move the tags": [(warp, "add_tag_steps")],

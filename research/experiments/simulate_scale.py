@@ -20,7 +20,7 @@ from lab.pages import table, told, volume, written
 from lab.played import Setting, ends, play
 from lab.stages import Rates, crowd, limits, rate_rows, rates, stages
 
-from visterm.cluster import MOST_BLOCKS
+from visterm.cluster import MAX_TASKS
 from visterm.features.job import SHARD_SIZE
 
 SIZES = {"100 million": 10**8, "a billion": 10**9}
@@ -48,7 +48,7 @@ def predicted(found: dict[str, Any]) -> dict[str, float]:
 def encoding(n: int, workers: int, of: Rates) -> float:
     """Return the hours that workers take to encode n photos, some of them lost on the way."""
     rng = random.Random(workers)
-    blocks = min(MOST_BLOCKS, -(-n // SHARD_SIZE))
+    blocks = min(MAX_TASKS, -(-n // SHARD_SIZE))
     each = n * of.encode / blocks
     pieces = [each * max(0.1, rng.gauss(1, UNEVEN)) for _ in range(blocks)]
     setting = Setting(workers, CORES, crowd("encode"), DRIVER, apart=workers > CORES, lost_an_hour=LOST_AN_HOUR)
