@@ -247,7 +247,7 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def artefacts() -> Path | None:
-    """The folder that screenshots are wanted in; no test needs one, and each takes a tenth of a second."""
+    """The folder for screenshots; without it none are taken: each costs a tenth of a second, and no test needs one."""
     if not (name := os.environ.get("VISTERM_ARTEFACTS")):
         return None
     folder = Path(name)

@@ -232,8 +232,8 @@ class TreeColumns:
         pairs, extra = [(tag, tag) for tag in range(n_tags)], dict[str, int]()
         for column, tag in enumerate(vocabulary.tags):
             for ancestor in words.above(tag) if words.parents(tag) else ():
-                found = vocabulary.get(ancestor)
-                pairs.append((column, extra.setdefault(ancestor, n_tags + len(extra)) if found is None else found))
+                index = vocabulary.get(ancestor)
+                pairs.append((column, extra.setdefault(ancestor, n_tags + len(extra)) if index is None else index))
         rows, columns = np.array(pairs, np.int64).reshape(-1, 2).T
         self.words = words
         ones, shape = np.ones(len(pairs), np.float32), (n_tags, n_tags + len(extra))

@@ -125,9 +125,9 @@ def vectors_of_tags(vectors: WordVectors, tags: Iterable[str]) -> tuple[NDArray[
     has_vector = np.zeros(len(tags), np.bool_)
     for number, tag in enumerate(tags):
         row_of_tag, parts = vectors.find(tag), parts_of(tag)
-        found = [row for row in map(vectors.find, parts) if row is not None] if row_of_tag is None else [row_of_tag]
-        if row_of_tag is not None or len(found) >= max(1, MIN_KNOWN_SHARE * len(parts)):
-            rows[number] = np.mean(vectors.matrix[found], axis=0, dtype=np.float64)
+        known = [row for row in map(vectors.find, parts) if row is not None] if row_of_tag is None else [row_of_tag]
+        if row_of_tag is not None or len(known) >= max(1, MIN_KNOWN_SHARE * len(parts)):
+            rows[number] = np.mean(vectors.matrix[known], axis=0, dtype=np.float64)
             has_vector[number] = True
     return rows, has_vector
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 KINDS = ("missing", "wrong")
 N_FOLDS = 5
-LISTED, SHORT = 0.1, 10  # The least chance of a mistake that is worth a look; so many of a kind are listed in any case
+MIN_LISTED_CHANCE, ALWAYS_LISTED = 0.1, 10  # The likeliest ten of a kind are listed anyway
 TELLING = 3.0  # Standard errors by which scores of images with a tag are above those of all, if features tell anything
 LIKELY = 0.5  # From this chance on, a missing tag stands for those above it
 FEWEST = 50  # Images with tags below which nothing is said of mistakes
@@ -155,7 +155,7 @@ def mistakes_among(
     for name in KINDS if kind is None else (kind,):
         pairs = getattr(mistakes, name)
         for rank, place in enumerate(np.lexsort((-pairs.chance, pairs.unusual))):
-            if rank < SHORT or pairs.chance[place] >= LISTED:
+            if rank < ALWAYS_LISTED or pairs.chance[place] >= MIN_LISTED_CHANCE:
                 chances_of = (float(part[place]) for part in (pairs.chance, pairs.low, pairs.high))
                 shown = (None, None, None) if pairs.unusual[place] else tuple(chances_of)
                 listed.append(Mistake(names[pairs.images[place]], vocabulary.tags[pairs.tags[place]], name, *shown))
