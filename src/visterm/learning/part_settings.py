@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from inspect import signature
 from typing import Any
 
 from visterm.core.errors import MissingExtraError, UserError
 from visterm.core.queries import COMBINATIONS
-from visterm.core.registry import Registry
+from visterm.core.registry import TableEntry
 from visterm.core.tables import ENCODERS, MODELS
 from visterm.encoders.contract import AnyEncoder
 from visterm.encoders.named import make_encoder
@@ -56,15 +56,18 @@ def unfitted_parts(
     return parts, encoder is None and not encoder_params
 
 
-def names_with(table: Registry, able: Callable[[Any], bool]) -> Iterator[str]:
-    """Yield the names of the parts whose class passes the test `able`; parts with missing packages are left out."""
-    for name in table.names():
+def names_with(entries: Iterable[TableEntry], able: Callable[[Any], bool]) -> Iterator[str]:
+    """Yield the names of the parts whose class passes the test `able`; parts with missing packages are left out.
+
+    `entries` is a table, or some of its entries: importing every encoder of every package takes seconds.
+    """
+    for entry in entries:
         try:
-            part = table.load(name)
+            part = entry.load()
         except MissingExtraError:
             continue
         if able(part):
-            yield name
+            yield entry.name
 
 
 def check_combination(combine: str, model: Annotator) -> None:
@@ -75,12 +78,14 @@ def check_combination(combine: str, model: Annotator) -> None:
     if combine not in COMBINATIONS:
         raise UserError(setting="combine", value=combine, expected=f"one of {', '.join(map(repr, COMBINATIONS))}")
     if combine == "product" and not isinstance(model, GivesProbabilities):
-        able = ", ".join(names_with(MODELS, lambda part: hasattr(part, "probabilities")))
+        able = list(names_with(MODELS, lambda part: hasattr(part, "probabilities")))
         raise UserError(
             f"The scores of the model '{MODELS.name_of(model)}' are not probabilities, so words are not combined by "
             "their product.",
-            setting="combine", value=combine, advice=f"Search by the sum, or fit one of {able}.",
-        )  # fmt: skip
+            setting="combine",
+            value=combine,
+            advice=f"Search by the sum, or fit one of {', '.join(able)}." if able else "Search by the sum.",
+        )
 
 
 def move_encoder(encoder: AnyEncoder, device: str) -> None:

@@ -158,7 +158,7 @@ def _places(tagger: Run, image: ImageLike, row: Matrix) -> tuple[Places, str]:
         except UserError as error:
             why = str(error)
     else:
-        able = ", ".join(names_with(ENCODERS, lambda part: hasattr(part, "places")))
+        able = ", ".join(names_with(ENCODERS.classes().values(), lambda part: hasattr(part, "places")))
         why = (
             f"The encoder '{ENCODERS.name_of(tagger.encoder)}' does not know which places of a picture its numbers "
             f"come from. Fit with one that does: {able}."
