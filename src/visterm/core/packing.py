@@ -67,7 +67,7 @@ def unpack(registry: Registry, description: object, arrays: Arrays) -> Estimator
     remaining = dict(arrays)
     estimator = _restore(registry, description, remaining, "")
     if remaining:
-        raise DataError(f"There is an array {min(remaining)!r} that belongs to no learned attribute")
+        raise DataError(f"The array {min(remaining)!r} belongs to no learned attribute")
     if learned_attributes(estimator):
         check_learned(estimator)
     return estimator
@@ -213,13 +213,13 @@ def checked_params(cls: type, params: dict[str, object]) -> dict[str, object]:
     """
     signature = inspect.signature(cls).parameters
     for name, value in params.items():
-        declared = str(signature[name].annotation) if name in signature else "Any"
-        type_names = {type_name.strip() for type_name in declared.replace("os.PathLike[str]", "str").split("|")}
-        types = {kind for type_name in type_names for kind in PARAM_TYPES.get(type_name, ())}
+        annotation = str(signature[name].annotation) if name in signature else "Any"
+        type_names = {type_name.strip() for type_name in annotation.replace("os.PathLike[str]", "str").split("|")}
+        types = {value_type for type_name in type_names for value_type in PARAM_TYPES.get(type_name, ())}
         if type_names <= PARAM_TYPES.keys() and type(value) not in types:
-            raise DataError(f"{name} is {reprlib.repr(value)}; expected {declared}")
-        largest = sys.float_info.max if isinstance(value, float) else 2**63 - 1
-        if "RandomState" not in type_names and isinstance(value, int | float) and not abs(value) <= largest:
+            raise DataError(f"{name} is {reprlib.repr(value)}; expected {annotation}")
+        max_value = sys.float_info.max if isinstance(value, float) else 2**63 - 1
+        if "RandomState" not in type_names and isinstance(value, int | float) and not abs(value) <= max_value:
             raise DataError(f"{name} is {reprlib.repr(value)}; expected a finite number of at most 64 bits")
     return params
 
@@ -248,12 +248,12 @@ def _is_estimator(value: object) -> TypeGuard[Estimator]:
 
 def without_times(description: dict[str, object]) -> tuple[dict[str, object], Times]:
     """Split a description from `pack` into one with None for all training times, and the training times."""
-    plain, times = copy.deepcopy(description), {}
-    for name, records in _records(plain, ""):
+    result, times = copy.deepcopy(description), {}
+    for name, records in _records(result, ""):
         times[name] = [record.get(SECONDS_KEY) for record in records]
         for record in records:
             record[SECONDS_KEY] = None
-    return plain, times
+    return result, times
 
 
 def put_times(description: object, times: object) -> None:
@@ -266,7 +266,7 @@ def put_times(description: object, times: object) -> None:
         raise DataError("expected an object of lists of seconds")
     for name, seconds in times.items():
         if not isinstance(seconds, list) or len(seconds) != len(records.get(name, ())):
-            raise DataError(f"{name!r} has no list of seconds as long as the records of the model")
+            raise DataError(f"{name!r} does not have one number of seconds for each record of the model")
         for value in seconds:
             if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
                 raise DataError(f"{name!r} has {reprlib.repr(value)} among its seconds; expected numbers")
@@ -292,7 +292,7 @@ def _records(part: object, prefix: str) -> Iterator[tuple[str, list[dict[str, An
 
 
 def key_of(*parts: object) -> str:
-    """Return 16 hexadecimal digits that identify the values which a result depends on."""
+    """Return 16 hexadecimal digits that identify the values on which a result depends."""
     return hashlib.sha256(json.dumps(jsonable(parts), sort_keys=True).encode()).hexdigest()[:16]
 
 

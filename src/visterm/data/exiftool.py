@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from visterm.core.errors import DataError, MissingExtraError, StorageError
-from visterm.core.writing import why_refused
+from visterm.core.writing import find_write_error
 
 
 class ExifTool:
@@ -56,7 +56,7 @@ class ExifTool:
         output = self._execute([*options, assignment, *map(str.encode, more), _argument(image)], image)
         if b"1 image files updated" not in output and b"1 image files unchanged" not in output:
             complaint = f"exiftool did not write {image}: {self._complaint() or 'no reason given'}."
-            raise why_refused(image, image.stat().st_size) or StorageError(complaint)
+            raise find_write_error(image, image.stat().st_size) or StorageError(complaint)
 
     def close(self) -> None:
         """End the process, and remove its temporary files."""

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Self, TypeAlias
 
 from visterm.core.errors import DataError, TagFileError
 from visterm.core.vocabulary import clean_tag, tag_key
-from visterm.core.wording import count_of, ends_of
+from visterm.core.wording import count_of, join_ends
 from visterm.core.writing import write_whole
 from visterm.data.corpus import Corpus
 from visterm.data.tag_formats.record import separator_pattern
@@ -194,7 +194,7 @@ def _resolved(aliases: Mapping[str, str], source: str) -> dict[str, str]:
     except CycleError as error:
         cycle = error.args[1][::-1]
         raise TagFileError(
-            f"{source}: aliases mean each other: {ends_of(cycle, ' → ')} ({len(cycle) - 1:,} aliases). Leave one of "
+            f"{source}: aliases mean each other: {join_ends(cycle, ' → ')} ({len(cycle) - 1:,} aliases). Leave one of "
             "them out."
         ) from None
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from visterm.core.checks import as_csr
 from visterm.core.errors import DataError
 from visterm.core.vocabulary import Vocabulary, clean_tag, tag_key
-from visterm.core.wording import count_of, ends_of
+from visterm.core.wording import count_of, join_ends
 from visterm.data.relations import PairFormat, read_pairs
 
 T = TypeVar("T", bound=Any)
@@ -88,7 +88,7 @@ class TagTree:
         except CycleError as error:
             circle = [self._shown[key] for key in reversed(error.args[1])]
             raise DataError(
-                f"Tags lie under each other in a circle of {len(circle) - 1:,}: {ends_of(circle, ' < ')}. "
+                f"Tags lie under each other in a circle of {len(circle) - 1:,}: {join_ends(circle, ' < ')}. "
                 "Take out one of these lines of the tree."
             ) from None
 
@@ -356,8 +356,8 @@ def own_names(names: Iterable[str]) -> tuple[str, ...]:
 
 def _too_many_levels(names: Sequence[str]) -> DataError:
     return DataError(
-        f"Tags lie under each other in {len(names):,} levels: {ends_of(names, ' < ')}; expected at most {MAX_LEVELS}. "
-        "Leave some of them out of the tree."
+        f"Tags lie under each other in {len(names):,} levels: {join_ends(names, ' < ')}; expected at most "
+        f"{MAX_LEVELS}. Leave some of them out of the tree."
     )
 
 

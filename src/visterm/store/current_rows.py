@@ -75,7 +75,7 @@ class CurrentRows:
         ShapeError if `q` has another width than the rows; DataError if `q` is not finite, or `among` has values that
         are not whole numbers.
         """
-        Q, ids = as_rows(q, "q", self.width, or_one=True), None if among is None else as_ids(among)
+        Q, ids = as_rows(q, "q", self.width, allow_vector=True), None if among is None else as_ids(among)
         if len(self.frames):
             return self._search_with_videos(Q, k, ids)
 
@@ -134,7 +134,7 @@ class CurrentRows:
             positions = slice(None) if ids is None else np.searchsorted(self.ids, ids)
             products: NDArray[np.float32] = self.products(q, ids) / self._lengths[positions, None]
             return products
-        Q = as_rows(q, "q", self.width, or_one=True)
+        Q = as_rows(q, "q", self.width, allow_vector=True)
         queries = Q.toarray() if isinstance(Q, sp.csr_array) else Q
         if ids is None and len(self.parts) == 1 and self.parts[0].ascending:
             return self.parts[0].products(queries)  # all rows in place, without a copy
@@ -165,7 +165,7 @@ class CurrentRows:
 
         With more than `MAX_SAMPLED_ROWS` rows, only about that many evenly spaced rows are used, to save time.
         """
-        Q, known = as_rows(q, "q", self.width, or_one=True), self._known_highest
+        Q, known = as_rows(q, "q", self.width, allow_vector=True), self._known_highest
         if self._sample is None:
             ids = self.frames_apart.ids if len(self.frames) else self.ids
             self._sample = self.rows(ids[:: -(-len(ids) // MAX_SAMPLED_ROWS) or 1])

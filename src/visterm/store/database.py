@@ -20,7 +20,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from visterm.core.errors import CorruptFileError, DiskError, InUseError, ReplacedError, StorageError
 from visterm.core.remote import in_full
-from visterm.core.writing import disk_error, why_refused, writing
+from visterm.core.writing import disk_error, find_write_error, writing
 
 APPLICATION_ID = int.from_bytes(b"vist", "big")  # SQLite stores it in the file: identifies a catalogue
 FORMAT = 1  # Version of the tables, which SQLite stores in the file as ``user_version``
@@ -283,9 +283,9 @@ class Database:
         if code == sqlite3.SQLITE_FULL:
             return disk_error(errno.ENOSPC, file)
         if code == sqlite3.SQLITE_IOERR:
-            return why_refused(file) or disk_error(errno.EIO, file)
+            return find_write_error(file) or disk_error(errno.EIO, file)
         if code == sqlite3.SQLITE_CANTOPEN:
-            return why_refused(file) or StorageError(
+            return find_write_error(file) or StorageError(
                 f"{file} cannot be opened: {error}. Its folder must be one to write in."
             )
 

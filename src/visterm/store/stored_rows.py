@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from visterm.core.checks import other_width
+from visterm.core.checks import width_error
 from visterm.core.errors import CorruptFileError, DataError, StorageError
 from visterm.core.types import Matrix
 from visterm.core.wording import count_of, json_text
@@ -160,7 +160,7 @@ class RowStore:
         kind, width = "csr" if isinstance(U, sp.csr_array) else "dense", U.shape[1]
         run_segments = segments_of(self.database, "WHERE run_id = ?", run_id)
         if run_segments and run_segments[0].width != width:
-            raise other_width("U", width, run_segments[0].width)
+            raise width_error("U", width, run_segments[0].width)
         kind_segments = [segment for segment in run_segments if segment.kind == kind]
         segment = kind_segments[-1] if kind_segments else self._new_segment(run_id, kind, width)
         segment_id, n_rows = segment.id, segment.n_rows
