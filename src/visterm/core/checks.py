@@ -113,19 +113,13 @@ def checked_csr(
         raise error(f"{what}, row {decreases[0] + 1}: it ends before it begins; expected 'indptr' to rise.")
     if len(indices) != len(data) or indptr[-1] > len(data):
         n, n_indices, total = len(data), len(indices), int(indptr[-1])
-        raise error(
-            f"{what}: {n:,} values, {n_indices:,} indices and rows of {total:,} in all; expected equal numbers."
-        )
+        raise error(f"{what}: {n:,} values, {n_indices:,} indices and rows of {total:,} in all; expected the same.")
 
     data, indices = data[: int(indptr[-1])], indices[: int(indptr[-1])]
-    outside = np.flatnonzero((indices < 0) | (indices >= n_columns))
-    if outside.size:
-        row, index = int(np.searchsorted(indptr, outside[0], side="right")), int(indices[outside[0]])
-        expected = (
-            f"0 to {n_columns - 1}, as there are {n_columns:,} columns"
-            if n_columns
-            else "none, as there are no columns"
-        )
+    invalid_entries = np.flatnonzero((indices < 0) | (indices >= n_columns))
+    if invalid_entries.size:
+        row, index = int(np.searchsorted(indptr, invalid_entries[0], side="right")), int(indices[invalid_entries[0]])
+        expected = f"0 to {n_columns - 1}, as there are {n_columns:,} columns" if n_columns else "none, without columns"
         raise error(f"{what}, row {row}: it has the index {index}; expected {expected}.")
 
     csr = sp.csr_array((data, indices, indptr), shape=(n_rows, n_columns))
@@ -136,14 +130,14 @@ def checked_csr(
 
 def _refuse_repeated(csr: sp.csr_array, what: str, error: type[VistermError]) -> None:
     """Refuse a row with the same column twice."""
-    ordered = csr.sorted_indices()
-    is_repeat = ordered.indices[1:] == ordered.indices[:-1]
-    starts = ordered.indptr[1:-1]
-    is_repeat[starts[(starts > 0) & (starts < ordered.nnz)] - 1] = False  # the two indices belong to different rows
+    rows = csr.sorted_indices()
+    is_repeat = rows.indices[1:] == rows.indices[:-1]
+    starts = rows.indptr[1:-1]
+    is_repeat[starts[(starts > 0) & (starts < rows.nnz)] - 1] = False  # the two indices belong to different rows
     repeats = np.flatnonzero(is_repeat)
     if repeats.size:
-        row = int(np.searchsorted(ordered.indptr, repeats[0], side="right"))
-        raise error(f"{what}, row {row}: it has the index {int(ordered.indices[repeats[0]])} twice; expected it once.")
+        row = int(np.searchsorted(rows.indptr, repeats[0], side="right"))
+        raise error(f"{what}, row {row}: it has the index {int(rows.indices[repeats[0]])} twice; expected it once.")
 
 
 def check_tags(Y: Any, n_images: int) -> sp.csr_array:
@@ -251,9 +245,9 @@ def _range_text(above: float | None, least: float | None, below: float, most: fl
 
 def check_magnitude(values: NDArray[np.number], limit: float, what: str) -> None:
     """Refuse numbers whose squares and products would overflow."""
-    largest = max(abs(float(values.max(initial=0))), abs(float(values.min(initial=0))))
-    if largest > limit:
-        raise DataError(f"{what} has values of up to {largest:.3g}; expected at most {limit:g}. Scale the features.")
+    magnitude = max(abs(float(values.max(initial=0))), abs(float(values.min(initial=0))))
+    if magnitude > limit:
+        raise DataError(f"{what} has values of up to {magnitude:.3g}; expected at most {limit:g}. Scale the features.")
 
 
 def check_size(n_bytes: int, limit: int, what: str, advice: str) -> None:

@@ -155,7 +155,7 @@ class ReplacedError(StorageError):
 
 
 class EncoderMismatchError(StorageError):
-    """Rows come from another encoder or model than the one that should use them."""
+    """Rows come from another encoder or model than expected."""
 
 
 class DiskError(StorageError):

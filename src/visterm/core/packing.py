@@ -67,7 +67,7 @@ def unpack(registry: Registry, description: object, arrays: Arrays) -> Estimator
     remaining = dict(arrays)
     estimator = _restore(registry, description, remaining, "")
     if remaining:
-        raise DataError(f"The array {min(remaining)!r} belongs to no learned attribute")
+        raise DataError(f"There is an array {min(remaining)!r} that belongs to no learned attribute")
     if learned_attributes(estimator):
         check_learned(estimator)
     return estimator
@@ -130,9 +130,9 @@ def _plain(value: object, registry: Registry | None) -> object:
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     if isinstance(value, dict):
-        return {key: _plain(inner, registry) for key, inner in value.items()}
+        return {key: _plain(item, registry) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return type(value)(_plain(inner, registry) for inner in value) if type(value) in (list, tuple) else value
+        return type(value)(_plain(item, registry) for item in value) if type(value) in (list, tuple) else value
     if registry is not None and _is_estimator(value):
         return [registry.name_of(value), json_params(value, registry)]
     return value
@@ -157,8 +157,8 @@ def _describe(estimator: Estimator, registry: Registry, prefix: str, arrays: Arr
         elif isinstance(value, np.ndarray):
             values[key] = {"array": value.tolist()}
         elif _are_estimators(value):
-            inner = [_describe(member, registry, f"{name}.{i}.", arrays) for i, member in enumerate(value)]
-            values[key] = {"estimators": inner}
+            inner_estimators = [_describe(member, registry, f"{name}.{i}.", arrays) for i, member in enumerate(value)]
+            values[key] = {"estimators": inner_estimators}
         else:
             values[key] = {"value": value}
 

@@ -43,7 +43,7 @@ FORMAT_KEY = "visterm_format"
 """Key of the format in the manifest. Folders from before the first release use ``format`` and are refused."""
 
 MAX_JSON_BYTES = GB  # Maximum size of a JSON file: a vocabulary of millions of tags is the largest
-HOW_TO_MEND = "Restore it from a backup or make it anew."
+HOW_TO_MEND = "Restore it from a backup or make it again."
 HOW_TO_MAKE = {
     "run": "Make one with: visterm fit IMAGES --tags FILE -o RUN",
     "catalogue": "Make one with: visterm index RUN IMAGES -o CATALOGUE",
@@ -152,9 +152,7 @@ def check_replaceable(path: str | os.PathLike[str], kind: str, *, overwrite: boo
         return
     own_names = {MANIFEST, *read_json(target / MANIFEST).get("sha256", ())}
     names = [p.relative_to(target).as_posix() for p in sorted(target.rglob("*")) if p.is_file()]
-    other_names = [
-        name for name in names if name not in own_names and not name.endswith(TIMES_SUFFIX) and name[0] != "."
-    ]
+    other_names = [n for n in names if n not in own_names and not n.endswith(TIMES_SUFFIX) and n[0] != "."]
     if other_names:
         raise StorageError(
             f"{target} is a {kind}, but visterm did not write all that it holds ({other_names[0]}), so it is not "
@@ -188,7 +186,7 @@ def open_folder(path: str | os.PathLike[str], kind: str) -> Path:
     if FORMAT_KEY not in manifest and "format" in manifest:
         raise StorageError(
             f"{target} is a {kind} from before visterm's first release, which is not read; expected format {FORMAT}. "
-            f"{HOW_TO_MAKE.get(kind, 'Make it anew in another folder.')}"
+            f"{HOW_TO_MAKE.get(kind, 'Make it again in another folder.')}"
         )
     if not isinstance(manifest.get(FORMAT_KEY), int) or not isinstance(manifest.get("sha256"), dict):
         raise CorruptFileError(f"{target / MANIFEST} lacks the format or the checksums. {HOW_TO_MEND}")
@@ -270,7 +268,7 @@ def refusing(file: Path) -> Iterator[None]:
 
 
 def save_arrays(path: Path, arrays: Arrays, metadata: dict[str, str] | None = None) -> None:
-    """Write named arrays as safetensors, if there is space for them."""
+    """Write named arrays as safetensors, if the disk has space for them."""
     check_space(path, sum(array.nbytes for array in arrays.values()))
     with writing(path):
         path.touch()

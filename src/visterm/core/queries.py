@@ -19,7 +19,7 @@ COMBINATIONS = ("sum", "product", CONFIDENCE)
 """Ways to combine the scores of words: the weighted sum; for probabilities the product; for runs with a calibration
 the probability that the image matches."""
 
-MIN_PROBABILITY = 1e-9  # Lower bound of probabilities, so that no single word can exclude an image
+MIN_PROBABILITY = 1e-9  # Lower bound of probabilities, so no single word can exclude an image
 
 
 class OutsideWords(NamedTuple):
@@ -39,7 +39,7 @@ class Query:
     known: list[str]  # The tags found, in the order typed
     unknown: list[str]  # The words that are not tags and have no word vector
     outside: OutsideWords | None = None
-    """Words without training images that are searched by their word vectors; None if there are none."""
+    """Words without training images, which are searched by their word vectors; None without such words."""
     not_learned: Mapping[str, int] = field(default_factory=dict)
     """Tags that people gave to photos but that the run has not learned yet -> 1, or -1 for a `-word`."""
 

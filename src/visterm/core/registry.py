@@ -47,7 +47,7 @@ class Registry:
     """A table of models or encoders: visterm's own `entries`, and entry points of other packages in `group`.
 
     `kind` is the noun for messages: "model" or "encoder". An entry with another `package` describes a class of that
-    package, so that messages can say what to install if the package is missing.
+    package, so messages can say what to install if the package is missing.
     """
 
     def __init__(self, kind: str, entries: list[TableEntry], *, group: str) -> None:
@@ -183,11 +183,11 @@ def unknown(kind: str, name: str, known: list[str]) -> str:
 
 def _advice(name: str, known: Sequence[str], prefix: str = "Known") -> str:
     """Return the sentence that suggests the most similar known name, or lists all known names."""
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
-    return f"Did you mean '{near[0]}'?" if near else known_names(known, prefix)
+    matches = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+    return f"Did you mean '{matches[0]}'?" if matches else known_names(known, prefix)
 
 
 def known_names(known: Sequence[str], prefix: str = "Known") -> str:
     """Return a sentence that lists up to `_MAX_LISTED` known names after `prefix`."""
-    rest = f" and {len(known) - _MAX_LISTED} more" if len(known) > _MAX_LISTED else ""
-    return f"{prefix}: {', '.join(known[:_MAX_LISTED]) or 'none'}{rest}."
+    more_text = f" and {len(known) - _MAX_LISTED} more" if len(known) > _MAX_LISTED else ""
+    return f"{prefix}: {', '.join(known[:_MAX_LISTED]) or 'none'}{more_text}."

@@ -273,9 +273,8 @@ def check_named(address: str) -> None:
         raise UserError(f"{address} is a chain of addresses, which is not opened. Use an address such as s3://bucket.")
     if not is_named(address):
         raise UserError(
-            f"{address} is in a store that was not named when visterm was started, so it is not opened: a catalogue, a "
-            "list or a run from someone else may contain any address. If you trust it, name it: "
-            f"{STORES_VARIABLE}={_store_name(address)} visterm ..."
+            f"{address} is in a store that was not named when visterm was started, so it is not opened. If you trust "
+            f"it, name it: {STORES_VARIABLE}={_store_name(address)} visterm ..."
         )
 
 

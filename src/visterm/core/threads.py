@@ -103,15 +103,15 @@ class Team:
 
         if self._others is not None:
             self._others.avoid_current_processor()
-        others = [self._pool.submit(work, pending.pop) for _ in range(min(self.size, n_parts) - 1)]
+        futures = [self._pool.submit(work, pending.pop) for _ in range(min(self.size, n_parts) - 1)]
         try:
             work(pending.popleft)
         finally:
-            running = [other for other in others if not other.cancel()]
+            running = [future for future in futures if not future.cancel()]
             wait(running)
 
-        for other in running:
-            other.result()
+        for future in running:
+            future.result()
         return [results[i] for i in range(n_parts)]
 
 
@@ -155,7 +155,7 @@ class OtherProcessors:
         self._threads.append(threading.get_native_id())
 
     def avoid_current_processor(self) -> None:
-        """Let the threads run on all processors of the caller except the one that it is running on."""
+        """Let the threads run on all processors of the caller except the caller's current processor."""
         if self._processor is None:
             return
         placement = self._processor(), len(self._threads)

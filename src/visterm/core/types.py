@@ -92,7 +92,7 @@ class Hit:
 
 
 def _number(item: Tag | Hit) -> str:
-    """Return the confidence as text, or the score if there is no confidence."""
+    """Return the confidence as text, or the score if the confidence is None."""
     return f"score={item.score:.3g}" if item.confidence is None else f"confidence={item.confidence:.2g}"
 
 

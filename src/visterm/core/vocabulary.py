@@ -73,9 +73,9 @@ class Vocabulary:
         for column, tag in enumerate(self.tags):
             if not tag:
                 raise DataError(f"The tag of column {column} is empty.")
-            first = self._columns.setdefault(tag_key(tag), column)
-            if first != column:
-                raise DataError(f"The tags '{self.tags[first]}' and '{tag}' are one tag: case is ignored.")
+            first_column = self._columns.setdefault(tag_key(tag), column)
+            if first_column != column:
+                raise DataError(f"The tags '{self.tags[first_column]}' and '{tag}' are one tag: case is ignored.")
 
         self.aliases: dict[str, str] = {}
         for alias, tag in (aliases or {}).items():
@@ -145,7 +145,7 @@ class Vocabulary:
         return type(self)(tags, self.counts[columns] if counts is None else counts, aliases)
 
     def with_words(self, words: Iterable[str]) -> Self:
-        """Return a vocabulary with new words appended, each with a count of 0; tags and aliases are not added again."""
+        """Return a vocabulary with new words appended, each with a count of 0; words that it has are ignored."""
         new_words = {tag_key(word): word for word in map(clean_tag, words) if word and word not in self}
         if not new_words:
             return self
@@ -327,7 +327,7 @@ class Vocabulary:
         return sp.csr_array(parts, shape=(1, len(self.tags))), [self.tags[column] for column in sums]
 
     def unknown_words(self, words: Iterable[str]) -> str:
-        """Return the message for unknown words: each with the nearest tag, or if there is none, with a list of tags."""
+        """Return the message for unknown words: each with the nearest tag, or with a list of tags if no tag is near."""
         messages, unmatched_words = [], []
         for word, tag in self.nearest(words).items():
             if tag is not None:
@@ -429,12 +429,8 @@ def split_query(search: str | Sequence[str]) -> list[list[Word]]:
     if not isinstance(search, str):
         for entry in search:
             if not isinstance(entry, str):
-                raise UserError(
-                    f"A word of the search is {entry!r}",
-                    setting="words",
-                    value=entry,
-                    expected="a text, such as 'snow'",
-                )
+                expected = "a text, such as 'snow'"
+                raise UserError(f"A word of the search is {entry!r}", setting="words", value=entry, expected=expected)
         tags = map(clean_tag, search)
         return [[Word(tag.removeprefix("-"), -1 if tag.startswith("-") else 1)] for tag in tags]
 
@@ -442,12 +438,9 @@ def split_query(search: str | Sequence[str]) -> list[list[Word]]:
     for piece in _PIECE.finditer(search):
         sign = -1 if piece["minus"] else 1
         if piece["within"]:
-            raise UserError(
-                f"The search {search} has a quote within a word.",
-                setting="words",
-                value=search,
-                advice='Put the tag in quotes and type its own quotes twice: "sea""x" finds the tag sea"x.',
-            )
+            problem = f"The search {search} has a quote within a word."
+            advice = 'Put the tag in quotes and type its own quotes twice: "sea""x" finds the tag sea"x.'
+            raise UserError(problem, setting="words", value=search, advice=advice)
         if piece["quoted"] is not None:
             groups += [[Word(piece["quoted"].replace('""', '"'), sign)], []]
         elif piece["word"] is None:

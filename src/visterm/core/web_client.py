@@ -26,8 +26,8 @@ MAX_OVERHEAD_BYTES = 2**20  # Maximum size of the rest of a response: headers, c
 CONNECT_TIMEOUT_SECONDS = 10.0  # A computer that is off does not answer at all
 MAX_WAIT_SECONDS = 30.0  # Maximum wait between two attempts
 MAX_EXCERPT_LENGTH = 300  # Maximum length of the excerpt of a response in a message
-MAX_EXCERPT_SOURCE = 2**14  # The excerpt is made from this many characters of the response
-SECONDS_BEFORE_REPORT = 3.0  # Report a server that has not answered for so long
+MAX_EXCERPT_SOURCE = 2**14  # Number of characters of the response from which the excerpt is made
+SECONDS_BEFORE_REPORT = 3.0  # Time without an answer after which a server is reported
 TEMPORARY_STATUSES = (408, 429, 500, 502, 503, 504)
 """Statuses of a server that is starting, busy, or not reached by its proxy; the request is tried again."""
 _VISIBLE_ASCII = re.compile("[!-~]+")
@@ -60,11 +60,11 @@ def _letter_pattern(letter: str) -> str:
 
     No alternative is a prefix of another alternative, as the search would then try all combinations.
     """
-    code, plain, percent_coded = ord(letter), re.escape(letter), quote(letter, safe="", errors="replace")
-    backslashed = () if letter == "\\" else (rf"\\{{1,4}}{plain}",)  # for "\", the next letter matches the second one
+    code, literal, percent_coded = ord(letter), re.escape(letter), quote(letter, safe="", errors="replace")
+    backslashed = () if letter == "\\" else (rf"\\{{1,4}}{literal}",)  # for "\", the next letter matches the second one
     html_name = re.escape(html.escape(letter))
     url = percent_coded if code > 127 else f"%{code:02x}"
-    alternatives = (plain, rf"\\u{code:04x}", rf"&#(?:{code}|x{code:x});", url, html_name, *backslashed)
+    alternatives = (literal, rf"\\u{code:04x}", rf"&#(?:{code}|x{code:x});", url, html_name, *backslashed)
     return f"(?:{'|'.join(dict.fromkeys(alternatives))})"
 
 
@@ -79,7 +79,7 @@ def excerpt(text: str, secrets: tuple[str, ...]) -> str:
 
 
 class Waiting:
-    """Reports once that a server fails and that visterm waits for it; again only after the server has answered.
+    """Reports once that visterm waits for a failing server; the next report comes only after the server has answered.
 
     Several threads can share it. Nothing is reported in the first `after_seconds` seconds of attempts.
     """
@@ -100,7 +100,7 @@ class Waiting:
         self._say(f"Waiting for {server} ({reason}): {tries}, the next one in {wait:.0f} s.")
 
     def answered(self) -> None:
-        """Record a successful response, so that the next failure is reported again."""
+        """Record a successful response, after which the next failure is reported again."""
         self._is_reported = False
 
 
@@ -127,12 +127,8 @@ def server_address(url: str, parameter: str) -> str:
     except ValueError:
         parts, is_server = None, False
     if parts is None or not is_server or parts.query or parts.fragment or parts.username is not None:
-        raise UserError(
-            f"{parameter} is {url!r}",
-            setting="url",
-            value=url,
-            expected="the address of a server, such as http://host:3003",
-        )
+        expected = "the address of a server, such as http://host:3003"
+        raise UserError(f"{parameter} is {url!r}", setting="url", value=url, expected=expected)
     return url.rstrip("/")
 
 

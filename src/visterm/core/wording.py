@@ -61,7 +61,7 @@ In Indic scripts, both follow a virama (RFC 5892, appendix A; in Bengali, a join
 combined by a joiner.
 """
 
-_HIDDEN = re.compile(
+_UNPRINTABLE = re.compile(
     f"({_FLAG})|[\\x00-\\x1f\\x7f-\\x9f\ud800-\udfff\u2028\u2029"  # control characters, undecodable bytes, line ends
     f"{BIDI_CONTROLS}"
     "\u00ad\u115f\u1160\u180e\u200b\u2060-\u2065\u206a-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e007f]"
@@ -102,8 +102,8 @@ def printable(text: str, encoding: str | None = None) -> str:
     """
     if text.isascii() and text.isprintable():
         return text
-    visible = _HIDDEN.sub(lambda match: match[1] or REPLACEMENT, text)
-    return visible if encoding is None else visible.encode(encoding, "replace").decode(encoding)
+    result = _UNPRINTABLE.sub(lambda match: match[1] or REPLACEMENT, text)
+    return result if encoding is None else result.encode(encoding, "replace").decode(encoding)
 
 
 def json_text(value: Any, *, indent: int | None = None, sort_keys: bool = False, ascii_only: bool = False) -> str:
@@ -118,7 +118,7 @@ def json_text(value: Any, *, indent: int | None = None, sort_keys: bool = False,
 
 def printable_json(text: str) -> str:
     r"""Escape the characters in JSON that `printable` would replace (``\\u202e``); its values stay the same."""
-    return text if text.isascii() else _HIDDEN.sub(lambda match: match[1] or _escaped(match[0]), text)
+    return text if text.isascii() else _UNPRINTABLE.sub(lambda match: match[1] or _escaped(match[0]), text)
 
 
 def without_invisible(text: str) -> str:
@@ -129,10 +129,10 @@ def without_invisible(text: str) -> str:
     """
     if _REMOVABLE_LETTER.search(text) is None or not has_visible_letters(text):
         return text
-    visible = re.sub("[\u2800\u3164\uffa0]", " ", text)
-    while (shorter := _REMOVED_OR_KEPT.sub(lambda match: match[1] or "", visible)) != visible:  # neighbours change
-        visible = shorter
-    return visible
+    result = re.sub("[\u2800\u3164\uffa0]", " ", text)
+    while (shorter := _REMOVED_OR_KEPT.sub(lambda match: match[1] or "", result)) != result:  # until nothing changes
+        result = shorter
+    return result
 
 
 def has_visible_letters(text: str) -> bool:

@@ -84,7 +84,7 @@ def disk_error(code: int | None, path: Place | None = None) -> DiskError | None:
     too_many_text = f"{file} cannot be opened: too" if file else "Too"
     advice = "Close other programs" if max_files is None else f"The limit is {max_files:,}. Raise it (ulimit -n)"
     messages = {
-        errno.EROFS: f"{disk} is read-only. Write to another, or mount it so that it can be written.",
+        errno.EROFS: f"{disk} is read-only. Write to another disk, or mount it with write access.",
         errno.EMFILE: f"{too_many_text} many files are open. {advice}.",
         errno.ENFILE: f"{too_many_text} many files are open. {advice}.",
         errno.EIO: f"{disk} fails (input/output error). Look at the system's log, and save your data.",
@@ -153,7 +153,7 @@ def new_map(path: Path, dtype: DTypeLike, shape: tuple[int, ...]) -> NDArray[Any
     """Create a `.npy` file of zeros as a writable memory map, and allocate all its disk space.
 
     Without the allocation, a disk that becomes full later would end the process with a signal (SIGBUS) and no message.
-    Raises OutOfSpaceError if there is too little space; the file is then deleted.
+    Raises OutOfSpaceError if the disk has too little space; the file is then deleted.
     """
     n_bytes = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
     with writing(path):
@@ -170,8 +170,8 @@ def new_map(path: Path, dtype: DTypeLike, shape: tuple[int, ...]) -> NDArray[Any
         except OSError:
             path.unlink(missing_ok=True)
             raise
-        mapped: NDArray[Any] = open_memmap(path, "r+")
-    return mapped
+        array: NDArray[Any] = open_memmap(path, "r+")
+    return array
 
 
 def find_write_error(path: Path, n_bytes: int = 2**16) -> DiskError | None:
