@@ -243,7 +243,7 @@ def test_rows_that_are_copied_have_the_same_products(both, monkeypatch):
     for most in (current_rows.MAX_COPIED_BYTES, 4 * 4 * WIDTH * len(some), 0):
         monkeypatch.setattr(current_rows, "MAX_COPIED_BYTES", most)
         for ids in (some, some, some.copy(), some.copy()):
-            assert rows.products_again(Q, ids) == pytest.approx(expected, rel=1e-5, abs=1e-5)
+            assert rows.products_with_cached_rows(Q, ids) == pytest.approx(expected, rel=1e-5, abs=1e-5)
         assert sum(copy.nbytes for _, copy in rows._row_copies.values()) <= current_rows.MAX_COPIED_BYTES or most == 0
 
 

@@ -429,8 +429,7 @@ def split_query(search: str | Sequence[str]) -> list[list[Word]]:
     if not isinstance(search, str):
         for entry in search:
             if not isinstance(entry, str):
-                expected = "a text, such as 'snow'"
-                raise UserError(f"A word of the search is {entry!r}", setting="words", value=entry, expected=expected)
+                raise UserError(f"A word of the search is {entry!r}", setting="words", value=entry, expected="a text")
         tags = map(clean_tag, search)
         return [[Word(tag.removeprefix("-"), -1 if tag.startswith("-") else 1)] for tag in tags]
 

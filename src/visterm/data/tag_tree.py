@@ -292,7 +292,7 @@ def tree_of_paths(tag_lists: Sequence[Iterable[str]]) -> tuple[TagTree, dict[str
     """Return the tree of tags that are paths, and the name of each path in it.
 
     The name is the last part of the path: ``animals/dog/husky`` is ``husky``, under ``dog``, under ``animals``. If
-    several paths end in the same word, the names include as many parents as needed: ``birds/crane`` and
+    several paths end in the same word, the names include enough parents to differ: ``birds/crane`` and
     ``machines/crane``. A tag without a ``/`` is the path that ends with it, if only one path does. In a name, ``|``
     replaces ``/``, as digiKam writes ``AC|DC``.
     """
@@ -306,7 +306,7 @@ def tree_of_paths(tag_lists: Sequence[Iterable[str]]) -> tuple[TagTree, dict[str
 def tree_of_places(paths: Iterable[tuple[str, ...]]) -> tuple[TagTree, dict[tuple[str, ...], str]]:
     """Return the tree of tags that are given as paths, the topmost tag first, and the name of each path.
 
-    Names are as in `tree_of_paths`; every path and every parent path has one, in each of its spellings.
+    Names are as in `tree_of_paths`; every path and every parent path has a name, in each of its spellings.
     """
     nodes: dict[tuple[str, ...], tuple[str, ...]] = {}  # Keys of a path -> its first spelling
     keys_of: dict[tuple[str, ...], tuple[str, ...]] = {}

@@ -153,7 +153,7 @@ class Connected(CatalogueTable):
         """Record that people changed tags since `run` was trained, unless an earlier change is recorded."""
         self._database.write("UPDATE connection SET learn_from = coalesce(learn_from, ?)", (run,))
 
-    def has_learned(self) -> None:
+    def mark_learned(self) -> None:
         """Record that all changes have been learned."""
         self._database.write("UPDATE connection SET learn_from = NULL")
 
@@ -183,7 +183,7 @@ class Connected(CatalogueTable):
         """Count the photos that the program still has."""
         return int(self._database.value("SELECT count(*) FROM remote_photos WHERE state = 'here'"))
 
-    def count_young(self) -> int:
+    def count_not_ready(self) -> int:
         """Count the photos that cannot be tagged yet."""
         statement = "SELECT count(*) FROM remote_photos WHERE state = 'here' AND NOT ready AND folder != ?"
         return int(self._database.value(statement, (NOT_OURS,)))

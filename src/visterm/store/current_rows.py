@@ -179,7 +179,7 @@ class CurrentRows:
             highest[i] = maxima[key]
         return highest
 
-    def products_again(self, q: NDArray[np.float32], ids: NDArray[np.int64]) -> NDArray[np.float32]:
+    def products_with_cached_rows(self, q: NDArray[np.float32], ids: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return products of dense rows by id, 0 for ids without a row; the rows are cached for this array `ids`.
 
         It is not for catalogues with videos.
