@@ -63,13 +63,13 @@ class Team:
     its cache when the next job has the same shape. If the other threads start late on a busy machine, the caller runs
     their parts as well. With one thread, parts run in order.
 
-    With `apart`, the other threads don't run on the caller's processor, if the system supports that. It is for jobs of
-    a millisecond: Linux wakes threads on the processor of the caller, and moves them only after some milliseconds.
+    With `avoid_caller`, the other threads don't run on the caller's processor, if the system supports that. It is for
+    jobs of a millisecond: Linux wakes threads on the caller's processor, and moves them only after some milliseconds.
     """
 
-    def __init__(self, size: int, *, apart: bool = False) -> None:
+    def __init__(self, size: int, *, avoid_caller: bool = False) -> None:
         self.size = size
-        self._others = OtherProcessors() if apart else None
+        self._others = OtherProcessors() if avoid_caller else None
         enter = self._others.enter if self._others else None
         self._pool = ThreadPoolExecutor(size - 1, "visterm", enter) if size > 1 else None
 
@@ -83,7 +83,7 @@ class Team:
     def run(self, run_part: Callable[[int], T], n_parts: int) -> list[T]:
         """Run ``run_part(0)`` .. ``run_part(n_parts - 1)`` in the threads, and return the results in order.
 
-        If a part raises an error, it is raised here after all running parts have ended.
+        If a part raises an error, it is raised again after all running parts have ended.
         """
         if self._pool is None or n_parts < 2:
             return list(map(run_part, range(n_parts)))
@@ -138,7 +138,7 @@ def map_ahead(
 @cache
 def standing_team(size: int) -> Team:
     """Return a permanent team of this size, for jobs that are shorter than starting a thread (100 µs)."""
-    return Team(size, apart=True)
+    return Team(size, avoid_caller=True)
 
 
 class OtherProcessors:
