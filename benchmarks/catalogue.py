@@ -220,7 +220,7 @@ def main() -> None:
     parser.add_argument("--cache", type=Path, default=Path("encoded"), help="where encoded photos are kept")
     parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES), help="rows of the catalogues")
     chosen = parse(parser)
-    stored_rows.INDEX_FROM = 1000  # an index is tried at every size, to see from where on it pays
+    stored_rows.MIN_ROWS_FOR_INDEX = 1000  # an index is tried at every size, to see from where on it pays
     n_threads = resolve_jobs(None)
     result: dict[str, Any] = {"machine": machine(), "threads": n_threads, "goals": GOALS}
     sizes = (2_000,) if chosen.quick else chosen.sizes

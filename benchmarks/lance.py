@@ -125,7 +125,7 @@ def main() -> None:
     parser.add_argument("--uri", default="", help="where the tables lie [default: with the catalogue]")
     parser.add_argument("--folder", type=Path, help="a disk with room for all rows twice [default: a new one]")
     chosen = parse(parser)
-    stored_rows.INDEX_FROM = 1000  # an index is tried at every size
+    stored_rows.MIN_ROWS_FOR_INDEX = 1000  # an index is tried at every size
     result: dict[str, Any] = {"machine": machine(), "goals": GOALS, "sizes": []}
     for n_rows in (5_000,) if chosen.quick else chosen.rows:
         made = Path(tempfile.mkdtemp(dir=chosen.folder))

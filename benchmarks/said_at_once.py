@@ -175,7 +175,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, help="where catalogues are kept, 3 GB, and found by the next run")
     chosen = parse(parser)
     n_rows = 3_000 if chosen.quick else N_ROWS
-    stored_rows.INDEX_FROM = 1000
+    stored_rows.MIN_ROWS_FOR_INDEX = 1000
     given = {n: min(n, n_rows // 10) for n in GIVEN}
     result: dict[str, Any] = {"machine": machine(), "rows": n_rows, "goal": GOAL}
     result["photos of a tag"] = {str(n): spread(sorted(photos_of_tags(given[n]).tolist())) for n in GIVEN}

@@ -205,7 +205,7 @@ class Seeds:
 
 def without_learning(patch: pytest.MonkeyPatch) -> None:
     """Let rounds learn nothing: the run stays, and with it the predictions."""
-    patch.setattr(syncing, "_learn", lambda catalogue, done, progress: catalogue.stored.connected.has_learned())
+    patch.setattr(syncing, "_learn", lambda catalogue, done, progress: catalogue.stored.connected.mark_learned())
 
 
 def main() -> None:

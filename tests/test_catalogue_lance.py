@@ -49,8 +49,8 @@ def queries():
 @pytest.fixture
 def _always(monkeypatch):
     """Small segments get an index, and keep it however fast exact search is."""
-    monkeypatch.setattr(stored_rows, "INDEX_FROM", 1000)
-    monkeypatch.setattr(row_index, "PAYS", 0.0)
+    monkeypatch.setattr(stored_rows, "MIN_ROWS_FOR_INDEX", 1000)
+    monkeypatch.setattr(row_index, "MIN_SPEED_UP", 0.0)
 
 
 def records(n):
@@ -100,7 +100,7 @@ def test_sparse_rows_are_refused_and_nothing_is_taken_in(made):
 def test_a_catalogue_that_has_rows_keeps_them_where_they_are(tmp_path):
     made = empty_catalogue(tmp_path / "catalogue", ORIGIN)
     made.add(records(1), [[1.0, 2.0]])
-    with pytest.raises(StorageError, match="has rows already"):
+    with pytest.raises(StorageError, match="already has rows"):
         made.keep_in_lance()
     with pytest.raises(StorageError, match="in memory only"):
         StoredCatalogue(ORIGIN).keep_in_lance()
@@ -168,13 +168,13 @@ def test_compacting_writes_a_new_table_and_the_next_writer_drops_the_old(made, r
 
 
 def test_many_small_additions_are_put_together(made, rows, queries, monkeypatch):
-    monkeypatch.setattr(lance_table, "TIDIED_EVERY", 7)
+    monkeypatch.setattr(lance_table, "VERSIONS_PER_COMPACTION", 7)
     for start in range(0, 60, 3):
         made.add(records(3), rows[start : start + 3])
     made.compact()
     (segment,) = segments_of(made.database)
     table = made._rows.lance.table(made.folder, segment.id)
-    assert not table.is_untidy(60)
+    assert not table.needs_compaction(60)
     assert int(table.writable().version) == segment.table_version
     np.testing.assert_array_equal(StoredCatalogue.open(made.folder).search(queries, 5).ids, best(queries, rows[:60], 5))
 
@@ -188,7 +188,7 @@ def test_an_index_of_the_table_finds_the_best_and_later_rows_and_none_that_are_g
     before = made.search(queries, 10).ids
     truth = best(queries, rows)
     shares = [np.isin(t, f).mean() for t, f in zip(truth, before, strict=True)]
-    assert np.mean(shares) >= row_index.RECALL  # on the queries that it was measured on, however it was trained
+    assert np.mean(shares) >= row_index.MIN_RECALL  # on the queries that it was measured on, however it was trained
     gone = np.unique(before[:, :3])
     made.mark(gone.tolist(), "gone")
     late = made.add(records(1), 50 * queries[:1])
@@ -204,7 +204,7 @@ def test_an_index_of_the_table_finds_the_best_and_later_rows_and_none_that_are_g
 
 @pytest.mark.usefixtures("_always")
 def test_tidying_brings_the_index_up_to_date(made, rows, queries, monkeypatch):
-    monkeypatch.setattr(lance_rows, "growing", lambda most: ())  # all lists are looked into: nothing is left to luck
+    monkeypatch.setattr(lance_rows, "probe_counts", lambda _: ())  # all lists are looked into: nothing is left to luck
     made.add(records(1000), rows[:1000])
     made.build_index(queries[:5])
     for start in range(1000, 1100, 10):

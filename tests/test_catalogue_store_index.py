@@ -17,7 +17,7 @@ from visterm.models.linear.ridge import Ridge
 from visterm.store import row_index, stored_rows
 from visterm.store.catalogue import Origin, StoredCatalogue
 from visterm.store.images import NewImage
-from visterm.store.row_index import RowIndex, build_index, read_index, surely_found
+from visterm.store.row_index import RowIndex, build_index, cautious_recall, read_index
 
 pytest.importorskip("faiss")
 
@@ -45,8 +45,8 @@ def index(rows, queries):
 @pytest.fixture
 def always(monkeypatch):
     """Small segments get an index, and keep it however fast exact search is."""
-    monkeypatch.setattr(stored_rows, "INDEX_FROM", 1000)
-    monkeypatch.setattr(row_index, "PAYS", 0.0)
+    monkeypatch.setattr(stored_rows, "MIN_ROWS_FOR_INDEX", 1000)
+    monkeypatch.setattr(row_index, "MIN_SPEED_UP", 0.0)
 
 
 def recall(found, q, U, k):
@@ -69,9 +69,9 @@ def test_few_candidates_hold_nearly_all_of_the_best_on_queries_it_was_not_measur
 
 
 def test_what_queries_find_counts_less_a_standard_error():
-    assert surely_found([1.0, 0.8]) == pytest.approx(0.9 - 0.1)
-    assert surely_found([0.7]) == pytest.approx(0.7)
-    assert surely_found([0.0, 0.1]) == pytest.approx(0.0)
+    assert cautious_recall([1.0, 0.8]) == pytest.approx(0.9 - 0.1)
+    assert cautious_recall([0.7]) == pytest.approx(0.7)
+    assert cautious_recall([0.0, 0.1]) == pytest.approx(0.0)
 
 
 @pytest.mark.parametrize("n_tags", [2, 7, 301])
@@ -89,7 +89,7 @@ def test_an_index_is_measured_on_searches_for_two_tags(n_tags):
 
 
 def test_an_index_is_not_asked_for_many_results(index, queries):
-    assert index.candidates(queries[:1], row_index.MOST + 1) is None
+    assert index.candidates(queries[:1], row_index.MAX_K + 1) is None
 
 
 def test_it_comes_back_as_it_was_written(index, queries, tmp_path):
@@ -168,8 +168,8 @@ def test_an_index_is_due_again_when_a_fifth_of_the_rows_are_outside(always, rows
 
 
 def test_an_index_that_does_not_pay_is_not_kept_but_what_was_measured_is(monkeypatch, rows, queries, tmp_path):
-    monkeypatch.setattr(stored_rows, "INDEX_FROM", 1000)
-    monkeypatch.setattr(row_index, "PAYS", 1e9)
+    monkeypatch.setattr(stored_rows, "MIN_ROWS_FOR_INDEX", 1000)
+    monkeypatch.setattr(row_index, "MIN_SPEED_UP", 1e9)
     made = catalogue_of(tmp_path, rows[:1200])
     assert not made.build_index(queries[:5])
     assert not list(made.folder.glob("rows/*/*.faiss"))

@@ -313,13 +313,13 @@ def test_what_is_kept_of_the_tables_goes_when_anybody_changes_them(tmp_path):
 
 def test_what_is_kept_of_the_tables_has_an_end(monkeypatch):
     database = Database()
-    monkeypatch.setattr("visterm.store.database.MOST_KEPT_BYTES", 4000)
+    monkeypatch.setattr("visterm.store.database.MAX_CACHED_BYTES", 4000)
     for number in range(100):
         assert database.keep(number, lambda: np.zeros(100))[0] == 0
-        assert sum(each.nbytes for each in database._kept.values()) <= 4000 + 800
+        assert sum(each.nbytes for each in database._cache.values()) <= 4000 + 800
     database.keep("large", lambda: np.zeros(1000))
-    assert "large" not in database._kept
-    monkeypatch.setattr("visterm.store.database.MOST_KEPT", 10)
+    assert "large" not in database._cache
+    monkeypatch.setattr("visterm.store.database.MAX_CACHED_RESULTS", 10)
     for number in range(100):
         database.keep(number, lambda: 0)
-        assert len(database._kept) <= 12
+        assert len(database._cache) <= 12

@@ -70,7 +70,7 @@ def test_a_dictionary_is_cleaned_before_it_is_learned_and_the_run_keeps_the_coun
         ("per_user = 0", "per_user is 0; expected a whole number of 1 or more"),
         ("part_of = 3", "part_of is 3; expected a CSV of part,whole"),
         ("separator = 'and'", "The separator 'and' is a word"),
-        ("max_share = nothing", "rules.toml is no TOML"),
+        ("max_share = nothing", "rules.toml is not TOML"),
         ("aliases = ['a']", "aliases is ['a']; expected a table of spellings and tags"),
     ],
 )

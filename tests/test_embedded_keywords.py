@@ -13,7 +13,7 @@ from PIL import Image
 from shared_exiftool import lent_exiftool, run_exiftool, set_fields  # noqa: F401  # a fixture
 from visterm.core.types import Skipped
 from visterm.data.program_tags import NAMES, of_people, program_path
-from visterm.data.sidecars import MOST_IPTC, Sidecars, embedded_keywords, read_iptc
+from visterm.data.sidecars import MAX_IPTC_BYTES, Sidecars, embedded_keywords, read_iptc
 from visterm.data.tag_files import find_tags, read_keyword_tags
 from visterm.data.tag_formats.tables import read_table
 from visterm.data.xmp.keywords import GIVEN, Mark, read_keywords
@@ -145,9 +145,9 @@ def test_iptc_that_is_not_utf8_is_read_as_exiftool_reads_it(content, text, tmp_p
 @pytest.mark.parametrize("n", [0, 1, 2, 3])
 def test_a_keyword_that_was_cut_has_no_half_letter_and_is_one_tag_with_the_whole_one(charset, letter, n, tmp_path):
     whole = "x" * n + letter * 40
-    cut = whole.encode()[:MOST_IPTC]
+    cut = whole.encode()[:MAX_IPTC_BYTES]
     photo = with_iptc(tmp_path / "1.jpg", *charset, *keywords(cut, b"sea"))
-    kept = whole.encode()[:MOST_IPTC].decode("utf-8", "ignore")
+    kept = whole.encode()[:MAX_IPTC_BYTES].decode("utf-8", "ignore")
     assert embedded_keywords(photo).tags == [kept, "sea"]
     both = with_iptc(tmp_path / "2.jpg", *charset, *keywords(cut), content=inside(jpeg(), packet(xmp([whole]))))
     assert embedded_keywords(both).tags == [whole]

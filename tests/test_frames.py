@@ -229,7 +229,7 @@ def test_where_no_photo_can_be_read_the_first_its_reason_and_the_column_of_files
         visterm.fit(*args, **FIT)
     assert str(raised.value) == (
         "None of the 24 images could be read. The first, 000.png, is skipped: no such file. The names are in the "
-        f"column 'file_name', and start from {os.getcwd()}. Files of the column 'full' are there: pass that column, or "
+        f"column 'file_name', and start from {os.getcwd()}. Files of the column 'full' exist: pass that column, or "
         "name it as the image_column of the tag rules."
     )
     assert visterm.fit(*args, tag_rules={"image_column": "full"}, **FIT)
@@ -243,7 +243,7 @@ def test_a_catalogue_warns_of_photos_that_it_could_not_read_and_refuses_if_that_
     assert (len(catalogue), [item.image for item in catalogue.skipped]) == (2, ["gone.jpg"])
     relative = pd.DataFrame({"image": [Path(path).name for path in paths], "full": paths})
     for images in (relative, relative.assign(tags=tags)):
-        with pytest.raises(NoneReadableError, match=r"column 'image', .* Files of the column 'full' are there"):
+        with pytest.raises(NoneReadableError, match=r"column 'image', .* Files of the column 'full' exist"):
             visterm.Catalogue(tagger).add(images)
     with pytest.raises(NoneReadableError, match=r"None of the 2 images could be read\. The first, a\.jpg, is skipped"):
         visterm.Catalogue(tagger).add(["a.jpg", "b.jpg"])

@@ -105,9 +105,9 @@ def index_of(file, n_rows=12, **changes):
     [
         (index_of("../../../elsewhere.faiss"), "as the index of"),
         (index_of("12.faiss", n_rows=13), "noted to cover 13"),
-        (index_of("12.faiss", probed="many"), "notes of an index is damaged"),
-        (index_of("12.faiss", fetched=10**12), "notes of an index is damaged"),
-        (index_of("12.faiss", more=1), "notes of an index is damaged"),
+        (index_of("12.faiss", probed="many"), "record of an index is damaged"),
+        (index_of("12.faiss", fetched=10**12), "record of an index is damaged"),
+        (index_of("12.faiss", more=1), "record of an index is damaged"),
     ],
 )
 def test_an_index_that_cannot_be_of_the_rows_is_refused(make, craft, message):

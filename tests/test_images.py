@@ -18,7 +18,7 @@ from PIL import Image
 from refusals import refused
 from visterm.core.errors import DataError, ImageError, UserError
 from visterm.core.types import Skipped
-from visterm.data.images import MOST_SCANS, Decoded, decode_images, find_images, read_image, read_image_bytes
+from visterm.data.images import MAX_SCANS, Decoded, decode_images, find_images, read_image, read_image_bytes
 
 RED, GREEN, BLUE, WHITE = (255, 0, 0), (0, 255, 0), (0, 0, 255), (255, 255, 255)
 ORIENTATION = 0x0112
@@ -274,7 +274,7 @@ def test_a_jpeg_whose_last_scan_is_said_over_and_over_is_refused(tmp_path, quadr
     content = path.read_bytes()
     assert corners(read_image(path)) == [RED, GREEN, BLUE, WHITE]
     scan = content[content.rindex(b"\xff\xda") : -2]
-    path.write_bytes(content[:-2] + MOST_SCANS * scan + content[-2:])
+    path.write_bytes(content[:-2] + MAX_SCANS * scan + content[-2:])
     with pytest.raises(ImageError, match=r"too slow to decode: \d+ scans, more than the 100 allowed"):
         read_image(path) if how == "a file" else read_image_bytes(path.read_bytes())
 

@@ -353,7 +353,7 @@ def test_no_photo_is_opened_for_a_server_that_nobody_named(server, photos, tmp_p
 def test_a_computer_that_is_off_is_waited_for_ten_seconds_and_its_answer_as_long_as_the_setting_says(
     server, photos, monkeypatch
 ):
-    waited, connect, in_time = [], socket.create_connection, web_client._in_time
+    waited, connect, in_time = [], socket.create_connection, web_client._with_remaining_time
 
     def connected(address, timeout):
         waited.append(timeout)
@@ -365,7 +365,7 @@ def test_a_computer_that_is_off_is_waited_for_ten_seconds_and_its_answer_as_long
         return made
 
     monkeypatch.setattr("socket.create_connection", connected)
-    monkeypatch.setattr(web_client, "_in_time", bounded)
+    monkeypatch.setattr(web_client, "_with_remaining_time", bounded)
     Immich(url=server.url, at_once=1, timeout=70).text_rows(["red"])
     assert waited[0] <= 10 < waited[1] <= 70
 

@@ -33,7 +33,7 @@ def queries():
 
 
 def test_an_index_that_does_not_pay_is_dropped(tmp_path, rows, queries, monkeypatch):
-    monkeypatch.setattr(row_index, "PAYS", 1e9)
+    monkeypatch.setattr(row_index, "MIN_SPEED_UP", 1e9)
     table = LanceTable(str(tmp_path), "rows")
     version = table.append(table.create(WIDTH), 0, np.arange(N), rows)
     _, settings = index_that_pays(table, version, N, WIDTH, queries[:5])
@@ -57,10 +57,10 @@ def test_tidying_keeps_rows_and_their_order_and_the_version_before(tmp_path, row
     for start in range(0, 200, 10):
         before = version
         version = table.append(version, start, np.arange(start, start + 10), rows[start : start + 10])
-    assert table.is_untidy(200)
-    tidy, _ = table.tidy(version)
-    assert not table.is_untidy(200)
-    table.forget_old_versions()
+    assert table.needs_compaction(200)
+    tidy, _ = table.compact(version)
+    assert not table.needs_compaction(200)
+    table.delete_old_versions()
     assert table.at(tidy).stats()["fragment_stats"]["num_fragments"] == 1
     assert table.at(tidy).to_arrow()["row"].to_pylist() == list(range(200))
     assert table.at(before).count_rows() == 190
@@ -71,7 +71,7 @@ def test_a_table_or_a_version_that_is_gone_is_reported(tmp_path):
     with pytest.raises(CorruptFileError, match="The table rows of rows cannot be opened"):
         table.writable()
     table.create(3)
-    with pytest.raises(CorruptFileError, match="has no version 77"):
+    with pytest.raises(CorruptFileError, match="does not have its current version 77"):
         table.at(77)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from command_line import run_command
 from visterm.core.errors import ImageError, UserError
-from visterm.core.remote import NAMED, RemotePath, only_named_stores
+from visterm.core.remote import STORES_VARIABLE, RemotePath, only_named_stores
 from visterm.data import images
 from visterm.data.image_folders import find_images
 from visterm.data.images import fetch
@@ -45,21 +45,25 @@ def test_all_of_a_store_that_is_named_anywhere_on_the_command_line_is_opened(wor
 
 
 def test_the_environment_names_stores_too_and_is_what_it_was_afterwards(reached, monkeypatch):
-    monkeypatch.setenv(NAMED, "s3://a s3://b")
+    monkeypatch.setenv(STORES_VARIABLE, "s3://a s3://b")
     with only_named_stores(["s3://c"]):
-        assert os.environ[NAMED].split() == ["s3://c", "s3://a", "s3://b"]  # as processes that are started see it
-    assert os.environ[NAMED] == "s3://a s3://b"
-    monkeypatch.delenv(NAMED)
+        assert os.environ[STORES_VARIABLE].split() == [
+            "s3://c",
+            "s3://a",
+            "s3://b",
+        ]  # as processes that are started see it
+    assert os.environ[STORES_VARIABLE] == "s3://a s3://b"
+    monkeypatch.delenv(STORES_VARIABLE)
     with only_named_stores([]):
-        assert os.environ[NAMED] == ""
-    assert NAMED not in os.environ
+        assert os.environ[STORES_VARIABLE] == ""
+    assert STORES_VARIABLE not in os.environ
 
 
 def test_a_command_opens_the_store_that_it_names_and_says_how_to_name_another(reached, tmp_path):
     told = run_command(["encode", "s3://mine/photos", "-o", tmp_path / "features"]).stderr
     assert "no network in tests" in told
     assert reached
-    assert NAMED not in os.environ
+    assert STORES_VARIABLE not in os.environ
     with only_named_stores([]), pytest.raises(UserError, match="VISTERM_STORES=s3://mine visterm"):
         find_images("s3://mine/photos")
 

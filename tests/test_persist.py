@@ -136,7 +136,7 @@ def test_a_folder_of_a_newer_format_is_refused(tmp_path):
         ("run", "visterm fit IMAGES --tags FILE -o RUN"),
         ("catalogue", "visterm index RUN IMAGES -o CATALOGUE"),
         ("features folder", "visterm encode IMAGES -o FEATURES"),
-        ("encoder", "Make it anew in another folder."),
+        ("encoder", "Make it again in another folder."),
     ],
 )
 def test_a_folder_from_before_the_first_release_is_refused_in_one_line(tmp_path, kind, command):

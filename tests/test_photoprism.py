@@ -9,7 +9,7 @@ from fakes.photoprism import FakePhotoPrism
 from visterm.connectors.contract import PhotoTag
 from visterm.connectors.photoprism import READ_ALL_SECONDS, PhotoPrismLibrary, uncertainty_of
 from visterm.core.errors import DataError, ServiceError
-from visterm.core.web_client import LONGEST_SHOWN, Patience
+from visterm.core.web_client import MAX_EXCERPT_LENGTH, Patience
 
 
 @pytest.fixture(params=[True, False], ids=["new", "2024"])
@@ -293,7 +293,7 @@ def test_tokens_are_in_no_message(fake, library):
             library.preview(photo)
         assert fake.preview_token not in f"{raised.value}{raised.value.__cause__}"
         fake.forget_faults()
-    for n in range(LONGEST_SHOWN - 8, LONGEST_SHOWN):
+    for n in range(MAX_EXCERPT_LENGTH - 8, MAX_EXCERPT_LENGTH):
         fake.fail(served.other(b"-" * n + fake.preview_token.encode(), 400), where="GET /api/v1/t/.*")
         with pytest.raises(ServiceError, match="with 400: ---") as raised:
             library.preview(photo)

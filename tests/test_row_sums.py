@@ -74,7 +74,7 @@ def test_opening_samples_some_blocks(tmp_path, small_blocks, monkeypatch):
     path.write_bytes(bytes(path.stat().st_size))
     with pytest.raises(CorruptFileError, match=r"rows.f32: rows .* Restore"):
         StoredCatalogue.open(stored.folder)
-    monkeypatch.setattr(stored_rows, "SAMPLED", 0)
+    monkeypatch.setattr(stored_rows, "SAMPLED_BLOCKS", 0)
     StoredCatalogue.open(stored.folder).close()
 
 

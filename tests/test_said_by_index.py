@@ -43,8 +43,8 @@ def folder(rows, tmp_path_factory):
     catalogue = Catalogue.create(folder, tagger)
     catalogue.stored.add([NewImage(f"{i}.jpg", f"/library/{i}.jpg", 1, 2, 3, "0") for i in range(N)], rows)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stored_rows, "INDEX_FROM", 1000)
-        patch.setattr(row_index, "PAYS", 0.0)
+        patch.setattr(stored_rows, "MIN_ROWS_FOR_INDEX", 1000)
+        patch.setattr(row_index, "MIN_SPEED_UP", 0.0)
         assert catalogue.stored.build_index(tagger.model.tag_rows_)
     catalogue.stored.close()
     return folder
@@ -53,7 +53,7 @@ def folder(rows, tmp_path_factory):
 @pytest.fixture
 def both(folder, monkeypatch):
     """The catalogue searched by its index, and exactly; nothing that a test says in it stays."""
-    monkeypatch.setattr(row_index, "PAYS", 0.0)  # an index of few rows is used, too
+    monkeypatch.setattr(row_index, "MIN_SPEED_UP", 0.0)  # an index of few rows is used, too
     by_index, exact = (Catalogue.load(folder, n_jobs=1) for _ in range(2))
     current = exact.stored.current_rows()
     exact.stored._current = CurrentRows(
@@ -68,8 +68,8 @@ def both(folder, monkeypatch):
 def asked(monkeypatch):
     """How often an index is asked for candidates."""
     calls = []
-    named = row_index.RowIndex.named
-    monkeypatch.setattr(row_index.RowIndex, "named", lambda self, *how: calls.append(how) or named(self, *how))
+    named = row_index.RowIndex.search_lists
+    monkeypatch.setattr(row_index.RowIndex, "search_lists", lambda self, *how: calls.append(how) or named(self, *how))
     return calls
 
 
@@ -240,11 +240,11 @@ def test_rows_that_are_copied_have_the_same_products(both, monkeypatch):
     assert 2 < len(there) < len(some)
     expected = np.zeros((len(some), 2), np.float32)
     expected[: len(there)] = rows.products(Q, there)
-    for most in (current_rows.MOST_COPIED, 4 * 4 * WIDTH * len(some), 0):
-        monkeypatch.setattr(current_rows, "MOST_COPIED", most)
+    for most in (current_rows.MAX_COPIED_BYTES, 4 * 4 * WIDTH * len(some), 0):
+        monkeypatch.setattr(current_rows, "MAX_COPIED_BYTES", most)
         for ids in (some, some, some.copy(), some.copy()):
-            assert rows.products_again(Q, ids) == pytest.approx(expected, rel=1e-5, abs=1e-5)
-        assert sum(copy.nbytes for _, copy in rows._copied.values()) <= current_rows.MOST_COPIED or most == 0
+            assert rows.products_with_cached_rows(Q, ids) == pytest.approx(expected, rel=1e-5, abs=1e-5)
+        assert sum(copy.nbytes for _, copy in rows._row_copies.values()) <= current_rows.MAX_COPIED_BYTES or most == 0
 
 
 def test_merged_photos_stand_where_they_did_in_their_parts():

@@ -122,7 +122,7 @@ def test_a_separator_may_be_a_text_several_characters_or_a_pattern(separator, ex
 
 @pytest.mark.parametrize(
     ("separator", "problem"),
-    [("", "empty"), ("comma", "a word"), ("[z-a]", "no valid pattern"), ("[;]*", "cut words"), (r"\w", "cut words")],
+    [("", "empty"), ("comma", "a word"), ("[z-a]", "not a valid pattern"), ("[;]*", "cut words"), (r"\w", "cut words")],
 )
 def test_a_separator_that_cannot_be_used_is_refused(separator, problem):
     with refused("separator", value=separator) as refusal:

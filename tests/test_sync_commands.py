@@ -152,10 +152,10 @@ def test_a_single_photo_that_is_less_sure_than_the_precision_is_explained(capsys
 def test_settings_are_remembered_and_said_and_a_parent_ends_as_own(calm):
     fake, folder = calm
     _, _, err = visterm("sync catalogue --parent '' --precision 0.6 -k 1", folder)
-    assert "Immich gets predictions as your own tags, with precision 0.6, at most 1 a photo, and in the next" in err
+    assert "Immich gets predictions as your own tags, with precision 0.6, at most 1 per photo, and in the next" in err
     assert ours(fake) == set()
     code, _, err = visterm("sync catalogue", folder)
-    assert (code, "at most 1 a photo, as remembered from an earlier round." in err) == (0, True)
+    assert (code, "at most 1 per photo, as remembered from an earlier round." in err) == (0, True)
     assert visterm("sync catalogue --parent visterm", folder)[0] == 0
     assert max(Counter(name for name, _ in ours(fake)).values()) == 1
     n_before = len(ours(fake))

@@ -143,8 +143,8 @@ def test_columns_of_tags_with_one_name_are_joined(images, name, content):
     [
         ("t.csv", "image,tags,Image\n1.jpg,sea,2.jpg\n", r"t\.csv has 2 columns named 'image'; expected one\. Rename"),
         ("t.csv", "image,tags,split,split\n1.jpg,sea,train,test\n", "has 2 columns named 'split'"),
-        ("t.jsonl", '{"image": "1.jpg", "image": "2.jpg", "tags": []}', "line 1: .*the key 'image' is there twice"),
-        ("t.jsonl", '{"image": "1.jpg", "tags": ["a"], "tags": ["b"]}', "line 1: .*the key 'tags' is there twice"),
+        ("t.jsonl", '{"image": "1.jpg", "image": "2.jpg", "tags": []}', "line 1: .*the key 'image' occurs twice"),
+        ("t.jsonl", '{"image": "1.jpg", "tags": ["a"], "tags": ["b"]}', "line 1: .*the key 'tags' occurs twice"),
     ],
 )
 def test_other_columns_of_one_name_are_refused(images, name, content, message):
@@ -192,7 +192,7 @@ def test_a_line_of_sep_counts_where_errors_name_lines(images):
         ("t.csv", "image,tags\n1.jpg," + "x" * 200_000, "line 2: field larger than field limit"),
         ("t.jsonl", '{"image": "1.jpg", "tags": []}\n{"image": \n', "line 2: not JSON"),
         ("t.jsonl", '{"image": "1.jpg", "tags": []}\n["2.jpg"]\n', "line 2: list; expected a JSON object such as"),
-        ("t.json", '[{"image": "1.jpg", "tags": []},\n{}]', "line 1: not JSON .*one object a line"),
+        ("t.json", '[{"image": "1.jpg", "tags": []},\n{}]', "line 1: not JSON .*one object per line"),
         ("t.jsonl", '{"image": 7, "tags": []}', "line 1: 'image' is 7; expected text"),
         ("t.jsonl", '{"image": "1.jpg", "tags": [{"a": 1}]}', "line 1: 'tags' is"),
         ("t.jsonl", '{"image": "1.jpg", "tags": true}', "line 1: 'tags' is True"),

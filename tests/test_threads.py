@@ -97,12 +97,12 @@ def test_helpers_are_kept_off_the_processor_of_the_caller():
     entered.wait()
     try:
         os.sched_setaffinity(0, {here})
-        places.keep_from_here()
+        places.avoid_current_processor()
         assert os.sched_getaffinity(helper.native_id) == mine, "with one processor to use there is no other"
         os.sched_setaffinity(0, mine)
         places._processor = lambda: here
-        places._placed_for = (-1, 0)
-        places.keep_from_here()
+        places._last_placement = (-1, 0)
+        places.avoid_current_processor()
         assert os.sched_getaffinity(helper.native_id) == mine - {here}
         assert os.sched_getaffinity(0) == mine
     finally:

@@ -123,7 +123,7 @@ def test_frames_are_at_least_five_seconds_apart_and_at_most_thirty(scenes, secon
 
 
 def test_a_long_film_has_a_bounded_number_of_frames_over_its_whole_length(monkeypatch, tmp_path):
-    monkeypatch.setattr(videos, "MOST_FRAMES", 4)
+    monkeypatch.setattr(videos, "MAX_FRAMES", 4)
     film = draw_video(tmp_path / "film.mp4", *["red", "green"] * 10, seconds=6)
     moments = VideoFrames(tmp_path / "frames").moments(film, "ab12")
     assert len(moments) == 4

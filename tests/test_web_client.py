@@ -16,7 +16,15 @@ import pytest
 
 from visterm.connectors.json_answers import JsonServer
 from visterm.core.errors import ServiceError
-from visterm.core.web_client import LONGEST_SHOWN, MOST_AROUND, Patience, ServerAnswer, Waiting, ask, in_short
+from visterm.core.web_client import (
+    MAX_EXCERPT_LENGTH,
+    MAX_OVERHEAD_BYTES,
+    Patience,
+    ServerAnswer,
+    Waiting,
+    ask,
+    excerpt,
+)
 
 OK = b"HTTP/1.1 200 OK\r\n"
 CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
@@ -120,7 +128,7 @@ def test_an_answer_without_end_ends_with_its_size(kind):
 
 def test_what_comes_with_an_answer_has_a_bound_of_its_own():
     content = b"x" * 1000
-    chunks = b"".join(b"1;%s\r\nx\r\n" % (b"a" * (MOST_AROUND // 2000)) for _ in content) + b"0\r\n\r\n"
+    chunks = b"".join(b"1;%s\r\nx\r\n" % (b"a" * (MAX_OVERHEAD_BYTES // 2000)) for _ in content) + b"0\r\n\r\n"
     with endless(CHUNKED + chunks, None) as (port, _):
         answer = ask(f"http://127.0.0.1:{port}/", patience=patience(3600), most=1000)
     assert answer.content == content
@@ -136,7 +144,7 @@ def test_a_secret_that_a_server_repeats_out_of_place_is_not_shown(first):
     secret = "a-secret-that-went-with-the-request"
     for n in (0, 250, 280):
         lines = []
-        patient = Patience(20.0, 1, 0.0, waiting=Waiting(lines.append, after=0.0))
+        patient = Patience(20.0, 1, 0.0, waiting=Waiting(lines.append, after_seconds=0.0))
         with (
             endless(first % (b"-" * n + secret.encode()) + b"\r\n\r\n", None, times=2) as (port, _),
             pytest.raises(ServiceError, match="gives no answer") as raised,
@@ -165,14 +173,16 @@ SECRET = 'k3y/with+"all"\\kinds=of%signs&é'
     ],
 )
 def test_a_secret_is_not_shown_in_other_spellings_either(written):
-    for n in (0, LONGEST_SHOWN - 8, LONGEST_SHOWN):
+    for n in (0, MAX_EXCERPT_LENGTH - 8, MAX_EXCERPT_LENGTH):
         answer = ServerAnswer(400, f"{'-' * n}<{written}>".encode(), secrets=(SECRET,))
-        assert answer.shown == f"{'-' * n}<(secret)>"[:LONGEST_SHOWN] + (" ..." if n + 10 > LONGEST_SHOWN else "")
+        assert answer.shown == f"{'-' * n}<(secret)>"[:MAX_EXCERPT_LENGTH] + (
+            " ..." if n + 10 > MAX_EXCERPT_LENGTH else ""
+        )
 
 
 @pytest.mark.parametrize("text", ["k3y" * 20_000, "\\" * 60_000, "&#0" * 20_000, " " * 60_000])
 def test_no_text_takes_long_to_be_searched_for_a_secret(text):
-    assert "(secret)" not in in_short(text, (SECRET, "k3y" * 30 + "!", "\\" * 30 + "!", "&#" * 30 + "!"))
+    assert "(secret)" not in excerpt(text, (SECRET, "k3y" * 30 + "!", "\\" * 30 + "!", "&#" * 30 + "!"))
 
 
 def test_a_key_that_comes_back_in_escapes_is_no_value():

@@ -167,7 +167,7 @@ def test_wordnet_is_found_where_the_environment_says_or_at_the_usual_places(tmp_
         write_wordnet(tmp_path / name, SYNSETS)
     monkeypatch.delenv("WNSEARCHDIR", raising=False)
     monkeypatch.delenv("WNHOME", raising=False)
-    monkeypatch.setattr(tag_senses, "PLACES", (str(tmp_path / "none"), str(tmp_path / "usual")))
+    monkeypatch.setattr(tag_senses, "FOLDERS", (str(tmp_path / "none"), str(tmp_path / "usual")))
     assert find_wordnet() == tmp_path / "usual"
     monkeypatch.setenv("WNHOME", str(tmp_path / "home"))
     assert find_wordnet() == tmp_path / "home" / "dict"
@@ -183,7 +183,7 @@ def test_where_there_is_no_wordnet_the_message_says_what_brings_it(tmp_path, mon
     monkeypatch.delenv("WNHOME", raising=False)
     with pytest.raises(DataError, match=r"index\.noun cannot be read .* wordnet-base"):
         WordNet(tmp_path)
-    monkeypatch.setattr(tag_senses, "PLACES", (str(tmp_path / "none"),))
+    monkeypatch.setattr(tag_senses, "FOLDERS", (str(tmp_path / "none"),))
     with pytest.raises(DataError, match=r"at none of its usual places .*none\).*wordnet-base"):
         WordNet()
     monkeypatch.setenv("WNSEARCHDIR", str(tmp_path / "elsewhere"))

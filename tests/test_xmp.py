@@ -291,8 +291,8 @@ LAUGHS = '<!DOCTYPE l [<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;&a;">
         ("", "no element found"),
         ("<a/>trailing", "junk after document element"),
         ("<a>" * (MAX_DEPTH + 1) + "</a>" * (MAX_DEPTH + 1), "inside each other"),
-        ('<?xml version="1.0" encoding="rot13"?><a/>', "cannot be read so"),
-        (b"\xff\x00<a/>", "cannot be read so"),
+        ('<?xml version="1.0" encoding="rot13"?><a/>', "cannot be decoded"),
+        (b"\xff\x00<a/>", "cannot be decoded"),
     ],
 )
 def test_what_is_no_xmp_is_refused_with_its_name_and_why(content, message):
@@ -302,16 +302,16 @@ def test_what_is_no_xmp_is_refused_with_its_name_and_why(content, message):
 
 
 def test_xml_of_something_else_is_not_added_to():
-    with pytest.raises(DataError, match="is no XMP"):
+    with pytest.raises(DataError, match="is not XMP"):
         add_tags(b"<svg/>", [SEA], "photo.xmp")
 
 
 def test_places_of_elements_are_those_of_their_bytes():
     text = '<a q=\'>"\'><b /><é x="1>2"  >t</é ></a>'
     document = Document(text.encode(), "x")
-    pieces = [document.text[e.start : e.end].decode() for e in document.root.every()]
+    pieces = [document.text[e.start : e.end].decode() for e in document.root.walk()]
     assert pieces == [text, "<b />", '<é x="1>2"  >t</é >']
-    assert [e.inside == e.end for e in document.root.every()] == [False, True, False]
+    assert [e.content_start == e.end for e in document.root.walk()] == [False, True, False]
 
 
 @pytest.fixture(scope="module")

@@ -27,7 +27,7 @@ from visterm.connectors import immich_search, json_answers, photoprism
 from visterm.connectors.contract import KINDS, PhotoTag, connector_class, open_library
 from visterm.core.errors import DataError, ServiceError, UserError, VistermError
 from visterm.core.vocabulary import tag_key
-from visterm.core.web_client import LONGEST_SHOWN, Patience
+from visterm.core.web_client import MAX_EXCERPT_LENGTH, Patience
 from visterm.store.connected import PROGRAMS
 
 
@@ -594,7 +594,7 @@ def test_keys_are_in_no_message_and_no_log(fake, caplog, capfd):
 @pytest.mark.parametrize("code", [200, 400])
 def test_no_part_of_a_key_is_shown_where_an_answer_is_cut(fake, code):
     parts = {fake.key[start : start + 11] for start in range(len(fake.key) - 10)}
-    for n in (0, *range(LONGEST_SHOWN - len(fake.key) - 4, LONGEST_SHOWN + 4)):
+    for n in (0, *range(MAX_EXCERPT_LENGTH - len(fake.key) - 4, MAX_EXCERPT_LENGTH + 4)):
         fake.fail(served.other(b"-" * n + fake.key.encode(), code))
         with pytest.raises(ServiceError) as raised:
             connected(fake, retries=0).check()

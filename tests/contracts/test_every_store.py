@@ -85,13 +85,13 @@ def _small_sizes_count_as_large(request, monkeypatch):
         for module, name, value in (
             (lance_rows, "MAX_CACHED_BYTES", 0),
             (lance_rows, "BYTES_PER_READ", 4 * 6 * 250),
-            (lance_rows, "AT_ONCE", 100),
-            (lance_table, "AT_ONCE", 1000),
+            (lance_rows, "ROWS_PER_BATCH", 100),
+            (lance_table, "ROWS_PER_BATCH", 1000),
         ):
             monkeypatch.setattr(module, name, value)
     if build is catalogue_with_index:
-        monkeypatch.setattr(stored_rows, "INDEX_FROM", INDEXED)
-        for name, value in {"PAYS": 0.0, "FETCHED": (10**6,), "growing": lambda _: [200]}.items():
+        monkeypatch.setattr(stored_rows, "MIN_ROWS_FOR_INDEX", INDEXED)
+        for name, value in {"MIN_SPEED_UP": 0.0, "CANDIDATE_COUNTS": (10**6,), "probe_counts": lambda _: [200]}.items():
             monkeypatch.setattr(row_index, name, value)
 
 

@@ -106,7 +106,7 @@ def connect(
     )
     say_unusable(pulled.unusable)
     say(f"Indexed {count_of(len(catalogue), 'photo')} of {library.title}. The catalogue is in {out}.")
-    if young := catalogue.stored.connected.count_young():
+    if young := catalogue.stored.connected.count_not_ready():
         say(syncing.young_photos(library.title, young))
     say(f"Next: visterm sync {out} --dry-run")
     raise typer.Exit(exit_code(pulled.skipped))

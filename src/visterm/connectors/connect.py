@@ -90,7 +90,7 @@ def _create(
 ) -> None:
     """Create the catalogue with previews and the photos read from the program, but without rows."""
     work.mkdir(parents=True, exist_ok=True)
-    with WriterLock(work / LOCK).held():
+    with WriterLock(work / LOCK).acquire():
         unfinished = work / CATALOGUE
         if (work / PREVIEWS).is_dir() or folder_kind(unfinished) != "catalogue":
             (work / PREVIEWS).mkdir(exist_ok=True)

@@ -222,4 +222,4 @@ def _learn(catalogue: Catalogue, done: SyncRound, progress: Progress) -> None:
             return
         assert catalogue.stored.folder is not None
         done.learned = in_words(learned, catalogue.stored.folder)
-    connected.has_learned()
+    connected.mark_learned()

@@ -36,11 +36,11 @@ def as_csr(matrix: Any) -> sp.csr_array:
     return csr
 
 
-def as_rows(matrix: Matrix, name: str, width: int | None = None, *, or_one: bool = False) -> Matrix:
+def as_rows(matrix: Matrix, name: str, width: int | None = None, *, allow_vector: bool = False) -> Matrix:
     """Return rows as C-contiguous float32 or canonical CSR, without a copy if `matrix` already has this form.
 
-    With `or_one`, a vector is accepted as one row. Raises ShapeError if `matrix` is not two-dimensional, or does not
-    have `width` columns (None: any number); DataError if it is not numeric or not finite.
+    With `allow_vector`, a vector is accepted as one row. Raises ShapeError if `matrix` is not two-dimensional, or does
+    not have `width` columns (None: any number); DataError if it is not numeric or not finite.
     """
     if sp.issparse(matrix):
         rows: Matrix = as_csr(matrix)
@@ -49,7 +49,7 @@ def as_rows(matrix: Matrix, name: str, width: int | None = None, *, or_one: bool
             rows = np.ascontiguousarray(matrix, dtype=np.float32)
         except (TypeError, ValueError) as error:
             raise DataError(f"{name} must be numbers, (n, width), not {type(matrix).__name__}.") from error
-    if or_one and rows.ndim == 1:
+    if allow_vector and rows.ndim == 1:
         rows = rows[None, :]
     if rows.ndim != 2:
         raise ShapeError(f"{name} has {rows.ndim} dimensions; expected 2, (n, width).")
@@ -57,11 +57,11 @@ def as_rows(matrix: Matrix, name: str, width: int | None = None, *, or_one: bool
     if not all_finite(values):
         raise DataError(f"{name} contains NaN or infinity. Fit the model again with a lower learning_rate.")
     if width is not None and rows.shape[1] != width:
-        raise other_width(name, rows.shape[1], width)
+        raise width_error(name, rows.shape[1], width)
     return rows
 
 
-def other_width(name: str, n_columns: int, width: int) -> ShapeError:
+def width_error(name: str, n_columns: int, width: int) -> ShapeError:
     """Return the error for rows whose number of columns differs from that of the store."""
     return ShapeError(
         f"{name} has {n_columns} columns, but the rows of this store have {width}. "
@@ -90,14 +90,14 @@ def checked_csr(
 ) -> sp.csr_array:
     """Return a CSR matrix built from parts that come from a file, after validating them.
 
-    Compiled code doesn't check `indptr` and `indices`: a value out of range would read or write foreign memory. Raises
-    DataError (or `error`), with the row, if the parts have the wrong type, or don't match each other or the shape.
-    `what` names the file and its part in messages. With `unique`, a row with the same column twice is refused;
-    otherwise its numbers are added, as SciPy does.
+    Compiled code doesn't check `indptr` and `indices`: a value out of range would read or write other memory. `what`
+    names the file and its part in messages. With `unique`, a row with the same column twice is refused; otherwise its
+    numbers are added, as SciPy does. Raises DataError (or `error`), which names the row, if the parts have the wrong
+    type, or don't match each other or the shape.
     """
     data, indices, indptr = np.asarray(data), np.asarray(indices), np.asarray(indptr)
-    is_whole = all(isinstance(number, int | np.integer) and not isinstance(number, bool) for number in shape)
-    if len(shape) != 2 or not is_whole or min(shape) < 0 or shape[1] > MOST_COLUMNS:
+    has_whole_sizes = all(isinstance(number, int | np.integer) and not isinstance(number, bool) for number in shape)
+    if len(shape) != 2 or not has_whole_sizes or min(shape) < 0 or shape[1] > MOST_COLUMNS:
         raise error(f"{what}: the shape is {tuple(shape)}; expected rows and at most {MOST_COLUMNS:,} columns.")
     n_rows, n_columns = int(shape[0]), int(shape[1])
     for name, part, kinds in (("data", data, "fiub"), ("indices", indices, "iu"), ("indptr", indptr, "iu")):
@@ -113,12 +113,12 @@ def checked_csr(
         raise error(f"{what}, row {decreases[0] + 1}: it ends before it begins; expected 'indptr' to rise.")
     if len(indices) != len(data) or indptr[-1] > len(data):
         n, n_indices, total = len(data), len(indices), int(indptr[-1])
-        raise error(f"{what}: {n:,} values, {n_indices:,} indices and rows of {total:,} in all; expected as many.")
+        raise error(f"{what}: {n:,} values, {n_indices:,} indices and rows of {total:,} in all; expected the same.")
 
     data, indices = data[: int(indptr[-1])], indices[: int(indptr[-1])]
-    outside = np.flatnonzero((indices < 0) | (indices >= n_columns))
-    if outside.size:
-        row, index = int(np.searchsorted(indptr, outside[0], side="right")), int(indices[outside[0]])
+    invalid_entries = np.flatnonzero((indices < 0) | (indices >= n_columns))
+    if invalid_entries.size:
+        row, index = int(np.searchsorted(indptr, invalid_entries[0], side="right")), int(indices[invalid_entries[0]])
         expected = f"0 to {n_columns - 1}, as there are {n_columns:,} columns" if n_columns else "none, without columns"
         raise error(f"{what}, row {row}: it has the index {index}; expected {expected}.")
 
@@ -130,14 +130,14 @@ def checked_csr(
 
 def _refuse_repeated(csr: sp.csr_array, what: str, error: type[VistermError]) -> None:
     """Refuse a row with the same column twice."""
-    ordered = csr.sorted_indices()
-    is_repeat = ordered.indices[1:] == ordered.indices[:-1]
-    starts = ordered.indptr[1:-1]
-    is_repeat[starts[(starts > 0) & (starts < ordered.nnz)] - 1] = False  # the two indices belong to different rows
+    rows = csr.sorted_indices()
+    is_repeat = rows.indices[1:] == rows.indices[:-1]
+    starts = rows.indptr[1:-1]
+    is_repeat[starts[(starts > 0) & (starts < rows.nnz)] - 1] = False  # the two indices belong to different rows
     repeats = np.flatnonzero(is_repeat)
     if repeats.size:
-        row = int(np.searchsorted(ordered.indptr, repeats[0], side="right"))
-        raise error(f"{what}, row {row}: it has the index {int(ordered.indices[repeats[0]])} twice; expected it once.")
+        row = int(np.searchsorted(rows.indptr, repeats[0], side="right"))
+        raise error(f"{what}, row {row}: it has the index {int(rows.indices[repeats[0]])} twice; expected it once.")
 
 
 def check_tags(Y: Any, n_images: int) -> sp.csr_array:
@@ -186,7 +186,7 @@ def check_k(k: int, n: int) -> int:
 
 
 def check_count(value: object, name: str, otherwise: str = "") -> None:
-    """Refuse a setting that is not a whole number of 1 or more; `otherwise` adds to the message, such as "or None"."""
+    """Refuse a setting that is not a whole number of 1 or more; see `check_number` for `otherwise`."""
     if value is None and otherwise.startswith("or None"):
         return
     if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
@@ -216,14 +216,14 @@ def check_number(
         in_range = bool(high_enough and value < below and value <= most)
     if not in_range:
         choice = f", {otherwise}" if otherwise else ""
-        raise UserError(setting=name, value=value, expected=f"{_range(above, least, below, most)}{choice}")
+        raise UserError(setting=name, value=value, expected=f"{_range_text(above, least, below, most)}{choice}")
 
 
 def check_choice(value: object, name: str, choices: Iterable[str]) -> None:
     """Refuse a setting that is not one of the choices."""
-    accepted = tuple(choices)
-    if value not in accepted:
-        raise UserError(setting=name, value=value, expected=f"one of: {', '.join(accepted)}")
+    accepted_values = tuple(choices)
+    if value not in accepted_values:
+        raise UserError(setting=name, value=value, expected=f"one of: {', '.join(accepted_values)}")
 
 
 def check_flag(value: object, name: str) -> None:
@@ -232,7 +232,7 @@ def check_flag(value: object, name: str) -> None:
         raise UserError(setting=name, value=value, expected="True or False")
 
 
-def _range(above: float | None, least: float | None, below: float, most: float) -> str:
+def _range_text(above: float | None, least: float | None, below: float, most: float) -> str:
     """Return the accepted range for messages: ``a number from 0 to 1``, ``a finite number above 0``."""
     if least is not None and most < math.inf:
         return f"a number from {least:g} to {most:g}"
@@ -245,9 +245,9 @@ def _range(above: float | None, least: float | None, below: float, most: float) 
 
 def check_magnitude(values: NDArray[np.number], limit: float, what: str) -> None:
     """Refuse numbers whose squares and products would overflow."""
-    largest = max(abs(float(values.max(initial=0))), abs(float(values.min(initial=0))))
-    if largest > limit:
-        raise DataError(f"{what} has values of up to {largest:.3g}; expected at most {limit:g}. Scale the features.")
+    magnitude = max(abs(float(values.max(initial=0))), abs(float(values.min(initial=0))))
+    if magnitude > limit:
+        raise DataError(f"{what} has values of up to {magnitude:.3g}; expected at most {limit:g}. Scale the features.")
 
 
 def check_size(n_bytes: int, limit: int, what: str, advice: str) -> None:
@@ -271,8 +271,8 @@ def as_generator(random_state: object) -> np.random.Generator:
         isinstance(random_state, int | np.integer) and not isinstance(random_state, bool) and random_state >= 0
     ):
         return np.random.default_rng(random_state)
-    accepted = "None, a whole number of 0 or more or a NumPy generator"
-    raise UserError(setting="random_state", value=random_state, expected=accepted)
+    expected = "None, a whole number of 0 or more or a NumPy generator"
+    raise UserError(setting="random_state", value=random_state, expected=expected)
 
 
 def finite_rows(rows: Any) -> NDArray[np.bool_]:

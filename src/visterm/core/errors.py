@@ -7,6 +7,7 @@ VistermError
 ├── DataError               input with invalid content
 │   ├── ShapeError          a matrix of the wrong size
 │   ├── TagFileError        a tag file that cannot be parsed
+│   │   └── NoTagsError     a folder of images without tags
 │   ├── ImageError          one image that cannot be read (has `.reason`)
 │   ├── NoneReadableError   all images are unreadable (has `.skipped`)
 │   └── TooLargeError       a result that would not fit in memory
@@ -120,7 +121,7 @@ class ImageError(DataError):
 
 
 class NoneReadableError(DataError):
-    """None of the images can be read; the message has the first one with its reason, and ends with `note`."""
+    """None of the images can be read; the message names the first image and the reason, and ends with `note`."""
 
     def __init__(self, skipped: Sequence[Skipped], note: str = "") -> None:
         first, n = skipped[0], len(skipped)
@@ -154,7 +155,7 @@ class ReplacedError(StorageError):
 
 
 class EncoderMismatchError(StorageError):
-    """Rows come from another encoder or model than the one that should use them."""
+    """Rows come from another encoder or model than expected."""
 
 
 class DiskError(StorageError):

@@ -1,4 +1,4 @@
-"""Executors of long jobs in parts: the base class runs all parts in this process, subclasses on other machines."""
+"""Executors of long jobs in parts: the base class runs all parts in this process, a subclass on other machines."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ R_co = TypeVar("R_co", covariant=True)
 class Job(Protocol[P_contra, R_co]):
     """Work that is split into parts.
 
-    It may be sent to processes on other machines, so large data must be on a disk that all of them share.
+    A job may be sent to processes on other machines, so large data must be on a disk that all of them share.
     """
 
     def begin(self, team: Team, progress: Progress) -> Callable[[P_contra], R_co]:
@@ -57,7 +57,7 @@ class Executor:
     """
 
     remote = False
-    """Whether other processes do the work; they start slowly, so a single part runs in this process."""
+    """Whether other processes run the parts; they start slowly, so a single part runs in this process."""
 
     def __init__(self, n_jobs: int | None = None) -> None:
         self.n_jobs = n_jobs

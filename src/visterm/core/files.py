@@ -20,8 +20,8 @@ class NotRegularError(OSError):
 def open_regular(path: str | os.PathLike[str], limit: int | None = None) -> BufferedReader:
     """Open a local, regular file of at most `limit` bytes for reading.
 
-    A named pipe would wait for a writer for ever, and a device (or a link to one, such as ``/dev/zero``) may be
-    endless. Raises OSError, with a readable ``strerror``, if the file does not exist, is not regular, or is too large.
+    Opening a named pipe could block for ever, and a device (or a link to it, such as ``/dev/zero``) may be endless.
+    Raises OSError, with a readable ``strerror``, if the file does not exist, is not regular, or is too large.
     """
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
     try:
@@ -30,7 +30,7 @@ def open_regular(path: str | os.PathLike[str], limit: int | None = None) -> Buff
         if os.path.isdir(path):  # Windows cannot open folders
             raise _not_regular(path, stat.S_IFDIR) from None
         raise
-    except ValueError as error:  # a NUL, or half of a surrogate pair: no file can have that name
+    except ValueError as error:  # a NUL or a lone surrogate: no file can have that name
         raise FileNotFoundError(errno.ENOENT, "no file can have this name", ascii(os.fspath(path))) from error
 
     try:
@@ -58,7 +58,7 @@ def open_text(path: str | os.PathLike[str], *, encoding: str = "utf-8", newline:
 def why_no_file(path: str | os.PathLike[str]) -> str:
     """Return why a path is not a regular file or object: "does not exist", "is a folder", ..."""
     target = as_path(path)
-    return "is a folder" if target.is_dir() else "is no regular file" if target.exists() else "does not exist"
+    return "is a folder" if target.is_dir() else "is not a regular file" if target.exists() else "does not exist"
 
 
 def read_regular(path: str | os.PathLike[str], limit: int) -> bytes:

@@ -1,4 +1,4 @@
-"""Declarations of learned attributes: type, shape and range, with which files from unknown sources are checked.
+"""Declarations of learned attributes (type, shape and range), which are used to check files from unknown sources.
 
 A class declares its learned attributes in ``learned``, in addition to those of its base classes::
 
@@ -49,37 +49,37 @@ BOUNDS = {
 class Sizes:
     """Resolves the size names in declarations.
 
-    A name is looked up in `known`, then among the integer attributes of `estimator`; any other name becomes `known`
-    with the size of the first array that uses it.
+    A name is looked up in `by_name`, then among the integer attributes of `estimator`. Any other name is added to
+    `by_name`, with the size of the first array that uses it.
     """
 
-    known: dict[str, int] = field(default_factory=dict)
+    by_name: dict[str, int] = field(default_factory=dict)
     estimator: Estimator | None = None
 
     def of(self, size: Size) -> int | None:
-        """Return a size as a number, or None if it is not known or any size is allowed."""
+        """Return a size as a number, or None if it is unknown or any size is allowed."""
         if not isinstance(size, str):
             return size
         name, _, addend = size.partition(" + ")
-        value: object = self.known.get(name, getattr(self.estimator, name, None))
+        value: object = self.by_name.get(name, getattr(self.estimator, name, None))
         if not isinstance(value, int | np.integer) or isinstance(value, bool):
             return None
         return int(value) + int(addend or 0)
 
-    def fit(self, shape: tuple[int, ...], expected: tuple[Size, ...]) -> bool:
-        """Return whether a shape is as expected, and record the sizes of names that were unknown."""
+    def match(self, shape: tuple[int, ...], expected: tuple[Size, ...]) -> bool:
+        """Compare a shape with the expected one, and record the sizes of unknown names; return whether it matches."""
         if len(shape) != len(expected):
             return False
         for actual, size in zip(shape, expected, strict=True):
             expected_size = self.of(size)
             if isinstance(size, str) and expected_size is None:
                 name, _, addend = size.partition(" + ")
-                self.known[name] = actual - int(addend or 0)
+                self.by_name[name] = actual - int(addend or 0)
             elif expected_size not in (None, actual):
                 return False
         return True
 
-    def in_words(self, expected: tuple[Size, ...]) -> str:
+    def summary(self, expected: tuple[Size, ...]) -> str:
         """Return an expected shape for messages, with the known values of its names: ``(n_images = 3, any)``."""
         names = ("any" if size is None else str(size) for size in expected)
         values = (self.of(size) if isinstance(size, str) else None for size in expected)
@@ -125,18 +125,18 @@ class Array(Kind):
         is_csr = sp.issparse(value) and value.format == "csr"
         form = "a CSR matrix" if is_csr else "an array" if isinstance(value, np.ndarray) else ""
         shape = getattr(value, "shape", ())
-        if not (form in self.forms and value.dtype == self.dtype and sizes.fit(shape, self.shape)):
+        if not (form in self.forms and value.dtype == self.dtype and sizes.match(shape, self.shape)):
             forms = form if form in self.forms else " or ".join(self.forms)
-            raise DataError(f"is {_in_words(value)}; expected {forms} of {self.dtype} {sizes.in_words(self.shape)}")
+            raise DataError(f"is {_summary(value)}; expected {forms} of {self.dtype} {sizes.summary(self.shape)}")
 
         if 0 in shape and not self.empty:
-            raise DataError(f"is empty, {_in_words(value)}; expected at least 1 row and column")
+            raise DataError(f"is empty, {_summary(value)}; expected at least 1 row and column")
         numbers = value.data if is_csr else value
         if not all_finite(numbers):
             raise DataError("has infinity or NaN; expected finite numbers")
         if is_csr and self.canonical:
-            rebuilt = sp.csr_array((value.data, value.indices, value.indptr), value.shape)  # its flag is computed
-            if not rebuilt.has_canonical_format:
+            rebuilt = sp.csr_array((value.data, value.indices, value.indptr), value.shape)
+            if not rebuilt.has_canonical_format:  # computed for a new matrix; that of `value` may be a stored flag
                 raise DataError("has columns out of order or twice in a row; expected each once, in ascending order")
 
         if numbers.size and any(bound is not None for bound in (self.least, self.above, self.below, self.most)):
@@ -184,7 +184,7 @@ class Whole(Kind):
     def check(self, value: object, sizes: Sizes) -> None:
         """Refuse anything else."""
         if not isinstance(value, int | np.integer) or isinstance(value, bool):
-            raise DataError(f"is {_in_words(value)}; expected a whole number")
+            raise DataError(f"is {_summary(value)}; expected a whole number")
         _check_range(int(value), sizes, self)
 
 
@@ -201,7 +201,7 @@ class Number(Kind):
         """Refuse anything else."""
         is_number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
         if not (is_number and abs(value) <= sys.float_info.max):
-            raise DataError(f"is {_in_words(value)}; expected a finite number")
+            raise DataError(f"is {_summary(value)}; expected a finite number")
         _check_range(value, sizes, self)
 
 
@@ -212,7 +212,7 @@ class Flag(Kind):
     def check(self, value: object, sizes: Sizes) -> None:
         """Refuse anything else."""
         if not isinstance(value, bool | np.bool_):
-            raise DataError(f"is {_in_words(value)}; expected True or False")
+            raise DataError(f"is {_summary(value)}; expected True or False")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -225,7 +225,7 @@ class Text(Kind):
         """Refuse anything else."""
         if not isinstance(value, str) or re.fullmatch(self.pattern, value) is None:
             form = "" if self.pattern == ANY_TEXT else f" of the form {self.pattern}"
-            raise DataError(f"is {_in_words(value)}; expected a text{form}")
+            raise DataError(f"is {_summary(value)}; expected a text{form}")
 
 
 @dataclass(frozen=True)
@@ -237,8 +237,8 @@ class Listed(Kind):
 
     def check(self, value: object, sizes: Sizes) -> None:
         """Refuse anything else."""
-        if not isinstance(value, list | np.ndarray) or not sizes.fit((len(value),), (self.size,)):
-            raise DataError(f"is {_in_words(value)}; expected a list {sizes.in_words((self.size,))}")
+        if not isinstance(value, list | np.ndarray) or not sizes.match((len(value),), (self.size,)):
+            raise DataError(f"is {_summary(value)}; expected a list {sizes.summary((self.size,))}")
         for number, entry in enumerate(value):
             if entry is None and self.one.or_none:
                 continue
@@ -257,7 +257,7 @@ class Record(Kind):
     def check(self, value: object, sizes: Sizes) -> None:
         """Refuse anything else."""
         if not isinstance(value, dict):
-            raise DataError(f"is {_in_words(value)}; expected names with values")
+            raise DataError(f"is {_summary(value)}; expected names with values")
         for name, kind in self.fields.items():
             entry = value.get(name)
             if (entry is None and kind.or_none) or not (name in value or kind.required):
@@ -277,7 +277,7 @@ class Fitted(Kind):
     def check(self, value: Any, sizes: Sizes) -> None:
         """Refuse anything else."""
         if not isinstance(value, self.base) or not hasattr(value, "get_params"):
-            raise DataError(f"is {_in_words(value)}; expected a fitted {self.base.__name__}")
+            raise DataError(f"is {_summary(value)}; expected a fitted {self.base.__name__}")
         check_learned(value)
 
 
@@ -291,12 +291,12 @@ def learned_kinds(estimator: Estimator) -> dict[str, Kind]:
 
 def declared_name(name: str, kinds: Mapping[str, Kind]) -> str | None:
     """Return the name under which an attribute is declared (``rows_*_`` for ``rows_3_``); None if it is undeclared."""
-    numbered = re.sub(r"(?<=_)(0|[1-9]\d{0,3})(?=_)", "*", name)
-    return name if name in kinds else numbered if numbered in kinds else None
+    pattern = re.sub(r"(?<=_)(0|[1-9]\d{0,3})(?=_)", "*", name)
+    return name if name in kinds else pattern if pattern in kinds else None
 
 
 def learned_attributes(estimator: Estimator) -> dict[str, Any]:
-    """Return the learned attributes of an estimator, those that end in ``_``: name -> value."""
+    """Return the learned attributes of an estimator, whose names end in ``_``: name -> value."""
     attributes = sorted(vars(estimator).items())
     return {name: value for name, value in attributes if name.endswith("_") and not name.startswith("_")}
 
@@ -315,10 +315,10 @@ def check_learned(estimator: Any) -> None:
     if None in names:
         raise DataError(f"{names[None][0]} is not declared in `learned` of {type(estimator).__name__}")
     sizes = Sizes(estimator=estimator)
-    for declared, kind in sorted(kinds.items(), key=lambda item: not isinstance(item[1], Array)):  # arrays set sizes
-        if kind.required and "*" not in declared and declared not in names:
-            raise DataError(f"{declared} of {type(estimator).__name__} is missing")
-        for name in names.get(declared, ()):
+    for key, kind in sorted(kinds.items(), key=lambda item: not isinstance(item[1], Array)):  # arrays set sizes
+        if kind.required and "*" not in key and key not in names:
+            raise DataError(f"{key} of {type(estimator).__name__} is missing")
+        for name in names.get(key, ()):
             if learned[name] is None and kind.or_none:
                 continue
             try:
@@ -332,15 +332,15 @@ def check_learned(estimator: Any) -> None:
 
 def _check_range(number: float, sizes: Sizes, kind: Kind) -> None:
     """Refuse a number outside the bounds of its kind."""
-    for name, (relation, is_right) in BOUNDS.items():
+    for name, (relation, is_within) in BOUNDS.items():
         bound = getattr(kind, name, None)
         limit = sizes.of(bound) if isinstance(bound, str) else bound
-        if limit is not None and not is_right(number, limit):
+        if limit is not None and not is_within(number, limit):
             size = f"{bound} = " if isinstance(bound, str) else ""
             raise DataError(f"has {number:g}; expected {relation} {size}{limit:g}")
 
 
-def _in_words(value: object) -> str:
+def _summary(value: object) -> str:
     """Return a value for messages; for arrays only their type and shape."""
     if isinstance(value, np.ndarray):
         return f"an array of {value.dtype} {value.shape}"

@@ -130,9 +130,9 @@ def _plain(value: object, registry: Registry | None) -> object:
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     if isinstance(value, dict):
-        return {key: _plain(inner, registry) for key, inner in value.items()}
+        return {key: _plain(item, registry) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return type(value)(_plain(inner, registry) for inner in value) if type(value) in (list, tuple) else value
+        return type(value)(_plain(item, registry) for item in value) if type(value) in (list, tuple) else value
     if registry is not None and _is_estimator(value):
         return [registry.name_of(value), json_params(value, registry)]
     return value
@@ -157,8 +157,8 @@ def _describe(estimator: Estimator, registry: Registry, prefix: str, arrays: Arr
         elif isinstance(value, np.ndarray):
             values[key] = {"array": value.tolist()}
         elif _are_estimators(value):
-            inner = [_describe(member, registry, f"{name}.{i}.", arrays) for i, member in enumerate(value)]
-            values[key] = {"estimators": inner}
+            inner_estimators = [_describe(member, registry, f"{name}.{i}.", arrays) for i, member in enumerate(value)]
+            values[key] = {"estimators": inner_estimators}
         else:
             values[key] = {"value": value}
 
@@ -213,13 +213,13 @@ def checked_params(cls: type, params: dict[str, object]) -> dict[str, object]:
     """
     signature = inspect.signature(cls).parameters
     for name, value in params.items():
-        declared = str(signature[name].annotation) if name in signature else "Any"
-        type_names = {type_name.strip() for type_name in declared.replace("os.PathLike[str]", "str").split("|")}
-        types = {kind for type_name in type_names for kind in PARAM_TYPES.get(type_name, ())}
+        annotation = str(signature[name].annotation) if name in signature else "Any"
+        type_names = {type_name.strip() for type_name in annotation.replace("os.PathLike[str]", "str").split("|")}
+        types = {value_type for type_name in type_names for value_type in PARAM_TYPES.get(type_name, ())}
         if type_names <= PARAM_TYPES.keys() and type(value) not in types:
-            raise DataError(f"{name} is {reprlib.repr(value)}; expected {declared}")
-        largest = sys.float_info.max if isinstance(value, float) else 2**63 - 1
-        if "RandomState" not in type_names and isinstance(value, int | float) and not abs(value) <= largest:
+            raise DataError(f"{name} is {reprlib.repr(value)}; expected {annotation}")
+        max_value = sys.float_info.max if isinstance(value, float) else 2**63 - 1
+        if "RandomState" not in type_names and isinstance(value, int | float) and not abs(value) <= max_value:
             raise DataError(f"{name} is {reprlib.repr(value)}; expected a finite number of at most 64 bits")
     return params
 
@@ -248,12 +248,12 @@ def _is_estimator(value: object) -> TypeGuard[Estimator]:
 
 def without_times(description: dict[str, object]) -> tuple[dict[str, object], Times]:
     """Split a description from `pack` into one with None for all training times, and the training times."""
-    plain, times = copy.deepcopy(description), {}
-    for name, records in _records(plain, ""):
+    result, times = copy.deepcopy(description), {}
+    for name, records in _records(result, ""):
         times[name] = [record.get(SECONDS_KEY) for record in records]
         for record in records:
             record[SECONDS_KEY] = None
-    return plain, times
+    return result, times
 
 
 def put_times(description: object, times: object) -> None:
@@ -266,7 +266,7 @@ def put_times(description: object, times: object) -> None:
         raise DataError("expected an object of lists of seconds")
     for name, seconds in times.items():
         if not isinstance(seconds, list) or len(seconds) != len(records.get(name, ())):
-            raise DataError(f"{name!r} has no list of seconds as long as the records of the model")
+            raise DataError(f"{name!r} does not have one number of seconds for each record of the model")
         for value in seconds:
             if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
                 raise DataError(f"{name!r} has {reprlib.repr(value)} among its seconds; expected numbers")
@@ -292,7 +292,7 @@ def _records(part: object, prefix: str) -> Iterator[tuple[str, list[dict[str, An
 
 
 def key_of(*parts: object) -> str:
-    """Return 16 hexadecimal digits that identify the values which a result depends on."""
+    """Return 16 hexadecimal digits that identify the values on which a result depends."""
     return hashlib.sha256(json.dumps(jsonable(parts), sort_keys=True).encode()).hexdigest()[:16]
 
 

@@ -43,7 +43,7 @@ FORMAT_KEY = "visterm_format"
 """Key of the format in the manifest. Folders from before the first release use ``format`` and are refused."""
 
 MAX_JSON_BYTES = GB  # Maximum size of a JSON file: a vocabulary of millions of tags is the largest
-HOW_TO_MEND = "Restore it from a backup or make it anew."
+HOW_TO_MEND = "Restore it from a backup or make it again."
 HOW_TO_MAKE = {
     "run": "Make one with: visterm fit IMAGES --tags FILE -o RUN",
     "catalogue": "Make one with: visterm index RUN IMAGES -o CATALOGUE",
@@ -51,7 +51,7 @@ HOW_TO_MAKE = {
 }
 
 TIMES_SUFFIX = ".times.json"  # Files of training times, which have no checksums in the manifest
-MALFORMED = (
+CONTENT_ERRORS = (
     ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, SafetensorError, TypeError, ValueError,
 )  # fmt: skip
 """Errors that Python and its libraries raise if a file's content does not have the expected form."""
@@ -74,17 +74,17 @@ def new_folder(
 
     After an error or a kill, `path` is unchanged. An existing folder is replaced only if it has the same `kind` ("run",
     "catalogue", ...). The manifest stores the kind, which `open_folder` checks, and `facts`. With `changing`, no
-    checksums are stored, as the files will be written to later. `check` gets the temporary folder before it replaces
-    an earlier one, and raises an error if the folder cannot be used. Raises StorageError if something else is at
-    `path`; DiskError if the disk is full or cannot be written.
+    checksums are stored, as the files will be changed later. `check` is called with the temporary folder before the
+    move, and raises an error if the folder cannot be used. Raises StorageError if something else is at `path`;
+    DiskError if the disk is full or cannot be written.
     """
     target = Path(path)
     check_target(target, kind)
     with whole_folder(target) as temporary:
         yield temporary
         files = sorted(p for p in temporary.rglob("*") if p.is_file())
-        hashed = [] if changing else [file for file in files if not file.name.endswith(TIMES_SUFFIX)]
-        checksums = {p.relative_to(temporary).as_posix(): file_hash(p) for p in hashed}
+        hashed_files = [] if changing else [file for file in files if not file.name.endswith(TIMES_SUFFIX)]
+        checksums = {p.relative_to(temporary).as_posix(): file_hash(p) for p in hashed_files}
         write_json(temporary / MANIFEST, {"kind": kind, FORMAT_KEY: FORMAT, "sha256": checksums, **facts})
         if check is not None:
             check(temporary)
@@ -97,7 +97,7 @@ def new_folder(
 def whole_folder(target: Path) -> Iterator[Path]:
     """Yield a temporary folder to write into, and replace `target` with it at the end, without manifest or checksums.
 
-    For thousands of files that are quick to recompute, which `new_folder` would be slow to hash and to sync. Raises
+    It is for thousands of files that are quick to recompute, but slow to hash and to sync, as `new_folder` does. Raises
     DiskError if the disk is full or cannot be written; the temporary folder is then deleted.
     """
     with writing(target):
@@ -150,13 +150,13 @@ def check_replaceable(path: str | os.PathLike[str], kind: str, *, overwrite: boo
     target = Path(path)
     if folder_kind(target) != kind:
         return
-    written = {MANIFEST, *read_json(target / MANIFEST).get("sha256", ())}
+    own_names = {MANIFEST, *read_json(target / MANIFEST).get("sha256", ())}
     names = [p.relative_to(target).as_posix() for p in sorted(target.rglob("*")) if p.is_file()]
-    others = [name for name in names if name not in written and not name.endswith(TIMES_SUFFIX) and name[0] != "."]
-    if others:
+    other_names = [n for n in names if n not in own_names and not n.endswith(TIMES_SUFFIX) and n[0] != "."]
+    if other_names:
         raise StorageError(
-            f"{target} is a {kind}, but visterm did not write all that it holds ({others[0]}), so it is not replaced. "
-            "Move such files away, or choose another name."
+            f"{target} is a {kind}, but visterm did not write all that it holds ({other_names[0]}), so it is not "
+            "replaced. Move such files away, or choose another name."
         )
     if not overwrite:
         advice = "Choose another name, or replace it with `overwrite`."
@@ -186,13 +186,13 @@ def open_folder(path: str | os.PathLike[str], kind: str) -> Path:
     if FORMAT_KEY not in manifest and "format" in manifest:
         raise StorageError(
             f"{target} is a {kind} from before visterm's first release, which is not read; expected format {FORMAT}. "
-            f"{HOW_TO_MAKE.get(kind, 'Make it anew in another folder.')}"
+            f"{HOW_TO_MAKE.get(kind, 'Make it again in another folder.')}"
         )
     if not isinstance(manifest.get(FORMAT_KEY), int) or not isinstance(manifest.get("sha256"), dict):
         raise CorruptFileError(f"{target / MANIFEST} lacks the format or the checksums. {HOW_TO_MEND}")
     if manifest[FORMAT_KEY] > FORMAT:
-        newer = manifest[FORMAT_KEY]
-        raise StorageError(f"{target} has format {newer}; this visterm reads up to {FORMAT}. Install a newer visterm.")
+        number = manifest[FORMAT_KEY]
+        raise StorageError(f"{target} has format {number}; this visterm reads up to {FORMAT}. Install a newer visterm.")
 
     for name, expected in manifest["sha256"].items():
         file = target / name
@@ -253,7 +253,7 @@ def load_estimator(registry: Registry, folder: Path, name: str) -> Any:
 def refusing(file: Path) -> Iterator[None]:
     """Turn errors about the content of a file into a `CorruptFileError` that names the file and says what to do.
 
-    It replaces `DataError`, `UserError` (an invalid setting in the file), and the errors in `MALFORMED`.
+    It replaces `DataError`, `UserError` (an invalid setting in the file), and the errors in `CONTENT_ERRORS`.
     """
     try:
         yield
@@ -262,13 +262,13 @@ def refusing(file: Path) -> Iterator[None]:
     except (DataError, UserError) as error:
         reason = str(error).rstrip(".")
         raise CorruptFileError(f"{file}: {reason}. {HOW_TO_MEND}") from error
-    except MALFORMED as error:
+    except CONTENT_ERRORS as error:
         reason = " ".join(f"{type(error).__name__}: {error}".split())[:MAX_REASON_LENGTH]
         raise CorruptFileError(f"{file} is not as visterm writes it ({reason}). {HOW_TO_MEND}") from error
 
 
 def save_arrays(path: Path, arrays: Arrays, metadata: dict[str, str] | None = None) -> None:
-    """Write named arrays as safetensors, if there is space for them."""
+    """Write named arrays as safetensors, if the disk has space for them."""
     check_space(path, sum(array.nbytes for array in arrays.values()))
     with writing(path):
         path.touch()
@@ -310,12 +310,12 @@ def read_json(path: Path) -> Any:
     try:
         return json.loads(read_regular(path, MAX_JSON_BYTES).decode("utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        damaged = CorruptFileError(f"{path} cannot be read as JSON: {str(error).rstrip('.')}. {HOW_TO_MEND}")
-        raise storage_error(error, path) or damaged from error
+        corrupt_error = CorruptFileError(f"{path} cannot be read as JSON: {str(error).rstrip('.')}. {HOW_TO_MEND}")
+        raise storage_error(error, path) or corrupt_error from error
 
 
 def write_skipped(path: Path, skipped: Iterable[Skipped]) -> None:
-    """Write one JSON object per line for each image that could not be read; on a full disk, the old file is kept."""
+    """Write a JSON line for each image that could not be read; if the disk is full, the old file is unchanged."""
     if path.exists() and not path.is_file():  # a pipe, or /dev/null
         path.write_bytes(skipped_bytes(skipped))
     else:
@@ -350,7 +350,7 @@ def folder_kind(path: str | os.PathLike[str]) -> str | None:
 def _restore_backup(target: Path) -> Path:
     """Restore the old folder after a kill or an error between the two renames of `whole_folder`.
 
-    Returns the path of the backup, where the old folder is while the new one is moved to `target`.
+    Returns the path of the backup, to which `whole_folder` moves the old folder before it renames the new one.
     """
     backup = target.with_name(f".{target.name}.old")
     if not target.exists() and backup.exists():

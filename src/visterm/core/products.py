@@ -1,4 +1,4 @@
-"""Matrix products that don't depend on other rows, and the exact top k of each row without computing all scores."""
+"""Matrix products in which no row depends on the others, and the exact top k of each row without all scores."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from visterm.kernels.topk import best_of_chosen, largest_norm, screen_best, star
 
 Floats: TypeAlias = NDArray[np.float32]
 
-SCREEN_FROM = 10
-"""Minimum number of images for which a matrix product is faster, with BLAS limited to one thread (at width 100)."""
+MIN_IMAGES_TO_SCREEN = 10
+"""From this number of images on, a matrix product that excludes rows of V is faster (measured at width 100)."""
 
-PART_WORK = 2**20  # Minimum number of multiplications per thread: about 50 µs
+PART_WORK = 2**20  # Minimum number of multiplications per thread, which take about 50 µs
 TILE_FLOATS = 2**17  # Floats per tile of V, and per block of scores: both fit in the second-level cache
 PARTS_PER_THREAD = 4  # Parts of V per thread, so one slow thread does not delay the others
-IMAGES_AT_ONCE = 4096
-ROUNDING = 2.0**-24
+IMAGES_AT_ONCE = 4096  # Rows of U that are compared with all of V before the next rows
+ROUNDING = 2.0**-24  # ε of float32
 
 
 def product(A: Matrix, B: Matrix) -> Any:
@@ -73,43 +73,43 @@ def top_k_products(
             raise UserError(f"{name} is sparse", setting=name, expected="an array", advice=advice)
     U, V = (np.ascontiguousarray(matrix, np.float32) for matrix in (U, V))
     if U.ndim != 2 or V.ndim != 2 or U.shape[1] != V.shape[1]:
-        raise ShapeError(f"U has the shape {U.shape}, V {V.shape}; expected two matrices with as many columns each.")
-    chosen = None if among is None else np.ascontiguousarray(among, np.int64)
-    if chosen is not None:
-        inside = chosen.ndim == 1 and (not chosen.size or (chosen[0] >= 0 and chosen[-1] < len(V)))
-        if not inside or (np.diff(chosen) <= 0).any():
+        raise ShapeError(f"U has the shape {U.shape}, V {V.shape}; expected two matrices of the same width.")
+    candidates = None if among is None else np.ascontiguousarray(among, np.int64)
+    if candidates is not None:
+        in_range = candidates.ndim == 1 and (not candidates.size or (candidates[0] >= 0 and candidates[-1] < len(V)))
+        if not in_range or (np.diff(candidates) <= 0).any():
             raise DataError(f"among must be ascending rows of V, from 0 to {len(V) - 1}, none of them twice.")
 
-    n, m = len(U), len(V) if chosen is None else len(chosen)
+    n, m = len(U), len(V) if candidates is None else len(candidates)
     k = check_k(k, m)
     if n == 0 or k == 0:
         return Ranking(np.empty((n, k), np.int64), np.empty((n, k), np.float32))
     n_threads = min(resolve_jobs(n_jobs), 1 + n * m * U.shape[1] // PART_WORK)
     n_parts = min(m, 1 if n_threads == 1 else n_threads * PARTS_PER_THREAD)
     bounds = [m * part // n_parts for part in range(n_parts + 1)]
-    if n_parts == 1 and n < SCREEN_FROM:
-        return merged([_best_of_part(U, V, chosen, bounds, k, 0)], k)
+    if n_parts == 1 and n < MIN_IMAGES_TO_SCREEN:
+        return merged([_best_of_part(U, V, candidates, bounds, k, 0)], k)
     team = standing_team(n_threads)
-    if chosen is not None or n < SCREEN_FROM:
-        return merged(team.run(partial(_best_of_part, U, V, chosen, bounds, k), n_parts), k)
+    if candidates is not None or n < MIN_IMAGES_TO_SCREEN:
+        return merged(team.run(partial(_best_of_part, U, V, candidates, bounds, k), n_parts), k)
 
     rankings = []
     with one_blas_thread():
         for start in range(0, n, IMAGES_AT_ONCE):
             rows = U[start : start + IMAGES_AT_ONCE]
             rankings.append(merged(team.run(partial(_screened_part, rows, V, bounds, k), n_parts), k))
-    return Ranking(np.concatenate([f.ids for f in rankings]), np.concatenate([f.scores for f in rankings]))
+    return Ranking(np.concatenate([r.ids for r in rankings]), np.concatenate([r.scores for r in rankings]))
 
 
 def _best_of_part(
-    U: Floats, V: Floats, chosen: NDArray[np.int64] | None, bounds: list[int], k: int, part: int
+    U: Floats, V: Floats, candidates: NDArray[np.int64] | None, bounds: list[int], k: int, part: int
 ) -> Ranking:
-    """Score one part of the rows of V, or of the `chosen` rows, one by one; return the heaps of the best rows."""
+    """Score one part of the rows of V, or of the `candidates` rows, one by one; return the heaps of the best rows."""
     start, stop = bounds[part], bounds[part + 1]
     shape = len(U), min(k, stop - start)
     heaps = Ranking(np.empty(shape, np.int64), np.empty(shape, np.float32))
-    if chosen is not None:
-        best_of_chosen(U, V, chosen[start:stop], *heaps)
+    if candidates is not None:
+        best_of_chosen(U, V, candidates[start:stop], *heaps)
     else:
         start_heaps(U, V, start, *heaps)
         stream_best(U, V, start + heaps.ids.shape[1], stop, *heaps)

@@ -14,27 +14,27 @@ def silent(line: str) -> None:
 
 
 class Progress:
-    """Receives the progress of a long task, and forwards it to `onto`, if given; the command line draws bars."""
+    """Receives the progress of a long task, and forwards it to `target`, if given; the command line draws bars."""
 
-    _onto: Progress | None = None
+    _target: Progress | None = None
 
-    def __init__(self, onto: Progress | None = None) -> None:
-        self._onto = onto
+    def __init__(self, target: Progress | None = None) -> None:
+        self._target = target
 
     def start(self, task: str, total: int | None = None) -> None:
         """Begin a task with `total` steps (None: unknown)."""
-        if self._onto is not None:
-            self._onto.start(task, total)
+        if self._target is not None:
+            self._target.start(task, total)
 
     def advance(self, steps: int = 1, note: str = "") -> None:
         """Report `steps` more steps, with a short note such as the validation score."""
-        if self._onto is not None:
-            self._onto.advance(steps, note)
+        if self._target is not None:
+            self._target.advance(steps, note)
 
     def finish(self) -> None:
         """End the task."""
-        if self._onto is not None:
-            self._onto.finish()
+        if self._target is not None:
+            self._target.finish()
 
 
 SILENT = Progress()  # Shows nothing; the default in Python
@@ -61,7 +61,7 @@ class StepProgress(Progress):
 
 
 class Titled(Progress):
-    """Shows all tasks under one title, with `total` steps if given, for a fit that will be stopped earlier."""
+    """Shows all tasks under one title, and with `total` steps if given, for a fit that will be stopped early."""
 
     def __init__(self, progress: Progress, title: str, total: int | None = None) -> None:
         super().__init__(progress)
@@ -75,7 +75,7 @@ class Titled(Progress):
 class OneTask(Titled):
     """Shows nested tasks as one task, whose last note is its result.
 
-    For a fit that is evaluated afterwards: the last note is then its score, and not the note of the last epoch.
+    It is for a fit that is evaluated afterwards: the last note is its score, and not the note of the last epoch.
     """
 
     def __init__(self, progress: Progress, title: str) -> None:

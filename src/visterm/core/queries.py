@@ -19,15 +19,15 @@ COMBINATIONS = ("sum", "product", CONFIDENCE)
 """Ways to combine the scores of words: the weighted sum; for probabilities the product; for runs with a calibration
 the probability that the image matches."""
 
-MIN_PROBABILITY = 1e-9  # Lower bound of probabilities, so that no single word can exclude an image
+MIN_PROBABILITY = 1e-9  # Lower bound of probabilities, so no single word can exclude an image
 
 
 class OutsideWords(NamedTuple):
     """The words of a search that are not tags but can be searched by their word vectors."""
 
     words: list[str]  # Unique, as typed or added, without words whose weights cancel out
-    weights: NDArray[np.float32]  # shape (n_words,): like the weights of tags
-    rows: NDArray[np.float32]  # shape (n_words, width): like the rows of tags, in the model's space
+    weights: NDArray[np.float32]  # shape (n_words,), as `Query.weights` has for tags
+    rows: NDArray[np.float32]  # shape (n_words, width), in the space of the model's tag rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +35,11 @@ class Query:
     """A search as weights of tags."""
 
     weights: sp.csr_array
-    """float32, shape (1, n_tags). Above 0: a word; below 0: a `-word`. A tag that is typed twice weighs twice."""
+    """float32, shape (1, n_tags). Above 0: a word; below 0: a `-word`. A tag that is typed twice counts twice."""
     known: list[str]  # The tags found, in the order typed
     unknown: list[str]  # The words that are not tags and have no word vector
     outside: OutsideWords | None = None
-    """Words without training images that are searched by their word vectors; None if there are none."""
+    """Words without training images, which are searched by their word vectors; None without such words."""
     not_learned: Mapping[str, int] = field(default_factory=dict)
     """Tags that people gave to photos but that the run has not learned yet -> 1, or -1 for a `-word`."""
 
@@ -47,8 +47,8 @@ class Query:
 def inverse_frequencies(counts: ArrayLike, n_captions: int) -> NDArray[np.float32]:
     """Return ``-log`` of the share of captions with each word, float32, shape (n_words,) (PAMIR, section IV-A).
 
-    `counts` is the number of captions with each word, out of `n_captions`; 0 counts as 1. A word in all captions has
-    the weight 0.
+    `counts` is the number of captions with each word, out of `n_captions`; 0 is treated as 1. A word in all captions
+    has the weight 0.
     """
     counts = np.maximum(np.asarray(counts, np.float64), 1)
     idf: NDArray[np.float32] = np.log(max(float(n_captions), counts.max(initial=1.0)) / counts).astype(np.float32)

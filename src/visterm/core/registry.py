@@ -46,19 +46,19 @@ class TableEntry:
 class Registry:
     """A table of models or encoders: visterm's own `entries`, and entry points of other packages in `group`.
 
-    `kind` is the noun for messages: "model" or "encoder". An entry with another `package` describes a part of that
-    package, so that messages can say what to install if the package is missing.
+    `kind` is the noun for messages: "model" or "encoder". An entry with another `package` describes a class of that
+    package, so messages can say what to install if the package is missing.
     """
 
     def __init__(self, kind: str, entries: list[TableEntry], *, group: str) -> None:
         self.kind = kind
         self._built_in = {entry.name: entry for entry in entries if entry.package == PACKAGE}
-        self._described = {entry.name: entry for entry in entries if entry.package != PACKAGE}
+        self._external_entries = {entry.name: entry for entry in entries if entry.package != PACKAGE}
         self._group = group
 
     def __iter__(self) -> Iterator[TableEntry]:
         yield from self._built_in.values()
-        yield from self._offered().values()
+        yield from self._plugin_entries().values()
 
     def names(self) -> list[str]:
         """Return the names of all entries."""
@@ -66,19 +66,19 @@ class Registry:
 
     def not_installed(self) -> list[TableEntry]:
         """Return the entries of packages that are not installed."""
-        offered = self._offered()
-        return [entry for name, entry in self._described.items() if name not in offered]
+        installed = self._plugin_entries()
+        return [entry for name, entry in self._external_entries.items() if name not in installed]
 
     def entry(self, name: str) -> TableEntry:
-        """Return an entry. Raises an error with the package to install or the most similar names if there is none."""
-        entry = self._built_in.get(name) or self._offered().get(name)
+        """Return an entry. Raises an error with the package to install or the most similar name if it is unknown."""
+        entry = self._built_in.get(name) or self._plugin_entries().get(name)
         if entry is None:
             raise self.unknown(name, self.names())
         return entry
 
     def unknown(self, name: str, known: list[str]) -> UserError:
         """Return the error for an unknown name: the package to install, or else the most similar name in `known`."""
-        if (entry := self._described.get(name)) is None:
+        if (entry := self._external_entries.get(name)) is None:
             problem = f"Unknown {self.kind} '{name}'."
             return UnknownNameError(problem, setting=self.kind, value=name, advice=_advice(name, known))
         return MissingExtraError(
@@ -124,27 +124,27 @@ class Registry:
 
     def classes(self, package: str = PACKAGE) -> dict[str, TableEntry]:
         """Return class name -> entry for the classes of a package."""
-        entries = self._built_in if package == PACKAGE else self._offered()
+        entries = self._built_in if package == PACKAGE else self._plugin_entries()
         return {entry.target.rpartition(":")[2]: entry for entry in entries.values() if entry.package == package}
 
-    def _offered(self) -> dict[str, TableEntry]:
+    def _plugin_entries(self) -> dict[str, TableEntry]:
         """Return name -> entry for the entry points of other packages; reading all entry points takes 20 ms.
 
         The entries that this table describes come first, in its order, then the others by name.
         """
-        offered: dict[str, TableEntry] = {}
+        entries: dict[str, TableEntry] = {}
         from importlib.metadata import entry_points  # takes long to import
 
-        order = {name: i for i, name in enumerate(self._described)}
+        order = {name: i for i, name in enumerate(self._external_entries)}
         for point in sorted(entry_points(group=self._group), key=lambda p: (order.get(p.name, len(order)), p.name)):
             if point.name in self._built_in:
                 continue
             package = point.dist.name if point.dist else point.value.partition(":")[0].partition(".")[0]
-            described = self._described.get(point.name)
-            if described is None or described.package != package:
-                described = TableEntry(point.name, "", f"from {point.value.partition(':')[0]}", package=package)
-            offered.setdefault(point.name, replace(described, target=point.value))
-        return offered
+            entry = self._external_entries.get(point.name)
+            if entry is None or entry.package != package:
+                entry = TableEntry(point.name, "", f"from {point.value.partition(':')[0]}", package=package)
+            entries.setdefault(point.name, replace(entry, target=point.value))
+        return entries
 
 
 def lazy_names(
@@ -183,11 +183,11 @@ def unknown(kind: str, name: str, known: list[str]) -> str:
 
 def _advice(name: str, known: Sequence[str], prefix: str = "Known") -> str:
     """Return the sentence that suggests the most similar known name, or lists all known names."""
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
-    return f"Did you mean '{near[0]}'?" if near else known_names(known, prefix)
+    matches = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+    return f"Did you mean '{matches[0]}'?" if matches else known_names(known, prefix)
 
 
 def known_names(known: Sequence[str], prefix: str = "Known") -> str:
     """Return a sentence that lists up to `_MAX_LISTED` known names after `prefix`."""
-    rest = f" and {len(known) - _MAX_LISTED} more" if len(known) > _MAX_LISTED else ""
-    return f"{prefix}: {', '.join(known[:_MAX_LISTED]) or 'none'}{rest}."
+    more_text = f" and {len(known) - _MAX_LISTED} more" if len(known) > _MAX_LISTED else ""
+    return f"{prefix}: {', '.join(known[:_MAX_LISTED]) or 'none'}{more_text}."

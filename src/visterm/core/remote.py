@@ -22,7 +22,7 @@ from typing import Any, cast
 from visterm.core.errors import MissingExtraError, StorageError, UserError, VistermError
 
 _ADDRESS = re.compile(r"([a-z][a-z0-9+.-]+)://", re.IGNORECASE)
-NAMED = "VISTERM_STORES"
+STORES_VARIABLE = "VISTERM_STORES"
 """Environment variable with the stores that this process and its child processes may open (``s3://bucket``). If it is
 not set, as in Python programs, all stores may be opened."""
 
@@ -145,61 +145,61 @@ class RemotePath(os.PathLike[str]):
 
     def exists(self) -> bool:
         """Return whether an object with this name, or below it, exists."""
-        return bool(self._ask("exists"))
+        return bool(self._call("exists"))
 
     def is_file(self) -> bool:
         """Return whether an object with this name exists."""
-        return bool(self._ask("isfile"))
+        return bool(self._call("isfile"))
 
     def is_dir(self) -> bool:
         """Return whether objects below this name exist."""
-        return bool(self._ask("isdir"))
+        return bool(self._call("isdir"))
 
     def children(self) -> list[str]:
         """Return the sorted names of the objects and folders directly below this path."""
-        key, names = self._listed("ls", detail=False)
+        key, names = self._list("ls", detail=False)
         return sorted({name.rstrip("/").rpartition("/")[2] for name in names if name.strip("/") != key.strip("/")})
 
     def files(self) -> list[str]:
         """Return the sorted names of all objects below this path, relative to it."""
-        key, names = self._listed("find")
+        key, names = self._list("find")
         start = len(key.rstrip("/")) + 1
         return sorted(name[start:] for name in names if len(name) > start and not name.endswith("/"))
 
     def stamp(self) -> str | None:
         """Return a text that changes with the content: ETag (or date) and size; None if the object does not exist."""
-        facts = self._facts()
-        if facts is None:
+        metadata = self._metadata()
+        if metadata is None:
             return None
-        version = next((facts[name] for name in (*_ETAGS, *_DATES) if facts.get(name)), "")
-        return f"{version} {facts.get('size')}"
+        version = next((metadata[name] for name in (*_ETAGS, *_DATES) if metadata.get(name)), "")
+        return f"{version} {metadata.get('size')}"
 
     def state(self) -> tuple[int, int] | None:
         """Return size in bytes and upload time in nanoseconds (0 if unknown); None if the object does not exist."""
-        facts = self._facts()
-        if facts is None:
+        metadata = self._metadata()
+        if metadata is None:
             return None
-        date = next((facts[name] for name in _DATES if facts.get(name)), 0)
+        date = next((metadata[name] for name in _DATES if metadata.get(name)), 0)
         seconds = date.timestamp() if isinstance(date, datetime) else date
-        return int(facts.get("size") or 0), int(seconds * 1e9) if isinstance(seconds, int | float) else 0
+        return int(metadata.get("size") or 0), int(seconds * 1e9) if isinstance(seconds, int | float) else 0
 
-    def _facts(self) -> dict[str, Any] | None:
+    def _metadata(self) -> dict[str, Any] | None:
         """Return the store's metadata of the object; None if it does not exist."""
         try:
-            facts: dict[str, Any] = self._ask("info")
+            metadata: dict[str, Any] = self._call("info")
         except FileNotFoundError:
             return None
-        return facts
+        return metadata
 
-    def _listed(self, method: str, **options: object) -> tuple[str, list[str]]:
-        """Return the store's key of this path, and the names that the store's method ("ls" or "find") lists there."""
+    def _list(self, method: str, **options: object) -> tuple[str, list[str]]:
+        """Return the store's key of this path, and the names that the store's method ("ls" or "find") lists for it."""
         with opened_store(self.address, "read") as (store, key):
             try:
                 return key, getattr(store, method)(key, **options)
             except FileNotFoundError:
                 return key, []
 
-    def _ask(self, method: str) -> Any:
+    def _call(self, method: str) -> Any:
         """Call a method of the store with the key of this path, and return its result."""
         with opened_store(self.address, "read") as (store, key):
             return getattr(store, method)(key)
@@ -217,7 +217,7 @@ class RemotePath(os.PathLike[str]):
 
         Raises FileNotFoundError if it does not exist; StorageError if the store cannot be reached or denies access.
         """
-        return bytes(self._ask("cat_file"))
+        return bytes(self._call("cat_file"))
 
     def read_text(self, encoding: str | None = None) -> str:
         """Return the content of the object as text."""
@@ -250,38 +250,38 @@ class RemotePath(os.PathLike[str]):
 @contextmanager
 def only_named_stores(words: Iterable[str]) -> Iterator[None]:
     """Allow only the stores of the addresses in `words`, such as a command line, and in the environment."""
-    before = os.environ.get(NAMED)
-    addresses = [address for word in (*words, before or "") for address in _NAMED_ADDRESS.findall(word)]
-    os.environ[NAMED] = " ".join(dict.fromkeys(map(_store_name, addresses)))
+    old_value = os.environ.get(STORES_VARIABLE)
+    addresses = [address for word in (*words, old_value or "") for address in _NAMED_ADDRESS.findall(word)]
+    os.environ[STORES_VARIABLE] = " ".join(dict.fromkeys(map(_store_name, addresses)))
     try:
         yield
     finally:
-        if before is None:
-            del os.environ[NAMED]
+        if old_value is None:
+            del os.environ[STORES_VARIABLE]
         else:
-            os.environ[NAMED] = before
+            os.environ[STORES_VARIABLE] = old_value
 
 
 def check_named(address: str) -> None:
-    """Raise UserError for an address whose store the user has not named.
+    """Raise UserError for an address in a store that the user has not named.
 
     A chain of addresses, in which one store opens another, is refused as well.
     """
-    if os.environ.get(NAMED) is None:
+    if os.environ.get(STORES_VARIABLE) is None:
         return
     if "::" in address:
         raise UserError(f"{address} is a chain of addresses, which is not opened. Use an address such as s3://bucket.")
     if not is_named(address):
         raise UserError(
-            f"{address} lies in a store that was not named when visterm was started, so it is not opened: a catalogue, "
-            f"a list or a run may name any. If you trust it, name it: {NAMED}={_store_name(address)} visterm ..."
+            f"{address} is in a store that was not named when visterm was started, so it is not opened. If you trust "
+            f"it, name it: {STORES_VARIABLE}={_store_name(address)} visterm ..."
         )
 
 
 def is_named(address: str) -> bool:
     """Return whether the store or server of an address may be opened; in Python programs always True."""
-    named = os.environ.get(NAMED)
-    return named is None or _store_name(address) in named.split()
+    allowed_stores = os.environ.get(STORES_VARIABLE)
+    return allowed_stores is None or _store_name(address) in allowed_stores.split()
 
 
 def _store_name(address: str) -> str:
@@ -306,13 +306,13 @@ def opened_store(address: str, what: str) -> Iterator[tuple[Any, str]]:
     except FileNotFoundError as error:
         if what == "read":
             raise
-        raise StorageError(f"{address} cannot be written: {error}. Is the bucket there?") from error
+        raise StorageError(f"{address} cannot be written: {error}. Does the bucket exist?") from error
     except PermissionError as error:
         raise StorageError(
             f"{address} may not be {what}: {error}. Check the credentials in the environment (for S3: "
             "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE)."
         ) from error
-    except Exception as error:  # each library of a store has errors of its own
+    except Exception as error:  # the library of each store has its own errors
         raise StorageError(
             f"{address} cannot be {what}: {type(error).__name__}: {error}. Check the address, the network and, in the "
             "environment, endpoint and credentials (for S3: AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID, "
@@ -321,7 +321,7 @@ def opened_store(address: str, what: str) -> Iterator[tuple[Any, str]]:
 
 
 def _store_of(address: str) -> tuple[Any, str]:
-    """Return fsspec's file system for an address, without a cache of listings, and the key in it."""
+    """Return fsspec's file system for an address, without a cache of listings, and the key in the file system."""
     try:
         from fsspec.core import url_to_fs
 

@@ -17,7 +17,7 @@ with suppress(ImportError):  # Windows has no such limits
 
 _SYNCHRONIZE, _STILL_WAITING, _ACCESS_DENIED = 0x100000, 0x102, 5  # Constants of the Windows API
 
-UNKNOWN_MEMORY = 2**32  # Bytes to assume if the size of the memory is unknown
+DEFAULT_MEMORY_BYTES = 2**32  # Used if the size of the memory is unknown
 
 
 def limit_of(name: str) -> int | None:
@@ -65,11 +65,11 @@ def memory_bytes() -> int:
         return int(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     windows = getattr(ctypes, "windll", None)
     if windows is None:
-        return UNKNOWN_MEMORY
+        return DEFAULT_MEMORY_BYTES
     status = (ctypes.c_uint64 * 8)()  # MEMORYSTATUSEX: [0] is its length and the load, [1] the size of the memory
     ctypes.cast(status, ctypes.POINTER(ctypes.c_uint32))[0] = ctypes.sizeof(status)
     windows.kernel32.GlobalMemoryStatusEx(ctypes.byref(status))
-    return int(status[1]) or UNKNOWN_MEMORY
+    return int(status[1]) or DEFAULT_MEMORY_BYTES
 
 
 def _is_alive_on_windows(pid: int) -> bool:

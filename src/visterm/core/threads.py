@@ -52,24 +52,24 @@ def one_blas_thread() -> AbstractContextManager[object]:
 
 @lru_cache(maxsize=1)
 def _libraries(n_modules: int) -> ThreadpoolController:
-    """Find the libraries with thread pools; cached until a module is imported, as it is slower than a small product."""
+    """Find the libraries with thread pools; cached until a module is imported, as the search takes long."""
     return ThreadpoolController()
 
 
 class Team:
     """`size` threads, including the caller's, that share the parts of a job.
 
-    The caller takes parts from the front and the other threads from the back, so for the next job of the same shape,
-    each processor finds its parts in its cache. If the other threads start late on a busy machine, the caller does
+    The caller takes parts from the front and the other threads from the back, so each processor still has its parts in
+    its cache when the next job has the same shape. If the other threads start late on a busy machine, the caller runs
     their parts as well. With one thread, parts run in order.
 
-    With `apart`, the other threads don't run on the caller's processor, if the system supports that. It is for jobs of
-    a millisecond: Linux wakes threads on the processor of the caller, and moves them only after some milliseconds.
+    With `avoid_caller`, the other threads don't run on the caller's processor, if the system supports that. It is for
+    jobs of a millisecond: Linux wakes threads on the caller's processor, and moves them only after some milliseconds.
     """
 
-    def __init__(self, size: int, *, apart: bool = False) -> None:
+    def __init__(self, size: int, *, avoid_caller: bool = False) -> None:
         self.size = size
-        self._others = OtherProcessors() if apart else None
+        self._others = OtherProcessors() if avoid_caller else None
         enter = self._others.enter if self._others else None
         self._pool = ThreadPoolExecutor(size - 1, "visterm", enter) if size > 1 else None
 
@@ -80,38 +80,38 @@ class Team:
         if self._pool is not None:
             self._pool.shutdown()
 
-    def run(self, part: Callable[[int], T], n_parts: int) -> list[T]:
-        """Run ``part(0)`` .. ``part(n_parts - 1)`` in the threads, and return the results in order.
+    def run(self, run_part: Callable[[int], T], n_parts: int) -> list[T]:
+        """Run ``run_part(0)`` .. ``run_part(n_parts - 1)`` in the threads, and return the results in order.
 
-        If a part raises an error, it is raised here after all running parts have ended.
+        If a part raises an error, it is raised again after all running parts have ended.
         """
         if self._pool is None or n_parts < 2:
-            return list(map(part, range(n_parts)))
-        waiting = deque(range(n_parts))
+            return list(map(run_part, range(n_parts)))
+        pending = deque(range(n_parts))
         results: dict[int, T] = {}
 
         def work(take: Callable[[], int]) -> None:
             try:
-                while waiting:
+                while pending:
                     try:
                         i = take()
                     except IndexError:  # another thread was quicker
                         return
-                    results[i] = part(i)
+                    results[i] = run_part(i)
             finally:
-                waiting.clear()
+                pending.clear()
 
         if self._others is not None:
-            self._others.keep_from_here()
-        others = [self._pool.submit(work, waiting.pop) for _ in range(min(self.size, n_parts) - 1)]
+            self._others.avoid_current_processor()
+        futures = [self._pool.submit(work, pending.pop) for _ in range(min(self.size, n_parts) - 1)]
         try:
-            work(waiting.popleft)
+            work(pending.popleft)
         finally:
-            started = [other for other in others if not other.cancel()]
-            wait(started)
+            running = [future for future in futures if not future.cancel()]
+            wait(running)
 
-        for other in started:
-            other.result()
+        for future in running:
+            future.result()
         return [results[i] for i in range(n_parts)]
 
 
@@ -126,10 +126,10 @@ def map_ahead(
     remaining = iter(items)
     pool = ThreadPoolExecutor(n_threads, thread_name_prefix=name)
     try:
-        waiting = deque(pool.submit(work, item) for item in islice(remaining, ahead))
-        while waiting:
-            result = waiting.popleft().result()
-            waiting.extend(pool.submit(work, item) for item in islice(remaining, 1))
+        pending = deque(pool.submit(work, item) for item in islice(remaining, ahead))
+        while pending:
+            result = pending.popleft().result()
+            pending.extend(pool.submit(work, item) for item in islice(remaining, 1))
             yield result
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
@@ -138,7 +138,7 @@ def map_ahead(
 @cache
 def standing_team(size: int) -> Team:
     """Return a permanent team of this size, for jobs that are shorter than starting a thread (100 µs)."""
-    return Team(size, apart=True)
+    return Team(size, avoid_caller=True)
 
 
 class OtherProcessors:
@@ -146,7 +146,7 @@ class OtherProcessors:
 
     def __init__(self) -> None:
         self._threads: list[int] = []
-        self._placed_for = (-1, 0)  # Processor of the caller, and number of threads, at the last call
+        self._last_placement = (-1, 0)  # Processor of the caller, and number of threads, at the previous call
         has_affinity = hasattr(os, "sched_setaffinity")
         self._processor = getattr(ctypes.CDLL(None), "sched_getcpu", None) if has_affinity else None
 
@@ -154,21 +154,21 @@ class OtherProcessors:
         """Add the calling thread to the threads."""
         self._threads.append(threading.get_native_id())
 
-    def keep_from_here(self) -> None:
-        """Let the threads run on all processors of the caller except the current one."""
+    def avoid_current_processor(self) -> None:
+        """Let the threads run on all processors of the caller except the caller's current processor."""
         if self._processor is None:
             return
-        current = self._processor(), len(self._threads)
-        if current == self._placed_for:
+        placement = self._processor(), len(self._threads)
+        if placement == self._last_placement:
             return
         linux: Any = os  # only Linux has these functions
-        other_processors = linux.sched_getaffinity(0) - {current[0]}
+        other_processors = linux.sched_getaffinity(0) - {placement[0]}
         try:
             for thread in self._threads if other_processors else []:
                 linux.sched_setaffinity(thread, other_processors)
         except OSError:  # a sandbox that forbids it
             self._processor = None
-        self._placed_for = current
+        self._last_placement = placement
 
 
 if hasattr(os, "register_at_fork"):

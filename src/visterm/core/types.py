@@ -92,7 +92,7 @@ class Hit:
 
 
 def _number(item: Tag | Hit) -> str:
-    """Return the confidence as text, or the score if there is no confidence."""
+    """Return the confidence as text, or the score if the confidence is None."""
     return f"score={item.score:.3g}" if item.confidence is None else f"confidence={item.confidence:.2g}"
 
 
@@ -109,7 +109,7 @@ class Skipped:
 
 
 CLOSED, NO_TAGS = "folder that cannot be listed", "tag file that may not be read"
-"""Beginnings of the reasons for skipped folders and tag files; other reasons are of photos."""
+"""Beginnings of the reasons for skipped folders and tag files; all other reasons are about photos."""
 CHUNK = 512  # Images encoded and annotated at a time, which limits the memory
 
 

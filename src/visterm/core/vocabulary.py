@@ -17,22 +17,22 @@ from numpy.typing import NDArray
 from visterm.core.errors import DataError, ShapeError, UnknownNameError, UserError
 from visterm.core.queries import Query
 from visterm.core.registry import known_names, unknown
-from visterm.core.wording import BIDI_CONTROLS, SURROGATE, has_seen_letters, without_unseen
+from visterm.core.wording import BIDI_CONTROLS, SURROGATE, has_visible_letters, without_invisible
 
 MOST_TAGS = 100  # Maximum number of tags in one request for one image, from a person, another program or a tag file
-MOST_LETTERS = 200  # Maximum number of letters of a new tag; tags that a run already has may be longer
-MOST_COUNTED = 2**53  # Maximum count of images of a tag in a saved vocabulary
+MOST_LETTERS = 200  # Maximum number of characters of a new tag; tags that a run already has may be longer
+MAX_COUNT = 2**53  # Maximum count of images of a tag in a saved vocabulary
 _VARIATION_SELECTORS = re.compile("[\u180b-\u180d\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef]")
 _PIECE = re.compile(
     r'(?P<within>(?<=[^\s,;"-])"(?=[^"]*$))'
     r'|(?P<minus>-?)(?:"(?P<quoted>(?:[^"]|"")*)(?:"|$)|(?P<word>[^\s,;"-][^\s,;"]*))'
     r"|[,;-]"
 )
-"""The last phrase of a search needs no closing quote. A single quote inside a word matches the group `within`."""
+"""A word, phrase or separator of a search. The last phrase needs no closing quote. A quote inside a word: `within`."""
 
 
 class Word(NamedTuple):
-    """One word of a search, or one phrase in quotes."""
+    """A word of a search, or a phrase in quotes."""
 
     text: str
     sign: int  # -1 after a ``-``, else 1
@@ -73,9 +73,9 @@ class Vocabulary:
         for column, tag in enumerate(self.tags):
             if not tag:
                 raise DataError(f"The tag of column {column} is empty.")
-            first = self._columns.setdefault(tag_key(tag), column)
-            if first != column:
-                raise DataError(f"The tags '{self.tags[first]}' and '{tag}' are one tag: case does not count.")
+            first_column = self._columns.setdefault(tag_key(tag), column)
+            if first_column != column:
+                raise DataError(f"The tags '{self.tags[first_column]}' and '{tag}' are one tag: case is ignored.")
 
         self.aliases: dict[str, str] = {}
         for alias, tag in (aliases or {}).items():
@@ -145,7 +145,7 @@ class Vocabulary:
         return type(self)(tags, self.counts[columns] if counts is None else counts, aliases)
 
     def with_words(self, words: Iterable[str]) -> Self:
-        """Return a vocabulary with new words appended, each with a count of 0; tags and aliases are not added again."""
+        """Return a vocabulary with new words appended, each with a count of 0; words that it has are ignored."""
         new_words = {tag_key(word): word for word in map(clean_tag, words) if word and word not in self}
         if not new_words:
             return self
@@ -218,10 +218,10 @@ class Vocabulary:
             rows.append({column: 1.0 for column in columns if column is not None})
 
         if negatives is not None:
-            rejected = list(checked_lists(negatives))
-            if len(rejected) != len(rows):
-                raise ShapeError(f"There are tags of {len(rows)} images, but negatives of {len(rejected)}.")
-            for row, tags in zip(rows, rejected, strict=True):
+            negative_lists = list(checked_lists(negatives))
+            if len(negative_lists) != len(rows):
+                raise ShapeError(f"There are tags of {len(rows)} images, but negatives of {len(negative_lists)}.")
+            for row, tags in zip(rows, negative_lists, strict=True):
                 for column in (self._columns.get(tag_key(tag)) for tag in tags):
                     if column is not None:
                         row.setdefault(column, -1.0)
@@ -252,10 +252,10 @@ class Vocabulary:
         UnknownNameError
             If none of the words is a tag; the message has the nearest tag for each word.
         """
-        signed_columns, missing = self.parse(search)
+        signed_columns, non_tags = self.parse(search)
         if not signed_columns:
-            raise UnknownNameError(self.unknown_words(word.text for word in missing))
-        return Query(*self.weights_of(signed_columns), [word.text for word in missing])
+            raise UnknownNameError(self.unknown_words(word.text for word in non_tags))
+        return Query(*self.weights_of(signed_columns), [word.text for word in non_tags])
 
     def parse(
         self, search: str | Sequence[str], others: Mapping[str, str] | None = None, *, phrases: bool = False
@@ -273,44 +273,44 @@ class Vocabulary:
         Raises UserError as `query` does.
         """
         signed_columns: list[tuple[int, int]] = []
-        missing: list[Word] = []
+        non_tags: list[Word] = []
         others = others or {}
         max_words = max([self._max_words, *(key.count(" ") + 1 for key in others)])
 
-        for run in split_query(search):
+        for words in split_query(search):
             start, end_of_phrase = 0, -1
-            while start < len(run):  # match tags, the longest first
-                for stop in range(min(len(run), start + max_words), start, -1):
-                    key = tag_key(" ".join(word.text for word in run[start:stop]))
+            while start < len(words):  # match tags, the longest first
+                for stop in range(min(len(words), start + max_words), start, -1):
+                    key = tag_key(" ".join(word.text for word in words[start:stop]))
                     if key in self._columns:
-                        signed_columns.append((self._columns[key], run[start].sign))
+                        signed_columns.append((self._columns[key], words[start].sign))
                     elif key in others:
-                        missing.append(Word(others[key], run[start].sign))
+                        non_tags.append(Word(others[key], words[start].sign))
                     else:
                         continue
                     start = stop
                     break
                 else:
-                    if clean_tag(run[start].text):
+                    if clean_tag(words[start].text):
                         if end_of_phrase == start:
-                            missing[-1] = missing[-1]._replace(text=f"{missing[-1].text} {run[start].text}")
+                            non_tags[-1] = non_tags[-1]._replace(text=f"{non_tags[-1].text} {words[start].text}")
                         else:
-                            missing.append(run[start])
-                        end_of_phrase = start + 1 if phrases and run[start].sign > 0 else -1
+                            non_tags.append(words[start])
+                        end_of_phrase = start + 1 if phrases and words[start].sign > 0 else -1
                     start += 1
 
-        if not signed_columns and not missing:
+        if not signed_columns and not non_tags:
             advice = "Type one or more tags, for example: snow tree -people"
             raise UserError("The search is empty.", setting="words", value=search, advice=advice)
-        return signed_columns, missing
+        return signed_columns, non_tags
 
     def not_tags(self, search: str | Sequence[str]) -> list[str]:
         """Return the keys (`tag_key`) of all words and phrases in a search that are not tags."""
         phrases: dict[str, None] = {}
-        for run in split_query(search):
-            for start in range(len(run)):
-                for stop in range(start + 1, len(run) + 1):
-                    phrase = " ".join(word.text for word in run[start:stop])
+        for words in split_query(search):
+            for start in range(len(words)):
+                for stop in range(start + 1, len(words) + 1):
+                    phrase = " ".join(word.text for word in words[start:stop])
                     if len(phrase) > MOST_LETTERS:
                         break
                     phrases[tag_key(phrase)] = None
@@ -327,52 +327,52 @@ class Vocabulary:
         return sp.csr_array(parts, shape=(1, len(self.tags))), [self.tags[column] for column in sums]
 
     def unknown_words(self, words: Iterable[str]) -> str:
-        """Return the message for unknown words: each with the nearest tag, or if there is none, with a list of tags."""
-        messages, without_near = [], []
-        for word, near in self.nearest(words).items():
-            if near is not None:
-                quoting_hint = f" Type it as {quoted(near)}." if set('",;') & set(near) else ""
-                messages.append(f"Unknown tag '{word}'. Did you mean '{near}'?{quoting_hint}")
+        """Return the message for unknown words: each with the nearest tag, or with a list of tags if no tag is near."""
+        messages, unmatched_words = [], []
+        for word, tag in self.nearest(words).items():
+            if tag is not None:
+                quoting_hint = f" Type it as {quoted(tag)}." if set('",;') & set(tag) else ""
+                messages.append(f"Unknown tag '{word}'. Did you mean '{tag}'?{quoting_hint}")
             else:
-                without_near.append(f"'{word}'")
-        if without_near:
-            plural = "s" if len(without_near) > 1 else ""
-            messages.append(f"Unknown tag{plural} {', '.join(without_near)}. {known_names(self.tags)}")
+                unmatched_words.append(f"'{word}'")
+        if unmatched_words:
+            plural = "s" if len(unmatched_words) > 1 else ""
+            messages.append(f"Unknown tag{plural} {', '.join(unmatched_words)}. {known_names(self.tags)}")
         return " ".join(messages)
 
     def nearest(self, words: Iterable[str]) -> dict[str, str | None]:
         """Return word -> the tag with the most similar spelling, or None if no tag is similar."""
         tag_of_key = {tag_key(tag): tag for tag in self.tags}
-        near = {word: difflib.get_close_matches(tag_key(word), tag_of_key, n=1, cutoff=0.6) for word in words}
-        return {word: tag_of_key[matches[0]] if matches else None for word, matches in near.items()}
+        matches_of = {word: difflib.get_close_matches(tag_key(word), tag_of_key, n=1, cutoff=0.6) for word in words}
+        return {word: tag_of_key[matches[0]] if matches else None for word, matches in matches_of.items()}
 
     def to_json(self) -> dict[str, Any]:
         """Return the vocabulary as a dict for JSON, as a run saves it."""
-        saved: dict[str, Any] = {"tags": list(self.tags), "counts": self.counts.tolist()}
-        return {**saved, "aliases": dict(self.aliases)} if self.aliases else saved
+        content: dict[str, Any] = {"tags": list(self.tags), "counts": self.counts.tolist()}
+        return {**content, "aliases": dict(self.aliases)} if self.aliases else content
 
     @classmethod
-    def from_json(cls, saved: object) -> Self:
-        """Build a vocabulary from the output of `to_json`. Raises DataError if `saved` has another form."""
-        parts: dict[str, Any] = saved if isinstance(saved, dict) else {}
+    def from_json(cls, content: object) -> Self:
+        """Build a vocabulary from the output of `to_json`. Raises DataError if `content` has another form."""
+        parts: dict[str, Any] = content if isinstance(content, dict) else {}
         tags, counts, aliases = map(parts.get, ("tags", "counts", "aliases"))
         if not (isinstance(tags, list) and isinstance(counts, list) and isinstance(aliases or {}, dict)):
             raise DataError("is not a vocabulary; expected lists of 'tags' and 'counts', and 'aliases' by name, if any")
         for count in counts:
-            if type(count) is not int or not 0 <= count <= MOST_COUNTED:
-                raise DataError(f"a count is {reprlib.repr(count)}; expected a whole number, 0 to {MOST_COUNTED}")
+            if type(count) is not int or not 0 <= count <= MAX_COUNT:
+                raise DataError(f"a count is {reprlib.repr(count)}; expected a whole number, 0 to {MAX_COUNT}")
         return cls(tags, counts, aliases)
 
 
 def clean_tag(tag: str) -> str:
     """Return a tag as it is displayed: NFC, trimmed, white space folded to one space; may be empty.
 
-    Invisible characters are removed, unless they change the visible text (`without_unseen`). Undecodable bytes of a
+    Invisible characters are removed, unless they change the visible text (`without_invisible`). Undecodable bytes of a
     file name (lone surrogates, in Python) become U+FFFD.
     """
     if not isinstance(tag, str):
         raise DataError(f"A tag is {tag!r}, of type {type(tag).__name__}; expected text.")
-    text = tag if tag.isascii() else without_unseen(SURROGATE.sub("\ufffd", tag))
+    text = tag if tag.isascii() else without_invisible(SURROGATE.sub("\ufffd", tag))
     return " ".join(unicodedata.normalize("NFC", text).split())
 
 
@@ -383,17 +383,17 @@ def tag_fault(tag: str) -> str | None:
     writing are invalid: in an exported table or in JSON they would reverse the text around them.
     """
     if len(tag) > MOST_LETTERS:
-        return f"has {len(tag):,} letters; a tag has at most {MOST_LETTERS}. Shorten it, or part the tags in it"
+        return f"has {len(tag):,} letters; a tag has at most {MOST_LETTERS}. Shorten it, or split it into several tags"
     if tag.startswith("-"):
         return "begins with '-', which means 'not' in searches and tag files. Leave the '-' out"
     if tag.isascii() and tag.isprintable() and tag:
         return None
     for letter in tag:
         if unicodedata.category(letter) == "Cc":
-            return f"has the control character U+{ord(letter):04X}, which no XMP file can hold. Take it out"
+            return f"has the control character U+{ord(letter):04X}, which no XMP file can hold. Remove it"
         if letter in BIDI_CONTROLS:
-            return f"has the hidden letter U+{ord(letter):04X}, which turns the direction of writing. Take it out"
-    return None if has_seen_letters(tag) else "has no letter that can be seen. Write one, or take the tag out"
+            return f"has the hidden letter U+{ord(letter):04X}, which turns the direction of writing. Remove it"
+    return None if has_visible_letters(tag) else "has no letter that can be seen. Add one, or remove the tag"
 
 
 def tag_key(tag: str) -> str:
@@ -419,42 +419,34 @@ def quoted(tag: str) -> str:
 
 
 def split_query(search: str | Sequence[str]) -> list[list[Word]]:
-    """Split a search such as ``snow tree -people "polar bear"`` into runs of words.
+    """Split a search such as ``snow tree -people "polar bear"`` into groups of consecutive words.
 
-    A tag of several words is always inside one run; commas, semicolons, quotes and ``-`` end a run. In ``-two words``
-    the sign belongs to the first word, and both words may form one tag. Inside quotes, ``""`` is a quote. Each entry of
-    a sequence is one tag, excluded if it begins with ``-``. Raises UserError if a single quote is inside a word, as in
-    ``sea"x``, or an entry is not text.
+    A tag of several words is always inside one group; commas, semicolons, quotes and ``-`` end a group. In ``-two
+    words`` the sign belongs to the first word, and both words may form one tag. Inside quotes, ``""`` is a quote. Each
+    entry of a sequence is one tag, which is excluded if it begins with ``-``. Raises UserError if a single quote is
+    inside a word, as in ``sea"x``, or an entry is not text.
     """
     if not isinstance(search, str):
         for entry in search:
             if not isinstance(entry, str):
-                raise UserError(
-                    f"A word of the search is {entry!r}",
-                    setting="words",
-                    value=entry,
-                    expected="a text, such as 'snow'",
-                )
+                raise UserError(f"A word of the search is {entry!r}", setting="words", value=entry, expected="a text")
         tags = map(clean_tag, search)
         return [[Word(tag.removeprefix("-"), -1 if tag.startswith("-") else 1)] for tag in tags]
 
-    runs: list[list[Word]] = [[]]
+    groups: list[list[Word]] = [[]]
     for piece in _PIECE.finditer(search):
         sign = -1 if piece["minus"] else 1
         if piece["within"]:
-            raise UserError(
-                f"The search {search} has a quote within a word.",
-                setting="words",
-                value=search,
-                advice='Put the tag in quotes and type its own quotes twice: "sea""x" finds the tag sea"x.',
-            )
+            problem = f"The search {search} has a quote within a word."
+            advice = 'Put the tag in quotes and type its own quotes twice: "sea""x" finds the tag sea"x.'
+            raise UserError(problem, setting="words", value=search, advice=advice)
         if piece["quoted"] is not None:
-            runs += [[Word(piece["quoted"].replace('""', '"'), sign)], []]
+            groups += [[Word(piece["quoted"].replace('""', '"'), sign)], []]
         elif piece["word"] is None:
-            runs.append([])
+            groups.append([])
         elif sign < 0:
-            runs.append([Word(piece["word"], sign)])
+            groups.append([Word(piece["word"], sign)])
         else:
-            runs[-1].append(Word(piece["word"], sign))
+            groups[-1].append(Word(piece["word"], sign))
 
-    return [run for run in runs if run]
+    return [group for group in groups if group]

@@ -21,14 +21,14 @@ from visterm.core.progress import Say
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-MOST_BYTES = 2**24  # Default maximum size of a response body
-MOST_AROUND = 2**20  # Maximum size of the rest of a response: headers, chunk sizes, trailers
+MAX_RESPONSE_BYTES = 2**24  # Default maximum size of a response body
+MAX_OVERHEAD_BYTES = 2**20  # Maximum size of the rest of a response: headers, chunk sizes, trailers
 CONNECT_TIMEOUT_SECONDS = 10.0  # A computer that is off does not answer at all
 MAX_WAIT_SECONDS = 30.0  # Maximum wait between two attempts
-LONGEST_SHOWN = 300  # Maximum length of the excerpt of a response in a message
-MAX_EXCERPT_SOURCE = 2**14  # The excerpt is made from this many characters of the response
-QUIET_SECONDS = 3.0  # Report that a server is not answering after attempts for this long
-PASSING = (408, 429, 500, 502, 503, 504)
+MAX_EXCERPT_LENGTH = 300  # Maximum length of the excerpt of a response in a message
+MAX_EXCERPT_SOURCE = 2**14  # Number of characters of the response from which the excerpt is made
+SECONDS_BEFORE_REPORT = 3.0  # Time without an answer after which a server is reported
+TEMPORARY_STATUSES = (408, 429, 500, 502, 503, 504)
 """Statuses of a server that is starting, busy, or not reached by its proxy; the request is tried again."""
 _VISIBLE_ASCII = re.compile("[!-~]+")
 
@@ -45,7 +45,7 @@ class ServerAnswer(NamedTuple):
     @property
     def shown(self) -> str:
         """Return the beginning of the content as one line without secrets, for messages."""
-        return in_short(self.content.decode("utf-8", "replace"), self.secrets)
+        return excerpt(self.content.decode("utf-8", "replace"), self.secrets)
 
 
 def masked(text: str, secrets: tuple[str, ...]) -> str:
@@ -55,43 +55,43 @@ def masked(text: str, secrets: tuple[str, ...]) -> str:
     return text
 
 
-def _spellings(letter: str) -> str:
+def _letter_pattern(letter: str) -> str:
     """Return a pattern for a letter as a server may write it: plain, or escaped for JSON, a URL or HTML.
 
-    No alternative is a prefix of another one: the search would try all combinations.
+    No alternative is a prefix of another alternative, as the search would then try all combinations.
     """
-    code, plain, percent_coded = ord(letter), re.escape(letter), quote(letter, safe="", errors="replace")
-    backslashed = () if letter == "\\" else (rf"\\{{1,4}}{plain}",)  # for "\", the next letter matches the second one
+    code, literal, percent_coded = ord(letter), re.escape(letter), quote(letter, safe="", errors="replace")
+    backslashed = () if letter == "\\" else (rf"\\{{1,4}}{literal}",)  # for "\", the next letter matches the second one
     html_name = re.escape(html.escape(letter))
     url = percent_coded if code > 127 else f"%{code:02x}"
-    alternatives = (plain, rf"\\u{code:04x}", rf"&#(?:{code}|x{code:x});", url, html_name, *backslashed)
+    alternatives = (literal, rf"\\u{code:04x}", rf"&#(?:{code}|x{code:x});", url, html_name, *backslashed)
     return f"(?:{'|'.join(dict.fromkeys(alternatives))})"
 
 
-def in_short(text: str, secrets: tuple[str, ...]) -> str:
-    """Return the beginning of a response as one line; secrets are removed first, as a cut one would not be found."""
+def excerpt(text: str, secrets: tuple[str, ...]) -> str:
+    """Return the beginning of a response as one line; secrets are removed first, while they are complete."""
     for secret in filter(None, secrets):
         base64_secret = base64.b64encode(secret.encode("utf-8", "replace")).decode().rstrip("=")
-        pattern = f"{''.join(map(_spellings, secret))}|{re.escape(base64_secret)}=*"
+        pattern = f"{''.join(map(_letter_pattern, secret))}|{re.escape(base64_secret)}=*"
         text = re.sub(pattern, "(secret)", text[: 2 * MAX_EXCERPT_SOURCE], flags=re.IGNORECASE)
     text = " ".join(text[:MAX_EXCERPT_SOURCE].split())
-    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]} ..."
+    return text if len(text) <= MAX_EXCERPT_LENGTH else f"{text[:MAX_EXCERPT_LENGTH]} ..."
 
 
 class Waiting:
-    """Reports once that a server fails and that visterm waits for it; again only after the server has answered.
+    """Reports once that visterm waits for a failing server; the next report comes only after the server has answered.
 
-    Several threads can share it. Nothing is reported in the first `after` seconds of attempts.
+    Several threads can share it. Nothing is reported in the first `after_seconds` seconds of attempts.
     """
 
-    def __init__(self, say: Say, after: float = QUIET_SECONDS) -> None:
-        self._say, self._after = say, after
+    def __init__(self, say: Say, after_seconds: float = SECONDS_BEFORE_REPORT) -> None:
+        self._say, self._after_seconds = say, after_seconds
         self._lock, self._is_reported = threading.Lock(), False
 
     def failed(self, url: str, reason: str, *, waited: float, wait: float, remaining: int) -> None:
         """Report a failure `waited` seconds after the first attempt; the next attempt is in `wait` seconds."""
         with self._lock:
-            if self._is_reported or waited < self._after:
+            if self._is_reported or waited < self._after_seconds:
                 return
             self._is_reported = True
         parts = urlsplit(url)
@@ -100,7 +100,7 @@ class Waiting:
         self._say(f"Waiting for {server} ({reason}): {tries}, the next one in {wait:.0f} s.")
 
     def answered(self) -> None:
-        """Record a successful response, so that the next failure is reported again."""
+        """Record a successful response, after which the next failure is reported again."""
         self._is_reported = False
 
 
@@ -110,7 +110,7 @@ class Patience(NamedTuple):
     timeout: float = 120.0  # Seconds per attempt, from connecting to the end of the response
     retries: int = 5  # Attempts after the first one
     wait: float = 1.0  # Seconds before the second attempt; doubled before each further one
-    refused: bool = True  # Whether to retry a refused connection: the server may be restarting
+    retry_refused: bool = True  # Whether to retry a refused connection: the server may be restarting
     waiting: Waiting | None = None  # Reports that the request is tried again
     pause: Callable[[float], object] = time.sleep  # Waits for this many seconds while a server works on a job
 
@@ -127,12 +127,8 @@ def server_address(url: str, parameter: str) -> str:
     except ValueError:
         parts, is_server = None, False
     if parts is None or not is_server or parts.query or parts.fragment or parts.username is not None:
-        raise UserError(
-            f"{parameter} is {url!r}",
-            setting="url",
-            value=url,
-            expected="the address of a server, such as http://host:3003",
-        )
+        expected = "the address of a server, such as http://host:3003"
+        raise UserError(f"{parameter} is {url!r}", setting="url", value=url, expected=expected)
     return url.rstrip("/")
 
 
@@ -143,16 +139,16 @@ def ask(
     body: bytes | None = None,
     headers: Mapping[str, str] | None = None,
     patience: Patience = Patience(),  # noqa: B008 (it is a tuple)
-    most: int = MOST_BYTES,
+    most: int = MAX_RESPONSE_BYTES,
     secrets: tuple[str, ...] = (),
 ) -> ServerAnswer:
     """Send a request and return the response, also for an error status.
 
     The default `method` is GET, or POST with a `body`. Broken or refused connections, timeouts and the statuses
-    `PASSING` are tried again, as `patience` says, after at most `MAX_WAIT_SECONDS`; use 0 `retries` for a request that
-    must not be repeated. Redirects are not followed, and no proxy is used. The caller must check that the user named
-    the server (`visterm.core.remote.is_named`). Messages never contain `secrets`. Raises ServiceError if the server
-    cannot be reached, or its response is larger than `most` bytes.
+    `TEMPORARY_STATUSES` are tried again, as `patience` says, after at most `MAX_WAIT_SECONDS`; use 0 `retries` for a
+    request that must not be repeated. Redirects are not followed, and no proxy is used. The caller must check that the
+    user named the server (`visterm.core.remote.is_named`). Messages never contain `secrets`. Raises ServiceError if the
+    server cannot be reached, or its response is larger than `most` bytes.
     """
     start, address = time.monotonic(), masked(url, secrets)
     for attempt in range(patience.retries + 1):
@@ -165,14 +161,14 @@ def ask(
         except ssl.SSLCertVerificationError as error:
             raise ServiceError(f"The certificate of {address} is not trusted: {error.verify_message}.") from error
         except (OSError, http.client.HTTPException, UnicodeError) as error:
-            reason = in_short(str(error) or type(error).__name__, secrets)
-            if is_last or (isinstance(error, ConnectionRefusedError) and not patience.refused):
+            reason = excerpt(str(error) or type(error).__name__, secrets)
+            if is_last or (isinstance(error, ConnectionRefusedError) and not patience.retry_refused):
                 tries = f" ({attempt + 1} tries)" if attempt else ""
                 text = f"{address} gives no answer: {reason.rstrip('.')}{tries}. Check the address, and that it runs."
                 raise ServiceError(text) from (None if secrets else error)
         else:
-            if is_last or answer.status not in PASSING:
-                if patience.waiting is not None and answer.status not in PASSING:
+            if is_last or answer.status not in TEMPORARY_STATUSES:
+                if patience.waiting is not None and answer.status not in TEMPORARY_STATUSES:
                     patience.waiting.answered()
                 return answer
             server_wait, reason = answer.wait, f"it answers {answer.status}"
@@ -191,10 +187,10 @@ def _try_once(
     parts = urlsplit(url)
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     deadline = time.monotonic() + timeout
-    connection, sock = _connected(parts, deadline)
+    connection, sock = _connect(parts, deadline)
 
     with sock:
-        connection.sock = _BoundedSocket(sock, deadline, most + MOST_AROUND)
+        connection.sock = _BoundedSocket(sock, deadline, most + MAX_OVERHEAD_BYTES)
         try:
             connection.request(
                 method or ("GET" if body is None else "POST"), path, body, {"Connection": "close", **headers}
@@ -214,24 +210,24 @@ def _try_once(
         return ServerAnswer(response.status, bytes(content), wait, response.getheader("Date", ""))
 
 
-def _connected(parts: SplitResult, deadline: float) -> tuple[http.client.HTTPConnection, socket.socket]:
-    """Connect to the first address of a server that answers before the deadline, which excludes the DNS lookup."""
-    secure = parts.scheme == "https"
-    host, port = parts.hostname or "", parts.port or (443 if secure else 80)
+def _connect(parts: SplitResult, deadline: float) -> tuple[http.client.HTTPConnection, socket.socket]:
+    """Connect to the first address of a server that answers before the deadline; the DNS lookup has no deadline."""
+    is_https = parts.scheme == "https"
+    host, port = parts.hostname or "", parts.port or (443 if is_https else 80)
     sock = socket.create_connection((host, port), min(CONNECT_TIMEOUT_SECONDS, deadline - time.monotonic()))
-    if not secure:
+    if not is_https:
         return http.client.HTTPConnection(host, port), sock
     try:
         context = ssl.create_default_context()  # reads a file, which is slow on a busy machine
-        wrapped = context.wrap_socket(_in_time(sock, deadline), server_hostname=host)
+        tls_socket = context.wrap_socket(_with_remaining_time(sock, deadline), server_hostname=host)
     except BaseException:
         sock.close()
         raise
-    return http.client.HTTPSConnection(host, port, context=context), wrapped
+    return http.client.HTTPSConnection(host, port, context=context), tls_socket
 
 
-def _in_time(sock: socket.socket, deadline: float) -> socket.socket:
-    """Set the timeout of a socket to the time left, and return the socket. Raises TimeoutError after the deadline."""
+def _with_remaining_time(sock: socket.socket, deadline: float) -> socket.socket:
+    """Set a socket's timeout to the time until the deadline, and return it. Raises TimeoutError after the deadline."""
     seconds = deadline - time.monotonic()
     if seconds <= 0:
         raise TimeoutError("timed out")
@@ -263,7 +259,7 @@ class _BoundedSocket(io.RawIOBase):
 
     def readinto(self, buffer: Buffer) -> int:
         """Read the bytes that have arrived into a buffer, and return their number."""
-        n = _in_time(self._sock, self._deadline).recv_into(buffer)
+        n = _with_remaining_time(self._sock, self._deadline).recv_into(buffer)
         self._bytes_left -= n
         if self._bytes_left < 0:
             raise _TooManyBytesError
@@ -273,7 +269,7 @@ class _BoundedSocket(io.RawIOBase):
         """Send the whole request."""
         unsent = memoryview(content)
         while unsent:
-            unsent = unsent[_in_time(self._sock, self._deadline).send(unsent) :]
+            unsent = unsent[_with_remaining_time(self._sock, self._deadline).send(unsent) :]
 
     def close(self) -> None:
         """Do nothing: http.client closes the socket before the response is read."""

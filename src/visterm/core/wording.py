@@ -13,7 +13,7 @@ REPLACEMENT = "\ufffd"  # Replaces a character that cannot be shown
 BIDI_CONTROLS = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 """Invisible characters that change the direction of writing (Unicode's property Bidi_Control)."""
 
-_UNSEEN = "\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0000-\U000e0fff"
+_INVISIBLE_LETTERS = "\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0000-\U000e0fff"
 """Invisible characters whose category is letter, mark or symbol; without Cc, Cf and white space."""
 
 _JOINING = (
@@ -25,23 +25,23 @@ _JOINING = (
 _FLAG = "\U0001f3f4[\U000e0020-\U000e007e]{1,8}\U000e007f"
 """The flags of England, Scotland and Wales: a black flag, followed by invisible tag characters."""
 
-UNSEEN = (
+_REMOVABLE = (
     "\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200d\u2060-\u2065\u206a-\u206f\u2800\u3164"
     "\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e0fff"
 )
-"""Invisible characters that `without_unseen` removes if they change nothing; without `BIDI_CONTROLS`."""
+"""Invisible characters that `without_invisible` removes if they change nothing; without `BIDI_CONTROLS`."""
 
 _ARABIC = "[\u0620-\u064a\u066e-\u06d3\u06d5\u06ee-\u06ff\u0710-\u08c7\ufb50-\ufdff\ufe70-\ufefc]"
 _ARABIC_MARKS = "[\u064b-\u065f\u0670]*"
-_NEVER_JOINED = (  # to the next letter: alef, dal, reh, waw and others (Joining_Type R and U of ArabicShaping.txt)
+_NEVER_JOINED = (  # letters that never join the next one: alef, dal, reh, ... (Joining_Type R, U; ArabicShaping.txt)
     "[\u0621-\u0625\u0627\u0629\u062f-\u0632\u0648\u0671-\u0677\u0688-\u0699\u06c0\u06c3-\u06cb\u06cd\u06cf\u06d2\u06d3"
     "\u06d5\u06ee\u06ef]"
 )
 _VIRAMA = "[\u094d\u09cd\u0a4d\u0acd\u0b4d\u0bcd\u0c4d\u0ccd\u0d4d\u0dca]"
 _JOINED = "[\u0f00-\u109f\u1780-\u18af\u1900-\u1cff\ua800-\uabff\U00010a00-\U00011fff]"
 _EMOJI = "[\u2190-\u2bff\u3030\u303d\u3297\u3299\U0001f000-\U0001faff]"
-_MAY_BE_UNSEEN = re.compile(f"[{UNSEEN}]")
-_UNSEEN_OR_KEPT = re.compile(
+_REMOVABLE_LETTER = re.compile(f"[{_REMOVABLE}]")
+_REMOVED_OR_KEPT = re.compile(
     "|".join((
         f"({_FLAG}",
         f"(?!{_NEVER_JOINED}){_ARABIC}{_ARABIC_MARKS}(?:\u200c(?=[\u200c\u200d]*{_ARABIC})|\u200d(?!{_ARABIC}))",
@@ -51,23 +51,23 @@ _UNSEEN_OR_KEPT = re.compile(
         f"{_EMOJI}[\ufe0e\ufe0f]?(?:\u200d(?=[\u200c\u200d]*{_EMOJI}))?",
         "[#*0-9\xa9\xae\u203c\u2049\u2122\u2139][\ufe0e\ufe0f]",
         "[\u2e80-\u9fff\uf900-\ufaff\U00020000-\U0003ffff][\ufe00-\ufe02\U000e0100-\U000e01ef])",
-        f"[\u115f\u1160]+(?![\u1160-\u11ff])|(?![\u115f\u1160])[{UNSEEN}]",
+        f"[\u115f\u1160]+(?![\u1160-\u11ff])|(?![\u115f\u1160])[{_REMOVABLE}]",
     ))
 )  # fmt: skip
-"""Matches an invisible character. Group 1: one with a visible effect on the character before it, and that character.
+"""Matches an invisible character; if it has a visible effect on the character before it, group 1 has both.
 
 Between Arabic letters, the non-joiner separates letters that would join, and the joiner joins letters that would not.
 In Indic scripts, both follow a virama (RFC 5892, appendix A; in Bengali, a joiner may also precede it). Emoji are
 combined by a joiner.
 """
 
-_HIDDEN = re.compile(
+_UNPRINTABLE = re.compile(
     f"({_FLAG})|[\\x00-\\x1f\\x7f-\\x9f\ud800-\udfff\u2028\u2029"  # control characters, undecodable bytes, line ends
     f"{BIDI_CONTROLS}"
     "\u00ad\u115f\u1160\u180e\u200b\u2060-\u2065\u206a-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e007f]"
     f"|(?<![{_JOINING}])[\u200c\u200d]"
 )
-_SEEN = re.compile(f"[^{_UNSEEN}\\s]")
+_VISIBLE_LETTER = re.compile(f"[^{_INVISIBLE_LETTERS}\\s]")
 
 
 def count_of(n: int, noun: str) -> str:
@@ -86,7 +86,7 @@ def first_or(names: Sequence[str]) -> str:
     return f"{names[0]} (or {', '.join(names[1:])})" if len(names) > 1 else names[0]
 
 
-def ends_of(names: Sequence[str], separator: str) -> str:
+def join_ends(names: Sequence[str], separator: str) -> str:
     """Join names with a separator; from more than seven names only the first and the last three."""
     if len(names) <= 7:
         return separator.join(names)
@@ -102,8 +102,8 @@ def printable(text: str, encoding: str | None = None) -> str:
     """
     if text.isascii() and text.isprintable():
         return text
-    visible = _HIDDEN.sub(lambda match: match[1] or REPLACEMENT, text)
-    return visible if encoding is None else visible.encode(encoding, "replace").decode(encoding)
+    result = _UNPRINTABLE.sub(lambda match: match[1] or REPLACEMENT, text)
+    return result if encoding is None else result.encode(encoding, "replace").decode(encoding)
 
 
 def json_text(value: Any, *, indent: int | None = None, sort_keys: bool = False, ascii_only: bool = False) -> str:
@@ -118,28 +118,28 @@ def json_text(value: Any, *, indent: int | None = None, sort_keys: bool = False,
 
 def printable_json(text: str) -> str:
     r"""Escape the characters in JSON that `printable` would replace (``\\u202e``); its values stay the same."""
-    return text if text.isascii() else _HIDDEN.sub(lambda match: match[1] or _escaped(match[0]), text)
+    return text if text.isascii() else _UNPRINTABLE.sub(lambda match: match[1] or _escaped(match[0]), text)
 
 
-def without_unseen(text: str) -> str:
+def without_invisible(text: str) -> str:
     """Return a text without invisible characters that have no visible effect; invisible fillers become spaces.
 
-    A text of only such characters is not changed, and characters that change the direction of writing are kept, so
-    that callers can refuse them.
+    A text of only such characters is not changed. Characters that change the direction of writing are kept, so callers
+    can refuse them.
     """
-    if _MAY_BE_UNSEEN.search(text) is None or not has_seen_letters(text):
+    if _REMOVABLE_LETTER.search(text) is None or not has_visible_letters(text):
         return text
-    visible = re.sub("[\u2800\u3164\uffa0]", " ", text)
-    while (shorter := _UNSEEN_OR_KEPT.sub(lambda match: match[1] or "", visible)) != visible:  # new neighbours now
-        visible = shorter
-    return visible
+    result = re.sub("[\u2800\u3164\uffa0]", " ", text)
+    while (shorter := _REMOVED_OR_KEPT.sub(lambda match: match[1] or "", result)) != result:  # until nothing changes
+        result = shorter
+    return result
 
 
-def has_seen_letters(text: str) -> bool:
+def has_visible_letters(text: str) -> bool:
     """Return whether a text has a visible character."""
     if text.isascii():
         return bool(text.strip())
-    return any(unicodedata.category(match[0]) not in ("Cc", "Cf") for match in _SEEN.finditer(text))
+    return any(unicodedata.category(match[0]) not in ("Cc", "Cf") for match in _VISIBLE_LETTER.finditer(text))
 
 
 def _escaped(letter: str) -> str:

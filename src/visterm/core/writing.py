@@ -58,7 +58,7 @@ def storage_error(error: BaseException, path: Place | None = None) -> DiskError 
     is_elsewhere = isinstance(filename, str) and (
         path is None or not Path(filename).absolute().is_relative_to(Path(path).absolute().parent)
     )
-    return disk_error(_code_of(error), filename if path is None or is_elsewhere else path)
+    return disk_error(_error_number(error), filename if path is None or is_elsewhere else path)
 
 
 def disk_error(code: int | None, path: Place | None = None) -> DiskError | None:
@@ -66,10 +66,10 @@ def disk_error(code: int | None, path: Place | None = None) -> DiskError | None:
     if code not in (*_FULL_DISK_CODES, *_OTHER_DISK_CODES):
         return None
     file = os.fspath(path) if isinstance(path, str | os.PathLike) else None
-    disk, free = _disk_of(file), None if file is None else _free(file)
+    disk, free_bytes = _disk_text(file), None if file is None else _free_bytes(file)
     max_file_bytes, max_files = limit_of("RLIMIT_FSIZE"), limit_of("RLIMIT_NOFILE")
     if code == errno.ENOSPC:
-        remaining = "" if free is None else f" ({in_bytes(free)} free)"
+        remaining = "" if free_bytes is None else f" ({in_bytes(free_bytes)} free)"
         return OutOfSpaceError(f"{disk} is full{remaining}. Make space there and try again.")
 
     if code == errno.EDQUOT:
@@ -84,7 +84,7 @@ def disk_error(code: int | None, path: Place | None = None) -> DiskError | None:
     too_many_text = f"{file} cannot be opened: too" if file else "Too"
     advice = "Close other programs" if max_files is None else f"The limit is {max_files:,}. Raise it (ulimit -n)"
     messages = {
-        errno.EROFS: f"{disk} is read-only. Write to another, or mount it so that it can be written.",
+        errno.EROFS: f"{disk} is read-only. Write to another disk, or mount it with write access.",
         errno.EMFILE: f"{too_many_text} many files are open. {advice}.",
         errno.ENFILE: f"{too_many_text} many files are open. {advice}.",
         errno.EIO: f"{disk} fails (input/output error). Look at the system's log, and save your data.",
@@ -106,11 +106,11 @@ def writing(path: Place) -> Iterator[None]:
 
 def check_space(path: Place, n_bytes: int) -> None:
     """Raise OutOfSpaceError if the disk of `path` has less than `n_bytes` free."""
-    free = _free(os.fspath(path))
-    if free is not None and n_bytes > free:
+    free_bytes = _free_bytes(os.fspath(path))
+    if free_bytes is not None and n_bytes > free_bytes:
         raise OutOfSpaceError(
-            f"{_disk_of(os.fspath(path))} has too little space: {in_bytes(n_bytes)} needed, {in_bytes(free)} free. "
-            "Make space there and try again."
+            f"{_disk_text(os.fspath(path))} has too little space: {in_bytes(n_bytes)} needed, {in_bytes(free_bytes)} "
+            "free. Make space there and try again."
         )
 
 
@@ -153,7 +153,7 @@ def new_map(path: Path, dtype: DTypeLike, shape: tuple[int, ...]) -> NDArray[Any
     """Create a `.npy` file of zeros as a writable memory map, and allocate all its disk space.
 
     Without the allocation, a disk that becomes full later would end the process with a signal (SIGBUS) and no message.
-    Raises OutOfSpaceError if there is too little space; the file is then deleted.
+    Raises OutOfSpaceError if the disk has too little space; the file is then deleted.
     """
     n_bytes = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
     with writing(path):
@@ -170,12 +170,12 @@ def new_map(path: Path, dtype: DTypeLike, shape: tuple[int, ...]) -> NDArray[Any
         except OSError:
             path.unlink(missing_ok=True)
             raise
-        mapped: NDArray[Any] = open_memmap(path, "r+")
-    return mapped
+        array: NDArray[Any] = open_memmap(path, "r+")
+    return array
 
 
-def why_refused(path: Path, n_bytes: int = 2**16) -> DiskError | None:
-    """Return why files cannot be written in the folder of `path`, by trying; errors of SQLite do not say why."""
+def find_write_error(path: Path, n_bytes: int = 2**16) -> DiskError | None:
+    """Try to write a file in the folder of `path`, and return the error, if any; SQLite's errors lack the reason."""
     try:
         with tempfile.TemporaryFile(dir=path.parent) as probe:
             probe.write(bytes(n_bytes))
@@ -186,7 +186,7 @@ def why_refused(path: Path, n_bytes: int = 2**16) -> DiskError | None:
 
 
 def sync(path: Place) -> None:
-    """Wait until a file, or the list of files of a folder, is on disk."""
+    """Wait until a file, or a folder's list of files, is on disk."""
     is_folder = os.path.isdir(path)
     try:  # Windows syncs only files that are opened for writing
         descriptor = os.open(path, os.O_RDWR if not is_folder and os.access(path, os.W_OK) else os.O_RDONLY)
@@ -242,8 +242,8 @@ def in_bytes(n: int) -> str:
     return f"{n} bytes"
 
 
-def _code_of(error: BaseException) -> int | None:
-    """Return the system's error number of an exception, also from its text; None if there is none."""
+def _error_number(error: BaseException) -> int | None:
+    """Return the system's error number of an exception, also from its text; None if it has no such number."""
     if isinstance(error, OSError) and error.errno is not None:
         return error.errno
     text = str(error)
@@ -255,8 +255,8 @@ def _code_of(error: BaseException) -> int | None:
     return _CODES[c_match[0]] if c_match else None
 
 
-def _disk_of(file: str | None) -> str:
-    """Return "The disk of PATH" for messages; for a temporary file, the path is its nearest folder that users know."""
+def _disk_text(file: str | None) -> str:
+    """Return "The disk of PATH" for messages; for a temporary file, PATH is the folder in which it was created."""
     if not file:
         return "The disk"
     path = Path(file)
@@ -264,8 +264,8 @@ def _disk_of(file: str | None) -> str:
     return f"The disk of {temporary[-1].parent if temporary else path}"
 
 
-def _free(file: str) -> int | None:
-    """Return the free bytes on the disk of a path; None if unknown."""
+def _free_bytes(file: str) -> int | None:
+    """Return the number of free bytes on the disk of a path; None if unknown."""
     for folder in (Path(file), *Path(file).absolute().parents):
         with suppress(OSError):
             return shutil.disk_usage(folder).free

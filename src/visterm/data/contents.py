@@ -24,7 +24,7 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 READERS = 16  # Number of objects to request from a store at the same time
-LONGEST_NAME = 100  # Maximum length of a camera's maker and of its model
+MAX_NAME_LENGTH = 100  # Maximum length of the maker and of the model of a camera
 
 _DATE_TIME = re.compile(  # 2024:05:31 10:20:30, 2024/5/1 9:5, 2024-05-31T10:20:30.5+02:00, 20240531 102030
     r"(?:(?P<year>\d{4})(?P<between>[:/.-])\s?(?P<month>\d\d?)(?P=between)\s?(?P<day>\d\d?)(?!\d)"
@@ -49,14 +49,14 @@ def content_hash(path: str | os.PathLike[str]) -> str | None:
 def stamp_hash(stamp: object) -> str | None:
     """Return the SHA-256 of an object's stamp, instead of its content; None for a file's stamp.
 
-    The store has already hashed the content (ETag), and fetching a library only to see that nothing has changed would
-    take as long as encoding it.
+    The store has already hashed the content (ETag), and fetching all photos only to see that nothing has changed would
+    take as long as encoding them.
     """
     return hashlib.sha256(stamp.encode()).hexdigest() if isinstance(stamp, str) else None
 
 
 def stamps(paths: Sequence[Path]) -> list[object]:
-    """Return a value per file or object that changes when it is rewritten; None if it does not exist."""
+    """Return, for each file or object, a value that changes when it is rewritten; None if it does not exist."""
     return _map_paths(_stamp, paths)
 
 
@@ -78,8 +78,8 @@ def file_state(path: str) -> tuple[int, int] | None:
 
 def reading_threads(paths: Sequence[object], n_jobs: int | None) -> int:
     """Return the number of threads for reading files; at least `READERS` if files are in an object store."""
-    requested = resolve_jobs(n_jobs)
-    return max(requested, READERS) if any(map(is_remote, paths)) else requested
+    n_threads = resolve_jobs(n_jobs)
+    return max(n_threads, READERS) if any(map(is_remote, paths)) else n_threads
 
 
 class Exif(NamedTuple):
@@ -106,8 +106,8 @@ def exif_of(path: str | os.PathLike[str], *, unread: list[str] | None = None) ->
         exif = _read_exif(path, raw_preview(path), unread=unread)
     except (ImageError, OSError):  # decoding reports that the file cannot be read
         return exif
-    undated = exif.taken is None or exif.taken < "1990"  # LibRaw writes 1970 for a missing date
-    return exif._replace(taken=None) if undated else exif
+    has_no_date = exif.taken is None or exif.taken < "1990"  # LibRaw writes 1970 for a missing date
+    return exif._replace(taken=None) if has_no_date else exif
 
 
 def _read_exif(path: str | os.PathLike[str], content: bytes | None = None, *, unread: list[str] | None = None) -> Exif:
@@ -133,7 +133,7 @@ def _read_exif(path: str | os.PathLike[str], content: bytes | None = None, *, un
 def camera_name(make: object, model: object) -> str | None:
     """Return a camera's name: its model, preceded by its maker unless the model includes it; None if unknown."""
     texts = (text.replace("\0", " ") if isinstance(text, str) else "" for text in (make, model))
-    maker, name = (" ".join(text.split())[:LONGEST_NAME] for text in texts)
+    maker, name = (" ".join(text.split())[:MAX_NAME_LENGTH] for text in texts)
     if maker and not name.casefold().startswith(maker.split()[0].casefold()):
         name = f"{maker} {name}"
     return name.strip() or None
@@ -159,15 +159,15 @@ def _first_date(dates: Iterable[object], path: str, unread: list[str] | None) ->
     text = next((text for raw in texts if not _UNSET.fullmatch(text := raw.replace("\0", " ").strip())), None)
     if text is None:
         return None
-    match, day = _DATE_TIME.match(text), ""
+    match, iso_date = _DATE_TIME.match(text), ""
     if match is not None:
         digits, clock = match["date"], match["clock"] or ""
         parts = (digits[:4], digits[4:6], digits[6:]) if digits else match.group("year", "month", "day")
         times = (clock[:2], clock[2:4], clock[4:]) if clock else match.group("hour", "minute", "second")
         with suppress(ValueError):  # an invalid day
-            day = date(*map(int, parts)).isoformat()
+            iso_date = date(*map(int, parts)).isoformat()
 
-    if match is None or not day:
+    if match is None or not iso_date:
         if unread is not None:
             unread.append(f"{path} ({text[:30]!r})")
         return None
@@ -176,7 +176,7 @@ def _first_date(dates: Iterable[object], path: str, unread: list[str] | None) ->
     if match["half"] and hour <= 12:
         hour = hour % 12 + (12 if match["half"].upper() == "PM" else 0)
     is_clock = times[0] is not None and hour < 24 and minute < 60 and second < 60
-    return f"{day}T{hour:02}:{minute:02}:{second:02}" if is_clock else day
+    return f"{iso_date}T{hour:02}:{minute:02}:{second:02}" if is_clock else iso_date
 
 
 def _map_paths(read: Callable[[S], T], paths: Sequence[S]) -> list[T]:

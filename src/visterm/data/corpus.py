@@ -39,7 +39,7 @@ class Corpus:
 
     images: list[ImageLike]  # Paths, Pillow images or uint8 arrays (height, width, 3)
     names: list[str]  # As in the tag file, or paths inside the image folder
-    # Positive tags, and tags that the image explicitly lacks
+    # Positive tags, and tags that the image explicitly does not have
     tags: list[list[str]]
     negatives: list[list[str]]
     splits: list[str | None]  # "train", "valid", "test" or another name; None if not given
@@ -47,14 +47,14 @@ class Corpus:
     missing: list[str] = field(default_factory=list)  # Names in the tag file without an image file
     # Image files that are not in the tag file, as paths inside the image folder
     untagged: list[str] = field(default_factory=list)
-    without_tags: str = ""  # Counts the untagged images and says why, for people; empty if there are none
-    folder: Path | None = None  # The image folder, if there is one
-    # Lines that say where "auto" found the tags, and which tags and images did not match
+    without_tags: str = ""  # Text with the number of untagged images and the reason; empty if all images have tags
+    folder: Path | None = None  # The image folder, if the images are files
+    # Lines for the user: where "auto" found the tags, and which tags and images did not match
     remarks: list[str] = field(default_factory=list)
     source: str = ""  # Where `read` found the tags: an absolute path, "xmp" or "auto"; empty if unknown
-    encoded: Any = None  # `features.stored.Features` with the rows of the images, if they were encoded before
+    encoded: Any = None  # `features.stored.Features` with the rows of the images, if they are already encoded
     tree: Sequence[tuple[str, str]] = ()  # Child and parent of tags, if the tags were given as paths
-    column_note: str = ""  # For a table whose photos were not found: see `tag_formats.tables.column_note`
+    column_note: str = ""  # Advice for a table whose photos were not found: see `tag_formats.tables.column_note`
     skipped: Sequence[Skipped] = ()  # Folders that cannot be listed, and tag files without permission to read
 
     @classmethod
@@ -81,15 +81,15 @@ class Corpus:
     def joined(cls, folder: Path, paths: Sequence[Path], read: TagsFound, *, encoded: object = None) -> Self:
         """Join the images of a folder with the tags that were read, by name, as `read` does.
 
-        The files at `paths` need not exist (any more) if `encoded` has the rows of the images. Raises TagFileError if a
-        name matches several images, or no name matches.
+        The files at `paths` need not exist if `encoded` has the rows of the images. Raises TagFileError if a name
+        matches several images, or no name matches.
         """
         records = read.records
         matches = list(zip(match_names(folder, paths, [row.image for row in records]), records, strict=True))
-        missing = list(dict.fromkeys(plain_name(row.image) for match, row in matches if match is None))
-        matched = [(match, row._replace(image=match.name)) for match, row in matches if match is not None]
-        if not matched:
-            example = missing[0] if missing else "nothing"
+        missing_names = list(dict.fromkeys(plain_name(row.image) for match, row in matches if match is None))
+        matched_rows = [(match, row._replace(image=match.name)) for match, row in matches if match is not None]
+        if not matched_rows:
+            example = missing_names[0] if missing_names else "nothing"
             raise TagFileError(
                 f"The tags name {count_of(len(records), 'file')} (such as '{example}'), but none is in {folder} "
                 f"(such as '{paths[0].relative_to(folder).as_posix()}').",
@@ -97,31 +97,31 @@ class Corpus:
             )
 
         rows: dict[Path, TagRecord] = {}
-        for match, row in matched:  # several rows may name the same file in different ways
+        for match, row in matched_rows:  # several rows may name the same file in different ways
             previous = rows.get(match.path)
             same_file = [row] if previous is None else [previous, row._replace(image=previous.image)]
             rows[match.path] = merged_by_image(same_file)[0]
 
         untagged = [path.relative_to(folder).as_posix() for path in paths if path not in rows]
         remarks = list(read.remarks)
-        for differ in (CAPITALS, ENDING):
-            differing = [(row.image, match.path) for match, row in matched if match.differ == differ]
-            for name, path in differing[:1]:
+        for difference in (CAPITALS, ENDING):
+            differing_names = [(row.image, match.path) for match, row in matched_rows if match.difference == difference]
+            for name, path in differing_names[:1]:
                 example = f"such as '{name}' and '{path.relative_to(folder).as_posix()}'"
-                n_names = count_of(len(differing), "name")
-                remarks.append(f"Only {differ} set {n_names} apart from the images ({example}); taken as the same.")
+                n_names = count_of(len(differing_names), "name")
+                remarks.append(f"Only {difference} set {n_names} apart from the images ({example}); taken as the same.")
 
-        if missing:
-            n_missing = count_of(len(missing), "image")
-            remarks.append(f"Tags name {n_missing} (such as '{missing[0]}') not in the image folder; left out.")
+        if missing_names:
+            n_missing = count_of(len(missing_names), "image")
+            remarks.append(f"Tags name {n_missing} (such as '{missing_names[0]}') not in the image folder; left out.")
         without_tags = ""
         if untagged:
             n_images = count_of(len(paths), "photo")
             without_tags = f"{len(untagged):,} of {n_images} (such as '{untagged[0]}'), {read.untagged}."
             remarks.append(f"{LEFT_OUT}{without_tags}")
         return cls._of_records(
-            rows, list(rows.values()), missing=missing, untagged=untagged, without_tags=without_tags, remarks=remarks,
-            folder=folder, encoded=encoded, tree=read.tree, skipped=read.skipped,
+            rows, list(rows.values()), missing=missing_names, untagged=untagged, without_tags=without_tags,
+            remarks=remarks, folder=folder, encoded=encoded, tree=read.tree, skipped=read.skipped,
         )  # fmt: skip
 
     @classmethod
@@ -142,11 +142,11 @@ class Corpus:
         if not len(images) == len(names) == len(tags) == len(splits) == len(users):
             raise ShapeError(
                 f"There are {len(images)} images, {len(names)} names, tags of {len(tags)}, splits of {len(splits)} and "
-                f"users of {len(users)}; expected as many of each."
+                f"users of {len(users)}; expected the same number of each."
             )
         rows = [
-            record(name, given_tags, split_name(split), user)
-            for name, given_tags, split, user in zip(names, checked_lists(tags), splits, users, strict=True)
+            record(name, image_tags, split_name(split), user)
+            for name, image_tags, split, user in zip(names, checked_lists(tags), splits, users, strict=True)
         ]
         return cls._of_records(images, rows)
 
@@ -193,8 +193,8 @@ class Corpus:
 
     def subset(self, indices: Iterable[int]) -> Self:
         """Return the images at these positions, in the given order."""
-        chosen = [int(i) for i in indices]
-        lists: dict[str, Any] = {name: [getattr(self, name)[i] for i in chosen] for name in _PER_IMAGE}
+        positions = [int(i) for i in indices]
+        lists: dict[str, Any] = {name: [getattr(self, name)[i] for i in positions] for name in _PER_IMAGE}
         return replace(self, **lists)
 
     def select(self, split: str) -> Self:
@@ -206,11 +206,11 @@ class Corpus:
         requested = split_name(split)
         if requested == "all":
             return self
-        chosen = [i for i, name in enumerate(self.splits) if name is not None and name == requested]
-        if not chosen:
+        positions = [i for i, name in enumerate(self.splits) if name is not None and name == requested]
+        if not positions:
             counts = Counter(filter(None, self.splits))
             available = ", ".join(f"'{name}' ({count_of(count, 'image')})" for name, count in sorted(counts.items()))
             problem = f"No image is in the split '{split}'." if available else "The tags have no column 'split'."
             expected, advice = (f"{available}; or 'all'", "") if available else ("", "Leave `split` out.")
             raise UnknownNameError(problem, setting="split", value=split, expected=expected, advice=advice)
-        return self.subset(chosen)
+        return self.subset(positions)

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from visterm.core.errors import DataError, MissingExtraError, StorageError
-from visterm.core.writing import why_refused
+from visterm.core.writing import find_write_error
 
 
 class ExifTool:
@@ -45,8 +45,8 @@ class ExifTool:
         """Replace the XMP of an image (None: remove it); pixels and all other data stay the same.
 
         `more` are arguments for other fields (``-IPTC:Keywords+=sea``), without line ends. With `keep_original`, a copy
-        of the original is kept beside the image (``photo.jpg_original``), unless there is one already. Raises DataError
-        or StorageError as `read_packet` does, and then leaves the image unchanged.
+        of the original is kept in the same folder (``photo.jpg_original``), unless it exists already. Raises DataError
+        or StorageError as `read_packet` does; the image is then unchanged.
         """
         options = [] if keep_original else [b"-overwrite_original"]
         file = Path(self._folder.name, "packet.xmp")
@@ -56,7 +56,7 @@ class ExifTool:
         output = self._execute([*options, assignment, *map(str.encode, more), _argument(image)], image)
         if b"1 image files updated" not in output and b"1 image files unchanged" not in output:
             complaint = f"exiftool did not write {image}: {self._complaint() or 'no reason given'}."
-            raise why_refused(image, image.stat().st_size) or StorageError(complaint)
+            raise find_write_error(image, image.stat().st_size) or StorageError(complaint)
 
     def close(self) -> None:
         """End the process, and remove its temporary files."""
@@ -67,7 +67,7 @@ class ExifTool:
     def _end(self) -> None:
         process, self._process = self._process, None
         if process is not None and process.stdin is not None and process.stdout is not None:
-            with suppress(BrokenPipeError):  # it may have ended already
+            with suppress(BrokenPipeError):  # the process may have ended already
                 process.stdin.write(b"-stay_open\nFalse\n")
                 process.stdin.close()
             process.wait()
@@ -87,11 +87,11 @@ class ExifTool:
         ready_line = b"{ready%d}" % self._number
         lines = [*arguments, b"-execute%d" % self._number, b""]
 
-        with suppress(BrokenPipeError):  # if it has ended, its error message is read below
+        with suppress(BrokenPipeError):  # if the process has ended, its error message is read below
             process.stdin.write(b"\n".join(lines))
             process.stdin.flush()
         output = b""
-        # Until the line with the number of the command; lines on Windows end in \r\n
+        # Read until the line with the number of the command; on Windows, lines end in \r\n
         while not (output.endswith(b"\n") and output[-len(ready_line) - 2 :].rstrip().endswith(ready_line)):
             chunk = os.read(process.stdout.fileno(), 2**16)
             if not chunk:
@@ -108,18 +108,18 @@ class ExifTool:
 
 
 def find_exiftool() -> str:
-    """Return the path of the program. Raises MissingExtraError if it is not installed."""
+    """Return the path of exiftool. Raises MissingExtraError if it is not installed."""
     if (program := shutil.which("exiftool")) is None:
         raise MissingExtraError(
-            "Writing into images takes the program exiftool, which is not installed.",
+            "Writing into images needs the program exiftool, which is not installed.",
             advice="Install it (Debian: libimage-exiftool-perl; others: https://exiftool.org), or write XMP files "
-            "beside the images: `to` xmp.",
+            "next to the images: `to` xmp.",
         )
     return program
 
 
 def _argument(image: Path) -> bytes:
-    """Return an absolute path as an argument line, which exiftool cannot read as an option or a comment."""
+    """Return an absolute path as a line of arguments; exiftool could take a relative path for an option or comment."""
     path = os.fsencode(os.path.abspath(image))
     if b"\n" in path or b"\r" in path:
         raise DataError(f"The name of {str(image)!r} has a line end, which exiftool cannot take. Rename the file.")

@@ -38,7 +38,7 @@ IMAGES = PHOTO | HEIC | RAW
 # Suffixes of files whose embedded keywords are not read (most RAW formats are TIFF inside, and are read)
 UNREAD_INSIDE = VIDEO | {".cr3", ".crw", ".mrw", ".orf", ".raf", ".raw", ".rw2", ".rwl", ".x3f"}
 
-OTHER, VIDEOS = "other", "video"
+OTHER, VIDEOS = "other", "video"  # Names of two kinds of files in JSON
 
 HEIF_PACKAGES = ("pi_heif", "pillow_heif")  # In order of preference
 HEIC_ADVICE = "pip install 'visterm[heif]'"
@@ -92,7 +92,7 @@ def readable_suffixes(*, videos: bool = False) -> frozenset[str]:
 
 
 def unread_inside(names: Iterable[str | os.PathLike[str]]) -> list[str]:
-    """Return a line that counts the files whose embedded keywords are not read; empty if there are none."""
+    """Return a line with the number of files whose embedded keywords are not read; no line if all are read."""
     suffixes = sorted(suffix for suffix in map(suffix_of, names) if suffix in UNREAD_INSIDE)
     files = f"{count_of(len(suffixes), 'file')} ({', '.join(dict.fromkeys(suffixes))})"
     return [f"Keywords inside of {files} are not read; XMP files beside them are."] if suffixes else []
@@ -106,7 +106,7 @@ def is_video(path: object) -> bool:
 def is_there(path: str | os.PathLike[str]) -> bool:
     """Return whether a file or an object exists; a file in an inaccessible folder counts as existing.
 
-    Permissions may be missing only for the moment, which does not mean that the file was deleted.
+    The folder may be inaccessible only for a while, which does not mean that the file was deleted.
     """
     if is_remote(path):
         return as_path(path).exists()
@@ -124,10 +124,10 @@ class Unsearched:
     """The folders that a search for images skipped."""
 
     hidden: list[str] = field(default_factory=list)  # Hidden and thumbnail folders, as paths inside the searched folder
-    closed: list[Skipped] = field(default_factory=list)  # Sub-folders that cannot be listed, with reasons
+    closed: list[Skipped] = field(default_factory=list)  # Sub-folders that cannot be listed, with the reasons
 
     def remarks(self) -> list[str]:
-        """Return a line that counts the hidden folders; empty if there are none."""
+        """Return a line with the number of hidden folders; no line if no folder is hidden."""
         n_hidden = count_of(len(self.hidden), "hidden or thumbnail folder")
         return [f"Not searched: {n_hidden} (such as '{self.hidden[0]}')."] if self.hidden else []
 
@@ -136,32 +136,32 @@ class NotRead(NamedTuple):
     """Counts of the files among the photos that are not read."""
 
     counts: dict[str, int]  # By kind, for JSON
-    text: str  # The counts as text: ``12 RAW files (.cr2), 4 others (.txt)``; empty if there are none
+    text: str  # The counts as text: ``12 RAW files (.cr2), 4 others (.txt)``; empty if all files are read
 
 
 def count_not_read(paths: Iterable[str | os.PathLike[str]], *, videos: bool = False) -> NotRead:
-    """Count the files in folders that are not read, without hidden files; paths of files are ignored.
+    """Count the files in folders that are not read, without hidden files; of `paths`, only folders are searched.
 
     With `videos`, videos count as read if ffmpeg is installed.
     """
     unread_kinds = [kind for kind in KINDS if not kind.is_readable() or (kind.name == VIDEOS and not videos)]
     kinds = {suffix: kind.name for kind in unread_kinds for suffix in kind.suffixes}
-    read = frozenset().union(*(kind.suffixes for kind in KINDS)) - set(kinds) | {".xmp"}  # read with their photos
+    read_suffixes = frozenset().union(*(kind.suffixes for kind in KINDS)) - set(kinds) | {".xmp"}  # with their photos
     files: defaultdict[str, Counter[str]] = defaultdict(Counter)  # kind -> suffix -> count
     for folder in map(as_path, paths):
         for suffix in map(suffix_of, _files_below(folder, Unsearched()) if folder.is_dir() else ()):
-            if suffix not in read:
+            if suffix not in read_suffixes:
                 files[kinds.get(suffix, OTHER)][suffix] += 1
 
     counts, texts = {}, []
     for name, noun, advice in (*((kind.name, kind.noun, kind.advice) for kind in KINDS[1:]), (OTHER, OTHER, "")):
         counts[name] = files[name].total()
         if counts[name]:
-            by_count = [suffix for suffix, _ in sorted(files[name].items(), key=lambda item: (-item[1], item[0]))]
-            suffixes = ", ".join([suffix or "without ending" for suffix in by_count[:3]])
+            endings = [suffix for suffix, _ in sorted(files[name].items(), key=lambda item: (-item[1], item[0]))]
+            suffixes = ", ".join([suffix or "without ending" for suffix in endings[:3]])
             is_video = name == VIDEOS and not videos  # for commands that learn from photos
             advice_text = "index and annotate read them" if is_video else advice and f"read with: {advice}"
-            details = f"{', ...' if len(by_count) > 3 else ''}{f'; {advice_text}' if advice_text else ''}"
+            details = f"{', ...' if len(endings) > 3 else ''}{f'; {advice_text}' if advice_text else ''}"
             texts.append(f"{count_of(counts[name], noun)} ({suffixes}{details})")
     return NotRead(counts, ", ".join(texts))
 
@@ -174,10 +174,10 @@ def find_images(
 ) -> list[Path]:
     """List image files without repetitions, in the given order; files of a folder are sorted by their path in it.
 
-    A file is kept regardless of its suffix. A folder is searched recursively for the suffixes of images. Hidden files
+    A file is listed regardless of its suffix. A folder is searched recursively for the suffixes of images. Hidden files
     and folders (whose names begin with a dot) and folders of thumbnails or deleted files (`SET_ASIDE`) are left out;
     links to folders are not followed. With `videos`, videos in folders are listed too if ffmpeg is installed. With
-    `unsearched`, sub-folders that cannot be listed are also left out; it collects all the folders left out.
+    `unsearched`, sub-folders that cannot be listed are also left out; it collects all folders that are left out.
 
     Raises DataError if a path does not exist, or a folder cannot be listed (a sub-folder: only without `unsearched`).
     """
@@ -200,7 +200,7 @@ def images_in(folder: str | os.PathLike[str], *, unsearched: Unsearched | None =
 
 
 def image_names(folder: str | os.PathLike[str], *, unsearched: Unsearched | None = None) -> list[str]:
-    """List the images of a folder as `images_in` does, by their paths inside it, which take an eighth of the memory."""
+    """List the images of a folder as paths inside it, which take an eighth of the memory of those of `images_in`."""
     path = as_path(folder)
     check_image_folder(path)
     names = _names_in(path, unsearched)
@@ -218,10 +218,10 @@ class ListedImages(Sequence[Path]):
     def __len__(self) -> int:
         return len(self._names)
 
-    def __getitem__(self, which: Any) -> Any:
-        if isinstance(which, slice):
-            return [self._folder / name for name in self._names[which]]
-        return self._folder / self._names[which]
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return [self._folder / name for name in self._names[index]]
+        return self._folder / self._names[index]
 
 
 def check_image_folder(path: Path) -> None:
@@ -235,15 +235,15 @@ def check_image_folder(path: Path) -> None:
 def no_images(folder: str | os.PathLike[str]) -> str:
     """Return the message for a folder without images: the expected suffixes, and what the folder has instead."""
     unsearched = Unsearched()
-    names = _files_below(as_path(folder), unsearched, everything=True)
+    names = _files_below(as_path(folder), unsearched, include_hidden=True)
     files = sorted(names, key=lambda name: (name.startswith("."), name))
-    closed = "".join(f" {item.image} is a {item.reason}." for item in unsearched.closed[:1])
+    reason = "".join(f" {item.image} is a {item.reason}." for item in unsearched.closed[:1])
     if not files:
-        return f"The folder {os.fspath(folder)} has no files{' that can be listed' if closed else ''}.{closed}"
-    found_instead = f"Its {count_of(len(files), 'file')} (such as '{files[0]}') end otherwise"
+        return f"The folder {os.fspath(folder)} has no files{' that can be listed' if reason else ''}.{reason}"
+    other_files = f"Its {count_of(len(files), 'file')} (such as '{files[0]}') end otherwise"
     return (
         f"There are no images in the folder {os.fspath(folder)}, nor in its sub-folders. Looked for files that end in "
-        f"{', '.join(COMMON)} or as another kind of picture. {found_instead}.{closed}"
+        f"{', '.join(COMMON)} or as another kind of picture. {other_files}.{reason}"
     )
 
 
@@ -253,10 +253,10 @@ def _names_in(folder: Path, unsearched: Unsearched | None, *, videos: bool = Fal
     return sorted(name for name in _files_below(folder, unsearched) if suffix_of(name) in suffixes)
 
 
-def _files_below(folder: Path, unsearched: Unsearched | None, *, everything: bool = False) -> Iterator[str]:
+def _files_below(folder: Path, unsearched: Unsearched | None, *, include_hidden: bool = False) -> Iterator[str]:
     """Yield the files below a folder as paths inside it.
 
-    Hidden files are left out, except with `everything`. `unsearched` is as in `find_images`.
+    Hidden files are left out, except with `include_hidden`. `unsearched` is as in `find_images`.
     """
 
     def cannot_list(error: OSError) -> None:
@@ -269,7 +269,7 @@ def _files_below(folder: Path, unsearched: Unsearched | None, *, everything: boo
     for name in [] if remote is None else remote.files():
         *folders, file = name.split("/")
         hidden_index = next((i for i, part in enumerate(folders) if is_set_aside(part)), None)
-        if everything or (hidden_index is None and not file.startswith(".")):
+        if include_hidden or (hidden_index is None and not file.startswith(".")):
             yield name
         elif hidden_index is not None:
             set_aside["/".join(folders[: hidden_index + 1])] = None
@@ -277,10 +277,10 @@ def _files_below(folder: Path, unsearched: Unsearched | None, *, everything: boo
     for parent, folders, files in os.walk(folder, onerror=cannot_list) if remote is None else ():
         parent_path = Path(parent).relative_to(folder).as_posix()
         prefix = "" if parent_path == "." else f"{parent_path}/"
-        if not everything:
+        if not include_hidden:
             set_aside.update((f"{prefix}{name}", None) for name in folders if is_set_aside(name))
             folders[:] = [name for name in folders if not is_set_aside(name)]
-        yield from (f"{prefix}{name}" for name in files if everything or not name.startswith("."))
+        yield from (f"{prefix}{name}" for name in files if include_hidden or not name.startswith("."))
     if unsearched is not None:
         unsearched.hidden += sorted(set_aside)
 
@@ -296,11 +296,11 @@ def is_set_aside(folder: str) -> bool:
 
 
 class Match(NamedTuple):
-    """The image file of a name, and how the two differ: `CAPITALS`, `ENDING` or None."""
+    """The image file of a name, and the difference between the two: `CAPITALS`, `ENDING` or None."""
 
     path: Path
     name: str  # As written, or as `plain_name` spells it if only that matches a file
-    differ: str | None = None
+    difference: str | None = None
 
 
 def match_names(folder: Path, paths: Sequence[Path], names: Sequence[str]) -> list[Match | None]:
@@ -318,11 +318,11 @@ def match_names(folder: Path, paths: Sequence[Path], names: Sequence[str]) -> li
         match = Match(by_path[name], name) if name in by_path else None
         for spelling, path in _spellings(name, folder).items() if match is None else ():
             by_end = by_end or PathsByEnd(by_path, name_key)  # only built if some name is not an exact path
-            fits = [path] if path in by_path else by_end.ending_as(name_key(path))
-            if len(fits) > 1:  # such as two files whose names differ only in Unicode composition
-                fits = [fit for fit in fits if _one_ends_as_the_other(path, fit)] or fits
-            if fits:
-                match = Match(by_path[_only(spelling, fits, folder)], spelling)
+            files = [path] if path in by_path else by_end.ending_as(name_key(path))
+            if len(files) > 1:  # such as two files whose names differ only in Unicode composition
+                files = [file for file in files if _one_ends_as_the_other(path, file)] or files
+            if files:
+                match = Match(by_path[_only_file(spelling, files, folder)], spelling)
                 break
         matches.append(match)
 
@@ -335,29 +335,29 @@ def _match_loosely(
     folder: Path, by_path: Mapping[str, Path], names: Sequence[str], matches: list[Match | None]
 ) -> None:
     """Match names that differ in capitals, or lack the suffix, with files that no other name matches."""
-    used = {match.path for match in matches if match is not None}
-    unused = [name for name, path in by_path.items() if path not in used]
-    folded = PathsByEnd(unused, _folded)
-    without_ending = PathsByEnd(unused, lambda name: _without_ending(_folded(name)))
+    matched_paths = {match.path for match in matches if match is not None}
+    unmatched_names = [name for name, path in by_path.items() if path not in matched_paths]
+    folded = PathsByEnd(unmatched_names, _folded)
+    without_ending = PathsByEnd(unmatched_names, lambda name: _without_ending(_folded(name)))
     for i in [i for i, match in enumerate(matches) if match is None]:
         for spelling, path in _spellings(names[i], folder).items():
             key = _folded(path)
-            fits, differ = folded.ending_as(key), CAPITALS
-            if not fits and _without_ending(key) == key:
-                fits, differ = without_ending.ending_as(key), ENDING
-                fits = [fit for fit in fits if suffix_of(fit) not in RAW] or fits
-            if fits:
-                matches[i] = Match(by_path[_only(spelling, fits, folder)], spelling, differ)
+            files, difference = folded.ending_as(key), CAPITALS
+            if not files and _without_ending(key) == key:
+                files, difference = without_ending.ending_as(key), ENDING
+                files = [file for file in files if suffix_of(file) not in RAW] or files
+            if files:
+                matches[i] = Match(by_path[_only_file(spelling, files, folder)], spelling, difference)
                 break
 
 
-def _only(name: str, fits: Sequence[str], folder: Path) -> str:
-    if len(fits) > 1:
+def _only_file(name: str, files: Sequence[str], folder: Path) -> str:
+    if len(files) > 1:
         raise TagFileError(
-            f"The tags name '{name}', which may be {len(fits)} images in {folder}: {', '.join(fits[:3])}"
-            f"{', …' if len(fits) > 3 else ''}. Write their paths inside that folder."
+            f"The tags name '{name}', which may be {len(files)} images in {folder}: {', '.join(files[:3])}"
+            f"{', …' if len(files) > 3 else ''}. Write their paths inside that folder."
         )
-    return fits[0]
+    return files[0]
 
 
 def _spellings(name: str, folder: Path) -> dict[str, str]:
@@ -381,7 +381,7 @@ class PathsByEnd:
             self._by_name[PurePosixPath(folded).name].append((folded, path))
 
     def ending_as(self, key: str) -> list[str]:
-        """List the paths equal to `key`; if there are none, those that end with `key` or are the end of `key`."""
+        """List the paths equal to `key`, or else the paths that end with `key` or are the end of `key`."""
         candidates = self._by_name.get(PurePosixPath(key).name, [])
         equal = [path for folded, path in candidates if folded == key]
         return equal or [path for folded, path in candidates if _one_ends_as_the_other(key, folded)]

@@ -40,17 +40,15 @@ from visterm.data.pillow import (
 )
 
 MAX_FETCH_BYTES = 2**28  # Maximum size of a single image to fetch for display, in bytes
-MAX_FETCHED_AHEAD = 32  # Maximum number of images fetched ahead of decoding, which are held in memory
+MAX_FETCHED_AHEAD = 32  # Maximum number of images in memory that are fetched, but not decoded yet
 GONE = "no such file"
 
 T = TypeVar("T")
 ImageLike: TypeAlias = "str | os.PathLike[str] | NDArray[np.uint8] | Image.Image"
 
-IMAGES_PER_THREAD = (
-    3  # Images per thread that are being decoded or are waiting for the caller, unless more are requested
-)
+IMAGES_PER_THREAD = 3  # Minimum number of images per thread that are being decoded or wait for the caller
 START_OF_SCAN = b"\xff\xda"
-MOST_SCANS = 100  # Maximum number of scans in a progressive JPEG: cameras and programs write about ten
+MAX_SCANS = 100  # Maximum number of scans in a progressive JPEG: cameras and programs write about ten
 _REASONS = (
     (Image.DecompressionBombError, "decompression bomb: far more pixels than allowed"),
     (UnidentifiedImageError, "not an image: in no format that visterm reads"),
@@ -73,8 +71,8 @@ class Decoded(NamedTuple):
 def read_image(image: ImageLike, *, max_side: int | None = None) -> NDArray[np.uint8]:
     """Read one image as upright RGB, uint8 of shape (height, width, 3).
 
-    A path may be an address in an object store; an array of that shape is checked and returned, and a Pillow image is
-    not modified. The longest side is reduced to `max_side` pixels; images are never enlarged. The format is detected by
+    A path may be an address in an object store. An array of that shape is checked and returned; a Pillow image is not
+    modified. The longest side is reduced to `max_side` pixels; images are never enlarged. The format is detected by
     the content, not the suffix, except for RAW files, whose embedded preview is read. EXIF orientation is applied,
     transparency is blended with white, deep images are scaled to 8 bits, and the first frame of an animation is read.
 
@@ -126,9 +124,9 @@ def image_name(image: object, index: int) -> str | None:
 
 
 def data_uri(image: ImageLike, max_side: int) -> str | None:
-    """Return an image as a ``data:`` URI for a page, or None if it cannot be read (any more).
+    """Return an image as a ``data:`` URI for a page, or None if it cannot be read, or is known only by name.
 
-    An image that is known only by name counts as a missing file. `max_side` is in pixels.
+    `max_side` is in pixels.
     """
     try:
         pixels = Image.fromarray(read_image(image, max_side=max_side))
@@ -145,19 +143,19 @@ def decode_images(
     """Read many images in a few threads, in order, in memory that does not grow with their number.
 
     `images` and `max_side` are as in `read_image`. Yields one `Decoded` or `Skipped` for each image. The threads read
-    ahead until `ahead` images, or 3 per thread if that is more, wait for the caller, so that an encoder's next batch
-    is read while the current batch is encoded. The results are the same for any number of threads. With 1, no other
-    thread is started, and each image is read when it is requested. Closing the iterator early ends the threads.
+    ahead until `ahead` images, or 3 per thread if that is more, wait for the caller, so an encoder's next batch is read
+    while the current batch is encoded. The results are the same for any number of threads. With `n_jobs=1`, no thread
+    is started, and each image is read when it is requested. Closing the iterator early ends the threads.
 
     Raises DataError if an array is not uint8 (height, width, 3); StorageError if an object store cannot be reached,
     or does not allow reading.
     """
     check_count(max_side, "max_side", "or None")
     decode = partial(_decode, max_side=max_side)
-    numbered, n_threads = fetch_ahead(enumerate(images)), resolve_jobs(n_jobs)
+    numbered_images, n_threads = fetch_ahead(enumerate(images)), resolve_jobs(n_jobs)
     if n_threads == 1:
-        return map(decode, numbered)
-    return map_ahead(decode, numbered, n_threads, max(ahead, IMAGES_PER_THREAD * n_threads), "visterm-decode")
+        return map(decode, numbered_images)
+    return map_ahead(decode, numbered_images, n_threads, max(ahead, IMAGES_PER_THREAD * n_threads), "visterm-decode")
 
 
 def image_size(path: str | os.PathLike[str]) -> tuple[int, int]:
@@ -178,7 +176,7 @@ def image_size(path: str | os.PathLike[str]) -> tuple[int, int]:
 
 
 def _decode(entry: tuple[int, ImageLike | FetchedImage], max_side: int | None) -> Decoded | Skipped:
-    """Decode one numbered image; return it as skipped, with the reason, if it cannot be read."""
+    """Decode one numbered image; return a `Skipped` with the reason if it cannot be read."""
     index, image = entry
     try:
         if isinstance(image, FetchedImage):
@@ -193,7 +191,7 @@ def _decode(entry: tuple[int, ImageLike | FetchedImage], max_side: int | None) -
 
 
 def _pixels(path: str, content: bytes | None, max_side: int | None) -> NDArray[np.uint8]:
-    """Decode an image: its `content`, or the local file at `path` if that is None."""
+    """Decode an image from its `content`, or from the local file at `path` if `content` is None."""
     try:
         content = raw_preview(path, content) if suffix_of(path) in RAW else content
         with pillow_silenced(), open_regular(path) if content is None else BytesIO(content) as file:
@@ -237,8 +235,8 @@ def _refuse_many_scans(path: str, file: BinaryIO) -> None:
     file.seek(0)
     n_scans = file.read().count(START_OF_SCAN)  # inside the data of a scan, 0xFF is always followed by 0
     file.seek(position)
-    if n_scans > MOST_SCANS:
-        raise ImageError(path, f"too slow to decode: {n_scans} scans, more than the {MOST_SCANS} allowed")
+    if n_scans > MAX_SCANS:
+        raise ImageError(path, f"too slow to decode: {n_scans} scans, more than the {MAX_SCANS} allowed")
 
 
 def _reason(error: Exception) -> str:
@@ -251,8 +249,8 @@ def _reason(error: Exception) -> str:
     text = " ".join(str(getattr(error, "strerror", None) or error).split()) or type(error).__name__
     if truncated := _TRUNCATED.fullmatch(text):
         return f"truncated: {truncated[1]}"
-    unsupported = isinstance(error, NotImplementedError) or "support" in text.lower()
-    category = "truncated" if "truncated" in text.lower() else "not supported" if unsupported else "damaged"
+    is_unsupported = isinstance(error, NotImplementedError) or "support" in text.lower()
+    category = "truncated" if "truncated" in text.lower() else "not supported" if is_unsupported else "damaged"
     return f"{category}: {text}"[:160]
 
 
@@ -266,7 +264,7 @@ class FetchedImage(NamedTuple):
 def fetch_ahead(images: Iterator[tuple[int, T]]) -> Generator[tuple[int, T | FetchedImage]]:
     """Yield numbered images in order: images in object stores as `FetchedImage`, all others unchanged.
 
-    Raises StorageError if a store cannot be reached, or does not allow reading, instead of skipping the image.
+    Raises StorageError if a store cannot be reached, or does not allow reading; such images are not skipped.
     """
     for is_in_store, group in groupby(images, lambda entry: is_remote(entry[1])):
         if is_in_store:

@@ -1,4 +1,4 @@
-"""Word vectors learned from lists of tags, without a file of vectors: tags with similar neighbours are near."""
+"""Word vectors learned from lists of tags: tags that occur with the same tags get similar vectors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from visterm.kernels.skipgram import skipgram_epoch
 METHODS = ("ppmi", "skipgram")
 
 SMOOTHING = 0.75  # Exponent of the counts of contexts and negatives, which gives rare words more weight (both papers)
-EPOCHS, RATE, LAST_RATE = 20, 0.05, 0.0005
+EPOCHS, FIRST_RATE, LAST_RATE = 20, 0.05, 0.0005
 NEGATIVES, CONTEXTS = 5, 10  # Negatives per pair; maximum number of contexts per tag and epoch
 
 
@@ -29,12 +29,12 @@ def learn_word_vectors(
     """Learn a vector of `dim` numbers for each tag from the tags that occur with it.
 
     If the data support fewer dimensions, the remaining numbers are 0. `tag_lists` are the tags of each image (or any
-    lists of words); spellings of the same tag count together. Vectors are in the order of `Vocabulary.from_lists`.
+    lists of words); all spellings of a tag count as one tag. Vectors are in the order of `Vocabulary.from_lists`.
 
-    "ppmi": how much more often two tags occur together than by chance, ``max(0, log p(i, j) / p(i) p'(j))`` with the
-    smoothed p', reduced to `dim` dimensions by singular values, ``U √S`` (Levy, Goldberg, Dagan 2015). Good with few
-    lists; a tag that is always alone has zeros. "skipgram": each tag predicts the other tags of its list among random
-    negatives (Mikolov et al. 2013). Raises UserError if `method` or `dim` is invalid; DataError if there are no tags.
+    "ppmi" measures how much more often two tags occur together than by chance, ``max(0, log p(i, j) / p(i) p'(j))``
+    with the smoothed p', and reduces it to `dim` dimensions by singular values, ``U √S`` (Levy, Goldberg, Dagan 2015):
+    good with few lists; a tag that is always alone gets zeros. "skipgram" predicts the other tags of a list from each
+    tag (Mikolov et al. 2013). Raises UserError if `method` or `dim` is invalid; DataError if the lists have no tags.
     """
     check_choice(method, "method", METHODS)
     check_count(dim, "dim")
@@ -85,15 +85,15 @@ def _ppmi_rows(Y: sp.csr_array, dim: int, rng: np.random.Generator) -> NDArray[n
 
 def _skipgram_rows(Y: sp.csr_array, dim: int, rng: np.random.Generator) -> NDArray[np.float32]:
     counts = np.asarray(Y.sum(axis=0), np.float64)
-    cumulative = np.cumsum(counts**SMOOTHING)
+    weights = np.cumsum(counts**SMOOTHING)
     seed = int(rng.integers(2**31))
     words = ((rng.random((Y.shape[1], dim)) - 0.5) / dim).astype(np.float32)
     contexts = np.zeros_like(words)
-    rates = np.linspace(RATE, LAST_RATE, EPOCHS + 1)
+    rates = np.linspace(FIRST_RATE, LAST_RATE, EPOCHS + 1)
     for epoch in range(EPOCHS):
         shuffled = Y[rng.permutation(Y.shape[0])]
         starts, tags = shuffled.indptr.astype(np.int64), shuffled.indices.astype(np.int32)
         skipgram_epoch(
-            starts, tags, cumulative, words, contexts, CONTEXTS, NEGATIVES, rates[epoch], rates[epoch + 1], seed, epoch
+            starts, tags, weights, words, contexts, CONTEXTS, NEGATIVES, rates[epoch], rates[epoch + 1], seed, epoch
         )
     return words

@@ -18,7 +18,7 @@ from visterm.data.tag_senses import Synset, TagSenses, WordNet, match_tags
 
 PART_OF_FILE = PairFormat("part-of file", ("part", "whole"), "wheel,car", "part of")
 
-# Pointers of a synset that count as its parts: a trunk of a tree, a tree of a forest, water of ice
+# Kinds of parts of a synset: the trunk of a tree, a tree of a forest, the water of ice
 Meronyms = Literal["parts", "members", "substances"]
 
 
@@ -46,10 +46,10 @@ def read_part_relations(
 ) -> PartRelations:
     """Read part-of relations of tags from a CSV, or from WordNet.
 
-    `source` is a file for `read_part_of`, or WordNet's folder; None: WordNet, in one of its usual places. `mapping`, a
-    file for `read_mapping`, and `inherit`, how far parts are inherited (`wordnet_part_of`), apply to WordNet only.
-    Raises DataError if a file or the folder cannot be used, or has no relation between two tags; UserError if `inherit`
-    is invalid.
+    `source` is a file for `read_part_of`, or WordNet's folder; None finds WordNet in one of its usual folders.
+    `mapping`, a file for `read_mapping`, and `inherit`, the number of steps over which parts are inherited
+    (`wordnet_part_of`), apply to WordNet only. Raises DataError if a file or the folder cannot be used, or has no
+    relation between two tags; UserError if `inherit` is invalid.
     """
     if source is not None and not Path(source).is_dir():
         relations = read_part_of(source)
@@ -87,14 +87,14 @@ def wordnet_part_of(
     """Return the part-of relations of tags, from a WordNet and the senses of the tags in it.
 
     A tag has the parts of its synset, and inherits parts along is-a: a house is a building, and a building has windows.
-    Nothing is inherited on the part's side: a porthole is a window, but not a part of a house. Parts are inherited over
+    Parts themselves inherit nothing: a porthole is a window, but not a part of a house. Parts are inherited over
     `inherit` steps of is-a; 0: only a synset's own parts; 1: also the parts of its direct hypernyms; None: no limit.
     More steps find more, but vaguer relations: all animals have heads. `meronyms` are the kinds of parts: "parts",
     "members" (a forest's trees) and "substances" (the water of ice).
 
-    Relations are unique, in the order of the wholes' tags, the nearest parts first. Tags of the same synset (stairs,
-    steps) have the same relations. Raises UserError if `inherit` is not None or a whole number of 0 or more, or
-    `meronyms` has another word.
+    Relations are unique, in the order of the wholes' tags; the parts of the nearest synset come first. Tags of the same
+    synset (stairs, steps) have the same relations. Raises UserError if `inherit` is not None or a whole number of 0 or
+    more, or `meronyms` has another word.
     """
     if inherit is not None and (isinstance(inherit, bool) or not isinstance(inherit, int) or inherit < 0):
         expected = "a whole number of 0 or more, or None for no limit"
@@ -120,7 +120,7 @@ def part_pairs(relations: Iterable[tuple[str, str]], vocabulary: Vocabulary) -> 
 
     Words are compared like tags, normalised (NFC) and without regard to case; if that fails, ``_`` is read as a space.
     Returns columns of (part, whole), int64 of shape (n_pairs, 2), sorted and unique. Relations with a word that is not
-    a tag are left out. Raises DataError if there are relations, but none between two tags.
+    a tag are left out. Raises DataError if no relation is between two tags, unless `relations` is empty.
     """
     pairs: set[tuple[int, int]] = set()
     examples: list[str] = []
@@ -147,11 +147,11 @@ def _column(word: str, vocabulary: Vocabulary) -> int | None:
 
 def _is_a(wordnet: WordNet, synset: Synset, steps: int | None) -> Iterator[Synset]:
     """Yield a synset and its hypernyms over up to `steps` steps, without repetitions, the nearest first."""
-    level, seen, step = [synset], {synset.offset}, 0
+    level, visited, step = [synset], {synset.offset}, 0
     while level:
         yield from level
         if step == steps:
             return
-        offsets = dict.fromkeys(offset for child in level for offset in child.hypernyms if offset not in seen)
-        seen.update(offsets)
+        offsets = dict.fromkeys(offset for child in level for offset in child.hypernyms if offset not in visited)
+        visited.update(offsets)
         level, step = [wordnet.synset(offset) for offset in offsets], step + 1

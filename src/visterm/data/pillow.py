@@ -31,10 +31,10 @@ from visterm.core.files import GB, open_regular, read_regular
 from visterm.core.remote import as_path, is_remote
 from visterm.data.image_folders import HEIF_PACKAGES, RAW, RAW_ADVICE, suffix_of
 
-# Formats of photos, without formats that start another program (EPS) or accept any bytes (TGA).
+# Formats of photos; EPS, whose reader starts another program, and TGA, which accepts any bytes, are left out
 FORMATS = ("JPEG", "MPO", "PNG", "GIF", "WEBP", "BMP", "DIB", "TIFF", "PPM", "JPEG2000", "AVIF", "HEIF", "QOI")
 
-_BRANDS = frozenset({b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"hevm", b"hevs"})
+_HEVC_BRANDS = frozenset({b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"hevm", b"hevs"})
 _PILLOW_MODULES = r"PIL\."
 _TRANSPOSE = {
     2: Image.Transpose.FLIP_LEFT_RIGHT, 3: Image.Transpose.ROTATE_180, 4: Image.Transpose.FLIP_TOP_BOTTOM,
@@ -61,10 +61,10 @@ def opened_image(path: str | os.PathLike[str], content: bytes | None = None) -> 
     Only the parts of a stored object that Pillow reads are fetched. Raises OSError if the file or object does not exist
     or is not a regular file; hostile bytes also raise other errors in Pillow.
     """
-    opened: Any = BytesIO(content or b"")
+    source: Any = BytesIO(content or b"")
     if content is None:
-        opened = as_path(path).open("rb") if is_remote(path) else open_regular(path)
-    with pillow_silenced(), opened as file, Image.open(file, formats=readable_formats()) as image:
+        source = as_path(path).open("rb") if is_remote(path) else open_regular(path)
+    with pillow_silenced(), source as file, Image.open(file, formats=readable_formats()) as image:
         yield image
 
 
@@ -91,7 +91,7 @@ def is_heic(head: bytes) -> bool:
     if head[4:8] != b"ftyp":
         return False
     box = head[: min(int.from_bytes(head[:4], "big"), 64)]
-    return any(box[at : at + 4] in _BRANDS for at in (8, *range(16, len(box) - 3, 4)))
+    return any(box[start : start + 4] in _HEVC_BRANDS for start in (8, *range(16, len(box) - 3, 4)))
 
 
 @contextmanager
@@ -128,13 +128,13 @@ def upright_rgb(image: Image.Image, max_side: int | None) -> NDArray[np.uint8]:
     """Return the pixels of an opened image, at its first frame, as upright RGB: uint8 of shape (height, width, 3).
 
     Transparency is blended with white. Grey levels of 16 bits are scaled by 255/65535, deeper integers by their largest
-    value. Floating-point values are scaled by 255 if none is above 1, kept if none is above 255, and otherwise scaled
-    by their largest value. The longest side is reduced to `max_side` pixels, never enlarged.
+    value. Floating-point values are scaled by 255 if all are at most 1, unchanged if all are at most 255, and otherwise
+    scaled by their largest value. The longest side is reduced to `max_side` pixels, never enlarged.
     """
     size = reduced_size(image.size, max_side)
-    drafted = image.draft(None, size)  # only JPEG can decode directly at 1/2, 1/4 or 1/8
+    is_draft = image.draft(None, size)  # only JPEG can decode directly at 1/2, 1/4 or 1/8
     image.load()
-    if not drafted:
+    if not is_draft:
         size = reduced_size(image.size, max_side)  # Pillow rotates TIFF images on loading
     orientation = orientation_of(image)
 
@@ -153,11 +153,11 @@ def upright_rgb(image: Image.Image, max_side: int | None) -> NDArray[np.uint8]:
 
 
 def reduced_size(size: tuple[int, int], max_side: int | None) -> tuple[int, int]:
-    """Return (width, height) scaled down so that the longest side is at most `max_side`."""
-    longest = max(size)
-    if max_side is None or longest <= max_side:
+    """Return (width, height), scaled down until the longest side is at most `max_side`."""
+    longest_side = max(size)
+    if max_side is None or longest_side <= max_side:
         return size
-    width, height = (max(1, round(side * max_side / longest)) for side in size)
+    width, height = (max(1, round(side * max_side / longest_side)) for side in size)
     return width, height
 
 
@@ -178,13 +178,13 @@ def orientation_of(image: Image.Image) -> int:
 def _eight_bits(image: Image.Image) -> NDArray[np.uint8]:
     """Scale a deep channel to 0-255; Pillow's own conversion clips values above 255 to white."""
     values: NDArray[Any] = np.nan_to_num(np.asarray(image).astype(np.float32), nan=0.0, posinf=0.0, neginf=0.0)
-    largest = float(values.max())
+    max_value = float(values.max())
     if image.mode == "F":
-        white = 1.0 if largest <= 1 else max(255.0, largest)
+        white_level = 1.0 if max_value <= 1 else max(255.0, max_value)
     else:
         bits = 12 if getattr(image, "tag_v2", {}).get(_BITS_PER_SAMPLE) == (12,) else 16
-        white = max(2.0**bits - 1, largest)
-    scaled: NDArray[np.uint8] = np.rint(np.clip(values, 0, None) / white * 255).astype(np.uint8)
+        white_level = max(2.0**bits - 1, max_value)
+    scaled: NDArray[np.uint8] = np.rint(np.clip(values, 0, None) / white_level * 255).astype(np.uint8)
     return scaled
 
 
@@ -204,16 +204,16 @@ def raw_preview(path: str | os.PathLike[str], content: bytes | None = None) -> b
     if content is None:
         content = read_regular(path, MAX_RAW_BYTES)
     if find_spec("rawpy") is not None:
-        picture, orientation = _by_rawpy(name, content)
+        preview, orientation = _preview_by_rawpy(name, content)
     elif (program := shutil.which("exiftool")) is not None:
-        picture, orientation = _by_exiftool(program, name, content)
+        preview, orientation = _preview_by_exiftool(program, name, content)
     else:
         raise ImageError(name, f"RAW without its reader: {RAW_ADVICE}")
-    return _oriented(picture, orientation)
+    return _with_orientation(preview, orientation)
 
 
-def _by_rawpy(path: str, content: bytes) -> tuple[bytes, int]:
-    """Return the preview and the EXIF orientation of the RAW file, like `_by_exiftool`."""
+def _preview_by_rawpy(path: str, content: bytes) -> tuple[bytes, int]:
+    """Return the preview of a RAW file and its EXIF orientation, by the package rawpy."""
     rawpy: Any = import_module("rawpy")
     try:
         with rawpy.imread(BytesIO(content)) as raw:
@@ -223,15 +223,15 @@ def _by_rawpy(path: str, content: bytes) -> tuple[bytes, int]:
     except rawpy.LibRawError as error:
         raise ImageError(path, f"damaged: not a RAW file that rawpy knows ({error})") from error
 
-    picture = BytesIO()
+    preview = BytesIO()
     if thumb.format == rawpy.ThumbFormat.JPEG:
-        picture.write(thumb.data)
+        preview.write(thumb.data)
     else:  # a few old cameras store uncompressed pixels
-        Image.fromarray(thumb.data).save(picture, "JPEG", quality=95)
-    return picture.getvalue(), _ORIENTATIONS.get(flip, 1)
+        Image.fromarray(thumb.data).save(preview, "JPEG", quality=95)
+    return preview.getvalue(), _ORIENTATIONS.get(flip, 1)
 
 
-def _by_exiftool(program: str, path: str, content: bytes) -> tuple[bytes, int]:
+def _preview_by_exiftool(program: str, path: str, content: bytes) -> tuple[bytes, int]:
     command = [program, "-config", "", "-j", "-b", "-n", "-Orientation", *(f"-{name}" for name in _PREVIEWS), "-"]
     try:
         result = subprocess.run(command, input=content, capture_output=True, check=False, timeout=EXIFTOOL_SECONDS)
@@ -244,8 +244,8 @@ def _by_exiftool(program: str, path: str, content: bytes) -> tuple[bytes, int]:
     return base64.b64decode(max(texts, key=len).removeprefix(_BASE64)), fields.get("Orientation", 1)
 
 
-def _oriented(jpeg: bytes, orientation: int) -> bytes:
-    """Write the orientation of the RAW file into a JPEG that has none."""
+def _with_orientation(jpeg: bytes, orientation: int) -> bytes:
+    """Return a JPEG with an EXIF orientation added, unless it has one already."""
     if orientation not in range(2, 9) or not jpeg.startswith(_JPEG_START):
         return jpeg
     with Image.open(BytesIO(jpeg), formats=["JPEG"]) as image:

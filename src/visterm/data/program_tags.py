@@ -1,6 +1,6 @@
 """The tags that programs write for their own use: export targets, labels, faces without a name.
 
-They do not describe what a photo shows, and are on most photos, so they are never read as people's tags. Sources:
+They do not describe what a photo shows, but are on most photos, so they are never read as people's tags. Sources:
 darktable's ``src/common/tags.c`` and all calls of ``dt_tag_new("darktable|...")``; digiKam's ``tagscache.cpp``,
 ``coredbconstants.cpp`` and ``facetags.cpp``; the machine tags of Flickr's and Google Earth's programs.
 """
@@ -12,10 +12,10 @@ from collections.abc import Iterable
 
 from visterm.core.vocabulary import tag_key
 
-# Roots of programs' own paths, as in ``darktable|format|jpg``; "darktable" alone may be a person's tag
+# Roots of programs' own paths, such as ``darktable|format|jpg``; "darktable" alone may be a person's tag
 ROOTS = ("darktable", "_Digikam_Internal_Tags_")
 
-# Full paths that are a program's own, although similar paths are not: digiKam's faces without a name
+# Programs' own full paths, below a tag with people's tags too: digiKam's faces without a name
 PATHS = tuple(("People", name) for name in ("Unknown", "Unconfirmed", "Ignored"))
 
 # Names that digiKam uses for its own tags, at any place in a path
@@ -30,13 +30,13 @@ NAMES = (
 PREFIXES = ("geo:lat=", "geo:lon=", "uploaded:by=", "flickriosapp:filter=")
 
 _SEPARATORS = re.compile(r"[|/]")  # Between parent and child, depending on the program
-# Matches the beginning of all programs' tags, and of few others
-MAY_BE_A_PROGRAMS = re.compile("|".join(map(re.escape, [*ROOTS, *NAMES, *PREFIXES, *{path[0] for path in PATHS}])))
+# Matches the beginning of all programs' tags, and of few other tags
+PROGRAM_PREFIX = re.compile("|".join(map(re.escape, [*ROOTS, *NAMES, *PREFIXES, *{path[0] for path in PATHS}])))
 
 
 def program_path(tag: str) -> tuple[str, ...]:
     """Return the parts of a program's own tag or path, the topmost first; empty for a person's tag."""
-    if MAY_BE_A_PROGRAMS.match(tag.strip()) is None:  # true for most tags
+    if PROGRAM_PREFIX.match(tag.strip()) is None:  # most tags
         return ()
     parts = tuple(part.strip() for part in _SEPARATORS.split(tag))
     is_program = (len(parts) > 1 and parts[0] in ROOTS) or parts in PATHS or parts[-1] in NAMES
@@ -51,5 +51,5 @@ def program_names(tags: Iterable[str]) -> set[str]:
 def of_people(tags: Iterable[str]) -> list[str]:
     """Return tags without programs' own tags: neither paths, nor the names in these paths."""
     tags = list(tags)
-    programs = program_names(tags)
-    return [tag for tag in tags if tag_key(tag) not in programs and not program_path(tag)] if programs else tags
+    program_keys = program_names(tags)
+    return [tag for tag in tags if tag_key(tag) not in program_keys and not program_path(tag)] if program_keys else tags

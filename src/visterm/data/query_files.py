@@ -58,22 +58,22 @@ def read_query_file(path: str | os.PathLike[str]) -> list[QueryRow]:
         required_column(column_names, names, f"The query file {file}", "", advice)
         for column_names in (QUERY_COLUMNS, IMAGE_COLUMNS)
     )
-    relevance = find_column(RELEVANCE_COLUMNS, names, f"The query file {file}")
+    relevance_column = find_column(RELEVANCE_COLUMNS, names, f"The query file {file}")
 
     query_rows = []
     for row in rows:
-        place = f"{file}, line {row.line}"
+        position = f"{file}, line {row.line}"
         for name in (query, image):
             text = row.cells.get(name)
             if not isinstance(text, str) or not text.strip():
-                raise TagFileError(f"{place}: '{name}' is {text!r:.60}; expected text.")
-        value: object = 1.0 if relevance is None else row.cells.get(relevance)
+                raise TagFileError(f"{position}: '{name}' is {text!r:.60}; expected text.")
+        value: object = 1.0 if relevance_column is None else row.cells.get(relevance_column)
         number = math.nan
         with suppress(ValueError):
             number = float(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else math.nan
         if not math.isfinite(number):
-            expected = "expected a number, above 0 where the image is relevant"
-            raise TagFileError(f"{place}: '{relevance}' is {value!r:.60}; {expected}.")
+            expected = "expected a number, above 0 if the image is relevant"
+            raise TagFileError(f"{position}: '{relevance_column}' is {value!r:.60}; {expected}.")
         query_rows.append(QueryRow(row.cells[query].strip(), row.cells[image].removeprefix("./"), number))
     return query_rows
 
@@ -86,19 +86,19 @@ def judge_images(rows: Sequence[QueryRow], images: Sequence[str]) -> JudgedTexts
     the file.
     """
     column = {name: i for i, name in enumerate(images)}
-    judged: dict[str, dict[int, float]] = {}
+    grades: dict[str, dict[int, float]] = {}
     unknown: dict[str, None] = {}
     for row in rows:
         name = row.image if row.image in column else plain_name(row.image)
         if name not in column:
             unknown[name] = None
         elif row.relevance > 0:
-            relevance_of = judged.setdefault(row.query, {})
+            relevance_of = grades.setdefault(row.query, {})
             relevance_of[column[name]] = max(row.relevance, relevance_of.get(column[name], 0.0))
 
-    starts = np.cumsum([0, *map(len, judged.values())])
-    columns = np.array([i for relevance in judged.values() for i in sorted(relevance)], np.int32)
-    values = np.array([relevance[i] for relevance in judged.values() for i in sorted(relevance)], np.float32)
+    starts = np.cumsum([0, *map(len, grades.values())])
+    columns = np.array([i for relevance in grades.values() for i in sorted(relevance)], np.int32)
+    values = np.array([relevance[i] for relevance in grades.values() for i in sorted(relevance)], np.float32)
     return JudgedTexts(
-        list(judged), sp.csr_array((values, columns, starts), shape=(len(judged), len(images))), list(unknown)
+        list(grades), sp.csr_array((values, columns, starts), shape=(len(grades), len(images))), list(unknown)
     )

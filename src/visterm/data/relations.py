@@ -1,4 +1,4 @@
-"""Reading and writing two-column files that relate words, is-a relations, and sibling tags that follow from these."""
+"""Reading and writing two-column files that relate words; is-a relations, and the sibling tags that they imply."""
 
 from __future__ import annotations
 
@@ -45,19 +45,19 @@ IS_A_FILE = PairFormat("is-a file", ("child", "parent"), "tiger,big cat", "a kin
 
 
 class WordPair(NamedTuple):
-    """The two words of a line, and its place (file and line) for messages."""
+    """The two words of a line, and the name of the file with the line number, for messages."""
 
     first: str
     second: str
-    place: str
+    source: str
 
 
 def read_pairs(path: str | os.PathLike[str], form: PairFormat) -> Iterator[WordPair]:
     """Read the pairs of a CSV (or, with the suffix .tsv, tab-separated) file with two columns.
 
-    A first line that names both columns is a header; then other columns are allowed, in any order. Raises DataError if
-    the file cannot be read, has no pairs, lacks a required header, or a line does not have two words; the message names
-    file and line.
+    A first line that names both columns is a header; the file may then have more columns, in any order. Raises
+    DataError if the file cannot be read, has no pairs, lacks a required header, or a line does not have two words; the
+    message names file and line.
     """
     path = Path(path)
     text = read_text(path, form.what)
@@ -160,16 +160,16 @@ def _header(cells: list[str], form: PairFormat) -> tuple[int, int] | None:
     return None
 
 
-def _pair(cells: list[str], columns: tuple[int, int], n_columns: int, place: str, form: PairFormat) -> WordPair:
+def _pair(cells: list[str], columns: tuple[int, int], n_columns: int, source: str, form: PairFormat) -> WordPair:
     if len(cells) < n_columns or any(cells[n_columns:]):
         raise DataError(
-            f"{place}: {len(cells)} columns; expected {n_columns}, {' and '.join(form.columns)}. "
-            "Put quotes around words that hold commas."
+            f"{source}: {len(cells)} columns; expected {n_columns}, {' and '.join(form.columns)}. "
+            "Put quotes around words with commas."
         )
     first, second = (cells[column] for column in columns)
     if not first or not (second or form.may_be_empty):
-        empty = form.columns[1 if first else 0]
-        raise DataError(f"{place}: the {empty} is empty; expected two words, such as '{form.example}'.")
+        empty_column = form.columns[1 if first else 0]
+        raise DataError(f"{source}: the {empty_column} is empty; expected two words, such as '{form.example}'.")
     if form.relation is not None and tag_key(first) == tag_key(second):
-        raise DataError(f"{place}: '{first}' is said to be {form.relation} itself. Leave the line out.")
-    return WordPair(first, second, place)
+        raise DataError(f"{source}: '{first}' is said to be {form.relation} itself. Leave the line out.")
+    return WordPair(first, second, source)

@@ -1,4 +1,4 @@
-"""Keywords of photos: in XMP files beside them, which are replaced atomically, and embedded (XMP, IPTC, Windows)."""
+"""Keywords of photos: in XMP files next to them, which are replaced atomically, and embedded (XMP, IPTC, Windows)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from visterm.core.writing import whole_file
 from visterm.data.image_folders import DNG, IMAGES, RAW
 from visterm.data.pillow import opened_image
 from visterm.data.program_tags import program_names, program_path
-from visterm.data.xmp.keywords import GIVEN, Keywords, first_places, read_keywords
+from visterm.data.xmp.keywords import GIVEN, Keywords, first_paths, read_keywords
 
 TIFF_XMP = 700
 XP_KEYWORDS = 0x9C9E
@@ -31,20 +31,20 @@ IPTC_CHARACTERS = (1, 90)
 IPTC_UTF8 = b"\x1b%G"
 IPTC_FORMATS = ("JPEG", "MPO", "TIFF")  # Image formats in which IPTC is read and written
 IPTC_RESOURCE = 0x0404  # Number of the Photoshop resource in a JPEG
-IPTC_MARKER, IPTC_SHORT = b"\x1c", 0x7FFF  # First byte of a dataset; largest size in a short length field
-MOST_IPTC = 64  # Maximum size of a keyword in bytes (IIM 4.2, dataset 2:25)
-MAX_LETTER_BYTES = 4  # Longest character of UTF-8 in bytes
+IPTC_MARKER, MAX_SHORT_LENGTH = b"\x1c", 0x7FFF  # First byte of a dataset; maximum size in a short length field
+MAX_IPTC_BYTES = 64  # Maximum size of a keyword in bytes (IIM 4.2, dataset 2:25)
+MAX_CHARACTER_BYTES = 4  # Maximum size of a character in UTF-8
 CP1252_HOLES = b"\x81\x8d\x8f\x90\x9d"
-GIF_TRAILER = bytes([0x01, *range(0xFF, 0xFB, -1)])  # Follows the packet, so that block readers find its end
-MAX_BOXES = 10_000  # Maximum number of boxes to look through in a JPEG 2000 file, which has about a dozen
+GIF_TRAILER = bytes([0x01, *range(0xFF, 0xFB, -1)])  # Follows the packet, so programs that read blocks find its end
+MAX_BOXES = 10_000  # Maximum number of boxes to read in a JPEG 2000 file, which has about a dozen
 JP2_XMP = bytes.fromhex("be7acfcb97a942e89c71999491e3afac")
 
 T = TypeVar("T")
 
-_IPTC_FRAME = frozenset({(1, 0), (2, 0), IPTC_CHARACTERS, IPTC_KEYWORDS})  # Versions, the encoding, and keywords
+_IPTC_KEYWORD_DATASETS = frozenset({(1, 0), (2, 0), IPTC_CHARACTERS, IPTC_KEYWORDS})  # Versions, encoding, keywords
 SUFFIX = ".xmp"
 FOUND, STEM_FOUND, FULL, STEM = "found", "stem found", "full", "stem"  # Values of `naming` in `Sidecars.target`
-MOST_BYTES = GB  # Maximum size of a file to rewrite, in bytes
+MAX_FILE_BYTES = GB  # Maximum size of a file to rewrite, in bytes
 # Names of the temporary files of `replace_file`, with the process id
 _TEMPORARY = re.compile(r"\..+\.(?:xmp|txt)\.(\d{1,9})-[0-9a-f]{8}\.tmp", re.IGNORECASE | re.DOTALL)
 
@@ -52,11 +52,11 @@ _TEMPORARY = re.compile(r"\..+\.(?:xmp|txt)\.(\d{1,9})-[0-9a-f]{8}\.tmp", re.IGN
 class Sidecars:
     """Finds the XMP files of images: ``photo.jpg.xmp`` (darktable, digiKam) and ``photo.xmp`` (Lightroom, Adobe).
 
-    Each folder is listed once, at the first of its images.
+    Each folder is listed once, when the first of its images is looked up.
     """
 
     def __init__(self) -> None:
-        self._listed: dict[Path, tuple[dict[str, str], dict[str, set[str]]]] = {}
+        self._files_by_folder: dict[Path, tuple[dict[str, str], dict[str, set[str]]]] = {}
 
     def of(self, image: Path) -> list[Path]:
         """Return the XMP files of an image, ``photo.jpg.xmp`` first."""
@@ -68,9 +68,9 @@ class Sidecars:
         """Return the XMP file to write for an image.
 
         By default that is the existing file, or else a new ``photo.jpg.xmp``; ``photo.xmp`` is not written if it may
-        belong to two images (``photo.jpg`` and ``photo.nef``). If both exist, it is ``photo.jpg.xmp``, or ``photo.xmp``
-        if `naming` is "stem found". With "full" it is always ``photo.jpg.xmp``, with "stem" always ``photo.xmp``,
-        whether it exists or not. Raises DataError if several RAW files would share one file.
+        belong to two images (``photo.jpg`` and ``photo.nef``). If both files exist, it is ``photo.jpg.xmp``, or, if
+        `naming` is "stem found", ``photo.xmp``. With "full" it is always ``photo.jpg.xmp``, with "stem" always
+        ``photo.xmp``, whether the file exists or not. Raises DataError if several RAW files would share one file.
         """
         names, stems = self._list(image.parent)
         if naming == FULL:
@@ -93,8 +93,8 @@ class Sidecars:
     def keywords(self, image: Path) -> Keywords:
         """Read the keywords of an image from its XMP files and from the image itself.
 
-        A tag that a run predicted in one file and a person wrote into another counts as the person's. Raises DataError
-        if a file cannot be read or parsed.
+        A tag that a run predicted in one file and a person wrote into another file is the person's. Raises DataError if
+        a file cannot be read or parsed.
         """
         sources = [*(read_sidecar(path) for path in self.of(image)), embedded_keywords(image)]
         of_people = {tag_key(tag) for source in sources for tag in source.of_people}
@@ -102,12 +102,12 @@ class Sidecars:
         return Keywords(
             joined_tags(sources),
             [mark for mark in marks if mark.source == GIVEN or tag_key(mark.tag) not in of_people],
-            paths=first_places(source.paths for source in sources),
+            paths=first_paths(source.paths for source in sources),
         )
 
     def _list(self, folder: Path) -> tuple[dict[str, str], dict[str, set[str]]]:
-        """Return the XMP files of a folder and the suffixes of its images, by name without suffix."""
-        if folder not in self._listed:
+        """Return the XMP files of a folder, and the suffixes of its images, both by name without suffix."""
+        if folder not in self._files_by_folder:
             names: dict[str, str] = {}
             stems: defaultdict[str, set[str]] = defaultdict(set)
             try:
@@ -120,8 +120,8 @@ class Sidecars:
                     names[stem] = name
                 elif suffix.lower() in IMAGES:
                     stems[stem].add(suffix)
-            self._listed[folder] = names, dict(stems)
-        return self._listed[folder]
+            self._files_by_folder[folder] = names, dict(stems)
+        return self._files_by_folder[folder]
 
 
 def read_sidecar(path: Path) -> Keywords:
@@ -132,7 +132,7 @@ def read_sidecar(path: Path) -> Keywords:
 def content_of(path: Path) -> bytes | None:
     """Return the bytes of a file; None if it does not exist. Raises DataError if it cannot be read."""
     try:
-        return read_regular(path, MOST_BYTES)
+        return read_regular(path, MAX_FILE_BYTES)
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -142,15 +142,15 @@ def content_of(path: Path) -> bytes | None:
 def replace_file(path: Path, old: bytes | None, new: bytes | None, *, follow_links: bool = False) -> None:
     """Replace or remove a file atomically, if it has not changed since it was read.
 
-    `old` is the content that was read and `new` the content to write; None means no file. A link is followed inside
-    its folder, and with `follow_links` also out of it. Raises StorageError, and leaves the file unchanged, if another
-    program has changed it, it cannot be written, or it is a link that leads out of its folder.
+    `old` is the content that was read and `new` the content to write; None means no file. A link is followed to a file
+    in its folder, and with `follow_links` also to a file elsewhere. Raises StorageError, and leaves the file unchanged,
+    if another program has changed it, it cannot be written, or it is a link out of its folder.
     """
     if not follow_links:
         check_stays_inside(path)
     path = Path(os.path.realpath(path))
     if content_of(path) != old:
-        raise StorageError(f"{path} was changed by another program just now; it is left as it is. Export again.")
+        raise StorageError(f"{path} was just changed by another program, so it is not written. Export again.")
 
     try:
         if new is None:
@@ -166,7 +166,7 @@ def replace_file(path: Path, old: bytes | None, new: bytes | None, *, follow_lin
 
 
 def check_stays_inside(path: Path) -> None:
-    """Raise StorageError if a file is a link out of its folder, and so would be written elsewhere."""
+    """Raise StorageError if a file is a link out of its folder, so writing it would change another folder."""
     target = Path(os.path.realpath(path))
     if path.is_symlink() and not target.is_relative_to(os.path.realpath(path.parent)):
         problem = f"{path} is a link out of its folder, and is not followed (to {target})."
@@ -177,15 +177,15 @@ def check_stays_inside(path: Path) -> None:
 def sweep_temporaries(folder: Path) -> None:
     """Remove the temporary files that `replace_file` left in a folder when its process was killed.
 
-    Their names contain the process id, and no other program makes such names; files of a running process are kept.
+    Their names contain the process id, and no other program makes such names; files of running processes are kept.
     """
     try:
         names = os.listdir(folder)
-    except OSError:  # reading its images reports the error
+    except OSError:  # reported when the images of the folder are read
         return
     for name in names:
         if (match := _TEMPORARY.fullmatch(name)) and not is_alive(int(match[1])):
-            with suppress(OSError):  # as above
+            with suppress(OSError):
                 (folder / name).unlink()
 
 
@@ -193,11 +193,11 @@ class Iptc(NamedTuple):
     """The IPTC (IIM) metadata of an image."""
 
     keywords: list[str]
-    is_there: bool = False  # Whether the image has any IPTC
-    # Whether keywords can be added: the image's format has IPTC, and the present texts are UTF-8 or ASCII
+    is_present: bool = False  # Whether the image has any IPTC
+    # Whether keywords can be added: the image's format has IPTC, and the existing texts are UTF-8 or ASCII
     is_writable: bool = False
-    is_utf8: bool = False  # Whether it is declared as UTF-8
-    only_keywords: bool = True  # Whether it has nothing but keywords
+    is_utf8: bool = False  # Whether the texts are declared as UTF-8
+    only_keywords: bool = True  # Whether the image has no other IPTC than keywords
 
 
 def embedded_keywords(path: str | os.PathLike[str]) -> Keywords:
@@ -209,31 +209,31 @@ def embedded_keywords(path: str | os.PathLike[str]) -> Keywords:
     try:
         with opened_image(path) as image:
             packet = _if_readable(xmp_packet, image)
-            words = _iptc_keywords(_if_readable(_datasets, image) or {})
-            windows = list(map(clean_tag, _if_readable(_windows, image) or []))
+            iptc_keywords = _iptc_keywords(_if_readable(_datasets, image) or {})
+            windows_keywords = list(map(clean_tag, _if_readable(_windows_keywords, image) or []))
     except Exception:  # hostile bytes raise any error in Pillow, as in read_image: such a file has no keywords
         return Keywords([], [])
-    in_file = read_keywords(packet, f"the XMP in {os.fspath(path)}") if packet else Keywords([], [])
-    xmp_keys = set(map(tag_key, in_file.tags))
-    removed = {tag_key(mark.tag) for mark in (*in_file.marks, *in_file.copies) if mark.is_in_iptc} - xmp_keys
-    flat = [tag for tag in (*words, *windows) if tag_key(tag) not in removed]  # a person removed the others from XMP
-    cut = frozenset(tag for tag, is_cut in words.items() if is_cut).difference(in_file.tags, windows)
-    parts = (in_file, Keywords(flat, [], programs=frozenset(program_names(flat)), cut=cut))
-    return in_file._replace(tags=joined_tags(parts), programs=in_file.programs | parts[1].programs, cut=cut)
+    xmp = read_keywords(packet, f"the XMP in {os.fspath(path)}") if packet else Keywords([], [])
+    xmp_keys = set(map(tag_key, xmp.tags))
+    removed_keys = {tag_key(mark.tag) for mark in (*xmp.marks, *xmp.copies) if mark.is_in_iptc} - xmp_keys
+    other_tags = [tag for tag in (*iptc_keywords, *windows_keywords) if tag_key(tag) not in removed_keys]
+    cut_tags = frozenset(tag for tag, is_cut in iptc_keywords.items() if is_cut).difference(xmp.tags, windows_keywords)
+    parts = (xmp, Keywords(other_tags, [], programs=frozenset(program_names(other_tags)), cut=cut_tags))
+    return xmp._replace(tags=joined_tags(parts), programs=xmp.programs | parts[1].programs, cut=cut_tags)
 
 
 def joined_tags(parts: Sequence[Keywords]) -> list[str]:
     """Return the union of a photo's tags from all its sources.
 
-    Tags that programs write for their own use are left out if any source identifies them, and so are tags that IPTC
-    cut short if another source has the full tag.
+    Tags that programs write for their own use are left out if any source identifies them. Tags that IPTC cut short are
+    left out if another source has the full tag.
     """
-    programs = frozenset().union(*(part.programs for part in parts)).difference(*(part.placed for part in parts))
-    full_tags = [_decomposed(tag) for part in parts for tag in part.tags if len(tag.encode()) > MOST_IPTC]
+    program_keys = frozenset().union(*(part.programs for part in parts)).difference(*(part.placed for part in parts))
+    full_tags = [_decomposed(tag) for part in parts for tag in part.tags if len(tag.encode()) > MAX_IPTC_BYTES]
 
     def is_kept(tag: str, part: Keywords) -> bool:
         is_cut = tag in part.cut and any(other.startswith(_decomposed(tag)) for other in full_tags)
-        return not is_cut and tag_key(tag) not in programs and not program_path(tag)
+        return not is_cut and tag_key(tag) not in program_keys and not program_path(tag)
 
     return union(tag for part in parts for tag in part.tags if is_kept(tag, part))
 
@@ -242,18 +242,18 @@ def read_iptc(path: str | os.PathLike[str]) -> Iptc:
     """Read the IPTC of an image file; empty if the file is not an image, or its IPTC is broken."""
     try:
         with opened_image(path) as image:
-            can_hold, datasets = image.format in IPTC_FORMATS, _datasets(image)
-    except Exception:  # hostile bytes raise any error in Pillow, as above
+            has_iptc, datasets = image.format in IPTC_FORMATS, _datasets(image)
+    except Exception:  # hostile bytes raise any error in Pillow
         return Iptc([])
     is_utf8 = IPTC_UTF8 in datasets.get(IPTC_CHARACTERS, ())
     is_utf8 = is_utf8 and all(w.decode("utf-8", "ignore").encode() == w for w in datasets.get(IPTC_KEYWORDS, ()))
     is_ascii = IPTC_CHARACTERS not in datasets and all(part.isascii() for parts in datasets.values() for part in parts)
     return Iptc(
         [*_iptc_keywords(datasets)],
-        is_there=bool(datasets),
-        is_writable=can_hold and (is_utf8 or is_ascii),
+        is_present=bool(datasets),
+        is_writable=has_iptc and (is_utf8 or is_ascii),
         is_utf8=is_utf8,
-        only_keywords=set(datasets) <= _IPTC_FRAME,
+        only_keywords=set(datasets) <= _IPTC_KEYWORD_DATASETS,
     )
 
 
@@ -271,7 +271,7 @@ def xmp_packet(image: ImageFile.ImageFile) -> bytes | None:
 
 
 def union(tags: Iterable[str]) -> list[str]:
-    """Return tags without repetitions, in the first spelling of each."""
+    """Return tags without repetitions; each tag has its first spelling."""
     spellings: dict[str, str] = {}
     for tag in map(clean_tag, tags):
         if tag:
@@ -280,10 +280,10 @@ def union(tags: Iterable[str]) -> list[str]:
 
 
 def _if_readable(read: Callable[[ImageFile.ImageFile], T], image: ImageFile.ImageFile) -> T | None:
-    """Read one field of an image, or return None if it is broken, so that the other fields can still be read."""
+    """Read one field of an image, or return None if it is broken, so the other fields can still be read."""
     try:
         return read(image)
-    except Exception:  # as above
+    except Exception:  # hostile bytes raise any error in Pillow
         return None
 
 
@@ -296,36 +296,36 @@ def _datasets(image: ImageFile.ImageFile) -> dict[tuple[int, int], list[bytes]]:
     if content is None:
         content = getattr(getattr(image, "tag_v2", None), "_tagdata", {}).get(IPTC_NAA_CHUNK, b"")
     datasets: dict[tuple[int, int], list[bytes]] = {}
-    at = 0
-    while content[at : at + 1] == IPTC_MARKER and len(content) >= at + 5:
-        key, size, at = (content[at + 1], content[at + 2]), int.from_bytes(content[at + 3 : at + 5], "big"), at + 5
-        if size > IPTC_SHORT:  # the number of bytes of the length field
-            length_size, at = size & IPTC_SHORT, at + (size & IPTC_SHORT)
-            size = int.from_bytes(content[at - length_size : at], "big")
-        datasets.setdefault(key, []).append(content[at : at + size])
-        at += size
+    start = 0
+    while content[start : start + 1] == IPTC_MARKER and len(content) >= start + 5:
+        key, size = (content[start + 1], content[start + 2]), int.from_bytes(content[start + 3 : start + 5], "big")
+        start += 5
+        if size > MAX_SHORT_LENGTH:  # then it is the size of the length field that follows
+            length_size, start = size & MAX_SHORT_LENGTH, start + (size & MAX_SHORT_LENGTH)
+            size = int.from_bytes(content[start - length_size : start], "big")
+        datasets.setdefault(key, []).append(content[start : start + size])
+        start += size
     return datasets
 
 
 def _iptc_keywords(iptc: Mapping[tuple[int, int], Sequence[bytes]]) -> dict[str, bool]:
     """Return the non-empty keywords of IPTC, and for each keyword whether it may have been cut short."""
     words = [word.rstrip(b"\0") for word in iptc.get(IPTC_KEYWORDS, ())]  # some programs pad with NUL bytes
-    return {
-        tag: MOST_IPTC - MAX_LETTER_BYTES < len(word) <= MOST_IPTC for word in words if (tag := clean_tag(_text(word)))
-    }
+    cut_sizes = range(MAX_IPTC_BYTES - MAX_CHARACTER_BYTES + 1, MAX_IPTC_BYTES + 1)
+    return {tag: len(word) in cut_sizes for word in words if (tag := clean_tag(_text(word)))}
 
 
 def _text(encoded: bytes) -> str:
-    """Decode a text whose declared encoding is missing or unreliable: as UTF-8 if valid, else as exiftool does.
+    """Decode a text whose declared encoding is missing or unreliable: as UTF-8 if it is valid, else as exiftool does.
 
-    That is Windows' cp1252, with the five undefined bytes read as Latin 1. An incomplete character at the end, where a
-    program cut UTF-8 at `MOST_IPTC` bytes, is dropped.
+    exiftool uses Windows' cp1252, and Latin 1 for its five undefined bytes. An incomplete character at the end, where a
+    program cut UTF-8 at `MAX_IPTC_BYTES` bytes, is dropped.
     """
     try:
         return encoded.decode("utf-8")
     except UnicodeDecodeError as error:
         valid_prefix = encoded[: error.start]
-        if error.reason == "unexpected end of data" and (len(encoded) == MOST_IPTC or not valid_prefix.isascii()):
+        if error.reason == "unexpected end of data" and (len(encoded) == MAX_IPTC_BYTES or not valid_prefix.isascii()):
             return valid_prefix.decode("utf-8")
     return "".join(bytes([letter]).decode("latin-1" if letter in CP1252_HOLES else "cp1252") for letter in encoded)
 
@@ -335,7 +335,7 @@ def _decomposed(tag: str) -> str:
     return unicodedata.normalize("NFD", tag_key(tag))
 
 
-def _windows(image: ImageFile.ImageFile) -> list[str]:
+def _windows_keywords(image: ImageFile.ImageFile) -> list[str]:
     value: Any = image.getexif().get(XP_KEYWORDS)
     text = value if isinstance(value, str) else bytes(value or b"").decode("utf-16-le", "ignore")
     return text.rstrip("\0").split(";")
@@ -351,7 +351,7 @@ def _gif_packet(file: IO[bytes]) -> bytes | None:
                 return b"".join(_blocks(file)).partition(GIF_TRAILER)[0]
         elif kind == b",":
             _skip_colours(file, file.read(9)[8])
-            file.read(1)  # The code size
+            file.read(1)  # the code size
         else:
             return None
         for _ in _blocks(file):
@@ -360,7 +360,7 @@ def _gif_packet(file: IO[bytes]) -> bytes | None:
 
 
 def _skip_colours(file: IO[bytes], flags: int) -> None:
-    """Skip a colour table, if the flags say that there is one."""
+    """Skip the colour table if the flags say that one follows."""
     if flags & 0x80:
         file.seek(3 * (2 << (flags & 7)), os.SEEK_CUR)
 
@@ -372,19 +372,19 @@ def _blocks(file: IO[bytes]) -> Iterator[bytes]:
 
 
 def _jp2_packet(file: IO[bytes]) -> bytes | None:
-    """Return the XMP of a JPEG 2000 file: a box with XMP's id (ISO 15444-1, annex I)."""
-    pos = 0
+    """Return the XMP of a JPEG 2000 file, which is in a box with XMP's id (ISO 15444-1, annex I)."""
+    box_start = 0
     for _ in range(MAX_BOXES):
         head = file.read(8)
-        size, content_start = int.from_bytes(head[:4], "big"), pos + 8
+        size, content_start = int.from_bytes(head[:4], "big"), box_start + 8
         if size == 1:
-            size, content_start = int.from_bytes(file.read(8), "big"), pos + 16
+            size, content_start = int.from_bytes(file.read(8), "big"), box_start + 16
         if head[4:] == b"uuid" and file.read(16) == JP2_XMP:
-            return file.read(max(pos + size - content_start - 16, 0) if size else -1)
-        if pos + size < content_start:  # the box extends to the end of the file, or is damaged
+            return file.read(max(box_start + size - content_start - 16, 0) if size else -1)
+        if box_start + size < content_start:  # the box extends to the end of the file, or is damaged
             break
-        pos += size
-        file.seek(pos)
+        box_start += size
+        file.seek(box_start)
     return None
 
 

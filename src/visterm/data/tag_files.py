@@ -24,21 +24,21 @@ from visterm.data.tag_formats.record import (
     usable_keywords,
 )
 from visterm.data.tag_formats.tables import TableOptions, TagSource, check_in_file, read_table
-from visterm.data.tag_formats.texts import may_not_be_read, read_sidecars, read_text_folder, sidecar
+from visterm.data.tag_formats.texts import read_sidecars, read_text_folder, sidecar, skipped_for_permission
 from visterm.data.tag_tree import suffixes, tree_of_places
 from visterm.data.xmp.keywords import Keywords
 
 # Names of the tables in Hugging Face's image folders, in order of preference
 METADATA = ("metadata.jsonl", "metadata.csv")
 
-# What "auto" looks for besides tables, for a message
+# What "auto" looks for in addition to tables, for a message
 WITHOUT_COLUMNS = (
     "; a .txt beside each image (1.txt for 1.jpg); an .xmp beside an image (1.jpg.xmp or 1.xmp); one folder per tag "
     "(beach/1.jpg); keywords in the images"
 )
 
 _ELSEWHERE = "If they are in another file, name it: `tags`."
-KEYWORDS = "xmp"  # Instead of a tag file: read keywords from XMP files beside the images and from the images
+KEYWORDS = "xmp"  # Source of tags: the keywords in XMP files next to the images and in the images
 
 
 def find_tags(
@@ -52,16 +52,16 @@ def find_tags(
     `files` are the images in the folder, if they have been listed already.
 
     The source is a CSV, TSV or JSON-lines file, a DataFrame or a list of dicts; a folder with a ``.txt`` for each
-    image; ``"xmp"`` for the keywords in XMP files beside the images and in the images; or ``"auto"`` for the first form
+    image; ``"xmp"`` for the keywords in XMP files next to images and in the images; or ``"auto"`` for the first form
     found in the image folder: ``metadata.jsonl`` or ``metadata.csv`` (or a table per sub-folder, with names relative to
-    it; a sub-folder "train" or "test" is a split), a ``.txt`` beside each image, an ``.xmp`` beside an image (then all
-    keywords are read), one folder per tag, keywords in the images.
+    it; a sub-folder "train" or "test" is a split), a ``.txt`` next to each image, an ``.xmp`` next to an image (then
+    all keywords are read), one folder per tag, keywords in the images.
 
-    Returns a record for each image named, in the order of the file. A tag written ``-beach`` is a negative: no beach.
-    Raises TagFileError if there are no such tags, or they cannot be parsed.
+    Returns a record for each image that the source names, in the order of the source. A tag written ``-beach`` is a
+    negative: no beach. Raises TagFileError if the source has no tags, or they cannot be parsed.
     """
     if (separator := options.get("separator")) is not None:
-        separator_pattern(separator)  # raises if it is invalid
+        separator_pattern(separator)  # raises UserError if the separator is invalid
     is_name = isinstance(source, str | os.PathLike)
     folder = as_path(images)
     if is_name and is_remote(folder):
@@ -99,7 +99,7 @@ def find_tags(
 def read_folder_tags(folder: Path, images: Sequence[Path]) -> TagsFound:
     """Read the names of the folders around each image as its tags (``beach/1.jpg``).
 
-    Nested folders are several tags; images directly in the folder have no record. If all images are in folders named
+    Nested folders are several tags; images directly in `folder` have no record. If all images are in folders named
     train, valid(ation), val or test, these names are splits, not tags. Remarks count the folders, and the folders whose
     names are not UTF-8.
     """
@@ -110,7 +110,7 @@ def read_folder_tags(folder: Path, images: Sequence[Path]) -> TagsFound:
         name, parts = path.as_posix(), path.parts[:-1]
         split, tags = (split_name(parts[0]), parts[1:]) if has_splits else (None, parts)
         if tags:
-            records.append(record(name, tags, split, place=f"the folder of {name}"))
+            records.append(record(name, tags, split, source=f"the folder of {name}"))
             folders.add(path.parent.as_posix())
 
     remarks = [f"Tags: one folder per tag ({count_of(len(folders), 'folder')})."]
@@ -124,47 +124,48 @@ def read_folder_tags(folder: Path, images: Sequence[Path]) -> TagsFound:
 
 
 def read_keyword_tags(folder: Path, images: Sequence[Path]) -> TagsFound:
-    """Read the keywords in XMP files beside images and in the images, from all fields that programs use.
+    """Read the keywords in XMP files next to images and in the images, from all fields that programs use.
 
     Fields with paths (``animal|dog``) make the tree of the tags; tags are named as in `tree_of_places`. Predictions
-    that visterm wrote are left out, so that no run learns from predictions. Files that cannot be parsed, and keywords
-    that are not valid tags, are counted in remarks instead of raising an error.
+    that visterm wrote are left out, so no run learns from predictions. Files that cannot be parsed, and keywords that
+    are not valid tags, are counted in remarks instead of raising an error.
     """
     sidecars = Sidecars()
-    tagged: list[tuple[Path, Keywords]] = []
-    bad, skipped, n_predicted = [], [], 0
-    refused: list[str] = []
+    tagged_images: list[tuple[Path, Keywords]] = []
+    errors, skipped, n_predicted = [], [], 0
+    invalid_keywords: list[str] = []
     for image in images:
         try:
             keywords = sidecars.keywords(image)
             paths = tuple(path for path in keywords.paths if all(tag_fault(name) is None for name in suffixes(path)))
         except DataError as error:
-            bad.append(str(error))
+            errors.append(str(error))
             cause = error.__cause__
             if isinstance(cause, PermissionError) and os.fspath(cause.filename) != os.fspath(image):
-                skipped.append(may_not_be_read(error))
+                skipped.append(skipped_for_permission(error))
             continue
         n_predicted += len(keywords.tags) - len(keywords.of_people)
-        keywords = keywords._replace(tags=usable_keywords(keywords.of_people, str(image), refused))
+        keywords = keywords._replace(tags=usable_keywords(keywords.of_people, str(image), invalid_keywords))
         if keywords.of_people:
-            tagged.append((image, keywords._replace(paths=paths)))
+            tagged_images.append((image, keywords._replace(paths=paths)))
 
-    tree, names = tree_of_places(path for _, keywords in tagged for path in keywords.paths)
+    tree, names = tree_of_places(path for _, keywords in tagged_images for path in keywords.paths)
     records = [
-        record(image.relative_to(folder).as_posix(), _names_in_tree(keywords, names), None, place=str(image))
-        for image, keywords in tagged
+        record(image.relative_to(folder).as_posix(), _names_in_tree(keywords, names), None, source=str(image))
+        for image, keywords in tagged_images
     ]
     remarks = ["Tags: keywords in XMP files beside the images and in these."]
     if n_predicted:
         remarks.append(f"Left out: {count_of(n_predicted, 'tag')} that visterm wrote there as a prediction.")
-    if bad:
-        remarks.append(f"Left out: {count_of(len(bad), 'image')} whose keywords cannot be read, such as: {bad[0]}")
-    remarks += [*refused_remarks(refused), *unread_inside(images)]
+    if errors:
+        n_images = count_of(len(errors), "image")
+        remarks.append(f"Left out: {n_images} whose keywords cannot be read, such as: {errors[0]}")
+    remarks += [*refused_remarks(invalid_keywords), *unread_inside(images)]
     return TagsFound(records, remarks, "without keywords", tree.pairs, skipped)
 
 
 def _names_in_tree(keywords: Keywords, names: Mapping[tuple[str, ...], str]) -> Iterator[str]:
-    """Yield the tags that people gave an image, by their names in the tree; tags that are only parents included."""
+    """Yield the tags that people gave an image, by their names in the tree, also those that are only parents."""
     paths_to: dict[str, list[tuple[str, ...]]] = {}
     for path in keywords.paths:
         for n in range(1, len(path) + 1):
@@ -172,20 +173,20 @@ def _names_in_tree(keywords: Keywords, names: Mapping[tuple[str, ...], str]) -> 
     leaf_keys = {tag_key(path[-1]) for path in keywords.paths}
     for tag in keywords.of_people:
         paths = paths_to.get(tag_key(tag), [])
-        chosen = [path for path in paths if path in keywords.paths] if tag_key(tag) in leaf_keys else paths
-        yield from (names[path] for path in chosen) if chosen else (tag,)
+        exact_paths = [path for path in paths if path in keywords.paths] if tag_key(tag) in leaf_keys else paths
+        yield from (names[path] for path in exact_paths) if exact_paths else (tag,)
 
 
 def _metadata_tags(folder: Path, options: TableOptions) -> TagsFound | None:
-    """Read the table of the folder itself, or else the tables of its sub-folders; None if there are none.
+    """Read the table of the folder itself, or else the tables of its sub-folders; None if it has no tables.
 
     Names in a sub-folder's table are relative to the sub-folder, which may also be a split.
     """
     tables = [path for name in METADATA if (path := folder / name).is_file()][:1]
     if not tables:
-        below = (path for name in METADATA for path in sorted(folder.rglob(name)))
-        visible = [path for path in below if not any(part.startswith(".") for part in path.relative_to(folder).parts)]
-        table_in_folder = {path.parent: path for path in reversed(visible)}
+        paths = (path for name in METADATA for path in sorted(folder.rglob(name)))
+        visible_paths = [p for p in paths if not any(part.startswith(".") for part in p.relative_to(folder).parts)]
+        table_in_folder = {path.parent: path for path in reversed(visible_paths)}
         tables = [table_in_folder[parent] for parent in sorted(table_in_folder)]
     if not tables:
         return None
@@ -202,13 +203,13 @@ def _metadata_tags(folder: Path, options: TableOptions) -> TagsFound | None:
     names = {path.name for path in tables}
     location = "" if tables[0].parent == folder else f" in {count_of(len(tables), 'sub-folder')}"
     other_tables = {path.with_name(name) for path in tables for name in METADATA if name != path.name}
-    unread = sorted({path.name for path in other_tables if path.is_file()})
-    notes = "".join(f" ({name} lies there too and is not read)" for name in unread)
+    unread_names = sorted({path.name for path in other_tables if path.is_file()})
+    notes = "".join(f" ({name} lies there too and is not read)" for name in unread_names)
     return TagsFound(merged_by_image(rows), [f"Tags: {' and '.join(sorted(names))}{location}{notes}."])
 
 
 def _tags_of_images(folder: Path, images: Sequence[Path], separator: str | None) -> TagsFound | None:
-    """Read the texts beside images, or else keywords, or else folder names; None if there are none."""
+    """Read the texts next to images, or else keywords, or else folder names; None if the images have no tags."""
     if any(sidecar(image) for image in images):
         return read_sidecars(folder, images, separator)
     sidecars = Sidecars()

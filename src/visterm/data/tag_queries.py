@@ -57,13 +57,13 @@ class Queries:
         return lengths
 
     def among(self, images: NDArray[np.int64]) -> Self:
-        """Return the queries with a relevant image among `images`, whose columns are kept in that order."""
+        """Return the queries with a relevant image among `images`; the columns are in the order of `images`."""
         relevant = as_csr(self.relevant[:, images])
-        answered = np.flatnonzero(np.diff(relevant.indptr))
-        return type(self)(self.words[answered], relevant[answered])
+        has_relevant = np.flatnonzero(np.diff(relevant.indptr))
+        return type(self)(self.words[has_relevant], relevant[has_relevant])
 
     def texts(self, tags: list[str]) -> list[str]:
-        """Return each query as it would be typed, with words separated by commas."""
+        """Return each query as a person would type it, with words separated by commas."""
         starts, columns, values = self.words.indptr, self.words.indices, self.words.data
         return [
             ", ".join(f"{'-' if values[e] < 0 else ''}{tags[columns[e]]}" for e in range(starts[q], starts[q + 1]))
@@ -80,19 +80,19 @@ def queries_of_tags(
     n_tags), array-like or sparse, is above 0 for given tags. The number of sets doubles with each tag of an image, so
     larger sets are left out (None: no limit). If there are more than `max_subsets` sets of two or more tags, summed
     over images, they are sampled: every tag is still a query, and each image contributes all its larger sets, or a
-    random sample of a size that is the same for all images. Queries are sorted by the number of words, then by words.
+    random sample whose size is the same for all images. Queries are sorted by the number of words, then by words.
     """
-    check_count(max_words, "max_words", "or None for as many as an image has")
+    check_count(max_words, "max_words", "or None for no limit")
     check_count(max_subsets, "max_subsets")
     positive_tags = as_csr(check_tags(Y, Y.shape[0] if hasattr(Y, "shape") else len(Y)) > 0)
     sizes = np.diff(positive_tags.indptr)
-    longest = int(sizes.max(initial=0)) if max_words is None else min(int(sizes.max(initial=0)), max_words)
+    max_width = int(sizes.max(initial=0)) if max_words is None else min(int(sizes.max(initial=0)), max_words)
     sets: defaultdict[int, list[NDArray[np.int32]]] = defaultdict(list)  # size -> arrays with a sorted set in each row
     sets[1].append(np.unique(positive_tags.indices)[:, None])
-    counts = []  # For images with 0, 1, 2 ... tags: number of sets of 2 to `longest` tags, at most `max_subsets` + 1
+    counts = []  # For images with 0, 1, 2 ... tags: number of larger sets, at most `max_subsets` + 1
     for size in range(int(sizes.max(initial=0)) + 1):
         n_subsets = 0
-        for width in range(2, min(size, longest) + 1):
+        for width in range(2, min(size, max_width) + 1):
             if n_subsets <= max_subsets:
                 n_subsets += comb(size, width)
         counts.append(min(n_subsets, max_subsets + 1))
@@ -109,17 +109,17 @@ def queries_of_tags(
             continue
         tags = positive_tags.indices[positive_tags.indptr[images][:, None] + np.arange(size)]
         if count <= limit:
-            for width in range(2, min(size, longest) + 1):
-                chosen = np.array(list(combinations(range(size), width)))
-                sets[width].append(_unique_rows(tags[:, chosen].reshape(-1, width)))
+            for width in range(2, min(size, max_width) + 1):
+                subsets = np.array(list(combinations(range(size), width)))
+                sets[width].append(_unique_rows(tags[:, subsets].reshape(-1, width)))
         else:
-            for drawn in (drawn for row in tags for drawn in _sampled(row, longest, limit, rng)):
-                sets[drawn.shape[1]].append(drawn)
+            for sample in (sample for row in tags for sample in _sample(row, max_width, limit, rng)):
+                sets[sample.shape[1]].append(sample)
 
     blocks = [np.concatenate(sets[width]) for width in sorted(sets)]
-    unique = [_unique_rows(rows) for rows in blocks if len(rows)]
-    starts = np.cumsum(np.concatenate([[0], *(np.full(len(part), part.shape[1]) for part in unique)]))
-    columns = np.concatenate([np.empty(0, np.int32), *(part.ravel() for part in unique)]).astype(np.int32)
+    unique_blocks = [_unique_rows(rows) for rows in blocks if len(rows)]
+    starts = np.cumsum(np.concatenate([[0], *(np.full(len(part), part.shape[1]) for part in unique_blocks)]))
+    columns = np.concatenate([np.empty(0, np.int32), *(part.ravel() for part in unique_blocks)]).astype(np.int32)
     ones = np.ones(columns.size, np.float32)
     words = sp.csr_array((ones, columns, starts), shape=(len(starts) - 1, positive_tags.shape[1]))
     return Queries(words, relevant_images(words, positive_tags))
@@ -156,20 +156,20 @@ def _unique_rows(rows: NDArray[np.int32]) -> NDArray[np.int32]:
 
 def _even_limit(counts: NDArray[np.int64], total: int) -> int:
     """Return the largest limit, at least 1, with which the sum of ``min(count, limit)`` is at most `total`."""
-    ordered = np.sort(counts)
-    remaining = ordered.size - np.arange(ordered.size)
-    smaller = np.cumsum(ordered) - ordered
-    index = np.flatnonzero(smaller + remaining * ordered > total)[0]
-    return max(1, int((total - smaller[index]) // remaining[index]))
+    sorted_counts = np.sort(counts)
+    remaining = sorted_counts.size - np.arange(sorted_counts.size)
+    sum_of_smaller = np.cumsum(sorted_counts) - sorted_counts
+    index = np.flatnonzero(sum_of_smaller + remaining * sorted_counts > total)[0]
+    return max(1, int((total - sum_of_smaller[index]) // remaining[index]))
 
 
-def _sampled(tags: NDArray[np.int32], longest: int, n: int, rng: np.random.Generator) -> Iterator[NDArray[np.int32]]:
-    """Yield `n` uniformly drawn sets of 2 to `longest` of an image's tags; repetitions are dropped."""
-    widths = np.arange(2, min(tags.size, longest) + 1)
+def _sample(tags: NDArray[np.int32], max_width: int, n: int, rng: np.random.Generator) -> Iterator[NDArray[np.int32]]:
+    """Yield `n` uniformly drawn sets of 2 to `max_width` of an image's tags, in batches without repetitions."""
+    widths = np.arange(2, min(tags.size, max_width) + 1)
     logs = np.array([-lgamma(width + 1) - lgamma(tags.size - width + 1) for width in widths])
     weights = np.exp(logs - logs.max())
-    for drawn_before in range(0, n, MAX_DRAWS_PER_BATCH):
-        size = min(MAX_DRAWS_PER_BATCH, n - drawn_before)
+    for n_drawn in range(0, n, MAX_DRAWS_PER_BATCH):
+        size = min(MAX_DRAWS_PER_BATCH, n - n_drawn)
         sizes = np.repeat(widths, rng.multinomial(size, weights / weights.sum()))
         order = rng.random((size, tags.size)).argsort(axis=1)
         for width in np.unique(sizes):
@@ -187,7 +187,7 @@ class HeldOutTags(NamedTuple):
 
 
 def hold_one_out(Y: sp.csr_array, rng: np.random.Generator, *, at_most: int | None = None) -> HeldOutTags:
-    """Hold out a random given tag of each image that has two or more, or of at most `at_most` such images.
+    """Hold out a random tag of each image that has two or more, or of at most `at_most` such images.
 
     Only entries of `Y`, shape (n_images, n_tags), above 0 can be held out; all others stay in `rest`. `rng` draws the
     tags, and the images if there are more than `at_most`. Raises DataError if no image has two tags.
@@ -197,11 +197,11 @@ def hold_one_out(Y: sp.csr_array, rng: np.random.Generator, *, at_most: int | No
     counts = np.diff(positive_tags.indptr)
     images = np.flatnonzero(counts >= 2)
     if images.size == 0:
-        raise DataError("No image has two tags or more, so that one could be held out and one be known.")
+        raise DataError("No image has two tags or more, of which one could be held out.")
     if at_most is not None and images.size > at_most:
         images = np.sort(rng.permutation(images)[:at_most])
-    chosen = positive_tags.indptr[images] + (rng.random(images.size) * counts[images]).astype(np.int64)
-    tags = positive_tags.indices[chosen]
+    entries = positive_tags.indptr[images] + (rng.random(images.size) * counts[images]).astype(np.int64)
+    tags = positive_tags.indices[entries]
     ones = np.ones(images.size, np.float32)
     held_out = sp.csr_array((ones, (images, tags)), shape=Y.shape)
     rest = as_csr(Y - held_out)

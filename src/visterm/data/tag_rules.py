@@ -15,15 +15,15 @@ from typing import Any, NamedTuple, Self, TypeAlias
 
 from visterm.core.errors import DataError, TagFileError
 from visterm.core.vocabulary import clean_tag, tag_key
-from visterm.core.wording import count_of, ends_of
+from visterm.core.wording import count_of, join_ends
 from visterm.core.writing import write_whole
 from visterm.data.corpus import Corpus
 from visterm.data.tag_formats.record import separator_pattern
 from visterm.data.tag_formats.tables import USER_COLUMNS, TableOptions
 from visterm.data.text_files import read_text
 
-WORDNET = "wordnet"  # Instead of a file of relations: WordNet, in one of its usual places
-TRAINING_SPLIT = "train"  # The split to learn from, from which images may be removed; without splits, all rows
+WORDNET = "wordnet"  # Instead of a file of relations: WordNet, in one of its usual folders
+TRAINING_SPLIT = "train"  # The split to learn from, of which images may be removed; without splits, all images
 _PATHS = ("part_of", "isa", "tag_synsets")
 
 # A TOML file, a mapping with its keys and values, or None
@@ -82,22 +82,22 @@ class TagRules:
         if rules is None:
             return cls()
         if isinstance(rules, Mapping):
-            return cls._checked(dict(rules), "tag_rules")
+            return cls._from_values(dict(rules), "tag_rules")
         path = Path(rules)
 
         try:
             values = tomllib.loads(read_text(path, "file of tag rules"))
         except (tomllib.TOMLDecodeError, RecursionError) as error:
-            raise TagFileError(f'{path} is no TOML: {error}. Texts stand in quotes: stop_tags = ["nikon"].') from error
+            raise TagFileError(f'{path} is not TOML: {error}. Put texts in quotes: stop_tags = ["nikon"].') from error
 
-        result = cls._checked(values, str(path))
+        result = cls._from_values(values, str(path))
         paths: dict[str, Any] = {
             name: str(path.parent / value) for name in _PATHS if (value := getattr(result, name)) not in (None, WORDNET)
         }
         return replace(result, **paths)
 
     @classmethod
-    def _checked(cls, values: dict[str, Any], source: str) -> Self:
+    def _from_values(cls, values: dict[str, Any], source: str) -> Self:
         for name, value in values.items():
             if name not in _EXPECTED:
                 similar = get_close_matches(name, _EXPECTED, 1)
@@ -108,10 +108,10 @@ class TagRules:
                 problem = f"{source}: {name} is {value!r:.60}."
                 raise TagFileError(problem, setting="tag_rules", value=value, expected=expected)
         if "separator" in values:
-            separator_pattern(values["separator"])  # raises if it is invalid
+            separator_pattern(values["separator"])  # raises UserError if the separator is invalid
         by_key = {tag_key(tag): clean_tag(tag) for tag in reversed(list(values.get("stop_tags", ())))}
         paths = {name: os.fspath(values[name]) for name in _PATHS if name in values}
-        aliases = _resolved(values.get("aliases", {}), source)
+        aliases = _resolve_aliases(values.get("aliases", {}), source)
         return cls(**{**values, **paths, "stop_tags": tuple(by_key.values())[::-1], "aliases": aliases})
 
     def columns(self) -> TableOptions:
@@ -125,7 +125,7 @@ class TagRules:
 
 
 class Alias(NamedTuple):
-    """A spelling, the tag that it means, and the reason for this suggestion."""
+    """A suggested alias: a spelling, the tag that it means, and the reason for the suggestion."""
 
     alias: str
     tag: str
@@ -174,7 +174,7 @@ _EXPECTED = {
 }
 
 
-def _resolved(aliases: Mapping[str, str], source: str) -> dict[str, str]:
+def _resolve_aliases(aliases: Mapping[str, str], source: str) -> dict[str, str]:
     """Follow chains of aliases: return the tag of each alias that is not itself an alias.
 
     Raises TagFileError if an alias means itself or two tags, or aliases form a cycle.
@@ -194,7 +194,7 @@ def _resolved(aliases: Mapping[str, str], source: str) -> dict[str, str]:
     except CycleError as error:
         cycle = error.args[1][::-1]
         raise TagFileError(
-            f"{source}: aliases mean each other: {ends_of(cycle, ' → ')} ({len(cycle) - 1:,} aliases). Leave one of "
+            f"{source}: aliases mean each other: {join_ends(cycle, ' → ')} ({len(cycle) - 1:,} aliases). Leave one of "
             "them out."
         ) from None
 
@@ -209,113 +209,114 @@ def _quoted(text: str) -> str:
 
 
 class Pruned(NamedTuple):
-    """A corpus after `prune`, and what was left out."""
+    """The result of `prune`: the remaining corpus, and what was left out."""
 
     corpus: Corpus
-    remarks: list[str]  # Lines that say what was left out, and what could not be
+    remarks: list[str]  # Lines that say what was left out, and which rules had no effect
     facts: dict[str, int]  # Counts of what was left out, which are stored with a run
 
 
 def prune(corpus: Corpus, rules: TagRules, aliases: Mapping[str, str]) -> Pruned:
     """Leave out tags and repeated images that would dominate a model.
 
-    In this order: stop tags (with their aliases; an alias is removed alone); images of a user with the same tags above
-    `per_user`, so that 500 photos that were uploaded and tagged together do not outweigh the rest: the kept images are
-    evenly spaced in the order of names, and images of unknown users are all kept; tags that are too frequent in the
-    remaining images. Tags are removed from all images, so that they are in no vocabulary. Images are removed only from
-    the images to learn from (the split "train", or all without splits). `aliases` maps spellings to tags, which are
-    counted together. Raises DataError if `per_user` is set and no user is known, or if no tag is left.
+    First, stop tags with their aliases (an alias that is a stop tag is left out alone). Then, if more than `per_user`
+    images of a user have the same tags, all but `per_user` of them, evenly spaced in the order of names: 500 photos
+    that were uploaded and tagged together do not outweigh the rest. Images of unknown users are kept. Last, tags that
+    are too frequent in the remaining images. Tags are left out of all images, and so of the vocabulary; images only if
+    the model would learn from them (the split "train", or all without splits). `aliases` maps spellings to tags, which
+    are counted together. Raises DataError if `per_user` is set and no user is known, or if no tag is left.
     """
     tag_of_alias = {tag_key(alias): tag_key(tag) for alias, tag in aliases.items()}
     remaining = corpus
     remarks: list[str] = []
     facts: dict[str, int] = {}
     if rules.stop_tags:
-        remaining, remark, facts["stop tags"] = _without_stop_tags(remaining, rules.stop_tags, tag_of_alias)
+        remaining, remark, facts["stop tags"] = _drop_stop_tags(remaining, rules.stop_tags, tag_of_alias)
         remarks.append(remark)
 
     if rules.per_user is not None:
-        remaining, remark, facts["images left out per user"] = _capped(remaining, rules.per_user, tag_of_alias)
+        remaining, remark, facts["images left out per user"] = _drop_repeats(remaining, rules.per_user, tag_of_alias)
         remarks.append(remark)
     if rules.max_share is not None:
-        remaining, remark, facts["too frequent tags"] = _without_frequent(remaining, rules.max_share, tag_of_alias)
+        remaining, remark, facts["too frequent tags"] = _drop_frequent(remaining, rules.max_share, tag_of_alias)
         remarks.append(remark)
     if remarks and not any(remaining.tags[i] for i in _training_indices(remaining)) and any(corpus.tags):
         raise DataError(f"No tag is left to learn. {' '.join(remarks)}")
     return Pruned(remaining, remarks, facts)
 
 
-def _without_stop_tags(corpus: Corpus, stop_tags: Collection[str], meant: Mapping[str, str]) -> tuple[Corpus, str, int]:
+def _drop_stop_tags(corpus: Corpus, stop_tags: Collection[str], tag_of: Mapping[str, str]) -> tuple[Corpus, str, int]:
     """Leave out stop tags; return the corpus, a remark, and the number of tags."""
     by_key = {tag_key(tag): tag for tag in stop_tags}
-    learned = _training_indices(corpus)
-    learned_keys = {tag_key(tag) for i in learned for tag in corpus.tags[i]}
-    found_keys = {key for key in learned_keys if key in by_key or meant.get(key) in by_key}
-    # A rule also counts as used if only an alias of its tag is on an image.
-    used = {key if key in by_key else meant[key] for key in found_keys}
-    dropped = found_keys | by_key.keys() | {alias for alias, tag in meant.items() if tag in by_key}
-    remaining = _without_tags(corpus, dropped)
-    n_images = sum(len(remaining.tags[i]) < len(corpus.tags[i]) for i in learned)
+    training_images = _training_indices(corpus)
+    learned_keys = {tag_key(tag) for i in training_images for tag in corpus.tags[i]}
+    matching_keys = {key for key in learned_keys if key in by_key or tag_of.get(key) in by_key}
+    # A rule also has an effect if only an alias of its tag is on an image
+    used_keys = {key if key in by_key else tag_of[key] for key in matching_keys}
+    dropped_keys = matching_keys | by_key.keys() | {alias for alias, tag in tag_of.items() if tag in by_key}
+    remaining = _drop_tags(corpus, dropped_keys)
+    n_images = sum(len(remaining.tags[i]) < len(corpus.tags[i]) for i in training_images)
     remark = (
-        f"Stop tags: {count_of(len(used), 'tag')} of {count_of(n_images, 'image')} "
-        f"{'is' if len(used) == 1 else 'are'} not learned"
+        f"Stop tags: {count_of(len(used_keys), 'tag')} of {count_of(n_images, 'image')} "
+        f"{'is' if len(used_keys) == 1 else 'are'} not learned"
     )
-    unused = [tag for key, tag in by_key.items() if key not in used]
-    if unused:
-        remark += f"; {count_of(len(unused), 'line')} (such as '{unused[0]}') of no tag of the images"
-    return remaining, f"{remark}.", len(used)
+    unused_tags = [tag for key, tag in by_key.items() if key not in used_keys]
+    if unused_tags:
+        remark += f"; {count_of(len(unused_tags), 'line')} (such as '{unused_tags[0]}') of no tag of the images"
+    return remaining, f"{remark}.", len(used_keys)
 
 
-def _capped(corpus: Corpus, per_user: int, tag_of: Mapping[str, str]) -> tuple[Corpus, str, int]:
-    learned = _training_indices(corpus)
+def _drop_repeats(corpus: Corpus, per_user: int, tag_of: Mapping[str, str]) -> tuple[Corpus, str, int]:
+    training_images = _training_indices(corpus)
     same_tags: defaultdict[tuple[str, frozenset[str]], list[int]] = defaultdict(list)
-    for i in learned:
+    for i in training_images:
         if (user := corpus.users[i]) is not None:
             same_tags[user, frozenset(_keys(corpus.tags[i], tag_of))].append(i)
 
-    n_unknown = len(learned) - sum(map(len, same_tags.values()))
+    n_unknown = len(training_images) - sum(map(len, same_tags.values()))
     if not same_tags:
         problem = "The tag rule per_user needs to know whose photos they are."
         expected = f"a column {', '.join(USER_COLUMNS[:-1])} or {USER_COLUMNS[-1]} of the tags, or no such rule"
         raise DataError(problem, setting="tag_rules", value=per_user, expected=expected)
-    dropped: set[int] = set()
-    too_many = {group: images for group, images in same_tags.items() if len(images) > per_user}
+    dropped_images: set[int] = set()
+    large_groups = {group: images for group, images in same_tags.items() if len(images) > per_user}
 
-    for images in too_many.values():
-        in_order = sorted(images, key=lambda i: corpus.names[i])
-        # Evenly from the first to the last; a single one is the first.
+    for images in large_groups.values():
+        sorted_images = sorted(images, key=lambda i: corpus.names[i])
+        # Evenly from the first image to the last; for `per_user` 1, the first
         positions = [i * (len(images) - 1) // max(1, per_user - 1) for i in range(per_user)]
-        dropped.update(set(images) - {in_order[i] for i in positions})
+        dropped_images.update(set(images) - {sorted_images[i] for i in positions})
 
-    remark = f"Per user: {len(dropped):,} of {count_of(len(learned), 'image')} left out"
-    if too_many:
-        (user, _), largest = max(too_many.items(), key=lambda item: (len(item[1]), item[0][0]))
-        n_users = len({user for user, _ in too_many})
-        example = "; ".join(corpus.tags[largest[0]]) or "no tag"
+    remark = f"Per user: {len(dropped_images):,} of {count_of(len(training_images), 'image')} left out"
+    if large_groups:
+        (user, _), largest_group = max(large_groups.items(), key=lambda item: (len(item[1]), item[0][0]))
+        n_users = len({user for user, _ in large_groups})
+        example = "; ".join(corpus.tags[largest_group[0]]) or "no tag"
         remark += (
             f", as {count_of(n_users, 'user')} gave more than {count_of(per_user, 'image')} the same tags (such as "
-            f"'{user}', {count_of(len(largest), 'image')}: {example})"
+            f"'{user}', {count_of(len(largest_group), 'image')}: {example})"
         )
     if n_unknown:
         remark += f"; {count_of(n_unknown, 'image')} of no known user all kept"
-    remaining = [i for i in range(len(corpus)) if i not in dropped]
-    return corpus.subset(remaining), f"{remark}.", len(dropped)
+    remaining = [i for i in range(len(corpus)) if i not in dropped_images]
+    return corpus.subset(remaining), f"{remark}.", len(dropped_images)
 
 
-def _without_frequent(corpus: Corpus, max_share: float, tag_of: Mapping[str, str]) -> tuple[Corpus, str, int]:
-    learned = _training_indices(corpus)
-    counts = Counter(key for i in learned for key in _keys(corpus.tags[i], tag_of))
-    by_count = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    frequent = {key: count for key, count in by_count if count / len(learned) > max_share}
-    remaining = _without_tags(corpus, frequent.keys() | {alias for alias, tag in tag_of.items() if tag in frequent})
-    examples = [f"'{key}' ({count:,})" for key, count in frequent.items()][:5]
+def _drop_frequent(corpus: Corpus, max_share: float, tag_of: Mapping[str, str]) -> tuple[Corpus, str, int]:
+    training_images = _training_indices(corpus)
+    counts = Counter(key for i in training_images for key in _keys(corpus.tags[i], tag_of))
+    sorted_counts = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    frequent_tags = {key: count for key, count in sorted_counts if count / len(training_images) > max_share}
+    keys = frequent_tags.keys() | {alias for alias, tag in tag_of.items() if tag in frequent_tags}
+    remaining = _drop_tags(corpus, keys)
+    examples = [f"'{key}' ({count:,})" for key, count in frequent_tags.items()][:5]
     remark = (
-        f"Too frequent: {count_of(len(frequent), 'tag')} on more than {max_share:.4g} of "
-        f"{count_of(len(learned), 'image')} {'is' if len(frequent) == 1 else 'are'} not learned"
+        f"Too frequent: {count_of(len(frequent_tags), 'tag')} on more than {max_share:.4g} of "
+        f"{count_of(len(training_images), 'image')} {'is' if len(frequent_tags) == 1 else 'are'} not learned"
     )
     if examples:
-        remark += f": {', '.join(examples)}{', ...' * (len(frequent) > len(examples))}"
-    return remaining, f"{remark}.", len(frequent)
+        remark += f": {', '.join(examples)}{', ...' * (len(frequent_tags) > len(examples))}"
+    return remaining, f"{remark}.", len(frequent_tags)
 
 
 def _training_indices(corpus: Corpus) -> list[int]:
@@ -330,8 +331,8 @@ def _keys(tags: Collection[str], tag_of: Mapping[str, str]) -> set[str]:
     return {tag_of.get(key, key) for key in keys}
 
 
-def _without_tags(corpus: Corpus, dropped: Collection[str]) -> Corpus:
-    def kept(tags: list[str]) -> list[str]:
-        return [tag for tag in tags if tag_key(tag) not in dropped]
+def _drop_tags(corpus: Corpus, keys: Collection[str]) -> Corpus:
+    def drop(tags: list[str]) -> list[str]:
+        return [tag for tag in tags if tag_key(tag) not in keys]
 
-    return replace(corpus, tags=list(map(kept, corpus.tags)), negatives=list(map(kept, corpus.negatives)))
+    return replace(corpus, tags=list(map(drop, corpus.tags)), negatives=list(map(drop, corpus.negatives)))

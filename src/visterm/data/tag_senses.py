@@ -21,7 +21,7 @@ from visterm.data.relations import PairFormat, read_is_a, read_pairs, write_pair
 DEBIAN = "/usr/share/wordnet"  # Folder of Debian's package wordnet-base
 
 # Folders to search if no folder is given and no environment variable is set
-PLACES = (DEBIAN, "/usr/local/WordNet-3.0/dict", "/usr/local/WordNet-3.1/dict", "/opt/homebrew/opt/wordnet/dict")
+FOLDERS = (DEBIAN, "/usr/local/WordNet-3.0/dict", "/usr/local/WordNet-3.1/dict", "/opt/homebrew/opt/wordnet/dict")
 
 HYPERNYMS = ("@", "@i")  # Pointer symbols: is a kind of, is an instance of
 PARTS, MEMBERS, SUBSTANCES = ("%p",), ("%m",), ("%s",)  # Has a part (trunk), has a member (tree), is made of (water)
@@ -43,7 +43,7 @@ MAPPING_FILE = PairFormat(
 
 
 class Synset(NamedTuple):
-    """One meaning: its words, and the synsets that it is directly a kind of or that are its parts."""
+    """A meaning: its words, its direct hypernyms (the synsets that it is a kind of), and its parts."""
 
     offset: int  # Byte position in ``data.noun``; differs between versions of WordNet
     words: tuple[str, ...]  # With spaces, the most common word first
@@ -61,7 +61,7 @@ class Synset(NamedTuple):
 
 
 class WordNet:
-    """The nouns of a WordNet database in a folder, or else in one of the usual places (`find_wordnet`).
+    """The nouns of a WordNet database in a folder, or else in one of the usual folders (`find_wordnet`).
 
     Raises DataError if it is not found, or a file is missing or not in WordNet's format; the message names file and
     line.
@@ -84,25 +84,25 @@ class WordNet:
     def senses(self, word: str) -> list[int]:
         """Return the offsets of a word's meanings, the most frequent first; empty if it is not a noun in WordNet.
 
-        Case and spaces (or ``_``) do not matter; a plural that is not listed is looked up by its singular.
+        Case is ignored, and ``_`` is read as a space; a plural that is not in the index is looked up by its singular.
         """
         return list(self._senses.get(self.lemma(word) or "", ()))
 
     def lemma(self, word: str) -> str | None:
         """Return the entry of a word in the index (``polar_bear`` for "Polar bears"), or None."""
         form = clean_tag(word).lower().replace(" ", "_")
-        compact = form.replace("-", "").replace("_", "")
-        candidates = (form, form.replace("-", "_"), form.replace("_", "-"), compact)
+        form_without_separators = form.replace("-", "").replace("_", "")
+        candidates = (form, form.replace("-", "_"), form.replace("_", "-"), form_without_separators)
         bases = (base for candidate in candidates for base in self._bases(candidate))
         return next((base for base in bases if base in self._senses), None)
 
     def has(self, offset: int) -> bool:
-        """Return whether there is a synset with this offset."""
+        """Return whether the database has a synset with this offset."""
         begins_line = offset == 0 or self._data[offset - 1 : offset] == b"\n"
         return offset >= 0 and begins_line and self._data.startswith(b"%08d " % offset, offset)
 
     def synset(self, offset: int) -> Synset:
-        """Read the synset at an offset. Raises DataError if there is none."""
+        """Read the synset at an offset. Raises DataError if the database has none with this offset."""
         end = self._data.find(b"\n", offset)
         try:
             return parse_synset(self._data[offset : end if end >= 0 else None].decode(), offset)
@@ -127,20 +127,20 @@ class WordNet:
 def find_wordnet(folder: str | os.PathLike[str] | None = None) -> Path:
     """Find the folder of the database files: the given folder, or its sub-folder ``dict``.
 
-    None: the folder in the environment (``$WNSEARCHDIR``, or ``$WNHOME/dict``), or else the first of `PLACES` that has
-    the files. Raises DataError if no folder is given and none is found.
+    None: the folder in the environment (``$WNSEARCHDIR``, or ``$WNHOME/dict``), or else the first of `FOLDERS`
+    that has the files. Raises DataError if `folder` is None and no folder is found.
     """
     home = os.environ.get("WNHOME")
     folder = folder or os.environ.get("WNSEARCHDIR") or (Path(home) / "dict" if home else None)
     if folder is not None:
-        inner = Path(folder) / "dict"
-        return inner if (inner / "index.noun").is_file() else Path(folder)
-    for candidate in map(Path, PLACES):
+        database_folder = Path(folder) / "dict"
+        return database_folder if (database_folder / "index.noun").is_file() else Path(folder)
+    for candidate in map(Path, FOLDERS):
         if (candidate / "index.noun").is_file():
             return candidate
     raise DataError(
-        f"WordNet is at none of its usual places ({', '.join(PLACES)}). Install it (Debian's package wordnet-base), or "
-        "give the folder of its database files."
+        f"WordNet is at none of its usual places ({', '.join(FOLDERS)}). Install it (Debian's package wordnet-base), "
+        "or pass the folder of its database files."
     )
 
 
@@ -168,7 +168,7 @@ def read_index(folder: Path) -> Iterator[tuple[str, tuple[int, ...]]]:
             n_senses = int(fields[2])
             offsets = tuple(map(int, fields[6 + int(fields[3]) :]))
             if fields[1] != "n" or n_senses < 1 or len(offsets) != n_senses:
-                raise ValueError(f"{len(offsets)} senses where {fields[2]} are announced")
+                raise ValueError(f"{len(offsets)} senses, but {fields[2]} in the third field")
         except (ValueError, IndexError) as error:
             raise DataError(f"{folder / 'index.noun'}, line {number}: not in WordNet's format ({error}).") from error
         yield fields[0], offsets
@@ -182,7 +182,7 @@ def parse_synset(line: str, offset: int) -> Synset:
     data, _, gloss = line.partition("|")
     fields = data.split()
     if offset < 0 or int(fields[0]) != offset:
-        raise ValueError("another offset stands there")
+        raise ValueError("the line has another offset")
     count_index = 4 + 2 * int(fields[3], 16)
     pointers = [fields[p : p + 4] for p in range(count_index + 1, count_index + 1 + 4 * int(fields[count_index]), 4)]
 
@@ -211,10 +211,10 @@ class TagSense(NamedTuple):
 
     tag: str
     synset: Synset | None
-    # How the meaning was found. "mapping": in the mapping file; "id": the tag is a synset's id; "lemma": the tag is a
-    # noun in WordNet, with its most frequent sense; "none": not found
+    # How the meaning was determined. "mapping": by the mapping file; "id": the tag is a synset's id; "lemma": the tag
+    # is a noun in WordNet, and has its most frequent sense; "none": not at all
     how: Literal["mapping", "id", "lemma", "none"]
-    others: tuple[Synset, ...] = ()  # The other senses, if `how` is "lemma"
+    others: tuple[Synset, ...] = ()  # The noun's other senses, if `how` is "lemma"
 
 
 class TagSenses(tuple[TagSense, ...]):
@@ -222,7 +222,7 @@ class TagSenses(tuple[TagSense, ...]):
 
     @property
     def ambiguous(self) -> list[TagSense]:
-        """Tags with several senses, which got the first."""
+        """Tags with several senses, of which the first was chosen."""
         return [sense for sense in self if sense.others]
 
     @property
@@ -239,21 +239,21 @@ class TagSenses(tuple[TagSense, ...]):
         return tags
 
     def summary(self) -> str:
-        """Return a sentence that counts the tags by the way they were matched."""
+        """Return a sentence with the number of tags that were matched in each way."""
         counts = Counter(sense.how for sense in self if sense.synset is not None)
-        by_way = ", ".join(f"{counts[how]} by {how}" for how in ("mapping", "id", "lemma") if counts[how])
+        details = ", ".join(f"{counts[how]} by {how}" for how in ("mapping", "id", "lemma") if counts[how])
         return (
-            f"{counts.total()} of {len(self)} tags have a meaning in WordNet ({by_way or 'none'}); "
+            f"{counts.total()} of {len(self)} tags have a meaning in WordNet ({details or 'none'}); "
             f"with several senses, of which the first was taken: {len(self.ambiguous)}."
         )
 
 
 class MappedTag(NamedTuple):
-    """One line of a mapping."""
+    """A line of a mapping."""
 
     tag: str
     offset: int | None  # Offset of the synset; None if the tag has no meaning
-    place: str
+    source: str  # File and line, for messages
 
 
 def match_tags(wordnet: WordNet, tags: Iterable[str], *, mapping: str | os.PathLike[str] | None = None) -> TagSenses:
@@ -263,26 +263,26 @@ def match_tags(wordnet: WordNet, tags: Iterable[str], *, mapping: str | os.PathL
     the mapping cannot be read, has none of the tags, or names synsets that are not in this WordNet.
     """
     tags = list(tags)
-    mapped = {} if mapping is None else read_mapping(mapping)
-    used_lines = [mapped[key] for key in map(_key, tags) if key in mapped]
+    lines_by_key = {} if mapping is None else read_mapping(mapping)
+    used_lines = [lines_by_key[key] for key in map(_key, tags) if key in lines_by_key]
     if mapping is not None and not used_lines:
         raise DataError(
             f"The mapping {mapping} names none of the tags ({', '.join(tags[:3])}); it has "
-            f"{', '.join(line.tag for line in list(mapped.values())[:3])}. Check that its lines are tag,synset."
+            f"{', '.join(line.tag for line in list(lines_by_key.values())[:3])}. Check that its lines are tag,synset."
         )
 
-    absent = [line for line in used_lines if line.offset is not None and not wordnet.has(line.offset)]
-    if absent:
-        examples = "; ".join(f"{line.place}: {line.tag} n{line.offset:08d}" for line in absent[:3])
+    missing_lines = [line for line in used_lines if line.offset is not None and not wordnet.has(line.offset)]
+    if missing_lines:
+        examples = "; ".join(f"{line.source}: {line.tag} n{line.offset:08d}" for line in missing_lines[:3])
         raise DataError(
-            f"{len(absent)} of the {len(used_lines)} synsets that {mapping} gives the tags are not in the WordNet of "
-            f"{wordnet.folder} ({examples}). Their numbers differ from version to version: pass the folder of the "
-            "version that the mapping was made for, or correct these lines (an empty synset: none)."
+            f"{len(missing_lines)} of the {len(used_lines)} synsets that {mapping} gives the tags are not in the "
+            f"WordNet of {wordnet.folder} ({examples}). Their numbers differ from version to version: pass the folder "
+            "of the version that the mapping was made for, or correct these lines (an empty synset: none)."
         )
 
     senses = []
     for tag in tags:
-        line, offset = mapped.get(_key(tag)), synset_offset(tag)
+        line, offset = lines_by_key.get(_key(tag)), synset_offset(tag)
         if line is not None:
             synset = None if line.offset is None else wordnet.synset(line.offset)
             senses.append(TagSense(tag, synset, "mapping"))
@@ -304,25 +304,25 @@ def read_mapping(path: str | os.PathLike[str]) -> dict[str, MappedTag]:
     space. Raises DataError if the file cannot be read, a line is not such a pair, or two lines contradict each other;
     the message names file and line.
     """
-    mapped: dict[str, MappedTag] = {}
-    for tag, synset, place in read_pairs(path, MAPPING_FILE):
+    lines_by_key: dict[str, MappedTag] = {}
+    for tag, synset, source in read_pairs(path, MAPPING_FILE):
         offset = synset_offset(synset, bare=True)
         if synset and offset is None:
             expected = f"expected its id or number, such as n03358726; or nothing, for '{tag}' to have no meaning"
-            raise DataError(f"{place}: '{synset}' is no noun's synset; {expected}.")
-        previous = mapped.setdefault(_key(tag), MappedTag(tag, offset, place))
+            raise DataError(f"{source}: '{synset}' is no noun's synset; {expected}.")
+        previous = lines_by_key.setdefault(_key(tag), MappedTag(tag, offset, source))
         if previous.offset != offset:
             raise DataError(
-                f"{place}: '{tag}' is mapped to another synset than in {previous.place}. Leave one of the lines out."
+                f"{source}: '{tag}' is mapped to another synset than in {previous.source}. Leave one of the lines out."
             )
-    return mapped
+    return lines_by_key
 
 
 def write_mapping(path: str | os.PathLike[str], senses: Iterable[TagSense]) -> None:
     """Write a mapping for `read_mapping` that people can correct by hand.
 
-    Besides tag and synset it has columns for how the tag was matched, the words and the gloss of the synset, and the
-    other senses with their ids. Tags without a meaning have an empty synset.
+    In addition to tag and synset, it has columns for how the tag was matched, the words and the gloss of the synset,
+    and the other senses with their ids. Tags without a meaning have an empty synset.
     """
     header = (*MAPPING_FILE.columns, "how", "words", "gloss", "other_senses")
     rows = []
@@ -354,5 +354,5 @@ def is_a_of_synset(wordnet: WordNet, tag: str, synset: Synset) -> list[tuple[str
 
 
 def _key(tag: str) -> str:
-    """Return the key by which tags and the tags of a mapping are compared."""
+    """Return the key by which tags are compared with the tags of a mapping."""
     return tag_key(tag.replace("_", " "))

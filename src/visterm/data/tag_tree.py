@@ -19,14 +19,14 @@ from numpy.typing import NDArray
 from visterm.core.checks import as_csr
 from visterm.core.errors import DataError
 from visterm.core.vocabulary import Vocabulary, clean_tag, tag_key
-from visterm.core.wording import count_of, ends_of
+from visterm.core.wording import count_of, join_ends
 from visterm.data.relations import PairFormat, read_pairs
 
 T = TypeVar("T", bound=Any)
 TREE = "tree.csv"  # File name in a run's folder
-PATHS = "paths"  # Instead of a table: tags are paths
+PATHS = "paths"  # Instead of a table: the tags are paths
 TREE_FILE = PairFormat("tree", ("child", "parent"), "husky,dog", "under")
-MAX_LEVELS = 100  # People's trees have about ten; each tag's stored path grows with the depth
+MAX_LEVELS = 100  # People's trees have about ten levels; each tag's stored path grows with the depth
 SLASH, WRITTEN_SLASH = "/", "|"  # Separates the parts of a path, and replaces a slash within a name: ``music/AC|DC``
 
 
@@ -57,12 +57,12 @@ class TagTree:
         self, pairs: Iterable[tuple[str, str]] = (), aliases: Mapping[str, str] | None = None, *, grows: bool = False
     ) -> None:
         self._grows = grows
-        self._last: tuple[tuple[str, ...], TagTree] | None = None  # The latest arguments and result of `with_paths`
-        self._meant = tag_of_alias = {tag_key(alias): clean_tag(tag) for alias, tag in (aliases or {}).items()}
-        canonical = [tuple(tag_of_alias.get(tag_key(tag), clean_tag(tag)) for tag in pair) for pair in pairs]
-        unique_pairs = {(tag_key(child), tag_key(parent)): (child, parent) for child, parent in reversed(canonical)}
+        self._latest_result: tuple[tuple[str, ...], TagTree] | None = None  # Arguments and result of `with_paths`
+        self._aliases = tag_of_alias = {tag_key(alias): clean_tag(tag) for alias, tag in (aliases or {}).items()}
+        cleaned_pairs = [tuple(tag_of_alias.get(tag_key(tag), clean_tag(tag)) for tag in pair) for pair in pairs]
+        unique_pairs = {(tag_key(child), tag_key(parent)): (child, parent) for child, parent in reversed(cleaned_pairs)}
         self.pairs: list[tuple[str, str]] = list(reversed(unique_pairs.values()))
-        self._shown: dict[str, str] = {}
+        self._names: dict[str, str] = {}
         self._paths_of: dict[str, list[str]] = {}
         self._parents: defaultdict[str, list[str]] = defaultdict(list)
         for child, parent in self.pairs:
@@ -74,9 +74,9 @@ class TagTree:
 
     def _key(self, tag: str) -> str:
         key = tag_key(tag)
-        if key in self._meant:
-            key = tag_key(self._meant[key])
-        self._shown.setdefault(key, tag)
+        if key in self._aliases:
+            key = tag_key(self._aliases[key])
+        self._names.setdefault(key, tag)
         return key
 
     def _find_levels(self) -> dict[str, int]:
@@ -84,19 +84,19 @@ class TagTree:
         levels: dict[str, int] = {}
         try:
             for key in TopologicalSorter(self._parents).static_order():
-                levels[key] = 1 + max((levels[over] for over in self._parents.get(key, ())), default=0)
+                levels[key] = 1 + max((levels[parent] for parent in self._parents.get(key, ())), default=0)
         except CycleError as error:
-            circle = [self._shown[key] for key in reversed(error.args[1])]
+            cycle = [self._names[key] for key in reversed(error.args[1])]
             raise DataError(
-                f"Tags lie under each other in a circle of {len(circle) - 1:,}: {ends_of(circle, ' < ')}. "
-                "Take out one of these lines of the tree."
+                f"Tags lie under each other in a circle of {len(cycle) - 1:,}: {join_ends(cycle, ' < ')}. "
+                "Remove one of these lines of the tree."
             ) from None
 
         path = [max(levels, key=levels.__getitem__)] if levels else []
         if path and levels[path[0]] > MAX_LEVELS:
-            while over := self._parents.get(path[-1]):
-                path.append(max(over, key=levels.__getitem__))
-            raise _too_many_levels([self._shown[key] for key in path])
+            while parents := self._parents.get(path[-1]):
+                path.append(max(parents, key=levels.__getitem__))
+            raise _too_many_levels([self._names[key] for key in path])
         return levels
 
     @cached_property
@@ -109,86 +109,87 @@ class TagTree:
 
     def parents(self, tag: str) -> list[str]:
         """Return the parents of a tag, in the order of the pairs."""
-        return [self._shown[key] for key in self._over(self._key(tag))]
+        return [self._names[key] for key in self._parent_keys(self._key(tag))]
 
     def children(self, tag: str) -> list[str]:
         """Return the children of a tag, in the order of the pairs."""
-        return [self._shown[key] for key in self._children.get(self._key(tag), ())]
+        return [self._names[key] for key in self._children.get(self._key(tag), ())]
 
     def above(self, tag: str) -> list[str]:
         """Return all ancestors of a tag, the nearest first."""
-        return self._reached(tag, self._over)
+        return self._relatives(tag, self._parent_keys)
 
     def below(self, tag: str) -> list[str]:
         """Return all descendants of a tag, the nearest first."""
-        return self._reached(tag, lambda key: self._children.get(key, ()))
+        return self._relatives(tag, lambda key: self._children.get(key, ()))
 
     def _is_new(self, key: str) -> bool:
         return key not in self._parents and key not in self._children
 
-    def _over(self, key: str) -> Sequence[str]:
+    def _parent_keys(self, key: str) -> Sequence[str]:
         if self._grows and 0 < key.count(SLASH) < MAX_LEVELS and self._is_new(key):
-            parent = self._key(self._shown[key].rpartition(SLASH)[0])
+            parent = self._key(self._names[key].rpartition(SLASH)[0])
             return [parent] if 0 < self._level(parent) < MAX_LEVELS else ()
         return self._parents.get(key, ())
 
     def _level(self, key: str) -> int:
         """Return the level of a tag in the tree, or of a new tag that is a path in it; 0 for any other tag."""
         if key not in self._levels:
-            parents = self._over(key)
+            parents = self._parent_keys(key)
             self._levels[key] = 1 + self._level(parents[0]) if parents else 0
         return self._levels[key]
 
-    def _reached(self, tag: str, neighbours: Callable[[str], Sequence[str]]) -> list[str]:
-        reached = {self._key(tag): None}
-        for key in (queue := list(reached)):
-            new = [neighbour for neighbour in dict.fromkeys(neighbours(key)) if neighbour not in reached]
-            reached.update(dict.fromkeys(new))
-            queue += new
-        return [self._shown[key] for key in queue[1:]]
+    def _relatives(self, tag: str, neighbours: Callable[[str], Sequence[str]]) -> list[str]:
+        reached_keys = {self._key(tag): None}
+        for key in (queue := list(reached_keys)):
+            new_keys = [neighbour for neighbour in dict.fromkeys(neighbours(key)) if neighbour not in reached_keys]
+            reached_keys.update(dict.fromkeys(new_keys))
+            queue += new_keys
+        return [self._names[key] for key in queue[1:]]
 
     def path(self, tag: str) -> list[str]:
         """Return the path to a tag, the topmost tag first; if a tag has several parents, the path uses the first."""
         path = [self._key(tag)]
-        while parents := self._over(path[-1]):
+        while parents := self._parent_keys(path[-1]):
             path.append(parents[0])
-        return [self._shown[key] for key in reversed(path)]
+        return [self._names[key] for key in reversed(path)]
 
     def grown(self, tags: Iterable[str]) -> dict[str, tuple[str, str]]:
         """Return the name and the parent of each new tag that is a path in the tree, parents first.
 
-        ``animals/dog/pug`` is named pug, under dog; if the tree has another pug, it is named ``dog/pug``. New tags
-        in the middle of a path are included.
+        ``animals/dog/pug`` is named pug, under dog; if the tree has another pug, it is named ``dog/pug``. Tags in the
+        middle of a path may be new too.
         """
-        new = dict.fromkeys(path for tag in tags if SLASH in tag for path in self.with_parents([tag]))
-        named: dict[str, tuple[str, str]] = {}
-        names_in_use = self._parents.keys() | self._children.keys() | self._meant.keys()
-        for tag in (path for path in new if self._is_new(self._key(path)) and self._over(self._key(path))):
-            above, last = self.parents(tag)[0], tag.rpartition(SLASH)[2].replace(WRITTEN_SLASH, SLASH)
-            parent = named[above][0] if above in named else above
-            name = last if tag_key(last) not in names_in_use else SLASH.join((parent, last))
-            named[tag] = (name if tag_key(name) not in names_in_use else tag), parent
+        new_paths = dict.fromkeys(path for tag in tags if SLASH in tag for path in self.with_parents([tag]))
+        names_and_parents: dict[str, tuple[str, str]] = {}
+        names_in_use = self._parents.keys() | self._children.keys() | self._aliases.keys()
+        for tag in (path for path in new_paths if self._is_new(self._key(path)) and self._parent_keys(self._key(path))):
+            parent_path, last_part = self.parents(tag)[0], tag.rpartition(SLASH)[2].replace(WRITTEN_SLASH, SLASH)
+            parent = names_and_parents[parent_path][0] if parent_path in names_and_parents else parent_path
+            name = last_part if tag_key(last_part) not in names_in_use else SLASH.join((parent, last_part))
+            names_and_parents[tag] = (name if tag_key(name) not in names_in_use else tag), parent
             names_in_use |= {tag_key(name)}
-        return named
+        return names_and_parents
 
     def with_paths(self, tags: Iterable[str]) -> TagTree:
-        """Return the tree with new tags added at the place that their path gives; the tree itself if none are new."""
+        """Return the tree with new tags added where their paths say; the tree itself if no tag is new."""
         tags = tuple(tags)
-        if self._last is None or self._last[0] != tags:  # a catalogue passes the same tags again and again
+        if self._latest_result is None or self._latest_result[0] != tags:  # a catalogue often passes the same tags
             tree = self
             if grown := self.grown(tags):
-                tree = TagTree([*self.pairs, *((tag, self.parents(tag)[0]) for tag in grown)], self._meant, grows=True)
+                pairs = [*self.pairs, *((tag, self.parents(tag)[0]) for tag in grown)]
+                tree = TagTree(pairs, self._aliases, grows=True)
                 for tag, (name, _) in grown.items():
                     tree._paths_of.setdefault(tag_key(name), []).append(tag)
-            self._last = tags, tree
-        return self._last[1]
+            self._latest_result = tags, tree
+        return self._latest_result[1]
 
     def paths_of(self, name: str) -> list[str]:
-        """Return the new tags (see `with_paths`) that have this name, as they are written."""
+        """Return the new tags (see `with_paths`) that have this name, as they were written."""
         return self._paths_of.get(tag_key(name), [])
 
     def paths(self) -> dict[str, str]:
-        """Return the path of each tag that has a parent, as text, with the name of the tag."""
+        """Return path as text -> name of the tag, for each tag that has a parent."""
         paths = (self.path(child) for child, _ in self.pairs)
         return {path_text(own_names(path)): path[-1] for path in paths}
 
@@ -229,57 +230,57 @@ class TreeColumns:
 
     def __init__(self, words: TagTree, vocabulary: Vocabulary) -> None:
         n_tags = len(vocabulary)
-        pairs, extra = [(tag, tag) for tag in range(n_tags)], dict[str, int]()
+        pairs, nodes = [(tag, tag) for tag in range(n_tags)], dict[str, int]()
         for column, tag in enumerate(vocabulary.tags):
             for ancestor in words.above(tag) if words.parents(tag) else ():
                 index = vocabulary.get(ancestor)
-                pairs.append((column, extra.setdefault(ancestor, n_tags + len(extra)) if index is None else index))
+                pairs.append((column, nodes.setdefault(ancestor, n_tags + len(nodes)) if index is None else index))
         rows, columns = np.array(pairs, np.int64).reshape(-1, 2).T
         self.words = words
-        ones, shape = np.ones(len(pairs), np.float32), (n_tags, n_tags + len(extra))
+        ones, shape = np.ones(len(pairs), np.float32), (n_tags, n_tags + len(nodes))
         self.above = as_csr(sp.csr_array((ones, (rows, columns)), shape=shape))
         self.below = as_csr(sp.csr_array(self.above[:, :n_tags].T))
         self._parents = np.flatnonzero(np.diff(self.below.indptr) > 1)
-        self._under = self.below[self._parents]
+        self._descendants = self.below[self._parents]
 
     @property
     def pairs(self) -> NDArray[np.int64]:
         """Columns of each tag and each of its ancestors, shape (n_pairs, 2)."""
-        above, under = self.below.tocoo().coords
-        pairs: NDArray[np.int64] = np.stack([under, above], axis=1)[under != above].astype(np.int64)
+        ancestors, descendants = self.below.tocoo().coords
+        pairs: NDArray[np.int64] = np.stack([descendants, ancestors], axis=1)[descendants != ancestors].astype(np.int64)
         return pairs
 
     def has_under(self, tags: NDArray[np.integer]) -> bool:
-        """Return whether any of these tags, given by column, has descendants."""
+        """Return whether a tag in one of these columns has descendants."""
         return bool(np.isin(tags, self._parents).any())
 
     def raised(self, values: NDArray[T]) -> NDArray[T]:
-        """Return values of all tags, shape (..., n_tags), each raised to the largest value among its descendants."""
+        """Return values of tags, shape (..., n_tags), each raised to the maximum value of the tag's descendants."""
         if not len(self._parents):
             return values
-        raised: NDArray[T] = values.copy()
-        under = self._under
-        raised[..., self._parents] = np.maximum.reduceat(values[..., under.indices], under.indptr[:-1], axis=-1)
-        return raised
+        result: NDArray[T] = values.copy()
+        rows = self._descendants
+        result[..., self._parents] = np.maximum.reduceat(values[..., rows.indices], rows.indptr[:-1], axis=-1)
+        return result
 
     def write_steps(self, steps: Any, values: str) -> str:
         """Add the steps of `raised` to an ONNX graph; `values` and the result name (n_images, n_tags) tensors."""
         n_tags, n_parents = len(self.below.indptr) - 1, len(self._parents)
         if not n_parents:
             return values
-        lists = np.split(self._under.indices, self._under.indptr[1:-1])
+        lists = np.split(self._descendants.indices, self._descendants.indptr[1:-1])
         width = max(map(len, lists))
-        under = np.stack([np.pad(tags, (0, width - len(tags)), mode="edge") for tags in lists]).astype(np.int64)
-        largest = steps.add("MaxPool", steps.columns(values, under), kernel_shape=[width])
-        largest = steps.add("Reshape", largest, np.array([-1, n_parents]))
-        chosen = np.arange(n_tags)
-        chosen[self._parents] = n_tags + np.arange(n_parents)
-        return str(steps.columns(steps.add("Concat", values, largest, axis=1), chosen))
+        descendants = np.stack([np.pad(tags, (0, width - len(tags)), mode="edge") for tags in lists]).astype(np.int64)
+        maxima = steps.add("MaxPool", steps.columns(values, descendants), kernel_shape=[width])
+        maxima = steps.add("Reshape", maxima, np.array([-1, n_parents]))
+        columns = np.arange(n_tags)
+        columns[self._parents] = n_tags + np.arange(n_parents)
+        return str(steps.columns(steps.add("Concat", values, maxima, axis=1), columns))
 
     def completed(self, Y: sp.csr_array) -> sp.csr_array:
         """Return the tags of images, shape (n_images, n_tags), with all ancestors of tags above 0.
 
-        Below a denied tag (below 0), all descendants are denied too, unless they were given.
+        All descendants of a denied tag (below 0) are denied too, unless they are above 0.
         """
         positive = as_csr((Y > 0).astype(np.float32) @ self.above[:, : Y.shape[1]]) > 0
         denied = as_csr((Y < 0).astype(np.float32) @ self.below) > 0
@@ -291,12 +292,12 @@ def tree_of_paths(tag_lists: Sequence[Iterable[str]]) -> tuple[TagTree, dict[str
     """Return the tree of tags that are paths, and the name of each path in it.
 
     The name is the last part of the path: ``animals/dog/husky`` is ``husky``, under ``dog``, under ``animals``. If
-    several paths end in the same word, the names include as many parents as needed: ``birds/crane`` and
-    ``machines/crane``. A tag without a ``/`` is the path that ends with it, if there is just one. In a name, ``|``
+    several paths end in the same word, the names include enough parents to differ: ``birds/crane`` and
+    ``machines/crane``. A tag without a ``/`` is the path that ends with it, if only one path does. In a name, ``|``
     replaces ``/``, as digiKam writes ``AC|DC``.
     """
-    written = dict.fromkeys(tag for tags in tag_lists for tag in map(clean_tag, tags) if SLASH in tag)
-    paths = {tag: tuple(part.replace(WRITTEN_SLASH, SLASH) for part in parts_of(tag)) for tag in written}
+    path_tags = dict.fromkeys(tag for tags in tag_lists for tag in map(clean_tag, tags) if SLASH in tag)
+    paths = {tag: tuple(part.replace(WRITTEN_SLASH, SLASH) for part in parts_of(tag)) for tag in path_tags}
     tree, names = tree_of_places(paths.values())
     by_text = {path_text(path): name for path, name in names.items() if len(path) > 1}
     return tree, by_text | {tag: names[path] for tag, path in paths.items() if path}
@@ -305,7 +306,7 @@ def tree_of_paths(tag_lists: Sequence[Iterable[str]]) -> tuple[TagTree, dict[str
 def tree_of_places(paths: Iterable[tuple[str, ...]]) -> tuple[TagTree, dict[tuple[str, ...], str]]:
     """Return the tree of tags that are given as paths, the topmost tag first, and the name of each path.
 
-    Names are as in `tree_of_paths`; every path and every parent path has one, in each of its spellings.
+    Names are as in `tree_of_paths`; every path and every parent path has a name, in each of its spellings.
     """
     nodes: dict[tuple[str, ...], tuple[str, ...]] = {}  # Keys of a path -> its first spelling
     keys_of: dict[tuple[str, ...], tuple[str, ...]] = {}
@@ -335,7 +336,7 @@ def path_text(path: Iterable[str]) -> str:
 
 
 def ends_in(path: str, tag: str) -> bool:
-    """Return whether a text may be the path of a tag: ``animals/dog`` may be the path of dog."""
+    """Return whether a text may be the path of a tag, as ``animals/dog`` may be the path of dog."""
     return tag_key(path).replace(WRITTEN_SLASH, SLASH).endswith(SLASH + tag_key(tag).replace(WRITTEN_SLASH, SLASH))
 
 
@@ -356,8 +357,8 @@ def own_names(names: Iterable[str]) -> tuple[str, ...]:
 
 def _too_many_levels(names: Sequence[str]) -> DataError:
     return DataError(
-        f"Tags lie under each other in {len(names):,} levels: {ends_of(names, ' < ')}; expected at most {MAX_LEVELS}. "
-        "Leave some of them out of the tree."
+        f"Tags lie under each other in {len(names):,} levels: {join_ends(names, ' < ')}; expected at most "
+        f"{MAX_LEVELS}. Leave some of them out of the tree."
     )
 
 

@@ -1,4 +1,4 @@
-"""Reading text files: lists of words, texts to count tags in; and escaping cells that a spreadsheet would evaluate."""
+"""Reading lists of words and texts in which tags are counted; escaping cells that a spreadsheet would evaluate."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from visterm.core.queries import inverse_frequencies
 from visterm.core.vocabulary import Vocabulary, clean_tag, tag_key
 
 MAX_TEXT_BYTES = GB  # Default maximum size of a text file
-MAX_WORD_LENGTH = 1000  # Maximum number of characters in a word or phrase: a longer line is something else
+MAX_WORD_LENGTH = 1000  # Maximum number of characters in a word or phrase: a longer line is not a phrase
 
 # First characters of cells that spreadsheets read as a formula, including full-width and skipped characters
 FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20", "\t", "\r")
 
 GUARD = "'"
 UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # Byte-order marks of UTF-16
-_PIECE = re.compile(r"\w+")
+_WORD = re.compile(r"\w+")
 
 
 def read_text(path: Path, what: str = "tag file", limit: int = MAX_TEXT_BYTES, *, or_utf16: bool = False) -> str:
@@ -84,7 +84,7 @@ class Reference(NamedTuple):
 
     @property
     def idf(self) -> NDArray[np.float32]:
-        """Return ``-log`` of the share of texts with each tag; a tag without texts counts as if it had one."""
+        """Return ``-log`` of the share of texts with each tag; a tag without texts is treated as if it had one."""
         return inverse_frequencies(self.counts, self.n_texts)
 
     def to_json(self) -> dict[str, object]:
@@ -92,9 +92,9 @@ class Reference(NamedTuple):
         return {"counts": self.counts.tolist(), "texts": self.n_texts}
 
     @classmethod
-    def from_json(cls, saved: dict[str, Any]) -> Self:
-        """Restore from the result of `to_json`."""
-        return cls(np.array(saved["counts"], np.int64), saved["texts"])
+    def from_json(cls, content: dict[str, Any]) -> Self:
+        """Restore the counts from the result of `to_json`."""
+        return cls(np.array(content["counts"], np.int64), content["texts"])
 
 
 def count_texts(path: str | os.PathLike[str], vocabulary: Vocabulary) -> Reference:
@@ -106,7 +106,7 @@ def count_texts(path: str | os.PathLike[str], vocabulary: Vocabulary) -> Referen
     tags: dict[tuple[str, ...], list[int]] = {}
     spellings = [*enumerate(vocabulary), *((vocabulary.index(alias), alias) for alias in vocabulary.aliases)]
     for column, spelling in spellings:
-        tags.setdefault(tuple(_PIECE.findall(tag_key(spelling))), []).append(column)
+        tags.setdefault(tuple(_WORD.findall(tag_key(spelling))), []).append(column)
     tags.pop((), None)
     max_words = max(map(len, tags), default=0)
     counts = np.zeros(len(vocabulary), np.int64)
@@ -115,16 +115,16 @@ def count_texts(path: str | os.PathLike[str], vocabulary: Vocabulary) -> Referen
     for line in read_text(Path(path), "reference corpus (idf)", 4 * GB).splitlines():
         if line.strip():
             n_texts += 1
-            words = _PIECE.findall(tag_key(line))
+            words = _WORD.findall(tag_key(line))
             phrases = ((start, start + n) for n in range(1, max_words + 1) for start in range(len(words) - n + 1))
-            present = {tuple(words[start:stop]) for start, stop in phrases} & tags.keys()
-            counts[[column for phrase in present for column in tags[phrase]]] += 1
+            phrases_in_text = {tuple(words[start:stop]) for start, stop in phrases} & tags.keys()
+            counts[[column for phrase in phrases_in_text for column in tags[phrase]]] += 1
 
     if n_texts == 0:
-        raise TagFileError(f"The reference corpus {path} has no text; expected one text a line.")
+        raise TagFileError(f"The reference corpus {path} has no text; expected one text per line.")
     if not counts.any():
         raise TagFileError(
             f"None of the {len(vocabulary):,} tags (such as '{vocabulary.tags[0]}') is in the reference corpus {path}. "
-            "Take one in the language of the tags."
+            "Use a corpus in the language of the tags."
         )
     return Reference(counts, n_texts)

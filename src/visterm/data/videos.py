@@ -24,28 +24,28 @@ from visterm.data.image_folders import VIDEO_FILES
 
 MIN_SECONDS_APART = 5.0  # Minimum time between two frames
 MAX_SECONDS_APART = 30.0  # Maximum time between frames of the same scene: people often film without cuts
-MOST_FRAMES = 60  # Maximum number of frames of a video; in longer videos, frames are further apart
-SCENE_CHANGE = 0.3  # Minimum change between pictures, 0 to 1, for a new scene
-MAX_SECONDS_ALL_PICTURES = 30.0  # Up to this length all pictures are compared, in longer videos only key frames
+MAX_FRAMES = 60  # Maximum number of frames of a video; the frames of longer videos are further apart
+SCENE_CHANGE = 0.3  # Minimum difference between two pictures, 0 to 1, for a new scene
+MAX_SECONDS_TO_COMPARE_ALL = 30.0  # Up to this length all pictures are compared, in longer videos only key frames
 FRAME_SIDE = 1280  # Longest side of a frame in pixels
 
 # Formats that ffmpeg may open, without formats that refer to other files (concat, hls, image2)
 FORMATS = "asf,avi,dv,flv,m4v,matroska,mov,mp4,mpeg,mpegts,mpegvideo,mxf,ogg,webm"
 
-MOST_PIXELS = 2**27
+MAX_PIXELS = 2**27
 PROBE_SECONDS, SCAN_SECONDS, FRAME_SECONDS = 30.0, 900.0, 60.0  # Timeouts of the programs
 MAX_OUTPUT_BYTES = 2**24  # Maximum size of a program's output
 
 # Arguments before the input file, which forbid reading anything else
-_INPUT_OPTIONS = ("-protocol_whitelist", "file", "-format_whitelist", FORMATS, "-max_pixels", str(MOST_PIXELS), "-i")
+_INPUT_OPTIONS = ("-protocol_whitelist", "file", "-format_whitelist", FORMATS, "-max_pixels", str(MAX_PIXELS), "-i")
 _FFMPEG_OPTIONS = ("-v", "quiet", "-nostdin", "-threads", "1")
-_MOMENT = re.compile(rb"pts_time:(\d+(?:\.\d+)?)")
+_FRAME_TIME = re.compile(rb"pts_time:(\d+(?:\.\d+)?)")
 _LOCATION = re.compile(r"([+-]\d{1,2}(?:\.\d+)?)([+-]\d{1,3}(?:\.\d+)?)")  # ISO 6709: +48.1372+011.5755+519/
 _DATE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
 
 
 class VideoFacts(NamedTuple):
-    """Facts about a video without decoding it."""
+    """Facts about a video that ffprobe finds without decoding it."""
 
     # Size of an upright picture in pixels
     width: int
@@ -59,9 +59,9 @@ def video_facts(path: str | os.PathLike[str]) -> VideoFacts:
     file = _absolute_path(path)
     entries = "stream=width,height,duration:stream_tags:stream_side_data=rotation:format=duration:format_tags"
     options = ["-v", "quiet", "-show_error", "-of", "json", "-select_streams", "V:0", "-show_entries", entries]
-    answer = _run("ffprobe", [*options, *_INPUT_OPTIONS, file], PROBE_SECONDS, file)
+    output = _run("ffprobe", [*options, *_INPUT_OPTIONS, file], PROBE_SECONDS, file)
     try:
-        report: dict[str, Any] = json.loads(answer or b"{}")
+        report: dict[str, Any] = json.loads(output or b"{}")
         stream, container = (report.get("streams") or [{}])[0], report.get("format", {})
         width, height = int(stream.get("width", 0)), int(stream.get("height", 0))
         duration = float(stream.get("duration") or container.get("duration") or 0)
@@ -73,20 +73,20 @@ def video_facts(path: str | os.PathLike[str]) -> VideoFacts:
 
     if "error" in report:
         reason = str(report["error"].get("string", "no reason given"))[:120]
-        not_opened = "not supported: a list of other files, or another format that is not opened"
-        raise ImageError(file, not_opened if reason == "Invalid argument" else f"damaged: {reason}")
+        refusal = "not supported: a list of other files, or another format that is not opened"
+        raise ImageError(file, refusal if reason == "Invalid argument" else f"damaged: {reason}")
 
     if width < 1 or height < 1:
         raise ImageError(file, "not a video: it has no pictures")
-    when = _DATE.match(str(tags.get("com.apple.quicktime.creationdate") or tags.get("creation_time") or ""))
+    date = _DATE.match(str(tags.get("com.apple.quicktime.creationdate") or tags.get("creation_time") or ""))
     seconds = duration if math.isfinite(duration) and duration > 0 else 0.0
     width, height = (height, width) if is_sideways else (width, height)
-    apple = "com.apple.quicktime."
-    camera = camera_name(tags.get(f"{apple}make"), tags.get(f"{apple}model"))
-    location = _LOCATION.match(str(tags.get(f"{apple}location.ISO6709") or tags.get("location") or ""))
+    prefix = "com.apple.quicktime."
+    camera = camera_name(tags.get(f"{prefix}make"), tags.get(f"{prefix}model"))
+    location = _LOCATION.match(str(tags.get(f"{prefix}location.ISO6709") or tags.get("location") or ""))
     north, east = map(float, location.groups()) if location else (0.0, 0.0)
     is_on_earth = location is not None and abs(north) <= 90 and abs(east) <= 180
-    exif = Exif(when[0] if when else None, camera, *((north, east) if is_on_earth else ()))
+    exif = Exif(date[0] if date else None, camera, *((north, east) if is_on_earth else ()))
     return VideoFacts(width, height, seconds, exif)
 
 
@@ -108,9 +108,9 @@ class VideoFrames:
 
     def file(self, path: str | os.PathLike[str], sha256: str, at: float) -> Path:
         """Return the file of a frame; extract it if it is missing. Raises ImageError if that fails."""
-        frame = self._folder_of(path, sha256) / _name(at)
+        frame = self._folder_of(path, sha256) / _frame_name(at)
         if not frame.is_file():
-            content = _frame(_absolute_path(path), at)
+            content = _extract_frame(_absolute_path(path), at)
             if not content:
                 raise ImageError(os.fspath(path), f"damaged: ffmpeg finds no picture at {at:g} s")
             frame.parent.mkdir(parents=True, exist_ok=True)
@@ -118,7 +118,7 @@ class VideoFrames:
         return frame
 
     def sweep(self, known: set[str]) -> None:
-        """Remove the frames of all videos except `known` (SHA-256), and the leftovers of a killed process."""
+        """Remove the frames of all videos except those in `known` (SHA-256), and leftovers of killed processes."""
         for folder in self.folder.iterdir() if self.folder.is_dir() else ():
             if folder.name not in known:
                 shutil.rmtree(folder, ignore_errors=True)
@@ -129,44 +129,44 @@ class VideoFrames:
         return self.folder / sha256
 
     def _extract(self, path: str | os.PathLike[str], folder: Path) -> None:
-        """Extract the frames of a video into a folder that appears only when it is complete."""
+        """Extract the frames of a video into a new folder, which gets its name when it is complete."""
         file = _absolute_path(path)
         self.folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=self.folder, prefix="new-") as temporary:
             frames = Path(temporary) / folder.name
             frames.mkdir()
-            for at in _scenes(file, video_facts(file).seconds):
-                if content := _frame(file, at):
-                    (frames / _name(at)).write_bytes(content)
+            for at in _scene_times(file, video_facts(file).seconds):
+                if content := _extract_frame(file, at):
+                    (frames / _frame_name(at)).write_bytes(content)
             if not any(frames.iterdir()):
                 raise ImageError(file, "damaged: ffmpeg finds no picture in it")
             if not folder.is_dir():  # another process may have extracted a copy of the video first
                 frames.replace(folder)
 
 
-def _name(at: float) -> str:
+def _frame_name(at: float) -> str:
     return f"{round(at * 1000)}.jpg"
 
 
-def _scenes(path: str, seconds: float) -> list[float]:
+def _scene_times(path: str, seconds: float) -> list[float]:
     """Return the times at which scenes begin, to the millisecond, including the first picture."""
-    apart = max(MIN_SECONDS_APART, seconds / MOST_FRAMES)
+    gap = max(MIN_SECONDS_APART, seconds / MAX_FRAMES)
     since = "(t-prev_selected_t)"
     is_changed = f"st(0,max(ld(0),gt(scene,{SCENE_CHANGE})))"  # remembered until frames are far enough apart
-    is_due = f"gte({since},{apart})*max({is_changed},gte({since},{max(MAX_SECONDS_APART, apart)}))"
+    is_due = f"gte({since},{gap})*max({is_changed},gte({since},{max(MAX_SECONDS_APART, gap)}))"
     expression = f"if(isnan(prev_selected_t),1,if({is_due},st(0,0)+1,0))"
     filters = f"scale=320:-2:flags=fast_bilinear,format=rgb24,select='{expression}',metadata=print:file=-"
-    keyframes = ["-skip_frame", "nokey"] if seconds > MAX_SECONDS_ALL_PICTURES else []
-    output_options = ["-map", "0:V:0", "-vf", filters, "-frames:v", str(MOST_FRAMES), "-f", "null", "-"]
+    keyframes = ["-skip_frame", "nokey"] if seconds > MAX_SECONDS_TO_COMPARE_ALL else []
+    output_options = ["-map", "0:V:0", "-vf", filters, "-frames:v", str(MAX_FRAMES), "-f", "null", "-"]
     output = _run("ffmpeg", [*_FFMPEG_OPTIONS, *keyframes, *_INPUT_OPTIONS, path, *output_options], SCAN_SECONDS, path)
-    moments = {math.floor(float(time) * 1000) / 1000 for time in _MOMENT.findall(output)}
+    moments = {math.floor(float(time) * 1000) / 1000 for time in _FRAME_TIME.findall(output)}
     return sorted(moments or {0.0})
 
 
-def _frame(path: str, at: float) -> bytes:
-    """Return the upright picture at a time as JPEG, or one from a second before; empty if there is none."""
+def _extract_frame(path: str, seconds: float) -> bytes:
+    """Return the upright picture at a time, or else a second earlier, as JPEG; empty if the video has neither."""
     size = f"scale=w='min({FRAME_SIDE},iw*max(sar,0.01))':h='min({FRAME_SIDE},ih)':force_original_aspect_ratio=decrease"
-    for start in (at, max(0.0, at - 1)):
+    for start in (seconds, max(0.0, seconds - 1)):
         command = ["-ss", f"{start:.3f}", *_INPUT_OPTIONS, path, "-map", "0:V:0", "-frames:v", "1", "-vf", size]
         as_jpeg = ["-c:v", "mjpeg", "-q:v", "3", "-f", "image2pipe", "pipe:1"]
         if picture := _run("ffmpeg", [*_FFMPEG_OPTIONS, *command, *as_jpeg], FRAME_SECONDS, path):
@@ -175,7 +175,7 @@ def _frame(path: str, at: float) -> bytes:
 
 
 def _absolute_path(path: str | os.PathLike[str]) -> str:
-    """Return the absolute path of a video, so that no name is read as an option or a URL."""
+    """Return the absolute path of a video, which ffmpeg cannot take for an option or a URL."""
     if is_remote(path):
         raise ImageError(os.fspath(path), "a video in an object store: copy it to a folder")
     if not VIDEO_FILES.is_readable():

@@ -25,8 +25,8 @@ from visterm.core.persist import save_arrays
 from visterm.core.vocabulary import clean_tag, tag_key
 from visterm.data.text_files import read_text
 
-MAX_COUNT_DIGITS = 12  # Longer counts are read as 10**12, as Python does not convert very long numbers
-MAX_LINE_BYTES = 2**20  # Maximum length of a line: a longer line is not text of vectors
+MAX_COUNT_DIGITS = 12  # Longer counts are read as 10**12, because Python does not convert very long numbers
+MAX_LINE_BYTES = 2**20  # Maximum length of a line: a file with longer lines is not text of vectors
 MAX_WORD_BYTES = 4096  # Maximum length of a word: a longer word means that numbers are read as words
 
 # Tensors in visterm's own files: the matrix, and the words as UTF-8 bytes separated by line feeds
@@ -39,8 +39,8 @@ WordFilter: TypeAlias = Callable[[str], bool] | None  # Whether to read the vect
 WordRows: TypeAlias = tuple[list[str], NDArray[np.float32]]
 TENSORS = ".safetensors"
 FASTTEXT_BINARY = b"\xba\x16\x4f\x2f"
-PACKED = {b"PK\x03\x04": "a zip file", b"\x1f\x8b": "gzipped, and not named .gz"}
-MIN_KNOWN_SHARE = 0.5  # Minimum share of a tag's words with a vector, so that "the xyzzy" is not "the"
+ARCHIVES = {b"PK\x03\x04": "a zip file", b"\x1f\x8b": "gzipped, and not named .gz"}
+MIN_SHARE_WITH_VECTOR = 0.5  # Minimum share of a tag's words: else "the xyzzy" would be "the"
 _PARTS = re.compile(r"[\s\-_/]+")
 
 
@@ -52,14 +52,16 @@ class WordVectors:
 
     def __init__(self, words: Sequence[str], matrix: NDArray[np.float32]) -> None:
         if matrix.ndim != 2 or len(matrix) != len(words):
-            raise ShapeError(f"There are {len(words)} words, but vectors of shape {matrix.shape}; expected a row each.")
+            raise ShapeError(
+                f"There are {len(words)} words, but vectors of shape {matrix.shape}; expected one row per word."
+            )
         self.words = list(words)
         self.matrix = matrix
         self._rows = _first_rows(self.words)
 
     @cached_property
     def _rows_of_keys(self) -> dict[str, int]:
-        """The first row of each key; computed on first use, because it takes seconds for millions of words."""
+        """Key (`word_key`) -> its first row; computed on first use, as it takes seconds for millions of words."""
         return _first_rows(map(word_key, self.words))
 
     def __len__(self) -> int:
@@ -73,8 +75,8 @@ class WordVectors:
     def find(self, word: str) -> int | None:
         """Return the row of a word or phrase (``New York`` finds ``new_york``), or None.
 
-        Spellings are compared as for tags. If several match, an exact match is preferred, then the one in lower case,
-        then the first.
+        Spellings are compared as for tags. If several words match, an exact match is preferred, then a match in lower
+        case, then the first.
         """
         cleaned = clean_tag(word)
         key = word_key(cleaned)
@@ -88,17 +90,17 @@ def read_word_vectors(path: str | os.PathLike[str], words: Iterable[str] | None 
     """Read the word vectors of all words, or only of `words`, in the order of the file.
 
     The file is GloVe's text, word2vec's text or binary, fastText's ``.vec`` (texts may be gzipped), detected by the
-    content; or a ``.safetensors`` file with a matrix, whose words are in it or in a text file beside it. `words` are
-    words or tags whose vectors to read; for a tag of several words, the vector of each word is read too. Memory does
-    not grow with the file, as other rows are skipped. None: read all words; float32 safetensors are memory-mapped.
+    content; or a ``.safetensors`` file with a matrix, whose words are in it or in a text file next to it. `words` are
+    the words or tags whose vectors are read; for a tag of several words, the vector of each word is read too. Memory
+    does not grow with the file, as other rows are skipped. None: read all words; float32 safetensors are memory-mapped.
     Raises DataError, with the line, if the file does not exist, has another format, or a vector is invalid.
     """
     path = Path(path)
-    read = _reader_of(path)
+    reader = _reader_of(path)
     if words is None:
-        return WordVectors(*read(path, None))
+        return WordVectors(*reader(path, None))
     requested_keys = {key for word in words for key in map(word_key, (word, *parts_of(word)))}
-    return WordVectors(*read(path, lambda word: word_key(word) in requested_keys))
+    return WordVectors(*reader(path, lambda word: word_key(word) in requested_keys))
 
 
 def write_word_vectors(path: Path, vectors: WordVectors) -> None:
@@ -106,9 +108,9 @@ def write_word_vectors(path: Path, vectors: WordVectors) -> None:
 
     The suffix must be ``.safetensors``. Raises DataError if a word contains a line feed.
     """
-    broken = [word for word in vectors.words if "\n" in word]
-    if broken:
-        raise DataError(f"The word {broken[0]!r} has a line feed in it, which a list of words cannot keep.")
+    invalid_words = [word for word in vectors.words if "\n" in word]
+    if invalid_words:
+        raise DataError(f"The word {invalid_words[0]!r} has a line feed in it, which a list of words cannot keep.")
     text = np.frombuffer("\n".join(vectors.words).encode(), np.uint8)
     save_arrays(path, {VECTORS: np.ascontiguousarray(vectors.matrix, np.float32), WORDS: text})
 
@@ -116,8 +118,8 @@ def write_word_vectors(path: Path, vectors: WordVectors) -> None:
 def vectors_of_tags(vectors: WordVectors, tags: Iterable[str]) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
     """Return the vectors of tags: the tag's own vector, or else the mean of the vectors of its words.
 
-    Words are separated by spaces, hyphens or slashes; words without a vector do not count in the mean. Returns float32
-    rows of shape (n_tags, width), zeros if nothing is found; and bool of shape (n_tags,), whether the tag, or at least
+    Words are separated by spaces, hyphens or slashes; the mean ignores words without a vector. Returns float32 rows of
+    shape (n_tags, width), zeros for tags without a vector; and bool of shape (n_tags,), whether the tag, or at least
     half of its words, has a vector.
     """
     tags = list(tags)
@@ -125,9 +127,9 @@ def vectors_of_tags(vectors: WordVectors, tags: Iterable[str]) -> tuple[NDArray[
     has_vector = np.zeros(len(tags), np.bool_)
     for number, tag in enumerate(tags):
         row_of_tag, parts = vectors.find(tag), parts_of(tag)
-        known = [row for row in map(vectors.find, parts) if row is not None] if row_of_tag is None else [row_of_tag]
-        if row_of_tag is not None or len(known) >= max(1, MIN_KNOWN_SHARE * len(parts)):
-            rows[number] = np.mean(vectors.matrix[known], axis=0, dtype=np.float64)
+        hits = [row for row in map(vectors.find, parts) if row is not None] if row_of_tag is None else [row_of_tag]
+        if row_of_tag is not None or len(hits) >= max(1, MIN_SHARE_WITH_VECTOR * len(parts)):
+            rows[number] = np.mean(vectors.matrix[hits], axis=0, dtype=np.float64)
             has_vector[number] = True
     return rows, has_vector
 
@@ -142,7 +144,7 @@ def _first_rows(words: Iterable[str]) -> dict[str, int]:
 
 def word_key(word: str) -> str:
     """Return the key by which words are compared: the key of a tag, with ``_`` read as a space."""
-    is_plain = word.isascii() and word.isalnum()  # true for most of the millions of words
+    is_plain = word.isascii() and word.isalnum()  # most words
     return word.lower() if is_plain else tag_key(word.replace("_", " "))
 
 
@@ -162,24 +164,24 @@ def _reader_of(path: Path) -> Callable[[Path, WordFilter], WordRows]:
     with path.open("rb") as file:
         start = file.readline(MAX_LINE_BYTES)
         counts = two_counts(start.split()) if len(start) < 100 else None
-        second = file.read(64 * (counts[1] + 1)) if counts is not None and counts[1] < MAX_LINE_BYTES else b""
+        second_line = file.read(64 * (counts[1] + 1)) if counts is not None and counts[1] < MAX_LINE_BYTES else b""
     if not start:
         raise DataError(f"The file of word vectors {path} is empty.")
 
-    for packed, description in PACKED.items():
-        if start.startswith(packed):
+    for signature, description in ARCHIVES.items():
+        if start.startswith(signature):
             raise DataError(f"{path} is {description}. Unpack it, and pass the file that was in it.")
     if start.startswith(FASTTEXT_BINARY):
-        raise DataError(f"{path} is a model of fastText; expected its vectors as text: what ends with .vec.")
+        raise DataError(f"{path} is a model of fastText; expected its vectors as text (.vec).")
     if counts is None:
         return read_text_vectors
-    line, end, _ = second.partition(b"\n")
+    line, end, _ = second_line.partition(b"\n")
     cells = line.split() if end else line.split()[:-1]  # the last cell may be cut off
     return read_text_vectors if are_numbers(cells[1:][-counts[1] :]) else read_binary_vectors
 
 
 def read_text_vectors(path: Path, is_requested: WordFilter) -> WordRows:
-    """Read a text of word vectors line by line, so that memory does not grow with the file.
+    """Read a text of word vectors line by line, so memory does not grow with the file.
 
     Files with the suffix ``.gz`` are unpacked. The vector is at the end of a line, so a word may contain spaces (as in
     GloVe's 840B). Raises DataError if the first line is neither a word with its vector nor the two counts of word2vec,
@@ -195,17 +197,17 @@ def read_text_vectors(path: Path, is_requested: WordFilter) -> WordRows:
         width = len(cells) - 1 if counts is None else counts[1]
         if width < 1:
             text = _preview(b" ".join(cells))
-            raise DataError(f"{path}, line 1: {text}; expected a word and the numbers of its vector, parted by spaces.")
+            raise DataError(f"{path}, line 1: {text}; expected a word and its vector, separated by spaces.")
 
         n_words = 0
         for number, line in lines if counts is not None else chain([first_line], lines):
             n_words += 1
-            place = f"{path}, line {number}"
-            word, numbers = _split_word(line, width, place)
-            is_needed = is_requested is None or is_requested(word)
-            if is_needed or n_words == 1:  # always parsed for the first word, as a check of the format
-                vector = _numbers(numbers, width, place)
-            if is_needed:
+            source = f"{path}, line {number}"
+            word, numbers = _split_word(line, width, source)
+            is_read = is_requested is None or is_requested(word)
+            if is_read or n_words == 1:  # the first vector is always parsed, to check the format
+                vector = _numbers(numbers, width, source)
+            if is_read:
                 words.append(word)
                 rows.append(vector)
 
@@ -248,8 +250,8 @@ def read_tensor_vectors(path: Path, is_requested: WordFilter) -> WordRows:
     """Read a safetensors file with one matrix of word vectors; a float32 matrix stays on disk if all words are read.
 
     The matrix is the only one in the file, or is named "vectors". The words are the tensor "words", or else the lines
-    of ``NAME.txt`` or ``vocab.txt`` beside the file. Raises DataError if the file is not safetensors, has no such
-    matrix, or the number of words differs.
+    of ``NAME.txt`` or ``vocab.txt`` next to the file. Raises DataError if the file is not safetensors or has no such
+    matrix, or the matrix does not have one row per word.
     """
     header, start = _header(path)
 
@@ -260,15 +262,15 @@ def read_tensor_vectors(path: Path, is_requested: WordFilter) -> WordRows:
 
     matrices = [name for name, entry in header.items() if len(entry["shape"]) == 2]
     if VECTORS not in matrices and len(matrices) != 1:
-        names = f"these: {', '.join(sorted(matrices))}" if matrices else "none"
-        raise DataError(f"{path}: expected one matrix (words, numbers), or one named '{VECTORS}'; there are {names}.")
+        names = ", ".join(sorted(matrices)) or "none"
+        raise DataError(f"{path}: expected one matrix (words, numbers), or one named '{VECTORS}'; it has {names}.")
     name = VECTORS if VECTORS in matrices else matrices[0]
     kind = header[name]["dtype"]
     if kind not in _TYPES:
         raise DataError(f"{path}: the matrix '{name}' is of the type {kind}; expected {', '.join(_TYPES)}.")
     if 0 in header[name]["shape"]:
-        missing = "columns" if header[name]["shape"][0] else "rows"
-        raise DataError(f"{path}: the matrix '{name}' has no {missing}; expected a word and numbers in each row.")
+        missing_part = "columns" if header[name]["shape"][0] else "rows"
+        raise DataError(f"{path}: the matrix '{name}' has no {missing_part}; expected a word and numbers in each row.")
     matrix = tensor(name, _TYPES[kind])
 
     files = [path.with_suffix(".txt"), path.with_name("vocab.txt")]
@@ -279,21 +281,21 @@ def read_tensor_vectors(path: Path, is_requested: WordFilter) -> WordRows:
         words = read_text(file, "list of words").removesuffix("\n").split("\n")
     else:
         raise DataError(
-            f"{path} has no tensor '{WORDS}', and neither {files[0].name} nor {files[1].name} is beside it. Write "
-            "the words into one of them, one a line, in the order of the rows."
+            f"{path} has no tensor '{WORDS}', and neither {files[0].name} nor {files[1].name} is next to it. "
+            "Write the words into one of them, one per line, in the order of the rows."
         )
     if len(words) != len(matrix):
         raise DataError(f"{path} has {len(matrix):,} vectors, but {len(words):,} words.")
 
     if is_requested is None and matrix.dtype == np.float32:
         return words, matrix
-    chosen = [row for row, word in enumerate(words) if is_requested is None or is_requested(word)]
-    rows = [_finite(np.array(matrix[row], np.float32), f"{path}, row {row}") for row in chosen]
-    return [words[row] for row in chosen], np.array(rows, np.float32).reshape(len(rows), matrix.shape[1])
+    row_numbers = [row for row, word in enumerate(words) if is_requested is None or is_requested(word)]
+    rows = [_finite(np.array(matrix[row], np.float32), f"{path}, row {row}") for row in row_numbers]
+    return [words[row] for row in row_numbers], np.array(rows, np.float32).reshape(len(rows), matrix.shape[1])
 
 
 def two_counts(cells: list[bytes]) -> tuple[int, int] | None:
-    """Parse the first line of word2vec and fastText, the numbers of words and columns; None for other text."""
+    """Parse the first line of word2vec and fastText, the numbers of words and columns; None for any other line."""
     if len(cells) == 2 and all(cell.isdigit() for cell in cells):
         n_words, width = (int(cell) if len(cell) <= MAX_COUNT_DIGITS else 10**MAX_COUNT_DIGITS for cell in cells)
         return n_words, width
@@ -315,7 +317,7 @@ def _lines(path: Path, file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
         if not line:
             return
         if len(line) >= MAX_LINE_BYTES:
-            raise DataError(f"{path}, line {number} has a million characters; this is no text of word vectors.")
+            raise DataError(f"{path}, line {number} has a million characters, so it is not text of word vectors.")
         if number == 1 and line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
             raise DataError(f"{path} is in UTF-16; expected UTF-8. Save it as 'UTF-8'.")
         line = (line.removeprefix(codecs.BOM_UTF8) if number == 1 else line).rstrip()
@@ -323,26 +325,26 @@ def _lines(path: Path, file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
             yield number, line
 
 
-def _split_word(line: bytes, width: int, place: str) -> tuple[str, bytes]:
-    """Split a line into the word and its vector, which is not parsed yet, as most words are not requested."""
+def _split_word(line: bytes, width: int, source: str) -> tuple[str, bytes]:
+    """Split a line into the word and its vector; the vector is not parsed, as most words are not requested."""
     if line.count(b" ") == width:
         word, _, numbers = line.partition(b" ")
         return word.decode("utf-8", "replace"), numbers
     cells = line.split()
     if len(cells) <= width:
-        raise DataError(f"{place}: {_preview(line)}; expected a word and {width} numbers.")
+        raise DataError(f"{source}: {_preview(line)}; expected a word and {width} numbers.")
     previous = cells[-width - 1]
     if len(cells) > width + 1 and b"." in previous and are_numbers([previous]):  # unlike the words of "catch 22"
-        raise DataError(f"{place}: {_preview(line)}; it has more than {width} numbers after the word.")
+        raise DataError(f"{source}: {_preview(line)}; it has more than {width} numbers after the word.")
     return b" ".join(cells[:-width]).decode("utf-8", "replace"), b" ".join(cells[-width:])
 
 
-def _numbers(text: bytes, width: int, place: str) -> NDArray[np.float32]:
+def _numbers(text: bytes, width: int, source: str) -> NDArray[np.float32]:
     cells = text.split()
     if len(cells) != width or not are_numbers(cells):
-        raise DataError(f"{place}: {_preview(text)}; expected {width} numbers after the word.")
+        raise DataError(f"{source}: {_preview(text)}; expected {width} numbers after the word.")
     with np.errstate(over="ignore"):  # overflow to infinity is refused
-        return _finite(np.array([float(cell) for cell in cells], np.float32), place)
+        return _finite(np.array([float(cell) for cell in cells], np.float32), source)
 
 
 def are_numbers(cells: list[bytes]) -> bool:
@@ -353,9 +355,9 @@ def are_numbers(cells: list[bytes]) -> bool:
         return False
 
 
-def _finite(vector: NDArray[np.float32], place: str) -> NDArray[np.float32]:
+def _finite(vector: NDArray[np.float32], source: str) -> NDArray[np.float32]:
     if not np.isfinite(vector).all():
-        raise DataError(f"{place}: the vector has infinite or undefined numbers. Take the line out, or the whole file.")
+        raise DataError(f"{source}: the vector has infinite or undefined numbers. Remove it, or use another file.")
     return vector
 
 

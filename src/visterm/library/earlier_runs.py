@@ -9,7 +9,7 @@ from visterm.core.errors import StorageError, UserError
 from visterm.core.persist import folder_kind, read_json
 from visterm.library.learned import Comparison
 from visterm.store.catalogue import RUNS, StoredCatalogue
-from visterm.store.history import SHORT, StoredRun
+from visterm.store.history import SHORT_FINGERPRINT_LENGTH, StoredRun
 
 FIT, NOT_USED, USE_RUN, GO_BACK = "fit", "fit, not used", "use run", "go back"  # Kinds of events in the history
 MIN_LETTERS = 4  # Minimum length of an abbreviated fingerprint; shorter texts are run numbers
@@ -84,7 +84,7 @@ def find_run(runs: Sequence[StoredRun], name: str, hint: str = "") -> StoredRun:
         matches = [run for run in runs if run.fingerprint.startswith(name)]
     if len(matches) == 1:
         return matches[0]
-    choice = ", ".join(f"{run.id} ({run.fingerprint[:SHORT]})" for run in runs)
+    choice = ", ".join(f"{run.id} ({run.fingerprint[:SHORT_FINGERPRINT_LENGTH]})" for run in runs)
     subject = "More than one run begins" if matches else "No run has the number, or begins,"
     problem = f"{subject} with '{name}'."
     raise UserError(problem, setting="run", value=name, expected=f"one of {choice}", advice=hint)

@@ -17,7 +17,7 @@ from visterm.library.rows import Filled, RowWriter
 from visterm.models.base import Annotator
 from visterm.store.catalogue import RUNS, StoredCatalogue
 from visterm.store.history import CatalogueJob
-from visterm.store.stored_rows import N_QUERIES
+from visterm.store.stored_rows import MAX_MEASURED_QUERIES
 from visterm.tagging.tagger import Tagger
 
 N_RUNS_WITH_ROWS = 2  # Number of runs whose rows are kept
@@ -114,7 +114,7 @@ def typical_queries(model: Annotator, tags: NDArray[np.int64]) -> NDArray[np.flo
 
     Query rows are distributed differently from image rows, and are harder for an index than rows of single tags.
     """
-    sample = np.random.default_rng(2).permutation(tags)[:N_QUERIES]
+    sample = np.random.default_rng(2).permutation(tags)[:MAX_MEASURED_QUERIES]
     words = sp.eye_array(model.n_tags_, format="csr", dtype=np.float32)
     queries = model.query_rows(sp.csr_array(words[sample] + words[np.roll(sample, 1)]))
     return np.asarray(queries if isinstance(queries, np.ndarray) else queries.toarray(), np.float32)

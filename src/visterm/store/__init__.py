@@ -1,1 +1,1 @@
-"""Where image rows lie and how they are searched."""
+"""Storage of catalogues on disk, and search of image rows."""

@@ -1,8 +1,8 @@
-"""A catalogue: images, tags, runs and jobs in an SQLite database, and image rows to search in segment files next to it.
+"""A catalogue: images, tags, runs and jobs in an SQLite database, and image rows to search in segment files.
 
 CATALOGUE
 ├── manifest.json       marks the folder as a catalogue; it has no checksums, because the files change
-├── catalogue.sqlite    the truth: a row exists when its transaction has committed
+├── catalogue.sqlite    the database; an image row is valid when the transaction that added it has committed
 ├── mistakes.json       tags that are probably wrong or missing, from the latest check
 ├── writer.lock         locked by the process that writes rows; writer.lock.json names that process
 ├── rows/<segment>/     see `segments`
@@ -33,7 +33,7 @@ from visterm.core.types import Matrix, Ranking
 from visterm.core.writing import locked
 from visterm.store.connected import Connected
 from visterm.store.current_rows import CurrentRows
-from visterm.store.database import MOST_KEPT, Database, as_text
+from visterm.store.database import MAX_CACHED_RESULTS, Database, as_text
 from visterm.store.filters import COLUMNS, Filter, conditions_of, image_ids, in_order
 from visterm.store.history import History, Jobs, Runs, WrittenTags
 from visterm.store.images import AMONG, Frames, Images, NewImage, SkippedFiles, as_list
@@ -67,12 +67,12 @@ class Origin:
 
     run: str  # Absolute path of the run's folder; empty if it was never saved
     fingerprint: str  # Of encoder and model: only rows with the same fingerprint are comparable
-    encoder_fingerprint: str = ""  # Of the encoder: only features with the same one can be mixed
+    encoder_fingerprint: str = ""  # Of the encoder: only features with the same fingerprint can be mixed
 
 
 @dataclass(eq=False)
 class WriterLock:
-    """Lock for writing rows: one process, and one thread of that process, at a time. The thread may lock it repeatedly.
+    """Lock for writing rows, which one thread of one process can have at a time. That thread may acquire it repeatedly.
 
     `path` is the lock file; None for a catalogue in memory, which no other process can use.
     """
@@ -87,7 +87,7 @@ class WriterLock:
         return self._holder == threading.get_ident()
 
     @contextmanager
-    def held(self) -> Iterator[bool]:
+    def acquire(self) -> Iterator[bool]:
         """Acquire the lock; yield True if this thread did not have it before. Other threads of this process wait.
 
         Raises InUseError if another process has the lock: "in use by PID on HOST since ...".
@@ -131,8 +131,8 @@ class StoredCatalogue:
     def open(cls, folder: str | os.PathLike[str]) -> Self:
         """Open a catalogue; rows stay on disk, memory-mapped.
 
-        Raises StorageError if there is none, or its format is not read here; CorruptFileError if its database or its
-        rows are damaged.
+        Raises StorageError if `folder` is not a catalogue, or a newer visterm wrote it; CorruptFileError if its
+        database or its rows are damaged.
         """
         path = open_folder(folder, "catalogue")
         if not (path / DATABASE).is_file():
@@ -146,10 +146,10 @@ class StoredCatalogue:
         return catalogue
 
     def check(self) -> None:
-        """Check the database, and the checksums of all row files. Raises CorruptFileError if any are damaged."""
+        """Check the database, and the checksums of all row files. Raises CorruptFileError if one of them is damaged."""
         if faults := self.database.check():
             raise CorruptFileError(
-                f"{self.database.path} is damaged: {faults[0]} ({len(faults)} such). Restore it from a backup, or "
+                f"{self.database.path} is damaged: {faults[0]} ({len(faults)} faults). Restore it from a backup, or "
                 "index the images again."
             )
         self._rows.check()
@@ -210,14 +210,14 @@ class StoredCatalogue:
                 break
             except CorruptFileError:
                 previous_version, version = version, read_version()
-                if version == previous_version:  # else another process has just deleted the old files
+                if version == previous_version:  # otherwise another process has just deleted the old files
                     raise
         return rows
 
     def search(self, q: ArrayLike | Matrix, k: int = 10, *, among: ArrayLike | None = None) -> Ranking:
         """Find the k images (0: all) with the largest dot products with `q`, shape (width,) or (n_queries, width).
 
-        `q` is array-like or CSR. `among` are ids of the images to search (see `find`); those without a row are left
+        `q` is array-like or CSR. `among` are ids of the images to search (see `find`); images without a row are left
         out. Returns ids of images and scores, (n_queries, min(k, n_searched)), best first.
         """
         return self.current_rows().search(q, k, among=among)
@@ -245,22 +245,22 @@ class StoredCatalogue:
         return [int(image_id) for (image_id,) in rows]
 
     def where(self, ids: Sequence[int], q: Matrix | None = None) -> list[ImageLocation]:
-        """Return the images with these ids; of videos also the moment that fits the row `q`, (1, width), best."""
+        """Return the images with these ids; for a video also the moment that best matches the row `q`, (1, width)."""
         cached: dict[int, ImageLocation] = self.database.keep("locations", dict)
         locations = {int(i): location for i in ids if (location := cached.get(int(i))) is not None}
-        missing = [int(i) for i in ids if int(i) not in locations]
-        if len(missing) < MIN_IDS_FOR_ONE_QUERY:
+        uncached_ids = [int(i) for i in ids if int(i) not in locations]
+        if len(uncached_ids) < MIN_IDS_FOR_ONE_QUERY:
             statement = "SELECT name, path, id FROM images WHERE id = ?"
-            rows = [row for i in missing for row in self.database.rows(statement, (i,))]
+            rows = [row for i in uncached_ids for row in self.database.rows(statement, (i,))]
         else:
-            rows = self.database.rows(f"SELECT name, path, id FROM images WHERE {AMONG}", (as_list(missing),))
-        extras = "SELECT EXISTS (SELECT 1 FROM connection), EXISTS (SELECT 1 FROM frames)"
-        [(is_connected, has_videos)] = self.database.keep("extras", partial(self.database.rows, extras))
-        links = self.connected.links(missing) if is_connected and missing else {}
+            rows = self.database.rows(f"SELECT name, path, id FROM images WHERE {AMONG}", (as_list(uncached_ids),))
+        statement = "SELECT EXISTS (SELECT 1 FROM connection), EXISTS (SELECT 1 FROM frames)"
+        [(is_connected, has_videos)] = self.database.keep("extras", partial(self.database.rows, statement))
+        links = self.connected.links(uncached_ids) if is_connected and uncached_ids else {}
         for name, path, image_id in rows:
             locations[image_id] = ImageLocation(name, path, image_id, link=links.get(image_id))
 
-        if len(cached) > MOST_KEPT:
+        if len(cached) > MAX_CACHED_RESULTS:
             cached.clear()
         cached.update(locations)
         if not has_videos:
@@ -269,14 +269,14 @@ class StoredCatalogue:
         return [locations[int(i)]._replace(at=moments.get(int(i))) for i in ids]
 
     def _moments(self, ids: Sequence[int], q: Matrix | None) -> dict[int, float]:
-        """Video -> its moment that best matches `q`, or its first moment without `q`; photos are left out."""
+        """Return video -> its moment that best matches `q` (None: its first moment); photos are left out."""
         videos = self.frames.by_video(ids)
         if q is None or not videos:
             return {video: frames[0].at for video, frames in videos.items()}
         all_frames = [frame for frames in videos.values() for frame in frames]
         products = self.current_rows().frames_apart.products(q, [frame.image_id for frame in all_frames])[:, 0].tolist()
         by_product = sorted(zip(products, all_frames, strict=True), key=lambda pair: (pair[0], -pair[1].at))
-        return {frame.video_id: frame.at for _, frame in by_product}  # the last, best frame of each video remains
+        return {frame.video_id: frame.at for _, frame in by_product}  # the best frame of each video comes last
 
     @contextmanager
     def writing(self) -> Iterator[None]:
@@ -287,7 +287,7 @@ class StoredCatalogue:
         """
         if not self._lock.is_mine and self.database.in_transaction:
             raise StorageError("Rows are written inside StoredCatalogue.transaction(), not Database.transaction().")
-        with self._lock.held() as is_outermost:
+        with self._lock.acquire() as is_outermost:
             if is_outermost and self.folder is not None:
                 self._rows.remove_uncommitted()
             yield
@@ -306,7 +306,7 @@ class StoredCatalogue:
         """
         U = as_rows(U, "U")
         if U.shape[0] != len(records):
-            raise ShapeError(f"There are {len(records)} records, but {U.shape[0]} rows; expected one each.")
+            raise ShapeError(f"There are {len(records)} records, but {U.shape[0]} rows; expected one row per record.")
         with self.transaction():
             ids = self.images.add(records)
             self.tags.give_many(((i, record.tags) for i, record in zip(ids, records, strict=True)), "file")
@@ -322,9 +322,9 @@ class StoredCatalogue:
         U = as_rows(U, "U")
         id_array = np.asarray(ids, np.int64).ravel()
         if U.shape[0] != len(id_array):
-            raise ShapeError(f"There are {len(id_array)} images, but {U.shape[0]} rows; expected one each.")
+            raise ShapeError(f"There are {len(id_array)} images, but {U.shape[0]} rows; expected one row per image.")
         if len(np.unique(id_array)) < len(id_array):
-            raise DataError("An image is given twice; expected one row each.")
+            raise DataError("An image is given twice; expected one row per image.")
         if len(id_array) == 0:
             return
         condition, values = ("current = 1", ()) if run_id is None else ("id = ?", (run_id,))
@@ -358,7 +358,7 @@ class StoredCatalogue:
             return self._rows.compact(least)
 
     def index_is_due(self) -> bool:
-        """Return whether the current run has enough unindexed dense rows to build an index (again)."""
+        """Return whether the current run has enough dense rows without an index to build a new index."""
         return indexes_are_due(self.database)
 
     def build_index(self, queries: NDArray[np.float32]) -> bool:
@@ -366,7 +366,7 @@ class StoredCatalogue:
 
         Searches with a filter, for more than 100 results, or of rows added after the index was built stay exact.
         `queries`, shape (n_queries, width), are typical query rows: the first 200 of them are used to measure the speed
-        and the recall of an index. Returns whether there is an index now.
+        and the recall of an index. Returns whether an index is used from now on.
 
         Raises StorageError if the catalogue is in memory only; MissingExtraError if faiss is not installed.
         """

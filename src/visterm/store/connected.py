@@ -1,4 +1,4 @@
-"""The library of another program, such as Immich, that a catalogue is connected to: its photos and written tags."""
+"""The connection of a catalogue to another program's library, such as Immich's: its photos, and tags written to it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ACTIVE = (PLANNED, WRITTEN, LEAVING)  # In these states, a tag that is in the pr
 
 
 class ProgramConnection(NamedTuple):
-    """Which library a catalogue is connected to, and how far it has been read."""
+    """The library that a catalogue is connected to, and the position up to which it was read."""
 
     kind: str  # Kind of program: "immich" or "photoprism"
     address: str
@@ -49,7 +49,7 @@ class ProgramConnection(NamedTuple):
         """Describe in words how the next sync writes predicted tags."""
         parent, k = self.settings.get("parent"), self.settings.get("k")
         form = "as your own tags" if parent is None else f"as tags under {parent}/"
-        limit = f", at most {k} a photo" if k else ""
+        limit = f", at most {k} per photo" if k else ""
         return f"predictions {form}, with precision {self.settings.get('precision')}{limit}"
 
 
@@ -66,11 +66,11 @@ class RemotePhoto:
     guessed: tuple[str, ...] = ()
     """Tags that the program's own models predicted; visterm neither learns from these tags nor writes them again."""
     ready: bool = True
-    """Whether it can be tagged already. The program would lose tags of a photo that is still being imported, so
+    """Whether the photo can be tagged. The program would lose tags of a photo that is still being imported, so
     `RemoteLibrary.changes` lists such a photo again until it is ready."""
     folder: str = ""
-    """The part of the library that the photo belongs to (in Immich an external library), or `NOT_OURS`; "": no parts.
-    Either all photos of a part keep tags, or none do."""
+    """The part of the library that the photo belongs to (in Immich an external library), or `NOT_OURS`; "" if the
+    library has no parts. Either all photos of a part keep tags, or none do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +87,8 @@ class ConnectedPhoto:
     # Tags and rejections by people that were copied into the catalogue; None: not copied yet
     given: list[str] | None
     denied: list[str] | None
-    ready: bool  # Whether it can be tagged already
-    image_id: int | None  # In the catalogue; None until its preview is indexed
+    ready: bool  # See `RemotePhoto.ready`
+    image_id: int | None  # Its image in the catalogue; None until its preview is indexed
     folder: str  # See `RemotePhoto.folder`
 
 
@@ -104,7 +104,7 @@ class LoggedPair(NamedTuple):
     state: str
     here: int  # Whether the program still has the photo, 0 or 1
     sure: int  # Whether the state was confirmed by reading it again some seconds later, 0 or 1
-    losses: int  # How often the tag vanished, possibly without being removed by a person
+    losses: int  # Number of times that the tag vanished, although perhaps no person removed it
     folder: str
 
     def is_ours_if_there(self, prefixes: tuple[str, ...]) -> bool:
@@ -153,8 +153,8 @@ class Connected(CatalogueTable):
         """Record that people changed tags since `run` was trained, unless an earlier change is recorded."""
         self._database.write("UPDATE connection SET learn_from = coalesce(learn_from, ?)", (run,))
 
-    def has_learned(self) -> None:
-        """Record that there are no changes left to learn."""
+    def mark_learned(self) -> None:
+        """Record that all changes have been learned."""
         self._database.write("UPDATE connection SET learn_from = NULL")
 
     def note(self, photos: Iterable[RemotePhoto], mark: str) -> None:
@@ -183,7 +183,7 @@ class Connected(CatalogueTable):
         """Count the photos that the program still has."""
         return int(self._database.value("SELECT count(*) FROM remote_photos WHERE state = 'here'"))
 
-    def count_young(self) -> int:
+    def count_not_ready(self) -> int:
         """Count the photos that cannot be tagged yet."""
         statement = "SELECT count(*) FROM remote_photos WHERE state = 'here' AND NOT ready AND folder != ?"
         return int(self._database.value(statement, (NOT_OURS,)))
@@ -210,8 +210,8 @@ class Connected(CatalogueTable):
 
     def touched(self, photo_ids: Iterable[int]) -> dict[str, str]:
         """Remote id -> its stamp from `set_touched`, for the photos that have one."""
-        among = "id IN (SELECT value FROM json_each(?))"
-        statement = f"SELECT remote_id, touched FROM remote_photos WHERE touched != '' AND {among}"
+        condition = "id IN (SELECT value FROM json_each(?))"
+        statement = f"SELECT remote_id, touched FROM remote_photos WHERE touched != '' AND {condition}"
         return dict(self._database.rows(statement, (as_list(photo_ids),)))
 
     def set_fetched(self, versions: Iterable[tuple[int, str | None]]) -> None:
@@ -297,7 +297,7 @@ class Connected(CatalogueTable):
     def set_state(self, state: str, pairs: Iterable[tuple[int, str]]) -> None:
         """Set the state of pairs, each (photo id, text).
 
-        The photos' stored tags are updated too, so that any later difference is a change by a person.
+        The photos' stored tags are updated too, so any later difference is a change by a person.
         """
         pairs = list(pairs)
         with self._database.transaction():
@@ -315,19 +315,19 @@ class Connected(CatalogueTable):
             column = "guessed" if connection is not None and connection.kind in MARKS_TAGS else "tags"
             statement = f"SELECT id, {column} FROM remote_photos WHERE id IN (SELECT value FROM json_each(?))"
 
-            changed = []
+            new_values = []
             for photo_id, tags in self._database.rows(statement, (as_list(photos),)):
-                before = set(json.loads(tags))
-                after = before | photos[photo_id] if state == WRITTEN else before - photos[photo_id]
-                changed.append((_texts(after), photo_id))
-            self._database.write_many(f"UPDATE remote_photos SET {column} = ? WHERE id = ?", changed)
+                old_tags = set(json.loads(tags))
+                new_tags = old_tags | photos[photo_id] if state == WRITTEN else old_tags - photos[photo_id]
+                new_values.append((_texts(new_tags), photo_id))
+            self._database.write_many(f"UPDATE remote_photos SET {column} = ? WHERE id = ?", new_values)
 
     def set_sure(self, pairs: Iterable[tuple[int, str]]) -> None:
         """Record that the state of pairs was confirmed by reading them again."""
         self._database.write_many("UPDATE remote_pairs SET sure = 1 WHERE photo_id = ? AND tag = ?", pairs)
 
     def give_up(self, pairs: Iterable[tuple[int, str]]) -> None:
-        """Delete pairs that a person has confirmed: they are people's tags now."""
+        """Delete pairs that a person has confirmed: the tags are now people's tags."""
         self._database.write_many("DELETE FROM remote_pairs WHERE photo_id = ? AND tag = ?", pairs)
 
     def forget(self, pairs: Iterable[tuple[int, str]]) -> None:
@@ -366,5 +366,5 @@ class Connected(CatalogueTable):
 
 
 def _texts(texts: Iterable[str]) -> str:
-    """Return texts as JSON, sorted and without duplicates, so that equal sets are stored equally."""
+    """Return texts as JSON, sorted and without duplicates, so equal sets have equal texts."""
     return json.dumps(sorted(set(texts)))

@@ -1,7 +1,7 @@
 """A snapshot of the committed rows of a run, and the search for the rows with the largest products.
 
-A part has the rows of one segment with the ids of their images. `Part` implements the search for any kind of storage;
-`ArrayPart` stores rows in arrays, in memory or memory-mapped.
+A part has the rows of one segment with the ids of their images. `Part` implements the search for all kinds of storage;
+`ArrayPart` has its rows in arrays, in memory or memory-mapped.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from visterm.core.products import merged, top_k_products
 from visterm.core.types import Matrix, Ranking
 from visterm.kernels.topk import top_k
 
-BLOCK = 65536  # Number of rows whose lengths are computed at a time
-QUERY_BLOCK = 64  # Number of queries that are searched at a time
+BLOCK_ROWS = 65536  # Number of rows whose lengths are computed at a time
+BLOCK_QUERIES = 64  # Number of queries that are searched at a time
 MAX_RANKED_HIDDEN = 200
-"""With at most this many hidden rows, a search ranks them too and drops them; with more it reads visible rows only."""
+"""Maximum number of hidden rows that a search ranks and then drops; with more, it reads the visible rows only."""
 
-IDS_PER_LOOKUP = 16  # If at least one id in this many is requested, a table of all ids is faster than lookups
-MAX_SAMPLED_ROWS = 4096  # `CurrentRows.highest` uses about this many rows
-MOST_COPIED = 2**26  # Keep at most this many bytes of row copies
-MAX_BLOCK_BYTES = 2**24  # Maximum size of a block of scores (queries x sparse rows), and of known maxima
+IDS_PER_LOOKUP = 16  # If more than 1 of 16 ids is requested, a table of all ids is faster than lookups
+MAX_SAMPLED_ROWS = 4096  # Approximate maximum number of rows that `CurrentRows.highest` uses
+MAX_COPIED_BYTES = 2**26  # Maximum total size of cached row copies
+MAX_BLOCK_BYTES = 2**24  # Maximum size of a block of scores (queries x sparse rows), and of cached maxima
 
 
 @dataclass(eq=False)
@@ -43,12 +43,12 @@ class CurrentRows:
 
     version: str  # Changes whenever rows change
     parts: Sequence[Part]  # The segments of one run
-    width: int | None  # None if there are no rows
+    width: int | None  # None without rows
     # (frame id, video id) of all frames except first frames, ordered by video; shape (n, 2)
     frames: NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 2), np.int64))
     _sample: Matrix | None = field(default=None, init=False, repr=False)
-    _known_highest: dict[bytes, float] = field(default_factory=dict, init=False, repr=False)
-    _copied: dict[int, tuple[NDArray[np.int64], NDArray[np.float32]]] = field(
+    _cached_maxima: dict[bytes, float] = field(default_factory=dict, init=False, repr=False)
+    _row_copies: dict[int, tuple[NDArray[np.int64], NDArray[np.float32]]] = field(
         default_factory=dict, init=False, repr=False
     )
 
@@ -71,26 +71,26 @@ class CurrentRows:
     def search(self, q: ArrayLike | Matrix, k: int = 10, *, among: ArrayLike | None = None) -> Ranking:
         """Find the images with the largest dot products, optionally `among` some ids; see `StoredCatalogue.search`.
 
-        Ties are sorted by id. With an index a few of the best images may be missed, but all scores are exact. Raises
+        Ties are sorted by id. An index may miss a few of the best images, but all scores are exact. Raises
         ShapeError if `q` has another width than the rows; DataError if `q` is not finite, or `among` has values that
         are not whole numbers.
         """
-        Q, ids = as_rows(q, "q", self.width, or_one=True), None if among is None else as_ids(among)
+        Q, ids = as_rows(q, "q", self.width, allow_vector=True), None if among is None else as_ids(among)
         if len(self.frames):
             return self._search_with_videos(Q, k, ids)
 
         places = [None if ids is None else part.places(ids) for part in self.parts]
-        n_rows = sum(len(part) if at is None else len(at) for part, at in zip(self.parts, places, strict=True))
+        n_rows = sum(len(part) if rows is None else len(rows) for part, rows in zip(self.parts, places, strict=True))
         k = check_k(k, n_rows)
         ranking = Ranking(np.empty((Q.shape[0], k), np.int64), np.empty((Q.shape[0], k), np.float32))
-        for start in range(0, Q.shape[0] if k else 0, QUERY_BLOCK):
-            queries = slice(start, start + QUERY_BLOCK)
+        for start in range(0, Q.shape[0] if k else 0, BLOCK_QUERIES):
+            queries = slice(start, start + BLOCK_QUERIES)
             block = Q[queries]
-            dense = block.toarray() if isinstance(block, sp.csr_array) else block
+            dense_queries = block.toarray() if isinstance(block, sp.csr_array) else block
 
             best = []
-            for part, at in zip(self.parts, places, strict=True):
-                best.append(part.best(dense, k, at))
+            for part, rows in zip(self.parts, places, strict=True):
+                best.append(part.best(dense_queries, k, rows))
             ranking.ids[queries], ranking.scores[queries] = merged(best, k)
         return ranking
 
@@ -108,8 +108,8 @@ class CurrentRows:
             best_ids, best_scores = [], []
             for row_ids, scores in zip(*self.frames_apart.search(Q, n_ranked, among=ids), strict=True):
                 images = np.array([video_of.get(i, i) for i in row_ids.tolist()], np.int64)
-                first = np.sort(np.unique(images, return_index=True)[1])
-                order = first[np.lexsort((images[first], -scores[first]))][:k]
+                first_positions = np.sort(np.unique(images, return_index=True)[1])
+                order = first_positions[np.lexsort((images[first_positions], -scores[first_positions]))][:k]
                 best_ids.append(images[order])
                 best_scores.append(scores[order])
             if n_ranked == n_rows or all(len(images) == k for images in best_ids):
@@ -134,111 +134,111 @@ class CurrentRows:
             positions = slice(None) if ids is None else np.searchsorted(self.ids, ids)
             products: NDArray[np.float32] = self.products(q, ids) / self._lengths[positions, None]
             return products
-        Q = as_rows(q, "q", self.width, or_one=True)
+        Q = as_rows(q, "q", self.width, allow_vector=True)
         queries = Q.toarray() if isinstance(Q, sp.csr_array) else Q
         if ids is None and len(self.parts) == 1 and self.parts[0].ascending:
             return self.parts[0].products(queries)  # all rows in place, without a copy
 
-        placed, back = self._placed(self.ids if ids is None else ids)
-        products = np.empty((sum(len(places) for _, places, _ in placed), len(queries)), np.float32)
-        for part, places, at in placed:
-            products[at] = part.products(queries, places)
-        return products if back is None else products[back]
+        places_in_parts, inverse = self._places_in_parts(self.ids if ids is None else ids)
+        products = np.empty((sum(len(places) for _, places, _ in places_in_parts), len(queries)), np.float32)
+        for part, places, positions in places_in_parts:
+            products[positions] = part.products(queries, places)
+        return products if inverse is None else products[inverse]
 
     def _products_of_videos(self, q: ArrayLike | Matrix, ids: ArrayLike | None, *, unit: bool) -> NDArray[np.float32]:
         rows = self.frames_apart
         if ids is None:  # all rows in place, without a copy
             all_products = rows.products(q, unit=unit)
-            own_rows, frame_rows, videos = self._places
+            own_rows, frame_rows, videos = self._frame_positions
             products = all_products[own_rows]
             np.maximum.at(products, videos, all_products[frame_rows])
             return products
-        requested, back = np.unique(np.asarray(ids, np.int64), return_inverse=True)
+        requested, inverse = np.unique(np.asarray(ids, np.int64), return_inverse=True)
         products = rows.products(q, requested, unit=unit)
         frames = self.frames_of(requested)
         frame_products = rows.products(q, frames[:, 0], unit=unit)
         np.maximum.at(products, np.searchsorted(requested, frames[:, 1]), frame_products)
-        return products[back]
+        return products[inverse]
 
     def highest(self, q: Matrix) -> NDArray[np.float32]:
         """Return each query row's largest product with any row, shape (n_queries,); -inf without rows.
 
-        With more than `MAX_SAMPLED_ROWS` rows, only about that many evenly spaced rows are used, to save time.
+        Of more than `MAX_SAMPLED_ROWS` rows, only about this number of evenly spaced rows are used, to save time.
         """
-        Q, known = as_rows(q, "q", self.width, or_one=True), self._known_highest
+        Q, maxima = as_rows(q, "q", self.width, allow_vector=True), self._cached_maxima
         if self._sample is None:
             ids = self.frames_apart.ids if len(self.frames) else self.ids
             self._sample = self.rows(ids[:: -(-len(ids) // MAX_SAMPLED_ROWS) or 1])
         highest = np.empty(Q.shape[0], np.float32)
         for i, row in enumerate(Q.toarray() if isinstance(Q, sp.csr_array) else Q):
             key = row.tobytes()  # searches often repeat the same words
-            if key not in known:
-                if len(known) * row.nbytes > MAX_BLOCK_BYTES:
-                    known.clear()
-                known[key] = float((self._sample @ row).max(initial=-np.inf))
-            highest[i] = known[key]
+            if key not in maxima:
+                if len(maxima) * row.nbytes > MAX_BLOCK_BYTES:
+                    maxima.clear()
+                maxima[key] = float((self._sample @ row).max(initial=-np.inf))
+            highest[i] = maxima[key]
         return highest
 
-    def products_again(self, q: NDArray[np.float32], ids: NDArray[np.int64]) -> NDArray[np.float32]:
+    def products_with_cached_rows(self, q: NDArray[np.float32], ids: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return products of dense rows by id, 0 for ids without a row; the rows are cached for this array `ids`.
 
-        Not for catalogues with videos.
+        It is not for catalogues with videos.
         """
-        known = self._copied.get(id(ids))
-        if known is None or known[0] is not ids:
+        cached = self._row_copies.get(id(ids))
+        if cached is None or cached[0] is not ids:
             copies = np.zeros((len(ids), q.shape[1]), np.float32)
             has_row = np.searchsorted(self.ids, ids) < np.searchsorted(self.ids, ids, "right")
             copies[has_row] = self.rows(ids[has_row])
-            known = ids, copies
-            if copies.nbytes <= MOST_COPIED // 4:
-                if sum(copy.nbytes for _, copy in list(self._copied.values())) + copies.nbytes > MOST_COPIED:
-                    self._copied.clear()
-                self._copied[id(ids)] = known  # keeps `ids` alive, so that no other array gets the same `id()`
+            cached = ids, copies
+            if copies.nbytes <= MAX_COPIED_BYTES // 4:
+                if sum(copy.nbytes for _, copy in list(self._row_copies.values())) + copies.nbytes > MAX_COPIED_BYTES:
+                    self._row_copies.clear()
+                self._row_copies[id(ids)] = cached  # keeps `ids` alive, so no other array gets the same `id()`
         with np.errstate(invalid="ignore"):  # some BLAS kernels raise the flag for finite rows
-            return np.asarray(known[1] @ q.T, np.float32)
+            return np.asarray(cached[1] @ q.T, np.float32)
 
     def rows(self, ids: ArrayLike) -> Matrix:
         """Return the rows of images, in the order of `ids`; for a video the row of its first frame.
 
         Raises DataError if an image has no row.
         """
-        placed, back = self._placed(ids)
-        if not placed:
+        places_in_parts, inverse = self._places_in_parts(ids)
+        if not places_in_parts:
             return np.empty((0, self.width or 0), np.float32)
-        stack = stack_rows([part.take(places) for part, places, _ in placed])
-        order = np.argsort(np.concatenate([at for _, _, at in placed]))
-        return stack[order if back is None else order[back]]
+        stack = stack_rows([part.take(places) for part, places, _ in places_in_parts])
+        order = np.argsort(np.concatenate([positions for _, _, positions in places_in_parts]))
+        return stack[order if inverse is None else order[inverse]]
 
-    def _placed(
+    def _places_in_parts(
         self, ids: ArrayLike
     ) -> tuple[list[tuple[Part, NDArray[np.int64], NDArray[np.int64]]], NDArray[np.intp] | None]:
-        """Return for each part the places of its requested rows and their positions among the sorted unique `ids`.
+        """Return, for each part, the places of its requested rows and their positions among the sorted unique `ids`.
 
         Also returns the position of each id among the sorted unique `ids`; None if `ids` are sorted and unique.
         """
-        requested, back = np.asarray(ids, np.int64).ravel(), None
+        requested, inverse = np.asarray(ids, np.int64).ravel(), None
         if (requested[1:] <= requested[:-1]).any():
-            requested, back = np.unique(requested, return_inverse=True)
+            requested, inverse = np.unique(requested, return_inverse=True)
 
-        placed = []
+        places_in_parts = []
         for part in self.parts:
             places = part.places(requested)
-            placed.append((part, places, np.searchsorted(requested, part.ids[places])))
-        if sum(len(at) for _, _, at in placed) < len(requested):
-            missing = np.setdiff1d(requested, self.frames_apart.ids)
-            raise DataError(f"The image {missing[0]} has no row of the current run ({len(missing)} have none).")
-        return placed, back
+            places_in_parts.append((part, places, np.searchsorted(requested, part.ids[places])))
+        if sum(len(positions) for _, _, positions in places_in_parts) < len(requested):
+            missing_ids = np.setdiff1d(requested, self.frames_apart.ids)
+            raise DataError(f"The image {missing_ids[0]} has no row of the current run ({len(missing_ids)} have none).")
+        return places_in_parts, inverse
 
     @cached_property
     def _lengths(self) -> NDArray[np.float32]:
         """Euclidean lengths of the rows, in the order of `ids`."""
-        parts = [row_lengths(self.rows(self.ids[i : i + BLOCK])) for i in range(0, len(self.ids), BLOCK)]
+        parts = [row_lengths(self.rows(self.ids[i : i + BLOCK_ROWS])) for i in range(0, len(self.ids), BLOCK_ROWS)]
         lengths: NDArray[np.float32] = np.concatenate([np.empty(0, np.float32), *parts])
         return np.maximum(lengths, np.finfo(np.float32).tiny)
 
     @cached_property
-    def _places(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Positions among all rows of the images and of `frames`; and positions in `ids` of the frames' videos."""
+    def _frame_positions(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Positions of the images and of `frames` among all rows; and positions of the frames' videos in `ids`."""
         row_ids = self.frames_apart.ids
         own_rows, frame_rows = (np.searchsorted(row_ids, ids) for ids in (self.ids, self.frames[:, 0]))
         return own_rows, frame_rows, np.searchsorted(self.ids, self.frames[:, 1])
@@ -250,7 +250,7 @@ class Candidates(Protocol):
     n_rows: int
 
     def candidates(self, q: NDArray[np.float32], k: int) -> NDArray[np.int64] | None:
-        """Return ascending places of rows that include most of the `k` best; None if an exact search is better."""
+        """Return ascending places of rows, with most of the `k` best rows; None if an exact search is better."""
 
 
 @dataclass(eq=False)
@@ -287,10 +287,10 @@ class Part(ABC):
         """Return the ascending places of visible rows with these sorted unique ids; unknown ids are left out."""
         if len(ids) == 0 or len(self.ids) == 0:
             return np.empty(0, np.int64)
-        first = self.ids[0]
-        if self.ascending and self.ids[-1] - first == len(self.ids) - 1:  # consecutive ids
-            inside = slice(*np.searchsorted(ids, (first, first + len(self.ids))))
-            places: NDArray[np.int64] = ids[inside] - first
+        first_id = self.ids[0]
+        if self.ascending and self.ids[-1] - first_id == len(self.ids) - 1:  # consecutive ids
+            id_range = slice(*np.searchsorted(ids, (first_id, first_id + len(self.ids))))
+            places: NDArray[np.int64] = ids[id_range] - first_id
         elif len(ids) * IDS_PER_LOOKUP > len(self.ids):
             requested = np.zeros(self._largest + 2, np.bool_)
             requested[ids[(ids >= 0) & (ids <= self._largest)]] = True
@@ -298,13 +298,13 @@ class Part(ABC):
         else:
             order = self._order
             ids_in_order = self.ids if order is None else self.ids[order]
-            at = np.searchsorted(ids_in_order, ids)
-            at = at[(at < len(ids_in_order)) & (ids_in_order[np.minimum(at, len(ids_in_order) - 1)] == ids)]
-            places = at if order is None else np.sort(order[at])
+            i = np.searchsorted(ids_in_order, ids)
+            i = i[(i < len(ids_in_order)) & (ids_in_order[np.minimum(i, len(ids_in_order) - 1)] == ids)]
+            places = i if order is None else np.sort(order[i])
         return np.setdiff1d(places, self.hidden, assume_unique=True) if len(self.hidden) else places
 
     def best(self, Q: NDArray[np.float32], k: int, places: NDArray[np.int64] | None = None) -> Ranking:
-        """Find the at most `k` best visible rows per query, optionally only among `places`; ties by id."""
+        """Find up to `k` best visible rows per query, optionally only among `places`; ties are sorted by id."""
         index_ranking = None if places is not None or self.index is None else self._best_by_index(self.index, Q, k)
         if index_ranking is not None:
             return index_ranking
@@ -340,7 +340,7 @@ class Part(ABC):
     def _best_by_index(self, index: Candidates, Q: NDArray[np.float32], k: int) -> Ranking | None:
         """Score the index's candidates, and the rows added after the index was built, like an exact search.
 
-        Returns None if there may be too few candidates.
+        Returns None if the candidates may be too few.
         """
         k, rankings = min(k, len(self)), []
         for q in Q[:, None, :]:
@@ -367,7 +367,7 @@ class Part(ABC):
 
     @cached_property
     def _order(self) -> NDArray[np.int64] | None:
-        """Visible places sorted by id; None if that is the stored order."""
+        """Visible places sorted by id; None if the rows are stored in this order."""
         if len(self.hidden) == 0 and self.ascending:
             return None
         return self.visible[np.argsort(self.ids[self.visible], kind="stable")]

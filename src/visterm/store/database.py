@@ -20,7 +20,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from visterm.core.errors import CorruptFileError, DiskError, InUseError, ReplacedError, StorageError
 from visterm.core.remote import in_full
-from visterm.core.writing import disk_error, why_refused, writing
+from visterm.core.writing import disk_error, find_write_error, writing
 
 APPLICATION_ID = int.from_bytes(b"vist", "big")  # SQLite stores it in the file: identifies a catalogue
 FORMAT = 1  # Version of the tables, which SQLite stores in the file as ``user_version``
@@ -30,14 +30,14 @@ MIGRATIONS: dict[int, Callable[[sqlite3.Connection], None]] = {}
 To change the tables, raise `FORMAT` by one, edit ``schema.sql``, and add a migration that converts the old tables and
 keeps everything that people entered: tags, judgements, history. Never edit a released migration.
 
-Each migration runs in one transaction together with the update of the format number, so that a killed process leaves
-either the old or the new format. Run and feature folders are read in all formats up to `persist.FORMAT`, too.
+Each migration runs in one transaction together with the update of the format number, so a killed process leaves either
+the old or the new format. Run and feature folders are also read in all formats up to `persist.FORMAT`.
 """
 
 SYNCHRONOUS = "FULL"  # Committed changes survive a power failure
-BUSY_SECONDS = 30.0  # How long a statement waits while another process writes
-MOST_KEPT = 50_000  # Maximum number of cached answers; a change of the database empties the cache
-MOST_KEPT_BYTES = 2**26  # Maximum total size of the arrays in cached answers
+MAX_WAIT_SECONDS = 30.0  # Maximum time that a statement waits while another process writes
+MAX_CACHED_RESULTS = 50_000  # Maximum number of cached results; a change of the database empties the cache
+MAX_CACHED_BYTES = 2**26  # Maximum total size of the arrays in cached results
 T = TypeVar("T")
 Values: TypeAlias = Sequence[object]  # Values for the question marks of a statement
 
@@ -45,8 +45,8 @@ Values: TypeAlias = Sequence[object]  # Values for the question marks of a state
 class Database:
     """A catalogue's tables, in a file or in memory (`path` None); with `new`, creates the file.
 
-    For a file, each thread has its own connection, so that reads continue while another thread or process writes. In
-    memory, all threads share one connection. In a folder that is not writable, such as a snapshot, the file is opened
+    For a file, each thread has its own connection, so reads continue while another thread or process writes. In memory,
+    all threads share one connection. In a folder that is not writable, such as a snapshot, the file is opened
     read-only. Raises StorageError if the file does not exist or was written by a newer visterm; CorruptFileError if it
     is not a catalogue's database.
     """
@@ -54,12 +54,12 @@ class Database:
     def __init__(self, path: Path | None = None, *, new: bool = False) -> None:
         self.path = path
         self._of_thread = threading.local()
-        self._opened: list[sqlite3.Connection] = []
-        self._opening = threading.Lock()
-        self._turns: AbstractContextManager[object] = threading.RLock() if path is None else nullcontext()
+        self._connections: list[sqlite3.Connection] = []
+        self._lock = threading.Lock()
+        self._memory_lock: AbstractContextManager[object] = threading.RLock() if path is None else nullcontext()
         self._identity: list[tuple[int, ...] | None] = []
-        self._kept: dict[Hashable, Any] = {}
-        self._kept_bytes = 0
+        self._cache: dict[Hashable, Any] = {}
+        self._cached_bytes = 0
         self._snapshot: Path | None = None  # In a read-only folder: the file to read, the original or a copy
         self._is_read_only = False
         connection = self._connect()
@@ -82,14 +82,14 @@ class Database:
             raise StorageError(
                 f"{self.path} has format {stored_format}; this visterm reads up to {FORMAT}. Install a newer visterm."
             )
-        if stored_format < FORMAT and (self._snapshot or not os.access(path, os.W_OK) or not self._takes_files()):
+        if stored_format < FORMAT and (self._snapshot or not os.access(path, os.W_OK) or not self._can_create_files()):
             self.close()
             self._snapshot = self._temporary_copy()  # the copy is migrated instead of the original
 
         for version in range(stored_format, FORMAT):
             with self.transaction() as connection:
                 if self.value("PRAGMA user_version") > version:
-                    continue  # another process has migrated it meanwhile
+                    continue  # another process has just migrated it
                 MIGRATIONS[version](connection)
                 connection.execute(f"PRAGMA user_version = {version + 1}")
         if self._snapshot is not None:
@@ -97,12 +97,12 @@ class Database:
             self._is_read_only = True
 
     def check_in_place(self) -> None:
-        """Check that the catalogue's files are still the ones that were opened; the first call records their identity.
+        """Check that the catalogue's files are still those that were opened; the first call records their identity.
 
         The files are the database and its write-ahead log (``-wal``), with the latest commits. Raises ReplacedError
         if they were removed or replaced, because further changes would be lost.
         """
-        if self.path is None or not self._opened:
+        if self.path is None or not self._connections:
             return
         identity: list[tuple[int, ...] | None] = []  # Device and inode of each file; None if it is missing
         for file in (self.path, f"{self.path}-wal"):
@@ -127,12 +127,12 @@ class Database:
 
     def rows(self, statement: str, values: Values = ()) -> list[Any]:
         """Run a SELECT statement, and return all its rows."""
-        with self._used() as connection:
+        with self._connection() as connection:
             return connection.execute(statement, values).fetchall()
 
     def value(self, statement: str, values: Values = ()) -> Any:
         """Run a SELECT statement, and return the first value of its first row, or None."""
-        with self._used() as connection:
+        with self._connection() as connection:
             row = connection.execute(statement, values).fetchone()
         return None if row is None else row[0]
 
@@ -142,26 +142,26 @@ class Database:
         Results belong to the state of the tables that this thread sees. Inside a transaction nothing is cached, because
         it may be rolled back.
         """
-        with self._used() as connection:
+        with self._connection() as connection:
             if connection.in_transaction:
                 return read()
             # `data_version` counts commits by other connections, `total_changes` those of this connection
-            seen = connection.execute("PRAGMA data_version").fetchone()[0], connection.total_changes
+            version = connection.execute("PRAGMA data_version").fetchone()[0], connection.total_changes
 
-        with self._opening:
-            is_full = len(self._kept) > MOST_KEPT or self._kept_bytes > MOST_KEPT_BYTES
-            if is_full or getattr(self._of_thread, "seen", None) != seen:
-                self._of_thread.seen, self._kept, self._kept_bytes = seen, {}, 0
-            kept = self._kept
-        if key in kept:
-            cached: T = kept[key]
+        with self._lock:
+            is_full = len(self._cache) > MAX_CACHED_RESULTS or self._cached_bytes > MAX_CACHED_BYTES
+            if is_full or getattr(self._of_thread, "seen", None) != version:
+                self._of_thread.seen, self._cache, self._cached_bytes = version, {}, 0
+            cache = self._cache
+        if key in cache:
+            cached: T = cache[key]
             return cached
-        answer = read()
-        n_bytes = sum(getattr(part, "nbytes", 0) for part in (answer if isinstance(answer, tuple) else (answer,)))
-        if n_bytes < MOST_KEPT_BYTES // 4:
-            kept[key] = answer
-            self._kept_bytes += n_bytes
-        return answer
+        result = read()
+        n_bytes = sum(getattr(part, "nbytes", 0) for part in (result if isinstance(result, tuple) else (result,)))
+        if n_bytes < MAX_CACHED_BYTES // 4:
+            cache[key] = result
+            self._cached_bytes += n_bytes
+        return result
 
     def write(self, statement: str, values: Values = ()) -> int:
         """Run a writing statement in a transaction, and return the number of rows it changed."""
@@ -181,7 +181,7 @@ class Database:
     @property
     def in_transaction(self) -> bool:
         """Whether the calling thread is inside a transaction."""
-        with self._used() as connection:
+        with self._connection() as connection:
             return connection.in_transaction
 
     @contextmanager
@@ -194,18 +194,18 @@ class Database:
         or replaced since it was opened, DiskError if the disk is full or another disk error occurs, and
         CorruptFileError if the file is damaged. After an error nothing is changed.
         """
-        with self._used() as connection:
+        with self._connection() as connection:
             is_inner = connection.in_transaction
             if is_inner:
                 yield connection
                 return
             if writes and self._is_read_only:
-                raise self._read_only()
+                raise self._read_only_error()
             try:
                 connection.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
             except sqlite3.OperationalError as error:
                 self.check_in_place()
-                raise self._refused(error) or self._in_use(error) from error
+                raise self._storage_error(error) or self._in_use_error(error) from error
             try:
                 if writes:
                     self.check_in_place()
@@ -224,8 +224,8 @@ class Database:
         self.check_in_place()
         if self.path is None:
             return
-        options = "mode=ro" if self._snapshot is None else "immutable=1"
-        with self._used(), closing(sqlite3.connect(f"{self.path.absolute().as_uri()}?{options}", uri=True)) as reader:
+        uri = f"{self.path.absolute().as_uri()}?{'mode=ro' if self._snapshot is None else 'immutable=1'}"
+        with self._connection(), closing(sqlite3.connect(uri, uri=True)) as reader:
             reader.execute("SELECT value FROM meta").fetchall()
 
     def check(self) -> list[str]:
@@ -236,45 +236,45 @@ class Database:
 
     def copy_to(self, path: Path) -> None:
         """Write all tables into a new file."""
-        with self._used(path) as connection, closing(sqlite3.connect(in_full(path))) as target:
+        with self._connection(path) as connection, closing(sqlite3.connect(in_full(path))) as target:
             target.execute(f"PRAGMA synchronous = {SYNCHRONOUS}")
             connection.backup(target)
             target.execute("PRAGMA journal_mode = WAL")
 
     def close(self) -> None:
         """Close the connections of all threads."""
-        with self._opening:
-            for connection in self._opened:
+        with self._lock:
+            for connection in self._connections:
                 connection.close()
-            self._opened.clear()
+            self._connections.clear()
             self._identity = []
             self._of_thread = threading.local()
             self._shared = None
 
     @contextmanager
-    def _used(self, path: Path | None = None) -> Iterator[sqlite3.Connection]:
+    def _connection(self, path: Path | None = None) -> Iterator[sqlite3.Connection]:
         """Yield the calling thread's connection, and convert SQLite's errors into visterm's.
 
         Errors caused by a wrong statement are not converted. Messages name `path`; None: the database.
         """
-        with self._turns:
+        with self._memory_lock:
             try:
                 connection: sqlite3.Connection | None = self._shared or getattr(self._of_thread, "connection", None)
                 if connection is None:
                     if self.path is None:
                         raise StorageError("This catalogue was closed. Open it again.")
-                    self.check_in_place()  # else this thread could open another catalogue than the others
+                    self.check_in_place()  # otherwise this thread could open another catalogue than the other threads
                     connection = self._of_thread.connection = self._connect()
                 elif self._snapshot is not None:
                     self.check_in_place()
                 yield connection
             except sqlite3.DatabaseError as error:
-                converted = self._refused(error, path)
-                if converted is None:
+                storage_error = self._storage_error(error, path)
+                if storage_error is None:
                     raise
-                raise converted from error
+                raise storage_error from error
 
-    def _refused(self, error: sqlite3.Error, path: Path | None = None) -> StorageError | None:
+    def _storage_error(self, error: sqlite3.Error, path: Path | None = None) -> StorageError | None:
         """Convert an SQLite error caused by the disk or the file; None for any other error."""
         file = path or self.path
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK) & 0xFF
@@ -283,16 +283,16 @@ class Database:
         if code == sqlite3.SQLITE_FULL:
             return disk_error(errno.ENOSPC, file)
         if code == sqlite3.SQLITE_IOERR:
-            return why_refused(file) or disk_error(errno.EIO, file)
+            return find_write_error(file) or disk_error(errno.EIO, file)
         if code == sqlite3.SQLITE_CANTOPEN:
-            return why_refused(file) or StorageError(
+            return find_write_error(file) or StorageError(
                 f"{file} cannot be opened: {error}. Its folder must be one to write in."
             )
 
         if code == sqlite3.SQLITE_READONLY:
-            return self._read_only()
+            return self._read_only_error()
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-            return self._in_use(error)
+            return self._in_use_error(error)
         # Opening checks only the format number, so a wrong schema shows up in the first statement that uses it
         has_wrong_schema = isinstance(error, sqlite3.OperationalError) and str(error).startswith(
             ("no such table", "no such column")
@@ -303,15 +303,15 @@ class Database:
             )
         return None
 
-    def _read_only(self) -> DiskError:
+    def _read_only_error(self) -> DiskError:
         return DiskError(
             f"{self.path} cannot be written: the file, its folder or its disk is read-only. To change the catalogue, "
-            "copy it to where files can be written."
+            "copy it to a folder in which you can write."
         )
 
-    def _in_use(self, error: sqlite3.Error) -> InUseError:
+    def _in_use_error(self, error: sqlite3.Error) -> InUseError:
         return InUseError(
-            f"{self.path} cannot be used now: {error}. Another process has been writing for {BUSY_SECONDS:g} s; "
+            f"{self.path} cannot be used now: {error}. Another process has been writing for {MAX_WAIT_SECONDS:g} s; "
             "try again when it is done."
         )
 
@@ -324,7 +324,7 @@ class Database:
         connection = None
         try:
             connection = sqlite3.connect(
-                target, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False, uri=is_immutable
+                target, timeout=MAX_WAIT_SECONDS, isolation_level=None, check_same_thread=False, uri=is_immutable
             )
             # file names may not be valid UTF-8: decode them like Python decodes file names
             connection.text_factory = partial(str, encoding="utf-8", errors="surrogateescape")
@@ -337,12 +337,12 @@ class Database:
         except sqlite3.Error as error:
             if connection is not None:
                 connection.close()
-            if self._snapshot is None and not self._identity and not self._takes_files():
+            if self._snapshot is None and not self._identity and not self._can_create_files():
                 log = Path(f"{self.path}-wal")  # write-ahead log, which may have commits that are not in the file yet
                 self._snapshot = self._temporary_copy() if log.is_file() and log.stat().st_size else self.path
                 return self._connect()
             if isinstance(error, sqlite3.OperationalError):
-                raise self._refused(error) or StorageError(
+                raise self._storage_error(error) or StorageError(
                     f"{self.path} cannot be opened: {error}. Its folder must be one to write in."
                 ) from error
             raise CorruptFileError(
@@ -350,13 +350,13 @@ class Database:
                 "again."
             ) from error
 
-        with self._opening:
-            self._opened.append(connection)
+        with self._lock:
+            self._connections.append(connection)
             if not self._identity:
                 self.check_in_place()
         return connection
 
-    def _takes_files(self) -> bool:
+    def _can_create_files(self) -> bool:
         """Return whether files can be created next to the database, as SQLite does for concurrent access."""
         if self.path is None or not self.path.is_file():
             return True
@@ -367,7 +367,7 @@ class Database:
             return error.errno not in (errno.EROFS, errno.EACCES, errno.EPERM)
 
     def _temporary_copy(self) -> Path:
-        """Copy the database and its write-ahead log to a temporary folder, deleted with this object."""
+        """Copy the database and its write-ahead log to a temporary folder, which is deleted with this object."""
         assert self.path is not None
         copy = Path(tempfile.mkdtemp(prefix="visterm-")) / self.path.name
         weakref.finalize(self, shutil.rmtree, copy.parent, ignore_errors=True)
@@ -379,7 +379,7 @@ class Database:
 
 @dataclass(eq=False)
 class CatalogueTable:
-    """Base of the classes that read and write one or several tables of a catalogue."""
+    """Base class of the classes that read and write tables of a catalogue."""
 
     _database: Database
 

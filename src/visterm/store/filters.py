@@ -49,20 +49,20 @@ REJECTED = f"id IN (SELECT image_id FROM verdicts WHERE {TAGGED} AND verdict = -
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Filter:
-    """Conditions that an image has to meet, all of them; conditions with their default value do not apply.
+    """Conditions that an image must meet; a condition with its default value does not apply.
 
     Raises UserError if a date, a folder or a size is invalid, because no image would pass.
     """
 
-    tags: tuple[str, ...] = ()  # The image has each of these tags: given or accepted, and not rejected
-    without: tuple[str, ...] = ()  # The image has none of these tags
-    predicted: tuple[str, ...] = ()  # Predicted by the current run, all of them, and not rejected by a person
+    tags: tuple[str, ...] = ()  # Tags that the image has: given or accepted, and not rejected
+    without: tuple[str, ...] = ()  # Tags that the image does not have
+    predicted: tuple[str, ...] = ()  # Tags that the current run predicted, and that no person rejected
     min_confidence: float | None = None
     """Minimum confidence of `predicted`. None: 0.5, or all stored predictions if the run has no confidences."""
     folder: str | None = None
-    """Folder with the file, directly or in a subfolder: the start of its name ("Cats/kittens"), or a path."""
+    """Folder that contains the file, directly or in a subfolder: the start of its name ("Cats/kittens"), or a path."""
     folder_path: str | None = None
-    """`folder` as an absolute path without links, if the caller has another working directory; None: resolved here."""
+    """`folder` as an absolute path without links, if the caller has another working directory; None: from `folder`."""
     taken_from: str | None = None  # ISO 8601, may be partial ("2019"); undated images don't pass
     taken_to: str | None = None  # Inclusive: to the end of that year, month or day
     min_bytes: int | None = None  # Size of the file, inclusive
@@ -70,15 +70,15 @@ class Filter:
     file_type: str | None = None  # "jpeg" ("jpg" is the same), "png", ...
     unreviewed: bool = False  # Not reviewed by a person yet
     spellings: Mapping[str, Sequence[str]] = field(default_factory=dict, compare=False)
-    """Tag -> all words for it, for tags with aliases or narrower tags. Matching ignores case."""
+    """Tag -> all words for the tag, if it has aliases or narrower tags. Case is ignored."""
     named: Mapping[str, Sequence[str]] = field(default_factory=dict, compare=False)
-    """Tag -> the words for exactly this tag, for tags with narrower tags."""
+    """Tag -> the words for exactly this tag, if it has narrower tags."""
 
     def __post_init__(self) -> None:
         """Check the values."""
         lists: dict[str, object] = {"tags": self.tags, "without": self.without, "predicted": self.predicted}
         for name, tags in lists.items():
-            if isinstance(tags, str):  # else its letters would be treated as tags
+            if isinstance(tags, str):  # its letters would be treated as tags
                 raise UserError(setting=name, value=tags, expected="a tuple of tags")
         for name, text in (("taken_from", self.taken_from), ("taken_to", self.taken_to)):
             if text is not None and not is_date(text):
@@ -91,7 +91,7 @@ class Filter:
                 raise UserError(setting=name, value=size, expected=f"a number of bytes, 0 to {MAX_INT:.2g}")
 
     def __bool__(self) -> bool:
-        """Return whether there is any condition; without one, every image passes."""
+        """Return whether the filter has a condition; without one, every image passes."""
         return self != Filter()
 
 
@@ -116,7 +116,7 @@ def image_ids(database: Database, conditions: Sequence[str], values: Sequence[ob
 def conditions_of(among: Filter, active: ActiveTags = WITHOUT_TREE) -> tuple[list[str], list[object]]:
     """Convert a filter to SQL conditions on ``images``, and the values to bind, in the order of the conditions.
 
-    `active` determines which given tags count, see `Tags.active`.
+    `active` has the conditions on given tags (see `Tags.active`).
     """
     has_tag = (
         f"id IN (SELECT image_id FROM given AS g WHERE {TAGGED} AND {active.condition} "
@@ -137,10 +137,10 @@ def conditions_of(among: Filter, active: ActiveTags = WITHOUT_TREE) -> tuple[lis
             add(f"{negation}{has_tag}", keys(tag), *active.values, keys(tag))
     for tag in among.predicted:
         threshold = PREDICTED_FROM if among.min_confidence is None else among.min_confidence
-        is_sure = "(confidence IS NULL OR confidence >= ?)" if among.min_confidence is None else "confidence >= ?"
+        minimum = "(confidence IS NULL OR confidence >= ?)" if among.min_confidence is None else "confidence >= ?"
         add(
             "id IN (SELECT image_id FROM predictions AS p WHERE run_id = (SELECT id FROM runs WHERE current = 1) "
-            f"AND {TAGGED} AND {is_sure} AND NOT EXISTS (SELECT 1 FROM verdicts AS v WHERE v.image_id = p.image_id AND "
+            f"AND {TAGGED} AND {minimum} AND NOT EXISTS (SELECT 1 FROM verdicts AS v WHERE v.image_id = p.image_id AND "
             f"v.tag_id = p.tag_id AND verdict = -1) AND {active.not_under_predicted})",
             keys(tag), threshold, *active.values,
         )  # fmt: skip
@@ -182,8 +182,8 @@ def in_order(sort: str, ids: NDArray[np.int64], values: Sequence[str | None]) ->
 
 def name_key(name: str) -> Any:
     """Return the sort key of a name: by folder, ignoring case and accents, and with 2 before 10."""
-    plain = "".join(letter for letter in unicodedata.normalize("NFKD", name) if not unicodedata.combining(letter))
+    base = "".join(letter for letter in unicodedata.normalize("NFKD", name) if not unicodedata.combining(letter))
     return [
         [(len(part.lstrip("0")), part) if i % 2 else part for i, part in enumerate(_DIGITS.split(folder))]
-        for folder in plain.casefold().split("/")
+        for folder in base.casefold().split("/")
     ]

@@ -20,13 +20,13 @@ from visterm.store.tags import Tags
 
 T = TypeVar("T")
 
-SHORT = 12  # Length of abbreviated fingerprints of runs, for people
+SHORT_FINGERPRINT_LENGTH = 12  # Length of abbreviated fingerprints of runs, for people
 JOB_COLUMNS = "id, kind, state, done, total, message, started, finished, error, pid, host"
 WRITTEN = "SELECT image_id, tags.name, target, at FROM written_tags JOIN tags ON tags.id = tag_id"
 UNFINISHED_STATES = "('waiting', 'running', 'cancelling')"
 
 _JOBS_OF_THIS_PROCESS: set[tuple[str, int]] = set()
-"""(Catalogue, job id) of the jobs of this process; other jobs with its pid belong to an earlier process."""
+"""(Catalogue, job id) of the jobs of this process; other jobs with its pid belong to a previous process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class StoredRun:
     fingerprint: str  # Of encoder and model: only rows with the same fingerprint are comparable
     encoder_fingerprint: str
     folder: str  # Original folder of the run; empty if it was never saved
-    rows_of: int  # Id of the run with its image rows: itself, or an earlier run with the same image rows
+    rows_of: int  # Id of the run whose image rows it uses: its own, or those of an earlier run with the same rows
     added: str  # UTC
     facts: dict[str, Any]  # Figures for display: counts, validation results, cut-offs
     current: bool  # Whether it is the run that searches use
@@ -114,7 +114,7 @@ class Jobs(CatalogueTable):
 
     @cached_property
     def _catalogue_key(self) -> str:
-        """Identifies this catalogue within this process."""
+        """A text that identifies this catalogue in this process."""
         return os.path.realpath(self._database.path) if self._database.path else uuid.uuid4().hex
 
     def start(self, kind: str, *, waiting: bool = False, pid: int | None = None) -> int:
@@ -165,13 +165,13 @@ class Jobs(CatalogueTable):
 
     def cancel(self, job_id: int) -> bool:
         """Ask a running job to stop, or cancel a waiting job. Return whether the job was unfinished."""
-        n_stopped = self._database.write(
+        n_changed = self._database.write(
             "UPDATE jobs SET finished = CASE state WHEN 'waiting' THEN ? END, "
             "state = CASE state WHEN 'waiting' THEN 'cancelled' ELSE 'cancelling' END "
             f"WHERE id = ? AND state IN {UNFINISHED_STATES}",
             (now(), job_id),
         )
-        return n_stopped > 0
+        return n_changed > 0
 
     def is_cancelled(self, job_id: int) -> bool:
         """Return whether a job was cancelled."""
@@ -192,22 +192,22 @@ class Jobs(CatalogueTable):
         Pids are reused: a service in a container has pid 1 after each start.
         """
         statement = f"SELECT id, pid FROM jobs WHERE state IN {UNFINISHED_STATES} AND host = ?"
-        lost = [
+        lost_ids = [
             job_id
             for job_id, pid in self._database.rows(statement, (socket.gethostname(),))
             if not is_alive(pid) or (pid == os.getpid() and (self._catalogue_key, job_id) not in _JOBS_OF_THIS_PROCESS)
         ]
         self._database.write_many(
             "UPDATE jobs SET state = 'lost', finished = ?, error = 'its process was killed' WHERE id = ?",
-            [(now(), job_id) for job_id in lost],
+            [(now(), job_id) for job_id in lost_ids],
         )
-        return lost
+        return lost_ids
 
 
 class CatalogueJob:
     """A running job, used in a ``with`` statement; an exception inside marks the job as failed.
 
-    `kind` is "index", "fit", ...; `job_id` is the id of a stored job; None: a new one. Set `message` to the result
+    `kind` is "index", "fit", ...; `job_id` is the id of a stored job; None creates a job. Set `message` to the result
     of the job. The job is also cancelled when `stop` returns True.
     """
 
@@ -248,7 +248,7 @@ class CatalogueJob:
 
 
 class Event(NamedTuple):
-    """One entry of the history: what was done, and its details."""
+    """An entry of the history: what was done, and its details."""
 
     id: int
     at: str
@@ -297,7 +297,7 @@ class WrittenTag(NamedTuple):
 
 @dataclass(eq=False)
 class WrittenTags(CatalogueTable):
-    """The table of tags that were written into files, so that they can be removed again."""
+    """The table of tags that were written into files; visterm can remove these tags from the files."""
 
     _tags: Tags
 
@@ -338,7 +338,7 @@ class WrittenTags(CatalogueTable):
         )
 
     def forget_elsewhere(self, target: str, paths: Iterable[str]) -> None:
-        """Delete paths of `elsewhere` that have no written tags left."""
+        """Delete paths that `elsewhere` lists, whose files have no written tags any more."""
         values = [(target, as_text(path)) for path in paths]
         for statement in (
             "DELETE FROM left_places WHERE target = ? AND path = CAST(? AS TEXT)",

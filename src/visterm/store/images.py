@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from visterm.core.types import Skipped
 from visterm.store.database import CatalogueTable, as_text, now
 
-ImageFile: TypeAlias = "str | os.PathLike[str] | NDArray[np.uint8]"  # or the pixels themselves
+ImageFile: TypeAlias = "str | os.PathLike[str] | NDArray[np.uint8]"  # A path, or pixels
 
 COLUMNS = (
     "id, path, name, folder, n_bytes, mtime_ns, sha256, width, height, file_type, taken, added, seen, phash, state, "
@@ -33,7 +33,7 @@ FRAME = "frame"  # State of frames, and their file type
 
 @dataclass(frozen=True, slots=True)
 class ImageRecord:
-    """One image of a catalogue, as stored in the tables."""
+    """An image of a catalogue, as stored in the tables."""
 
     id: int  # Never reused; rows, requests and feedback refer to it
     path: str | None  # Absolute path of the file; None for an image passed as an array
@@ -137,7 +137,7 @@ class Images(CatalogueTable):
         return self._select(f"WHERE state = 'gone' AND id IN ({hidden_ids}) ORDER BY id")
 
     def mark_seen(self, image_ids: Iterable[int]) -> None:
-        """Record that images were found unchanged just now."""
+        """Record that images have just been found unchanged."""
         self._database.write(f"UPDATE images SET seen = ? WHERE {AMONG}", (now(), as_list(image_ids)))
 
     def mark_reviewed(self, image_ids: Iterable[int], reviewed: bool = True) -> None:
@@ -168,7 +168,7 @@ class Images(CatalogueTable):
         return self._select("WHERE state = ? ORDER BY id", state)
 
     def files(self) -> dict[str, ImageState]:
-        """Path -> state of all present files, to compare with folders on disk."""
+        """Return path -> state of all present files, to compare with folders on disk."""
         statement = "SELECT path, id, n_bytes, mtime_ns, sha256 FROM images WHERE state = 'here' AND path IS NOT NULL"
         return {path: ImageState(*state) for path, *state in self._database.rows(statement)}
 
@@ -242,7 +242,7 @@ class NewImage:
     height: int
     sha256: str  # Hash of the file's or array's bytes; for an object see `content_hash`
     tags: tuple[str, ...] = ()  # Tags given by people
-    mtime_ns: int = 0  # When the file was last changed, in nanoseconds; 0 for an array
+    mtime_ns: int = 0  # Time of the latest change of the file, in nanoseconds; 0 for an array
     file_type: str = ""  # See `file_type_of`; empty for an array
     taken: str | None = None  # ISO 8601, in the camera's local time; None if unknown
     phash: int | None = None  # Perceptual hash: 64 bits as a signed number
@@ -277,7 +277,7 @@ class Frames(CatalogueTable):
         return self._records(Frame, statement, (as_list(video_ids),))
 
     def by_video(self, video_ids: Iterable[int]) -> dict[int, list[Frame]]:
-        """Video id -> its frames; images that are not videos are left out."""
+        """Return video id -> its frames; images that are not videos are left out."""
         return {video: list(group) for video, group in groupby(self.of(video_ids), key=attrgetter("video_id"))}
 
     def get(self, image_id: int) -> Frame | None:
@@ -291,11 +291,11 @@ class Frames(CatalogueTable):
         return bool(self._database.keep("videos", lambda: self._database.value("SELECT EXISTS (SELECT 1 FROM frames)")))
 
     def with_frames(self, image_ids: Sequence[int]) -> list[int]:
-        """Return the images, followed by all further frames of videos among them."""
+        """Return the images, followed by all but the first frames of the videos among them."""
         return [*image_ids, *(frame.image_id for frame in self.of(image_ids) if frame.image_id != frame.video_id)]
 
     def videos_of(self, image_ids: Sequence[int]) -> list[int]:
-        """Return the ids with each frame replaced by its video."""
+        """Return the ids, with the ids of frames replaced by those of their videos."""
         if not self.known:
             return list(image_ids)
         videos = dict(

@@ -1,7 +1,7 @@
 """Rows in a Lance table: segments of such rows, access to one version of a table, and LanceDB's index (IVF_FLAT).
 
 The current version of a table is stored in SQLite, in the transaction that commits the rows. If a process is killed
-after adding rows, the next writer drops them. The ids of a segment are also stored in a file of the catalogue.
+before that, the next writer drops the rows. The ids of a segment are also stored in a file of the catalogue.
 
 Small tables are read into memory once, large ones block by block. The index divides rows into lists around centroids
 and searches only the nearest lists for candidates, which are then scored exactly. The number of lists to search is
@@ -27,8 +27,8 @@ from visterm.core.errors import CorruptFileError, DataError, UserError
 from visterm.core.products import merged, top_k_products
 from visterm.core.types import Matrix, Ranking
 from visterm.store.current_rows import Part
-from visterm.store.lance_table import AT_ONCE, LanceTable, arrays_of, schema_of, table_names
-from visterm.store.row_index import MOST, IndexSettings, K, best_settings, growing, median_seconds, settings_of
+from visterm.store.lance_table import ROWS_PER_BATCH, LanceTable, arrays_of, schema_of, table_names
+from visterm.store.row_index import MAX_K, IndexSettings, K, best_settings, median_seconds, probe_counts, settings_of
 from visterm.store.segments import IDS, SegmentFolder, StoredIndex
 
 Places: TypeAlias = NDArray[np.int64]
@@ -43,10 +43,10 @@ DENSE_ONLY = (
 )
 
 MAX_CACHED_BYTES = 2**28  # Tables up to this size are cached in memory
-BYTES_PER_READ = 2**24  # In one query: LanceDB would read gigabytes ahead for a query of all rows
+BYTES_PER_READ = 2**24  # Size of the rows of a query: LanceDB would read gigabytes ahead for a query of all rows
 N_SPARE = 16  # Additional candidates, to make up for ties and hidden rows
-ROUNDS = 10  # Iterations of k-means
-SCAN_RATIO = 16  # If at least one row in this many is needed, scanning all of them is faster
+ROUNDS = 10  # Maximum number of iterations of k-means
+SCAN_RATIO = 16  # If more than 1 of 16 rows is requested, scanning all rows is faster
 
 
 class LanceRows:
@@ -55,14 +55,14 @@ class LanceRows:
     def __init__(self, table: LanceTable, version: int, n_rows: int, width: int) -> None:
         self._table, self._version = table, version
         self.n_rows, self.width = n_rows, width
-        self._opening = threading.Lock()
-        self._opened: Any = None
+        self._lock = threading.Lock()
+        self._checked_out: Any = None
 
     @property
     def checked_out(self) -> Any:
         """LanceDB's table object at this version; opened on first use."""
-        with self._opening:
-            if self._opened is None:
+        with self._lock:
+            if self._checked_out is None:
                 table = self._table.at(self._version)
                 columns = {field.name: field.type for field in table.schema}
                 for field in schema_of(self.width):
@@ -71,8 +71,8 @@ class LanceRows:
                 n_rows = table.count_rows()
                 if n_rows < self.n_rows:
                     raise self._damaged(f"{n_rows} rows")
-                self._opened = table
-        return self._opened
+                self._checked_out = table
+        return self._checked_out
 
     @property
     def is_small(self) -> bool:
@@ -81,8 +81,8 @@ class LanceRows:
 
     @cached_property
     def cached(self) -> Floats:
-        """All rows, cached; only for small tables."""
-        rows = self._collected(np.arange(self.n_rows), self._scanned())
+        """All rows, cached in memory; only for small tables."""
+        rows = self._collect(np.arange(self.n_rows), self._scan())
         rows.flags.writeable = False
         return rows
 
@@ -90,49 +90,49 @@ class LanceRows:
         """Return the rows at `places`, in that order."""
         if self.is_small:
             return self.cached[places]
-        requested, back = np.unique(places, return_inverse=True)
-        return self._collected(requested, self.blocks(requested))[back]
+        requested, inverse = np.unique(places, return_inverse=True)
+        return self._collect(requested, self.blocks(requested))[inverse]
 
-    def _collected(self, places: Places, blocks: Iterable[tuple[Places, Floats]]) -> Floats:
+    def _collect(self, places: Places, blocks: Iterable[tuple[Places, Floats]]) -> Floats:
         """Join blocks of (places, rows) into the rows at all of the ascending `places`."""
-        rows, filled = np.empty((len(places), self.width), np.float32), np.zeros(len(places), np.bool_)
+        rows, is_filled = np.empty((len(places), self.width), np.float32), np.zeros(len(places), np.bool_)
         for block_places, block in blocks:
-            at = np.searchsorted(places, block_places)
-            rows[at], filled[at] = block, True
-        if not filled.all():
-            raise self._damaged(f"no row at the place {places[np.argmin(filled)]}")
+            positions = np.searchsorted(places, block_places)
+            rows[positions], is_filled[positions] = block, True
+        if not is_filled.all():
+            raise self._damaged(f"no row at the place {places[np.argmin(is_filled)]}")
         return rows
 
     def blocks(self, places: Places | None = None) -> Iterator[tuple[Places, Floats]]:
-        """Yield blocks of (places, rows): all, or those at the ascending `places`."""
+        """Yield blocks of (places, rows): of all rows, or of those at the ascending `places`."""
         if places is None:
-            yield from self._scanned()
+            yield from self._scan()
         elif len(places) and len(places) * SCAN_RATIO > places[-1] - places[0]:
             first = int(places[0])
             requested = np.zeros(int(places[-1]) + 1 - first, np.bool_)
             requested[places - first] = True
-            for block_places, block in self._scanned(first, first + len(requested)):
-                inside = requested[block_places - first]
-                if inside.any():
-                    yield block_places[inside], block[inside]
+            for block_places, block in self._scan(first, first + len(requested)):
+                is_requested = requested[block_places - first]
+                if is_requested.any():
+                    yield block_places[is_requested], block[is_requested]
         else:
-            for start in range(0, len(places), AT_ONCE):
-                chunk = places[start : start + AT_ONCE]
+            for start in range(0, len(places), ROWS_PER_BATCH):
+                chunk = places[start : start + ROWS_PER_BATCH]
                 batch = self.checked_out.take_offsets(chunk.tolist()).select(["row", "vector"]).to_arrow()
-                block_places, block = self._in_order(batch, 0, self.n_rows)
+                block_places, block = self._sorted_rows(batch, 0, self.n_rows)
                 if not np.array_equal(block_places, chunk):
                     raise self._damaged("rows at other places than those in their column 'row'")
                 yield block_places, block
 
-    def _scanned(self, first: int = 0, stop: int | None = None) -> Iterator[tuple[Places, Floats]]:
+    def _scan(self, first: int = 0, stop: int | None = None) -> Iterator[tuple[Places, Floats]]:
         stop = self.n_rows if stop is None else stop
         step = max(1, BYTES_PER_READ // (4 * self.width))
         for start in range(first, stop, step):
             query = self.checked_out.search().offset(start).limit(min(step, stop - start)).select(["row", "vector"])
-            for batch in query.to_batches(AT_ONCE):
-                yield self._in_order(batch, start, min(start + step, stop))
+            for batch in query.to_batches(ROWS_PER_BATCH):
+                yield self._sorted_rows(batch, start, min(start + step, stop))
 
-    def _in_order(self, batch: Any, first: int, stop: int) -> tuple[Places, Floats]:
+    def _sorted_rows(self, batch: Any, first: int, stop: int) -> tuple[Places, Floats]:
         """Return places and rows of an Arrow batch, sorted by place: LanceDB does not guarantee an order."""
         places, block = arrays_of(batch, ["row", "vector"]).values()
         if places.dtype != np.int64 or block.dtype != np.float32 or block.shape != (len(places), self.width):
@@ -186,18 +186,18 @@ class LancePart(Part):
 class LanceIndex:
     """An index of a Lance table and its settings; see `Candidates`.
 
-    `rows` have a version of the table with the index. The index covers the first `n_rows` rows; None: as many as when
-    it was measured. It proposes `spare` more candidates, because that many rows are hidden.
+    `rows` have a version of the table with the index. The index covers the first `n_rows` rows (None: the number when
+    it was measured). It proposes `spare` additional candidates, to make up for this number of hidden rows.
     """
 
     def __init__(self, rows: LanceRows, settings: IndexSettings, n_rows: int | None = None, spare: int = 0) -> None:
         self._rows, self.settings = rows, settings
         self.n_rows = settings.n_rows if n_rows is None else n_rows
-        self._spare = N_SPARE + min(spare, MOST)
+        self._spare = N_SPARE + min(spare, MAX_K)
 
     def candidates(self, q: NDArray[np.float32], k: int) -> NDArray[np.int64] | None:
         """Return ascending places of rows that include most of the `k` best; None if an exact search is better."""
-        if k > MOST:
+        if k > MAX_K:
             return None
         query = self._rows.checked_out.search(q.ravel(), vector_column_name="vector").distance_type("dot")
         query = query.nprobes(self.settings.probed).fast_search().limit(k + self._spare)
@@ -208,7 +208,7 @@ class LanceIndex:
 def index_that_pays(
     table: LanceTable, version: int, n_rows: int, width: int, queries: NDArray[np.float32]
 ) -> tuple[int, IndexSettings]:
-    """Build an index of a table's rows and measure its best settings; drop the index if it is not worth its space.
+    """Build an index of a table's rows, and measure its best settings; drop the index if it is too slow or inaccurate.
 
     Returns the resulting version of the table, with or without the index, and the measured settings.
     """
@@ -225,7 +225,7 @@ def index_that_pays(
     def search(q: Floats, trial: IndexSettings) -> Places:
         return LancePart(exact_part.ids, rows, index=LanceIndex(rows, trial)).best(q, k).ids
 
-    probes = [*growing(max(1, n_lists // 2)), n_lists]
+    probes = [*probe_counts(max(1, n_lists // 2)), n_lists]
     trials = [[IndexSettings(n_rows, n_lists, probed, K + N_SPARE, 0.0, 0.0, exact_time) for probed in probes]]
     settings = best_settings(search, trials, queries, exact_part.best(queries, k).ids)
 
@@ -238,8 +238,8 @@ def index_that_pays(
 class LancePlace(NamedTuple):
     """The location of the Lance tables of a catalogue."""
 
-    uri: str  # Of the Lance database; empty: in the catalogue's own folder
-    id: str  # Part of the tables' names, so that several catalogues can share a database
+    uri: str  # URI of the Lance database; empty: in the catalogue's own folder
+    id: str  # Part of the tables' names, with which several catalogues can share a database
 
     @classmethod
     def at(cls, uri: str) -> LancePlace:
@@ -258,9 +258,9 @@ class LancePlace(NamedTuple):
         """Drop the tables of segments that are not in `segment_ids`."""
         if not self.uri and not (folder / LANCE).is_dir():
             return
-        kept = {f"{self._prefix}{segment_id}" for segment_id in segment_ids}
+        names = {f"{self._prefix}{segment_id}" for segment_id in segment_ids}
         for name in table_names(self.uri_of(folder)):
-            if name.startswith(self._prefix) and name not in kept:
+            if name.startswith(self._prefix) and name not in names:
                 LanceTable(self.uri_of(folder), name).drop()
 
     @property
@@ -269,7 +269,7 @@ class LancePlace(NamedTuple):
 
 
 def lance_uri(store: str) -> str | None:
-    """Return the URI of the Lance tables of `store`; empty: in the catalogue's folder. None for files.
+    """Return the URI of the Lance tables of `store` (empty: in the catalogue's folder); None for files.
 
     Raises UserError if `store` is not a valid name.
     """

@@ -21,16 +21,16 @@ from visterm.core.errors import CorruptFileError, MissingExtraError, StorageErro
 from visterm.core.remote import check_named, in_full, is_remote
 from visterm.core.writing import storage_error
 
-AT_ONCE = 2**15  # Maximum number of rows that are read or written at a time
-TIDIED_EVERY = 128
-"""Compact a table's files every so many versions: each addition is a new file, and each version lists all files."""
+ROWS_PER_BATCH = 2**15  # Maximum number of rows to read or write at a time
+VERSIONS_PER_COMPACTION = 128
+"""A table's files are compacted after this number of versions: each addition is a file that all versions list."""
 
 MAX_UNTIDY_FILES = 8
 ROWS_PER_FILE = 2**20  # LanceDB's target when it compacts files
 # LanceDB's own default sizes are six times as large
 CACHE_SIZES = {"index_cache_size_bytes": 2**30, "metadata_cache_size_bytes": 2**28}
 
-NEVER = timedelta(days=36500)
+NEVER_DELETE = timedelta(days=36500)
 MIN_AGE_TO_DELETE = timedelta(hours=1)  # No search still reads versions that are older than this
 
 
@@ -46,7 +46,7 @@ class LanceTable:
 
     def create(self, width: int) -> int:
         """Create an empty table, replacing any leftover of a killed process, and return its version."""
-        with _translated(f"The table {self.name} at {self.uri} cannot be made"):
+        with _convert_errors(f"The table {self.name} at {self.uri} cannot be created"):
             return int(self._database.create_table(self.name, schema=schema_of(width), mode="overwrite").version)
 
     def append(self, version: int, n_rows: int, ids: NDArray[np.int64], U: NDArray[np.float32]) -> int:
@@ -54,38 +54,38 @@ class LanceTable:
         pa = _arrow()
         self.cut(version)
         table = self.writable()
-        for start in range(0, len(ids), AT_ONCE):
-            places = np.arange(n_rows + start, n_rows + min(start + AT_ONCE, len(ids)))
-            block = np.ascontiguousarray(U[start : start + AT_ONCE], np.float32)
+        for start in range(0, len(ids), ROWS_PER_BATCH):
+            places = np.arange(n_rows + start, n_rows + min(start + ROWS_PER_BATCH, len(ids)))
+            block = np.ascontiguousarray(U[start : start + ROWS_PER_BATCH], np.float32)
             vectors = pa.FixedSizeListArray.from_arrays(pa.array(block.ravel()), U.shape[1])
-            columns = {"row": places, "id": ids[start : start + AT_ONCE], "vector": vectors}
-            with _translated(f"Rows cannot be written to the table {self.name} at {self.uri}"):
+            columns = {"row": places, "id": ids[start : start + ROWS_PER_BATCH], "vector": vectors}
+            with _convert_errors(f"Rows cannot be written to the table {self.name} at {self.uri}"):
                 table.add(pa.table(columns))
-                if table.version % TIDIED_EVERY == 0:
-                    table.optimize(cleanup_older_than=NEVER)
+                if table.version % VERSIONS_PER_COMPACTION == 0:
+                    table.optimize(cleanup_older_than=NEVER_DELETE)
         return int(table.version)
 
     def cut(self, version: int) -> None:
-        """Drop everything added after a version: the newest version then equals this version."""
+        """Drop all additions after a version: the newest version then equals this version."""
         if self.writable().version != version:
             self.at(version).restore()
 
-    def is_untidy(self, n_rows: int) -> bool:
+    def needs_compaction(self, n_rows: int) -> bool:
         """Return whether the table has far more files than `n_rows` rows need."""
         n_files = int(self.writable().stats()["fragment_stats"]["num_fragments"])
         return n_files > MAX_UNTIDY_FILES + n_rows // ROWS_PER_FILE
 
-    def tidy(self, version: int) -> tuple[int, bool]:
+    def compact(self, version: int) -> tuple[int, bool]:
         """Compact files and update the index; return the new version, and whether all rows are indexed."""
         self.cut(version)
         table = self.writable()
-        with _translated(f"The table {self.name} at {self.uri} cannot be put in order"):
-            table.optimize(cleanup_older_than=NEVER)
+        with _convert_errors(f"The table {self.name} at {self.uri} cannot be compacted"):
+            table.optimize(cleanup_older_than=NEVER_DELETE)
             indexes = [table.index_stats(index.name) for index in table.list_indices()]
         return int(table.version), bool(indexes) and all(stats.num_unindexed_rows == 0 for stats in indexes)
 
-    def forget_old_versions(self) -> None:
-        """Delete the files of versions that no search reads any more; the current version must be the newest."""
+    def delete_old_versions(self) -> None:
+        """Delete the files of versions that no search still reads; the current version must be the newest version."""
         self.writable().optimize(cleanup_older_than=MIN_AGE_TO_DELETE)
 
     def drop(self) -> None:
@@ -99,8 +99,8 @@ class LanceTable:
             table.checkout(version)
         except (ValueError, OSError, RuntimeError) as error:
             raise CorruptFileError(
-                f"The table {self.name} of rows at {self.uri} has no version {version} any more, but that is the one "
-                "which counts. Restore it from a backup, or index the images again."
+                f"The table {self.name} of rows at {self.uri} does not have its current version {version} any more. "
+                "Restore it from a backup, or index the images again."
             ) from error
         return table
 
@@ -124,7 +124,7 @@ def schema_of(width: int) -> Any:
 def table_names(uri: str) -> list[str]:
     """List the tables of a database; empty if it does not exist."""
     database = _connected(str(in_full(uri)))
-    with _translated(f"The tables at {uri} cannot be listed"):
+    with _convert_errors(f"The tables at {uri} cannot be listed"):
         names: list[str] = []
         page = database.list_tables()
         while True:
@@ -158,7 +158,7 @@ def _arrow() -> ModuleType:
 def _connected(uri: str) -> Any:
     if is_remote(uri):
         check_named(uri)
-    os.environ.setdefault("LANCEDB_LOG", "error")  # else it warns about new tables
+    os.environ.setdefault("LANCEDB_LOG", "error")  # otherwise LanceDB warns about new tables
     try:
         import lancedb
     except ImportError as error:
@@ -166,19 +166,19 @@ def _connected(uri: str) -> Any:
             "Rows in a Lance table need the package 'lancedb'. Install it with: pip install 'visterm[lance]'"
         ) from error
     options = {"allow_http": "true"} if os.environ.get("AWS_ENDPOINT_URL", "").startswith("http://") else None
-    with _translated(f"No tables can be kept at {uri}"):
+    with _convert_errors(f"No tables can be kept at {uri}"):
         return lancedb.connect(uri, storage_options=options, session=lancedb.Session(**CACHE_SIZES))
 
 
 @contextmanager
-def _translated(problem: str) -> Iterator[None]:
+def _convert_errors(problem: str) -> Iterator[None]:
     """Convert errors of LanceDB into visterm's, with the first line of their message."""
     try:
         yield
     except (ValueError, OSError, RuntimeError) as error:
-        disk_problem = storage_error(error)
-        if disk_problem is not None:
-            raise disk_problem from error
+        disk_error = storage_error(error)
+        if disk_error is not None:
+            raise disk_error from error
         raise StorageError(f"{problem}: {_first_line(error)}.") from error
 
 

@@ -2,8 +2,8 @@
 
 Rows are divided into lists around centroids (IVF). Their differences to the centroid are randomly rotated, to spread
 the variance, stored with 4 bits per number, and scanned in registers (André, Kermarrec, Le Scouarnec 2015). For a
-million rows of width 100 the index takes 60 MB in addition to the 400 MB of the rows, which are only read for the
-candidates. Queries are used to measure how many lists to search and how many candidates to propose.
+million rows of width 100, the index takes 60 MB in addition to the 400 MB of the rows, of which only candidates are
+read. The number of lists to search and the number of candidates are measured with queries.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from visterm.core.products import top_k_products
 from visterm.core.writing import whole_file
 
 K = 10  # Number of best rows with which an index is measured
-RECALL = 0.98  # Minimum share of the K best rows that an index has to find, see `surely_found`
-PAYS = 3.0  # Minimum speed-up over exact search that makes an index worth its space
-MOST = 100  # Use the index for at most this many results; search exactly for more
+MIN_RECALL = 0.98  # Minimum share of the `K` best rows that an index must find (see `cautious_recall`)
+MIN_SPEED_UP = 3.0  # Minimum speed-up over exact search that makes an index worth its space
+MAX_K = 100  # Maximum number of results of a search with the index; searches for more results are exact
 LISTS_PER_ROOT = 4  # Number of lists, as a multiple of the square root of the number of rows
-FETCHED = (50, 100, 200, 400)  # Numbers of candidates to try
-AT_ONCE = 2**16  # Number of rows that are added at a time
+CANDIDATE_COUNTS = (50, 100, 200, 400)  # Numbers of candidates that are tried
+ROWS_PER_ADDITION = 2**16  # Maximum number of rows to add at a time
 MAX_TRAINING_ROWS = 2**17
 INDEX_SUFFIX = ".faiss"
 FaissIndex: TypeAlias = Any  # The package has no type hints
@@ -48,24 +48,24 @@ class IndexSettings:
     """Settings of an index, and its measured speed and recall."""
 
     n_rows: int  # The index covers the first `n_rows` rows
-    # Number of lists, and how many of them are searched
+    # Number of lists, and number of lists that are searched
     lists: int
     probed: int
     fetched: int  # Number of candidates for the `K` best rows
-    recall: float  # Share of the `K` best rows among the candidates (see `surely_found`)
-    # Time of a query with the index, and of an exact search of the same rows
+    recall: float  # Share of the `K` best rows among the candidates (see `cautious_recall`)
+    # Seconds of a query with the index, and of an exact search of the same rows
     seconds: float
     exact_seconds: float
 
     @property
     def pays(self) -> bool:
         """Whether the index is accurate enough and enough faster than an exact search."""
-        return self.recall >= RECALL and self.seconds * PAYS <= self.exact_seconds
+        return self.recall >= MIN_RECALL and self.seconds * MIN_SPEED_UP <= self.exact_seconds
 
     @property
     def merit(self) -> tuple[bool, float]:
         """Sort key, higher is better: accurate settings by speed, above inaccurate settings by recall."""
-        is_accurate = self.recall >= RECALL
+        is_accurate = self.recall >= MIN_RECALL
         return is_accurate, -self.seconds if is_accurate else self.recall
 
 
@@ -88,19 +88,19 @@ class RowIndex:
         return row_index
 
     def candidates(self, q: NDArray[np.float32], k: int) -> NDArray[np.int64] | None:
-        """Return ascending places of rows that include most of the `k` best; None if an exact search is better."""
-        if k > MOST or not is_installed():
+        """Return ascending places of rows, with most of the `k` best rows; None if an exact search is better."""
+        if k > MAX_K or not is_installed():
             return None
         with self._reading:
             self._index = self._read() if self._index is None else self._index
-        return self.named(q, self.settings.probed, (self.settings.fetched * max(1, math.ceil(k / K))))
+        return self.search_lists(q, self.settings.probed, (self.settings.fetched * max(1, math.ceil(k / K))))
 
     def write(self, path: Path) -> None:
         """Write the index to a file atomically, and wait for the disk."""
         with whole_file(path) as temporary:
             _faiss().write_index(self._index, os.fspath(temporary))
 
-    def named(self, q: NDArray[np.float32], probed: int, fetched: int) -> NDArray[np.int64]:
+    def search_lists(self, q: NDArray[np.float32], probed: int, fetched: int) -> NDArray[np.int64]:
         """Return the ascending places of the best `fetched` rows in the nearest `probed` lists."""
         faiss = _faiss()
         parameters = faiss.SearchParametersPreTransform(index_params=faiss.SearchParametersIVF(nprobe=probed))
@@ -143,8 +143,8 @@ def read_index(path: Path, settings: IndexSettings, width: int) -> FaissIndex:
 def build_index(U: NDArray[np.float32], queries: NDArray[np.float32]) -> RowIndex:
     """Build an index of the rows `U`, shape (n_rows, width), and measure its best settings.
 
-    `queries`, shape (n_queries, width), should be typical queries: more are better, up to a few hundred. The property
-    `settings.pays` tells whether to use the index. Raises MissingExtraError if faiss is not installed.
+    `queries`, shape (n_queries, width), should be up to a few hundred typical queries: more give better measurements.
+    The property `settings.pays` says whether to use the index. Raises MissingExtraError if faiss is not installed.
     """
     faiss = _faiss()
     n, width = U.shape
@@ -153,23 +153,23 @@ def build_index(U: NDArray[np.float32], queries: NDArray[np.float32]) -> RowInde
     index = faiss.index_factory(width, f"RR{even_width},IVF{n_lists},PQ{even_width}x4fsr", faiss.METRIC_INNER_PRODUCT)
     ivf_index = faiss.extract_index_ivf(index)
     ivf_index.cp.niter, ivf_index.cp.min_points_per_centroid = 10, 1
-    sample = np.sort(np.random.default_rng(0).permutation(n)[:MAX_TRAINING_ROWS])
+    training_rows = np.sort(np.random.default_rng(0).permutation(n)[:MAX_TRAINING_ROWS])
     with _one_thread(faiss):
-        index.train(np.ascontiguousarray(U[sample]))
-        for start in range(0, n, AT_ONCE):
-            index.add(np.ascontiguousarray(U[start : start + AT_ONCE]))
+        index.train(np.ascontiguousarray(U[training_rows]))
+        for start in range(0, n, ROWS_PER_ADDITION):
+            index.add(np.ascontiguousarray(U[start : start + ROWS_PER_ADDITION]))
     queries = np.ascontiguousarray(queries, np.float32)
 
     exact_time = median_seconds(lambda: top_k_products(queries[:1], U, K))
 
     def search(q: NDArray[np.float32], trial: IndexSettings) -> NDArray[np.int64]:
-        candidates = RowIndex(index, trial).named(q, trial.probed, trial.fetched)
+        candidates = RowIndex(index, trial).search_lists(q, trial.probed, trial.fetched)
         top_k_products(q, U, K, 1, among=candidates)  # as in a real search
         return candidates
 
     trials = [  # with more candidates, fewer lists may be enough
-        [IndexSettings(n, n_lists, probed, fetched, 0.0, 0.0, exact_time) for probed in growing(n_lists // 2)]
-        for fetched in FETCHED
+        [IndexSettings(n, n_lists, probed, fetched, 0.0, 0.0, exact_time) for probed in probe_counts(n_lists // 2)]
+        for fetched in CANDIDATE_COUNTS
     ]
     return RowIndex(index, best_settings(search, trials, queries, top_k_products(queries, U, K).ids))
 
@@ -187,19 +187,19 @@ def settings_of(facts: str) -> IndexSettings:
         is_valid = False
     if not is_valid:
         raise CorruptFileError(
-            f"What the catalogue notes of an index is damaged: {facts[:80]!r}. Restore it from a backup, or index the "
+            f"The catalogue's record of an index is damaged: {facts[:80]!r}. Restore it from a backup, or index the "
             "images again."
         )
     return settings
 
 
-def surely_found(shares: Sequence[float]) -> float:
-    """Return the mean recall of queries minus its standard error, to avoid picking settings by luck."""
+def cautious_recall(shares: Sequence[float]) -> float:
+    """Return the mean recall of queries minus its standard error, so settings are not chosen by luck."""
     error = np.std(shares, ddof=1) / math.sqrt(len(shares)) if len(shares) > 1 else 0.0
     return max(0.0, float(np.mean(shares) - error))
 
 
-def growing(max_lists: int) -> Iterator[int]:
+def probe_counts(max_lists: int) -> Iterator[int]:
     """Yield numbers of lists to search: 4, then 1.5 times the previous number, up to `max_lists`."""
     probed = 4
     while probed <= max_lists:
@@ -238,17 +238,17 @@ def best_settings(
     returns ids for one query, shape (1, width); `best` are the ids of an exact search, shape (n_queries, k).
     """
     best_trial: IndexSettings | None = None
-    for more_lists in trials:
-        for trial in more_lists:
+    for settings_by_lists in trials:
+        for trial in settings_by_lists:
             shares, seconds = [], []
             for q, best_ids in zip(queries[:, None, :], best, strict=True):
                 start = time.perf_counter()
                 ids = search(q, trial)
                 seconds.append(time.perf_counter() - start)
                 shares.append(np.isin(best_ids, ids).mean())
-            trial = replace(trial, recall=surely_found(shares), seconds=statistics.median(seconds))
+            trial = replace(trial, recall=cautious_recall(shares), seconds=statistics.median(seconds))
             best_trial = trial if best_trial is None or trial.merit > best_trial.merit else best_trial
-            if trial.recall >= RECALL:
+            if trial.recall >= MIN_RECALL:
                 break
     assert best_trial is not None
     return best_trial
@@ -256,13 +256,13 @@ def best_settings(
 
 @contextmanager
 def _one_thread(faiss: ModuleType) -> Iterator[None]:
-    """Limit OpenMP to one thread: on a busy machine its threads wait actively (k-means took 18 times as long)."""
-    n_threads_before = faiss.omp_get_max_threads()
+    """Limit OpenMP to one thread: on a busy machine, its threads wait actively (k-means took 18 times the time)."""
+    old_n_threads = faiss.omp_get_max_threads()
     faiss.omp_set_num_threads(1)
     try:
         yield
     finally:
-        faiss.omp_set_num_threads(n_threads_before)
+        faiss.omp_set_num_threads(old_n_threads)
 
 
 def _faiss() -> ModuleType:

@@ -1,8 +1,8 @@
 """Append-only segments of a run's rows: written after the committed rows, and read with memory maps.
 
 A segment is a folder: ``ids.i64`` (the image id of each row) and ``rows.f32``, or for CSR ``data.f32``, ``indices.i32``
-and ``indptr.i64``. Only SQLite knows the number of committed rows: any rows after them in the files are cut off. Rows
-can also be stored in a Lance table (`lance_rows`).
+and ``indptr.i64``. Only SQLite has the number of committed rows: later rows in the files are cut off. Rows can also be
+stored in a Lance table (`lance_rows`).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class StoredSegment(NamedTuple):
     kind: str  # "dense" or "csr"
     width: int
     n_rows: int
-    table_version: int | None = None  # Of the Lance table with its rows; None if they are in files
+    table_version: int | None = None  # Version of the Lance table with its rows; None if the rows are in files
 
 
 def segments_of(database: Database, where: str = "", *values: object) -> list[StoredSegment]:
@@ -60,15 +60,15 @@ def segments_of(database: Database, where: str = "", *values: object) -> list[St
 
 
 def checked_places(rows: Sequence[tuple[int]], segment: StoredSegment) -> NDArray[np.int64]:
-    """Convert places of a segment's rows, as listed by the database, to an array.
+    """Convert the places of a segment's rows from the database to an array.
 
     Raises CorruptFileError if a place is outside the segment.
     """
     places = np.array([row[0] for row in rows], np.int64)
-    outside = places[(places < 0) | (places >= segment.n_rows)]
-    if outside.size:
+    outliers = places[(places < 0) | (places >= segment.n_rows)]
+    if outliers.size:
         raise CorruptFileError(
-            f"The database names row {outside[0]} of segment {segment.id}, which has {segment.n_rows} rows. {RESTORE}"
+            f"The database names row {outliers[0]} of segment {segment.id}, which has {segment.n_rows} rows. {RESTORE}"
         )
     return places
 
@@ -84,7 +84,7 @@ class StoredIndex(NamedTuple):
 class Segment(ABC):
     """Rows of one kind ("dense" or "csr") and width, with the image id of each row."""
 
-    table_version: int | None = None  # Of the Lance table after the latest write; None without one
+    table_version: int | None = None  # Version of the Lance table after the latest write; None for files
 
     kind: str
     width: int
@@ -95,7 +95,7 @@ class Segment(ABC):
 
     @abstractmethod
     def read(self, n_rows: int) -> tuple[NDArray[np.int64], Matrix]:
-        """Return ids and rows of the first `n_rows` rows, read-only. Raises CorruptFileError if there are fewer."""
+        """Return ids and rows of the first `n_rows` rows, read-only. Raises CorruptFileError if rows are missing."""
 
     def where(self, name: str) -> str:
         """Return how messages refer to the file `name`: its path, if the segment is in a folder."""
@@ -127,8 +127,8 @@ class SegmentInMemory(Segment):
         """Join the appended arrays, and return ids and rows."""
         self.cut(n_rows)
         if not self._parts:
-            empty: Matrix = np.empty((0, self.width), np.float32)
-            return np.empty(0, np.int64), sp.csr_array(empty) if self.kind == "csr" else empty
+            U: Matrix = np.empty((0, self.width), np.float32)
+            return np.empty(0, np.int64), sp.csr_array(U) if self.kind == "csr" else U
         self._parts = [
             (np.concatenate([part[0] for part in self._parts]), stack_rows([part[1] for part in self._parts]))
         ]
@@ -136,12 +136,12 @@ class SegmentInMemory(Segment):
 
     def cut(self, n_rows: int) -> None:
         """Drop all rows after the first `n_rows`."""
-        kept: list[tuple[NDArray[np.int64], Matrix]] = []
+        parts: list[tuple[NDArray[np.int64], Matrix]] = []
         for ids, U in self._parts:
             if n_rows > 0:
-                kept.append((ids[:n_rows], U[:n_rows]) if n_rows < len(ids) else (ids, U))
+                parts.append((ids[:n_rows], U[:n_rows]) if n_rows < len(ids) else (ids, U))
             n_rows -= len(ids)
-        self._parts = kept
+        self._parts = parts
 
 
 @dataclass(eq=False)

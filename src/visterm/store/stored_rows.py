@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from visterm.core.checks import other_width
+from visterm.core.checks import width_error
 from visterm.core.errors import CorruptFileError, DataError, StorageError
 from visterm.core.types import Matrix
 from visterm.core.wording import count_of, json_text
@@ -45,27 +45,27 @@ VERSION = "SELECT value FROM meta WHERE key = 'rows'"  # Changes whenever rows c
 CURRENT = "SELECT coalesce(rows_of, id) FROM runs WHERE current = 1"  # The run whose rows are searched
 
 # CROSS JOIN makes SQLite start with the few images that are gone, instead of scanning all rows
-HIDDEN = (
+HIDDEN_PLACES = (
     "SELECT row FROM dead_rows WHERE segment_id = ? UNION "
     "SELECT rows.row FROM images CROSS JOIN rows ON rows.run_id = ? AND rows.image_id = images.id "
     "AND rows.segment_id = ? WHERE images.state = 'gone' ORDER BY row"
 )
 
-# (frame id, video id) of all frames with a row, except first frames, whose id is that of the video
+# (frame id, video id) of all frames with a row, except first frames, whose id is the video's id
 FRAMES = (
     "SELECT image_id, video_id FROM frames JOIN images ON images.id = image_id AND state = 'frame' "
     "WHERE EXISTS (SELECT 1 FROM rows WHERE run_id = ? AND rows.image_id = frames.image_id) ORDER BY video_id, at"
 )
 
-COPY_BLOCK = 65536  # Number of rows copied at a time
-BLOCK_BYTES = 2**20  # Approximate bytes per checksum; small, so that opening can verify a few blocks
-SAMPLED = 4  # Number of blocks per segment that are verified when a catalogue is opened
+ROWS_PER_COPY = 65536  # Number of rows to copy at a time
+BLOCK_BYTES = 2**20  # Approximate number of bytes per checksum; small, as opening a catalogue verifies a few blocks
+SAMPLED_BLOCKS = 4  # Number of blocks per segment that are verified when a catalogue is opened
 
-INDEX_FROM = 100_000  # Minimum number of rows for an index; exact search of fewer rows takes milliseconds
+MIN_ROWS_FOR_INDEX = 100_000  # Minimum number of rows for an index; exact search of fewer rows takes milliseconds
 
-N_QUERIES = 200  # Number of queries for measuring an index: the standard error is about 0.5 %
+MAX_MEASURED_QUERIES = 200  # Maximum number of queries for measuring an index: the standard error is about 0.5 %
 MAX_UNINDEXED_SHARE = 0.2  # Rebuild an index if more than this share of the rows is not in it
-OF_THE_CURRENT_RUN = f"run_id = ({CURRENT})"
+IN_CURRENT_RUN = f"run_id = ({CURRENT})"
 
 
 @dataclass(eq=False)
@@ -98,7 +98,7 @@ class RowStore:
                         f"The rows of one run are {width} and {segment.width} numbers wide. {RESTORE}"
                     )
                 width = segment.width
-                hidden = checked_places(self.database.rows(HIDDEN, (segment.id, run_id, segment.id)), segment)
+                hidden = checked_places(self.database.rows(HIDDEN_PLACES, (segment.id, run_id, segment.id)), segment)
                 index_query = "SELECT file, n_rows, facts FROM indexes WHERE segment_id = ?"
                 index_rows = self.database.rows(index_query, (segment.id,))
                 index = StoredIndex(*index_rows[0]) if index_rows else None
@@ -119,7 +119,7 @@ class RowStore:
         return CurrentRows(version, parts, width, frames)
 
     def mark_changed(self) -> None:
-        """Change the version of the rows, so that all processes reload them; random: new even after a rollback."""
+        """Change the version of the rows, so all processes reload them; it is random, and new even after a rollback."""
         self.database.write("UPDATE meta SET value = hex(randomblob(8)) WHERE key = 'rows'")
 
     @property
@@ -134,7 +134,7 @@ class RowStore:
         Raises StorageError if the catalogue already has rows.
         """
         if segments_of(self.database):
-            raise StorageError("The catalogue has rows already, and they stay where they are.")
+            raise StorageError("The catalogue already has rows, which cannot be moved to Lance tables.")
         tables = LancePlace.at(uri)
         assert self.folder is not None
         table_names(tables.uri_of(self.folder))  # fail now instead of after encoding the first images
@@ -149,7 +149,7 @@ class RowStore:
             return SegmentFolder(folder, segment.kind, segment.width)
         tables = self.lance
         if tables is None:
-            raise CorruptFileError(f"The catalogue {self.folder} does not say where its Lance tables lie.")
+            raise CorruptFileError(f"The catalogue {self.folder} does not say where its Lance tables are.")
         return LanceSegment(folder, segment.width, tables.table(self.folder, segment.id), segment.table_version)
 
     def append(self, run_id: int, ids: NDArray[np.int64], U: Matrix) -> None:
@@ -160,7 +160,7 @@ class RowStore:
         kind, width = "csr" if isinstance(U, sp.csr_array) else "dense", U.shape[1]
         run_segments = segments_of(self.database, "WHERE run_id = ?", run_id)
         if run_segments and run_segments[0].width != width:
-            raise other_width("U", width, run_segments[0].width)
+            raise width_error("U", width, run_segments[0].width)
         kind_segments = [segment for segment in run_segments if segment.kind == kind]
         segment = kind_segments[-1] if kind_segments else self._new_segment(run_id, kind, width)
         segment_id, n_rows = segment.id, segment.n_rows
@@ -187,12 +187,12 @@ class RowStore:
         Raises CorruptFileError if a checksum differs, or in a full check if one is missing.
         """
         version = self.database.rows(VERSION)
-        where = f"WHERE {OF_THE_CURRENT_RUN}" if sampled else ""
+        where = f"WHERE {IN_CURRENT_RUN}" if sampled else ""
         try:
             for segment in segments_of(self.database, where):
                 blocks = self.database.rows(
                     "SELECT first, n_rows, ids_sum, rows_sum FROM row_sums WHERE segment_id = ? AND first + n_rows <= "
-                    f"? {f'ORDER BY random() LIMIT {SAMPLED}' if sampled else 'ORDER BY first'}",
+                    f"? {f'ORDER BY random() LIMIT {SAMPLED_BLOCKS}' if sampled else 'ORDER BY first'}",
                     (segment.id, segment.n_rows),
                 )
                 if segment.table_version is not None or (sampled and not blocks):
@@ -214,39 +214,39 @@ class RowStore:
                         )
         except CorruptFileError:
             if not sampled or version == self.database.rows(VERSION):
-                raise  # else another process has just compacted the rows and deleted the old files
+                raise  # otherwise another process has just compacted the rows and deleted the old files
 
     def compact(self, least: float) -> bool:
-        """Rewrite segments whose share of dead rows is at least `least`; return whether any was rewritten."""
-        replaced = []
+        """Rewrite segments whose share of dead rows is at least `least`; return whether a segment was rewritten."""
+        replaced_ids = []
         with self.database.transaction():
             for segment in segments_of(self.database):
-                dead = checked_places(
+                dead_places = checked_places(
                     self.database.rows("SELECT row FROM dead_rows WHERE segment_id = ? ORDER BY row", (segment.id,)),
                     segment,
                 )
-                if len(dead) and len(dead) >= least * segment.n_rows:
-                    self._rewrite(segment, dead)
-                    replaced.append(segment.id)
+                if len(dead_places) and len(dead_places) >= least * segment.n_rows:
+                    self._rewrite(segment, dead_places)
+                    replaced_ids.append(segment.id)
 
-        for segment_id in replaced:  # running searches keep their memory maps
+        for segment_id in replaced_ids:  # running searches keep their memory maps
             self._in_memory.pop(segment_id, None)
             if self.folder is not None:
                 shutil.rmtree(self.folder / ROWS / str(segment_id), ignore_errors=True)
 
         for segment in segments_of(self.database):  # compact Lance tables, and update their indexes
             files = self.files(segment)
-            if not isinstance(files, LanceSegment) or not files.table.is_untidy(segment.n_rows):
+            if not isinstance(files, LanceSegment) or not files.table.needs_compaction(segment.n_rows):
                 continue
-            version, all_indexed = files.table.tidy(files.table_version)
+            version, all_indexed = files.table.compact(files.table_version)
             with self.database.transaction():
                 self.database.write("UPDATE segments SET table_version = ? WHERE id = ?", (version, segment.id))
                 if all_indexed:
                     index_query = "UPDATE indexes SET n_rows = ? WHERE segment_id = ?"
                     self.database.write(index_query, (segment.n_rows, segment.id))
                 self.mark_changed()
-            files.table.forget_old_versions()
-        return bool(replaced)
+            files.table.delete_old_versions()
+        return bool(replaced_ids)
 
     def remove_uncommitted(self) -> None:
         """Cut off uncommitted rows, and delete uncommitted segments, of a killed process."""
@@ -299,28 +299,28 @@ class RowStore:
             "UPDATE segments SET n_rows = ?, table_version = ? WHERE id = ?", (n_rows, files.table_version, segment_id)
         )
 
-    def _rewrite(self, old: StoredSegment, dead: NDArray[np.int64]) -> None:
-        part = self.files(old).part(old.n_rows, np.empty(0, np.int64))
+    def _rewrite(self, old_segment: StoredSegment, dead_places: NDArray[np.int64]) -> None:
+        part = self.files(old_segment).part(old_segment.n_rows, np.empty(0, np.int64))
         ids = part.ids
-        kept = np.delete(np.arange(old.n_rows), dead)
-        order = kept[np.argsort(ids[kept], kind="stable")]  # by id again: rows of changed images were appended
-        new = self._new_segment(old.run_id, old.kind, old.width)
-        files = self.files(new)
+        places = np.delete(np.arange(old_segment.n_rows), dead_places)
+        order = places[np.argsort(ids[places], kind="stable")]  # sorted by id: rows of changed images were appended
+        new_segment = self._new_segment(old_segment.run_id, old_segment.kind, old_segment.width)
+        files = self.files(new_segment)
         _copy(part, order, files)
-        self._commit(new.id, len(order), files)
-        if new.table_version is None:
-            self._store_sums(new.id, 0, *files.read(len(order)))
+        self._commit(new_segment.id, len(order), files)
+        if new_segment.table_version is None:
+            self._store_sums(new_segment.id, 0, *files.read(len(order)))
         self.database.write_many(
             "UPDATE rows SET segment_id = ?, row = ? WHERE run_id = ? AND image_id = ?",
-            ((new.id, row, old.run_id, image_id) for row, image_id in enumerate(ids[order].tolist())),
+            ((new_segment.id, row, old_segment.run_id, image_id) for row, image_id in enumerate(ids[order].tolist())),
         )
-        self.database.write("DELETE FROM segments WHERE id = ?", (old.id,))
+        self.database.write("DELETE FROM segments WHERE id = ?", (old_segment.id,))
         self.mark_changed()
 
 
 def _copy(part: Part, places: NDArray[np.int64], files: Segment) -> None:
-    for start in range(0, len(places), COPY_BLOCK):
-        block = places[start : start + COPY_BLOCK]
+    for start in range(0, len(places), ROWS_PER_COPY):
+        block = places[start : start + ROWS_PER_COPY]
         files.append(start, part.ids[block], part.take(block))
 
 
@@ -353,7 +353,7 @@ def indexes_are_due(database: Database) -> bool:
 
 
 def build_indexes(rows: RowStore, queries: NDArray[np.float32]) -> bool:
-    """Index each large segment of the current run if it is worth it, and return whether any index was built.
+    """Index each large segment of the current run if searches get faster, and return whether an index is used.
 
     The first 200 of `queries`, shape (n_queries, width), are used to measure an index.
     """
@@ -361,7 +361,7 @@ def build_indexes(rows: RowStore, queries: NDArray[np.float32]) -> bool:
     for segment in _large_segments(database):
         files = rows.files(segment)
         assert isinstance(files, SegmentFolder)
-        sample = np.asarray(queries[:N_QUERIES], np.float32)
+        sample = np.asarray(queries[:MAX_MEASURED_QUERIES], np.float32)
         if isinstance(files, LanceSegment):
             name = LANCE
             files.table_version, settings = index_that_pays(
@@ -385,9 +385,9 @@ def build_indexes(rows: RowStore, queries: NDArray[np.float32]) -> bool:
             )
             database.write("UPDATE segments SET table_version = ? WHERE id = ?", (files.table_version, segment.id))
             rows.mark_changed()
-        for old in files.folder.glob("*.faiss"):
-            if old.name != name or not settings.pays:
-                old.unlink()
+        for file in files.folder.glob("*.faiss"):
+            if file.name != name or not settings.pays:
+                file.unlink()
     return has_index
 
 
@@ -395,7 +395,7 @@ def how_it_searches(database: Database) -> str:
     """Describe how the current run is searched: exactly, or with an index and its measured speed and recall."""
     indexes = database.rows(
         "SELECT facts, segments.n_rows - indexes.n_rows, file FROM indexes "
-        f"JOIN segments ON segments.id = segment_id WHERE {OF_THE_CURRENT_RUN} ORDER BY indexes.n_rows DESC LIMIT 1"
+        f"JOIN segments ON segments.id = segment_id WHERE {IN_CURRENT_RUN} ORDER BY indexes.n_rows DESC LIMIT 1"
     )
     if not indexes:
         return "exact: every photo is compared"
@@ -405,13 +405,13 @@ def how_it_searches(database: Database) -> str:
         return f"exactly: an index does not pay here ({_performance(index)})"
     if file != LANCE and not is_installed():
         return "exactly: there is an index, but faiss is not installed (pip install 'visterm[faiss]')"
-    rest = f"; {count_of(n_unindexed, 'row')} since then exactly" if n_unindexed else ""
+    others = f"; {count_of(n_unindexed, 'row')} since then exactly" if n_unindexed else ""
     library = "LanceDB" if file == LANCE else "faiss"
-    return f"{library}, {index.probed} of {index.lists} lists of {index.n_rows:,} rows: {_performance(index)}{rest}"
+    return f"{library}, {index.probed} of {index.lists} lists of {index.n_rows:,} rows: {_performance(index)}{others}"
 
 
 def _large_segments(database: Database) -> list[StoredSegment]:
-    return segments_of(database, f"WHERE kind = 'dense' AND n_rows >= ? AND {OF_THE_CURRENT_RUN}", INDEX_FROM)
+    return segments_of(database, f"WHERE kind = 'dense' AND n_rows >= ? AND {IN_CURRENT_RUN}", MIN_ROWS_FOR_INDEX)
 
 
 def _performance(settings: IndexSettings) -> str:

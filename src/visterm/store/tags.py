@@ -28,23 +28,23 @@ VERDICTS = (-1, 0, 1)
 NOT_REJECTED = (
     "NOT EXISTS (SELECT 1 FROM verdicts AS r WHERE r.image_id = g.image_id AND r.tag_id = g.tag_id AND verdict = -1)"
 )
-"""Condition on a given tag `g`: nobody rejected it."""
+"""Condition on a given tag `g`: no person rejected it."""
 
 BY_KEY = "(SELECT id FROM tags WHERE key IN (SELECT value FROM json_each(?1)))"
 """Ids of the tags with the bound keys."""
 
 MAX_CACHED_TAGS, MAX_CACHED_BYTES = 5000, 2**26  # Limits of the cache of judgements
-MAX_DERIVED, MAX_DERIVED_BYTES = 128, 2**20  # Limits of the cache of derived answers: count, and bytes per answer
+MAX_DERIVED, MAX_DERIVED_BYTES = 128, 2**20  # Maximum number of cached derived answers, and of bytes per answer
 
 
 class ActiveTags(NamedTuple):
     """SQL conditions for the tags that count; each condition binds `values`."""
 
     values: tuple[str, ...]
-    condition: str  # Given tag `g`: nobody rejected it or (for tags of files) a broader tag
-    not_under: str  # Given tag `g`: given by a person, or nobody rejected a broader tag
-    not_under_predicted: str  # Prediction `p`: nobody rejected a broader tag
-    somewhere: str  # Tag: at least one present image has it
+    condition: str  # On a given tag `g`: no person rejected it or, for tags of files, a broader tag
+    not_under: str  # On a given tag `g`: it was given by a person, or no person rejected a broader tag
+    not_under_predicted: str  # On a prediction `p`: no person rejected a broader tag
+    somewhere: str  # On a tag: at least one present image has it
 
 
 def active_tags(pairs: str | None = None) -> ActiveTags:
@@ -52,21 +52,21 @@ def active_tags(pairs: str | None = None) -> ActiveTags:
 
     `pairs` are (tag id, id of a broader tag that was rejected for any image), as JSON; None: no such pairs.
     """
-    none_broader = "1"
+    no_broader = "1"
     if pairs is not None:
-        none_broader = (
+        no_broader = (
             "NOT EXISTS (SELECT 1 FROM verdicts AS o WHERE o.image_id = {0}.image_id AND o.verdict = -1 "
             "AND ({0}.tag_id, o.tag_id) IN "
             "(SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(?)))"
         )
-    not_under = "1" if pairs is None else f"(g.source = 'person' OR {none_broader.format('g')})"
+    not_under = "1" if pairs is None else f"(g.source = 'person' OR {no_broader.format('g')})"
     condition = f"{NOT_REJECTED} AND {not_under}"
     somewhere = (
         "(EXISTS (SELECT 1 FROM given AS g JOIN images ON images.id = image_id AND state = 'here' "
         f"WHERE tag_id = tags.id AND {condition}) OR EXISTS (SELECT 1 FROM verdicts JOIN images "
         "ON images.id = image_id AND state = 'here' WHERE tag_id = tags.id AND verdict = 1))"
     )
-    return ActiveTags(() if pairs is None else (pairs,), condition, not_under, none_broader.format("p"), somewhere)
+    return ActiveTags(() if pairs is None else (pairs,), condition, not_under, no_broader.format("p"), somewhere)
 
 
 WITHOUT_TREE = active_tags()
@@ -124,21 +124,21 @@ class Tags(CatalogueTable):
             "SELECT id, key FROM tags WHERE EXISTS (SELECT 1 FROM verdicts WHERE tag_id = tags.id AND verdict = -1)"
         )
         tree = base_tree.with_paths(self.paths())
-        narrower_keys = {
+        keys_below = {
             broader_id: {tag_key(word) for tag in tree.below(key) for word in vocabulary.spellings(tag)}
             for broader_id, key in rejected
         }
-        key_list = json.dumps(sorted(set[str]().union(*narrower_keys.values())))
+        key_list = json.dumps(sorted(set[str]().union(*keys_below.values())))
         ids = defaultdict[str, list[int]](list)
         for tag_id, key in self._database.rows(
             "SELECT id, key FROM tags WHERE key IN (SELECT value FROM json_each(?)) ORDER BY id", (key_list,)
         ):
             ids[key].append(tag_id)
-        pairs = [(i, over) for over, keys in narrower_keys.items() for key in sorted(keys) for i in ids.get(key, ())]
+        pairs = [(i, broader) for broader, keys in keys_below.items() for key in sorted(keys) for i in ids.get(key, ())]
         return active_tags(json.dumps(pairs)) if pairs else WITHOUT_TREE
 
     def names_here(self, keys: Sequence[str] | None = None) -> dict[str, str]:
-        """Key (`tag_key`) -> name of the tags that present images have; optionally only for some keys."""
+        """Return key (`tag_key`) -> name of the tags that present images have; optionally only for some keys."""
         key_condition = "" if keys is None else "key IN (SELECT value FROM json_each(?)) AND "
         active = self.active()
         statement = f"SELECT key, name FROM tags WHERE {key_condition}{active.somewhere} ORDER BY id DESC"
@@ -146,7 +146,7 @@ class Tags(CatalogueTable):
         return dict(self._database.rows(statement, (*values, *active.values)))
 
     def ids(self, names: Iterable[str], *, create: bool = False) -> dict[str, int]:
-        """Name -> id of tags, with names in any spelling; unknown tags are left out, or created with `create`."""
+        """Return name -> id of tags, in any spelling; unknown tags are left out, or created with `create`."""
         names = list(dict.fromkeys(names))
         with self._database.transaction(writes=create) as connection:
             if create:
@@ -211,7 +211,7 @@ class Tags(CatalogueTable):
         )
 
     def held(self, image_ids: Iterable[int] | None = None) -> dict[int, list[str]]:
-        """Image id -> its tags, for images that have tags (None: all present images)."""
+        """Return image id -> its tags, for images that have tags (None: all present images)."""
         active = self.active()
         return self._by_image(
             f"SELECT image_id, tag_id FROM given AS g WHERE {active.condition} "
@@ -221,19 +221,19 @@ class Tags(CatalogueTable):
         )
 
     def rejected(self, image_ids: Iterable[int] | None = None) -> dict[int, list[str]]:
-        """Image id -> the tags that people rejected, for images that have any (None: all present images)."""
+        """Return image id -> the tags that people rejected, for images that have any (None: all present images)."""
         return self._by_image("SELECT image_id, tag_id FROM verdicts WHERE verdict = -1", image_ids)
 
     def settled(self, image_ids: Iterable[int] | None = None) -> dict[int, list[str]]:
-        """Image id -> the tags that people gave, accepted or rejected in this catalogue (None: all present images)."""
+        """Return image id -> tags that people gave, accepted or rejected in this catalogue (None: present images)."""
         given = "SELECT image_id, tag_id FROM given WHERE source = 'person'"
-        judged = "SELECT image_id, tag_id FROM verdicts WHERE verdict != 0"
-        return self._by_image(f"{given} UNION {judged}", image_ids)
+        judgements = "SELECT image_id, tag_id FROM verdicts WHERE verdict != 0"
+        return self._by_image(f"{given} UNION {judgements}", image_ids)
 
     def answers(self) -> list[tuple[int, str, bool, bool]]:
         """List the verdicts of people on present images.
 
-        Each is (image id, tag, whether it was accepted, whether a tag file also gives it).
+        Each verdict is (image id, tag, whether it was accepted, whether a tag file also gives it).
         """
         rows = self._database.rows(
             "SELECT verdicts.image_id, tags.name, verdict = 1, given.source IS NOT NULL FROM verdicts "
@@ -251,7 +251,7 @@ class Tags(CatalogueTable):
         the tag. Raises UserError if `verdict` is invalid.
         """
         if verdict not in VERDICTS or isinstance(verdict, bool):
-            expected = "1 (accepted), -1 (rejected) or 0 (taken back)"
+            expected = "1 (accepted), -1 (rejected) or 0 (undone)"
             raise UserError(setting="verdict", value=verdict, expected=expected)
         with self._database.transaction():
             return self._database.insert(
@@ -260,7 +260,7 @@ class Tags(CatalogueTable):
             )
 
     def verdicts(self, image_id: int) -> dict[str, int]:
-        """Tag -> its latest verdict on an image, +1 or -1."""
+        """Return tag -> its latest verdict on an image, +1 or -1."""
         statement = (
             "SELECT tags.name, verdict FROM verdicts JOIN tags ON tags.id = tag_id "
             "WHERE image_id = ? AND verdict != 0 ORDER BY tags.name"
@@ -305,21 +305,21 @@ class Tags(CatalogueTable):
 
         "images" have the tag; for "given" it was given and not rejected; "accepted" and "rejected" count verdicts.
         """
-        present = "JOIN images ON images.id = image_id AND state = 'here'"
+        join = "JOIN images ON images.id = image_id AND state = 'here'"
         active = self.active()
         also_given = (
             "EXISTS (SELECT 1 FROM given AS g WHERE g.image_id = v.image_id AND g.tag_id = v.tag_id "
             f"AND {active.condition})"
         )
-        given_to = f"SELECT tag_id, count(*) AS n FROM given AS g {present} WHERE {active.condition} GROUP BY tag_id"
-        judged = (
+        given_tags = f"SELECT tag_id, count(*) AS n FROM given AS g {join} WHERE {active.condition} GROUP BY tag_id"
+        judgements = (
             "SELECT tag_id, sum(verdict = 1) AS accepted, sum(verdict = -1) AS rejected, "
-            f"sum(verdict = 1 AND NOT {also_given}) AS more FROM verdicts AS v {present} GROUP BY tag_id"
+            f"sum(verdict = 1 AND NOT {also_given}) AS more FROM verdicts AS v {join} GROUP BY tag_id"
         )
         rows = self._database.rows(
             "SELECT name, coalesce(n, 0), coalesce(accepted, 0), coalesce(rejected, 0), coalesce(more, 0) "
-            f"FROM tags LEFT JOIN ({given_to}) AS a ON a.tag_id = tags.id "
-            f"LEFT JOIN ({judged}) AS b ON b.tag_id = tags.id ORDER BY name",
+            f"FROM tags LEFT JOIN ({given_tags}) AS a ON a.tag_id = tags.id "
+            f"LEFT JOIN ({judgements}) AS b ON b.tag_id = tags.id ORDER BY name",
             active.values * 2,
         )
         return [
@@ -328,11 +328,11 @@ class Tags(CatalogueTable):
         ]
 
     def _by_image(self, pairs_query: str, image_ids: Iterable[int] | None, *values: str) -> dict[int, list[str]]:
-        chosen = "(SELECT id FROM images WHERE state = 'here')"
+        images = "(SELECT id FROM images WHERE state = 'here')"
         if image_ids is not None:
-            chosen, values = "(SELECT value FROM json_each(?))", (*values, as_list(image_ids))
+            images, values = "(SELECT value FROM json_each(?))", (*values, as_list(image_ids))
         rows = self._database.rows(
-            f"SELECT image_id, tags.name FROM ({pairs_query}) JOIN tags ON tags.id = tag_id WHERE image_id IN {chosen} "
+            f"SELECT image_id, tags.name FROM ({pairs_query}) JOIN tags ON tags.id = tag_id WHERE image_id IN {images} "
             "ORDER BY image_id, tags.name",
             values,
         )
@@ -367,10 +367,10 @@ class TagJudgements(NamedTuple):
 
 @dataclass(eq=False)
 class ManualJudgements(CatalogueTable):
-    """Cache of people's judgements of tags, and of answers derived from them, until those judgements change."""
+    """Cache of people's judgements of tags, and of answers derived from them, until the judgements change."""
 
     _tags: Tags
-    _known: dict[Hashable, tuple[object, TagJudgements]] = field(default_factory=dict, init=False)
+    _cache: dict[Hashable, tuple[object, TagJudgements]] = field(default_factory=dict, init=False)
     _n_bytes: int = field(default=0, init=False)
     _derived: dict[Hashable, tuple[Sequence[object], Any]] = field(default_factory=dict, init=False)
 
@@ -385,7 +385,7 @@ class ManualJudgements(CatalogueTable):
             (BY_HAND, ()) if active is None else (judged_sql("given_by_tag", active.not_under), active.values)
         )
         key = (statement, *keys)
-        cached_version, cached = self._known.get(key, (None, None))
+        cached_version, cached = self._cache.get(key, (None, None))
         if cached is not None and cached_version is version:
             return cached
 
@@ -400,12 +400,12 @@ class ManualJudgements(CatalogueTable):
 
         judgements = TagJudgements(given, has, rejected)
         if cached is not None and all(map(np.array_equal, cached, judgements)):
-            judgements = cached  # so that answers derived from these arrays stay valid
+            judgements = cached  # answers derived from these arrays stay valid
         n_bytes, n_cached_bytes = (sum(ids.nbytes for ids in arrays or ()) for arrays in (judgements, cached))
         self._n_bytes += n_bytes - n_cached_bytes
-        if len(self._known) >= MAX_CACHED_TAGS or self._n_bytes > MAX_CACHED_BYTES:
-            self._known, self._n_bytes = {}, n_bytes
-        self._known[key] = version, judgements
+        if len(self._cache) >= MAX_CACHED_TAGS or self._n_bytes > MAX_CACHED_BYTES:
+            self._cache, self._n_bytes = {}, n_bytes
+        self._cache[key] = version, judgements
         return judgements
 
     def remembered(self, key: Hashable, of: Sequence[object]) -> Any:

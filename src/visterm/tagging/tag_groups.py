@@ -17,9 +17,9 @@ from visterm.core.types import Matrix
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.corpus import Corpus
 from visterm.data.spellings import (
+    DIFFERENCES,
     DOUBLED,
     EXCHANGED,
-    HOW,
     LEFT_OUT,
     PLURAL,
     SAME_LETTERS,
@@ -277,7 +277,7 @@ def _families(n_tags: int, pairs: Sequence[AliasPair]) -> NDArray[np.int64]:
 
 
 def _best_first(pair: AliasPair) -> tuple[int, float, int, int]:
-    return (*HOW, NEVER_TOGETHER).index(pair.how), -(pair.nearness or 0.0), pair.first, pair.second
+    return (*DIFFERENCES, NEVER_TOGETHER).index(pair.how), -(pair.nearness or 0.0), pair.first, pair.second
 
 
 def _min_nearness(pair_nearness: NDArray[np.float64], n_tags: int, nearness: Nearness) -> float:

@@ -1,1 +1,1 @@
-"""Supported forms of tags: tables, JSON lines, folders, and texts beside images."""
+"""Supported forms of tags: tables, JSON lines, folders, and texts next to images."""

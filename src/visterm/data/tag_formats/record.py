@@ -14,7 +14,7 @@ from visterm.core.errors import TagFileError, UserError
 from visterm.core.types import Skipped
 from visterm.core.vocabulary import clean_tag, tag_fault, tag_key
 from visterm.core.wording import count_of
-from visterm.data.program_tags import MAY_BE_A_PROGRAMS, of_people
+from visterm.data.program_tags import PROGRAM_PREFIX, of_people
 
 STANDARD_SPLITS = frozenset({"train", "valid", "test"})  # Standard names of splits; other names are allowed
 
@@ -24,7 +24,7 @@ LINE_END = r"\r\n|\r|\n"
 _CELL_END = re.compile(rf"{LINE_END}|\t")  # Separates tags in every cell: no tag can contain a line end or a tab
 USUAL_SEPARATORS = ";,|/、，；"  # Characters that separate tags in the files of other programs
 _NEVER_IN_TAGS = frozenset(";、，；")  # Unlike ``,`` in places (Paris, France) and ``|`` in paths (animal|dog)
-# Minimum ratio of commas in cells without ``;`` to commas in tags of other cells for commas to be separators
+# Commas are separators if they are more frequent by this factor in cells without ``;`` than in tags of other cells
 _MIN_COMMA_RATIO = 3
 _SEPARATORS = frozenset(USUAL_SEPARATORS)
 
@@ -34,9 +34,9 @@ class TagRecord(NamedTuple):
 
     image: str  # The file's name as in the tag file, or its path inside the image folder, with forward slashes
     tags: list[str]  # Positive tags
-    negatives: list[str]  # Tags that the image explicitly lacks: written with ``-`` before the tag
+    negatives: list[str]  # Tags that the image explicitly does not have: written with ``-`` before the tag
     split: str | None  # "train", "valid", "test" or another name; None if not given
-    user: str | None = None  # The owner of the image; None if not given, or if there are several
+    user: str | None = None  # The owner of the image; None if not given, or if the image has several owners
 
 
 class TagsFound(NamedTuple):
@@ -50,43 +50,43 @@ class TagsFound(NamedTuple):
 
 
 def record(
-    image: str, tags: Iterable[str], split: str | None, user: str | None = None, *, place: str = ""
+    image: str, tags: Iterable[str], split: str | None, user: str | None = None, *, source: str = ""
 ) -> TagRecord:
     """Separate positive tags from negatives (written ``-tag``); drop empty tags and repetitions.
 
-    Tags that programs write for their own use are left out. Raises TagFileError if a text is not a valid tag, see
-    `tag_fault`; the message begins with `place`: the file and line.
+    Tags that programs write for their own use are left out. Raises TagFileError if a text is not a valid tag (see
+    `tag_fault`); the message begins with `source`, the file and line.
     """
     cleaned = dict.fromkeys(filter(None, map(clean_tag, tags)))
     positive_tags = [tag for tag in cleaned if not tag.startswith("-")]
-    if any(map(MAY_BE_A_PROGRAMS.match, positive_tags)):  # true for few images
+    if any(map(PROGRAM_PREFIX.match, positive_tags)):  # only for few images
         positive_tags = of_people(positive_tags)
     negatives = list(dict.fromkeys(filter(None, (without_minus(tag) for tag in cleaned if tag.startswith("-")))))
     for tag in (*positive_tags, *negatives):
         if (fault := tag_fault(tag)) is not None:
-            raise TagFileError(_why_no_tag(tag, fault, place or image))
+            raise TagFileError(_invalid_tag_text(tag, fault, source or image))
     return TagRecord(image, positive_tags, negatives, split, user)
 
 
-def usable_keywords(keywords: Iterable[str], place: str, refused: list[str]) -> list[str]:
-    """Return the keywords of a photo that are valid tags; append to `refused` why each other keyword is invalid."""
+def usable_keywords(keywords: Iterable[str], source: str, invalid_keywords: list[str]) -> list[str]:
+    """Return the keywords of a photo that are valid tags; append the others, with the reason, to `invalid_keywords`."""
     usable = []
     for keyword in map(clean_tag, keywords):
         if (fault := tag_fault(without_minus(keyword))) is None:
             usable.append(keyword)
         elif without_minus(keyword):
-            refused.append(_why_no_tag(keyword, fault, place))
+            invalid_keywords.append(_invalid_tag_text(keyword, fault, source))
     return usable
 
 
-def refused_remarks(refused: Sequence[str]) -> list[str]:
-    """Return a line that counts the keywords that were left out, with the first of them; empty if there are none."""
-    n_refused = count_of(len(refused), "keyword")
-    return [f"Left out: {n_refused} that cannot be tags, such as in {refused[0]}"] if refused else []
+def refused_remarks(invalid_keywords: Sequence[str]) -> list[str]:
+    """Return a line with the number of keywords that were left out and the first one; no line if all are valid."""
+    n_keywords = count_of(len(invalid_keywords), "keyword")
+    return [f"Left out: {n_keywords} that cannot be tags, such as in {invalid_keywords[0]}"] if invalid_keywords else []
 
 
-def _why_no_tag(tag: str, fault: str, place: str) -> str:
-    return f"{place}: the tag {tag[:40]!r}{' …' if len(tag) > 40 else ''} {fault}."
+def _invalid_tag_text(tag: str, fault: str, source: str) -> str:
+    return f"{source}: the tag {tag[:40]!r}{' …' if len(tag) > 40 else ''} {fault}."
 
 
 def without_contradictions(row: TagRecord, contradictions: list[str]) -> TagRecord:
@@ -103,7 +103,7 @@ def without_contradictions(row: TagRecord, contradictions: list[str]) -> TagReco
 
 
 def contradiction_remarks(contradictions: Sequence[str]) -> list[str]:
-    """Return a line that counts the contradictory tags, with the first as an example; empty if there are none."""
+    """Return a line with the number of contradictory tags and an example; no line without contradictions."""
     n_tags = count_of(len(contradictions), "tag")
     example = f"(such as {contradictions[0]})" if contradictions else ""
     return [f"Left out: {n_tags} that a photo both has and hasn't {example}."] if contradictions else []
@@ -117,14 +117,14 @@ def without_minus(tag: str) -> str:
 def merged_by_image(records: Iterable[TagRecord], *, split_by_split: bool = False) -> list[TagRecord]:
     """Merge the records of each image, in order of first appearance; several different users become None.
 
-    With `split_by_split`, only records of the same split are merged: the tags, not the images, are split. Otherwise
+    With `split_by_split`, only records of the same split are merged: the tags, not the images, are split. Without it,
     raises TagFileError if an image is in two splits.
     """
     groups: dict[tuple[str, str | None], list[TagRecord]] = {}
     for row in records:
         groups.setdefault((row.image, row.split if split_by_split else None), []).append(row)
 
-    joined = []
+    result = []
     for (image, _), group in groups.items():
         splits = [*dict.fromkeys(row.split for row in group if row.split), None]
         if len(splits) > 2:
@@ -135,11 +135,11 @@ def merged_by_image(records: Iterable[TagRecord], *, split_by_split: bool = Fals
         tags = dict.fromkeys(tag for row in group for tag in row.tags)
         negatives = dict.fromkeys(tag for row in group for tag in row.negatives)
         users = {row.user for row in group if row.user}
-        joined.append(TagRecord(image, [*tags], [*negatives], splits[0], users.pop() if len(users) == 1 else None))
-    return joined
+        result.append(TagRecord(image, [*tags], [*negatives], splits[0], users.pop() if len(users) == 1 else None))
+    return result
 
 
-def listed(text: str) -> list[object] | None:
+def parse_list(text: str) -> list[object] | None:
     """Parse a list in JSON or as Python prints it (``['sea', 'sky']``); None if the text is not a list."""
     text = text.strip()
     if not (text.startswith("[") and text.endswith("]")):
@@ -179,7 +179,7 @@ def separator_pattern(separator: str) -> re.Pattern[str]:
         if not problem and pattern.search("aZ5é"):
             problem = f"The separator '{separator}' would cut words into pieces."
     except re.error as error:
-        problem = f"The separator '{separator}' is no valid pattern ({error})."
+        problem = f"The separator '{separator}' is not a valid pattern ({error})."
 
     if problem:
         expected = "characters such as ';', several such as ';,', or a pattern such as '[;|]'"
@@ -188,10 +188,10 @@ def separator_pattern(separator: str) -> re.Pattern[str]:
 
 
 class Splitter:
-    """Splits the cells of a file into tags; with a separator (see `separator_pattern`), only there.
+    """Splits the cells of a file into tags; with a separator (see `separator_pattern`), only at the separator.
 
-    Without a separator, a cell with ``;`` is split there. In a file without any ``;``, cells are split at commas. In a
-    file with both, a comma may separate tags (``beach, sea``) or belong to a tag (``Washington, D.C.``): a cell with
+    Without a separator, a cell with ``;`` is split at ``;``. In a file without any ``;``, cells are split at commas. In
+    a file with both, a comma may separate tags (``beach, sea``) or belong to a tag (``Washington, D.C.``): a cell with
     commas is a list if most of its parts are tags elsewhere in the file, or if most cells with commas are lists.
     `cells` returns the cells of the file, and is called up to three times; with a separator it is not called.
     """
@@ -204,8 +204,8 @@ class Splitter:
             has_commas = has_commas or any("," in line and ";" not in line for line in _CELL_END.split(cell))
             if has_semicolons and has_commas:
                 break
-        self._is_mixed = has_semicolons and has_commas
-        if self._is_mixed:
+        self._has_both_separators = has_semicolons and has_commas
+        if self._has_both_separators:
             self._learn(cells)
 
     def split(self, cell: str) -> list[str]:
@@ -216,58 +216,58 @@ class Splitter:
                 tags += self._pattern.sub("\n", line).split("\n")
             elif ";" in line or "," not in line:
                 tags += line.split(";")
-            elif not self._is_mixed:
+            elif not self._has_both_separators:
                 tags += line.split(",")
             else:
-                has_known = not self._known.isdisjoint(_keys(line, ","))
+                has_known = not self._known_tags.isdisjoint(_keys(line, ","))
                 commas_separate = self._commas_prevail or (has_known and self._lists_prevail)
-                is_tag = self._with_comma.issuperset(_keys(line, ";"))
+                is_tag = self._tags_with_commas.issuperset(_keys(line, ";"))
                 tags += line.split("," if not is_tag and (commas_separate or self._mostly_known(line)) else ";")
         return tags
 
     def _learn(self, cells: Callable[[], Iterable[str]]) -> None:
         """Collect the unambiguous tags, then count how many cells with commas are lists."""
-        plain: set[str] = set()
-        inner: set[str] = set()
-        final: set[str] = set()
-        self._with_comma: set[str] = set()  # tags between semicolons
-        n_semicolons = n_commas = n_without = n_parts = 0
+        plain_tags: set[str] = set()
+        inner_tags: set[str] = set()
+        last_tags: set[str] = set()
+        self._tags_with_commas: set[str] = set()  # tags between semicolons
+        n_semicolons = n_commas = n_plain = n_parts = 0
         for line in _lines(cells()):
             if ";" not in line and "," in line:
                 n_commas += 1
                 *inner_parts, last_part = _keys(line, ",") or [""]
-                inner.update(inner_parts)
-                final.add(last_part)
+                inner_tags.update(inner_parts)
+                last_tags.add(last_part)
                 continue
             parts = _keys(line, ";")
             n_semicolons += ";" in line
-            n_without += ";" not in line
+            n_plain += ";" not in line
             n_parts += len(parts) if ";" in line else 0
-            self._with_comma.update(tag for tag in parts if "," in tag)
-            plain.update(tag for tag in parts if "," not in tag)
+            self._tags_with_commas.update(tag for tag in parts if "," in tag)
+            plain_tags.update(tag for tag in parts if "," not in tag)
 
-        self._known = plain | (inner & final)  # in lists a tag may be anywhere; in "Rome, Italy", Italy is always last
+        self._known_tags = plain_tags | (inner_tags & last_tags)  # "Italy" of "Rome, Italy" is never an inner tag
         n_lists = n_tags = n_commas_inside = 0
         for line in _lines(cells()):
             if ";" in line:
                 n_commas_inside += sum("," in tag and not self._mostly_known(tag) for tag in _keys(line, ";"))
             elif "," in line:
-                is_tag = self._with_comma.issuperset(_keys(line, ";"))
+                is_tag = self._tags_with_commas.issuperset(_keys(line, ";"))
                 n_tags += is_tag
                 n_lists += not is_tag and self._mostly_known(line)
 
         self._lists_prevail = n_lists > n_tags + n_commas_inside
-        # if commas belonged to tags, they would be as frequent in tags between semicolons as in other cells
-        too_frequent = n_commas * n_parts > _MIN_COMMA_RATIO * n_commas_inside * (n_commas + n_without)
-        self._commas_prevail = n_commas >= n_semicolons and (n_lists >= n_tags + n_commas_inside or too_frequent)
+        # if commas belonged to tags, they would be equally frequent in tags between semicolons and in other cells
+        are_too_frequent = n_commas * n_parts > _MIN_COMMA_RATIO * n_commas_inside * (n_commas + n_plain)
+        self._commas_prevail = n_commas >= n_semicolons and (n_lists >= n_tags + n_commas_inside or are_too_frequent)
 
     def _mostly_known(self, line: str) -> bool:
         parts = _keys(line, ",")
-        return sum(part in self._known for part in parts) > len(parts) / 2
+        return sum(part in self._known_tags for part in parts) > len(parts) / 2
 
 
 class TagsRead(NamedTuple):
-    """Counts of the tags read from a file, for people to check how the tags were understood."""
+    """Counts of the tags of a file, with which people can check how the tags were understood."""
 
     n_tags: int
     n_separated: int  # Tags that contain a usual separator
@@ -277,7 +277,7 @@ class TagsRead(NamedTuple):
 
     @classmethod
     def of(cls, counts: Mapping[str, int]) -> TagsRead:
-        """Make it from the number of uses of each tag; spellings that differ only in case are counted together."""
+        """Make the counts from the number of uses of each tag; spellings that differ only in case are one tag."""
         uses: Counter[str] = Counter()
         spellings: dict[str, str] = {}
         for tag, count in counts.items():
@@ -285,9 +285,9 @@ class TagsRead(NamedTuple):
             spellings.setdefault(tag.casefold(), tag)
 
         parts = {key: _keys(key, f"[{USUAL_SEPARATORS}]") for key in uses if not _SEPARATORS.isdisjoint(key)}
-        inner = {part for words in parts.values() for part in words[:-1]}
-        final = {words[-1] for words in parts.values() if words}
-        vocabulary = (uses.keys() - parts.keys()) | (inner & final)
+        inner_parts = {part for words in parts.values() for part in words[:-1]}
+        last_parts = {words[-1] for words in parts.values() if words}
+        vocabulary = (uses.keys() - parts.keys()) | (inner_parts & last_parts)
         lists = [
             spellings[key]
             for key, words in parts.items()
@@ -299,7 +299,7 @@ class TagsRead(NamedTuple):
 
     @classmethod
     def in_lists(cls, tag_lists: Iterable[Iterable[str]], *, paths: bool = False) -> TagsRead:
-        """Make it from the tags of images; if tags may be `paths` (``animals/dog``), ``/`` is not a separator."""
+        """Make the counts from the tags of images; with `paths` (``animals/dog``), ``/`` is not a separator."""
         tags = chain.from_iterable(tag_lists)
         return cls.of(Counter((tag.replace("/", " ") for tag in tags) if paths else tags))
 

@@ -20,7 +20,7 @@ from visterm.core.remote import as_path
 from visterm.data.frames import FrameTable, as_table, unique_names
 from visterm.data.image_folders import is_there
 from visterm.data.images import image_name
-from visterm.data.tag_formats.record import Splitter, TagRecord, listed, record, split_name
+from visterm.data.tag_formats.record import Splitter, TagRecord, parse_list, record, split_name
 from visterm.data.text_files import GUARD, UTF16, read_text, unguarded
 
 IMAGE_COLUMNS = ("file_name", "image", "path", "filename", "file", "photo", "SourceFile")
@@ -77,10 +77,10 @@ def read_table(source: TagSource, **options: Unpack[TableOptions]) -> list[TagRe
 
     JSON lines are recognised by the suffix or the first character. The delimiter of other tables is the one in a first
     line such as ``sep=;``, which Excel supports, or else the one that yields the best header. Tag columns of the same
-    name are joined. `options` may name columns to use instead of `IMAGE_COLUMNS` and `TAGS_COLUMNS`; capitals do not
-    matter. An optional column of `USER_COLUMNS` has the owner of each image. Raises TagFileError if there is no such
-    file, it is not UTF-8 (or UTF-16 with a byte-order mark), a column is missing, a column other than the tags occurs
-    twice, or a row is invalid: the message names file and line.
+    name are joined. `options` may name columns to use instead of `IMAGE_COLUMNS` and `TAGS_COLUMNS`; case is ignored.
+    An optional column of `USER_COLUMNS` has the owner of each image. Raises TagFileError if the file does not exist or
+    is not UTF-8 (or UTF-16 with a byte-order mark), a column is missing, a column other than the tags occurs twice, or
+    a row is invalid: the message names file and line.
     """
     if (table := as_table(source)) is not None:
         return table_records(table, **options)[1]
@@ -104,7 +104,7 @@ def check_in_file(tags: TagSource, of: str = "streamed features") -> None:
     """Raise TagFileError unless `tags` is a table on disk; `of` says in the message what the tags are for."""
     if not isinstance(tags, str | os.PathLike) or not as_path(tags).is_file():
         source = f"'{tags}'" if isinstance(tags, str | os.PathLike) else f"a {type(tags).__name__}"
-        problem = f"The tags of {of} are read from a table, and {source} is none."
+        problem = f"The tags of {of} are read from a table, and {source} is not a table."
         raise TagFileError(problem, setting="tags", value=tags, expected="a .csv, .tsv or .jsonl file")
 
 
@@ -149,8 +149,8 @@ def column_note(table: FrameTable, image_column: str | None = None) -> str:
     existing = [name for name, path in paths.items() if is_there(path)]
     note = f"The names are in the column '{column}', and start from {os.getcwd()}."
     if existing:
-        note += f" Files of the column '{existing[0]}' are there: pass that column, or name it as the image_column of "
-        note += "the tag rules."
+        note += f" Files of the column '{existing[0]}' exist: pass that column, or name it as the image_column of the "
+        note += "tag rules."
     return note
 
 
@@ -181,7 +181,7 @@ def table_rows(path: Path, text: str, form: TableForm) -> list[Row]:
 
 @lru_cache(maxsize=256)
 def columns_named(requested: tuple[str, ...], names: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the columns named by the first requested name that exists; capitals and outer white space don't matter.
+    """Return the columns with the first of the requested names that exists; case and outer white space are ignored.
 
     The result has several columns if a table has several columns of that name.
     """
@@ -207,8 +207,8 @@ def find_column(requested: Iterable[str], names: Iterable[str], table: str = "Th
 def required_column(requested: Sequence[str], names: Sequence[str], table: str, of: str, advice: str) -> str:
     """Return the first requested column that exists, found as in `find_column`.
 
-    Raises TagFileError if none exists: the message begins with `table` ("The tag file a.csv") and what the column is
-    `of` (" of tags"), and ends with `advice`.
+    Raises TagFileError if none exists: the message begins with `table` ("The tag file a.csv") and `of`, the content of
+    the column (" of tags"), and ends with `advice`.
     """
     if (column := find_column(requested, names, table)) is None:
         raise TagFileError(
@@ -280,7 +280,7 @@ def _json_rows(path: Path, lines: Iterable[str], example: str) -> Iterator[Row]:
         try:
             cells = json.loads(line, object_pairs_hook=_without_repeats)
         except (ValueError, RecursionError) as error:
-            raise TagFileError(f"{path}, line {number}: not JSON ({error}); expected one object a line.") from error
+            raise TagFileError(f"{path}, line {number}: not JSON ({error}); expected one object per line.") from error
         if not isinstance(cells, dict):
             type_name = type(cells).__name__
             raise TagFileError(f"{path}, line {number}: {type_name}; expected a JSON object such as {example}.")
@@ -288,11 +288,11 @@ def _json_rows(path: Path, lines: Iterable[str], example: str) -> Iterator[Row]:
 
 
 def _without_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """Return a JSON object as a dict; raise ValueError for a repeated key, which JSON parsers silently drop."""
+    """Return a JSON object as a dict; raise ValueError for a repeated key, of which `json` would drop a value."""
     cells = dict(pairs)
     if len(cells) < len(pairs):
         keys = [key for key, _ in pairs]
-        raise ValueError(f"the key {next(key for key in keys if keys.count(key) > 1)!r} is there twice")
+        raise ValueError(f"the key {next(key for key in keys if keys.count(key) > 1)!r} occurs twice")
     return cells
 
 
@@ -320,7 +320,7 @@ def _delimited_rows(path: Path, lines: Iterable[str], delimiter: str) -> Iterato
 
 
 def _delimiter(path: Path, text: str, form: TableForm) -> str:
-    """Return the delimiter in a line ``sep=``, or the one that yields a header with most of the expected columns."""
+    """Return the delimiter of a line ``sep=``, or the one that yields a header with most of the expected columns."""
     header = next((line for line in text.splitlines() if line.strip()), "")
     if sep_line := _SEP_LINE.fullmatch(header):
         return sep_line[2]
@@ -336,23 +336,23 @@ def _delimiter(path: Path, text: str, form: TableForm) -> str:
 
 
 def _record(path: Path | str, row: Row, splitter: Splitter, columns: TableColumns) -> TagRecord:
-    """Convert a row to a record; its image is named as in the cell, see `match_names`."""
-    where = f"{path}, line {row.line}"
+    """Convert a row to a record, which has the image's name as it is in the cell (see `match_names`)."""
+    source = f"{path}, line {row.line}"
     for column in filter(None, (columns.image, columns.split)):
         value = row.cells.get(column)
         if value is not None and not isinstance(value, str):
-            raise TagFileError(f"{where}: '{column}' is {value!r:.60}; expected text.")
+            raise TagFileError(f"{source}: '{column}' is {value!r:.60}; expected text.")
 
     name = (row.cells.get(columns.image) or "").removeprefix("./")
     if name.strip() in ("", "./", ".\\"):
-        raise TagFileError(f"{where}: the cell '{columns.image}' is empty; expected the name of an image file.")
+        raise TagFileError(f"{source}: the cell '{columns.image}' is empty; expected the name of an image file.")
 
-    text_of_tags, in_lists = _tags_cell(path, row, columns.tags)
-    tags = [*(splitter.split(text_of_tags) if text_of_tags else ()), *in_lists]
+    text_of_tags, listed_tags = _tags_cell(path, row, columns.tags)
+    tags = [*(splitter.split(text_of_tags) if text_of_tags else ()), *listed_tags]
     split = split_name(row.cells.get(columns.split)) if columns.split else None
     owner = row.cells.get(columns.user) if columns.user else None  # a text, or any other JSON value
     user = owner if isinstance(owner, str) else "" if owner is None else json.dumps(owner, sort_keys=True)
-    return record(name, tags, split, user.strip() or None, place=where)
+    return record(name, tags, split, user.strip() or None, source=source)
 
 
 def _tags_cell(path: Path | str, row: Row, name: str) -> tuple[str | None, list[str]]:
@@ -361,8 +361,8 @@ def _tags_cell(path: Path | str, row: Row, name: str) -> tuple[str | None, list[
     listed_tags: list[str] = []
     for column in columns_named((name,), tuple(row.cells)):
         cell = row.cells[column]
-        parsed = listed(cell) if isinstance(cell, str) and "[" in cell else None
-        cell = cell if parsed is None else parsed
+        list_cell = parse_list(cell) if isinstance(cell, str) and "[" in cell else None
+        cell = cell if list_cell is None else list_cell
         if isinstance(cell, str):
             texts.append(cell)
             continue
@@ -372,4 +372,4 @@ def _tags_cell(path: Path | str, row: Row, name: str) -> tuple[str | None, list[
         if not isinstance(values, list) or any(isinstance(v, bool) or not isinstance(v, str | int) for v in values):
             raise TagFileError(f"{path}, line {row.line}: '{name}' is {cell!r:.60}; expected text or a list of texts.")
         listed_tags += map(str, values)
-    return "\n".join(texts) if texts else None, listed_tags  # one line per cell, as `Splitter` splits line by line
+    return "\n".join(texts) if texts else None, listed_tags  # `Splitter` splits each line

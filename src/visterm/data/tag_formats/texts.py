@@ -1,4 +1,4 @@
-"""Tags in a ``.txt`` file per image, beside it or in another folder, and notes on what visterm wrote there."""
+"""Tags in a ``.txt`` file per image, next to it or in another folder, and notes on what visterm wrote into texts."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from visterm.data.tag_formats.record import LINE_END, Splitter, TagRecord, TagsF
 from visterm.data.text_files import read_text
 
 SUFFIX = ".txt"
-MOST_TEXT = 16 * MB  # Maximum size of the text of one image in bytes
+MAX_TEXT_BYTES = 16 * MB  # Maximum size of the text of one image in bytes
 NOTES = ".visterm_texts.jsonl"  # Notes on what visterm wrote into a folder's texts, which have no metadata
 
 
 def read_sidecars(folder: Path, images: Sequence[Path], separator: str | None = None) -> TagsFound:
-    """Read the tags of each image from the text beside it, if there is one: ``1.txt`` or ``1.jpg.txt`` for ``1.jpg``.
+    """Read the tags of each image from the text next to it, if it exists: ``1.txt`` or ``1.jpg.txt`` for ``1.jpg``.
 
-    `separator` separates tags on one line, see `Splitter`.
+    `separator` separates the tags of a line (see `Splitter`).
     """
     pairs = [(image, text) for image in images if (text := sidecar(image)) is not None]
     records, skipped = _read(folder, pairs, separator)
@@ -38,7 +38,7 @@ def read_sidecars(folder: Path, images: Sequence[Path], separator: str | None = 
 
 
 def sidecar(image: Path) -> Path | None:
-    """Find the text beside an image, whose suffix may be in capitals."""
+    """Find the text next to an image, whose suffix may be in capitals."""
     suffixes = (SUFFIX, SUFFIX.upper(), SUFFIX.title())
     candidates = (image.with_name(f"{name}{suffix}") for name in (image.name, image.stem) for suffix in suffixes)
     return next((path for path in candidates if os.path.isfile(path)), None)
@@ -49,11 +49,11 @@ def read_text_folder(texts: Path, folder: Path, images: Sequence[Path], separato
 
     The text of ``sea/1.jpg`` is ``sea/1.txt`` or ``sea/1.jpg.txt``; otherwise the only text in the folder that has the
     same name and belongs to no other image. A remark counts texts without an image. `separator` is as in
-    `read_sidecars`. Raises TagFileError if there is no text, no text belongs to an image, or a match is ambiguous.
+    `read_sidecars`. Raises TagFileError if `texts` has no text, no text belongs to an image, or a match is ambiguous.
     """
     by_key: dict[str, Path] = {}
-    closed: list[OSError] = []
-    for parent, folders, files in os.walk(texts, onerror=closed.append):
+    errors: list[OSError] = []
+    for parent, folders, files in os.walk(texts, onerror=errors.append):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(files):
             if name.lower().endswith(SUFFIX) and not name.startswith("."):
@@ -61,7 +61,7 @@ def read_text_folder(texts: Path, folder: Path, images: Sequence[Path], separato
                 by_key[name_key(path.relative_to(texts).as_posix())[: -len(SUFFIX)]] = path
 
     if not by_key:
-        reason = "".join(f" {skipped.image} is a {skipped.reason}." for skipped in map(closed_folder, closed[:1]))
+        reason = "".join(f" {skipped.image} is a {skipped.reason}." for skipped in map(closed_folder, errors[:1]))
         raise TagFileError(
             f"The tag folder {texts} has no {SUFFIX} file.{reason} Expected one for each image (1{SUFFIX} for 1.jpg). "
             "If the tags are in a table, name the file itself."
@@ -70,69 +70,69 @@ def read_text_folder(texts: Path, folder: Path, images: Sequence[Path], separato
     text_of = {  # 1.jpg.txt before 1.txt
         image: by_key[key] for image in images for key in reversed(_keys(image.relative_to(folder))) if key in by_key
     }
-    used = set(text_of.values())
-    free = {key: path for key, path in by_key.items() if path not in used}
-    text_of |= _by_name(texts, folder, [image for image in images if image not in text_of], free)
+    used_texts = set(text_of.values())
+    unused_texts = {key: path for key, path in by_key.items() if path not in used_texts}
+    text_of |= _by_name(texts, folder, [image for image in images if image not in text_of], unused_texts)
     if not text_of:
         raise TagFileError(
             f"Of {count_of(len(by_key), 'text')} in {texts}, none is named as an image in {folder} is: the texts are "
             f"such as '{min(by_key)}{SUFFIX}', the images such as '{images[0].relative_to(folder).as_posix()}'."
         )
 
-    used = set(text_of.values())
-    unused = sorted(key for key, path in by_key.items() if path not in used)
-    n_unused = count_of(len(unused), "text")
-    remarks = [f"Left out: {n_unused} of no image, such as '{key}{SUFFIX}'." for key in unused[:1]]
+    used_texts = set(text_of.values())
+    unused_keys = sorted(key for key, path in by_key.items() if path not in used_texts)
+    n_unused = count_of(len(unused_keys), "text")
+    remarks = [f"Left out: {n_unused} of no image, such as '{key}{SUFFIX}'." for key in unused_keys[:1]]
     records, skipped = _read(folder, [(image, text_of[image]) for image in images if image in text_of], separator)
-    skipped += map(closed_folder, closed)
+    skipped += map(closed_folder, errors)
     return TagsFound(records, remarks, f"without a {SUFFIX} in {texts}", skipped=skipped)
 
 
 def text_tags(text: str, separator: str | None = None) -> list[str]:
-    """Split the text of one image into tags; each line is a cell, see `Splitter`."""
+    """Split the text of one image into tags; each line is a cell (see `Splitter`)."""
     return Splitter(lambda: [text], separator).split(text)
 
 
 def _read(
     folder: Path, pairs: Iterable[tuple[Path, Path]], separator: str | None
 ) -> tuple[list[TagRecord], list[Skipped]]:
-    """Read the texts of images, without tags that visterm predicted, so that no run learns from predictions.
+    """Read the texts of images, without tags that visterm predicted, so no run learns from predictions.
 
-    Also returns the texts that this user may not read, with reasons.
+    Also returns the texts that this user may not read, with the reasons.
     """
     records, skipped = [], []
     notes: dict[Path, TextNotes] = {}
     for image, path in pairs:
         try:
-            text = read_text(path, limit=MOST_TEXT)
+            text = read_text(path, limit=MAX_TEXT_BYTES)
         except TagFileError as error:
-            skipped.append(may_not_be_read(error))
+            skipped.append(skipped_for_permission(error))
             continue
         if path.parent not in notes:
             notes[path.parent] = TextNotes(path.parent)
         note = notes[path.parent].of(path, content_of(path))
-        predicted = set(map(tag_key, note.predicted if note else ()))
-        tags = [tag for tag in text_tags(text, separator) if tag_key(tag) not in predicted]
-        place = str(path)
+        predicted_keys = set(map(tag_key, note.predicted if note else ()))
+        tags = [tag for tag in text_tags(text, separator) if tag_key(tag) not in predicted_keys]
+        source = str(path)
         names = {tag: without_minus(clean_tag(tag)) for tag in tags}
         invalid_tag = next((tag for tag, name in names.items() if name and tag_fault(name) is not None), None)
         if invalid_tag is not None:
-            place += f", line {next(n for n, line in enumerate(re.split(LINE_END, text), 1) if invalid_tag in line)}"
-        records.append(record(image.relative_to(folder).as_posix(), tags, None, place=place))
+            source += f", line {next(n for n, line in enumerate(re.split(LINE_END, text), 1) if invalid_tag in line)}"
+        records.append(record(image.relative_to(folder).as_posix(), tags, None, source=source))
     return records, skipped
 
 
-def may_not_be_read(error: DataError) -> Skipped:
-    """Return the file of a permission error as skipped; re-raise any other error."""
+def skipped_for_permission(error: DataError) -> Skipped:
+    """Return a `Skipped` with the file of a permission error; re-raise any other error."""
     if not isinstance(error.__cause__, PermissionError):
         raise error
     return Skipped(os.fspath(error.__cause__.filename), f"{NO_TAGS}: {error.__cause__.strerror}")
 
 
-def _by_name(texts: Path, folder: Path, images: Sequence[Path], free: Mapping[str, Path]) -> dict[Path, Path]:
-    """Match images with texts by file name only. Raises TagFileError if a match is ambiguous."""
+def _by_name(texts: Path, folder: Path, images: Sequence[Path], unused_texts: Mapping[str, Path]) -> dict[Path, Path]:
+    """Match images with texts by the names of the files alone. Raises TagFileError if a match is ambiguous."""
     by_name: defaultdict[str, list[str]] = defaultdict(list)
-    for key in free:
+    for key in unused_texts:
         by_name[PurePosixPath(key).name].append(key)
     images_of: defaultdict[str, list[Path]] = defaultdict(list)
     for image in images:
@@ -147,7 +147,7 @@ def _by_name(texts: Path, folder: Path, images: Sequence[Path], free: Mapping[st
                 f"{_first3([image.relative_to(folder).as_posix() for image in candidates])}. Put each text into the "
                 "sub-folder that its image has in the image folder."
             )
-    return {images[0]: free[by_name[name][0]] for name, images in images_of.items()}
+    return {images[0]: unused_texts[by_name[name][0]] for name, images in images_of.items()}
 
 
 def _keys(image: Path) -> tuple[str, str]:
@@ -163,13 +163,13 @@ class TextNote(NamedTuple):
     """A record of the tags that visterm wrote into one text."""
 
     file: str  # Name of the text
-    # The tags, given or predicted; empty if all were removed again
+    # The tags that people gave, and those that a run predicted; both empty if all tags were removed
     given: list[str]
     predicted: list[str]
     made: bool  # Whether visterm created the text
-    length: int | None  # Size of the text before in bytes; None if a person has changed the text since
-    sha256: str  # Hash of the text as it was written
-    done: bool = True  # Whether the text is known to be written; a kill may come between the note and the text
+    length: int | None  # Size of the text before visterm wrote it, in bytes; None if a person has changed it since
+    sha256: str  # Hash of the text as visterm wrote it
+    done: bool = True  # Whether the text is known to be written; visterm may be killed between note and text
 
     @property
     def tags(self) -> list[str]:
@@ -178,7 +178,7 @@ class TextNote(NamedTuple):
 
 
 class TextNotes:
-    """The notes on the texts of one folder, one per line; the last note on a text counts.
+    """The notes on the texts of one folder, one per line; the latest note on a text counts.
 
     With `follow_links`, the notes file may be a link to a file outside the folder. Raises DataError if the notes are
     damaged.
@@ -187,19 +187,19 @@ class TextNotes:
     def __init__(self, folder: Path, *, follow_links: bool = False) -> None:
         self._path = folder / NOTES
         self._follow_links = follow_links
-        self._notes: dict[str, list[TextNote]] = {}  # text name -> its last note that is done, and later notes
+        self._notes: dict[str, list[TextNote]] = {}  # text name -> its latest note that is done, and later notes
         content = content_of(self._path) or b""
-        self._cut: int | None = None
+        self._incomplete_from: int | None = None
 
         for number, line in enumerate(content.splitlines(keepends=True), start=1):
             try:
                 note = TextNote(**json.loads(line))
             except (ValueError, TypeError, RecursionError) as error:
                 if not line.endswith(b"\n"):  # the process was killed while writing the note: the text is unchanged
-                    self._cut = len(content) - len(line)
+                    self._incomplete_from = len(content) - len(line)
                     break
                 raise DataError(
-                    f"{self._path}, line {number} is damaged: it notes what visterm wrote into the texts beside it. "
+                    f"{self._path}, line {number} is damaged: it notes what visterm wrote into this folder's texts. "
                     "Take the line out; what it noted then counts as a person's."
                 ) from error
             self._keep(note)
@@ -216,11 +216,11 @@ class TextNotes:
         return note if note is not None and note.tags else None
 
     def put(self, note: TextNote) -> None:
-        """Save a note before the text is written, so that no tag is without a note even after a crash."""
+        """Save a note before the text is written, so no tag is without a note, even after a crash."""
         self._append(note._replace(done=False))
 
-    def is_done(self, text: Path) -> None:
-        """Record that a text was written as its last note says."""
+    def mark_done(self, text: Path) -> None:
+        """Record that a text was written as its latest note says."""
         self._append(self._notes[text.name][-1]._replace(done=True))
 
     def forget(self, text: Path) -> None:
@@ -231,18 +231,18 @@ class TextNotes:
     def _append(self, note: TextNote) -> None:
         fields = note._asdict()
         if note.done:
-            del fields["done"]  # every version of visterm can read this form
+            del fields["done"]  # all versions of visterm can read notes without it
         if not self._follow_links:
             check_stays_inside(self._path)
 
         try:
-            if self._cut is not None:
-                os.truncate(self._path, self._cut)
-                self._cut = None
+            if self._incomplete_from is not None:
+                os.truncate(self._path, self._incomplete_from)
+                self._incomplete_from = None
             with writing(self._path), self._path.open("ab") as file:
                 file.write(json_text(fields).encode() + b"\n")
                 file.flush()
-                if not (note.done and note.tags):  # losing a note that a text was written does no harm
+                if not (note.done and note.tags):  # it does no harm to lose a note that a text was written
                     os.fsync(file.fileno())
         except OSError as error:
             raise StorageError(f"{self._path} cannot be written: {error.strerror or error}.") from error
@@ -256,6 +256,6 @@ class TextNotes:
         notes.append(note)
 
     def clean(self) -> None:
-        """Delete the notes file if no text has tags of visterm any more."""
+        """Delete the notes file if no text has tags of visterm."""
         if self._notes and not any(note.tags for notes in self._notes.values() for note in notes):
             self._path.unlink(missing_ok=True)

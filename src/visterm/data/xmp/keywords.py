@@ -27,7 +27,7 @@ HIERARCHICAL = qname(LIGHTROOM, "hierarchicalSubject")
 TAGS_LIST = qname(DIGIKAM, "TagsList")
 WRITTEN = qname(VISTERM, "written")
 
-# The properties in which programs store keywords, and their separator between parent and child
+# Properties in which programs store keywords -> separator between parent and child
 FIELDS: dict[str, str | None] = {
     SUBJECT: None,
     HIERARCHICAL: "|",
@@ -38,12 +38,12 @@ FIELDS: dict[str, str | None] = {
 }
 
 # The fields with paths. If two fields have different paths for a tag, the first counts, as in digiKam and Immich.
-PLACES = (TAGS_LIST, *(name for name in FIELDS if name not in (SUBJECT, TAGS_LIST)))
+PATH_FIELDS = (TAGS_LIST, *(name for name in FIELDS if name not in (SUBJECT, TAGS_LIST)))
 
-# The fields that visterm writes: always all of them, as many programs read only one
+# Prefix -> field that visterm writes. It writes all three fields, as many programs read only one of them.
 OWN_FIELDS = {"dc": SUBJECT, "lr": HIERARCHICAL, "digiKam": TAGS_LIST}
 
-IPTC = "IPTC"  # Used like the keys of `OWN_FIELDS` in notes on tags that were also added to an image's IPTC keywords
+IPTC = "IPTC"  # In notes on tags that were also added to an image's IPTC keywords, like the keys of `OWN_FIELDS`
 
 GIVEN, PREDICTED = "given", "predicted"  # Source of a tag that visterm wrote: a person, or a run
 COPIED = "copied"  # Source of a tag that another program wrote into one field, and visterm copied to the others
@@ -58,7 +58,7 @@ class Mark(NamedTuple):
     confidence: float | None = None  # Confidence of a prediction, if the run is calibrated
     run: str | None = None  # Fingerprint of the run that predicted it
     path: tuple[str, ...] = ()  # The path of the tag as it was written, topmost first; empty if the tag has no parent
-    fields: str | None = None  # Fields that visterm wrote it to (``dc lr digiKam``); None: none yet, or not noted
+    fields: str | None = None  # Fields that visterm wrote it to (``dc lr digiKam``); None: not yet, or not noted
 
     @property
     def path_text(self) -> str | None:
@@ -84,31 +84,31 @@ class Keywords(NamedTuple):
     # Paths of people's tags, topmost first, as in (animal, dog). A tag without a path is at the top, or only a parent
     # of other tags; a tag may have several paths.
     paths: tuple[tuple[str, ...], ...] = ()
-    programs: frozenset[str] = frozenset()  # Keys of names in programs' own paths, see `program_names`
-    placed: frozenset[str] = frozenset()  # Keys of names in people's paths, which count as people's tags
+    programs: frozenset[str] = frozenset()  # Keys of names in programs' own paths (see `program_names`)
+    placed: frozenset[str] = frozenset()  # Keys of names in people's paths, which are people's tags
     cut: frozenset[str] = frozenset()  # Tags from IPTC that may have been cut short
 
     @property
     def of_people(self) -> list[str]:
         """The tags that were not predicted by a run."""
-        predicted = {tag_key(mark.tag) for mark in self.marks if mark.source == PREDICTED}
-        return [tag for tag in self.tags if tag_key(tag) not in predicted]
+        predicted_keys = {tag_key(mark.tag) for mark in self.marks if mark.source == PREDICTED}
+        return [tag for tag in self.tags if tag_key(tag) not in predicted_keys]
 
 
-def read_keywords(content: bytes, where: str) -> Keywords:
-    """Read the keywords of an XMP sidecar or packet; messages call it `where`.
+def read_keywords(content: bytes, label: str) -> Keywords:
+    """Read the keywords of an XMP sidecar or packet; messages call it `label`.
 
-    A text without metadata has no keywords. Raises DataError if it cannot be parsed, see `Document`.
+    A text without metadata has no keywords. Raises DataError if it cannot be parsed (see `Document`).
     """
-    return keywords_of(Document(content, where, is_read_only=True))
+    return keywords_of(Document(content, label, is_read_only=True))
 
 
 def keywords_of(document: Document) -> Keywords:
     """Return the keywords of a parsed XMP text.
 
-    A tag that visterm wrote counts as removed if it is no longer in both dc:subject and digiKam:TagsList, since a
-    program may know only one of the two. lr:hierarchicalSubject is not checked, as some programs omit flat tags there.
-    Tags that programs wrote for their own use are left out, also flat in dc:subject if only such a path explains them.
+    A tag that visterm wrote counts as removed unless it is still in both dc:subject and digiKam:TagsList, since a
+    program may know only one of these fields. lr:hierarchicalSubject is not checked, as some programs omit tags without
+    a parent from it. Tags that programs wrote for their own use, and the names in their paths, are left out.
     """
     texts_of_field = texts_of(document)
     note_lists = (element for node in descriptions(document) for element in node.children if element.name == WRITTEN)
@@ -116,8 +116,8 @@ def keywords_of(document: Document) -> Keywords:
     subjects = {folded(text): text for text in texts_of_field[SUBJECT]}
     spellings: dict[str, str] = {}  # key -> first spelling, from fields into which visterm did not copy the tag
     fields_of_tag: dict[str, set[str]] = {}
-    placed: set[str] = set()
-    copied = {(name, folded(mark.tag)) for mark in notes if mark.source == COPIED for name in mark.properties()}
+    path_keys: set[str] = set()
+    copied_entries = {(name, folded(mark.tag)) for mark in notes if mark.source == COPIED for name in mark.properties()}
     for name, texts in texts_of_field.items():
         for text in texts:
             if program_path(text):
@@ -125,30 +125,30 @@ def keywords_of(document: Document) -> Keywords:
             tag = text if name == SUBJECT else tag_of(text, name, subjects)
             key = tag_key(tag)
             if name != SUBJECT:
-                placed.update((key, *map(tag_key, parts_in(text, name))))
+                path_keys.update((key, *map(tag_key, parts_in(text, name))))
             if key:
                 fields_of_tag.setdefault(folded(tag), set()).add(name)
-                if (name, folded(tag)) not in copied:
+                if (name, folded(tag)) not in copied_entries:
                     spellings.setdefault(key, clean_tag(tag))
 
-    removed = {
+    removed_keys = {
         tag_key(mark.tag)
         for mark in notes
         if not fields_of_tag.get(folded(mark.tag), set()).issuperset({*mark.properties()} - {HIERARCHICAL})
     }
-    programs = program_names(text for texts in texts_of_field.values() for text in texts)
-    tags = [tag for key, tag in spellings.items() if key not in removed | (programs - placed)]
+    program_keys = program_names(text for texts in texts_of_field.values() for text in texts)
+    tags = [tag for key, tag in spellings.items() if key not in removed_keys | (program_keys - path_keys)]
     marks = [mark for mark in notes if mark.source != COPIED]
     copies = tuple(mark for mark in notes if mark.source == COPIED)
     of_people = Keywords(tags, marks).of_people
     paths = _paths(texts_of_field, notes, subjects, set(map(folded, of_people)))
-    return Keywords(tags, marks, copies, paths, frozenset(programs), frozenset(placed))
+    return Keywords(tags, marks, copies, paths, frozenset(program_keys), frozenset(path_keys))
 
 
 def _paths(
     texts_of_field: Mapping[str, list[str]], notes: Iterable[Mark], subjects: Mapping[str, str], tags: set[str]
 ) -> tuple[tuple[str, ...], ...]:
-    """Return the paths of tags, which are given by `folded`.
+    """Return the paths of the tags whose keys (`folded`) are in `tags`.
 
     Names are spelled as in dc:subject, or else as in visterm's notes, or else as in the first field.
     """
@@ -162,11 +162,11 @@ def _paths(
             if len(parts) > 1 and folded(parts[-1]) in tags:
                 yield tuple(clean_tag(spellings.setdefault(folded(part), part)) for part in parts)
 
-    return first_places(map(paths_in_field, PLACES))
+    return first_paths(map(paths_in_field, PATH_FIELDS))
 
 
-def first_places(groups: Iterable[Iterable[tuple[str, ...]]]) -> tuple[tuple[str, ...], ...]:
-    """Return the paths of tags; if several groups have paths to a tag, only the first group's are kept."""
+def first_paths(groups: Iterable[Iterable[tuple[str, ...]]]) -> tuple[tuple[str, ...], ...]:
+    """Return the paths of tags; if several groups have paths to a tag, only those of the first group are kept."""
     paths_of_tag: dict[str, list[tuple[str, ...]]] = {}
     for group in groups:
         paths_to: dict[str, list[tuple[str, ...]]] = {}
@@ -193,12 +193,12 @@ def texts_of(document: Document) -> dict[str, list[str]]:
 def tag_of(text: str, name: str, subjects: Mapping[str, str]) -> str:
     """Return the tag of an entry in field `name`; `subjects` has the tags of dc:subject by `folded`, for the spelling.
 
-    It is the last part of a path, unless the whole text is a tag; empty for a program's own path.
+    The tag is the last part of a path, unless the whole text is a tag; it is empty for a program's own path.
     """
     if folded(text) in subjects:
         return subjects[folded(text)]
-    last = parts_in(text, name)[-1:]
-    return subjects.get(folded(last[0]), last[0]) if last else ""
+    last_part = parts_in(text, name)[-1:]
+    return subjects.get(folded(last_part[0]), last_part[0]) if last_part else ""
 
 
 def folded(tag: str) -> str:
@@ -229,7 +229,7 @@ def parts_in(text: str, name: str) -> list[str]:
 
 def descriptions(document: Document) -> Iterator[Element]:
     """Yield the rdf:Description elements, whose children and attributes are the properties of the image."""
-    for element in document.root.every():
+    for element in document.root.walk():
         if element.name == DESCRIPTION and element.parent is not None and element.parent.name == qname(RDF, "RDF"):
             yield element
 
@@ -267,7 +267,7 @@ def mark_of(item: Element) -> Mark | None:
         return None
     try:
         confidence = float(texts["confidence"])
-    except ValueError:  # it has no confidence
+    except ValueError:  # the note has no confidence
         confidence = None
     source = texts["source"] if texts["source"] in (GIVEN, COPIED) else PREDICTED
     parts = re.findall(r"(?:\\[|\\]|[^|])+", texts["path"])

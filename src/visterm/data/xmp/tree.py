@@ -1,4 +1,4 @@
-"""XML elements with their positions in the text, so that an edit changes no other byte."""
+"""XML elements with their positions in the text, with which an edit changes no other byte."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from visterm.core.errors import DataError
 MAX_BYTES = 2**26
 MAX_DEPTH = 200
 
-_SEPARATOR = " "  # between namespace and local name, which cannot contain a space
+_SEPARATOR = " "  # Between namespace and local name, neither of which can contain a space
 _START_TAG = re.compile(rb"""<[^<>"']*(?:"[^"]*"[^<>"']*|'[^']*'[^<>"']*)*>""")
-_DECLARED = re.compile(rb"""\s*<\?xml[^>]*?\bencoding\s*=\s*["']([A-Za-z0-9._-]+)["']""")
-_CONTROLS = re.compile(
+_XML_DECLARATION = re.compile(rb"""\s*<\?xml[^>]*?\bencoding\s*=\s*["']([A-Za-z0-9._-]+)["']""")
+_CONTROL_CHARACTERS = re.compile(
     rb"[\x00-\x08\x0b\x0c\x0e-\x1f]|&#(?:0*(?:[0-8]|1[124-9]|2\d|3[01])|[xX]0*(?:[0-8bcefBCEF]|1[\da-fA-F]));"
 )
 _BOMS = (
@@ -40,14 +40,14 @@ class Element:
     # Begin and end of the start tag, then begin and end of the end tag; for an empty element (``<a/>``) the last three
     # are the same
     start: int
-    inside: int
-    inside_end: int
+    content_start: int
+    content_end: int
     end: int
     parent: Element | None
     children: list[Element] = field(default_factory=list)
     text: str = ""  # Without the text of children
 
-    def every(self) -> Iterator[Element]:
+    def walk(self) -> Iterator[Element]:
         """Yield this element and its descendants, in the order of the text."""
         stack = [self]
         while stack:
@@ -65,37 +65,37 @@ class Edit(NamedTuple):
 
 
 class Document:
-    """An XML text, called `where` in messages, and its elements.
+    """An XML text, called `label` in messages, and its elements.
 
-    The encoding is given by the byte-order mark or the declaration, else it is UTF-8; NUL bytes at the end are padding.
+    The encoding is that of the byte-order mark or the declaration, or else UTF-8; NUL bytes at the end are padding.
     Raises DataError if the text is not well-formed, has an unsupported encoding, declares a document type (which could
     define entities that grow without bounds), or is too deep or too large.
 
-    With `is_read_only`, control characters are allowed, which are invalid XML but written by some programs: each is
-    read as U+007F, which no tag can contain either.
+    With `is_read_only`, control characters are allowed, which are invalid XML, but which some programs write: each is
+    read as U+007F, which tags cannot contain either.
     """
 
-    def __init__(self, content: bytes, where: str, *, is_read_only: bool = False) -> None:
+    def __init__(self, content: bytes, label: str, *, is_read_only: bool = False) -> None:
         if len(content) > MAX_BYTES:
-            raise DataError(f"{where} has {len(content):,} bytes; XMP of at most {MAX_BYTES:,} is read.")
+            raise DataError(f"{label} has {len(content):,} bytes; XMP of at most {MAX_BYTES:,} is read.")
         body = content.rstrip(b"\0") if not content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF32_LE)) else content
         self._padding = content[len(body) :]
         self._bom, self._encoding = next(((b, e) for b, e in _BOMS if body.startswith(b)), (b"", ""))
         body = body[len(self._bom) :]
         if not self._encoding:
-            declaration = _DECLARED.match(body)
+            declaration = _XML_DECLARATION.match(body)
             self._encoding = declaration[1].decode() if declaration else "utf-8"
 
         try:
             if codecs.lookup(self._encoding).name not in _ENCODINGS:
-                raise LookupError("no encoding of XMP")
+                raise LookupError("XMP does not have this encoding")
             self.text = body.decode(self._encoding).encode()
         except (LookupError, UnicodeError) as error:
             raise DataError(
-                f"{where} is said to be in {self._encoding}, and cannot be read so ({error}). Save it as UTF-8."
+                f"{label} declares the encoding {self._encoding}, but cannot be decoded ({error}). Save it as UTF-8."
             ) from error
-        text = _CONTROLS.sub(lambda found: b"\x7f" * len(found[0]), self.text) if is_read_only else self.text
-        self.root = _parse(text, where)
+        text = _CONTROL_CHARACTERS.sub(lambda match: b"\x7f" * len(match[0]), self.text) if is_read_only else self.text
+        self.root = _parse(text, label)
 
     def edited(self, edits: Sequence[Edit]) -> bytes:
         """Return the content after non-overlapping edits, in its original encoding."""
@@ -114,7 +114,7 @@ def qname(namespace: str, local: str) -> str:
     return f"{namespace}{_SEPARATOR}{local}"
 
 
-def _parse(text: bytes, where: str) -> Element:
+def _parse(text: bytes, label: str) -> Element:
     parser = expat.ParserCreate("utf-8", _SEPARATOR)
     parser.buffer_text = True
     roots: list[Element] = []
@@ -123,13 +123,13 @@ def _parse(text: bytes, where: str) -> Element:
 
     def refuse_doctype(*_: object) -> None:
         raise DataError(
-            f"{where} has a document type (<!DOCTYPE ...>), which XMP never has and which can define entities that "
-            "fill the memory. It is not read; take those lines out if you trust it."
+            f"{label} has a document type (<!DOCTYPE ...>), which XMP never has and which can define entities that "
+            "fill the memory. It is not read; remove these lines if you trust it."
         )
 
     def begin(name: str, attributes: dict[str, str]) -> None:
         if len(open_elements) >= MAX_DEPTH:
-            raise DataError(f"{where} has more than {MAX_DEPTH} elements inside each other, so it is no XMP.")
+            raise DataError(f"{label} has more than {MAX_DEPTH} elements inside each other, so it is not XMP.")
         parent = open_elements[-1] if open_elements else None
         prefixes = parent.prefixes if parent else {}
         if new_prefixes:
@@ -144,9 +144,9 @@ def _parse(text: bytes, where: str) -> Element:
 
     def finish(_: str) -> None:
         element = open_elements.pop()
-        if not text.endswith(b"/>", element.start, element.inside):
-            element.inside_end = parser.CurrentByteIndex
-            element.end = text.index(b">", element.inside_end) + 1
+        if not text.endswith(b"/>", element.start, element.content_start):
+            element.content_end = parser.CurrentByteIndex
+            element.end = text.index(b">", element.content_end) + 1
 
     def add_text(characters: str) -> None:
         open_elements[-1].text += characters
@@ -160,7 +160,7 @@ def _parse(text: bytes, where: str) -> Element:
         parser.Parse(text, True)
     except expat.ExpatError as error:
         raise DataError(
-            f"{where} is not well-formed XML ({expat.ErrorString(error.code)}, line {error.lineno}, column "
+            f"{label} is not well-formed XML ({expat.ErrorString(error.code)}, line {error.lineno}, column "
             f"{error.offset + 1}); it is left as it is. Repair it, or move it away."
         ) from error
     return roots[0]

@@ -1,4 +1,4 @@
-"""Adding tags to an XMP text and removing them, without changing any other byte of it."""
+"""Adding tags to an XMP text and removing them, without changing any other byte of the text."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ from visterm.data.xmp.keywords import (
 )
 from visterm.data.xmp.tree import Document, Edit, Element, qname
 
-_EMPTY = (
+_EMPTY_XMP = (
     '<x:xmpmeta xmlns:x="adobe:ns:meta/" x:xmptk="visterm">\n'
     ' <rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#">\n'
     " </rdf:RDF>\n"
     "</x:xmpmeta>\n"
 )
-SIDECAR = f'<?xml version="1.0" encoding="UTF-8"?>\n{_EMPTY}'.encode()  # Content of a new file without tags
+SIDECAR = f'<?xml version="1.0" encoding="UTF-8"?>\n{_EMPTY_XMP}'.encode()  # Content of a new file without tags
 _BEGIN, _END = '<?xpacket begin="\ufeff" id="W5M0MpCehiHzreSzNTczkc9d"?>\n', '<?xpacket end="w"?>'
-PACKET = f"{_BEGIN}{_EMPTY}{_END}".encode()  # New metadata for an image
+PACKET = f"{_BEGIN}{_EMPTY_XMP}{_END}".encode()  # New metadata for an image
 
 # Prefix, namespace and local name of each property
 _NAMES = {
@@ -61,79 +61,83 @@ _NAMES = {
 _LIST_TYPE = {name: "Seq" if name == TAGS_LIST else "Bag" for name in _NAMES}  # digiKam writes an ordered list
 
 _PACKET_FORM = re.compile(rb"""<\?xpacket .*<\?xpacket end=["'][rw]["']\s*\?>""", re.DOTALL)
-_FRAME = re.compile(rb"<\?x(?:packet|ml)\s.*?\?>\s*", re.DOTALL)
+_PACKET_OR_XML_LINE = re.compile(rb"<\?x(?:packet|ml)\s.*?\?>\s*", re.DOTALL)
 _NOT_IN_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def add_tags(content: bytes, marks: Sequence[Mark], where: str, *, iptc: Collection[str] = ()) -> bytes:
+def add_tags(content: bytes, marks: Sequence[Mark], label: str, *, iptc: Collection[str] = ()) -> bytes:
     """Add missing tags to all of `OWN_FIELDS`, each with a note that visterm wrote it.
 
-    A mark with `fields` is added to these fields only, so that a parent tag gets no path of its own. `content` is a
-    sidecar or packet (`SIDECAR` or `PACKET` for a new one), called `where` in messages; it is returned unchanged if
-    there is nothing to add. Existing tags keep their source; but if one of the tags is only in some of the fields, all
-    such tags are copied to the other fields, with a note. A predicted tag that is now given gets a new note. `iptc` are
-    the tags that are also added to the image's IPTC keywords, for the notes. Raises DataError if `content` is not XMP,
+    A mark with `fields` is added to these fields only, so a parent tag gets no path of its own. `content` is a sidecar
+    or packet (`SIDECAR` or `PACKET` for a new one), called `label` in messages; it is returned unchanged if all tags
+    are already in it. Existing tags keep their source; but if one of the tags is only in some of the fields, all such
+    tags are copied to the other fields, with a note. A predicted tag that is now given gets a new note. `iptc` are the
+    tags that are also added to the image's IPTC keywords, for the notes. Raises DataError if `content` is not XMP,
     keywords are not in a list, or a tag has a character that XML cannot contain.
     """
     for mark in marks:
         check_writable(mark)
-    document = Document(content, where)
+    document = Document(content, label)
     keywords = keywords_of(document)
     requested = {tag_key(mark.tag): mark for mark in marks}
-    keys, noted = {tag_key(tag) for tag in keywords.tags}, {tag_key(mark.tag): mark for mark in keywords.marks}
+    keys, old_marks = {tag_key(tag) for tag in keywords.tags}, {tag_key(mark.tag): mark for mark in keywords.marks}
     texts = texts_of(document)
     field_tags = _fields(texts)
-    in_iptc = set(map(tag_key, iptc))
+    iptc_keys = set(map(tag_key, iptc))
     old_copies = {tag_key(mark.tag) for mark in keywords.copies}
-    new = [mark for key, mark in requested.items() if key not in keys.union(noted, old_copies)]
-    theirs = keywords.programs & {tag_key(text) for text in texts[SUBJECT]}
-    new = [mark._replace(fields=_prefixes(mark, theirs, iptc=tag_key(mark.tag) in in_iptc)) for mark in new]
-    renewed = []
+    new_marks = [mark for key, mark in requested.items() if key not in keys.union(old_marks, old_copies)]
+    programs = keywords.programs & {tag_key(text) for text in texts[SUBJECT]}
+    new_marks = [m._replace(fields=_prefixes(m, programs, iptc=tag_key(m.tag) in iptc_keys)) for m in new_marks]
+    renewed_marks = []
 
-    for key, mark in noted.items():
+    for key, mark in old_marks.items():
         source = requested[key].source if key in requested else mark.source
         fields = mark.fields
-        if key in keys and (key in requested or key in in_iptc):  # otherwise a person removed it
-            names = [*(fields or "").split(), *_prefixes(requested.get(key, mark), theirs, iptc=key in in_iptc).split()]
+        if key in keys and (key in requested or key in iptc_keys):  # otherwise a person removed it
+            new_fields = _prefixes(requested.get(key, mark), programs, iptc=key in iptc_keys)
+            names = f"{fields or ''} {new_fields}".split()
             fields = " ".join(prefix for prefix in (*OWN_FIELDS, IPTC) if prefix in names)
-        renewed.append(mark._replace(source=source, fields=fields))
+        renewed_marks.append(mark._replace(source=source, fields=fields))
 
-    copies = _copies(keywords, requested, field_tags, in_iptc)
-    renewed = [mark for mark in renewed if mark != noted[tag_key(mark.tag)]]
-    if not (new or renewed or any(tag_key(mark.tag) in {*requested, *in_iptc} for mark in copies)):
+    copies = _copies(keywords, requested, field_tags, iptc_keys)
+    renewed_marks = [mark for mark in renewed_marks if mark != old_marks[tag_key(mark.tag)]]
+    if not (new_marks or renewed_marks or any(tag_key(mark.tag) in {*requested, *iptc_keys} for mark in copies)):
         return content
-    if replaced := {tag_key(mark.tag) for mark in (*renewed, *copies)} & {*noted, *old_copies}:
-        document = Document(_removed(document, replaced, only_notes=True), where)
+    if replaced_keys := {tag_key(mark.tag) for mark in (*renewed_marks, *copies)} & {*old_marks, *old_copies}:
+        document = Document(_without_tags(document, replaced_keys, only_notes=True), label)
     entries: dict[str, list[Mark]] = {}
     for name in OWN_FIELDS.values():
-        others = [mark for mark in (*copies, *renewed) if folded(mark.tag) not in field_tags[name][0]]
-        entries[name] = [mark for mark in (*others, *new) if name in mark.properties()]
-    entries[WRITTEN] = [*copies, *renewed, *new]
-    return document.edited(_additions(document, {name: new for name, new in entries.items() if new}, where))
+        missing_marks = [mark for mark in (*copies, *renewed_marks) if folded(mark.tag) not in field_tags[name][0]]
+        entries[name] = [mark for mark in (*missing_marks, *new_marks) if name in mark.properties()]
+    entries[WRITTEN] = [*copies, *renewed_marks, *new_marks]
+    entries = {name: field_marks for name, field_marks in entries.items() if field_marks}
+    return document.edited(_insertions(document, entries, label))
 
 
-def remove_tags(content: bytes, tags: Collection[str], where: str) -> bytes | None:
+def remove_tags(content: bytes, tags: Collection[str], label: str) -> bytes | None:
     """Remove tags and visterm's notes on them from all fields of keywords.
 
     With the last tag that visterm wrote, its copies of other programs' tags and the elements left empty are removed
-    too, so that the text is the same as before tags were added. Returns None if the text had nothing but the tags of
-    visterm. Raises DataError if it cannot be parsed.
+    too, so the text is the same as before tags were added. Returns None if the text had only tags of visterm. Raises
+    DataError if it cannot be parsed.
     """
-    document = Document(content, where)
+    document = Document(content, label)
     keywords, keys = keywords_of(document), {tag_key(tag) for tag in tags}
     copies = keywords.copies if all(tag_key(mark.tag) in keys for mark in keywords.marks) else ()
-    content = _removed(document, keys, copies=copies)
+    content = _without_tags(document, keys, copies=copies)
     return None if content.replace(b'end="r"', b'end="w"') in (SIDECAR, PACKET) else content
 
 
-def as_packet(content: bytes, where: str) -> bytes:
+def as_packet(content: bytes, label: str) -> bytes:
     """Convert an image's XMP to a UTF-8 packet, the only form that exiftool writes.
 
     Some programs leave out the packet's header and trailer, use another encoding, or add padding. Raises DataError if
     the XMP cannot be parsed.
     """
-    text = Document(content, where, is_read_only=True).text.strip()
-    return text if _PACKET_FORM.fullmatch(text) else _BEGIN.encode() + _FRAME.sub(b"", text) + f"\n{_END}".encode()
+    text = Document(content, label, is_read_only=True).text.strip()
+    if _PACKET_FORM.fullmatch(text):
+        return text
+    return _BEGIN.encode() + _PACKET_OR_XML_LINE.sub(b"", text) + f"\n{_END}".encode()
 
 
 def check_writable(mark: Mark) -> None:
@@ -149,7 +153,7 @@ def check_writable(mark: Mark) -> None:
 
 
 def _fields(texts: Mapping[str, list[str]]) -> dict[str, tuple[set[str], set[str]]]:
-    """Return for each field that visterm writes the tags of its entries, and the tags with parents, all `folded`."""
+    """Return field -> (tags of its entries, these tags and their parents), all `folded`, for `OWN_FIELDS`."""
     subjects = {folded(text): text for text in texts[SUBJECT]}
     fields = {}
     for name in OWN_FIELDS.values():
@@ -159,14 +163,14 @@ def _fields(texts: Mapping[str, list[str]]) -> dict[str, tuple[set[str], set[str
     return fields
 
 
-def _prefixes(mark: Mark, theirs: Collection[str], *, iptc: bool) -> str:
-    """Return the fields for a tag: without dc:subject if the tag is there as a program's own (in `theirs`)."""
+def _prefixes(mark: Mark, programs: Collection[str], *, iptc: bool) -> str:
+    """Return the fields for a tag, without dc:subject if a program's own tag there is the same (in `programs`)."""
     prefixes = [*(OWN_FIELDS if mark.fields is None else mark.fields.split()), *([IPTC] if iptc else [])]
-    return " ".join(name for name in prefixes if OWN_FIELDS.get(name) != SUBJECT or tag_key(mark.tag) not in theirs)
+    return " ".join(name for name in prefixes if OWN_FIELDS.get(name) != SUBJECT or tag_key(mark.tag) not in programs)
 
 
 def _copies(
-    keywords: Keywords, requested: dict[str, Mark], fields: dict[str, tuple[set[str], set[str]]], in_iptc: set[str]
+    keywords: Keywords, requested: dict[str, Mark], fields: dict[str, tuple[set[str], set[str]]], iptc_keys: set[str]
 ) -> list[Mark]:
     """Return notes on other programs' tags to copy into the fields (and IPTC) that lack them.
 
@@ -177,50 +181,50 @@ def _copies(
     for path in keywords.paths:
         paths_to.setdefault(folded(path[-1]), []).append(path)
     parents = {folded(part) for path in keywords.paths for part in path[:-1]}
-    in_paths = fields[HIERARCHICAL][0] | fields[TAGS_LIST][0]
+    leaf_names = fields[HIERARCHICAL][0] | fields[TAGS_LIST][0]
     notes = []
 
     for tag in keywords.tags:
         key, name = tag_key(tag), folded(tag)
         if key in own_keys:
             continue
-        noted = [mark for mark in keywords.copies if tag_key(mark.tag) == key]
-        copies = [*noted]
-        if not noted:
-            lacking = [prefix for prefix, field in OWN_FIELDS.items() if name not in fields[field][1]]
-            if name in parents - in_paths:
-                lacking = [prefix for prefix in lacking if OWN_FIELDS[prefix] == SUBJECT]
+        old_copies = [mark for mark in keywords.copies if tag_key(mark.tag) == key]
+        copies = [*old_copies]
+        if not old_copies:
+            missing_prefixes = [prefix for prefix, field in OWN_FIELDS.items() if name not in fields[field][1]]
+            if name in parents - leaf_names:
+                missing_prefixes = [prefix for prefix in missing_prefixes if OWN_FIELDS[prefix] == SUBJECT]
             paths = paths_to.get(name) or [requested[key].path if key in requested else ()]
-            path_fields = [prefix for prefix in lacking if OWN_FIELDS[prefix] != SUBJECT]
+            path_fields = [prefix for prefix in missing_prefixes if OWN_FIELDS[prefix] != SUBJECT]
             copies = [
-                Mark(tag, COPIED, path=path, fields=" ".join(path_fields if number else lacking))
+                Mark(tag, COPIED, path=path, fields=" ".join(path_fields if number else missing_prefixes))
                 for number, path in enumerate(paths)
             ]
-        if key in in_iptc and not any(mark.is_in_iptc for mark in copies):
+        if key in iptc_keys and not any(mark.is_in_iptc for mark in copies):
             copies[0] = copies[0]._replace(fields=f"{copies[0].fields} {IPTC}".strip())
-        notes += [mark for mark in copies if mark.fields] if copies != noted else []
+        notes += [mark for mark in copies if mark.fields] if copies != old_copies else []
     return notes
 
 
-def _additions(document: Document, marks: dict[str, list[Mark]], where: str) -> list[Edit]:
+def _insertions(document: Document, marks: dict[str, list[Mark]], label: str) -> list[Edit]:
     """Return the edits that insert tags into the existing lists, or else into a new description."""
-    edits, missing = [], {}
+    edits, new_properties = [], {}
     for name, new_marks in marks.items():
         properties = [child for node in descriptions(document) for child in node.children if child.name == name]
         is_attribute = any(name in node.attributes for node in descriptions(document))
         if is_attribute or any(container(node) is None and (node.children or node.text.strip()) for node in properties):
             raise DataError(
-                f"In {where}, {' '.join(_NAMES[name][1:])} is a text; expected a list (rdf:Bag). Write the keywords "
-                "anew with the program that they are from."
+                f"In {label}, {' '.join(_NAMES[name][1:])} is a text; expected a list (rdf:Bag). Save the keywords "
+                "again with the program that wrote them."
             )
         if not properties:
-            missing[name] = new_marks
+            new_properties[name] = new_marks
             continue
         element, bag = properties[0], container(properties[0])
         entries = [_entry(mark, name, bag or element) for mark in new_marks]
         if bag is None:
-            rdf, declared = _prefix(element, "rdf", RDF)
-            bag_text = f"<{rdf}{_LIST_TYPE[name]}{declared}>{''.join(entries)}</{rdf}{_LIST_TYPE[name]}>"
+            rdf, declaration = _prefix(element, "rdf", RDF)
+            bag_text = f"<{rdf}{_LIST_TYPE[name]}{declaration}>{''.join(entries)}</{rdf}{_LIST_TYPE[name]}>"
             edits.append(_append_edit(document, element, bag_text))
         elif not items(element):
             edits.append(_append_edit(document, bag, "".join(entries)))
@@ -229,23 +233,23 @@ def _additions(document: Document, marks: dict[str, list[Mark]], where: str) -> 
             space = document.text[document.with_space_before(final_item.start) : final_item.start].decode()
             edits.append(Edit(final_item.end, final_item.end, "".join(space + entry for entry in entries)))
 
-    if missing:
-        edits.append(_new_description(document, missing, where))
+    if new_properties:
+        edits.append(_new_description(document, new_properties, label))
     return edits
 
 
-def _new_description(document: Document, marks: dict[str, list[Mark]], where: str) -> Edit:
-    rdf_node = next((node for node in document.root.every() if node.name == qname(RDF, "RDF")), None)
+def _new_description(document: Document, marks: dict[str, list[Mark]], label: str) -> Edit:
+    rdf_node = next((node for node in document.root.walk() if node.name == qname(RDF, "RDF")), None)
     if rdf_node is None and document.root.name != qname(XMP_META, "xmpmeta"):
-        raise DataError(f"{where} is no XMP: it has no rdf:RDF. It is left as it is; move it away, or choose another.")
-    around = rdf_node or document.root
-    rdf, declared = _prefix(around, "rdf", RDF)
+        raise DataError(f"{label} is not XMP: it has no rdf:RDF. It is left as it is; move it away, or choose another.")
+    parent = rdf_node or document.root
+    rdf, declaration = _prefix(parent, "rdf", RDF)
     about = next((node.attributes.get(ABOUT, "") for node in descriptions(document)), "")
     spaces = "".join(f"\n    xmlns:{prefix}={quoteattr(uri)}" for prefix, uri, _ in (_NAMES[name] for name in marks))
     description = Element(
-        "", {}, around.prefixes | {"rdf": RDF} | {_NAMES[name][0]: _NAMES[name][1] for name in marks}, 0, 0, 0, 0, None
+        "", {}, parent.prefixes | {"rdf": RDF} | {_NAMES[name][0]: _NAMES[name][1] for name in marks}, 0, 0, 0, 0, None
     )
-    lines = [f"\n  <{rdf}Description {rdf}about={quoteattr(about)}{declared}{spaces}>"]
+    lines = [f"\n  <{rdf}Description {rdf}about={quoteattr(about)}{declaration}{spaces}>"]
 
     for name, new_marks in marks.items():
         prefix, _, local = _NAMES[name]
@@ -256,43 +260,43 @@ def _new_description(document: Document, marks: dict[str, list[Mark]], where: st
     text = "".join([*lines, f"\n  </{rdf}Description>"])
     if rdf_node is None:
         text = f'\n <rdf:RDF xmlns:rdf="{RDF}">{text}\n </rdf:RDF>'
-    return _append_edit(document, around, text)
+    return _append_edit(document, parent, text)
 
 
 def _append_edit(document: Document, element: Element, text: str) -> Edit:
     """Return the edit that appends a text to the content of an element, before the final white space."""
-    if element.inside == element.end:  # written as <a/>
+    if element.content_start == element.end:  # written as <a/>
         name = document.text[element.start + 1 : element.end].split(maxsplit=1)[0].rstrip(b"/>").decode()
         return Edit(element.end - len("/>"), element.end, f">{text}</{name}>")
-    end = element.children[-1].end if element.children else element.inside
+    end = element.children[-1].end if element.children else element.content_start
     return Edit(end, end, text)
 
 
-def _entry(mark: Mark, name: str, around: Element) -> str:
-    rdf, declared = _prefix(around, "rdf", RDF)
+def _entry(mark: Mark, name: str, context: Element) -> str:
+    rdf, declaration = _prefix(context, "rdf", RDF)
     if name != WRITTEN:
-        return f"<{rdf}li{declared}>{escape(path_in(mark, name))}</{rdf}li>"
-    visterm, visterm_declared = _prefix(around, "visterm", VISTERM)
+        return f"<{rdf}li{declaration}>{escape(path_in(mark, name))}</{rdf}li>"
+    visterm, visterm_declaration = _prefix(context, "visterm", VISTERM)
     confidence = None if mark.confidence is None else f"{mark.confidence:.4f}"
-    noted = mark._asdict() | {"path": mark.path_text, "confidence": confidence}
-    noted_fields = {name: text for name, text in noted.items() if text is not None}
-    fields = "".join(f"<{visterm}{name}>{escape(text)}</{visterm}{name}>" for name, text in noted_fields.items())
-    return f'<{rdf}li{declared}{visterm_declared} {rdf}parseType="Resource">{fields}</{rdf}li>'
+    values = mark._asdict() | {"path": mark.path_text, "confidence": confidence}
+    texts = {name: text for name, text in values.items() if text is not None}
+    fields = "".join(f"<{visterm}{name}>{escape(text)}</{visterm}{name}>" for name, text in texts.items())
+    return f'<{rdf}li{declaration}{visterm_declaration} {rdf}parseType="Resource">{fields}</{rdf}li>'
 
 
-def _prefix(around: Element, preferred: str, namespace: str) -> tuple[str, str]:
-    """Return the prefix of a namespace with its colon, and the declaration if the prefix is new."""
-    declared = next((prefix for prefix, uri in around.prefixes.items() if prefix and uri == namespace), None)
-    return (f"{declared}:", "") if declared else (f"{preferred}:", f" xmlns:{preferred}={quoteattr(namespace)}")
+def _prefix(context: Element, preferred: str, namespace: str) -> tuple[str, str]:
+    """Return the prefix of a namespace with a colon, and the declaration if the prefix is new (else "")."""
+    existing = next((prefix for prefix, uri in context.prefixes.items() if prefix and uri == namespace), None)
+    return (f"{existing}:", "") if existing else (f"{preferred}:", f" xmlns:{preferred}={quoteattr(namespace)}")
 
 
-def _removed(
+def _without_tags(
     document: Document, keys: Collection[str], *, only_notes: bool = False, copies: Collection[Mark] = ()
 ) -> bytes:
     """Remove the entries of tags and `copies`, and the elements left empty by that."""
     separators = {} if only_notes else FIELDS
-    copied = {(name, folded(mark.tag)) for mark in copies for name in mark.properties()}
-    noted = {*keys, *(tag_key(mark.tag) for mark in copies)}
+    copied_entries = {(name, folded(mark.tag)) for mark in copies for name in mark.properties()}
+    all_keys = {*keys, *(tag_key(mark.tag) for mark in copies)}
     folded_keys, subjects = set(map(folded, keys)), {folded(text): text for text in texts_of(document)[SUBJECT]}
     keywords = keywords_of(document)
     programs = keywords.programs - {
@@ -303,39 +307,39 @@ def _removed(
         key = folded(tag_of(text, name, subjects))
         if name == SUBJECT and tag_key(text) in programs:
             return False
-        return (tag_key(text) in keys if name == SUBJECT else key in folded_keys) or (name, key) in copied
+        return (tag_key(text) in keys if name == SUBJECT else key in folded_keys) or (name, key) in copied_entries
 
-    gone: set[int] = set()
+    ids: set[int] = set()
     edits = []
     for node in list(descriptions(document)):
         for element in node.children:
             if element.name == WRITTEN:
-                removed = [item for item in items(element) if (mark := mark_of(item)) and tag_key(mark.tag) in noted]
+                entries = [item for item in items(element) if (mark := mark_of(item)) and tag_key(mark.tag) in all_keys]
             elif element.name in separators:
-                removed = [item for item in items(element) if is_removed(value(item), element.name)]
+                entries = [item for item in items(element) if is_removed(value(item), element.name)]
             else:
                 continue
-            gone |= {id(item) for item in removed}
-            if removed and _is_empty(document, container(element), gone) and _is_empty(document, element, gone):
-                gone.add(id(element))
-                removed = [element]
-            edits += [_deletion(document, item) for item in removed]
+            ids |= {id(item) for item in entries}
+            if entries and _drop_empty(document, container(element), ids) and _drop_empty(document, element, ids):
+                ids.add(id(element))
+                entries = [element]
+            edits += [_deletion(document, item) for item in entries]
         is_bare = set(node.attributes) <= {ABOUT}
-        if is_bare and any(id(child) in gone for child in node.children) and _is_empty(document, node, gone):
+        if is_bare and any(id(child) in ids for child in node.children) and _drop_empty(document, node, ids):
             edits = [edit for edit in edits if not node.start <= edit.start < node.end]
             edits.append(_deletion(document, node))
     return document.edited(edits)
 
 
-def _is_empty(document: Document, element: Element | None, gone: set[int]) -> bool:
-    """Return whether nothing is left inside an element, not even a comment; if so, add it to `gone`."""
-    if element is None or any(id(child) not in gone for child in element.children):
+def _drop_empty(document: Document, element: Element | None, ids: set[int]) -> bool:
+    """Add an element to the removed `ids` if nothing is left inside it, not even a comment; return whether it was."""
+    if element is None or any(id(child) not in ids for child in element.children):
         return False
-    offsets = [element.inside, *(edge for child in element.children for edge in (child.start, child.end))]
-    ends = [*offsets[1:], element.inside_end]
+    offsets = [element.content_start, *(edge for child in element.children for edge in (child.start, child.end))]
+    ends = [*offsets[1:], element.content_end]
     is_empty = not any(document.text[a:b].strip() for a, b in list(zip(offsets, ends, strict=True))[::2])
     if is_empty:
-        gone.add(id(element))
+        ids.add(id(element))
     return is_empty
 
 

@@ -19,7 +19,7 @@ from visterm.data.image_folders import DNG, suffix_of
 from visterm.data.pillow import is_raw
 from visterm.data.sidecars import (
     FOUND,
-    MOST_IPTC,
+    MAX_IPTC_BYTES,
     Sidecars,
     check_stays_inside,
     content_of,
@@ -29,7 +29,7 @@ from visterm.data.sidecars import (
     replace_file,
     union,
 )
-from visterm.data.tag_formats.texts import MOST_TEXT, SUFFIX, TextNote, TextNotes, sidecar, text_tags
+from visterm.data.tag_formats.texts import MAX_TEXT_BYTES, SUFFIX, TextNote, TextNotes, sidecar, text_tags
 from visterm.data.text_files import read_text
 from visterm.data.xmp.keywords import GIVEN, Keywords, Mark, read_keywords
 from visterm.data.xmp.writing import PACKET, SIDECAR, add_tags, as_packet, check_writable, remove_tags
@@ -274,13 +274,13 @@ class EmbeddedTarget:
         IPTC in another encoding is not changed, and tags that are too long for IPTC are only in XMP.
         """
         iptc = read_iptc(item.path)
-        if not iptc.is_writable or not (iptc.is_there or self._iptc):
+        if not iptc.is_writable or not (iptc.is_present or self._iptc):
             return []
         noted = {tag_key(mark.tag) for mark in (*inside.marks, *inside.copies) if mark.is_in_iptc}
         removed_keys = {tag_key(mark.tag) for mark in inside.marks} - set(map(tag_key, inside.tags))
         excluded = {*map(tag_key, (*iptc.keywords, *item.rejected)), *noted, *removed_keys}
         tags = union([*inside.tags, *(mark.tag for mark in _writable(wanted)[0])])
-        return [tag for tag in tags if tag_key(tag) not in excluded and len(tag.encode()) <= MOST_IPTC]
+        return [tag for tag in tags if tag_key(tag) not in excluded and len(tag.encode()) <= MAX_IPTC_BYTES]
 
     def _write(
         self, image: Path, packet: bytes | None, added: Sequence[str], removed: Sequence[str], *, keep: bool = False
@@ -340,7 +340,7 @@ class TextTarget:
         path = self._path(item.path)
         notes, old = self._notes_of(path), content_of(path)
         note = notes.of(path, old)
-        existing = set(map(tag_key, text_tags(read_text(path, limit=MOST_TEXT)))) if old is not None else set()
+        existing = set(map(tag_key, text_tags(read_text(path, limit=MAX_TEXT_BYTES)))) if old is not None else set()
         ours = note.tags if note else []
         noted = set(map(tag_key, ours))
         unwritable = {mark.tag for mark in wanted if _SEPARATORS & set(mark.tag) or mark.tag.startswith("-")}
@@ -359,7 +359,7 @@ class TextTarget:
                 check_stays_inside(path)  # check before recording the change
             notes.put(_updated_note(path, note, old, new, added, rejected))
             replace_file(path, old, new, follow_links=self._follow_links)
-            notes.is_done(path)
+            notes.mark_done(path)
 
         ours = [*(tag for tag in ours if tag not in removed), *(mark.tag for mark in added)]
         return FileChange(str(item.path), str(path), added, removed, left_out, tuple(ours))

@@ -154,7 +154,7 @@ class WordScores:
         if is_sparse or len(rows.frames) or n_read > MAX_READ_RATIO * len(judged.ids):
             scores = rows.products(words.rows, judged.ids)
         else:
-            parts = [rows.products_again(words.rows, part) for part in judged.parts]
+            parts = [rows.products_with_cached_rows(words.rows, part) for part in judged.parts]
             scores = np.concatenate(parts)[judged.positions]
         by_model: NDArray[np.float32] = scores @ words.weights
         ranked: Floats = by_model
