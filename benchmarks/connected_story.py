@@ -108,7 +108,7 @@ def main() -> None:
     }
     with tempfile.TemporaryDirectory() as name:
         folder, n, n_tagged = Path(name), 200 if chosen.quick else 500, 130 if chosen.quick else 200
-        os.environ[keys.VARIABLE] = str(folder / "connected.json")
+        os.environ[keys.ALLOWED_VARIABLE] = str(folder / "connected.json")
         pictures: list[Picture] = (
             drawn_pictures(folder / "drawn", n, draw_library) if corel is None else corel_pictures(corel, n)
         )

@@ -15,7 +15,7 @@ from harness.runs import machine, options, parse, ratios, say, spread, write
 from PIL import Image
 
 from visterm import Catalogue, Tagger
-from visterm.connectors.watch import Stop, Watching
+from visterm.connectors.watch import FolderWatcher, Stop
 
 ENCODER = {"codebook": 12, "scales": [1.0], "sample_blocks": 2000, "max_side": 32}
 SIDE = 32  # Pixels: what is measured is the bookkeeping
@@ -37,12 +37,12 @@ def measure(folder: Path, n: int, runs: int) -> dict[str, Any]:
     tagger = Tagger(model="wsabie", model_params=model, encoder="visterms", encoder_params=ENCODER, n_jobs=1)
     catalogue = Catalogue.create(folder / "catalogue", tagger.fit(drawn[:40], tags, calibrate=False))
     catalogue.index(photos)
-    watching = Watching(catalogue, [str(photos)], stop=Stop(), say=say)
+    watching = FolderWatcher(catalogue, [str(photos)], stop=Stop(), say=say)
     alone, whole = [], []
     for run in range(runs + 1):  # the first of each is not counted
         new = draw(photos / "new" / f"{run}.png", rng)
         started = time.perf_counter()
-        [taken] = watching.take_up([str(new)])
+        [taken] = watching.update_paths([str(new)])
         alone.append(time.perf_counter() - started)
         draw(photos / "new" / f"{run} too.png", rng)
         started = time.perf_counter()

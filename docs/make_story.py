@@ -94,7 +94,7 @@ def main() -> None:
     """Live through the story, and draw it."""
     with tempfile.TemporaryDirectory() as name, FakeImmich() as fake, sync_playwright() as playwright:
         folder = Path(name)
-        os.environ[keys.VARIABLE] = str(folder / "connected.json")
+        os.environ[keys.ALLOWED_VARIABLE] = str(folder / "connected.json")
         (folder / "work").mkdir()
         pictures = drawn_pictures(folder / "drawn", N_PHOTOS, draw_library)
         told = tell(fake, folder / "work", pictures, n_tagged=N_TAGGED, options=OPTIONS, precision=PRECISION)

@@ -203,7 +203,7 @@ class Kills:
 @contextmanager
 def killing(folder: Path) -> Iterator[Kills]:
     """Start a server, and connect a catalogue to it."""
-    os.environ[keys.VARIABLE] = str(folder / "connected.json")
+    os.environ[keys.ALLOWED_VARIABLE] = str(folder / "connected.json")
     (folder / "key").write_text(KEY)
     (folder / "key").chmod(0o600)
     with FakeImmich() as fake:

@@ -18,7 +18,7 @@ import visterm
 from planted import plant_corpus
 from reference.calibration import confidence, expected_f1
 from visterm.cli.command_line import app
-from visterm.cli.output import likeliest_first, percent
+from visterm.cli.output import by_confidence, percent
 from visterm.core.errors import UserError
 from visterm.core.tables import MODELS
 from visterm.core.types import Hit, Tag
@@ -320,8 +320,8 @@ def test_a_tag_or_a_photo_at_the_prompt_shows_its_confidence_or_else_its_score()
 
 def test_tags_for_people_are_in_the_order_of_the_number_that_is_shown():
     tags = [Tag("water", 3.31, confidence=0.07), Tag("leaf", 2.82, confidence=0.49)]
-    assert [tag.tag for tag in likeliest_first(tags)] == ["leaf", "water"]
-    assert [tag.tag for tag in likeliest_first([*tags, Tag("added", 2.0, trained=False)])] == ["water", "leaf", "added"]
+    assert [tag.tag for tag in by_confidence(tags)] == ["leaf", "water"]
+    assert [tag.tag for tag in by_confidence([*tags, Tag("added", 2.0, trained=False)])] == ["water", "leaf", "added"]
 
 
 def test_confidences_are_shown_in_whole_percent():

@@ -26,7 +26,7 @@ def pictures(tmp_path_factory):
 
 @pytest.mark.parametrize("name", FAKES)
 def test_the_whole_story_leaves_what_people_did_and_nothing_else(name, pictures, tmp_path, monkeypatch):
-    monkeypatch.setenv(keys.VARIABLE, str(tmp_path / "connected.json"))
+    monkeypatch.setenv(keys.ALLOWED_VARIABLE, str(tmp_path / "connected.json"))
     with FAKES[name]() as fake:
         told = tell(fake, tmp_path, pictures, n_tagged=N_TAGGED, n_corrected=N_CORRECTED, options=QUICK, precision=0.7)
     assert len(told.removed) == len(told.added) == N_CORRECTED // 2

@@ -43,7 +43,7 @@ def test_the_whole_story(place):
     code, out, err = visterm(f"tag catalogue {' '.join(FOGGY)} --add fog", place)
     assert (code, out.splitlines()[0]) == (0, "003.png: cool, fog, grey")
     said, _, undo = err.partition("; to take it back: visterm ")
-    assert said == "30 photos: fog given. To learn from it: visterm fit catalogue"
+    assert said == "30 photos: fog added. To learn from it: visterm fit catalogue"
     assert visterm(undo, place)[2].endswith("is taken back: 30 photos")
     assert "Unknown tag 'fog'" in visterm("search catalogue fog", place)[2]
     assert visterm(f"tag catalogue {' '.join(FOGGY)} --add fog", place)[0] == 0

@@ -182,10 +182,10 @@ def test_the_command_lists_and_goes_back(catalogue, tmp_path):
     code, _, err = visterm("use catalogue --back", tmp_path)
     assert code == 0
     assert "catalogue is back to run 2, of 20" in err
-    assert err.endswith("All that people said is kept. To use the later run again: visterm use catalogue 3")
+    assert err.endswith("Tags and answers of people are kept. To use the later run again: visterm use catalogue 3")
     assert visterm("use catalogue 2", tmp_path) == (0, "", "catalogue uses run 2 already.")
     code, _, err = visterm("use catalogue 1 --back", tmp_path)
-    assert (code, "is back to run 1" in err, "24 rows made anew." in err) == (0, True, True)
+    assert (code, "is back to run 1" in err, "24 rows computed again." in err) == (0, True, True)
     code, _, err = visterm("use catalogue --back", tmp_path)
     assert code == 2
     assert "no other run was in use before run 1" in err

@@ -184,7 +184,7 @@ def test_old_versions_are_refused():
 
 def test_what_is_no_mark_is_refused(fake):
     for mark in ("{", "[]", '{"since": "yesterday"}', '{"other": 1}', "null"):
-        with pytest.raises(DataError, match="no mark"):
+        with pytest.raises(DataError, match="not a mark"):
             list(connected(fake).changes(mark))
 
 
@@ -224,5 +224,5 @@ def test_what_was_written_to_new_photos_is_not_looked_for_among_all():
 
 
 def test_a_cursor_that_is_remembered_of_a_newer_server_is_no_page_of_an_older_one():
-    assert "page" not in Search().flat(PagePosition("2026-01-01T00:00:00.000Z", "cursor"))
-    assert Search().flat(PagePosition("2026-01-01T00:00:00.000Z", "2"))["page"] == 2
+    assert "page" not in Search().flat_body(PagePosition("2026-01-01T00:00:00.000Z", "cursor"))
+    assert Search().flat_body(PagePosition("2026-01-01T00:00:00.000Z", "2"))["page"] == 2

@@ -262,7 +262,7 @@ def test_photos_that_came_just_now_are_named_as_the_reason(opened):
 def test_a_server_is_tried_by_a_tag_on_one_photo_of_each_library(opened, tmp_path, monkeypatch):
     _, fake, _ = opened
     fake.virtual(monkeypatch)
-    monkeypatch.setenv(keys.VARIABLE, str(tmp_path / "connected.json"))
+    monkeypatch.setenv(keys.ALLOWED_VARIABLE, str(tmp_path / "connected.json"))
     (tmp_path / "key").write_text(KEY)
     (tmp_path / "key").chmod(0o600)
     before = fake.state()
@@ -286,7 +286,7 @@ def test_a_server_is_tried_by_a_tag_on_one_photo_of_each_library(opened, tmp_pat
 
 def test_what_is_wrong_is_said_before_previews_are_fetched(opened, tmp_path, monkeypatch):
     _, fake, _ = opened
-    monkeypatch.setenv(keys.VARIABLE, str(tmp_path / "connected.json"))
+    monkeypatch.setenv(keys.ALLOWED_VARIABLE, str(tmp_path / "connected.json"))
     (tmp_path / "key").write_text(KEY)
     (tmp_path / "key").chmod(0o600)
     before = fake.asked("GET .*/thumbnail")
@@ -302,7 +302,7 @@ def test_what_is_wrong_is_said_before_previews_are_fetched(opened, tmp_path, mon
 def test_a_renewed_key_is_given_by_its_file_alone(opened, tmp_path, monkeypatch):
     catalogue, fake, _ = opened
     fake.virtual(monkeypatch)
-    monkeypatch.setenv(keys.VARIABLE, str(tmp_path / "connected.json"))
+    monkeypatch.setenv(keys.ALLOWED_VARIABLE, str(tmp_path / "connected.json"))
     for name in ("old", "new"):
         (tmp_path / name).write_text(KEY)
         (tmp_path / name).chmod(0o600)

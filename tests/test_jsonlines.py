@@ -9,7 +9,7 @@ import os
 import pytest
 from rich.cells import cell_len
 
-from visterm.cli.output import emit, exit_code, show, table
+from visterm.cli.output import emit, say_skipped, show, table
 from visterm.core.persist import read_json, read_skipped, write_json, write_skipped
 from visterm.core.types import Skipped
 from visterm.core.vocabulary import Vocabulary
@@ -68,7 +68,7 @@ def test_letters_of_any_script_are_shown_as_they_are(text):
 def test_the_summary_counts_the_categories_of_reasons(capsys, tmp_path):
     skipped = [Skipped(f"{i}.jpg", f"truncated: {i} bytes not processed") for i in range(7)]
     skipped += [Skipped("a", "empty: 0 bytes"), Skipped("b", "empty: 0 bytes"), Skipped("c", "not an image: x")]
-    assert exit_code(skipped, tmp_path) == 3
+    assert say_skipped(skipped, tmp_path) == 3
     assert "Skipped 10 photos (7 truncated, 2 empty, 1 not an image)" in capsys.readouterr().err
 
 

@@ -25,8 +25,8 @@ from visterm.store.filters import PREDICTED_FROM, Filter
 from visterm.tagging.tag_map import PlacedTag
 from visterm.web.app import create_app
 from visterm.web.pages.render import decimal, percent, render
-from visterm.web.pages.search import PAGE
-from visterm.web.pages.tags import LETTER, ROOMS, draw_map
+from visterm.web.pages.search import PHOTOS_PER_PAGE
+from visterm.web.pages.tags import LETTER_HEIGHT, ZOOMS, draw_map
 
 PATIENCE = 600.0  # Seconds that all tests in a browser wait for anything: how fast the machine is must not matter
 PAGES = ["/", "/?q=sky", "/?like=1", "/?tag=sky&unreviewed=1", "/image/0", "/review", "/tags", "/tags?order=precision",
@@ -85,14 +85,14 @@ def test_names_on_the_map_do_not_cover_each_other_where_they_are_shown():
     placed = [PlacedTag(f"tag {i}", (i * 0.37) % 1, (i * i * 0.11) % 1, 60 - i) for i in range(60)]
     drawn = draw_map(placed)
     assert [tag.images for tag in drawn] == sorted((tag.images for tag in drawn), reverse=True)
-    assert drawn[0].room == 1
-    assert all(tag.room in ROOMS for tag in drawn)
-    for room in ROOMS:
-        shown = [tag for tag in drawn if tag.room <= room]
+    assert drawn[0].zoom == 1
+    assert all(tag.zoom in ZOOMS for tag in drawn)
+    for zoom in ZOOMS:
+        shown = [tag for tag in drawn if tag.zoom <= zoom]
         for i, one in enumerate(shown):
             for other in shown[:i]:
-                across = abs(one.x - other.x) * room >= (len(one.tag) + len(other.tag)) * LETTER * 0.58 / 2
-                assert across or abs(one.y - other.y) * room >= LETTER
+                across = abs(one.x - other.x) * zoom >= (len(one.tag) + len(other.tag)) * LETTER_HEIGHT * 0.58 / 2
+                assert across or abs(one.y - other.y) * zoom >= LETTER_HEIGHT
 
 
 def luminance(colour):
@@ -241,7 +241,7 @@ def test_runs_are_shown_by_number_and_date_and_their_hashes_are_titles_only(clie
 def test_the_history_shows_rounded_measures_and_names_them(client, catalogue):
     catalogue.stored.history.note("fit", before=0.5346944876462122, after=0.61)
     html = client.get("/library").text
-    assert "MAP of the run before on them 0.535" in html
+    assert "MAP of the previous run on them 0.535" in html
     assert "0.5346" not in html
 
 
@@ -254,7 +254,7 @@ def test_a_tag_is_predicted_where_its_confidence_is_above_the_cut_off(client, ca
     page = client.get("/tag", params={"name": tag}).text
     shown = int(re.search(r'predicted=[^"]*">(\d+)<', page)[1])
     assert shown == n_likely == len(catalogue.browse(Filter(predicted=(tag,), min_confidence=PREDICTED_FROM), 0).hits)
-    assert len(ids_in(client.get("/", params={"predicted": tag}).text)) == min(n_likely, PAGE)
+    assert len(ids_in(client.get("/", params={"predicted": tag}).text)) == min(n_likely, PHOTOS_PER_PAGE)
 
 
 def test_duplicates_are_shown_in_groups_with_thumbnails(client, catalogue):

@@ -307,7 +307,7 @@ def test_a_public_configuration_is_no_login(fake):
 
 @pytest.mark.parametrize("mark", ["yesterday", "2026-01-01T00:00:00", "2026-13-01T00:00:00Z ps1"])
 def test_a_mark_that_is_none_is_refused(library, mark):
-    with pytest.raises(DataError, match="no time of a change"):
+    with pytest.raises(DataError, match="not the time of a change"):
         list(library.changes(mark))
 
 

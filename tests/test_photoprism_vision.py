@@ -27,7 +27,7 @@ from visterm.core.types import Tag
 from visterm.core.web_client import ServerAnswer
 from visterm.models.confidence.calibration import Calibration, HeldOutChances
 from visterm.web.api import vision
-from visterm.web.api.vision import FEW, together, why_none
+from visterm.web.api.vision import N_WITHOUT_CONFIDENCE, merge_labels, no_label_warning
 from visterm.web.app import create_app
 from visterm.web.security import Access, origin_of
 from visterm.web.service import Bounds
@@ -171,18 +171,18 @@ def test_parts_of_one_photo_give_each_label_once_with_its_highest_confidence(ser
 
 
 def test_a_run_without_confidences_sends_its_best_few_and_leaves_the_confidence_to_photoprism():
-    labels = together([[Tag(f"tag {number}", float(-number)) for number in range(2 * FEW)]])
-    assert [label["name"] for label in labels] == [f"tag {number}" for number in range(FEW)]
-    assert [stored_uncertainty(label) for label in labels] == [20] * FEW
+    labels = merge_labels([[Tag(f"tag {number}", float(-number)) for number in range(2 * N_WITHOUT_CONFIDENCE)]])
+    assert [label["name"] for label in labels] == [f"tag {number}" for number in range(N_WITHOUT_CONFIDENCE)]
+    assert [stored_uncertainty(label) for label in labels] == [20] * N_WITHOUT_CONFIDENCE
 
 
 def test_nobody_but_a_person_is_as_sure_as_a_person():
-    (label,) = together([[Tag("sea", 9.0, confidence=1.0)]])
+    (label,) = merge_labels([[Tag("sea", 9.0, confidence=1.0)]])
     assert stored_uncertainty(label) == 1
 
 
 def test_no_label_is_an_empty_list_which_changes_nothing_there_and_the_log_says_why(service, monkeypatch, caplog):
-    monkeypatch.setattr("visterm.web.api.vision.together", lambda found: [])
+    monkeypatch.setattr("visterm.web.api.vision.merge_labels", lambda found: [])
     answer = post(service, as_photoprism_asks(png(Image.new("RGB", (8, 8)))))
     assert answer.status_code == 200
     assert read_as_go(answer.text)[0]["result"] == {"labels": []}
@@ -194,9 +194,9 @@ def test_no_label_is_an_empty_list_which_changes_nothing_there_and_the_log_says_
 def test_that_no_tag_of_the_run_can_be_a_label_is_said_in_other_words():
     always_wrong = HeldOutChances.of(np.full((50, 2), 0.95), np.zeros((50, 2), bool))
     calibration = Calibration(np.ones(2), np.zeros(2), 0.0, 50, held_out=always_wrong)
-    text, *numbers = why_none(SimpleNamespace(calibration=calibration), 0.9)
+    text, *numbers = no_label_warning(SimpleNamespace(calibration=calibration), 0.9)
     assert "no tag of the run reaches precision 0.9 on held-out photos" in text % tuple(numbers)
-    [why] = why_none(SimpleNamespace(calibration=None), 0.9)
+    [why] = no_label_warning(SimpleNamespace(calibration=None), 0.9)
     assert "none of its best tags has a photo that the run learned from" in why
 
 

@@ -202,7 +202,7 @@ def test_a_token_file_that_is_not_text_is_refused(made, tmp_path):
 
 
 def test_a_service_answers_507_on_a_full_disk_and_writes_again_once_there_is_space(disk, caplog, monkeypatch):
-    monkeypatch.setattr(jobs, "AGAIN_SECONDS", 0.05)
+    monkeypatch.setattr(jobs, "RETRY_SECONDS", 0.05)
     with TestClient(create_app(disk.folder / "catalogue"), base_url="http://localhost") as client:
 
         def write_until_it_is_full():

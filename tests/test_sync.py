@@ -382,7 +382,7 @@ def test_a_library_without_tags_needs_words_or_a_run_and_keeps_what_was_fetched(
 
 def test_a_key_goes_only_to_a_server_that_was_named_with_it(opened, tmp_path, monkeypatch):
     catalogue, _ = opened
-    monkeypatch.setenv(keys.VARIABLE, str(tmp_path / "connected.json"))
+    monkeypatch.setenv(keys.ALLOWED_VARIABLE, str(tmp_path / "connected.json"))
     monkeypatch.setenv("IMMICH_API_KEY", "a-key")
     connection = connection_of(catalogue)
     with refused("url", value="http://nas:2283"):

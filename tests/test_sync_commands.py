@@ -39,7 +39,7 @@ def library(tmp_path_factory):
     (folder / "key").write_text(KEY)
     (folder / "key").chmod(0o600)
     with pytest.MonkeyPatch.context() as patch, FakeImmich() as fake:
-        patch.setenv(keys.VARIABLE, str(folder / "connected.json"))
+        patch.setenv(keys.ALLOWED_VARIABLE, str(folder / "connected.json"))
         fake.virtual(patch)
         for number in range(N_PHOTOS):
             tags = tuple(tags_of(number)) if number < N_TAGGED else ()

@@ -23,7 +23,7 @@ from visterm.library.export.items import ExportItem, Parents
 from visterm.library.export.sources import Limits, open_source
 from visterm.library.export.tables import table_of
 from visterm.library.export.writing import PROFILES, export_tags, make_target, undo_tags
-from visterm.web.api.vision import in_tree, together
+from visterm.web.api.vision import merge_labels, with_categories
 
 pytestmark = pytest.mark.usefixtures("plugin")
 
@@ -222,7 +222,9 @@ def test_what_a_person_said_is_in_the_next_export_before_anything_is_learned(to,
 
 
 def test_photoprism_gets_the_tags_above_a_label_as_its_categories(library):
-    labels = in_tree(Tagger.load(library / "run", n_jobs=1), together([[Tag("husky", 1.0), Tag("sky", 0.5)]]))
+    labels = with_categories(
+        Tagger.load(library / "run", n_jobs=1), merge_labels([[Tag("husky", 1.0), Tag("sky", 0.5)]])
+    )
     assert [(label["name"], label["categories"]) for label in labels] == [("husky", ["dog", "animal"]), ("sky", [])]
 
 

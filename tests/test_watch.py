@@ -19,16 +19,16 @@ from drawn_videos import draw_video, needs_ffmpeg
 from refusals import refused
 from tiny_catalogues import COLOURS, draw_photo, draw_photos, fit_run, write_tags
 from visterm import Catalogue, Tagger
-from visterm.connectors.folder_changes import FolderChanges, Settling, Stop, is_on_network, mounts
-from visterm.connectors.watch import Watching, folders_to_watch, tags_as_indexed
+from visterm.connectors.folder_changes import ChangedFiles, FolderChanges, Stop, is_on_network, mounts
+from visterm.connectors.watch import FolderWatcher, folders_to_watch, tags_as_indexed
 from visterm.core.errors import MissingExtraError, UserError
 from visterm.store.connected import ProgramConnection
 
 LONGEST = 600.0  # Seconds until something that must happen counts as never
 TICK = 0.05  # Seconds between two looks, here and in commands: a tenth of what it is
 START = f"""from visterm.connectors import folder_changes, watch
-folder_changes.TICK = watch.LOCK_RETRY_SECONDS = {TICK}
-watch.Watching.__init__.__kwdefaults__["settle"] = 0.1
+folder_changes.TICK_SECONDS = watch.LOCK_RETRY_SECONDS = {TICK}
+watch.FolderWatcher.__init__.__kwdefaults__["settle"] = 0.1
 from visterm.cli import main
 main()"""
 N_PHOTOS = 24
@@ -41,7 +41,7 @@ XMP = (
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    monkeypatch.setattr("visterm.connectors.folder_changes.TICK", TICK)
+    monkeypatch.setattr("visterm.connectors.folder_changes.TICK_SECONDS", TICK)
     monkeypatch.setattr("visterm.connectors.watch.LOCK_RETRY_SECONDS", TICK)
 
 
@@ -82,7 +82,7 @@ def watching(catalogue, folder, **options):
     """Watch in another thread, after the first round; yields all rounds and all lines so far."""
     stop, rounds, lines, failed = Stop(), [], [], []
     opened = Catalogue.load(catalogue.stored.folder, n_jobs=1)
-    work = Watching(opened, [str(folder)], settle=0.1, stop=stop, say=lines.append, **options)
+    work = FolderWatcher(opened, [str(folder)], settle=0.1, stop=stop, say=lines.append, **options)
 
     def run():
         try:
@@ -189,7 +189,7 @@ def test_a_photo_that_is_copied_in_pieces_is_taken_up_whole(library):
 
 def test_a_file_settles_when_its_size_and_date_stay(tmp_path):
     now, file = [0.0], tmp_path / "a.jpg"
-    settling = Settling(2.0, clock=lambda: now[0])
+    settling = ChangedFiles(2.0, clock=lambda: now[0])
     file.write_bytes(b"half")
     settling.touch([str(file), str(tmp_path / "gone.jpg")])
     now[0] = 1.5
@@ -351,7 +351,7 @@ def test_a_tag_file_is_read_again_when_it_changes(library, tmp_path):
     with watching(catalogue, photos, tags=str(tags)) as (_, lines):
         wait_until(lambda: catalogue.image(first).tags == ["one"])
         tags.write_text("no table at all")
-        wait_until(lambda: any("taken without new tags" in line for line in lines))
+        wait_until(lambda: any("indexed without new tags" in line for line in lines))
         write_tags(tags, {"a/000.png": ["two"]})
         wait_until(lambda: catalogue.image(first).tags == ["two"])
     assert tags_as_indexed(catalogue.stored) is None
@@ -383,7 +383,7 @@ def test_it_ends_between_two_chunks(library, monkeypatch):
     catalogue, photos = library
     for number in range(6):
         draw_photo(photos / f"new{number}.png", "red", number)
-    monkeypatch.setattr("visterm.connectors.watch.CHUNK", 2)
+    monkeypatch.setattr("visterm.connectors.watch.CHUNK_PHOTOS", 2)
     stop = Stop()
 
     class StopsAtTheFirst:
@@ -396,7 +396,7 @@ def test_it_ends_between_two_chunks(library, monkeypatch):
         def finish(self):
             pass
 
-    work = Watching(catalogue, [str(photos)], stop=stop, say=print, progress=StopsAtTheFirst())
+    work = FolderWatcher(catalogue, [str(photos)], stop=stop, say=print, progress=StopsAtTheFirst())
     [only] = list(work.rounds())
     assert only.done.cancelled
     assert only.done.new == 2
@@ -425,7 +425,7 @@ def test_without_watchfiles_it_names_the_extra_and_polls_all_the_same(library):
 @pytest.mark.parametrize("name", [b"caf\xe9.png", b"caf\xe9.txt"])
 def test_a_name_that_is_not_utf8_ends_the_reports_and_the_folder_is_looked_at_instead(name, library, monkeypatch):
     catalogue, photos = library
-    monkeypatch.setattr("visterm.connectors.watch.POLL", TICK)
+    monkeypatch.setattr("visterm.connectors.watch.POLL_SECONDS", TICK)
     drawn = draw_photo(photos.parent / "new.png", "red", 3)
     odd = Path(os.fsdecode(os.path.join(os.fsencode(photos / "a"), name)))
     with watching(catalogue, photos) as (rounds, lines):

@@ -159,7 +159,7 @@ def test_a_parameter_that_an_address_does_not_have_is_refused(service, address, 
 def test_a_value_that_is_not_accepted_is_named_as_the_api_calls_it(service):
     assert refusal(service.get(f"{API}/search", params={"q": "dots", "cursor": "x"}), 422) == {
         "code": "invalid",
-        "message": "cursor is 'x'; expected a cursor of this list: `next` of the page before.",
+        "message": "cursor is 'x'; expected a cursor of this list: `next` of the previous page.",
         "field": "cursor",
     }
     assert refusal(service.get(f"{API}/search", params={"q": "dots", "like": 1}), 422) == {
@@ -646,7 +646,7 @@ def test_requests_are_counted_by_method_route_and_status_and_their_time_by_route
         ("GET", "/a/{id}", 200, 3),
         ("PUT", "/b", 404, 20),
     ]:
-        metrics.note(method, route, status, seconds)
+        metrics.count(method, route, status, seconds)
     families = text_string_to_metric_families(metrics.text([figure("visterm_body_bytes", "Held.", 1_234_567_890)]))
     found = {(each.name, *each.labels.values()): each.value for family in families for each in family.samples}
     bounds = ["0.005", "0.01", "0.025", "0.05", "0.1", "0.25", "0.5", "1.0", "2.5", "5.0", "10.0", "+Inf"]

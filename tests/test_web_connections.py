@@ -15,7 +15,7 @@ from urllib.request import urlopen
 import pytest
 
 from tiny_catalogue import make_tiny_catalogue
-from visterm.web.server import MOST, RESERVE, Connections, accepted_at_once, most_connections
+from visterm.web.server import MAX_CONNECTIONS, RESERVED_FILES, Connections, max_backlog, max_connections
 
 FILES = 128
 CROWD = 200
@@ -178,14 +178,14 @@ def test_connections_that_cannot_be_accepted_are_logged_a_few_times_only(tmp_pat
 class Held:
     """A connection as `Connections` sees it."""
 
-    def __init__(self, client, since, *, at_work=False):
-        self.client, self.since, self.at_work = client, since, at_work
+    def __init__(self, client, since, *, is_busy=False):
+        self.client, self.since, self.is_busy = client, since, is_busy
         self.was_cut = False
 
-    def patience_left(self):
+    def closing_order(self):
         return (False, self.since)
 
-    def cut(self):
+    def abort(self):
         self.was_cut = True
 
 
@@ -200,21 +200,23 @@ def test_a_client_with_half_of_the_connections_makes_room_among_its_own():
 
 def test_connections_that_are_answered_do_not_make_room():
     connections = Connections(4)
-    busy = [Held(f"{i % 3}", i, at_work=True) for i in range(4)]
+    busy = [Held(f"{i % 3}", i, is_busy=True) for i in range(4)]
     assert all(map(connections.add, busy))
     assert not connections.add(Held("new", 5))
     assert not any(each.was_cut for each in busy)
 
 
 @pytest.mark.parametrize(
-    ("files", "expected"), [(128, 128 - RESERVE), (1024, 768), (2**20, MOST), (-1, MOST), (32, 8)], ids=str
+    ("files", "expected"),
+    [(128, 128 - RESERVED_FILES), (1024, 768), (2**20, MAX_CONNECTIONS), (-1, MAX_CONNECTIONS), (32, 8)],
+    ids=str,
 )
 def test_the_number_of_connections_leaves_files_for_all_else(monkeypatch, files, expected):
     monkeypatch.setattr(resource, "getrlimit", lambda kind: (files, files))
-    assert most_connections() == expected
+    assert max_connections() == expected
 
 
 @pytest.mark.parametrize("files", [32, 128, 1024, 4096])
 def test_connections_that_wait_to_be_accepted_fit_into_the_reserve(monkeypatch, files):
     monkeypatch.setattr(resource, "getrlimit", lambda kind: (files, files))
-    assert most_connections() + accepted_at_once() < files
+    assert max_connections() + max_backlog() < files

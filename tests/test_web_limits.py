@@ -19,8 +19,8 @@ from tiny_catalogue import make_tiny_catalogue
 from visterm.data.images import largest_image
 from visterm.web import decoding
 from visterm.web.app import create_app
-from visterm.web.bodies import MEDIUM, MOST_VALUES, SMALL
-from visterm.web.decoding import DIED
+from visterm.web.bodies import MAX_VALUES, MEDIUM_BODY, SMALL_BODY
+from visterm.web.decoding import DECODER_DIED
 from visterm.web.decoding_process import PIXELS, READY, REQUEST
 from visterm.web.errors import HttpError
 from visterm.web.service import Bounds
@@ -62,7 +62,12 @@ def keys(n_bytes):
 
 @pytest.mark.parametrize(
     ("address", "most"),
-    [("/images/1/feedback", SMALL), ("/jobs", SMALL), ("/images/1/tags", MEDIUM), ("/annotate", 32 * 2**20)],
+    [
+        ("/images/1/feedback", SMALL_BODY),
+        ("/jobs", SMALL_BODY),
+        ("/images/1/tags", MEDIUM_BODY),
+        ("/annotate", 32 * 2**20),
+    ],
 )
 def test_each_route_takes_bodies_of_its_own_size(service, address, most):
     told = refusal(service.post(API + address, content=b" " * (most + 1), headers={"content-type": "image/png"}), 413)
@@ -71,7 +76,7 @@ def test_each_route_takes_bodies_of_its_own_size(service, address, most):
 
 def test_a_body_is_counted_where_its_length_is_not_said(service):
     answer = service.post(
-        f"{API}/jobs", content=iter([b" " * SMALL, b" "]), headers={"content-type": "application/json"}
+        f"{API}/jobs", content=iter([b" " * SMALL_BODY, b" "]), headers={"content-type": "application/json"}
     )
     assert refusal(answer, 413)["code"] == "too_large"
 
@@ -79,23 +84,23 @@ def test_a_body_is_counted_where_its_length_is_not_said(service):
 def test_json_of_a_million_values_is_refused_before_it_is_read(service, monkeypatch):
     reads = SimpleNamespace(loads=lambda body: pytest.fail("it was read"))
     monkeypatch.setattr("visterm.web.bodies.json", reads)
-    sent = b'{"tasks": [' + b"0," * MOST_VALUES + b"0]}"
+    sent = b'{"tasks": [' + b"0," * MAX_VALUES + b"0]}"
     answer = service.post("/label-studio/predict", content=sent, headers={"content-type": "application/json"})
-    assert f"{MOST_VALUES:,} values" in refusal(answer, 413)["message"]
+    assert f"{MAX_VALUES:,} values" in refusal(answer, 413)["message"]
 
 
 def test_long_json_is_read_in_another_thread_than_requests_are_answered_in(service, monkeypatch):
     threads = []
     reads = SimpleNamespace(loads=lambda body: threads.append(threading.current_thread()) or json.loads(body))
     monkeypatch.setattr("visterm.web.bodies.json", reads)
-    for text in ("", "x" * SMALL):
+    for text in ("", "x" * SMALL_BODY):
         assert service.post("/label-studio/setup", json={"schema": "", "more": text}).status_code == 200
     answers_in, reads_in = threads
     assert answers_in is not reads_in
 
 
 def test_of_many_unknown_names_the_first_alone_is_told(service):
-    sent = keys(MEDIUM // 2)
+    sent = keys(MEDIUM_BODY // 2)
     answer = service.post(f"{API}/images/1/tags", content=sent, headers={"content-type": "application/json"})
     assert refusal(answer, 422)["field"] == "k0"
 
@@ -169,7 +174,7 @@ def test_bodies_that_are_held_open_share_one_budget(tiny):
 
 def test_pictures_that_are_sent_in_a_form_are_never_on_a_disk(service, monkeypatch):
     monkeypatch.setattr(tempfile.SpooledTemporaryFile, "rollover", lambda file: pytest.fail("it was written to a disk"))
-    sent = [("image", ("large.png", bytes(2 * MEDIUM)))]
+    sent = [("image", ("large.png", bytes(2 * MEDIUM_BODY)))]
     assert "not an image" in refusal(service.post(f"{API}/annotate", files=sent), 422)["message"]
     answer = service.post(f"{API}/annotate", content=b"--x", headers={"content-type": "multipart/form-data"})
     assert "form can't be read" in refusal(answer, 400)["message"]
@@ -227,7 +232,7 @@ def test_searches_go_on_while_writes_wait_for_another_process(service, tiny):
 
 def test_a_write_that_has_waited_too_long_for_its_turn_is_not_done_any_more():
     async def ask():
-        work, free, done = Work("write", 1, 4, patience=0.0), threading.Event(), []
+        work, free, done = Work("write", 1, 4, patience_seconds=0.0), threading.Event(), []
         first = asyncio.create_task(work.do(free.wait))
         second = asyncio.create_task(work.run(done.append, 1))
         await asyncio.sleep(0.01)
@@ -273,7 +278,7 @@ def test_a_picture_that_was_sent_has_less_time_than_those_of_the_catalogue(tiny,
     monkeypatch.setattr(decoding, "_exchange", wait_for_more)
     with bounded(tiny, upload_seconds=0.2) as service:
         answer = service.post(f"{API}/annotate", content=b"slow", headers={"content-type": "image/png"})
-        assert DIED in refusal(answer, 422)["message"]
+        assert DECODER_DIED in refusal(answer, 422)["message"]
         assert service.get(f"{API}/images/5/thumbnail").status_code == 200
 
 

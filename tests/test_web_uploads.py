@@ -14,7 +14,7 @@ from tiny_catalogue import make_tiny_catalogue
 from visterm.core.errors import ImageError
 from visterm.web import decoding
 from visterm.web.app import create_app
-from visterm.web.decoding import DIED, Decoders
+from visterm.web.decoding import DECODER_DIED, Decoders
 from visterm.web.decoding_process import PIXELS
 
 HERE = "http://127.0.0.1:8080"
@@ -50,20 +50,20 @@ def send_all(service, first, end):
 
 
 def test_damaged_pictures_are_tagged_or_refused(service):
-    died = service.app.state.service.decoders.died.value
+    died = service.app.state.service.decoders.n_died.value
     tagged, refused = send_all(service, 0, 200)
     assert tagged + refused == 200
     assert tagged > 20
     assert refused > 20
-    assert service.app.state.service.decoders.died.value == died
+    assert service.app.state.service.decoders.n_died.value == died
     assert service.get("/api/v1/health").status_code == 200
 
 
 @pytest.mark.slow
 def test_two_thousand_damaged_pictures_are_tagged_or_refused(service):
-    died = service.app.state.service.decoders.died.value
+    died = service.app.state.service.decoders.n_died.value
     assert sum(send_all(service, 200, 2200)) == 2000
-    assert service.app.state.service.decoders.died.value == died
+    assert service.app.state.service.decoders.n_died.value == died
 
 
 def ask_all(decoders, pictures):
@@ -99,8 +99,8 @@ def test_a_picture_that_kills_its_decoder_is_refused_and_the_next_one_is_read(mo
         return exchange(process, header, content)
 
     monkeypatch.setattr(decoding, "_exchange", killing)
-    assert ask_all(decoders, [sound, b"killer", sound]) == [(48, 32, 3), DIED, (48, 32, 3)]  # its EXIF turns it
-    assert decoders.died.value == 1
+    assert ask_all(decoders, [sound, b"killer", sound]) == [(48, 32, 3), DECODER_DIED, (48, 32, 3)]  # its EXIF turns it
+    assert decoders.n_died.value == 1
 
 
 def test_a_decoder_that_takes_too_long_is_killed(monkeypatch, sound):
@@ -111,8 +111,8 @@ def test_a_decoder_that_takes_too_long_is_killed(monkeypatch, sound):
         return exchange(process, decoding.REQUEST.pack(PIXELS, False, 0, 10**6), content)
 
     monkeypatch.setattr(decoding, "_exchange", waiting)
-    assert ask_all(decoders, [sound]) == [DIED]
-    assert decoders.died.value == 1
+    assert ask_all(decoders, [sound]) == [DECODER_DIED]
+    assert decoders.n_died.value == 1
 
 
 def test_a_decoder_has_no_more_memory_than_it_is_given():
@@ -120,7 +120,7 @@ def test_a_decoder_has_no_more_memory_than_it_is_given():
     Image.new("RGB", (9000, 9000)).save(large, "PNG")  # 243 MB of pixels
     decoders = Decoders(1, 4, memory_bytes=400 * MEGABYTES, max_pixels=100_000_000, seconds=20)
     (told,) = ask_all(decoders, [large.getvalue()])
-    assert "memory" in told or told == DIED
+    assert "memory" in told or told == DECODER_DIED
 
 
 def test_too_many_pixels_are_refused_before_they_are_decoded(sound):

@@ -29,7 +29,7 @@ from visterm.web import workers
 from visterm.web.bodies import Bodies
 from visterm.web.decoding_process import PIXELS, READY, REQUEST
 from visterm.web.errors import HttpError
-from visterm.web.server import _Seldom
+from visterm.web.server import _RepeatFilter
 from visterm.web.work import Figures, Work
 from visterm.web.workers import default_workers
 
@@ -343,9 +343,9 @@ def test_limits_hold_for_the_sum_of_all_processes():
         first, second = (Figures(3, row, file.fileno()) for row in (0, 1))
         works = [Work("search", 1, 3, figures=figures) for figures in (first, second)]
         bodies = [Bodies(1000, figures) for figures in (first, second)]
-        bodies[0].take(900)
+        bodies[0].add(900)
         with pytest.raises(HttpError):
-            bodies[1].take(200)
+            bodies[1].add(200)
         with works[0].slot(), works[0].slot(), works[1].slot():
             assert works[0].waiting.total == 3
             for work in works:
@@ -353,7 +353,7 @@ def test_limits_hold_for_the_sum_of_all_processes():
                     pass
         works[0].waiting.value = 3
         second.forget(0)  # the process of the first was killed
-        bodies[1].take(200)
+        bodies[1].add(200)
         with works[1].slot():
             assert works[1].refused.total == 2
         for work in works:
@@ -364,7 +364,7 @@ def test_processes_together_log_no_more_than_one(monkeypatch):
     seconds = [0.0]
     monkeypatch.setattr("visterm.web.server.time.monotonic", lambda: seconds[0])
     for n_workers in (1, 2, 3, 4, 8):
-        filters, logged = [_Seldom(n_workers) for _ in range(n_workers)], 0
+        filters, logged = [_RepeatFilter(n_workers) for _ in range(n_workers)], 0
         for second in range(6000):
             seconds[0] = float(second)
             for each in filters:

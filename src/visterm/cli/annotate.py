@@ -12,7 +12,7 @@ import visterm
 from visterm.cli import options
 from visterm.cli.command_line import imported_when_used
 from visterm.cli.completion import encoder_names, one_tag
-from visterm.cli.output import Bars, emit, exit_code, likeliest_first, percent, say, say_not_read, show, show_all, table
+from visterm.cli.output import Bars, by_confidence, emit, percent, say, say_not_read, say_skipped, show, show_all, table
 from visterm.core.errors import UserError
 from visterm.core.remote import as_path
 from visterm.core.types import Skipped
@@ -119,7 +119,7 @@ def annotate(
             say(annotation_job.DONE_HERE)
         tag_file = out / feature_folder.DATA
         say(f"Tagged {count_of(report.new, 'photo')} ({report.reused:,} unchanged). The tags are in {tag_file}.")
-        raise typer.Exit(exit_code(persist.read_skipped(skipped_file), skipped_file))
+        raise typer.Exit(say_skipped(persist.read_skipped(skipped_file), skipped_file))
 
     skipped: list[Skipped] = []
     for item in annotation_job.annotate_found(tagger, pieces, limits, executor=executor, say=say, progress=Bars()):
@@ -129,18 +129,18 @@ def annotate(
             emit(item.as_dict())
         else:
             cells = []
-            for tag in likeliest_first(item.tags):
+            for tag in by_confidence(item.tags):
                 confidence_text = "" if tag.confidence is None else f" {percent(tag.confidence)}"
                 cells.append(f"{tag.tag}{'' if tag.trained else '*'}{confidence_text}")
             show(f"{item.image}: {', '.join(cells)}")
 
-    raise typer.Exit(exit_code(skipped))
+    raise typer.Exit(say_skipped(skipped))
 
 
 def _annotate_pair(run: Path, images: list[str], k: int, *, has_other_options: bool, json: bool) -> None:
 
     if len(images) != 2 or has_other_options:
-        raise UserError("--pair takes two pictures, of an object and of its part, and -k and --json alone.")
+        raise UserError("--pair takes two pictures, of an object and of its part, and only the options -k and --json.")
     pairs = part_relations.label_pair(visterm.Tagger.load(run), images[0], images[1], k)
     rows = [[item.object, item.part, f"{item.score:.3f}"] for item in pairs]
     show_all((item._asdict() for item in pairs), rows, ["object", "part", "score"], json=json)
@@ -265,10 +265,10 @@ def encode(
     )  # fmt: skip
     say_not_read([images])
     if ray is not None and not report.shared:
-        say("--ray ignored: all photos are in one shard, which was made here. --shard-size makes smaller ones.")
+        say("--ray ignored: the job fits in one shard. A smaller --shard-size makes more of them.")
     say(
         f"Wrote the features of {count_of(report.rows, 'photo')} to {out}: {report.encoded:,} new, {report.reused:,} "
         f"unchanged, {report.gone:,} removed ({report.width:,} numbers each, {count_of(report.shards, 'file')})."
     )
     skipped_file = out / feature_folder.SKIPPED
-    raise typer.Exit(exit_code(persist.read_skipped(skipped_file), skipped_file))
+    raise typer.Exit(say_skipped(persist.read_skipped(skipped_file), skipped_file))

@@ -19,7 +19,7 @@ with imported_when_used():
     from visterm.data import relations
     from visterm.evaluation import html_report
     from visterm.library import duplicates as duplicate_photos
-    from visterm.library import mistakes as kept_mistakes
+    from visterm.library import mistakes as stored_mistakes
     from visterm.library import records, steps
     from visterm.store import catalogue as stored_catalogues
     from visterm.tagging.mistakes import KINDS, LIKELY
@@ -50,19 +50,19 @@ def duplicates(
 ) -> None:
     """Find photos that look the same; nothing is deleted.
 
-    The photo to keep comes first in its group. Shots of a series and screenshots look alike and are no copies:
-    their groups come last, and you choose. Hidden photos are in no search; their files stay.
+    The photo to keep comes first in its group. Shots of a series and screenshots look similar but are not copies:
+    their groups come last, and you choose. Searches don't find hidden photos; their files stay.
     """
     stored = stored_catalogues.StoredCatalogue.open(catalogue)
     groups = duplicate_photos.find_duplicates(stored, progress=Bars())
     if keep is not None:
         rule, folder = (keep, "") if keep in duplicate_photos.RULES else ("folder", keep)
-        chosen = groups.kept_by(rule, stored.tags.held(), folder)
-        if groups.groups and not chosen:
+        kept_groups = groups.kept_by(rule, stored.tags.held(), folder)
+        if groups.groups and not kept_groups:
             raise UserError(
                 f"--keep is {keep!r}; expected largest, oldest, most tags, or a folder that has one of these photos."
             )
-        groups = groups._replace(groups=chosen)
+        groups = groups._replace(groups=kept_groups)
 
     for group in groups.groups:
         if json:
@@ -86,7 +86,7 @@ def duplicates(
     say(summary if groups.groups else "No photos look the same.")
     if groups.alike:
         n_similar = count_of(len(groups.alike), "group")
-        say(f"{n_similar} of shots of a series or screenshots, which look alike and are no copies.")
+        say(f"{n_similar} of shots of a series or screenshots, which look similar but are not copies.")
     if hide and groups.groups:
         choices = [steps.Choice(group.keeper.id, [copy.image.id for copy in group.copies]) for group in groups.groups]
         steps.keep_one_of_each(visterm.Catalogue.load(catalogue), choices)
@@ -148,8 +148,8 @@ def mistakes(
 
     header = ["chance", "95 % interval", "the tag is", "tag", "photo"]
     objects = (mistake.as_dict() for mistake in probable)
-    none = kept_mistakes.why_none(opened.stored) or "No tag stands out as missing or wrong."
-    show_all(objects, rows, header, json=json, out=out, none=none)
+    none = stored_mistakes.why_none(opened.stored) or "No tag stands out as missing or wrong."
+    show_all(objects, rows, header, json=json, out=out, empty_note=none)
 
 
 def _chance_in_words(mistake: Mistake) -> tuple[str, str]:

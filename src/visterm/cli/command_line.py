@@ -108,14 +108,14 @@ PANELS_OF_COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "watch": ("index", "Keep a catalogue up to date while photos come and go."),
         "use": ("fit", "Search a catalogue with another of its runs, or list them."),
         "duplicates": ("cleaning", "Find photos that look the same; nothing is deleted."),
-        "map": ("index", "Draw a map of the photos, alike ones close together."),
+        "map": ("index", "Draw a map of the photos, with similar ones close together."),
         "mistakes": ("cleaning", "List tags that are probably missing or wrong."),
         "serve": ("serve", "Serve a catalogue as a web page and an API."),
     },
     "Other programs": {
         "connect": ("connect", "Make a catalogue of a library in Immich or PhotoPrism."),
         "push": ("export", "Share a run on the Hugging Face hub."),
-        "sync": ("connect", "Follow a connected library, and write predictions there."),
+        "sync": ("connect", "Follow a connected library, and write predictions into it."),
     },
     "Look inside": {
         "info": ("info", "Show what is in a run, a catalogue or a features folder."),
@@ -392,9 +392,8 @@ def _fail_to_parse(error: Any) -> int:
         return _fail(f"Put several words in quotes: {command} {shlex.quote(str(typed.get('catalogue')))} {words}")
 
     message = _number_out_of_range(error) or message
-    near = getattr(error, "possibilities", None)
-    if near:
-        message = f"{error.message.rstrip('.')}. Did you mean {' or '.join(map(repr, sorted(near)))}?"
+    if possibilities := getattr(error, "possibilities", None):
+        message = f"{error.message.rstrip('.')}. Did you mean {' or '.join(map(repr, sorted(possibilities)))}?"
     if message.startswith("Missing argument"):
         return _fail(f"{message.rstrip('.')}. {_usage_of(error.ctx)} See: {command} --help")
     if message.startswith("Usage:") or not message:

@@ -60,12 +60,12 @@ def one_tag(incomplete: str) -> list[str]:
 
 def words_of_a_query(incomplete: str) -> list[str]:
     """Return queries in which the last word is completed to a tag; tags of several words are in double quotes."""
-    before, last = (incomplete[: incomplete.rfind(" ") + 1], incomplete[incomplete.rfind(" ") + 1 :])
+    rest, last = (incomplete[: incomplete.rfind(" ") + 1], incomplete[incomplete.rfind(" ") + 1 :])
     if incomplete.count('"') % 2:
-        before, last = incomplete[: incomplete.rfind('"')], incomplete[incomplete.rfind('"') :]
+        rest, last = incomplete[: incomplete.rfind('"')], incomplete[incomplete.rfind('"') :]
     minus = "-" if last.startswith("-") else ""
     tags = (f'"{tag}"' if " " in tag or last.startswith('"') else tag for tag in _tags_on_the_line())
-    return [f"{before}{minus}{tag}" for tag in tags if tag.startswith(last.removeprefix("-"))]
+    return [f"{rest}{minus}{tag}" for tag in tags if tag.startswith(last.removeprefix("-"))]
 
 
 def _tags_on_the_line() -> Iterable[str]:

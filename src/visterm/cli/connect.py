@@ -15,7 +15,7 @@ import typer
 import visterm
 from visterm.cli import options
 from visterm.cli.command_line import imported_when_used
-from visterm.cli.output import Bars, JsonObject, emit, exit_code, percent, say, show
+from visterm.cli.output import Bars, JsonObject, emit, percent, say, say_skipped, show
 from visterm.core.errors import ServiceError, StorageError, UserError
 from visterm.core.progress import SILENT
 from visterm.core.wording import count_of
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from visterm.store.connected import ProgramConnection
 
 
-NOT_KEPT = 4  # Exit code of --check if the server does not keep the tags
+TAGS_NOT_KEPT = 4  # Exit code of --check if the server does not keep the tags
 
 EXAMPLES = (
     ("visterm connect immich http://nas:2283 --key-file key --check", "what does this server keep?"),
@@ -52,7 +52,7 @@ KeyFile = Annotated[
         metavar="FILE",
     ),
 ]
-LEFT_BEHIND = 4  # Exit code of a sync if the server lost tags, and of --undo if some tags could not be removed
+TAGS_LOST_OR_LEFT = 4  # Exit code of a sync if the server lost tags, and of --undo if some tags could not be removed
 
 
 def connect(
@@ -72,7 +72,7 @@ def connect(
     ] = False,
     run: Annotated[
         Path | None,
-        options.model_option("--run", help="Use a run that you have, instead of learning one from the tags there."),
+        options.model_option("--run", help="Use a run that you have, instead of learning one from the library's tags."),
     ] = None,
     encoder: options.EncoderName = None,
     encoder_set: options.EncoderSettings = None,
@@ -81,17 +81,17 @@ def connect(
 ) -> None:
     """Make a catalogue of a library in Immich or PhotoPrism.
 
-    Fetches a preview of each photo, learns the tags that people gave, and indexes the photos. It only reads there:
+    Fetches a preview of each photo, learns the tags that people gave, and indexes the photos. It only reads, while
     `visterm sync` writes. If no photo has a tag yet, name words to look for (--words). After a stop, run it again: it
     goes on. The exit code is 3 if photos were skipped, and 4 if --check finds that the server keeps no tags.
     """
     key = keys.read_key(key_file, contract.connector_class(program).key_variable)
     library = contract.open_library(program, url, key, say)
     if check:
-        lines, works = connecting.try_server(library)
+        lines, is_kept = connecting.try_server(library)
         for line in lines:
             show(line)
-        raise typer.Exit(0 if works else NOT_KEPT)
+        raise typer.Exit(0 if is_kept else TAGS_NOT_KEPT)
 
     if out is None:
         raise UserError("Missing catalogue folder: pass -o CATALOGUE (or --check to try the server first).")
@@ -106,17 +106,17 @@ def connect(
     )
     say_unusable(pulled.unusable)
     say(f"Indexed {count_of(len(catalogue), 'photo')} of {library.title}. The catalogue is in {out}.")
-    if young := catalogue.stored.connected.count_not_ready():
-        say(syncing.young_photos(library.title, young))
+    if n_young := catalogue.stored.connected.count_not_ready():
+        say(syncing.young_photos(library.title, n_young))
     say(f"Next: visterm sync {out} --dry-run")
-    raise typer.Exit(exit_code(pulled.skipped))
+    raise typer.Exit(say_skipped(pulled.skipped))
 
 
 def say_unusable(unusable: dict[str, int]) -> None:
     """Report the tags of the library that are not valid in a catalogue."""
     if unusable:
         examples = ", ".join(repr(tag[:40]) for tag in list(unusable)[:3])
-        say(f"Left out {count_of(len(unusable), 'tag')} that cannot be one here: {examples}")
+        say(f"Left out {count_of(len(unusable), 'tag')} that are not valid in a catalogue: {examples}")
 
 
 SYNC_EXAMPLES = (
@@ -151,14 +151,14 @@ def sync(
         bool,
         options.output_option(
             "--dry-run",
-            help="Change nothing there, and show what would be written. The catalogue here reads and learns all the "
-            "same, and may use a new run.",
+            help="Change nothing on the server, and show what would be written. The catalogue still reads and learns, "
+            "and may use a new run.",
         ),
     ] = False,
     undo: Annotated[
         bool,
         options.output_option(
-            "--undo", help="Take back exactly what this catalogue has written there. The next round would write again."
+            "--undo", help="Take back exactly what this catalogue has written. The next round would write it again."
         ),
     ] = False,
     every: Annotated[
@@ -170,10 +170,10 @@ def sync(
     key_file: KeyFile = None,
     json: options.Json = False,
 ) -> None:
-    """Follow a connected library, and write predictions there.
+    """Follow a connected library, and write predictions into it.
 
     One round reads new and changed photos, learns again if people changed tags, and writes predictions that are sure
-    enough. People's tags are never taken away, and what people take off is not suggested again. The catalogue remembers
+    enough. People's tags are never removed, and tags that people remove are not suggested again. The catalogue keeps
     --precision, -k and --parent for the next rounds. The exit code is 3 if photos were skipped, and 4 if the server
     lost tags, or --undo had to leave some.
     """
@@ -187,9 +187,9 @@ def sync(
     connection = _reconnect(opened, url, key_file)
     printer = RoundPrinter(connection.title, json=json, dry_run=dry_run)
     if undo:
-        undone = syncing.undo(opened, syncing.library_of(connection, say), dry_run=dry_run, progress=Bars())
-        printer.undone(undone, catalogue)
-        raise typer.Exit(LEFT_BEHIND if undone.refused or undone.waiting else 0)
+        pushed = syncing.undo(opened, syncing.library_of(connection, say), dry_run=dry_run, progress=Bars())
+        printer.undo(pushed, catalogue)
+        raise typer.Exit(TAGS_LOST_OR_LEFT if pushed.refused or pushed.waiting else 0)
 
     old_settings = syncing.PushSettings(**connection.settings)
     settings = old_settings.changed(connection.kind, parent=parent, precision=precision, k=k)
@@ -210,8 +210,8 @@ def sync(
         return
     result = syncing.sync(opened, syncing.library_of(connection, say), settings, dry_run=dry_run, progress=Bars())
     printer.round(result, settings.precision)
-    lost_code = LEFT_BEHIND if result.pushed.reasons[push.VANISHED] else 0
-    raise typer.Exit(exit_code(result.pulled.skipped) or lost_code)
+    lost_code = TAGS_LOST_OR_LEFT if result.pushed.reasons[push.LOST_REASON] else 0
+    raise typer.Exit(say_skipped(result.pulled.skipped) or lost_code)
 
 
 def _reconnect(catalogue: visterm.Catalogue, url: str | None, key_file: Path | None) -> ProgramConnection:
@@ -223,7 +223,7 @@ def _reconnect(catalogue: visterm.Catalogue, url: str | None, key_file: Path | N
         connection = connection._replace(address=contract.open_library(connection.kind, url, "").address)
     if key_file is not None:
         if url is None:
-            keys.check_allowed(connection.address, connection.key_file)  # the user must have named this server before
+            keys.check_allowed(connection.address, connection.key_file)  # the user must have named this server earlier
         connection = connection._replace(key_file=os.path.abspath(key_file))
 
     file = None if connection.key_file is None else Path(connection.key_file)
@@ -251,18 +251,18 @@ class RoundPrinter:
             say(f"Not written or taken back, {count_of(n, 'tag')}: {reason}")
         self.show(result.pushed, result.as_dict())
         if self._dry_run:
-            self._would(result.pushed)
+            self._say_plan(result.pushed)
             explain_chances(result.pushed.changes, precision)
         else:
             say(f"Done: {result.line()}.")
 
-    def undone(self, pushed: PushResult, catalogue: Path) -> None:
+    def undo(self, pushed: PushResult, catalogue: Path) -> None:
         """Print the tags that were removed again."""
         self.show(pushed, pushed.as_dict())
         for reason, n in pushed.reasons.most_common(3):
-            say(f"Left {count_of(n, 'tag')} there: {reason}. Try --undo again later.")
+            say(f"Left {count_of(n, 'tag')} in the library: {reason}. Try --undo again later.")
         if self._dry_run:
-            self._would(pushed)
+            self._say_plan(pushed)
         else:
             is_immich = self._title == "Immich"
             empty_note = " Its empty tags go in Immich's nightly job." if is_immich and pushed.taken else ""
@@ -281,7 +281,7 @@ class RoundPrinter:
             for line in lines_of_tags(pushed.changes):
                 show(line)
 
-    def _would(self, pushed: PushResult) -> None:
+    def _say_plan(self, pushed: PushResult) -> None:
         written, taken_back = count_of(pushed.written, "tag"), f"{pushed.taken:,}"
         say(f"Would write {written}, and take back {taken_back}; nothing was changed in {self._title}.")
 

@@ -12,7 +12,7 @@ import typer
 from visterm.cli import options
 from visterm.cli.command_line import imported_when_used
 from visterm.cli.completion import metric_names
-from visterm.cli.output import Bars, JsonObject, emit, exit_code, say, show, table
+from visterm.cli.output import Bars, JsonObject, emit, say, say_skipped, show, table
 
 with imported_when_used():
     from visterm.evaluation import evaluate_run, summaries
@@ -95,7 +95,7 @@ def evaluate(
         if "wanted_precision" in evaluation.summary:
             show_precision(evaluation.summary["wanted_precision"])
 
-    raise typer.Exit(exit_code(evaluation.skipped))
+    raise typer.Exit(say_skipped(evaluation.skipped))
 
 
 def show_annotation(results: JsonObject, compared: Sequence[str]) -> None:

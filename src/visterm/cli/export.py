@@ -12,7 +12,7 @@ import typer
 import visterm
 from visterm.cli import options
 from visterm.cli.command_line import imported_when_used
-from visterm.cli.output import Bars, emit, exit_code, say, show, table
+from visterm.cli.output import Bars, emit, say, say_skipped, show, table
 from visterm.core.errors import UserError
 from visterm.core.types import Skipped
 from visterm.core.wording import count_of, one_of
@@ -36,7 +36,7 @@ EXAMPLES = (
     ("visterm export catalogue --to imagefolder -o tagged", "for Hugging Face datasets"),
     ("visterm export run --to onnx -o model", "the run itself, as one ONNX graph"),
 )
-MODELS = ("onnx", "photoprism-model")  # Targets that export the run itself
+MODEL_TARGETS = ("onnx", "photoprism-model")  # They export the run itself
 
 
 def export(
@@ -95,9 +95,9 @@ def export(
     wrote. The exit code is 3 if photos were skipped.
     """
     into_files = to in writing.TARGETS
-    if not into_files and to not in (*tables.TABLES, *tables.DATASETS, *MODELS):
+    if not into_files and to not in (*tables.TABLES, *tables.DATASETS, *MODEL_TARGETS):
         raise UserError(
-            f"--to is '{to}'; expected {one_of((*writing.TARGETS, *tables.TABLES, *tables.DATASETS, *MODELS))}."
+            f"--to is '{to}'; expected {one_of((*writing.TARGETS, *tables.TABLES, *tables.DATASETS, *MODEL_TARGETS))}."
         )
 
     if into_files and out is not None:
@@ -108,12 +108,12 @@ def export(
             "output."
         )
 
-    if not into_files and out is None and (not dry_run or to in MODELS):
+    if not into_files and out is None and (not dry_run or to in MODEL_TARGETS):
         raise UserError(
             f"Missing output: --to {to} writes {'a file' if to in tables.TABLES else 'a folder'}, named by -o."
         )
 
-    if to in MODELS:
+    if to in MODEL_TARGETS:
         _export_model(source, images, to, Path(out or ""), json=json)
         return
     limits = sources.Limits(k, min_confidence, precision)
@@ -125,7 +125,7 @@ def export(
         skipped, counts = _export_to_table(source, images, to, limits, None if dry_run else out, json=json)
     if json and dry_run:
         emit({"totals": {**counts, "skipped": len(skipped)}})
-    raise typer.Exit(exit_code(skipped))
+    raise typer.Exit(say_skipped(skipped))
 
 
 def _export_to_files(
@@ -146,10 +146,10 @@ def _export_to_files(
     skipped: list[Skipped] = []
     counts: Counter[str] = Counter()
     if undo:
-        items = _counted(opened.written(target.name), skipped, counts)
+        items = _count_items(opened.written(target.name), skipped, counts)
         changes = writing.undo_tags(items, target, dry_run=dry_run, progress=Bars(), notes=notes)
     else:
-        items = _counted(opened.items(limits, Bars()), skipped, counts)
+        items = _count_items(opened.items(limits, Bars()), skipped, counts)
         run, parents = opened.tagger.fingerprint, export_items.Parents.of_run(opened.tagger)
         changes = writing.export_tags(items, target, run=run, parents=parents, dry_run=dry_run, notes=notes)
 
@@ -167,7 +167,7 @@ def _export_to_table(
     skipped: list[Skipped] = []
     counts: Counter[str] = Counter()
     source_items = opened.items(limits, Bars())
-    items = _counted(
+    items = _count_items(
         tables.only_pictures(source_items) if to in tables.DATASETS else source_items, skipped, counts, tags=True
     )
     if to not in tables.DATASETS:
@@ -202,16 +202,16 @@ def _export_model(run: Path, images: Path | None, to: str, out: Path, *, json: b
         say(" ".join(warning.split()))
 
 
-def _counted(
+def _count_items(
     items: Iterable[ExportItem | Skipped], skipped: list[Skipped], counts: Counter[str], *, tags: bool = False
 ) -> Iterator[ExportItem]:
-    """Yield the photos to write, counted, and their tags if `tags` is true; append unreadable photos to `skipped`."""
+    """Yield and count the photos to write, and their tags if `tags` is true; append unreadable photos to `skipped`."""
     counts["photos"] = 0
     for item in items:
         if isinstance(item, Skipped):
             skipped.append(item)
             continue
-        counts["photos"] += bool(item.name)  # the old places of moved photos have no name
+        counts["photos"] += bool(item.name)  # the old paths of moved photos have no name
         for mark in item.wanted(None, export_items.Parents()) if tags else ():
             counts["tags" if mark.source == keywords.GIVEN else "predicted"] += 1
         yield item
@@ -256,9 +256,9 @@ def _show_changes(
     if counts["left_out"]:
         message += f"; {counts['left_out']:,} not written (a person has removed them, or a character does not fit)"
     if counts["copied"]:
-        copied = "tag of other programs" if counts["copied"] == 1 else "tags of other programs"
+        copied_text = "tag of other programs" if counts["copied"] == 1 else "tags of other programs"
         fields = "out of the fields that they were copied to" if undo else "into the other fields of keywords"
-        message += f"; {counts['copied']:,} {copied} {fields}"
+        message += f"; {counts['copied']:,} {copied_text} {fields}"
 
     say(f"{message}.")
 
@@ -272,10 +272,8 @@ PUSH_EXAMPLES = (
 
 def push(
     run: Annotated[Path, options.argument(help="The run to push.")],
-    repository: Annotated[str, options.argument(help="Where to: OWNER/NAME. It is made if it isn't there.")],
-    public: Annotated[
-        bool, options.output_option("--public", help="Let everybody read a repository that is made.")
-    ] = False,
+    repository: Annotated[str, options.argument(help="Where to: OWNER/NAME. It is created if it doesn't exist.")],
+    public: Annotated[bool, options.output_option("--public", help="Let everybody read a new repository.")] = False,
     with_photos: Annotated[
         bool,
         options.output_option(

@@ -13,7 +13,7 @@ import visterm
 from visterm.cli import options
 from visterm.cli.command_line import imported_when_used
 from visterm.cli.completion import model_names
-from visterm.cli.output import Bars, JsonObject, duration, emit, exit_code, in_minutes, say, say_not_read, table
+from visterm.cli.output import Bars, JsonObject, duration, emit, in_minutes, say, say_not_read, say_skipped, table
 from visterm.core.errors import UserError
 from visterm.core.remote import as_path, is_remote
 from visterm.core.wording import count_of
@@ -58,7 +58,7 @@ def fit(
     tree: Annotated[
         str | None,
         options.input_option(
-            help="Which tags lie under which: a CSV of child,parent, or 'paths' (animals/dog).", metavar="SOURCE"
+            help="The tree of the tags: a CSV of child,parent, or 'paths' (animals/dog).", metavar="SOURCE"
         ),
     ] = None,
     queries: Annotated[
@@ -89,7 +89,7 @@ def fit(
         ),
     ] = None,
     overwrite: Annotated[
-        bool, options.output_option("--overwrite", help="Replace what is there already, without a question.")
+        bool, options.output_option("--overwrite", help="Replace an existing run without asking.")
     ] = False,
     json: options.Json = False,
 ) -> None:
@@ -133,7 +133,7 @@ def fit(
         say(f"{summary} The run is in {out}. Next: visterm index {out} {sources} -o CATALOGUE")
         say("Then its review page: visterm serve CATALOGUE")
     else:
-        say(f"Learned {learned_text} in {duration_text}{_chosen(run.models_tried())}. The run is in {out}.")
+        say(f"Learned {learned_text} in {duration_text}{_models_text(run.models_tried())}. The run is in {out}.")
 
     if calibrating.RIGHT_OF_5 in facts:
         say(calibrating.what_to_expect(facts))
@@ -141,11 +141,11 @@ def fit(
         say("No confidences: fewer than 20 tagged photos could be held out.")
     if json:
         emit({"run": str(out), **facts, "not_read": not_read})
-    raise typer.Exit(exit_code(run.skipped, out / "skipped.jsonl"))
+    raise typer.Exit(say_skipped(run.skipped, out / "skipped.jsonl"))
 
 
-def _chosen(report: Sequence[JsonObject]) -> str:
-    """Return the end of a sentence with the models that `auto` has chosen; "" for a run without `auto`."""
+def _models_text(report: Sequence[JsonObject]) -> str:
+    """Return the end of a sentence that names the models that `auto` chose; "" for a run without `auto`."""
     used = " and ".join(f"{entry['model']} ({entry['weight']:.0%})" for entry in report if entry["weight"])
     if any(entry["reason"].startswith("alone: ") for entry in report):
         return f" with {used}, as there are no images to compare models on"
@@ -235,13 +235,13 @@ def tune(
 
     table(rows, [*names, "map", "epochs", "seconds"])
     say(f"Learned from all photos with the best settings. The run is in {out}.")
-    raise typer.Exit(exit_code(tuned.run.skipped, out / "skipped.jsonl"))
+    raise typer.Exit(say_skipped(tuned.run.skipped, out / "skipped.jsonl"))
 
 
 USE_EXAMPLES = (
     ("visterm use catalogue", "list its runs, with dates and figures"),
     ("visterm use catalogue 3", "use run 3"),
-    ("visterm use catalogue --back", "use the run of before again"),
+    ("visterm use catalogue --back", "use the previous run again"),
 )
 
 
@@ -251,13 +251,13 @@ def use(
         str | None, options.argument(help="One of its runs, by its number. Leave it out to list them all.")
     ] = None,
     back: Annotated[
-        bool, options.input_option("--back", help="Go back to the run that was used before, or to an earlier RUN.")
+        bool, options.input_option("--back", help="Go back to the previous run, or to an earlier RUN.")
     ] = False,
 ) -> None:
     """Search a catalogue with another of its runs, or list them.
 
-    Call --back twice to go back two runs. What is learned by itself later doesn't replace a run that you went back to
-    unless it is clearly better. What people said of tags stays as it is.
+    Call --back twice to go back two runs. A run that you went back to is only replaced automatically by one that is
+    clearly better. Tags and answers of people are kept.
     """
     if run is not None or back:
         _switch(catalogue, run or "", back=back)
@@ -277,10 +277,10 @@ def _switch(catalogue: Path, name: str, *, back: bool) -> None:
     if new_run == old_run:
         say(f"{catalogue} uses run {new_run.id} already.")
     else:
-        rows_note = f" {count_of(filled.rows, 'row')} made anew." if filled.rows else ""
+        rows_note = f" {count_of(filled.rows, 'row')} computed again." if filled.rows else ""
         undo_command = f"visterm use {catalogue} {old_run.id}" if back else f"visterm use {catalogue} --back"
         verb = "is back to" if back else "uses"
-        reminder = "All that people said is kept. " if back else ""
+        reminder = "Tags and answers of people are kept. " if back else ""
         undo_hint = "To use the later run again" if back else "To go back"
         date = in_minutes(new_run.added)
         say(f"{catalogue} {verb} run {new_run.id}, of {date}.{rows_note} {reminder}{undo_hint}: {undo_command}")

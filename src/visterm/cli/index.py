@@ -12,7 +12,7 @@ import typer
 import visterm
 from visterm.cli import options
 from visterm.cli.command_line import imported_when_used
-from visterm.cli.output import Bars, JsonObject, check_tags_read, emit, exit_code, say, say_not_read, show
+from visterm.cli.output import Bars, JsonObject, check_tags_read, emit, say, say_not_read, say_skipped, show
 from visterm.core.errors import UserError
 from visterm.core.wording import count_of
 
@@ -95,7 +95,7 @@ def index(
     say(f"Indexed {count_of(len(catalogue), 'photo')} ({result.in_words()}). The catalogue is in {path}.")
     if json:
         emit({"catalogue": str(path), "images": len(catalogue), **result.as_dict(), **tag_facts, "not_read": not_read})
-    raise typer.Exit(exit_code(result.skipped, path / "skipped.jsonl"))
+    raise typer.Exit(say_skipped(result.skipped, path / "skipped.jsonl"))
 
 
 def _open(run: Path, out: Path | None, store: str | None) -> tuple[visterm.Catalogue, Path, bool]:
@@ -166,19 +166,19 @@ def watch(
         str | None,
         options.input_option(
             metavar="TIME",
-            help="Look at the folders every so often, such as 30s or 5m. Folders on a network are looked at every 30 s "
-            "anyway, as their changes are not reported.",
+            help="Check the folders at this interval, such as 30s or 5m. Folders on a network are always checked every "
+            "30 s, as their changes are not reported.",
         ),
     ] = None,
 ) -> None:
     """Keep a catalogue up to date while photos come and go.
 
-    It looks for what happened since the last time, and then waits for changes. A folder that disappears is waited for.
-    Ctrl-C or SIGTERM ends it; a kill loses nothing.
+    It looks for changes since the last time, and then waits for new ones. If a folder disappears, it waits until the
+    folder is back. Ctrl-C or SIGTERM ends it; a kill loses nothing.
     """
     seconds = options.seconds_of(poll, "--poll")
     opened = visterm.Catalogue.load(catalogue)
-    chosen = watched_folders.folders_to_watch(opened.stored, folders or ())
+    watched = watched_folders.folders_to_watch(opened.stored, folders or ())
     source = tags or watched_folders.tags_as_indexed(opened.stored)
     stop = folder_changes.Stop()
 
@@ -189,11 +189,11 @@ def watch(
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, end)
     source_note = f", with tags from {source}" if source else ""
-    say(f"Watching {', '.join(chosen)}{source_note}. Ctrl-C ends it.")
-    watching = watched_folders.Watching(
-        opened, chosen, tags=source, poll=seconds, stop=stop, say=say, progress=Bars(lines=False)
+    say(f"Watching {', '.join(watched)}{source_note}. Ctrl-C ends it.")
+    watcher = watched_folders.FolderWatcher(
+        opened, watched, tags=source, poll=seconds, stop=stop, say=say, progress=Bars(lines=False)
     )
-    for folder, result in watching.rounds():
+    for folder, result in watcher.rounds():
         for remark in result.remarks if folder else ():
             say(remark)
         changes, n_skipped = result.in_words(kept=False), len(result.skipped)
@@ -210,10 +210,10 @@ MAP_EXAMPLES = (("visterm map catalogue", "draw the map, or add new photos to it
 
 
 def map(catalogue: options.CatalogueFolder) -> None:
-    """Draw a map of the photos, alike ones close together.
+    """Draw a map of the photos, with similar ones close together.
 
-    The page shows it: visterm serve CATALOGUE, then /map. It needs the extra `map` (umap-learn). Photos that come later
-    are placed by their neighbours, so that the map stays as you know it.
+    The page shows it: visterm serve CATALOGUE, then /map. It needs the extra `map` (umap-learn). Photos that you add
+    later are placed by their neighbours, so that the map stays as you know it.
     """
     places = photo_map.draw_map(visterm.Catalogue.load(catalogue), progress=Bars())
     if places is None:

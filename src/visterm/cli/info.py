@@ -23,7 +23,7 @@ with imported_when_used():
 
 INFO_EXAMPLES = (
     ("visterm info run", "counts, settings, figures"),
-    ("visterm info catalogue", "photos, tags, runs, what was done last"),
+    ("visterm info catalogue", "photos, tags, runs, recent changes"),
     ("visterm info catalogue --check", "look for damage"),
 )
 
@@ -67,7 +67,7 @@ def info(
         ),
     ],
     check: Annotated[
-        bool, typer.Option("--check", help="Of a run or a catalogue: read all its files, and report damage.")
+        bool, typer.Option("--check", help="For a run or a catalogue: read all its files, and report damage.")
     ] = False,
     json: options.Json = False,
 ) -> None:
@@ -164,7 +164,7 @@ def encoders(
 ) -> None:
     """List the encoders, which turn photos into features.
 
-    Among them are networks by name. Nothing is downloaded but by `visterm encoders get NAME`.
+    The list includes networks by name. Only `visterm encoders get NAME` downloads anything.
     """
     if action == "get" and not names:
         raise UserError("Which network? visterm encoders get NAME (visterm encoders lists the names)")

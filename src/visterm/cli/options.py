@@ -89,8 +89,8 @@ Json = Annotated[bool, output_option("--json", help="Print JSON, one object per 
 EncoderName = Annotated[
     str | None,
     model_option(
-        help="How photos become features: a name from `visterm encoders`, or NAME:ARGUMENT [default: the first "
-        "network there that is on this machine, or visterms].",
+        help="How photos become features: a name from `visterm encoders`, or NAME:ARGUMENT [default: the first of "
+        "these networks that is on this machine, or visterms].",
         autocompletion=encoder_names,
     ),
 ]
@@ -105,7 +105,8 @@ ModelSettings = Annotated[
     list[str] | None, model_option("--set", help="A setting of the model, NAME=VALUE. Repeat for more.")
 ]
 Words = Annotated[
-    Path | None, model_option("--words", help="Words, one a line, that are tags even without a photo.", metavar="FILE")
+    Path | None,
+    model_option("--words", help="Words, one per line, that are tags even without a photo.", metavar="FILE"),
 ]
 
 Ray = Annotated[
@@ -151,7 +152,7 @@ def may_replace(out: Path | None, overwrite: bool | None = None, kind: str = "fi
 
 
 def settings(pairs: list[str] | None, option: str) -> dict[str, object]:
-    """Parse NAME=VALUE settings; values are numbers, True, False, None, tuples, or else text.
+    """Parse NAME=VALUE settings; values are numbers, True, False, None, tuples, or otherwise text.
 
     Raises UserError if a pair has no "=" or a name is given twice.
     """
@@ -168,7 +169,7 @@ def settings(pairs: list[str] | None, option: str) -> dict[str, object]:
 
 
 def value_of(text: str) -> Any:
-    """Parse a value: a number, True, False, None, a tuple, or else text."""
+    """Parse a value: a number, True, False, None, a tuple, or otherwise text."""
     if text.lower() in ("true", "false", "none"):
         return {"true": True, "false": False, "none": None}[text.lower()]
     try:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 JsonObject: TypeAlias = dict[str, Any]
 Result = TypeVar("Result", bound=Tag | Hit)
 
-_MAX_NAMED = 3  # Maximum number of skipped folders and tag files that are printed if there is a list of all
+_MAX_PRINTED = 3  # Skipped folders and tag files that are printed if a file lists all of them
 _CATEGORY_END = re.compile(r": ?|; | \(|\.(?: |$)")  # Ends the general part of a reason, before details of the photo
 _MAX_WIDTH = 60  # Cells that are wider than this don't widen their column
 LINE_SECONDS = 60  # Seconds between two lines of progress in a pipe or a log
@@ -71,7 +71,7 @@ def table(rows: Sequence[Sequence[str]], header: Sequence[str]) -> None:
         cells = []
         for cell, width in zip(line, widths, strict=True):
             gap = " " * (width - _width(cell))
-            cells.append(gap + cell if _numeric(cell) else cell + gap)
+            cells.append(gap + cell if _is_number(cell) else cell + gap)
         print("  ".join(cells).rstrip(), flush=True)
 
 
@@ -82,17 +82,17 @@ def show_all(
     *,
     json: bool,
     out: Path | None = None,
-    none: str = "",
+    empty_note: str = "",
 ) -> None:
     """Print results as a table, or as one JSON object each; no table is printed if they were written to a file `out`.
 
-    `none` is the message if there are no results.
+    `empty_note` is the message if there are no results.
     """
     if json:
         for value in objects:
             emit(value)
-    elif out is None and none and not rows:
-        say(none)
+    elif out is None and empty_note and not rows:
+        say(empty_note)
     elif out is None:
         table(rows, header)
 
@@ -116,7 +116,7 @@ def in_minutes(text: str) -> str:
     return re.sub(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d):[\d.]+Z", r"\1 \2", text)
 
 
-def likeliest_first(results: Iterable[Result]) -> list[Result]:
+def by_confidence(results: Iterable[Result]) -> list[Result]:
     """Sort tags or photos by confidence, the highest first; photos that people tagged with all words come before them.
 
     If one of them has no confidence, the order is not changed.
@@ -127,10 +127,10 @@ def likeliest_first(results: Iterable[Result]) -> list[Result]:
     return sorted(hits, key=lambda hit: (getattr(hit, "source", None) is None, -(hit.confidence or 0.0)))
 
 
-def exit_code(skipped: Sequence[Skipped], listed_in: Path | None = None) -> int:
-    """Report how many photos were skipped and why; return 3 if there are any, else 0.
+def say_skipped(skipped: Sequence[Skipped], listed_in: Path | None = None) -> int:
+    """Report how many photos were skipped and why; return the exit code: 3 if there are any, otherwise 0.
 
-    Prints all skipped photos, or if the file `listed_in` has them, only the first folders and tag files.
+    Prints all skipped photos, or if they are listed in the file `listed_in`, only the first folders and tag files.
     """
     if not skipped:
         return 0
@@ -139,13 +139,13 @@ def exit_code(skipped: Sequence[Skipped], listed_in: Path | None = None) -> int:
         for item in skipped
     ]
     others = [item for item, noun in zip(skipped, nouns, strict=True) if noun != "photo"]
-    for item in skipped if listed_in is None else others[:_MAX_NAMED]:
+    for item in skipped if listed_in is None else others[:_MAX_PRINTED]:
         say(f"Skipped {item.image}: {item.reason}")
     reasons = Counter(_CATEGORY_END.split(item.reason, maxsplit=1)[0] for item in skipped)
     counts = ", ".join(f"{n:,} {reason}" for reason, n in sorted(reasons.items(), key=lambda item: (-item[1], item[0])))
     list_note = "" if listed_in is None else f"; listed in {listed_in}"
-    counted = " and ".join(count_of(n, noun) for noun, n in Counter(nouns).most_common())
-    say(f"Skipped {counted} ({counts}){list_note}")
+    totals = " and ".join(count_of(n, noun) for noun, n in Counter(nouns).most_common())
+    say(f"Skipped {totals} ({counts}){list_note}")
     return 3
 
 
@@ -173,7 +173,7 @@ def say_not_read(folders: Iterable[str | os.PathLike[str]], *, videos: bool = Fa
     return not_read.counts
 
 
-def _numeric(cell: str) -> bool:
+def _is_number(cell: str) -> bool:
     try:
         float(cell.replace(",", "").rstrip("%").lstrip("<>"))
     except ValueError:
@@ -190,7 +190,7 @@ class Bars(Progress):
     def __init__(self, *, lines: bool = True) -> None:
         self._lines = lines
         self._total: int | None = None
-        self._last_line = time.monotonic()
+        self._last_line_time = time.monotonic()
         self._rich: RichProgress | None = None
         self._task: TaskID | None = None
         self._name = ""
@@ -199,11 +199,11 @@ class Bars(Progress):
         self._start_time = 0.0
 
     def start(self, task: str, total: int | None = None) -> None:
-        """Begin a bar of `total` steps."""
+        """Start a bar of `total` steps."""
         self._name, self._note, self._done, self._start_time = task, "", 0, time.monotonic()
         self._total = total
         if self._lines:
-            self._last_line = self._start_time
+            self._last_line_time = self._start_time
         if sys.stderr.isatty():
             from rich import progress
             from rich.console import Console
@@ -224,7 +224,7 @@ class Bars(Progress):
         if self._rich is not None and self._task is not None:
             rate = self._done / max(time.monotonic() - self._start_time, 1e-9)
             self._rich.update(self._task, advance=steps, note=self._note, rate=f"{rate:,.0f}/s" if rate >= 1 else "")
-        elif time.monotonic() - self._last_line >= LINE_SECONDS and self._done != self._total:
+        elif time.monotonic() - self._last_line_time >= LINE_SECONDS and self._done != self._total:
             self._print_progress()
 
     def finish(self) -> None:
@@ -241,8 +241,8 @@ class Bars(Progress):
         print(f"{self._name}: {count}{seconds:.1f} s{rate}{note}", file=sys.stderr, flush=True)
 
     def _print_progress(self) -> None:
-        self._last_line = time.monotonic()
-        rate = self._done / max(self._last_line - self._start_time, 1e-9)
+        self._last_line_time = time.monotonic()
+        rate = self._done / max(self._last_line_time - self._start_time, 1e-9)
         line = f"{self._name}: {self._done:,}"
         if self._total is not None:
             line += f" of {self._total:,}"

@@ -12,7 +12,7 @@ import visterm
 from visterm.cli import options
 from visterm.cli.command_line import imported_when_used
 from visterm.cli.completion import one_tag, words_of_a_query
-from visterm.cli.output import emit, likeliest_first, percent, say, show
+from visterm.cli.output import by_confidence, emit, percent, say, show
 from visterm.core.errors import UserError
 from visterm.core.wording import count_of
 
@@ -100,7 +100,7 @@ def search(
     if json:
         _emit_hits(request, answer)
     else:
-        in_order = result.hits if request.sort in filters.COLUMNS else likeliest_first(result.hits)
+        in_order = result.hits if request.sort in filters.COLUMNS else by_confidence(result.hits)
         _show_hits(in_order, scores=request.like is not None)
     for line in answer.unknown_filters:
         say(line)
@@ -119,7 +119,7 @@ def search(
                 continue
             show("")
             show(f"{group.related.tag}: {group.related.why}")
-            _show_hits(likeliest_first(group.hits), indent="  ")
+            _show_hits(by_confidence(group.hits), indent="  ")
 
 
 def _emit_hits(request: requests.SearchRequest, answer: SearchOutcome) -> None:

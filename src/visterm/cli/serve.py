@@ -46,8 +46,8 @@ def serve(
     vision_host: Annotated[
         list[str] | None,
         typer.Option(
-            help="A host from which pictures are fetched that PhotoPrism names [default: none]; without a port, from "
-            "80 and 443 only. Repeat for more.",
+            help="A host from which pictures may be fetched for PhotoPrism [default: none]; without a port, from 80 "
+            "and 443 only. Repeat for more.",
             metavar="HOST[:PORT]",
             show_default=False,
         ),
@@ -60,7 +60,7 @@ def serve(
     """Serve a catalogue as a web page and an API.
 
     On the page you search, tag and review photos; programs use the API (/api/v1/docs). By default it can be reached
-    from this machine only. It connects to no other hosts but those of --vision-host.
+    from this machine only. It connects only to the hosts of --vision-host.
     """
     try:
         for package in ("fastapi", "jinja2", "prometheus_client", "python_multipart", "uvicorn"):

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 EXAMPLES = (
     ("visterm tag catalogue photos/7.jpg 8.jpg --add 'red fox'", "tag photos by hand"),
-    ("visterm tag catalogue 7.jpg --remove dog --remove wolf", "these are not there"),
+    ("visterm tag catalogue 7.jpg --remove dog --remove wolf", "remove wrong tags"),
     ("visterm tag catalogue 7.jpg", "show its tags"),
-    ("visterm tag catalogue --undo 12", "take back what was said in a step"),
+    ("visterm tag catalogue --undo 12", "take back a step"),
 )
 
 Tags = list[str] | None
@@ -47,9 +47,7 @@ def tag(
     ] = None,
     remove: Annotated[
         Tags,
-        options.which_option(
-            help="Take off this tag, and say that it is wrong. Repeat for more.", autocompletion=one_tag
-        ),
+        options.which_option(help="Remove this tag, and mark it as wrong. Repeat for more.", autocompletion=one_tag),
     ] = None,
     undo: Annotated[
         int | None, options.which_option(help="Take back all of a step, by its number.", metavar="STEP")
@@ -61,7 +59,7 @@ def tag(
     Searches and exports follow at once; `visterm fit CATALOGUE` learns from it. All photos are changed or, after
     an error, none. `visterm judge` asks about tags that visterm suggests.
     """
-    changes = [f"{', '.join(tags)} {verb}" for verb, tags in (("given", add), ("taken off", remove)) if tags]
+    changes = [f"{', '.join(tags)} {verb}" for verb, tags in (("added", add), ("removed", remove)) if tags]
     if undo is None and not photos:
         raise UserError(
             "PHOTOS are missing. Name at least one photo of the catalogue, or a step to take back (--undo)."
@@ -97,18 +95,18 @@ def tag(
 JUDGE_EXAMPLES = (
     ("visterm judge catalogue", "answer 20 questions by keys"),
     ("visterm judge catalogue -k 100 --csv questions.csv", "write questions for a spreadsheet"),
-    ("visterm judge catalogue --answers questions.csv", "take in the answers"),
+    ("visterm judge catalogue --answers questions.csv", "store the answers"),
     ("visterm judge catalogue --json > questions.jsonl", "questions for a program"),
 )
 
 
 def judge(
     catalogue: options.CatalogueFolder,
-    k: Annotated[int, typer.Option("-k", min=1, help="Questions, at most.")] = 20,
+    k: Annotated[int, typer.Option("-k", min=1, help="Maximum number of questions.")] = 20,
     answers: Annotated[
         Path | None,
         options.input_option(
-            help="Take in these answers: a CSV or JSON lines with the columns image, tag and verdict (right or wrong); "
+            help="Store these answers: a CSV or JSON lines with the columns image, tag and verdict (right or wrong); "
             "- for standard input.",
             allow_dash=True,
         ),
@@ -149,7 +147,7 @@ def judge(
 
 
 def _ask(catalogue: visterm.Catalogue, questions: list[ReviewItem], paths: dict[int, str]) -> list[int]:
-    """Ask the questions on the terminal, and store each answer at once; return the verdicts, 0 for open questions."""
+    """Ask the questions on the terminal, and store each answer at once; return the verdicts, 0 if left open."""
     verdicts: list[tuple[int, int]] = []  # (verdict, its number in the log)
     say(KEYS)
     while len(verdicts) < len(questions):

@@ -67,7 +67,7 @@ def tags(
         ),
     ] = None,
     k: Annotated[
-        int | None, options.which_option("-k", min=0, help="With --like or --parts: how many; 0 for all [default: 20].")
+        int | None, options.which_option("-k", min=0, help="With --like or --parts: number; 0 for all [default: 20].")
     ] = None,
     add: Annotated[
         Path | None,
@@ -84,10 +84,10 @@ def tags(
     Suggestions compare spellings and vectors. With IMAGES and --tags they also find tags of the same meaning on
     similar photos.
     """
-    modes = {"--suggest": suggest, "--like": like is not None, "--parts": parts is not None, "--add": add is not None}
-    if len(chosen := [name for name, is_given in modes.items() if is_given]) > 1:
+    flags = {"--suggest": suggest, "--like": like is not None, "--parts": parts is not None, "--add": add is not None}
+    if len(modes := [name for name, is_set in flags.items() if is_set]) > 1:
         raise UserError(
-            f"{' and '.join(chosen)} do not go together. Leave {'one' if len(chosen) == 2 else 'all but one'} out."
+            f"{' and '.join(modes)} do not go together. Leave {'one' if len(modes) == 2 else 'all but one'} out."
         )
 
     if not suggest and (images is not None or tag_file != "auto"):
@@ -97,18 +97,18 @@ def tags(
     options.may_replace(out)
     rules = rule_files.TagRules.of(tag_rules)
     if add is not None:
-        _add(run, add, json=json)
+        _add_words(run, add, json=json)
     elif like is not None:
         _show_similar(run, like, 20 if k is None else k, json=json)
     elif parts is not None:
         _show_parts(run, parts, 20 if k is None else k, rules, out, json=json)
     elif suggest:
-        _suggest(run, images, tag_file, rules, out, json=json)
+        _suggest_aliases(run, images, tag_file, rules, out, json=json)
     else:
         _list_tags(dictionary.open_dictionary(run), json=json)
 
 
-def _suggest(
+def _suggest_aliases(
     run: Path, images: Path | None, tag_file: str, rules: rule_files.TagRules, out: Path | None, *, json: bool
 ) -> None:
 
@@ -126,25 +126,25 @@ def _suggest(
     elif corpus is None:
         say("The model has no tag vectors, so only certain spellings are suggested. Pass IMAGES and --tags for more.")
 
-    suggested = tag_groups.suggest_aliases(tagger, corpus, progress=Bars())
+    suggestions = tag_groups.suggest_aliases(tagger, corpus, progress=Bars())
     if out is not None:
         aliases = [rule_files.Alias(alias, tag, "alias of the run") for alias, tag in tagger.vocabulary.aliases.items()]
-        rule_files.write_draft(out, [*aliases, *suggested])
-        n_tags = len({alias.tag for alias in suggested})
+        rule_files.write_draft(out, [*aliases, *suggestions])
+        n_tags = len({alias.tag for alias in suggestions})
         say(
-            f"{count_of(len(suggested), 'spelling')} of {count_of(n_tags, 'tag')} suggested in {out}; "
-            f"{'delete the lines that are wrong' if suggested else 'no tags look the same'}."
+            f"{count_of(len(suggestions), 'spelling')} of {count_of(n_tags, 'tag')} suggested in {out}; "
+            f"{'delete the lines that are wrong' if suggestions else 'no tags look the same'}."
         )
-    objects = (alias._asdict() for alias in suggested)
-    show_all(objects, suggested, ["alias", "tag", "reason"], json=json, out=out, none="No suggestions.")
+    objects = (alias._asdict() for alias in suggestions)
+    show_all(objects, suggestions, ["alias", "tag", "reason"], json=json, out=out, empty_note="No suggestions.")
 
 
 def _show_similar(run: Path, tag: str, k: int, *, json: bool) -> None:
     tagger = visterm.Tagger.load(run)
-    near, compared_by = tagger.neighbours(tag, k), tagger.tags_compared_by
+    neighbours, compared_by = tagger.neighbours(tag, k), tagger.tags_compared_by
     header = ["tag", f"similarity, by {' and '.join(compared_by)}"]
-    rows = [[item.tag, f"{item.score:.3f}"] for item in near]
-    show_all(({**item._asdict(), "from": compared_by} for item in near), rows, header, json=json)
+    rows = [[item.tag, f"{item.score:.3f}"] for item in neighbours]
+    show_all(({**item._asdict(), "from": compared_by} for item in neighbours), rows, header, json=json)
 
 
 def _show_parts(run: Path, which: str, k: int, rules: rule_files.TagRules, out: Path | None, *, json: bool) -> None:
@@ -165,7 +165,7 @@ def _show_parts(run: Path, which: str, k: int, rules: rule_files.TagRules, out: 
     objects = (item._asdict() for item in relations)
     rows = [[item.part, item.whole, "-" if item.score is None else f"{item.score:.3f}"] for item in relations]
     empty_note = "The model predicts no relation that is not known."
-    show_all(objects, rows, ["part", "whole", "score"], json=json, out=out, none=empty_note)
+    show_all(objects, rows, ["part", "whole", "score"], json=json, out=out, empty_note=empty_note)
 
 
 def _list_tags(tagger: visterm.Tagger, *, json: bool) -> None:
@@ -183,7 +183,7 @@ def _list_tags(tagger: visterm.Tagger, *, json: bool) -> None:
     show_all(objects, rows, ["tag", "photos", "aliases"], json=json)
 
 
-def _add(run: Path, file: Path, *, json: bool) -> None:
+def _add_words(run: Path, file: Path, *, json: bool) -> None:
 
     report = dictionary.add_to_dictionary(run, text_files.read_words(file))
     if json:

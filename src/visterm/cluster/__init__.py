@@ -26,16 +26,16 @@ from visterm.core.wording import count_of
 P = TypeVar("P")
 R = TypeVar("R")
 
-LOCAL = "local"  # The address that starts a Ray engine on this machine for the duration of the job
+LOCAL = "local"  # Starts a Ray engine on this machine for the duration of the job
 CONNECT_TIMEOUT_SECONDS = 5.0
-STORE_BYTES = 512 * 2**20  # Shared memory of an engine that is started here
-MISSING = "Jobs on several machines need the package 'ray'. Install it with: pip install 'visterm[ray]'"
+STORE_BYTES = 512 * 2**20  # Shared memory of an engine on this machine
+MISSING_RAY = "Jobs on several machines need the package 'ray'. Install it with: pip install 'visterm[ray]'"
 
 MAX_TASKS = 20_000
 """Maximum number of Ray tasks per job. More parts are grouped, because each task has an overhead."""
 
-TASKS_PER_ACTOR = 2  # Tasks in flight per actor: it never waits for the next one, and few are lost if it dies
-TRIES = 5  # Maximum number of attempts per part, as a part may kill its workers every time
+TASKS_PER_ACTOR = 2  # Queued tasks per actor: it never waits for the next task, and loses few if it dies
+MAX_TRIES = 5  # Attempts per part, as a part may kill its workers every time
 
 
 class RayExecutor(Executor):
@@ -52,7 +52,7 @@ class RayExecutor(Executor):
         super().__init__(n_jobs)
         self.address = address
         if find_spec("ray") is None:
-            raise MissingExtraError(MISSING)
+            raise MissingExtraError(MISSING_RAY)
 
     def run(self, job: Job[P, R], parts: Sequence[P], progress: Progress) -> Iterator[R]:
         """Process all parts of a job, and yield the results in the order of the parts."""
@@ -69,14 +69,14 @@ class RayExecutor(Executor):
 
 
 def results_of(
-    job: Job[P, R], parts: Sequence[P], n_workers: int, *, ordered: bool = True, tries: int = TRIES
+    job: Job[P, R], parts: Sequence[P], n_workers: int, *, ordered: bool = True, tries: int = MAX_TRIES
 ) -> Iterator[tuple[int, R]]:
     """Process parts of a job on the workers of the connected engine, and yield (part number, result) for each part.
 
     Results come in the order of the parts if `ordered`, otherwise as parts end. Up to `n_workers` actors with one
     thread each are started. If an actor dies with its worker or machine, Ray Data restarts it elsewhere, and its parts
     are processed again; without a free processor it waits, so the pool may shrink to one actor. A part is attempted at
-    most `tries` times. If a part raises an error, it is raised here, and the other parts are stopped. Raises
+    most `tries` times. The first error of a part stops the other parts, and is raised in this process. Raises
     StorageError if a part kills its workers, or if Ray loses or repeats results.
     """
     ray, data = load_ray(), load_ray_data()
@@ -114,7 +114,7 @@ def results_of(
 
 
 class _PartWorker:
-    """The code of an actor. It calls `Job.begin` with its first part, so that errors of `begin` are returned too."""
+    """The code of an actor. It calls `Job.begin` with its first part, so that errors of `begin` are returned, too."""
 
     def __init__(self, job: list[object], counter: Any, tries: int) -> None:
         self._ref, self._counter, self._tries = job, counter, tries
@@ -145,7 +145,7 @@ class _PartWorker:
 
 
 class _AttemptCounter:
-    """Counts the attempts per part; if its machine dies, the counts restart, which only allows some more attempts."""
+    """Counts the attempts per part; if its machine dies, the counts restart, which only allows more attempts."""
 
     def __init__(self) -> None:
         self._attempts: Counter[int] = Counter()
@@ -169,7 +169,7 @@ def pickled_error(error: Exception) -> bytes:
 
 @contextmanager
 def running_engine(address: str, n_jobs: int | None = None) -> Iterator[int]:
-    """Connect to the engine at an address, or start one here ("local"), and yield the number of workers to use.
+    """Connect to the engine at an address, or start one on this machine, and yield the number of workers to use.
 
     "auto" and "HOST:PORT" connect to an engine that was started with ``ray start``. At most `n_jobs` workers are used;
     None: one per processor. The connection is closed at the end; if this process was already connected to an engine,
@@ -206,7 +206,7 @@ def load_ray() -> Any:
     try:
         import ray
     except ImportError as error:
-        raise MissingExtraError(MISSING) from error
+        raise MissingExtraError(MISSING_RAY) from error
     return ray
 
 
@@ -232,7 +232,7 @@ def _connect(ray: ModuleType, address: str, n_jobs: int | None) -> None:
         return
     host, _, port = address.removeprefix("ray://").rpartition(":")
     try:
-        if host and port.isdigit():  # if nothing listens there, Ray would retry for many minutes
+        if host and port.isdigit():  # if nothing listens at the address, Ray would retry for many minutes
             socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_TIMEOUT_SECONDS).close()
         with _silenced_errors():
             ray.init(address, **options)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from visterm.connectors.contract import PhotoTag, RemoteLibrary
 from visterm.connectors.passes import write
-from visterm.connectors.pull import PREVIEWS, PeoplesTags, PullResult, fetch_previews, preview_file, read_changes
+from visterm.connectors.pull import PREVIEWS, PeopleTags, PullResult, fetch_previews, preview_file, read_changes
 from visterm.connectors.sync import PushSettings, connection_of, pull
 from visterm.core.errors import DataError, ServiceError, StorageError
 from visterm.core.persist import check_target, folder_kind
@@ -124,7 +124,7 @@ def _fit_tagger(
     connected: Connected, work: Path, library: RemoteLibrary, request: FitRequest, say: Say, progress: Progress
 ) -> Tagger:
     """Fit a run on the photos that people tagged, or on all photos if the request has words."""
-    people = PeoplesTags(connected, Counter(), Vocabulary([]))
+    people = PeopleTags(connected, Counter(), Vocabulary([]))
     images: list[str] = []
     tags: list[list[str]] = []
     after = 0

@@ -15,31 +15,31 @@ from visterm.data.contents import file_state
 from visterm.data.image_folders import is_set_aside, suffix_of
 from visterm.library.files import is_inside
 
-TICK = 0.5  # Seconds between two checks for reports
-ESCAPED = re.compile(r"\\([0-7]{3})")  # Octal escapes in mount points: \040 is a space
+TICK_SECONDS = 0.5  # Time between two checks for reports
+OCTAL = re.compile(r"\\([0-7]{3})")  # Octal escapes in mount points: \040 is a space
 
-NETWORK = frozenset(
+NETWORK_FILE_SYSTEMS = frozenset(
     {"9p", "afs", "afpfs", "ceph", "cifs", "coda", "davfs", "drvfs", "gfs2", "glusterfs", "lustre", "ncpfs", "nfs"}
     | {"nfs4", "ocfs2", "prl_fs", "smb2", "smb3", "smbfs", "vboxsf", "virtiofs", "vmhgfs-fuse"}
 )
-"""File systems that don't report changes by other machines; the same is assumed of ``fuse.*`` (sshfs, rclone)."""
+"""File systems that don't report changes by other machines; neither, presumably, do ``fuse.*`` (sshfs, rclone)."""
 
 
 def mounts(table: Path = Path("/proc/self/mounts")) -> dict[str, str]:
-    """Mount point -> type of its file system; empty on systems without a mount table."""
+    """Return mount point -> type of its file system; empty on systems without a mount table."""
     try:
         lines = table.read_text("utf-8", "surrogateescape").splitlines()
     except OSError:
         return {}
     fields = [line.split(" ") for line in lines]
-    return {ESCAPED.sub(lambda code: chr(int(code[1], 8)), mount_point): kind for _, mount_point, kind, *_ in fields}
+    return {OCTAL.sub(lambda code: chr(int(code[1], 8)), mount_point): kind for _, mount_point, kind, *_ in fields}
 
 
 def is_on_network(folder: str, mounted: Mapping[str, str]) -> bool:
     """Return whether a folder or one of its subfolders is on a network file system."""
     mount_point = max((point for point in mounted if is_inside(f"{folder}/", point)), key=len, default="")
     kinds = [mounted.get(mount_point, ""), *(kind for point, kind in mounted.items() if is_inside(point, folder))]
-    return any(kind in NETWORK or kind.startswith("fuse.") for kind in kinds)
+    return any(kind in NETWORK_FILE_SYSTEMS or kind.startswith("fuse.") for kind in kinds)
 
 
 class Stop:
@@ -60,7 +60,7 @@ class Stop:
         """Wait for `seconds`, or until shortly after a stop is requested; return whether it was requested."""
         deadline = time.monotonic() + seconds
         while not self._set and (remaining := deadline - time.monotonic()) > 0:
-            time.sleep(min(remaining, TICK))
+            time.sleep(min(remaining, TICK_SECONDS))
         return self._set
 
 
@@ -92,7 +92,7 @@ class FolderChanges:
     ) -> None:
         self._folders, self._suffixes, self._stop = [*reported, *polled], suffixes, stop
         self._seconds = seconds
-        self._seen = {folder: self._file_states(folder) for folder in polled}
+        self._polled_states = {folder: self._file_states(folder) for folder in polled}
         self._next_poll = time.monotonic() + seconds
         self.ended = ""
         self._events = _events(reported, stop) if reported else None
@@ -102,8 +102,8 @@ class FolderChanges:
         """Return the paths that changed since the last call, after waiting briefly."""
         changed, self._pending = self._pending | self._reported_paths(), set()
         if time.monotonic() >= self._next_poll:
-            for folder, before in self._seen.items():
-                after = self._seen[folder] = self._file_states(folder)
+            for folder, before in self._polled_states.items():
+                after = self._polled_states[folder] = self._file_states(folder)
                 changed |= {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)}
             self._next_poll = time.monotonic() + self._seconds
         return {path for path in changed if self._is_relevant(path)}
@@ -121,7 +121,7 @@ class FolderChanges:
             paths, self.ended = None, str(error)
         if paths is None:
             self._events = None
-            self._stop.wait(TICK)
+            self._stop.wait(TICK_SECONDS)
         return paths or set()
 
     def _is_relevant(self, path: str) -> bool:
@@ -135,7 +135,7 @@ class FolderChanges:
         return suffix_of(name) in self._suffixes or not os.path.isfile(path)
 
     def _file_states(self, folder: str) -> dict[str, tuple[int, int] | None]:
-        """Path -> size and date of the relevant files in a folder, without files that cannot be listed."""
+        """Return path -> size and date of the relevant files in a folder, without files that cannot be listed."""
         states = {}
         for parent, folders, files in os.walk(folder):
             folders[:] = [name for name in folders if not is_set_aside(name)]
@@ -158,7 +158,7 @@ def _events(folders: Sequence[str], stop: Stop) -> Generator[set[str]]:
         try:
             with closing(
                 watch(
-                    *folders, watch_filter=None, rust_timeout=round(1000 * TICK), yield_on_timeout=True,
+                    *folders, watch_filter=None, rust_timeout=round(1000 * TICK_SECONDS), yield_on_timeout=True,
                     raise_interrupt=False, stop_event=stop, force_polling=False, ignore_permission_denied=True,
                 )
             ) as changes:  # fmt: skip
@@ -175,10 +175,10 @@ def _events(folders: Sequence[str], stop: Stop) -> Generator[set[str]]:
     return paths()
 
 
-class Settling:
-    """Holds back changed files until they have been stable for some time, for example while they are copied.
+class ChangedFiles:
+    """Changed files, which are returned after being stable for `seconds`, so not while they are copied.
 
-    `seconds` is that time; `clock` returns the current time in seconds.
+    `clock` returns the current time in seconds.
     """
 
     def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:

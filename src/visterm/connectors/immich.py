@@ -26,9 +26,9 @@ from visterm.core.errors import DataError, ServiceError
 from visterm.core.web_client import Patience, ServerAnswer, server_address
 from visterm.store.connected import NOT_OURS, PROGRAMS, RemotePhoto
 
-NEEDED = ("asset.read", "asset.view", "asset.statistics", "tag.create", "tag.read", "tag.asset", "user.read")
+PERMISSIONS = ("asset.read", "asset.view", "asset.statistics", "tag.create", "tag.read", "tag.asset", "user.read")
 MIN_VERSION, NESTED_VERSION = (3, 0), (3, 2)  # Oldest supported version, and first version with nested searches
-YOUNG = timedelta(minutes=5)  # Photos added later than this may still lose tags when Immich reads their metadata
+YOUNG_AGE = timedelta(minutes=5)  # Younger photos may still lose tags when Immich reads their metadata
 READ_ALL_AFTER = timedelta(days=1)  # Read all photos this often, to find changes that don't update a photo's time
 MAX_CLOCK_SKEW = timedelta(minutes=1)  # If the server's clock goes back further, read all photos
 PAGES_PER_TAG_QUERY = 10  # Number of pages whose photos' tags are queried together
@@ -59,7 +59,7 @@ class ImmichLibrary:
     address : str
         ``http://host:2283``, with or without ``/api``.
     key : str
-        An API key of the user who owns the photos, with the `NEEDED`.
+        An API key of the user who owns the photos, with the `PERMISSIONS`.
     patience : Patience
         How long to wait for the server.
     """
@@ -77,21 +77,20 @@ class ImmichLibrary:
         self._version: tuple[int, int, int] | None = None
         self._user = ""
         self._taken: dict[str, str] = {}  # Changed photo -> when it was taken, to limit searches
-        self._read = ""  # Server time of the last call of `changes`
+        self._last_read = ""  # Server time of the last call of `changes`
 
     def check(self) -> str:
         """Return the version. Raises ServiceError if it is too old, or the key lacks a permission."""
         version = self._server_version()
         permissions = json_answers.field(self._server.json("GET", "/api-keys/me"), "permissions", list)
-        if "all" not in permissions and (missing := [name for name in NEEDED if name not in permissions]):
-            raise ServiceError(
-                f"The key of {self.address} lacks permissions: {', '.join(missing)}. Make one with {', '.join(NEEDED)}."
-            )
+        if "all" not in permissions and (missing := [name for name in PERMISSIONS if name not in permissions]):
+            advice = f"Make one with {', '.join(PERMISSIONS)}."
+            raise ServiceError(f"The key of {self.address} lacks permissions: {', '.join(missing)}. {advice}")
         return f"Immich {'.'.join(map(str, version))}"
 
     def count(self) -> int:
         """Return the current number of photos in the timeline."""
-        body = {"filter": Search().nested(START)["filter"]} if self._has_nested_search() else {
+        body = {"filter": Search().nested_body(START)["filter"]} if self._has_nested_search() else {
             "type": "IMAGE", "visibility": "timeline"}  # fmt: skip
         answer = self._server.json("POST", "/search/statistics", body, needs="asset.statistics")
         return json_answers.field(answer, "total", int)
@@ -106,30 +105,31 @@ class ImmichLibrary:
         mark = ImmichMark.read(since)
         answer, tags = self._tags()
         now = self._clock(answer)
-        self._read = as_text(now)
+        self._last_read = as_text(now)
         tag_ids = [tag.id[:8] for tag in tags]
-        moved_back = bool(mark.since) and now + MAX_CLOCK_SKEW < as_time(mark.since) + YOUNG
-        if not mark.full or moved_back or set(mark.tags) - set(tag_ids) or now - as_time(mark.full) > READ_ALL_AFTER:
+        clock_reset = bool(mark.since) and now + MAX_CLOCK_SKEW < as_time(mark.since) + YOUNG_AGE
+        if not mark.full or clock_reset or set(mark.tags) - set(tag_ids) or now - as_time(mark.full) > READ_ALL_AFTER:
             mark = ImmichMark(begun=as_text(now), full=as_text(now))
         elif not mark.taken and not mark.token:
             mark = replace(mark, begun=as_text(now))
 
         mark = replace(mark, tags=tag_ids)
         search, start = Search(updated=mark.since), PagePosition(mark.taken, mark.token)
-        read: list[ListedPage] = []
+        listed_pages: list[ListedPage] = []
         from_start = start == START
 
         for items, position in self._pages(search, start):
-            read.append((items, position))
+            listed_pages.append((items, position))
             is_last = position == START
-            if is_last or len(read) == PAGES_PER_TAG_QUERY:
-                yield from self._with_tags(mark, search, read, tags, bounded=not (from_start and is_last))
-                read, from_start = [], False
+            if is_last or len(listed_pages) == PAGES_PER_TAG_QUERY:
+                bounded = not (from_start and is_last)
+                yield from self._with_tags(mark, search, listed_pages, tags, bounded=bounded)
+                listed_pages, from_start = [], False
 
     def preview(self, photo: str) -> bytes:
         """Return Immich's preview of about 1,440 pixels. Raises DataError if there is none (yet)."""
         path = f"/assets/{checked_id(photo)}/thumbnail?size=preview"
-        answer = self._server.ask("GET", path, needs="asset.view", most=MAX_PREVIEW_BYTES, also=(400, 404))
+        answer = self._server.ask("GET", path, needs="asset.view", max_bytes=MAX_PREVIEW_BYTES, accept=(400, 404))
         if answer.status != 200:
             raise DataError(f"Immich has no preview of the photo {photo}: it was deleted, or its preview is not made.")
         return answer.content
@@ -150,38 +150,39 @@ class ImmichLibrary:
                 by_photo[checked_id(pair.photo)].add(pair.tag)
                 by_tag[pair.tag].add(checked_id(pair.photo))
 
-        plain = [value for value in by_tag if ids[value] not in parents]
-        unsure = {photo for photo, values in by_photo.items() if not values.issubset(plain)}
+        leaf_tags = [value for value in by_tag if ids[value] not in parents]
+        ambiguous = {photo for photo, values in by_photo.items() if not values.issubset(leaf_tags)}
         existing: set[tuple[str, str]] = set()
 
-        if self._has_nested_search() and len(by_photo) < PHOTOS_PER_SEARCH * len(plain):
-            sets = [(photo, tuple(ids[value] for value in by_photo[photo])) for photo in sorted(set(by_photo) - unsure)]
-            unsure = set(by_photo)
-            for batch in batches(sets, PHOTOS_PER_SEARCH):
+        if self._has_nested_search() and len(by_photo) < PHOTOS_PER_SEARCH * len(leaf_tags):
+            certain = sorted(set(by_photo) - ambiguous)
+            queries = [(photo, tuple(ids[value] for value in by_photo[photo])) for photo in certain]
+            ambiguous = set(by_photo)
+            for batch in batches(queries, PHOTOS_PER_SEARCH):
                 for items, _ in self._pages(Search(pairs=tuple(batch))):
-                    unsure.difference_update(item.id for item in items)
-            existing = {(photo, value) for photo in set(by_photo) - unsure for value in by_photo[photo]}
-        elif len(by_photo) > len(plain):
+                    ambiguous.difference_update(item.id for item in items)
+            existing = {(photo, value) for photo in set(by_photo) - ambiguous for value in by_photo[photo]}
+        elif len(by_photo) > len(leaf_tags):
             times = [self._taken.get(photo, "") for photo in by_photo]
-            limited = Search().before(max(times)) if all(times) else Search()
-            for value in plain:
+            limited_search = Search().before(max(times)) if all(times) else Search()
+            for value in leaf_tags:
                 missing = by_tag[value] - self._matching(
-                    replace(limited, tags=(ids[value],)), PagePosition.at(min(times)), by_tag[value]
+                    replace(limited_search, tags=(ids[value],)), PagePosition.at(min(times)), by_tag[value]
                 )
-                if missing and limited != Search():  # a date was changed, or the pair does not exist
+                if missing and limited_search != Search():  # a date was changed, or the pair does not exist
                     missing -= self._matching(Search(tags=(ids[value],)), START, missing)
                 existing |= {(photo, value) for photo in by_tag[value] - missing}
         else:
-            unsure = set(by_photo)
-        for photo in sorted(unsure):
+            ambiguous = set(by_photo)
+        for photo in sorted(ambiguous):
             existing |= {(photo, value) for value in by_photo[photo].intersection(self._tags_of(photo) or ())}
         return existing
 
     def recent(self, since: str = "") -> Recent:
         """Return the photos that changed in the last five minutes or since the last call of `changes`."""
         if not since:
-            begin = as_text(self._clock(self._server.ask("GET", "/server/version")) - YOUNG)
-            since = min(begin, self._read or begin)
+            begin = as_text(self._clock(self._server.ask("GET", "/server/version")) - YOUNG_AGE)
+            since = min(begin, self._last_read or begin)
         items = (item for page, _ in self._pages(Search(updated=since)) for item in page)
         return Recent(since, {item.id: item.updated for item in items})
 
@@ -220,7 +221,7 @@ class ImmichLibrary:
         for tag, tag_pairs in photos.items():
             path = f"/tags/{tag}/assets"
             for batch in batches(sorted(tag_pairs), BATCH_SIZE):
-                answer = self._server.ask("DELETE", path, {"ids": batch}, needs="tag.asset", also=(400,))
+                answer = self._server.ask("DELETE", path, {"ids": batch}, needs="tag.asset", accept=(400,))
                 if answer.status == 400:
                     if tag not in {current.id for current in self._tags()[1]}:
                         break  # the tag was deleted meanwhile
@@ -264,17 +265,17 @@ class ImmichLibrary:
     def _tags_of(self, photo: str) -> tuple[str, ...] | None:
         """Return the tags of one photo; None if it was deleted."""
         path = f"/assets/{checked_id(photo)}"
-        answer = self._server.ask("GET", path, needs="asset.read", also=(400, 404))
+        answer = self._server.ask("GET", path, needs="asset.read", accept=(400, 404))
         if answer.status != 200:
             return None
         record = self._server.parsed(answer, f"GET {path}")
         return tuple(sorted(tag.value for tag in _read_tags(json_answers.field(record, "tags", list))))
 
     def _with_tags(
-        self, mark: ImmichMark, search: Search, read: list[ListedPage], tags: list[_Tag], *, bounded: bool
+        self, mark: ImmichMark, search: Search, listed_pages: list[ListedPage], tags: list[_Tag], *, bounded: bool
     ) -> Iterator[Page]:
         """Yield the listed pages with their photos' tags; if `bounded`, limit tag searches to the time of the pages."""
-        listed = [item for items, _ in read for item in items]
+        listed = [item for items, _ in listed_pages for item in items]
         self._taken = {item.id: item.taken for item in listed}
         position = START
         if bounded and listed:
@@ -286,9 +287,9 @@ class ImmichLibrary:
         partner_ids = {item.id for item in listed if item.owner != self._user}  # these photos cannot be tagged
         own_ids = {item.id for item in listed} - partner_ids
         tags_of = self._tags_by_photo(search, position, own_ids, tags) | dict.fromkeys(partner_ids, ())
-        oldest_young = as_time(mark.begun) - YOUNG
+        oldest_young = as_time(mark.begun) - YOUNG_AGE
 
-        for items, after in read:
+        for items, after in listed_pages:
             photos = [
                 RemotePhoto(item.id, item.name, item.version, tags_of[item.id],
                             ready=item.id not in partner_ids and as_time(item.created) < oldest_young,
@@ -304,7 +305,7 @@ class ImmichLibrary:
     def _tags_by_photo(
         self, search: Search, position: PagePosition, photos: set[str], tags: Sequence[_Tag]
     ) -> dict[str, tuple[str, ...]]:
-        """Photo -> its tags, for the photos of a search that still exist, with as few requests as possible."""
+        """Return photo -> its tags, for the photos of a search that still exist, with as few requests as possible."""
         if not tags:
             return dict.fromkeys(photos, ())
         tags_of: dict[str, tuple[str, ...]] = {}
@@ -330,30 +331,30 @@ class ImmichLibrary:
     def _by_tags(
         self, search: Search, position: PagePosition, photos: set[str], tags: Sequence[_Tag]
     ) -> dict[str, tuple[str, ...]]:
-        """Photo -> its tags, from one search per tag; photos with ambiguous results are left out."""
+        """Return photo -> its tags, from one search per tag, without photos whose results are ambiguous."""
         children: dict[str, list[_Tag]] = defaultdict(list)
         for tag in tags:
             children[tag.parent].append(tag)
         certain: dict[str, list[str]] = defaultdict(list)
-        unsure: set[str] = set()
+        ambiguous: set[str] = set()
 
         def visit(level: list[_Tag], depth: int = 0) -> set[str]:
             """Return the photos that have any of the tags or of their descendants."""
-            found: set[str] = set()
+            photos_of_level: set[str] = set()
             for tag in level:
-                having = self._matching(replace(search, tags=(tag.id,)), position, photos)
-                if having and depth == MAX_DEPTH:
-                    unsure.update(having)
-                below = visit(children[tag.id], depth + 1) if having and depth < MAX_DEPTH else set()
-                for photo in having - below:
+                tagged = self._matching(replace(search, tags=(tag.id,)), position, photos)
+                if tagged and depth == MAX_DEPTH:
+                    ambiguous.update(tagged)
+                of_children = visit(children[tag.id], depth + 1) if tagged and depth < MAX_DEPTH else set()
+                for photo in tagged - of_children:
                     certain[photo].append(tag.value)
-                if tag.value != OWN_PARENT:  # the parent of our tags, which no photo has itself
-                    unsure.update(having & below)
-                found |= having
-            return found
+                if tag.value != OWN_PARENT:  # no photo has the parent of visterm's tags itself
+                    ambiguous.update(tagged & of_children)
+                photos_of_level |= tagged
+            return photos_of_level
 
         visit(children[""])
-        return {photo: tuple(sorted(values)) for photo, values in certain.items() if photo not in unsure}
+        return {photo: tuple(sorted(values)) for photo, values in certain.items() if photo not in ambiguous}
 
 
 def _is_own(tag: _Tag) -> bool:

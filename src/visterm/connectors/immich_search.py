@@ -14,7 +14,7 @@ from visterm.core.errors import DataError, ServiceError
 
 PAGE_SIZE = 1000  # Immich's maximum
 MAX_PAGES = 100_000  # Maximum per search, in case a faulty server never ends
-_PLAIN = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
+_SEARCHABLE_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 UUID = re.compile("[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
@@ -27,7 +27,7 @@ class PagePosition(NamedTuple):
     @classmethod
     def at(cls, taken: str) -> PagePosition:
         """Return the position of a time; the start if its year has more than four digits, which searches reject."""
-        return cls(taken if _PLAIN.fullmatch(taken) else "")
+        return cls(taken if _SEARCHABLE_TIME.fullmatch(taken) else "")
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Search:
     untagged: bool = False
     pairs: tuple[tuple[str, tuple[str, ...]], ...] = ()  # From Immich 3.2: any of these, with all of its tags
 
-    def flat(self, position: PagePosition) -> dict[str, object]:
+    def flat_body(self, position: PagePosition) -> dict[str, object]:
         """Return the request body for Immich up to 3.1."""
         body: dict[str, object] = {"type": "IMAGE", "visibility": "timeline", "size": PAGE_SIZE, "order": "asc"}
         times = {"updatedAfter": self.updated, "takenBefore": self.until, "takenAfter": position.taken}
@@ -51,7 +51,7 @@ class Search:
             body["page"] = int(position.token)
         return body
 
-    def nested(self, position: PagePosition) -> dict[str, object]:
+    def nested_body(self, position: PagePosition) -> dict[str, object]:
         """Return the request body for Immich from 3.2, which would also find deleted photos."""
         constants = {"type": "IMAGE", "visibility": "timeline", "trashedAt": None}
         conditions: dict[str, object] = {name: {"eq": value} for name, value in constants.items()}
@@ -81,7 +81,7 @@ class Search:
 
 @dataclass(frozen=True)
 class ListedPhoto:
-    """The fields read of a listed photo; times are in Immich's format."""
+    """The fields of a listed photo that are used; times are in Immich's format."""
 
     id: str
     name: str
@@ -119,9 +119,9 @@ class ImmichMark:
             for time in (mark.since, mark.begun, mark.full):
                 as_time(time or "2000-01-01T00:00:00Z")
             if not isinstance(mark.taken, str) or not isinstance(mark.token, str) or isinstance(mark.tags, (str, dict)):
-                raise TypeError("a field of another kind")
+                raise TypeError("a field of another type")
         except (ValueError, TypeError, ServiceError) as error:
-            raise DataError(f"{text[:60]!r} is no mark of Immich's changes; ask for all photos.") from error
+            raise DataError(f"{text[:60]!r} is not a mark of Immich's changes; read all photos.") from error
         return mark
 
     def text(self) -> str:
@@ -137,22 +137,22 @@ def pages(server: JsonServer, search: Search, nested: bool, position: PagePositi
     """
     previous_ids: set[str] = set()
     for _ in range(MAX_PAGES):
-        body = search.nested(position) if nested else search.flat(position)
+        body = search.nested_body(position) if nested else search.flat_body(position)
         assets = field(server.json("POST", "/search/metadata", body, needs="asset.read"), "assets", dict)
-        items = [_item(record) for record in field(assets, "items", list)]
+        items = [_read_item(record) for record in field(assets, "items", list)]
         token = optional(assets, "nextCursor" if nested else "nextPage", str) or ""
         if token and (not items or token == position.token or not (nested or re.fullmatch("[0-9]{1,9}", token))):
             raise ServiceError(f"{server.program} answers with pages that have no end.")
         last = items[-1].taken if items else ""
         if not token:
             position = START
-        elif last != position.taken and _PLAIN.fullmatch(last):
+        elif last != position.taken and _SEARCHABLE_TIME.fullmatch(last):
             position = PagePosition(last)
         else:
             position = PagePosition(position.taken, token)
-        new = [item for item in items if item.id not in previous_ids]
+        new_items = [item for item in items if item.id not in previous_ids]
         previous_ids = {item.id for item in items}
-        yield new, position
+        yield new_items, position
         if not token:
             return
     raise ServiceError(f"{server.program} answers with more than {MAX_PAGES:,} pages.")
@@ -166,7 +166,7 @@ def checked_id(value: object) -> str:
     return text.lower()
 
 
-def _item(record: object) -> ListedPhoto:
+def _read_item(record: object) -> ListedPhoto:
     thumbnail_hash = optional(record, "thumbhash", str)
     return ListedPhoto(
         checked_id(field(record, "id", str)),

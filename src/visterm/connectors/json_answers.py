@@ -12,12 +12,12 @@ from typing import NamedTuple, TypeVar
 from visterm.core.errors import ServiceError
 from visterm.core.web_client import Patience, ServerAnswer, ask, masked
 
-MOST_BYTES = 2**25  # Maximum size of an answer: 1,000 photos of Immich with all metadata take 2 MB
+MAX_ANSWER_BYTES = 2**25  # Maximum size of an answer: 1,000 photos of Immich with all metadata take 2 MB
 MAX_VALUES = 2**20  # Maximum number of JSON values in an answer: 1,000 photos have a tenth
 MIN_MASKED_LENGTH = 16  # Mask keys in values only from this length, as a short key may be a word
 YEARS = range(1970, 9000)  # Plausible years of times
-_ESCAPED = re.compile(r"\\(?:u[dD][89a-fA-F]|u00[2-7]|/)")  # Surrogates and ASCII characters
-_ALONE = re.compile("[\ud800-\udfff]")
+_ESCAPE = re.compile(r"\\(?:u[dD][89a-fA-F]|u00[2-7]|/)")  # Surrogates and ASCII characters
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 MAX_TEXT = 2**12  # Of names and tags, in characters
 
 Kind = TypeVar("Kind")
@@ -39,11 +39,11 @@ class JsonServer(NamedTuple):
         body: object = None,
         *,
         needs: str = "",
-        most: int = MOST_BYTES,
-        also: tuple[int, ...] = (),
+        max_bytes: int = MAX_ANSWER_BYTES,
+        accept: tuple[int, ...] = (),
         secret: str = "",
     ) -> ServerAnswer:
-        """Send a request, and return the answer if its status is 2xx or in `also`.
+        """Send a request, and return the answer if its status is 2xx or in `accept`.
 
         `needs` names the required permission, and `secret` is masked in messages, like the key. Raises ServiceError for
         other answers.
@@ -55,9 +55,9 @@ class JsonServer(NamedTuple):
         url = f"{self.address}{path}"
         secrets = (self.key, secret) if secret else (self.key,)
         answer = ask(
-            url, method=method, body=content, headers=headers, patience=self.patience, most=most, secrets=secrets
+            url, method=method, body=content, headers=headers, patience=self.patience, most=max_bytes, secrets=secrets
         )
-        if 200 <= answer.status < 300 or answer.status in also:
+        if 200 <= answer.status < 300 or answer.status in accept:
             return answer
         raise self.refused(method, path, answer, needs)
 
@@ -94,7 +94,7 @@ class JsonServer(NamedTuple):
             text = answer.content.decode()
             secrets = answer.secrets if len(self.key) >= MIN_MASKED_LENGTH else ()
             value = json.loads(masked(text, secrets))
-            return _unescaped(value, secrets) if _ESCAPED.search(text) else value
+            return _clean_texts(value, secrets) if _ESCAPE.search(text) else value
         except (ValueError, RecursionError):
             problem = f"{self.program} answers {request} with no JSON, or half of it: {answer.shown!r}."
             raise ServiceError(problem) from None
@@ -110,15 +110,15 @@ def clock(answer: ServerAnswer) -> datetime | None:
     return time if time.year in YEARS else None
 
 
-def _unescaped(value: object, secrets: tuple[str, ...]) -> object:
+def _clean_texts(value: object, secrets: tuple[str, ...]) -> object:
     """Mask secrets in JSON, and replace lone surrogates, which databases and terminals reject, by U+FFFD."""
     if isinstance(value, str):
         value = masked(value, secrets)
-        return value if value.isascii() else _ALONE.sub("\ufffd", value)
+        return value if value.isascii() else _LONE_SURROGATE.sub("\ufffd", value)
     if isinstance(value, list):
-        return [_unescaped(item, secrets) for item in value]
+        return [_clean_texts(item, secrets) for item in value]
     if isinstance(value, dict):
-        return {_unescaped(name, secrets): _unescaped(item, secrets) for name, item in value.items()}
+        return {_clean_texts(name, secrets): _clean_texts(item, secrets) for name, item in value.items()}
     return value
 
 

@@ -15,15 +15,14 @@ from visterm.core.wording import json_text
 from visterm.core.writing import write_whole
 
 MAX_KEY_LENGTH = 4096
-VARIABLE = "VISTERM_CONNECTED"  # Environment variable: path of the user's list of allowed (server, key file) pairs
+ALLOWED_VARIABLE = "VISTERM_CONNECTED"  # Environment variable: path of the list of allowed (server, key file) pairs
 _KEY = re.compile("[!-~]+")  # Characters that are allowed in a header
 
 
 def read_key(file: Path | None, variable: str) -> str:
     """Return the key in a file, or, without `file`, in an environment variable.
 
-    Messages never contain the key. Raises UserError if it is missing or invalid, or others than the owner can read the
-    file.
+    Messages never contain the key. Raises UserError if it is missing or invalid, or if other users can read the file.
     """
     if file is None:
         key = os.environ.get(variable, "").strip()
@@ -64,7 +63,7 @@ def read_secret(kind: str, file: Path) -> str:
 
 def allow(address: str, key_file: str | None) -> None:
     """Record that this user allows a key for a server, because someone else's catalogue may name any server and key."""
-    file = user_file("connected.json", VARIABLE)
+    file = user_file("connected.json", ALLOWED_VARIABLE)
     allowed = _allowed(file)
     if (address, key_file) not in allowed:
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -73,7 +72,7 @@ def allow(address: str, key_file: str | None) -> None:
 
 def check_allowed(address: str, key_file: str | None) -> None:
     """Raise UserError unless this user has allowed sending the key to the server."""
-    if (address, key_file) not in _allowed(user_file("connected.json", VARIABLE)):
+    if (address, key_file) not in _allowed(user_file("connected.json", ALLOWED_VARIABLE)):
         key = f"the key file {key_file}" if key_file else "the key in the environment"
         settings = f"`url` {address}" + (f" `key_file` {key_file}" if key_file else "")
         problem = f"Nobody has said on this computer that {key} may be sent to {address}."

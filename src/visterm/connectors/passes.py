@@ -12,18 +12,18 @@ STALL_SECONDS = 120.0  # If no photo's jobs end for this long, leave the remaini
 NO_JOB_SECONDS = 30.0  # The same if a request may have changed nothing, so that no job was started
 
 PAUSES = (1.0, 1.0, 2.0, 2.0, 3.0)  # Seconds between checks; the last pause is repeated
-CHANGED = "the photo was changed in the last five minutes, or since it was read"
-BUSY = "the jobs of the server that write files do not end"
+CHANGED_REASON = "the photo was changed in the last five minutes, or since it was read"
+BUSY_REASON = "the jobs of the server that write files do not end"
 
-Key = tuple[str, str]  # Photo id and tag, in the program's spelling
+PairKey = tuple[str, str]  # Photo id and tag, in the program's spelling
 
 
 class WriteResult(NamedTuple):
     """The result of writing and removing pairs."""
 
-    existing: set[Key]  # Pairs that the server has now
-    unsent: set[Key]  # Pairs that were not sent, because of `CHANGED` or `stalled`
-    unsettled: set[Key]  # Pairs that were sent, but whose result is still unknown
+    existing: set[PairKey]  # Pairs that the server has now
+    unsent: set[PairKey]  # Pairs that were not sent, because of `CHANGED_REASON` or `stalled`
+    unsettled: set[PairKey]  # Pairs that were sent, but whose result is still unknown
     refused: list[RefusedTag]
     stamps: dict[str, str]  # Photo -> stamp after our own request
     stalled: bool = False  # Whether the server's jobs don't end: send nothing more in this round
@@ -52,13 +52,13 @@ def write(
     sent_take = [pair for pair in take if pair.photo not in busy]
     work.run(sent_add, sent_take)
     existing = library.existing(pairs)
-    done = work.unsent | work.unsettled | {refusal.pair[:2] for refusal in work.refused}
-    lost = [pair for pair in sent_add if pair[:2] not in existing | done]
-    restored = [pair for pair in sent_take if pair[:2] in existing - done]
+    final_keys = work.unsent | work.unsettled | {refusal.pair[:2] for refusal in work.refused}
+    lost = [pair for pair in sent_add if pair[:2] not in existing | final_keys]
+    restored = [pair for pair in sent_take if pair[:2] in existing - final_keys]
     if work.run(lost, restored):
         existing = library.existing(pairs)
-    sent = {pair[:2] for pair in [*sent_add, *sent_take]} - work.unsent
-    unsent, unsettled = {pair[:2] for pair in pairs} - sent, work.unsettled & sent
+    sent_keys = {pair[:2] for pair in [*sent_add, *sent_take]} - work.unsent
+    unsent, unsettled = {pair[:2] for pair in pairs} - sent_keys, work.unsettled & sent_keys
     return WriteResult(existing, unsent, unsettled, work.refused, work.touched, work.stalled)
 
 
@@ -72,47 +72,47 @@ class _WritePasses:
         self.stamps = recent.stamps
         self.touched: dict[str, str] = {}
         self.refused: list[RefusedTag] = []
-        self.unsent: set[Key] = set()
-        self.unsettled: set[Key] = set()
+        self.unsent: set[PairKey] = set()
+        self.unsettled: set[PairKey] = set()
         self.stalled = False
 
     def run(self, add: Iterable[PhotoTag], take: Iterable[PhotoTag]) -> bool:
-        """Send pairs and wait; return whether any were sent. Per photo, remove tags one by one, then add all others."""
+        """Send pairs and wait; return whether any were sent. For each photo, first remove tags one by one, then add."""
         queues: dict[str, deque[list[tuple[bool, PhotoTag]]]] = defaultdict(deque)
         for pair in take:
             queues[pair.photo].append([(False, pair)])
-        added: dict[str, list[tuple[bool, PhotoTag]]] = defaultdict(list)
+        additions: dict[str, list[tuple[bool, PhotoTag]]] = defaultdict(list)
         for pair in add:
-            added[pair.photo].append((True, pair))
-        for photo, pairs in added.items():
+            additions[pair.photo].append((True, pair))
+        for photo, pairs in additions.items():
             queues[photo].append(pairs)
 
-        sent = False
+        has_sent = False
         while queues and not self.stalled:
             step = {photo: queue.popleft() for photo, queue in queues.items()}
             entries = [entry for pairs in step.values() for entry in pairs]
-            to_take = [pair for is_added, pair in entries if not is_added]
-            to_add = [pair for is_added, pair in entries if is_added]
+            to_take = [pair for is_addition, pair in entries if not is_addition]
+            to_add = [pair for is_addition, pair in entries if is_addition]
             refused = [
                 *(self._library.take(to_take) if to_take else ()),
                 *(self._library.add(to_add) if to_add else ()),
             ]
             self.refused += refused
-            answered, sent = {refusal.pair[:2] for refusal in refused}, True
+            refused_keys, has_sent = {refusal.pair[:2] for refusal in refused}, True
 
-            waiting = {pair.photo for _, pair in entries if pair[:2] not in answered}
+            waiting = {pair.photo for _, pair in entries if pair[:2] not in refused_keys}
             for photo in self._wait(waiting, to_add):
                 self.unsettled.update(pair[:2] for _, pair in step[photo])
                 self.unsent.update(pair[:2] for pairs in queues.pop(photo, ()) for _, pair in pairs)
             queues = defaultdict(deque, {photo: queue for photo, queue in queues.items() if queue})
 
         self.unsent.update(pair[:2] for queue in queues.values() for pairs in queue for _, pair in pairs)
-        return sent
+        return has_sent
 
     def _wait(self, photos: set[str], pairs: Collection[PhotoTag]) -> set[str]:
         """Wait until the stamps of photos have changed; return the photos that are not ready in time.
 
-        A request that did not change a photo, or was about a deleted photo, starts no job. So if other photos got
+        A request that did not change a photo, or was about a deleted photo, starts no job. So if other photos are
         ready, or none of the added `pairs` exists, waiting ends earlier, and the jobs don't count as stalled.
         """
         waiting, idle_seconds, n_checks, is_working = set(photos), 0.0, 0, False

@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 from visterm.connectors.contract import Page, PhotoTag, Recent, RefusedTag, batches
 from visterm.connectors.json_answers import JsonServer, checked, clock, field, optional
 from visterm.connectors.photoprism_photos import (
-    GONE,
+    REMOVED,
     UID,
     LabelledPhoto,
     PhotoPrismMark,
@@ -27,12 +27,12 @@ from visterm.store.connected import PROGRAMS
 
 SEARCH_PAGE_SIZE, PAGE_SIZE = 1000, 500  # Photos per page of a search, and per page of `changes`
 MAX_RESTARTS = 20  # Read the list of photos again at most this often if it changes while it is read
-MOST_PREVIEW = 2**25  # Bytes
-AT_ONCE = 4  # Number of photos that are queried and then changed at a time
+MAX_PREVIEW_BYTES = 2**25
+PHOTOS_AT_ONCE = 4  # Number of photos that are queried and then changed at a time
 READ_ALL_SECONDS = 86_400  # Read all photos daily, because some changes of labels don't update a photo's time
 SETTLED_SECONDS = 60  # No new change is older than this, even if a proxy's clock differs slightly
 MAX_CACHED_HASHES = 5000  # Cache the preview hashes of at most this many photos
-NOBODY = "ps00000000000000"
+MISSING_UID = "ps00000000000000"  # Valid, but of no photo
 SCOPES = "photos config"
 TO_VIEW, TO_EDIT = f"to view photos (scope {SCOPES!r})", f"to edit photos (scope {SCOPES!r}, and a user who may)"
 TO_READ = f"to read the config (scope {SCOPES!r})"
@@ -81,7 +81,7 @@ class PhotoPrismLibrary:
         """Test all needed permissions, without changes; return the version. Raises ServiceError if a test fails."""
         self._ask_photos(count=1)
         config = self._config()
-        self._ask("PUT", f"/photos/{NOBODY}/label/0", {"Uncertainty": GONE}, needs=TO_EDIT)  # 404: the key was accepted
+        self._ask("PUT", f"/photos/{MISSING_UID}/label/0", {"Uncertainty": REMOVED}, needs=TO_EDIT)  # 404: a valid key
         return f"PhotoPrism {field(config, 'version', str)}"
 
     def count(self) -> int:
@@ -128,13 +128,15 @@ class PhotoPrismLibrary:
                     raise ServiceError("PhotoPrism answers with a preview token that no address can have.")
                 self._preview_token = token
                 path = f"/t/{name}/{token}/fit_1920"
-                answer = self._server.ask("GET", path, needs=TO_VIEW, most=MOST_PREVIEW, also=(403, 404), secret=token)
+                answer = self._server.ask(
+                    "GET", path, needs=TO_VIEW, max_bytes=MAX_PREVIEW_BYTES, accept=(403, 404), secret=token
+                )
                 if answer.status != 403:
                     break
                 self._preview_token = ""
             else:
                 raise ServiceError(f"PhotoPrism answers 403 to previews. The key lacks a permission: {TO_VIEW}.")
-            if answer.status == 200 and answer.content.startswith(IMAGE_SIGNATURES):  # else a placeholder drawing
+            if answer.status == 200 and answer.content.startswith(IMAGE_SIGNATURES):  # otherwise a placeholder
                 return answer.content
         raise DataError(f"PhotoPrism has no preview of the photo {photo[:40]!r}: it was deleted, or cannot be shown.")
 
@@ -166,10 +168,10 @@ class PhotoPrismLibrary:
             if photo is None:
                 continue
             for pair in photo_pairs:
-                for written in photo.written(pair.tag):
+                for written in photo.written_labels(pair.tag):
                     self._ask("DELETE", f"/photos/{photo.id}/label/{written.id}", needs=TO_EDIT)
                 label = photo.label(pair.tag)
-                if label is not None and label.given and not label.written:
+                if label is not None and label.is_given and not label.is_written:
                     refused.append(RefusedTag(pair, "a person gave or confirmed it in PhotoPrism"))
         return refused
 
@@ -178,26 +180,26 @@ class PhotoPrismLibrary:
         by_photo: dict[str, list[PhotoTag]] = {}
         for pair in pairs:
             by_photo.setdefault(pair.photo, []).append(pair)
-        for uids in batches(by_photo, AT_ONCE):
+        for uids in batches(by_photo, PHOTOS_AT_ONCE):
             photos = self._photos(uids)
             yield from ((photos.get(uid), by_photo[uid]) for uid in uids)
 
     def _add(self, photo: LabelledPhoto, pair: PhotoTag) -> tuple[LabelledPhoto, str]:
         """Add one label; return the updated photo, and the reason if the label was refused, or ""."""
         label = photo.label(pair.tag)
-        if label is not None and label.given:
+        if label is not None and label.is_given:
             return photo, ""
         if label is not None:
-            was_removed = label.uncertainty >= GONE
+            was_removed = label.uncertainty >= REMOVED
             return photo, "somebody removed it in PhotoPrism" if was_removed else "PhotoPrism's own model gave it"
-        similar = photo.near(pair.tag)
+        similar = photo.similar_label(pair.tag)
         if similar is not None:
-            state = "somebody removed there" if similar.uncertainty >= GONE else "the photo has"
+            state = "somebody removed there" if similar.uncertainty >= REMOVED else "the photo has"
             return photo, f"PhotoPrism takes it for {similar.name!r}, which {state}"
         if keywords := sorted(word for word in photo.keywords if word in pair.tag.lower()):
             return photo, f"the photo has the keyword {keywords[0]!r}, which PhotoPrism removes together with the label"
         body = {"Name": pair.tag, "Uncertainty": uncertainty_of(pair.confidence), "Priority": 0}
-        answer = self._ask("POST", f"/photos/{photo.id}/label", body, needs=TO_EDIT, also=(400, 404))
+        answer = self._ask("POST", f"/photos/{photo.id}/label", body, needs=TO_EDIT, accept=(400, 404))
         if answer.status != 200:
             deleted = answer.status == 404
             return photo, "the photo is not there any more" if deleted else "PhotoPrism accepts no label of this name"
@@ -206,7 +208,7 @@ class PhotoPrismLibrary:
         if updated.label(pair.tag) is not None:
             return updated, ""
         old_ids = {label.id for label in photo.labels}
-        new = [label for label in updated.labels if label.id not in old_ids and label.given and label.uncertainty > 0]
+        new = [label for label in updated.labels if label.id not in old_ids and label.is_written]
 
         for label in new:  # it got another name than requested
             self._ask("DELETE", f"/photos/{updated.id}/label/{label.id}", needs=TO_EDIT)
@@ -214,16 +216,16 @@ class PhotoPrismLibrary:
         return photo, f"PhotoPrism would keep it as {names}" if names else "PhotoPrism took it and did not keep it"
 
     def _photos(self, uids: Collection[str]) -> dict[str, LabelledPhoto]:
-        """Query photos in a few threads; deleted photos are left out, archived photos are included."""
+        """Query photos in a few threads; the result has archived photos, but no deleted ones."""
         if not uids:
             return {}
-        with ThreadPoolExecutor(min(AT_ONCE, len(uids)), thread_name_prefix="visterm-photoprism") as pool:
+        with ThreadPoolExecutor(min(PHOTOS_AT_ONCE, len(uids)), thread_name_prefix="visterm-photoprism") as pool:
             photos = list(pool.map(self._photo, uids))
         return {photo.id: photo for photo in photos if photo is not None}
 
     def _photo(self, uid: str) -> LabelledPhoto | None:
         if not UID.fullmatch(uid):
-            raise DataError(f"{uid[:60]!r} is no id of a photo in PhotoPrism.")
+            raise DataError(f"{uid[:60]!r} is not the id of a photo in PhotoPrism.")
         answer = self._ask("GET", f"/photos/{uid}", needs=TO_VIEW)
         if answer.status == 404:
             return None
@@ -254,10 +256,10 @@ class PhotoPrismLibrary:
                     break
                 if not offset:
                     first, now = [updated_at(record) for record in records], seconds
-                shown = [record for record in records if (optional(record, "Quality", int) or 0) >= 0]  # in PhotoPrism
-                photos.update((uid_of(record), updated_at(record)) for record in shown)
+                visible = [record for record in records if (optional(record, "Quality", int) or 0) >= 0]
+                photos.update((uid_of(record), updated_at(record)) for record in visible)
                 if len(records) < SEARCH_PAGE_SIZE:
-                    if not query and not photos and self.count():  # else all photos would look deleted
+                    if not query and not photos and self.count():  # otherwise all photos would count as deleted
                         raise ServiceError("PhotoPrism counts photos, but lists none.")
                     return photos, first, now
                 last, offset = uid_of(records[-1]), offset + SEARCH_PAGE_SIZE - 1
@@ -274,11 +276,11 @@ class PhotoPrismLibrary:
         return records, 0 if now is None else int(now.timestamp())
 
     def _ask(
-        self, method: str, path: str, body: object = None, *, needs: str, also: tuple[int, ...] = (404,)
+        self, method: str, path: str, body: object = None, *, needs: str, accept: tuple[int, ...] = (404,)
     ) -> ServerAnswer:
-        """Return an answer; check that a status in `also` is from PhotoPrism itself and not from a proxy."""
-        answer = self._server.ask(method, path, {} if method == "DELETE" else body, needs=needs, also=also)
-        if answer.status in also:
+        """Return an answer; check that a status in `accept` is from PhotoPrism itself and not from a proxy."""
+        answer = self._server.ask(method, path, {} if method == "DELETE" else body, needs=needs, accept=accept)
+        if answer.status in accept:
             try:
                 field(self._server.parsed(answer, f"{method} {path}"), "error", str)
             except ServiceError as error:
@@ -286,7 +288,7 @@ class PhotoPrismLibrary:
         return answer
 
     def _config(self) -> object:
-        """Return the configuration. Raises ServiceError if the key may only see that of the login page."""
+        """Return the configuration. Raises ServiceError if the key may only read that of the login page."""
         config = self._server.json("GET", "/config", needs=TO_READ)
         if field(config, "mode", str) == "public":
             raise ServiceError(f"PhotoPrism answers GET /config as if without a key; it lacks a permission: {TO_READ}.")
@@ -295,4 +297,4 @@ class PhotoPrismLibrary:
 
 def uncertainty_of(confidence: float) -> int:
     """Convert a confidence (0-1) to an uncertainty of 1 to 99: 0 is for people, 100 for removed labels."""
-    return min(max(round(100 - 100 * confidence), 1), GONE - 1)
+    return min(max(round(100 - 100 * confidence), 1), REMOVED - 1)

@@ -12,10 +12,10 @@ from visterm.core.errors import DataError, ServiceError
 from visterm.core.vocabulary import tag_key
 from visterm.store.connected import RemotePhoto
 
-PEOPLE = ("manual", "batch")  # Sources of labels by people or the API; other labels are PhotoPrism's predictions
-GONE = 100  # Uncertainty of a removed label, which PhotoPrism keeps so that no model adds it again
+PEOPLE_SOURCES = ("manual", "batch")  # Of labels by people or the API; other labels are PhotoPrism's predictions
+REMOVED = 100  # Uncertainty of a removed label, which PhotoPrism keeps so that no model adds it again
 UID = re.compile("p[0-9a-z]{15}")
-ALL = "all="  # Prefix in a mark's text of the time when all photos were last read
+ALL_PREFIX = "all="  # In a mark's text: precedes the time when all photos were last read
 _HASH = re.compile("[0-9a-f]{8,128}")
 
 
@@ -29,14 +29,14 @@ class Label(NamedTuple):
     slug: str = ""  # Of its original name, which renaming does not change
 
     @property
-    def given(self) -> bool:
+    def is_given(self) -> bool:
         """Whether a person or the API added it, and nobody removed it."""
-        return self.source in PEOPLE and self.uncertainty < GONE
+        return self.source in PEOPLE_SOURCES and self.uncertainty < REMOVED
 
     @property
-    def written(self) -> bool:
-        """Whether the API added it with an uncertainty, like visterm does; labels by people have none."""
-        return self.given and self.uncertainty > 0
+    def is_written(self) -> bool:
+        """Whether the API added it with an uncertainty, as visterm does; labels by people have none."""
+        return self.is_given and self.uncertainty > 0
 
 
 class PhotoPrismMark(NamedTuple):
@@ -52,13 +52,13 @@ class PhotoPrismMark(NamedTuple):
         if not text:
             return cls()
         time, *parts = text.split(" ")
-        all_read = [part.removeprefix(ALL) for part in parts if part.startswith(ALL)]
-        uid = "".join(part for part in parts if not part.startswith(ALL))
+        all_read = [part.removeprefix(ALL_PREFIX) for part in parts if part.startswith(ALL_PREFIX)]
+        uid = "".join(part for part in parts if not part.startswith(ALL_PREFIX))
         return cls(_time(time, DataError), uid, _time(all_read[0], DataError) if all_read else 0)
 
     def text(self) -> str:
         """Return the text for a catalogue."""
-        all_read = f"{ALL}{time_text(self.all)}" if self.all else ""
+        all_read = f"{ALL_PREFIX}{time_text(self.all)}" if self.all else ""
         return " ".join(filter(None, (time_text(self.time), self.uid, all_read)))
 
 
@@ -77,20 +77,20 @@ class LabelledPhoto(NamedTuple):
         labels = [label for label in self.labels if tag_key(label.name) == tag_key(tag)]
         return min(labels, key=lambda label: label.uncertainty, default=None)
 
-    def near(self, tag: str) -> Label | None:
+    def similar_label(self, tag: str) -> Label | None:
         """Return the label that PhotoPrism considers equal to a tag: by a similar name, or by its original name."""
         slug = plain(tag)
         return next((label for label in self.labels if slug and slug in (plain(label.name), label.slug)), None)
 
-    def written(self, tag: str) -> list[Label]:
+    def written_labels(self, tag: str) -> list[Label]:
         """Return the labels with a name that the API added with an uncertainty, including renamed labels."""
-        return [label for label in self.labels if label.written and (
+        return [label for label in self.labels if label.is_written and (
             tag_key(label.name) == tag_key(tag) or label.slug == plain(tag) != "")]  # fmt: skip
 
     def has(self, tag: str) -> bool:
-        """Return whether a person or the API added a tag to it."""
+        """Return whether a person or the API added a tag to the photo."""
         label = self.label(tag)
-        return (label is not None and label.given) or bool(self.written(tag))
+        return (label is not None and label.is_given) or bool(self.written_labels(tag))
 
     def remote(self) -> RemotePhoto:
         """Return the photo for a catalogue, with labels that people added, and labels that people removed.
@@ -98,10 +98,10 @@ class LabelledPhoto(NamedTuple):
         Labels added by the API (visterm or another program) are in `guessed`. So are original names of renamed labels,
         and keywords, which visterm need not write again.
         """
-        tags = [label.name for label in self.labels if label.given and not label.written]
-        removed = [label.name for label in self.labels if label.uncertainty >= GONE]
-        visible = [label for label in self.labels if label.uncertainty < GONE]
-        guessed = [label.name for label in visible if label.written or not label.given]
+        tags = [label.name for label in self.labels if label.is_given and not label.is_written]
+        removed = [label.name for label in self.labels if label.uncertainty >= REMOVED]
+        visible = [label for label in self.labels if label.uncertainty < REMOVED]
+        guessed = [label.name for label in visible if label.is_written or not label.is_given]
         guessed += [label.slug.replace("-", " ") for label in visible if label.slug not in ("", plain(label.name))]
         guessed += sorted(self.keywords)
         given, denied, others = (tuple(dict.fromkeys(names)) for names in (tags, removed, guessed))
@@ -119,21 +119,21 @@ def read_photo(record: object) -> LabelledPhoto:
                                  field(item, "Uncertainty", int), optional(label, "Slug", str) or ""))  # fmt: skip
     files = optional(record, "Files", list) or []
     primary = next((file for file in files if optional(file, "Primary", bool)), None)
-    hashed = "" if primary is None else field(primary, "Hash", str)
+    file_hash = "" if primary is None else field(primary, "Hash", str)
     name = field(record, "Name", str) if primary is None else field(primary, "Name", str)
 
-    # keywords that people or its file gave: PhotoPrism of 2024 adds the words of labels, and indexing adds those of
-    # the file's path and its colour again
+    # keep only keywords by people or the file: PhotoPrism of 2024 adds the words of labels, and indexing adds the words
+    # of the file's path and its colour
     details = optional(record, "Details", dict)
     keywords = "" if details is None else optional(details, "Keywords", str) or ""
-    added_texts = [label.name for label in labels if label.uncertainty < GONE]
+    added_texts = [label.name for label in labels if label.uncertainty < REMOVED]
     added_texts += [optional(record, name, str) or "" for name in ("Path", "Name", "OriginalName")]
     added_texts.append("" if primary is None else optional(primary, "MainColor", str) or "")
 
-    hashed = hashed if _HASH.fullmatch(hashed) else ""
+    file_hash = file_hash if _HASH.fullmatch(file_hash) else ""
     archived = bool(optional(record, "DeletedAt", str))
     words = frozenset(_words(keywords)).difference(*map(_words, added_texts))
-    return LabelledPhoto(uid_of(record), name, hashed, labels, words, archived)
+    return LabelledPhoto(uid_of(record), name, file_hash, labels, words, archived)
 
 
 def _words(text: str) -> list[str]:
@@ -163,10 +163,10 @@ def _time(text: str, error: type[DataError | ServiceError]) -> int:
     try:
         time = datetime.fromisoformat(text)
         if time.tzinfo is None or time.year >= YEARS.stop:
-            raise ValueError("it has no zone, or is none of these days")
+            raise ValueError("it has no zone, or an implausible year")
         return max(int(time.timestamp()), 0)
     except ValueError as cause:
-        raise error(f"{text[:60]!r} is no time of a change in PhotoPrism.") from cause
+        raise error(f"{text[:60]!r} is not the time of a change in PhotoPrism.") from cause
 
 
 def plain(name: str) -> str:

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from visterm.store.catalogue import StoredCatalogue
 
 PREVIEWS = "previews"
-DOWNLOADS = 4  # Number of parallel downloads of previews
-MAX_FAILURES_IN_A_ROW = 4  # After so many failures the server, and not a single photo, is the problem
+MAX_DOWNLOADS = 4  # Number of parallel downloads of previews
+MAX_FAILURES_IN_A_ROW = 4  # After these, the server and not a single photo is the problem
 PREVIEWS_PER_COMMIT = 32  # Number of previews per commit
 PHOTOS_PER_QUERY = 10_000  # Number of photos in memory during indexing
 MAX_NAME_LENGTH = 255  # Longer names of photos are cut
@@ -111,7 +111,7 @@ def fetch_previews(
     skipped = [
         Skipped(photo, f"{library.title} could not make a preview of it") for photo in connected.without_preview()
     ]
-    done: list[tuple[int, str | None]] = []
+    fetched: list[tuple[int, str | None]] = []
     n_failures = 0
 
     def fetch(entry: tuple[int, str, str, str]) -> DataError | ServiceError | None:
@@ -123,12 +123,12 @@ def fetch_previews(
         write_whole(file, content)
         return None
 
-    fetched = map_ahead(fetch, missing, DOWNLOADS, 2 * DOWNLOADS, "visterm-fetch")
+    errors = map_ahead(fetch, missing, MAX_DOWNLOADS, 2 * MAX_DOWNLOADS, "visterm-fetch")
     try:
-        with reported(progress, "fetch previews", len(missing)), closing(fetched):
-            for (photo_id, photo, version, name), error in zip(missing, fetched, strict=True):
+        with reported(progress, "fetch previews", len(missing)), closing(errors):
+            for (photo_id, photo, version, name), error in zip(missing, errors, strict=True):
                 if error is None:
-                    done.append((photo_id, version))
+                    fetched.append((photo_id, version))
                     n_failures = 0
                 else:
                     skipped.append(Skipped(f"{name} ({photo})", str(error)))
@@ -136,11 +136,11 @@ def fetch_previews(
                     if n_failures == MAX_FAILURES_IN_A_ROW:
                         raise error
                 progress.advance()
-                if len(done) >= PREVIEWS_PER_COMMIT:
-                    connected.set_fetched(done)
-                    done.clear()
+                if len(fetched) >= PREVIEWS_PER_COMMIT:
+                    connected.set_fetched(fetched)
+                    fetched.clear()
     finally:
-        connected.set_fetched(done)
+        connected.set_fetched(fetched)
     return skipped
 
 
@@ -150,13 +150,13 @@ def ingest(catalogue: Catalogue, progress: Progress = SILENT, *, learn: bool = T
     folder, after = folder_of(catalogue), 0
     while photos := stored.connected.fetched(PHOTOS_PER_QUERY, after=after, stale=True):
         after = photos[-1].id
-        people = PeoplesTags(stored.connected, pulled.unusable, catalogue.tagger.vocabulary, stored)
+        people = PeopleTags(stored.connected, pulled.unusable, catalogue.tagger.vocabulary, stored)
         people_tags = [people.of(photo.id, photo.tags) for photo in photos]
         paths, names = [str(preview_file(folder, photo.id)) for photo in photos], [photo.name for photo in photos]
         listed = ListedPhotos(paths, names, list(people_tags), catalogue.tagger.encoder, None, None)
-        done = Indexing(catalogue.tagger, stored).run(listed, chunk_size=CHUNK, progress=progress)
-        pulled.new, pulled.changed = pulled.new + done.new, pulled.changed + done.changed
-        unreadable = {item.image: item.reason for item in done.skipped}
+        indexed = Indexing(catalogue.tagger, stored).run(listed, chunk_size=CHUNK, progress=progress)
+        pulled.new, pulled.changed = pulled.new + indexed.new, pulled.changed + indexed.changed
+        unreadable = {item.image: item.reason for item in indexed.skipped}
         for batch in batches(zip(photos, people_tags, paths, strict=True), CHUNK):
             with stored.transaction():
                 if _apply_tags(stored, people, batch, unreadable, pulled) and learn:
@@ -166,7 +166,7 @@ def ingest(catalogue: Catalogue, progress: Progress = SILENT, *, learn: bool = T
 
 def _apply_tags(
     stored: StoredCatalogue,
-    people: PeoplesTags,
+    people: PeopleTags,
     photos: Sequence[tuple[ConnectedPhoto, list[str], str]],
     unreadable: dict[str, str],
     pulled: PullResult,
@@ -175,9 +175,9 @@ def _apply_tags(
 
     `photos` are (photo, people's tags, preview path); `unreadable` maps preview paths to errors.
     """
-    ours: dict[int, list[LoggedPair]] = {}
+    pairs_of: dict[int, list[LoggedPair]] = {}
     for pair in stored.connected.pairs(*ACTIVE, TAKEN, LOST, OFF, photo_ids=[photo.id for photo, *_ in photos]):
-        ours.setdefault(pair.photo_id, []).append(pair)
+        pairs_of.setdefault(pair.photo_id, []).append(pair)
 
     n_retagged = 0
     for photo, tags, path in photos:
@@ -187,9 +187,9 @@ def _apply_tags(
             continue
         statement = "SELECT id FROM images WHERE path = CAST(? AS TEXT) AND state = 'here'"
         image_id = stored.database.value(statement, (as_text(path),))
-        if image_id is not None:  # else indexing was stopped before this photo
-            n_off, is_changed = people.update_verdicts(stored, photo, image_id, tags, ours.get(photo.id, ()))
-            pulled.taken_off += n_off
+        if image_id is not None:  # otherwise indexing was stopped before this photo
+            n_removed, is_changed = people.update_verdicts(stored, photo, image_id, tags, pairs_of.get(photo.id, ()))
+            pulled.taken_off += n_removed
             n_retagged += is_changed
 
     pulled.retagged += n_retagged
@@ -200,11 +200,11 @@ def _by_key(tags: Iterable[str]) -> dict[str, str]:
     return {tag_key(tag): tag for tag in tags}
 
 
-def _less(tags: dict[str, str], others: dict[str, str]) -> dict[str, str]:
+def _minus(tags: dict[str, str], others: dict[str, str]) -> dict[str, str]:
     return {key: tag for key, tag in tags.items() if key not in others}
 
 
-class PeoplesTags:
+class PeopleTags:
     """Separates people's tags from tags that visterm wrote, and normalises their spelling.
 
     `unusable` counts invalid tags.
@@ -221,40 +221,40 @@ class PeoplesTags:
         connection = connected.get()
         assert connection is not None
         parent = connection.settings.get("parent")
-        self._under = None if parent is None else tag_key(f"{parent}/")
-        self._ours: dict[int, set[str]] = {}
-        self._marked, self._prefixes = connection.kind in MARKS_TAGS, connected.prefixes()
-        for pair in () if self._marked else connected.pairs(*ACTIVE):
-            self._ours.setdefault(pair.photo_id, set()).add(pair.text)
+        self._parent_key = None if parent is None else tag_key(f"{parent}/")
+        self._written: dict[int, set[str]] = {}
+        self._marks_tags, self._prefixes = connection.kind in MARKS_TAGS, connected.prefixes()
+        for pair in () if self._marks_tags else connected.pairs(*ACTIVE):
+            self._written.setdefault(pair.photo_id, set()).add(pair.text)
         self._unusable = unusable
-        self._spelled: dict[str, str | None] = {}
+        self._spellings: dict[str, str | None] = {}
 
     def of(self, photo_id: int, tags: Iterable[str]) -> list[str]:
         """Return people's tags of a photo, without tags that visterm wrote or that are below its parent tag.
 
-        The program may change the case of our tags; if a tag also exists as we wrote it, other spellings are people's.
+        The program may change the case of visterm's tags. If one also exists as written, other spellings are people's.
         """
-        listed, ours = tuple(tags), self._ours.get(photo_id, set())
-        rewritten = {tag_key(text) for text in ours.difference(listed)}
-        under = self._under
+        listed, written = tuple(tags), self._written.get(photo_id, set())
+        rewritten_keys = {tag_key(text) for text in written.difference(listed)}
+        parent_key = self._parent_key
         return self.usable(
             tag
             for tag in of_people(listed)
-            if tag not in ours
-            and tag_key(tag) not in rewritten
-            and not (under and f"{tag_key(tag)}/".startswith(under))
+            if tag not in written
+            and tag_key(tag) not in rewritten_keys
+            and not (parent_key and f"{tag_key(tag)}/".startswith(parent_key))
         )
 
     def usable(self, tags: Iterable[str]) -> list[str]:
         """Return valid tags in the catalogue's spelling, without duplicates; count invalid tags."""
         names: dict[str, None] = {}
         for tag in tags:
-            if tag not in self._spelled:
+            if tag not in self._spellings:
                 try:
-                    self._spelled[tag] = spelled(self._vocabulary, tag, self._stored)
+                    self._spellings[tag] = spelled(self._vocabulary, tag, self._stored)
                 except UserError:
-                    self._spelled[tag] = None
-            name = self._spelled[tag]
+                    self._spellings[tag] = None
+            name = self._spellings[tag]
             if name is None or (len(names) == MOST_TAGS and name not in names):
                 self._unusable[tag] += 1
             else:
@@ -274,14 +274,14 @@ class PeoplesTags:
         rejected = [text for text in photo.rejected if tag_key(text) not in taken_back]
         given, given_before = _by_key(tags), _by_key(photo.given or ())
         denied, denied_before = _by_key(self.usable(rejected)), _by_key(photo.denied or ())
-        removed = {**_by_key(pair.tag for pair in gone), **_less(given_before, given), **_less(denied, denied_before)}
-        removed = _less(removed, {**given, **_by_key(photo.guessed)})
+        removed = {**_by_key(pair.tag for pair in gone), **_minus(given_before, given), **_minus(denied, denied_before)}
+        removed = _minus(removed, {**given, **_by_key(photo.guessed)})
 
         verdicts = stored.tags.verdicts(image)
         for tag in sorted(removed.values()):
             if verdicts.get(tag) != -1:
                 stored.tags.judge(image, tag, -1)
-        for tag in sorted({**_less(given, given_before), **_less(_less(denied_before, denied), removed)}.values()):
+        for tag in sorted({**_minus(given, given_before), **_minus(_minus(denied_before, denied), removed)}.values()):
             if verdicts.get(tag) == -1:
                 stored.tags.judge(image, tag, 0)
 
@@ -291,13 +291,13 @@ class PeoplesTags:
     def _note_vanished(
         self, connected: Connected, photo: ConnectedPhoto, pairs: Sequence[LoggedPair]
     ) -> list[LoggedPair]:
-        """Record which of our pairs of one photo vanished or reappeared; return the pairs that a person removed.
+        """Record which of visterm's pairs of one photo vanished or reappeared; return those that a person removed.
 
         A vanished pair that was not confirmed after writing may have been lost by the program, and is written once
         more. A pair that a person confirmed becomes the person's tag.
         """
         remote_keys = set(map(tag_key, [*photo.tags, *photo.guessed]))
-        confirmed = set(map(tag_key, photo.tags)) if self._marked else set()
+        confirmed = set(map(tag_key, photo.tags)) if self._marks_tags else set()
 
         states: dict[str, list[LoggedPair]] = {OFF: [], LOST: [], WRITTEN: []}
         for pair in pairs:

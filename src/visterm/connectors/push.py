@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from visterm.connectors.contract import PhotoTag, RemoteLibrary, batches, connector_class
-from visterm.connectors.passes import BUSY, CHANGED, WriteResult, write
+from visterm.connectors.passes import BUSY_REASON, CHANGED_REASON, WriteResult, write
 from visterm.core.progress import SILENT, Progress, reported
 from visterm.core.types import CHUNK
 from visterm.core.vocabulary import clean_tag, tag_key
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 PAIRS_PER_BATCH = 5000  # Number of pairs that are planned, written and verified at a time
 RECHECK_SECONDS = 10.0  # Verify pairs again this long after the last job
 MAX_UNDO_TRIES = 5  # Remove pairs that reappear at most this often
-RETRY_AFTER = timedelta(days=1)  # Then try one photo of a folder again that kept no tags
-VANISHED = "the server accepted it, and lost it when it read the photo's file again; tried again in the next round"
+RETRY_AFTER = timedelta(days=1)  # Time after which a folder that kept no tags is tried again with one photo
+LOST_REASON = "the server accepted it, and lost it when it read the photo's file again; tried again in the next round"
 
 
 class TagChange(NamedTuple):
@@ -73,16 +73,16 @@ class PushResult:
         self.refused += counts.total()
         self.reasons += counts
 
-    def leave(self, reason: str, n: int) -> None:
+    def postpone(self, reason: str, n: int) -> None:
         """Count pairs that are left for the next round."""
         self.waiting += n
         self.reasons += Counter({reason: n})
 
-    def leave_open(self, outcome: WriteResult) -> None:
+    def postpone_open(self, outcome: WriteResult) -> None:
         """Count the pairs whose result is still unknown."""
         self.stalled = outcome.stalled
-        self.leave(CHANGED, 0 if outcome.stalled else len(outcome.unsent))
-        self.leave(BUSY, len(outcome.unsettled) + (len(outcome.unsent) if outcome.stalled else 0))
+        self.postpone(CHANGED_REASON, 0 if outcome.stalled else len(outcome.unsent))
+        self.postpone(BUSY_REASON, len(outcome.unsettled) + (len(outcome.unsent) if outcome.stalled else 0))
 
 
 class _PlannedTag(NamedTuple):
@@ -133,35 +133,35 @@ def push(
     `k` is the maximum number of predictions per photo, the most certain first; 0: no limit.
     """
     connected = catalogue.stored.connected
-    ours = {(pair.photo_id, pair.text): pair for pair in connected.pairs(*ACTIVE, OFF)}
+    log = {(pair.photo_id, pair.text): pair for pair in connected.pairs(*ACTIVE, OFF)}
 
     writer = _PairWriter(catalogue.stored, library, progress, check=parent is None)
     folders, pushed, limits = writer.folders, writer.pushed, Limits(k, precision=precision)
-    wanted = {pair.key: pair for pair in _planned_tags(catalogue, parent, limits, pushed, progress)}
-    pushed.wanted = len(wanted)
-    leaving = [pair for key, pair in ours.items() if pair.state == WRITTEN and pair.here and key not in wanted]
+    planned = {pair.key: pair for pair in _planned_tags(catalogue, parent, limits, pushed, progress)}
+    pushed.wanted = len(planned)
+    to_remove = [pair for key, pair in log.items() if pair.state == WRITTEN and pair.here and key not in planned]
     if not has_cutoffs(catalogue):  # remove only tags that people have judged
-        images, tags = {pair.image_id for pair in leaving if pair.image_id is not None}, catalogue.stored.tags
+        images, tags = {pair.image_id for pair in to_remove if pair.image_id is not None}, catalogue.stored.tags
         judged = [*tags.held(images).items(), *tags.rejected(images).items()]
         judged_keys = {(image_id, tag_key(tag)) for image_id, names in judged for tag in names}
-        leaving = [pair for pair in leaving if (pair.image_id, tag_key(pair.tag)) in judged_keys]
+        to_remove = [pair for pair in to_remove if (pair.image_id, tag_key(pair.tag)) in judged_keys]
 
-    new_pairs = sorted((pair for key, pair in wanted.items() if key not in ours), key=lambda p: (p.text, p.photo_id))
+    new_pairs = sorted((pair for key, pair in planned.items() if key not in log), key=lambda p: (p.text, p.photo_id))
     new_pairs = folders.writable_pairs(new_pairs, pushed)
     if dry_run:
-        pushed.written, pushed.taken = len(new_pairs), len(leaving)
-        pushed.changes = [*map(_taken, leaving), *map(_written, new_pairs)]
+        pushed.written, pushed.taken = len(new_pairs), len(to_remove)
+        pushed.changes = [*map(_removal, to_remove), *map(_addition, new_pairs)]
         return pushed
 
-    with reported(progress, "write tags", len(leaving) + len(new_pairs)):
-        writer.take(leaving)
-        if first := folders.first(new_pairs):
-            writer.write(first)
-            tried = {pair.key for pair in first}
-            new_pairs = folders.writable_pairs([pair for pair in new_pairs if pair.key not in tried], pushed)
+    with reported(progress, "write tags", len(to_remove) + len(new_pairs)):
+        writer.take(to_remove)
+        if trial_pairs := folders.trial_pairs(new_pairs):
+            writer.write(trial_pairs)
+            trial_keys = {pair.key for pair in trial_pairs}
+            new_pairs = folders.writable_pairs([pair for pair in new_pairs if pair.key not in trial_keys], pushed)
         for batch in batches(new_pairs, PAIRS_PER_BATCH):
             writer.write(batch)
-        writer.read_again()
+        writer.verify_again()
     return pushed
 
 
@@ -173,29 +173,29 @@ def take_all(
     This includes pairs that reappeared after removal; pairs without a parent tag only if they reappeared immediately.
     """
     connected, writer = catalogue.stored.connected, _PairWriter(catalogue.stored, library, progress)
-    pushed, ours = writer.pushed, _still_ours(connected, library)
+    pushed, remaining = writer.pushed, _existing_pairs(connected, library)
     if dry_run:
-        return PushResult(taken=len(ours), changes=[*map(_taken, ours)])
+        return PushResult(taken=len(remaining), changes=[*map(_removal, remaining)])
     gone: dict[tuple[int, str], LoggedPair] = {}
 
-    with reported(progress, "take tags back", len(ours)):
+    with reported(progress, "take tags back", len(remaining)):
         for _ in range(MAX_UNDO_TRIES):
-            if not ours or pushed.stalled:
+            if not remaining or pushed.stalled:
                 break
             pushed.refused, pushed.waiting, pushed.reasons = 0, 0, Counter()
-            gone |= {(pair.photo_id, pair.text): pair for pair in ours}
-            writer.take(ours, careful=False)
-            writer.read_again()
-            ours = _still_ours(connected, library)
+            gone |= {(pair.photo_id, pair.text): pair for pair in remaining}
+            writer.take(remaining, careful=False)
+            writer.verify_again()
+            remaining = _existing_pairs(connected, library)
 
-    remaining = set(_keys([*ours, *connected.pairs(LEAVING)]))
-    pushed.changes = [_taken(pair) for key, pair in gone.items() if key not in remaining]
+    remaining_keys = set(_keys([*remaining, *connected.pairs(LEAVING)]))
+    pushed.changes = [_removal(pair) for key, pair in gone.items() if key not in remaining_keys]
     pushed.taken = len(pushed.changes)
-    pushed.leave("it came back after each try", max(0, len(remaining) - pushed.refused - pushed.waiting))
+    pushed.postpone("it came back after each try", max(0, len(remaining_keys) - pushed.refused - pushed.waiting))
     return pushed
 
 
-def _still_ours(connected: Connected, library: RemoteLibrary) -> list[LoggedPair]:
+def _existing_pairs(connected: Connected, library: RemoteLibrary) -> list[LoggedPair]:
     """Return logged pairs that visterm wrote and that exist now, after recording reappeared pairs."""
     prefixes = connected.prefixes()
     candidates = [
@@ -208,11 +208,11 @@ def _still_ours(connected: Connected, library: RemoteLibrary) -> list[LoggedPair
     return connected.pairs(WRITTEN)
 
 
-def _written(pair: _PlannedTag) -> TagChange:
+def _addition(pair: _PlannedTag) -> TagChange:
     return TagChange(pair.remote_id, pair.name, pair.text, pair.confidence)
 
 
-def _taken(pair: LoggedPair) -> TagChange:
+def _removal(pair: LoggedPair) -> TagChange:
     return TagChange(pair.remote_id, pair.name, pair.text)
 
 
@@ -241,16 +241,17 @@ class _FolderTrials:
         pushed.left_alone += len(pairs) - len(writable)
         return writable
 
-    def first(self, pairs: Sequence[_PlannedTag]) -> list[_PlannedTag]:
+    def trial_pairs(self, pairs: Sequence[_PlannedTag]) -> list[_PlannedTag]:
         """Return the pairs of one photo per folder that is to be tested."""
         photos = {pair.folder: pair.photo_id for pair in reversed(pairs) if self._keeps(pair.folder) is None}
         return [pair for pair in pairs if photos.get(pair.folder) == pair.photo_id]
 
-    def learn(self, written: Iterable[_PlannedTag], lost: Iterable[_PlannedTag]) -> None:
+    def record(self, written: Iterable[_PlannedTag], lost: Iterable[_PlannedTag]) -> None:
         """Record which folders kept written tags, and which lost all of them."""
         keeping_folders = {pair.folder for pair in written}
-        kept = dict.fromkeys(keeping_folders, True) | {p.folder: False for p in lost if p.folder not in keeping_folders}
-        self._known |= {folder: [keeps, now()] for folder, keeps in kept.items() if folder}
+        keeps_of = dict.fromkeys(keeping_folders, True)
+        keeps_of |= {pair.folder: False for pair in lost if pair.folder not in keeping_folders}
+        self._known |= {folder: [keeps, now()] for folder, keeps in keeps_of.items() if folder}
         self._connected.set_folders(self._known)
 
     def _keeps(self, folder: str) -> bool | None:
@@ -283,18 +284,18 @@ def _planned_tags(
     for batch in batches(items, CHUNK):
         item_of = {files[str(item.path)].id: item for item in batch if isinstance(item, ExportItem)}
         photos = stored.connected.of_images(item_of)
-        ours = set(_keys(stored.connected.pairs(*ACTIVE, photo_ids=[photo.id for photo in photos.values()])))
+        logged_keys = set(_keys(stored.connected.pairs(*ACTIVE, photo_ids=[photo.id for photo in photos.values()])))
         for image_id, photo in photos.items():
             remote_keys = set(map(tag_key, [*photo.tags, *photo.guessed]))
             given_keys = set(map(tag_key, photo.given or ()))
             marks = item_of[image_id].wanted(None, Parents())
-            given_keys |= texts.above([*(photo.given or ()), *(mark.tag for mark in marks)])
+            given_keys |= texts.parent_keys([*(photo.given or ()), *(mark.tag for mark in marks)])
             pushed.young += bool(marks) and not photo.ready and photo.folder != NOT_OURS
             for mark in marks:
                 if tag_key(mark.tag) in given_keys:
-                    continue  # a person gave the tag there, or it is a parent of another tag
+                    continue  # a person gave the tag in the program, or it is a parent of another tag
                 text = texts.of(mark.tag) if parent is None else f"{parent}/{texts.of(mark.tag)}"
-                if (photo.id, text) in ours or (photo.ready and tag_key(text) not in remote_keys):
+                if (photo.id, text) in logged_keys or (photo.ready and tag_key(text) not in remote_keys):
                     yield _PlannedTag(
                         photo.id, photo.remote_id, photo.name, text, mark.tag, mark.confidence or 1.0, photo.folder
                     )
@@ -322,9 +323,9 @@ class _TagTexts:
             tag = path_text(own_names(self._tree.path(tag)))
         return self._spellings.get(tag_key(tag), tag)
 
-    def above(self, tags: Iterable[str]) -> set[str]:
+    def parent_keys(self, tags: Iterable[str]) -> set[str]:
         """Return the keys of all parents of tags, which a photo with these tags has implicitly."""
-        return set() if self._tree is None else {tag_key(over) for tag in tags for over in self._tree.above(tag)}
+        return set() if self._tree is None else {tag_key(parent) for tag in tags for parent in self._tree.above(tag)}
 
 
 class _PairWriter:
@@ -344,7 +345,7 @@ class _PairWriter:
         """Plan, write and verify pairs."""
         pushed, connected = self.pushed, self._connected
         if pushed.stalled:
-            pushed.leave(BUSY, len(pairs))
+            pushed.postpone(BUSY_REASON, len(pairs))
             return
         if self._check:
             existing = self._library.existing([*map(_pair, pairs)])
@@ -358,8 +359,8 @@ class _PairWriter:
 
         by_key = {_pair(pair)[:2]: pair for pair in pairs}
         touched = connected.touched(pair.photo_id for pair in pairs)
-        sent = [_pair(pair)._replace(confidence=pair.confidence) for pair in pairs]
-        outcome = write(self._library, sent, [], touched=touched)
+        sent_pairs = [_pair(pair)._replace(confidence=pair.confidence) for pair in pairs]
+        outcome = write(self._library, sent_pairs, [], touched=touched)
         refused = {refusal.pair[:2]: refusal.reason for refusal in outcome.refused}
         open_keys = outcome.unsent | outcome.unsettled
         written = [pair for key, pair in by_key.items() if key in outcome.existing - open_keys]
@@ -368,16 +369,16 @@ class _PairWriter:
         with self._stored.database.transaction():
             connected.set_touched(outcome.stamps)
             connected.set_state(WRITTEN, [pair.key for pair in written])
-            self.folders.learn(written, lost)
+            self.folders.record(written, lost)
             lost_again = self.folders.writable_pairs(lost, pushed)
             abandoned = {pair.key for pair in lost} - {pair.key for pair in lost_again}
             connected.set_state(LOST, [pair.key for pair in lost if pair.key not in abandoned])
             connected.forget([*abandoned, *(by_key[key].key for key in outcome.unsent | set(refused))])
 
         pushed.written += len(written)
-        pushed.changes += map(_written, written)
-        pushed.refuse([*refused.values(), *(VANISHED for _ in lost_again)])
-        pushed.leave_open(outcome)
+        pushed.changes += map(_addition, written)
+        pushed.refuse([*refused.values(), *(LOST_REASON for _ in lost_again)])
+        pushed.postpone_open(outcome)
         self._progress.advance(len(pairs))
 
     def take(self, pairs: Sequence[LoggedPair], *, careful: bool = True) -> None:
@@ -385,7 +386,7 @@ class _PairWriter:
         pushed, connected = self.pushed, self._connected
         for batch in batches(pairs, PAIRS_PER_BATCH):
             if pushed.stalled:
-                pushed.leave(BUSY, len(batch))
+                pushed.postpone(BUSY_REASON, len(batch))
                 continue
             connected.set_state(LEAVING, _keys(batch))
             touched = connected.touched(pair.photo_id for pair in batch)
@@ -399,35 +400,35 @@ class _PairWriter:
             returned = outcome.existing - outcome.unsettled - outcome.unsent
             gone = [pair for pair in settled if _pair(pair)[:2] not in outcome.existing | outcome.unsent]
             pushed.taken += len(gone)
-            pushed.changes += map(_taken, gone)
+            pushed.changes += map(_removal, gone)
             pushed.refuse(reasons.get(key, "it came back each time that it was taken") for key in returned)
-            pushed.leave_open(outcome)
+            pushed.postpone_open(outcome)
             self._progress.advance(len(batch))
 
-    def read_again(self) -> None:
+    def verify_again(self) -> None:
         """Verify recently written or removed pairs once more, and record which states are confirmed."""
         pushed, connected, queued = self.pushed, self._connected, self._library.queued
-        unsure = [pair for pair in connected.pairs(WRITTEN, TAKEN) if not pair.sure and pair.here]
-        if not unsure:
+        unconfirmed = [pair for pair in connected.pairs(WRITTEN, TAKEN) if not pair.sure and pair.here]
+        if not unconfirmed:
             return
         existing: set[tuple[str, str]] = set()
         if queued:  # an older job may have ended after ours and replaced the tags again
             self._library.pause(RECHECK_SECONDS)
-            existing = self._library.existing([*map(_pair, unsure)])
+            existing = self._library.existing([*map(_pair, unconfirmed)])
 
         states: dict[str | None, list[LoggedPair]] = {None: [], LOST: [], WRITTEN: []}
-        for pair in unsure:
+        for pair in unconfirmed:
             is_there = _pair(pair)[:2] in existing if queued else pair.state == WRITTEN
             states[None if is_there == (pair.state == WRITTEN) else WRITTEN if is_there else LOST].append(pair)
 
         connected.set_sure(_keys(states.pop(None)))
         for state, pairs in states.items():
             connected.set_state(str(state), _keys(pairs))
-        undone = {_pair(pair)[:2] for pairs in states.values() for pair in pairs}
-        pushed.changes = [change for change in pushed.changes if (change.photo, change.tag) not in undone]
+        unconfirmed_keys = {_pair(pair)[:2] for pairs in states.values() for pair in pairs}
+        pushed.changes = [change for change in pushed.changes if (change.photo, change.tag) not in unconfirmed_keys]
         pushed.taken = sum(change.confidence is None for change in pushed.changes)
         pushed.written = len(pushed.changes) - pushed.taken
-        pushed.refuse(VANISHED for _ in states[LOST])
+        pushed.refuse(LOST_REASON for _ in states[LOST])
 
 
 def _pair(pair: LoggedPair | _PlannedTag) -> PhotoTag:

@@ -30,7 +30,7 @@ from visterm.store.database import as_text, now
 if TYPE_CHECKING:
     from visterm.library.catalogue import Catalogue
 
-PRECISION = 0.9
+DEFAULT_PRECISION = 0.9
 MAKE_ONE = (
     "Make a catalogue of one with: visterm connect immich URL --key-file FILE -o CATALOGUE (or photoprism in place of "
     "immich)"
@@ -41,7 +41,7 @@ class PushSettings(NamedTuple):
     """How predictions are written; stored in the catalogue for later rounds."""
 
     parent: str | None = PARENT  # Parent of all written tags; None: like the user's own tags
-    precision: float = PRECISION  # Expected share of correct tags among those written
+    precision: float = DEFAULT_PRECISION  # Expected share of correct tags among those written
     k: int = 0  # Maximum number of predictions per photo; 0: no limit
 
     def changed(
@@ -49,8 +49,7 @@ class PushSettings(NamedTuple):
     ) -> PushSettings:
         """Return changed settings; None keeps a setting, and an empty `parent` removes the parent.
 
-        Raises UserError if the parent is not a valid tag, or the program has no child
-        tags.
+        Raises UserError if the parent is not a valid tag, or the program has no child tags.
         """
         program = connector_class(kind)
         if parent is not None and not program.nested:
@@ -123,7 +122,7 @@ def sync(
     dry_run: bool = False,
     progress: Progress = SILENT,
 ) -> SyncRound:
-    """Do one round; a `dry_run` only lists the changes it would make in the other program.
+    """Do one round; a `dry_run` only lists the changes that it would make in the other program.
 
     A `dry_run` still reads and learns, so that it lists the predictions of the newest run. A killed process loses
     nothing: the next round continues. Raises ServiceError if the server is unreachable.
@@ -133,32 +132,32 @@ def sync(
 
     with stored.writing():  # only one round at a time may write tags
         recover(stored.connected, library)
-        done = SyncRound(pull(catalogue, library, progress))
-        _learn(catalogue, done, progress)
+        result = SyncRound(pull(catalogue, library, progress))
+        _learn(catalogue, result, progress)
         if not dry_run:
             stored.connected.put(connection_of(catalogue)._replace(settings=settings._asdict()))
         if not has_cutoffs(catalogue):
-            done.remarks.append(
+            result.remarks.append(
                 "No predictions are written: the run knows no confidences yet. Tag at least 20 photos, or review some."
             )
-        done.pushed = push(catalogue, library, **settings._asdict(), dry_run=dry_run, progress=progress)
-        if has_cutoffs(catalogue) and not done.pushed.wanted and not done.pushed.young:
-            done.remarks.append(
+        result.pushed = push(catalogue, library, **settings._asdict(), dry_run=dry_run, progress=progress)
+        if has_cutoffs(catalogue) and not result.pushed.wanted and not result.pushed.young:
+            result.remarks.append(
                 f"No prediction is sure enough to be written: of each tag, {settings.precision:.0%} are to be right. "
                 f"A lower precision writes more. visterm info {stored.folder} says how many tags it may give a photo."
             )
-        if done.pushed.young:
-            done.remarks.append(young_photos(library.title, done.pushed.young))
-        if done.pushed.keepless:
-            done.remarks.append(
-                f"{library.title} keeps no tags on {count_of(done.pushed.keepless, 'photo')} (their files can't be "
-                f"written): left alone, and {count_of(done.pushed.left_alone, 'tag')} with them. One photo is tried "
+        if result.pushed.young:
+            result.remarks.append(young_photos(library.title, result.pushed.young))
+        if result.pushed.keepless:
+            result.remarks.append(
+                f"{library.title} keeps no tags on {count_of(result.pushed.keepless, 'photo')} (their files can't be "
+                f"written): left alone, and {count_of(result.pushed.left_alone, 'tag')} with them. One photo is tried "
                 "again each day."
             )
         if not dry_run:
             stored.connected.put(connection_of(catalogue)._replace(synced=now()))
-            stored.history.note("sync", **{name: n for name, n in done.as_dict().items() if isinstance(n, int) and n})
-    return done
+            stored.history.note("sync", **{name: n for name, n in result.as_dict().items() if isinstance(n, int) and n})
+    return result
 
 
 def young_photos(title: str, n: int) -> str:
@@ -189,16 +188,16 @@ def pull(catalogue: Catalogue, library: RemoteLibrary, progress: Progress = SILE
     stored, learn = catalogue.stored, connection_of(catalogue).synced is not None
     catalogue.refresh()
     folder = folder_of(catalogue)
-    moved = []  # Preview paths to update if the catalogue's folder was moved
+    moved_previews = []  # Paths to update if the catalogue's folder was moved
     for image_id, photo_id, path in stored.database.rows(
         "SELECT images.id, p.id, path FROM remote_photos AS p JOIN images ON images.id = image_id "
         "WHERE images.state = 'here' ORDER BY images.id"
     ):
         if path != (file := str(preview_file(folder, photo_id))):
-            moved.append((as_text(file), as_text(os.path.dirname(file)), image_id))
+            moved_previews.append((as_text(file), as_text(os.path.dirname(file)), image_id))
 
     statement = "UPDATE images SET path = CAST(? AS TEXT), folder = CAST(? AS TEXT) WHERE id = ?"
-    stored.database.write_many(statement, moved)
+    stored.database.write_many(statement, moved_previews)
 
     read_changes(stored.connected, library, progress)
     deleted = find_deleted(catalogue, library, progress)
@@ -208,8 +207,8 @@ def pull(catalogue: Catalogue, library: RemoteLibrary, progress: Progress = SILE
     return pulled
 
 
-def _learn(catalogue: Catalogue, done: SyncRound, progress: Progress) -> None:
-    """Train once if people changed tags; after a killed process, a newer current run shows that it is done."""
+def _learn(catalogue: Catalogue, result: SyncRound, progress: Progress) -> None:
+    """Train once if people changed tags; after a kill, a newer current run shows that the training is finished."""
     connected, run = catalogue.stored.connected, catalogue.stored.origin.fingerprint
     learn_from = connection_of(catalogue).learn_from
     if learn_from is None:
@@ -218,8 +217,8 @@ def _learn(catalogue: Catalogue, done: SyncRound, progress: Progress) -> None:
         try:
             learned = catalogue.learn(cautious=True, by_itself=True, progress=progress)
         except (DataError, UserError) as error:
-            done.remarks.append(f"Nothing was learned: {error}")
+            result.remarks.append(f"Nothing was learned: {error}")
             return
         assert catalogue.stored.folder is not None
-        done.learned = in_words(learned, catalogue.stored.folder)
+        result.learned = in_words(learned, catalogue.stored.folder)
     connected.mark_learned()

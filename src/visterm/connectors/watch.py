@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from visterm.connectors.folder_changes import FolderChanges, Settling, Stop, is_on_network, mounts
+from visterm.connectors.folder_changes import ChangedFiles, FolderChanges, Stop, is_on_network, mounts
 from visterm.core.errors import DataError, InUseError, UserError
 from visterm.core.progress import SILENT, Progress
 from visterm.core.remote import is_remote, real_path
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
     from visterm.library.catalogue import Catalogue
     from visterm.store.catalogue import StoredCatalogue
 
-CHUNK = 64  # Number of photos per commit, after which watching can be stopped
-POLL = 30.0  # Interval for polling folders on network drives
+CHUNK_PHOTOS = 64  # Photos per commit, after which watching can be stopped
+POLL_SECONDS = 30.0  # Interval for polling folders on network drives
 SETTLE_SECONDS = 2.0  # A file without changes for this long counts as completely copied
 COMPARE_AGAIN_SECONDS = 6 * 3600.0  # Interval for comparing all folders again, regardless of reports
 LOCK_RETRY_SECONDS = 2.0  # Wait this long before trying again if the catalogue is in use
 MIN_FOR_DOUBT = 20  # If a folder has at least this many photos and loses more than half, it may be disconnected
 
-TEXTS = frozenset({".txt", ".csv", ".tsv", ".jsonl"})  # Suffixes of text files with tags
+TAG_SUFFIXES = frozenset({".txt", ".csv", ".tsv", ".jsonl"})  # Of text files with tags
 
 
 class WatchRound(NamedTuple):
@@ -62,11 +62,11 @@ def folders_to_watch(stored: StoredCatalogue, folders: Sequence[Place] = ()) -> 
             raise UserError(f"{requested} cannot be watched", setting="folders", value=requested, expected=expected)
 
     if not watched:
-        known = stored.images.files()
+        paths = stored.images.files()
         watched = [
             folder
             for folder in indexed_folders(stored)
-            if not is_remote(folder) and (os.path.isdir(folder) or _n_inside(known, folder))
+            if not is_remote(folder) and (os.path.isdir(folder) or _n_inside(paths, folder))
         ]
     if not watched:
         raise UserError("No folder was indexed into this catalogue.", setting="folders", advice="Name some `folders`.")
@@ -79,7 +79,7 @@ def tags_as_indexed(stored: StoredCatalogue) -> str | None:
     return sources[-1] if sources and sources[-1] in (KEYWORDS, "auto") else None
 
 
-class Watching:
+class FolderWatcher:
     """Updates a catalogue from folders, and then after each change; each update is saved to disk.
 
     Parameters
@@ -93,7 +93,7 @@ class Watching:
         the whole folder.
     poll : float, optional
         Interval in seconds for polling all folders, by size and date. None: the system reports changes, and only
-        folders on network drives are polled, every `POLL`.
+        folders on network drives are polled, every `POLL_SECONDS`.
     settle : float
         A file without changes for this many seconds counts as completely copied.
     stop : Stop
@@ -118,11 +118,18 @@ class Watching:
     ) -> None:
         check_has_photos(catalogue.tagger.encoder)
         self._catalogue, self._stored, self._folders = catalogue, catalogue.stored, list(folders)
-        self._tags, self._poll, self._stop, self._say, self._progress = tags, poll, stop, say, progress
+        self._tags, self._seconds, self._stop, self._say, self._progress = (
+            tags,
+            poll or POLL_SECONDS,
+            stop,
+            say,
+            progress,
+        )
         self._photos = readable_suffixes(videos=True)
-        self._suffixes = self._photos | ({XMP} if tags else set()) | (TEXTS if tags not in (None, KEYWORDS) else set())
-        self._settling = Settling(settle)
-        self._away: dict[str, str] = {}  # Missing folder -> reason
+        tag_suffixes = TAG_SUFFIXES if tags not in (None, KEYWORDS) else set()
+        self._suffixes = self._photos | ({XMP} if tags else set()) | tag_suffixes
+        self._changed_files = ChangedFiles(settle)
+        self._missing: dict[str, str] = {}  # Missing folder -> reason
         self._mounted: set[str] = set()  # Mount points seen in the folders so far
         self._reports = poll is None  # Whether to use the system's reports
 
@@ -133,19 +140,19 @@ class Watching:
             existing, mounted = [folder for folder in self._folders if os.path.isdir(folder)], mounts()
             polled = [folder for folder in existing if not self._reports or is_on_network(folder, mounted)]
             reported = [folder for folder in existing if folder not in polled]
-            with closing(FolderChanges(reported, polled, self._suffixes, self._poll or POLL, self._stop)) as changes:
+            with closing(FolderChanges(reported, polled, self._suffixes, self._seconds, self._stop)) as changes:
                 yield from self.compare_folders()
                 while not self._stop.is_set() and self._watched_state() == state and time.monotonic() < deadline:
-                    self._settling.touch(changes.wait())
+                    self._changed_files.touch(changes.wait())
                     if changes.ended:  # compare the folders completely, as reports may be missing
                         self._reports = False
                         self._say(
                             f"The system's reports of changes broke off, as they do at names that are not UTF-8: "
-                            f"{changes.ended}. Looking at the folders every {POLL:.0f} seconds from now on."
+                            f"{changes.ended}. Looking at the folders every {POLL_SECONDS:.0f} seconds from now on."
                         )
                         break
-                    if settled := self._settling.settled():
-                        yield from self.take_up(settled)
+                    if settled := self._changed_files.settled():
+                        yield from self.update_paths(settled)
 
     def _watched_state(self) -> object:
         """Return a value that changes if a folder, a mount point in it, or the tag file changes or disappears."""
@@ -157,21 +164,21 @@ class Watching:
     def compare_folders(self) -> Iterator[WatchRound]:
         """Compare each folder completely with the catalogue."""
         for folder in self._folders:
-            why, before = self._why_away(folder), self._away.pop(folder, "")
-            if why and why != before:
+            reason, old_reason = self._absence_reason(folder), self._missing.pop(folder, "")
+            if reason and reason != old_reason:
                 self._say(
-                    f"{folder} {why}: waiting for it, its photos stay in the catalogue. If you removed them yourself, "
-                    f"run: visterm index {self._stored.folder} {folder}"
+                    f"{folder} {reason}: waiting for it, its photos stay in the catalogue. If you removed them "
+                    f"yourself, run: visterm index {self._stored.folder} {folder}"
                 )
-            elif before and not why:
+            elif old_reason and not reason:
                 self._say(f"{folder} is back.")
 
-            if why:
-                self._away[folder] = why
+            if reason:
+                self._missing[folder] = reason
             elif (done := self._index(partial(self._list_folder, folder))) is not None:
                 yield WatchRound(folder, done)
 
-    def take_up(self, settled: Sequence[str]) -> Iterator[WatchRound]:
+    def update_paths(self, settled: Sequence[str]) -> Iterator[WatchRound]:
         """Update the catalogue for changed, new and deleted paths."""
         photos: list[str] = []
         gone: set[str] = set()
@@ -179,7 +186,7 @@ class Watching:
             if os.path.isdir(path):
                 try:
                     inside = find_images(path, unsearched=Unsearched(), videos=True)
-                    self._settling.touch([*map(str, inside)])
+                    self._changed_files.touch([*map(str, inside)])
                 except DataError as error:
                     self._say(str(error))
             elif suffix_of(path) == XMP:
@@ -189,21 +196,21 @@ class Watching:
             else:
                 gone.add(path)
 
-        known = self._stored.images.files() if gone else {}
-        lost = [path for path in known if _is_among(path, gone)]
-        if not photos and not lost:
+        paths = self._stored.images.files() if gone else {}
+        lost_paths = [path for path in paths if _is_among(path, gone)]
+        if not photos and not lost_paths:
             return
         if self._tags not in (None, KEYWORDS) or any(
-            _is_doubtful(_n_inside(known, folder) - _n_inside(lost, folder), _n_inside(known, folder))
+            _is_doubtful(_n_inside(paths, folder) - _n_inside(lost_paths, folder), _n_inside(paths, folder))
             for folder in self._folders
-            if lost
+            if lost_paths
         ):
             yield from self.compare_folders()
         elif (done := self._index(lambda: self._list_paths(photos, gone))) is not None:
             yield WatchRound("", done)
 
-    def _why_away(self, folder: str) -> str:
-        """Return why a folder seems to be disconnected, so that its photos must not be marked as gone; else ""."""
+    def _absence_reason(self, folder: str) -> str:
+        """Return why a folder seems to be disconnected, so that its photos must not be marked as gone; otherwise ""."""
         if not os.path.isdir(folder):
             return "is not there"
         unsearched = Unsearched()
@@ -211,8 +218,8 @@ class Watching:
             n_photos = len(find_images(folder, unsearched=unsearched, videos=True))
         except DataError as error:
             return f"cannot be read: {error}"
-        known = [path for path in self._stored.images.files() if is_inside(path, folder)]
-        n_known = len(known) - sum(any(is_inside(path, item.image) for item in unsearched.closed) for path in known)
+        paths = [path for path in self._stored.images.files() if is_inside(path, folder)]
+        n_known = len(paths) - sum(any(is_inside(path, item.image) for item in unsearched.closed) for path in paths)
         return f"has {n_photos:,} of {count_of(n_known, 'photo')}" if _is_doubtful(n_photos, n_known) else ""
 
     def _index(self, listed: Callable[[], ListedPhotos]) -> Indexed | None:
@@ -223,7 +230,7 @@ class Watching:
                 with self._stored.writing():
                     self._catalogue.refresh()
                     work = Indexing(self._catalogue.tagger, self._stored)
-                    done = work.run(listed(), chunk_size=CHUNK, stop=self._stop.is_set, progress=self._progress)
+                    done = work.run(listed(), chunk_size=CHUNK_PHOTOS, stop=self._stop.is_set, progress=self._progress)
                     if n_moved := hand_over(self._stored):
                         self._say(f"Tags and corrections of {count_of(n_moved, 'photo')} went to copies elsewhere.")
                     return done
@@ -242,11 +249,11 @@ class Watching:
             try:
                 photos = Corpus.read(folder, self._tags)
             except DataError as error:  # the tag file is being written, or no photo has a tag yet
-                self._say(f"Photos are taken without new tags for now: {error}")
+                self._say(f"Photos are indexed without new tags for now: {error}")
         listed = photos_of(encoder, photos, None, folder)
         if not isinstance(photos, Corpus):
             listed = replace(listed, left_out=tuple(unsearched.closed))
-        return replace(listed.inside(), may_be_gone=lambda path: is_inside(path, folder) and not self._is_away(path))
+        return replace(listed.inside(), may_be_gone=lambda path: is_inside(path, folder) and not self._is_missing(path))
 
     def _list_paths(self, photos: Sequence[str], gone: set[str]) -> ListedPhotos:
         """List the photos at some paths; photos in disconnected folders are not marked as gone."""
@@ -265,13 +272,13 @@ class Watching:
         return replace(
             listed,
             tags=[tags_of.get(str(path)) for path in inside],
-            may_be_gone=(lambda path: _is_among(path, gone) and not self._is_away(path)) if gone else None,
+            may_be_gone=(lambda path: _is_among(path, gone) and not self._is_missing(path)) if gone else None,
         )
 
-    def _is_away(self, path: str) -> bool:
+    def _is_missing(self, path: str) -> bool:
         """Return whether a photo is in a disconnected folder, or on a drive that was mounted but is not now."""
-        away = [*self._away, *(self._mounted - mounts().keys())] if self._away or self._mounted else []
-        return any(is_inside(path, folder) for folder in away)
+        missing = [*self._missing, *(self._mounted - mounts().keys())] if self._missing or self._mounted else []
+        return any(is_inside(path, folder) for folder in missing)
 
 
 def _identity(folder: str) -> tuple[int, int] | None:

@@ -1,4 +1,4 @@
-"""The application: a catalogue behind its layers, the API, Label Studio, the page, and the form of its token."""
+"""The application that serves a catalogue: middleware, the API, Label Studio, the pages and the login form."""
 
 from __future__ import annotations
 
@@ -18,32 +18,31 @@ from visterm.web.api import about, images, jobs, search, tags, vision
 from visterm.web.bodies import BodyLimit
 from visterm.web.errors import http_error_of
 from visterm.web.label_studio import router as label_studio
-from visterm.web.metrics import Counting
+from visterm.web.metrics import MetricsMiddleware
 from visterm.web.pages import browse, duplicates, library, picture, review
 from visterm.web.pages import search as search_page
 from visterm.web.pages import tags as tags_page
 from visterm.web.pages.render import error_page, render
 from visterm.web.pages.render import router as static_files
 from visterm.web.query import refuse_unknown
-from visterm.web.security import COOKIE, Access, Security, local_address, logged_in
-from visterm.web.service import Bounds, Service, Shared
+from visterm.web.security import COOKIE, Access, Security, local_address, login_redirect
+from visterm.web.service import Bounds, Service, ServiceDep
 from visterm.web.work import Member
 
 PREFIX = "/api/v1"
-WRONG_SECONDS = 0.5  # Delay after a wrong token, so that nobody finds one by trying
+WRONG_TOKEN_SECONDS = 0.5  # Delay after a wrong token, which makes guessing slow
 
-router = APIRouter(include_in_schema=False)  # Of the token: the browser then keeps a cookie, which is not the token
+router = APIRouter(include_in_schema=False)  # Logging in and out: the browser keeps a cookie, not the token
 
 
 def create_app(
     catalogue: Place, *, access: Access | None = None, bounds: Bounds | None = None, member: Member | None = None
 ) -> FastAPI:
-    """Return the application that serves a catalogue; routes find all they need in ``request.app.state.service``.
+    """Return the application that serves a catalogue; routes use its `Service`, ``request.app.state.service``.
 
-    The catalogue's folder is opened at once, so that errors in it are raised here: StorageError if there is no
-    catalogue, or it is damaged. `access` says who may send requests; None: this machine only, without a token. `bounds`
-    says how many requests run and wait; others are answered 503. `member` says which process of a service this is;
-    None: the only one.
+    The catalogue is opened at once: raises StorageError if there is no catalogue, or it is damaged. `access` says who
+    may send requests; None: only this machine, without a token. `bounds` says how many requests may run and wait;
+    further ones are answered 503. `member` says which process of a service this is; None: the only one.
     """
     service = Service(catalogue, access or Access(), bounds or Bounds(), member or Member())
 
@@ -62,19 +61,19 @@ def create_app(
         generate_unique_id_function=lambda it: it.name if it.path.startswith(PREFIX) else f"label_studio_{it.name}",
     )  # fmt: skip
     app.state.service = service
-    for kind in (HTTPException, RequestValidationError, VistermError):
-        app.add_exception_handler(kind, answer_error)
-    for part in (search, images, about, tags, jobs, vision):
-        refusing = [] if part is about else [Depends(refuse_unknown)]  # whoever checks health may add what it likes
-        app.include_router(part.router, prefix=PREFIX, dependencies=refusing)
-    for each in (label_studio, router, static_files):
-        app.include_router(each)
+    for error_type in (HTTPException, RequestValidationError, VistermError):
+        app.add_exception_handler(error_type, answer_error)
+    for module in (search, images, about, tags, jobs, vision):
+        dependencies = [] if module is about else [Depends(refuse_unknown)]  # health checks may add any parameters
+        app.include_router(module.router, prefix=PREFIX, dependencies=dependencies)
+    for other_router in (label_studio, router, static_files):
+        app.include_router(other_router)
     for page in (search_page, browse, picture, review, tags_page, library, duplicates):
         app.include_router(page.router)
-    most, seconds = service.bounds.upload_bytes, service.bounds.body_seconds
-    app.add_middleware(BodyLimit, bodies=service.bodies, most=most, seconds=seconds)  # the innermost layer comes first
+    max_bytes, seconds = service.bounds.upload_bytes, service.bounds.body_seconds
+    app.add_middleware(BodyLimit, bodies=service.bodies, max_bytes=max_bytes, seconds=seconds)  # innermost layer first
     app.add_middleware(Security, access=service.access)
-    app.add_middleware(Counting, metrics=service.metrics)
+    app.add_middleware(MetricsMiddleware, metrics=service.metrics)
     return app
 
 
@@ -92,31 +91,31 @@ class Application(FastAPI):
 
 
 async def answer_error(request: Request, error: Exception) -> Response:
-    """Answer an error that no route of a page has answered: with a page for browsers, else in JSON."""
-    for_programs = request.url.path.startswith(("/api/", "/label-studio"))
-    if "text/html" in request.headers.get("accept", "") and not for_programs:
+    """Answer an error that no page route has answered: with a page for browsers, otherwise with JSON."""
+    is_for_programs = request.url.path.startswith(("/api/", "/label-studio"))
+    if "text/html" in request.headers.get("accept", "") and not is_for_programs:
         return error_page(request, error)
     return http_error_of(error).answer()
 
 
 @router.get("/login")
-async def form(request: Request, service: Shared, next: str = "/") -> Response:
-    """Show the form."""
+async def login_form(request: Request, service: ServiceDep, next: str = "/") -> Response:
+    """Show the login form."""
     if service.access.knows(request.headers):
         return RedirectResponse(local_address(next), 303)
-    return _page(next)
+    return _login_page(next)
 
 
 @router.post("/login")
-async def log_in(request: Request, service: Shared) -> Response:
-    """Check the token, and send the browser on to the page."""
+async def log_in(request: Request, service: ServiceDep) -> Response:
+    """Check the token, and redirect the browser to the page that it asked for."""
     async with request.form(max_files=0, max_fields=4) as form:
         token, address = form.get("token", ""), form.get("next", "/")
     access = service.access
     if not access.token or (isinstance(token, str) and access.is_token(token.strip())):
-        return logged_in(access, local_address(address if isinstance(address, str) else "/"))
-    await asyncio.sleep(WRONG_SECONDS)
-    return _page(address if isinstance(address, str) else "/", wrong=True)
+        return login_redirect(access, local_address(address if isinstance(address, str) else "/"))
+    await asyncio.sleep(WRONG_TOKEN_SECONDS)
+    return _login_page(address if isinstance(address, str) else "/", is_wrong=True)
 
 
 @router.post("/logout")
@@ -127,5 +126,5 @@ async def log_out() -> Response:
     return answer
 
 
-def _page(address: str, *, wrong: bool = False) -> Response:
-    return render("login.html", 401 if wrong else 200, wrong=wrong, next=local_address(address))
+def _login_page(address: str, *, is_wrong: bool = False) -> Response:
+    return render("login.html", 401 if is_wrong else 200, is_wrong=is_wrong, next=local_address(address))

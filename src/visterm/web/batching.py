@@ -19,18 +19,18 @@ from visterm.web.work import Work
 T = TypeVar("T")
 R = TypeVar("R")
 
-BATCH = 16  # Pictures that are encoded together at most: those behind them wait for all of them
+MAX_BATCH = 16  # Pictures that are encoded together; the next ones wait for all of them
 
 
 class Batcher(Generic[T, R]):
-    """Collects items and processes them together. Nothing waits for a batch to fill: a single item starts at once.
+    """Collects items and processes them together. Items never wait for a full batch: a single item starts at once.
 
-    `process` returns a result or an error for each of a list of at most `most` items. `work` has the threads that run
-    it, and limits how many requests may wait.
+    `process` returns a result or an error for each of at most `max_items` items. `work` has the threads that run it,
+    and limits how many requests may wait.
     """
 
-    def __init__(self, process: Callable[[Sequence[T]], Sequence[R | Exception]], work: Work, most: int) -> None:
-        self._process, self._work, self._most = process, work, most
+    def __init__(self, process: Callable[[Sequence[T]], Sequence[R | Exception]], work: Work, max_items: int) -> None:
+        self._process, self._work, self._max_items = process, work, max_items
         self._waiting: deque[tuple[T, asyncio.Future[R]]] = deque()
         self._task: asyncio.Task[None] | None = None
 
@@ -45,8 +45,8 @@ class Batcher(Generic[T, R]):
 
     async def _process_waiting(self) -> None:
         while self._waiting:
-            batch = [self._waiting.popleft() for _ in range(min(self._most, len(self._waiting)))]
-            batch = [(item, future) for item, future in batch if not future.done()]  # else its client has gone
+            batch = [self._waiting.popleft() for _ in range(min(self._max_items, len(self._waiting)))]
+            batch = [(item, future) for item, future in batch if not future.done()]  # its client has disconnected
             if not batch:
                 continue
             try:
@@ -63,14 +63,14 @@ class Batcher(Generic[T, R]):
 
 
 class TagLimits(NamedTuple):
-    """Where the tags of a picture end, as `Tagger.annotate` takes it."""
+    """Limits of a picture's tags: parameters of `Tagger.annotate`."""
 
     precision: float | None = None
     best_f1: bool = False
     min_confidence: float | None = None
 
 
-class ToTag(NamedTuple):
+class PictureToTag(NamedTuple):
     """A picture to tag, with at most `k` tags; None: all above the cut-off, or five without one."""
 
     pixels: NDArray[np.uint8]
@@ -78,8 +78,8 @@ class ToTag(NamedTuple):
     limits: TagLimits
 
 
-def annotate_together(catalogue: Catalogue, batch: Sequence[ToTag]) -> list[list[Tag] | Exception]:
-    """Return the tags of each picture, or its error, by the run in use now, also if another process just learned it.
+def annotate_together(catalogue: Catalogue, batch: Sequence[PictureToTag]) -> list[list[Tag] | Exception]:
+    """Return the tags of each picture, or its error, by the run in use, even if another process has just changed it.
 
     Pictures with the same limits are encoded together.
     """
@@ -89,11 +89,11 @@ def annotate_together(catalogue: Catalogue, batch: Sequence[ToTag]) -> list[list
     results: dict[int, list[Tag] | Exception] = {}
     for (limits, without_k), indices in groups.items():
         pictures = [batch[index].pixels for index in indices]
-        most = None if without_k else max(batch[index].k or 0 for index in indices)
+        max_k = None if without_k else max(batch[index].k or 0 for index in indices)
         try:
             catalogue.refresh()
-            answers = list(catalogue.tagger.annotate_each(pictures, most, **limits._asdict()))
-        except Exception as error:  # any error answers these requests, and not the others
+            answers = list(catalogue.tagger.annotate_each(pictures, max_k, **limits._asdict()))
+        except Exception as error:  # any error answers these requests, but not the others
             results |= dict.fromkeys(indices, error)
             continue
         for index, answer in zip(indices, answers, strict=True):

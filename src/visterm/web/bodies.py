@@ -1,4 +1,4 @@
-"""Bodies of requests: limits of one and of all, checked as they arrive; JSON; and uploaded pictures."""
+"""Request bodies: limits of each and of all together, checked while they arrive; JSON; and uploaded pictures."""
 
 from __future__ import annotations
 
@@ -20,22 +20,23 @@ from visterm.core.errors import DataError, UserError
 from visterm.web.errors import HttpError
 from visterm.web.work import Figures, busy
 
-SMALL = 64 * 2**10  # Bytes of a body, unless a route says otherwise
-MEDIUM = 2**20  # Bytes of lists of tags, and of Label Studio's events
+SMALL_BODY = 64 * 2**10  # Bytes of a body, unless its route allows more
+MEDIUM_BODY = 2**20  # Bytes of lists of tags, and of Label Studio's events
 PIECE_SECONDS = 30.0  # Seconds in which the next piece of a body must arrive
-MOST_VALUES = 100_000  # Values in the JSON of one request: reading these takes 50 ms, in which nothing else is answered
-IN_SCOPE = "visterm_body"  # In the scope of a request
-E = TypeVar("E", bound=Callable[..., object])
-_MOST: dict[object, int] = {}
-FIELD = "image"
+MAX_VALUES = 100_000  # In the JSON of a request: reading these takes 50 ms, in which nothing else is answered
+SCOPE_KEY = "visterm_body"  # Of the body in a request's scope
+Endpoint = TypeVar("Endpoint", bound=Callable[..., object])
+_MAX_BYTES: dict[object, int] = {}
+UPLOAD_FIELD = "image"
 PICTURE = {"type": "string", "format": "binary"}
 PICTURES = {"type": "array", "items": PICTURE, "minItems": 1, "description": "Pictures to upload."}
-BODY: dict[str, Any] = {
+UPLOAD_FORM = {"type": "object", "properties": {UPLOAD_FIELD: PICTURES}, "required": [UPLOAD_FIELD]}
+UPLOAD: dict[str, Any] = {
     "requestBody": {
         "required": True,
         "description": "One picture as the body, or a form with pictures.",
         "content": {
-            "multipart/form-data": {"schema": {"type": "object", "properties": {FIELD: PICTURES}, "required": [FIELD]}},
+            "multipart/form-data": {"schema": UPLOAD_FORM},
             "application/octet-stream": {"schema": PICTURE},
             "image/*": {"schema": PICTURE},
         },
@@ -46,33 +47,33 @@ BODY: dict[str, Any] = {
 _DATA = re.compile(r"data:image/[\w.+-]{1,40};base64,", re.IGNORECASE)
 
 
-def takes(most: int) -> Callable[[E], E]:
-    """Allow a route bodies of more than `SMALL` bytes."""
+def allow_body(max_bytes: int) -> Callable[[Endpoint], Endpoint]:
+    """Allow a route bodies of more than `SMALL_BODY` bytes."""
 
-    def note(endpoint: E) -> E:
-        _MOST[endpoint] = most
+    def set_limit(endpoint: Endpoint) -> Endpoint:
+        _MAX_BYTES[endpoint] = max_bytes
         return endpoint
 
-    return note
+    return set_limit
 
 
-takes_pictures = takes(2**63)
+allow_pictures = allow_body(2**63)
 """Allow a route the largest bodies that the service accepts."""
 
 
 class Bodies:
-    """The bytes of all bodies that are being received or worked on, with a budget for their sum in all processes.
+    """The bytes of all bodies that are being received or processed, with a limit on their sum over all processes.
 
-    `n_bytes` are the bytes now; `refused` counts the requests that were refused because the budget was spent.
+    `n_bytes` is the current number; `refused` counts the requests that were refused because of the limit.
     """
 
-    def __init__(self, most: int, figures: Figures) -> None:
-        self._most = most
-        self.n_bytes, self.refused = figures.now("body"), figures.ever("body")
+    def __init__(self, max_bytes: int, figures: Figures) -> None:
+        self._max_bytes = max_bytes
+        self.n_bytes, self.refused = figures.gauge("body"), figures.counter("body")
 
-    def take(self, n_bytes: int) -> None:
-        """Count bytes that have arrived. Raises HttpError (503) if the budget is spent."""
-        if self.n_bytes.total + n_bytes > self._most:
+    def add(self, n_bytes: int) -> None:
+        """Count bytes that have arrived. Raises HttpError (503) if there are too many."""
+        if self.n_bytes.total + n_bytes > self._max_bytes:
             self.refused.value += 1
             raise busy(f"requests of {self.n_bytes.total:,} bytes are being received")
         self.n_bytes.value += n_bytes
@@ -81,11 +82,11 @@ class Bodies:
 class BodyLimit:
     """Refuses bodies that are larger than their route allows, whatever length they claim, or that are too slow.
 
-    A body may have `most` bytes on routes that accept pictures; a whole body must arrive in `seconds`.
+    A body may have `max_bytes` on routes that accept pictures; a whole body must arrive in `seconds`.
     """
 
-    def __init__(self, app: ASGIApp, bodies: Bodies, most: int, seconds: float) -> None:
-        self._app, self._bodies, self._most, self._seconds = app, bodies, most, seconds
+    def __init__(self, app: ASGIApp, bodies: Bodies, max_bytes: int, seconds: float) -> None:
+        self._app, self._bodies, self._max_bytes, self._seconds = app, bodies, max_bytes, seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -97,11 +98,11 @@ class BodyLimit:
             await HttpError(400, f"Content-Length is {length!r}; expected a number.").answer()(scope, receive, send)
             return
 
-        body = scope[IN_SCOPE] = _Body(receive, self._bodies, self._seconds)
+        body = scope[SCOPE_KEY] = _Body(receive, self._bodies, self._seconds)
 
         async def receive_counted() -> Message:
-            if body.most is None:  # the route is known only now that it reads the body
-                body.most = min(self._most, _MOST.get(scope.get("endpoint"), SMALL))
+            if body.limit is None:  # the route is known only when it reads the body
+                body.limit = min(self._max_bytes, _MAX_BYTES.get(scope.get("endpoint"), SMALL_BODY))
                 body.check(int(length[:20]))
             return await body.receive()
 
@@ -116,46 +117,46 @@ class _Body:
         self._receive, self._bodies, self._seconds = receive, bodies, seconds
         self._end = asyncio.get_running_loop().time() + seconds
         self._complete = False
-        self.most: int | None = None
+        self.limit: int | None = None
         self.n_bytes = 0
 
     def check(self, n_bytes: int) -> None:
-        if self.most is not None and n_bytes > self.most:
-            raise HttpError(413, f"The body of this request may have at most {self.most:,} bytes. Send less at once.")
+        if self.limit is not None and n_bytes > self.limit:
+            raise HttpError(413, f"The body of this request may have at most {self.limit:,} bytes. Send less at once.")
 
     async def receive(self) -> Message:
-        if self._complete:  # the only message left is that the client has gone
+        if self._complete:  # the only remaining message is that the client has disconnected
             return await self._receive()
         remaining = self._end - asyncio.get_running_loop().time()
         try:
             message = await asyncio.wait_for(self._receive(), min(remaining, PIECE_SECONDS))
         except TimeoutError as error:
-            late = f"The next piece of the body took longer than {PIECE_SECONDS:g} s."
+            problem = f"The next piece of the body took longer than {PIECE_SECONDS:g} s."
             if remaining <= PIECE_SECONDS:
-                late = f"The body of the request took longer than {self._seconds:g} s."
-            raise HttpError(408, late) from error
+                problem = f"The body of the request took longer than {self._seconds:g} s."
+            raise HttpError(408, problem) from error
         self._complete = not message.get("more_body", False)
         n_bytes = len(message.get("body", b""))
         self.check(self.n_bytes + n_bytes)
-        self.hold(n_bytes)
+        self.count(n_bytes)
         return message
 
-    def hold(self, n_bytes: int) -> None:
-        """Count bytes until the request is answered. Raises HttpError (503) if the budget is spent."""
-        self._bodies.take(n_bytes)
+    def count(self, n_bytes: int) -> None:
+        """Count bytes until the request is answered; errors are those of `Bodies.add`."""
+        self._bodies.add(n_bytes)
         self.n_bytes += n_bytes
 
 
-def hold(request: Request, n_bytes: int) -> None:
-    """Count what was fetched for a request as if its body had brought it; errors are those of `Bodies.take`."""
-    request.scope[IN_SCOPE].hold(n_bytes)
+def count_fetched(request: Request, n_bytes: int) -> None:
+    """Count bytes that were fetched for a request like bytes of its body; errors are those of `Bodies.add`."""
+    request.scope[SCOPE_KEY].count(n_bytes)
 
 
 class JsonRoute(APIRoute):
     """A route that counts the values of JSON before it reads them, and reads long JSON in a thread."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[object, object, Response]]:
-        """Return the handler, called with requests that count."""
+        """Return the handler, which is called with requests that count."""
         handle = super().get_route_handler()
 
         async def handle_counted(request: Request) -> Response:
@@ -177,13 +178,13 @@ class _JsonRequest(Request):
 
     async def json(self) -> object:
         body = await self.body()
-        if sum(map(body.count, (b",", b":", b"[", b"{"))) > MOST_VALUES:
-            raise HttpError(413, f"The JSON of a request may have at most {MOST_VALUES:,} values. Send less at once.")
-        return json.loads(body) if len(body) <= SMALL else await asyncio.to_thread(json.loads, body)
+        if sum(map(body.count, (b",", b":", b"[", b"{"))) > MAX_VALUES:
+            raise HttpError(413, f"The JSON of a request may have at most {MAX_VALUES:,} values. Send less at once.")
+        return json.loads(body) if len(body) <= SMALL_BODY else await asyncio.to_thread(json.loads, body)
 
 
 class Upload(NamedTuple):
-    """An uploaded picture. Its name is only repeated in answers; no file is opened by it."""
+    """An uploaded picture. Its name is only repeated in answers, never opened as a file."""
 
     name: str
     content: bytes
@@ -202,47 +203,46 @@ def data_content(address: str) -> bytes | None:
         raise DataError(f"the data: address is not base64: {error}") from error
 
 
-async def read_uploads(request: Request, most: int) -> list[Upload]:
+async def read_uploads(request: Request, limit: int) -> list[Upload]:
     """Read the pictures of a request.
 
-    Raises UserError if it has none, or more than `most`; HttpError if its form can't be read (400), or it is of another
-    type (415).
+    Raises UserError for none or more than `limit`; HttpError for an unreadable form (400) or another type (415).
     """
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind == "multipart/form-data":
-        return await _read_form(request, most)
-    if kind.startswith("image/") or kind in ("application/octet-stream", ""):
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type == "multipart/form-data":
+        return await _read_form(request, limit)
+    if media_type.startswith("image/") or media_type in ("application/octet-stream", ""):
         content = await request.body()
         if not content:
-            raise UserError("The request has no picture: its body is empty.", setting=FIELD, advice="Send one.")
-        return [Upload(FIELD, content)]
+            raise UserError("The request has no picture: its body is empty.", setting=UPLOAD_FIELD, advice="Send one.")
+        return [Upload(UPLOAD_FIELD, content)]
     raise HttpError(
         415,
-        f"Content-Type is {kind!r}; expected multipart/form-data with pictures in '{FIELD}', or a picture as the body "
-        "(image/* or application/octet-stream).",
+        f"Content-Type is {media_type!r}; expected multipart/form-data with pictures in '{UPLOAD_FIELD}', or a picture "
+        "as the body (image/* or application/octet-stream).",
     )
 
 
-async def _read_form(request: Request, most: int) -> list[Upload]:
+async def _read_form(request: Request, limit: int) -> list[Upload]:
     """Read the pictures of a form; errors are those of `read_uploads`."""
-    parser = MultiPartParser(request.headers, request.stream(), max_files=most + 1, max_fields=most + 1)
-    parser.spool_max_size = sys.maxsize  # in memory, which is bounded, and never on a disk
+    parser = MultiPartParser(request.headers, request.stream(), max_files=limit + 1, max_fields=limit + 1)
+    parser.spool_max_size = sys.maxsize  # keep them in memory, which is bounded, and never on a disk
     try:
         form = await parser.parse()
     except MultiPartException as error:
         raise HttpError(400, f"The form can't be read: {error.message}") from error
 
     try:
-        parts = [part for name, part in form.multi_items() if name == FIELD]
-        if len(parts) > most:
-            raise UserError(f"The form has {len(parts)} pictures.", setting=FIELD, expected=f"at most {most}")
+        parts = [part for name, part in form.multi_items() if name == UPLOAD_FIELD]
+        if len(parts) > limit:
+            raise UserError(f"The form has {len(parts)} pictures.", setting=UPLOAD_FIELD, expected=f"at most {limit}")
         if not parts:
-            raise UserError("The form has no picture.", setting=FIELD, advice=f"Send files in the field `{FIELD}`.")
+            raise UserError("The form has no picture.", setting=UPLOAD_FIELD, advice=f"Send files in `{UPLOAD_FIELD}`.")
         uploads = []
         for part in parts:
             if not isinstance(part, UploadFile):
-                raise UserError(f"`{FIELD}` is text.", setting=FIELD, expected="a file")
-            uploads.append(Upload(part.filename or FIELD, await part.read()))
+                raise UserError(f"`{UPLOAD_FIELD}` is text.", setting=UPLOAD_FIELD, expected="a file")
+            uploads.append(Upload(part.filename or UPLOAD_FIELD, await part.read()))
         return uploads
     finally:
         await form.close()

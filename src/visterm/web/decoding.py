@@ -1,4 +1,4 @@
-"""Decoding of pictures in other processes: if a picture crashes, blocks or fills one, it is refused with the reason."""
+"""Decoding of pictures in other processes: if a picture crashes, blocks or fills one, it is refused with a reason."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from visterm.data.images import fetch
 from visterm.web.decoding_process import ANSWER, JPEG, PIXELS, READY, REQUEST, read_exactly
 from visterm.web.work import Figures, SharedCount, Work
 
-DIED = "its decoder crashed, or took too long"
+DECODER_DIED = "its decoder crashed, or took too long"
 
 
 Answer = tuple[bytes, int, int, bytes]  # What a process answers: outcome, height, width, and pixels or a JPEG
@@ -30,7 +30,7 @@ class Decoders:
 
     `bound` limits the requests running and waiting. A process may use `memory_bytes`; a picture may have `max_pixels`
     and take `seconds`, after which its process is killed. `name` is the name of this work in messages and figures.
-    `died` counts the processes that were replaced.
+    `n_died` counts the processes that died and were replaced.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Decoders:
     ) -> None:
         figures = figures or Figures()
         self.work = Work(name, processes, bound, figures=figures)
-        self.died = figures.ever(f"{name} died")
+        self.n_died = figures.counter(f"{name} died")
         self._seconds = seconds
         command = [sys.executable, "-m", "visterm.web.decoding_process", str(memory_bytes), str(max_pixels)]
         self._idle: SimpleQueue[_Process] = SimpleQueue()
@@ -86,22 +86,22 @@ class Decoders:
         finally:
             self._idle.put(process)
         if answer is None:
-            self.died.value += 1
-            raise ImageError("image", DIED)
+            self.n_died.value += 1
+            raise ImageError("image", DECODER_DIED)
         if answer[0] not in (PIXELS, JPEG):
             raise ImageError("image", answer[-1].decode())
         return answer
 
 
 class _Process:
-    """One process, started when it is first needed, and again after it died."""
+    """One process, started at its first use and again after it died."""
 
     def __init__(self, command: list[str]) -> None:
         self._command = command
         self._process: subprocess.Popen[bytes] | None = None
 
     def ask(self, header: bytes, content: bytes, seconds: float) -> Answer | None:
-        """Return the answer of the process; None if it died, or was killed these seconds after it had started."""
+        """Return the answer of the process; None if it died, or was killed after `seconds`."""
         if self._process is not None and self._process.poll() is not None:
             self.kill()
         if self._process is None:
@@ -128,14 +128,14 @@ class _Process:
                 self.kill()
 
     def kill(self) -> None:
-        """Kill the process, which holds nothing that could be lost."""
+        """Kill the process; it has no data that could be lost."""
         process, self._process = self._process, None
         if process is None:
             return
         process.kill()
         process.wait()
         for stream in (process.stdin, process.stdout):
-            with suppress(OSError):  # from what was being written when it died
+            with suppress(OSError):  # of what was being written when it died
                 if stream is not None:
                     stream.close()
 
@@ -148,12 +148,12 @@ def _exchange(process: subprocess.Popen[bytes], header: bytes, content: bytes) -
         process.stdin.write(header)
         process.stdin.write(content)
         process.stdin.flush()
-    except (OSError, ValueError):  # it died, which Windows calls an invalid argument, or `kill` has closed the pipe
+    except (OSError, ValueError):  # it died (an invalid argument on Windows), or `kill` has closed the pipe
         return None
-    answer = read_exactly(process.stdout, ANSWER.size)
-    if answer is None:
+    answer_header = read_exactly(process.stdout, ANSWER.size)
+    if answer_header is None:
         return None
-    outcome, height, width, n_bytes = ANSWER.unpack(answer)
+    outcome, height, width, n_bytes = ANSWER.unpack(answer_header)
     picture = read_exactly(process.stdout, n_bytes)
     return None if picture is None else (outcome, height, width, picture)
 
@@ -161,30 +161,30 @@ def _exchange(process: subprocess.Popen[bytes], header: bytes, content: bytes) -
 class Thumbnails:
     """Small JPEGs of photos, kept in memory by content and side; the least recently used are dropped first.
 
-    All that are kept have at most `most_bytes`, and now `n_bytes`.
+    Together they use `n_bytes`, at most `max_bytes`.
     """
 
-    def __init__(self, decoders: Decoders, most_bytes: int, n_bytes: SharedCount) -> None:
-        self._decoders, self._most_bytes, self.n_bytes = decoders, most_bytes, n_bytes
+    def __init__(self, decoders: Decoders, max_bytes: int, n_bytes: SharedCount) -> None:
+        self._decoders, self._max_bytes, self.n_bytes = decoders, max_bytes, n_bytes
         self._jpegs: OrderedDict[str, bytes] = OrderedDict()
 
-    async def get(self, path: str, name: str, side: int) -> bytes:
-        """Return the thumbnail of the photo at a path; `name` stands for its content and side.
+    async def get(self, path: str, etag: str, side: int) -> bytes:
+        """Return the thumbnail of the photo at a path; `etag` identifies its content and side, see `etag_of`.
 
-        Raises ImageError if the photo can't be read (any more); HttpError (503) if too many are being made.
+        Raises ImageError if the photo can't be read; HttpError (503) if too many thumbnails are being made.
         """
-        if name in self._jpegs:
-            self._jpegs.move_to_end(name)
-            return self._jpegs[name]
+        if etag in self._jpegs:
+            self._jpegs.move_to_end(etag)
+            return self._jpegs[etag]
         jpeg = await self._decoders.jpeg(path, side)
-        if name not in self._jpegs and len(jpeg) <= self._most_bytes:  # another request may have made it meanwhile
-            self._jpegs[name] = jpeg
+        if etag not in self._jpegs and len(jpeg) <= self._max_bytes:  # another request may have made it meanwhile
+            self._jpegs[etag] = jpeg
             self.n_bytes.value += len(jpeg)
-        while self.n_bytes.value > self._most_bytes:
+        while self.n_bytes.value > self._max_bytes:
             self.n_bytes.value -= len(self._jpegs.popitem(last=False)[1])
         return jpeg
 
 
-def name_of(sha256: str, side: int, at: float | None = None) -> str:
-    """Return the name of a thumbnail, which is its ETag, from the file's content, the side and a video's moment."""
+def etag_of(sha256: str, side: int, at: float | None = None) -> str:
+    """Return the ETag of a thumbnail from the file's content, the side and, for a video, the moment in seconds."""
     return f'"{sha256[:24]}-{side}{"" if at is None else f"-{at:.3f}"}"'

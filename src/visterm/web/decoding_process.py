@@ -21,18 +21,18 @@ from visterm.core.system import limit_this_process
 from visterm.data.images import read_image, read_image_bytes
 
 REQUEST = struct.Struct(">c?IQ")
-"""What is asked for, whether a path follows and not a picture, the longest side (0: unchanged), and the bytes of it."""
+"""Requested outcome, whether a path follows instead of a picture, longest side (0: unchanged), number of bytes."""
 
 READY = b"r"  # Sent once, before all answers: a busy machine may take long to start a process
 ANSWER = struct.Struct(">cIIQ")  # The outcome, height, width, and the number of bytes that follow
-PIXELS, JPEG, UNREADABLE = b"P", b"J", b"U"  # Outcomes; the first two are what is asked for, too
+PIXELS, JPEG, UNREADABLE = b"P", b"J", b"U"  # Outcomes; a request asks for one of the first two
 
-QUALITY = 82
-MOST_FILES = 64
+JPEG_QUALITY = 82
+MAX_OPEN_FILES = 64
 
 
 def answer(outcome: bytes, is_path: bool, side: int, content: bytes) -> tuple[bytes, int, int, bytes]:
-    """Return the answer to one request for an outcome: the outcome, height, width and bytes."""
+    """Return the answer to one request: the outcome, height, width and bytes."""
     max_side = side or None
     try:
         if is_path:
@@ -43,7 +43,7 @@ def answer(outcome: bytes, is_path: bool, side: int, content: bytes) -> tuple[by
         if outcome == PIXELS:
             return PIXELS, height, width, pixels.tobytes()
         jpeg = BytesIO()
-        Image.fromarray(pixels).save(jpeg, "JPEG", quality=QUALITY, progressive=True, optimize=True)
+        Image.fromarray(pixels).save(jpeg, "JPEG", quality=JPEG_QUALITY, progressive=True, optimize=True)
         return JPEG, height, width, jpeg.getvalue()
     except ImageError as error:
         return UNREADABLE, 0, 0, error.reason.encode("utf-8", "replace")
@@ -52,13 +52,13 @@ def answer(outcome: bytes, is_path: bool, side: int, content: bytes) -> tuple[by
 
 
 def read_exactly(stream: IO[bytes], n_bytes: int) -> bytes | None:
-    """Read this many bytes; return None if the stream ends before."""
+    """Read this number of bytes; return None if the stream ends earlier."""
     content = stream.read(n_bytes)
     return content if len(content) == n_bytes else None
 
 
-def _read(stream: IO[bytes], requests: SimpleQueue[tuple[bytes, bool, int, bytes]]) -> None:
-    """Read requests, and end the process when there are no more, or too little memory for one."""
+def _read_requests(stream: IO[bytes], requests: SimpleQueue[tuple[bytes, bool, int, bytes]]) -> None:
+    """Read requests; end the process after the last one, or if there is too little memory for one."""
     try:
         while (header := read_exactly(stream, REQUEST.size)) is not None:
             outcome, is_path, side, n_bytes = REQUEST.unpack(header)
@@ -75,10 +75,10 @@ def main() -> None:
     memory_bytes, max_pixels = map(int, sys.argv[1:3])
     Image.init()
     Image.MAX_IMAGE_PIXELS = max_pixels
-    # no core files either, and no files of its own
-    limit_this_process(RLIMIT_AS=memory_bytes, RLIMIT_CORE=0, RLIMIT_FSIZE=0, RLIMIT_NOFILE=MOST_FILES)
+    # also no core files and no files that it could write
+    limit_this_process(RLIMIT_AS=memory_bytes, RLIMIT_CORE=0, RLIMIT_FSIZE=0, RLIMIT_NOFILE=MAX_OPEN_FILES)
     requests: SimpleQueue[tuple[bytes, bool, int, bytes]] = SimpleQueue()
-    threading.Thread(target=_read, args=(sys.stdin.buffer, requests), daemon=True).start()
+    threading.Thread(target=_read_requests, args=(sys.stdin.buffer, requests), daemon=True).start()
     answers = sys.stdout.buffer
     answers.write(READY)
     answers.flush()

@@ -31,8 +31,8 @@ from visterm.core.writing import storage_error
 from visterm.web.schemas import STATUSES
 
 LOG = logging.getLogger("visterm.web")
-FIELDS = {"words": "q"}  # What the API calls settings of Python that have another name there
-LONGEST_SHOWN = 60  # Letters of a wrong value that a message repeats
+API_NAMES = {"words": "q"}  # Names of settings that differ between Python and the API
+MAX_SHOWN_LETTERS = 60  # Of a wrong value that a message repeats
 ANSWERS: tuple[tuple[type[VistermError], int, str], ...] = (
     (UnknownNameError, 422, "unknown_name"),
     (MissingExtraError, 422, "missing_extra"),
@@ -45,16 +45,16 @@ ANSWERS: tuple[tuple[type[VistermError], int, str], ...] = (
     (DivergedError, 500, "internal"),
     (VistermError, 422, "invalid"),
 )
-"""Errors of visterm with their status and code; the first class that fits counts."""
+"""Errors of visterm with their status and code; the first matching class counts."""
 
 _ENCODE = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode
 
 
 class HttpError(HTTPException):
-    """A request that is answered with an error; where a value of it isn't accepted (422), raise `UserError` instead.
+    """An error as the answer to a request; for a value that isn't accepted (422), raise `UserError` instead.
 
     The message says what is wrong, what is accepted, what to do. `code` is the name of the error for programs; None:
-    that of the status. `field` is the part of the request that is wrong.
+    the code of the status. `field` is the part of the request that is wrong.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class HttpError(HTTPException):
 def http_error_of(error: Exception, name_of: Callable[[str], str] | None = None) -> HttpError:
     """Return the answer to an error of visterm, of the disk, or of the web framework; log errors of the service.
 
-    `name_of` returns what a reader calls a setting; None: as the API does.
+    `name_of` returns the reader's name of a setting; None: the API's name.
     """
     error = storage_error(error) or error
     if isinstance(error, HttpError):
@@ -102,7 +102,7 @@ def http_error_of(error: Exception, name_of: Callable[[str], str] | None = None)
     if isinstance(error, ClientDisconnect):  # nobody reads this answer
         return HttpError(400, "The connection was closed before the request was complete.")
     status, code = next(
-        ((status, code) for kind, status, code in ANSWERS if isinstance(error, kind)), (500, "internal")
+        ((status, code) for error_type, status, code in ANSWERS if isinstance(error, error_type)), (500, "internal")
     )
     if not isinstance(error, VistermError) or code == "internal":
         LOG.error("A request failed.", exc_info=error)
@@ -110,36 +110,36 @@ def http_error_of(error: Exception, name_of: Callable[[str], str] | None = None)
     if code in ("damaged", "disk_full", "disk_fails"):
         LOG.error("%s", error)  # one line without a traceback: the cause is known
     headers = {"retry-after": "60"} if code == "disk_fails" else None
-    field = error.setting and FIELDS.get(error.setting, error.setting)
+    field = error.setting and API_NAMES.get(error.setting, error.setting)
     return HttpError(status, error.wording(name_of), code=code, field=field, headers=headers)
 
 
 @contextmanager
-def answering(statuses: Mapping[type[VistermError], int]) -> Iterator[None]:
-    """Answer errors of some kinds with a status that means more than 422 here."""
+def error_statuses(statuses: Mapping[type[VistermError], int]) -> Iterator[None]:
+    """Answer errors of these classes with a more specific status than 422."""
     try:
         yield
     except tuple(statuses) as error:
-        raise HttpError(next(n for kind, n in statuses.items() if isinstance(error, kind)), str(error)) from error
+        raise HttpError(next(code for kind, code in statuses.items() if isinstance(error, kind)), str(error)) from error
 
 
 def _first_invalid(error: RequestValidationError) -> HttpError:
     problem: dict[str, Any] = next(iter(error.errors()), {"loc": (), "msg": "it can't be read", "type": ""})
-    if problem["type"] == "json_invalid":  # its place is a letter of the body, not a field
-        why = problem.get("ctx", {}).get("error", "it ends too early")
-        return HttpError(422, f"The body isn't valid JSON: {why} (letter {problem['loc'][-1]}).", field="body")
-    where = ".".join(str(part) for part in problem["loc"] if part not in ("query", "path", "body", "header")) or "body"
+    if problem["type"] == "json_invalid":  # its location is a letter of the body, not a field
+        reason = problem.get("ctx", {}).get("error", "it ends too early")
+        return HttpError(422, f"The body isn't valid JSON: {reason} (letter {problem['loc'][-1]}).", field="body")
+    field = ".".join(str(part) for part in problem["loc"] if part not in ("query", "path", "body", "header")) or "body"
     if problem["type"] == "missing":
-        return HttpError(422, f"{where} is missing. Add it to the request.", field=where)
+        return HttpError(422, f"{field} is missing. Add it to the request.", field=field)
     if problem["type"] == "extra_forbidden":
-        return HttpError(422, f"{where} is not a known name. Leave it out.", field=where)
+        return HttpError(422, f"{field} is not a known name. Leave it out.", field=field)
     value, message = problem.get("input"), str(problem["msg"])
-    is_short = isinstance(value, str | int | float) and len(repr(value)) <= LONGEST_SHOWN
-    subject = f"{where} is {value!r}" if is_short else where
-    return HttpError(422, f"{subject}: {message[:1].lower()}{message[1:]}.", field=where)
+    is_short = isinstance(value, str | int | float) and len(repr(value)) <= MAX_SHOWN_LETTERS
+    subject = f"{field} is {value!r}" if is_short else field
+    return HttpError(422, f"{subject}: {message[:1].lower()}{message[1:]}.", field=field)
 
 
 def json_answer(content: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    r"""Return JSON, which no cache stores; bytes of names that are not UTF-8 become ``\udcff``, as in our files."""
+    r"""Return a JSON answer that no cache stores; bytes that are not UTF-8 become ``\udcff``, as in visterm's files."""
     headers = {"cache-control": "no-store", **(headers or {})}
     return Response(_ENCODE(content), status, headers, media_type="application/json")

@@ -23,18 +23,18 @@ from visterm.library.photo_map import draw_map
 from visterm.store.catalogue import StoredCatalogue
 from visterm.store.history import CatalogueJob, Jobs
 
-NICE = 10  # Requests of the service come first
-CHUNK = 128  # Images between two commits, after which it can be stopped
-SECONDS = 0.5  # Time between two notes of the progress
-NOT_NOTED = 4  # Exit status of a job that failed and could not store the reason
+NICENESS = 10  # Requests of the service come first
+CHUNK_IMAGES = 128  # Images between two commits; a job can be stopped after each
+PROGRESS_SECONDS = 0.5  # Time between two updates of the stored progress
+REASON_NOT_STORED = 4  # Exit status of a job that failed and could not store the reason
 
 
-class NotedProgress(Progress):
-    """Progress of a job, stored now and then."""
+class StoredProgress(Progress):
+    """Progress of a job, stored in the catalogue every `PROGRESS_SECONDS`."""
 
     def __init__(self, jobs: Jobs, job_id: int) -> None:
         self._jobs, self._job_id = jobs, job_id
-        self._done, self._total, self._noted = 0, 0, 0.0
+        self._done, self._total, self._stored_at = 0, 0, 0.0
 
     def start(self, task: str, total: int | None = None) -> None:
         """Start a task."""
@@ -43,8 +43,8 @@ class NotedProgress(Progress):
     def advance(self, steps: int = 1, note: str = "") -> None:
         """Count steps."""
         self._done += steps
-        if time.monotonic() - self._noted > SECONDS:
-            self._noted = time.monotonic()
+        if time.monotonic() - self._stored_at > PROGRESS_SECONDS:
+            self._stored_at = time.monotonic()
             self._jobs.progress(self._job_id, self._done, self._total, note or None)
 
     def finish(self) -> None:
@@ -57,16 +57,16 @@ def main() -> int:
     path, number, kind, *options = sys.argv[1:]
     end_with_standard_input()
     if hasattr(os, "nice"):
-        os.nice(NICE)
+        os.nice(NICENESS)
     job_id = int(number)
     try:
         run = options[0] if kind == USE_RUN else None
         if kind == GO_BACK:
             run = run_to_go_back_to(StoredCatalogue.open(path), *options).fingerprint
         catalogue = Catalogue.load(path, run=run)
-        progress = NotedProgress(catalogue.stored.jobs, job_id)
-        work: dict[str, Callable[[], object]] = {
-            "index": lambda: catalogue.index(options[0], chunk_size=CHUNK, job_id=job_id),
+        progress = StoredProgress(catalogue.stored.jobs, job_id)
+        tasks: dict[str, Callable[[], object]] = {
+            "index": lambda: catalogue.index(options[0], chunk_size=CHUNK_IMAGES, job_id=job_id),
             FIT: lambda: catalogue.learn(
                 full="full" in options, use_even_if_worse="use-even-if-worse" in options,
                 by_itself="by-itself" in options, job_id=job_id,
@@ -77,16 +77,16 @@ def main() -> int:
             "mistakes": lambda: catalogue.look_for_mistakes(job_id=job_id, progress=progress),
             "map": lambda: draw_map(catalogue, anew="full" in options, job_id=job_id, progress=progress),
         }  # fmt: skip
-        work[kind]()
+        tasks[kind]()
     except Exception as error:
-        why = error if isinstance(error, VistermError) else storage_error(error)
-        if why is None:
+        reason = error if isinstance(error, VistermError) else storage_error(error)
+        if reason is None:
             raise
         try:
-            StoredCatalogue.open(Path(path)).jobs.finish(job_id, error=str(why))
-        except StorageError:  # the service stores it later
-            print(f"visterm: job {job_id} failed: {printable(str(why))}", file=sys.stderr)
-            return NOT_NOTED
+            StoredCatalogue.open(Path(path)).jobs.finish(job_id, error=str(reason))
+        except StorageError:  # the service stores the reason later
+            print(f"visterm: job {job_id} failed: {printable(str(reason))}", file=sys.stderr)
+            return REASON_NOT_STORED
 
     return 0
 
@@ -95,8 +95,8 @@ def _look_for_duplicates(catalogue: Catalogue, job_id: int, progress: Progress) 
     with CatalogueJob(catalogue.stored.jobs, "duplicates", job_id) as job:
         groups, _, skipped = find_duplicates(catalogue.stored, progress=progress, stop=lambda: job.cancelled)
         if not job.cancelled:
-            unread = f", {count_of(len(skipped), 'photo')} skipped" if skipped else ""
-            job.message = f"{count_of(len(groups), 'group')} of photos that look the same{unread}"
+            skipped_text = f", {count_of(len(skipped), 'photo')} skipped" if skipped else ""
+            job.message = f"{count_of(len(groups), 'group')} of photos that look the same{skipped_text}"
 
 
 if __name__ == "__main__":

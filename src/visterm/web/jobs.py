@@ -15,54 +15,53 @@ from visterm.library.catalogue import Catalogue
 from visterm.library.photos import check_not_connected, indexed_folders
 from visterm.store.database import now
 from visterm.store.history import Jobs, StoredJob
-from visterm.web.errors import LOG, HttpError, answering
-from visterm.web.job_process import NOT_NOTED
+from visterm.web.errors import LOG, HttpError, error_statuses
+from visterm.web.job_process import REASON_NOT_STORED
 from visterm.web.work import Figures, Tell, Work
 
-MOST_OPEN = 8  # Jobs that run or wait
-GRACE_SECONDS = 20.0  # Time for a cancelled job to stop, before its process is killed
-AGAIN_SECONDS = 5.0  # Time between two tries to store the end of a job, while the disk is full
+MAX_OPEN_JOBS = 8  # Running and waiting jobs
+GRACE_SECONDS = 20.0  # Time for a cancelled job to stop before its process is killed
+RETRY_SECONDS = 5.0  # Time between two tries to store the end of a job while the disk is full
 
 
 class JobQueue:
     """Jobs as requests see them, in any process of a service.
 
-    The threads of `work` write to the catalogue. `tell` calls a method of the `JobRunner`, which is in the process
-    `pid`.
+    The threads of `work` write to the catalogue. `tell` calls methods of the `JobRunner` in the process `pid`.
     """
 
     def __init__(self, catalogue: Catalogue, work: Work, tell: Tell, figures: Figures, pid: int) -> None:
         self._stored, self._work, self._tell, self._pid = catalogue.stored, work, tell, pid
-        self.n_open, self._unstored = figures.now("jobs"), figures.now("unstored")
+        self.n_open, self._unstored = figures.gauge("jobs"), figures.gauge("unstored")
 
     async def start(self, kind: str, *options: str) -> StoredJob:
         """Store a job, and run it when its turn comes; "index" is one job per folder, of which the first is returned.
 
-        Options of "fit" are "full", "use-even-if-worse" and "by-itself" (it began so); that of "use run" is
-        a run, by its number or the first letters of its fingerprint, and "go back" may have one.
+        Options of "fit" are "full", "use-even-if-worse" and "by-itself" (the page started it); the option of "use run"
+        is a run, by its number or the first letters of its fingerprint, and is optional for "go back".
 
         Raises HttpError (409) if too many wait, there is no folder to search, or the catalogue is connected to another
         program.
         """
         jobs = self._stored.jobs
         n_open = await self._work.run(jobs.n_open, self._pid)
-        if n_open >= MOST_OPEN:
+        if n_open >= MAX_OPEN_JOBS:
             raise HttpError(409, f"{n_open} jobs already run or wait. Wait for them, or cancel some.")
-        lists = [list(options)]
+        argument_lists = [list(options)]
         if kind == "index":
-            with answering({UserError: 409}):
+            with error_statuses({UserError: 409}):
                 await self._work.run(check_not_connected, self._stored)
             folders = await self._work.run(indexed_folders, self._stored)
-            lists = [[folder] for folder in folders[: MOST_OPEN - n_open]]
-            if not lists:
+            argument_lists = [[folder] for folder in folders[: MAX_OPEN_JOBS - n_open]]
+            if not argument_lists:
                 advice = "Index one first: visterm index CATALOGUE FOLDER"
                 raise HttpError(409, f"There is no folder to search for photos. {advice}")
 
-        started = []
-        for arguments in lists:
-            started.append(await self._work.run(jobs.start, kind, waiting=True, pid=self._pid))
-            self._tell("take", started[-1], kind, arguments)  # at once: storing the next may fail
-        return await self._work.run(jobs.existing, started[0])
+        job_ids = []
+        for arguments in argument_lists:
+            job_ids.append(await self._work.run(jobs.start, kind, waiting=True, pid=self._pid))
+            self._tell("take", job_ids[-1], kind, arguments)  # at once, as storing the next job may fail
+        return await self._work.run(jobs.existing, job_ids[0])
 
     async def cancel(self, job_id: int) -> None:
         """Ask a job to stop; its process is killed if it doesn't."""
@@ -70,14 +69,14 @@ class JobQueue:
         self._tell("cancel", job_id)
 
     def get(self, job_id: int) -> StoredJob:
-        """Return a job as it is; see `with_end`. Raises HttpError (404) if there is none."""
+        """Return a job, see `with_end`. Raises HttpError (404) if there is no such job."""
         job = self._stored.jobs.get(job_id)
         if job is None:
             raise HttpError(404, f"There is no job {job_id}.")
         return self.with_end(job)
 
     def with_end(self, job: StoredJob) -> StoredJob:
-        """Return a job as it is; one whose end can't be stored, as the disk is full, counts as failed."""
+        """Return a job; it counts as failed if its end can't be stored because the disk is full."""
         if job.ended or self._unstored.total != job.id + 1:
             return job
         error = "It could not write to the catalogue. The service's log says why."
@@ -85,23 +84,23 @@ class JobQueue:
 
 
 class JobRunner:
-    """Runs jobs in processes, one after the other, of the catalogue in the folder `path`.
+    """Runs the jobs of the catalogue in the folder `path`, one after the other, each in a process.
 
-    The threads of `work` write. `ended` is called after each job.
+    The threads of `work` write to the catalogue. `on_end` is called after each job.
     """
 
-    def __init__(self, path: Path, jobs: Jobs, work: Work, figures: Figures, ended: Callable[[], object]) -> None:
-        self._path, self._jobs, self._work, self._ended = path, jobs, work, ended
-        self._n_open, self._unstored = figures.now("jobs"), figures.now("unstored")
+    def __init__(self, path: Path, jobs: Jobs, work: Work, figures: Figures, on_end: Callable[[], object]) -> None:
+        self._path, self._jobs, self._work, self._on_end = path, jobs, work, on_end
+        self._n_open, self._unstored = figures.gauge("jobs"), figures.gauge("unstored")
         self._waiting: deque[tuple[int, list[str]]] = deque()  # Ids of jobs, each with its kind and arguments
         self._running: tuple[int, asyncio.subprocess.Process] | None = None
         self._task: asyncio.Task[None] | None = None
         self._closing = asyncio.Event()
 
-    def tell(self, what: str, *arguments: object) -> None:
-        """Do what a queue says, in any process of the service."""
-        tasks: dict[str, Callable[..., None]] = {"take": self.take, "cancel": self.cancel}
-        tasks[what](*arguments)
+    def tell(self, message: str, *arguments: object) -> None:
+        """Call the method that a queue names, from any process of the service."""
+        methods: dict[str, Callable[..., None]] = {"take": self.take, "cancel": self.cancel}
+        methods[message](*arguments)
 
     def take(self, job_id: int, kind: str, arguments: list[str]) -> None:
         """Run a stored job when its turn comes."""
@@ -139,7 +138,7 @@ class JobRunner:
                 process = await asyncio.create_subprocess_exec(
                     sys.executable,
                     *("-m", "visterm.web.job_process", str(self._path), str(job_id), *arguments),
-                    stdin=asyncio.subprocess.PIPE,  # closed when this process ends, however it does
+                    stdin=asyncio.subprocess.PIPE,  # closed whenever this process ends
                     stdout=asyncio.subprocess.DEVNULL,
                 )
                 self._running = (job_id, process)
@@ -150,29 +149,29 @@ class JobRunner:
 
     async def _store_end(self, job_id: int, status: int) -> None:
         """Store the end of a job; try again while the disk is full."""
-        failed = None
+        problem = None
         while True:
             try:
-                await self._work.do(self._end, job_id, status, failed)
+                await self._work.do(self._finish, job_id, status, problem)
             except StorageError as error:
-                if failed is None:
+                if problem is None:
                     LOG.error("The end of job %d can't be stored; trying again: %s", job_id, error)
-                failed, self._unstored.value = f"It could not write to the catalogue: {error}", job_id + 1
+                problem, self._unstored.value = f"It could not write to the catalogue: {error}", job_id + 1
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(self._closing.wait(), AGAIN_SECONDS)
+                    await asyncio.wait_for(self._closing.wait(), RETRY_SECONDS)
                     return
             else:
                 self._unstored.value = 0
                 return
 
-    def _end(self, job_id: int, status: int, failed: str | None) -> None:
-        """Store the end of a job whose process could not do so, and use a run that it learned."""
-        cancelled = self._jobs.existing(job_id).state == "cancelling"
-        why = failed or f"Its process ended with status {status}. The service's log may say why."
-        if status == NOT_NOTED and failed is None:
-            why = "It failed and could not store the reason. The service's log has it."
-        self._jobs.finish(job_id, error=None if status == 0 or cancelled else why)
-        self._ended()
+    def _finish(self, job_id: int, status: int, problem: str | None) -> None:
+        """Store the end of a job, unless its process has stored it, and use a run that it learned."""
+        is_cancelled = self._jobs.existing(job_id).state == "cancelling"
+        reason = problem or f"Its process ended with status {status}. The service's log may say why."
+        if status == REASON_NOT_STORED and problem is None:
+            reason = "It failed and could not store the reason. The service's log has it."
+        self._jobs.finish(job_id, error=None if status == 0 or is_cancelled else reason)
+        self._on_end()
 
 
 def kill(process: asyncio.subprocess.Process) -> None:

@@ -1,4 +1,4 @@
-"""An ML backend for Label Studio: tasks arrive with suggested tags, and annotators' choices become tags here.
+"""An ML backend for Label Studio: tags are suggested for tasks, and annotators' choices are stored as tags.
 
 The protocol is that of label-studio-ml-backend: ``/health``, ``/setup``, ``/predict``, ``/webhook`` under one address.
 """
@@ -18,32 +18,32 @@ from visterm.core.errors import DataError, ImageError
 from visterm.core.vocabulary import tag_key
 from visterm.store.filters import PREDICTED_FROM
 from visterm.web.batching import TagLimits
-from visterm.web.bodies import MEDIUM, JsonRoute, data_content, takes, takes_pictures
+from visterm.web.bodies import MEDIUM_BODY, JsonRoute, allow_body, allow_pictures, data_content
 from visterm.web.errors import HttpError, json_answer
 from visterm.web.schemas import errors
-from visterm.web.service import VERSION, Service, Shared
+from visterm.web.service import VERSION, Service, ServiceDep
 
 router = APIRouter(prefix="/label-studio", tags=["Label Studio"], route_class=JsonRoute)
 
-MOST_TASKS = 1000
-AT_ONCE = 16
-FEW = 5  # Tags that are suggested if the run has no confidences
-LONGEST = 2**20  # Letters of a labelling configuration
-LEARNS_FROM = ("ANNOTATION_CREATED", "ANNOTATION_UPDATED")
-NOT_OURS = (
+MAX_TASKS = 1000
+BATCH_TASKS = 16
+N_WITHOUT_CONFIDENCE = 5  # Tags that are suggested if the run has no confidences
+MAX_CONFIG_LETTERS = 2**20
+ANNOTATION_EVENTS = ("ANNOTATION_CREATED", "ANNOTATION_UPDATED")
+UNKNOWN_PICTURE = (
     "not a photo of this catalogue: send its id ('visterm:12', or the address of its thumbnail here), or the picture "
     "as a data: address; other addresses are not fetched"
 )
 _ID = re.compile(r"(?:visterm:)?(\d{1,18})")
 _ADDRESS = re.compile(r".*/api/v1/images/(\d{1,18})(?:/thumbnail)?")
-_DECLARES = re.compile(r"<!(DOCTYPE|ENTITY)", re.IGNORECASE)
+_DECLARATION = re.compile(r"<!(DOCTYPE|ENTITY)", re.IGNORECASE)
 
 Task = dict[str, object]  # JSON
 RunVersion = Annotated[str, Field(description="Fingerprint of the run that answers.")]
 
 
 class Message(BaseModel):
-    """Base of what Label Studio sends; there is more in it, and versions differ."""
+    """Base of Label Studio's messages, which have further fields that differ by version."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -58,7 +58,7 @@ class SetupRequest(Message):
 class PredictRequest(Message):
     """Tasks to suggest tags for."""
 
-    tasks: list[Task] = Field(max_length=MOST_TASKS, description="The tasks.")
+    tasks: list[Task] = Field(max_length=MAX_TASKS, description="The tasks.")
     label_config: str | None = Field(None, description="The labelling configuration (XML).")
 
 
@@ -110,35 +110,35 @@ class WebhookAnswer(BaseModel):
 class Choices(NamedTuple):
     """The first list of choices for a picture in a labelling configuration."""
 
-    # Names of the list and of the picture, which a prediction repeats
+    # Names of the list and of the picture in the configuration, which a prediction repeats
     from_name: str = "tags"
     to_name: str = "image"
     value: str = "image"  # The key of the picture in a task: ``data[value]``
     names: dict[str, str] = {}  # noqa: RUF012  # read only
     """The choices by `tag_key`; empty: any tag."""
-    single: bool = False  # Whether only one may be chosen
+    single: bool = False  # Whether only one choice is allowed
 
 
 @router.get("", response_model=BackendAnswer, responses=errors(), include_in_schema=False)
 @router.get("/", response_model=BackendAnswer, responses=errors(), include_in_schema=False)
 @router.get("/health", response_model=BackendAnswer, responses=errors())
-async def health(service: Shared) -> Response:
+async def health(service: ServiceDep) -> Response:
     """Check that the service runs and can read its catalogue."""
     await service.check_catalogue()
     return json_answer({"status": "UP", "model_class": "visterm", "version": VERSION})
 
 
 @router.post("/setup", response_model=VersionAnswer, responses=errors(408, 413))
-@takes(MEDIUM)
-async def setup(service: Shared, body: SetupRequest) -> Response:
+@allow_body(MEDIUM_BODY)
+async def setup(service: ServiceDep, body: SetupRequest) -> Response:
     """Check a project's labelling configuration, and return the run that answers."""
     read_config(body.schema_)
     return json_answer({"model_version": await service.run_version()})
 
 
 @router.post("/predict", response_model=PredictAnswer, responses=errors(408, 413))
-@takes_pictures
-async def predict(service: Shared, body: PredictRequest) -> Response:
+@allow_pictures
+async def predict(service: ServiceDep, body: PredictRequest) -> Response:
     """Suggest tags for the pictures of tasks.
 
     A picture is a photo of the catalogue, named by its id, or a ``data:`` address. Other addresses are never fetched.
@@ -146,25 +146,25 @@ async def predict(service: Shared, body: PredictRequest) -> Response:
     config = read_config(body.label_config)
     version = await service.run_version()
     results: list[dict[str, object]] = []
-    for start in range(0, len(body.tasks), AT_ONCE):
-        batch = body.tasks[start : start + AT_ONCE]
+    for start in range(0, len(body.tasks), BATCH_TASKS):
+        batch = body.tasks[start : start + BATCH_TASKS]
         results += await asyncio.gather(*(_predict(service, task, config, version) for task in batch))
     return json_answer({"results": results, "model_version": version})
 
 
 @router.post("/webhook", status_code=201, response_model=WebhookAnswer, responses=errors(408, 409, 413))
-@takes(MEDIUM)
-async def webhook(service: Shared, body: WebhookRequest) -> Response:
+@allow_body(MEDIUM_BODY)
+async def webhook(service: ServiceDep, body: WebhookRequest) -> Response:
     """Add the tags that an annotator chose to the photo; START_TRAINING starts the job "fit"."""
     if body.action == "START_TRAINING":
         job = await service.jobs.start("fit")
         return json_answer({"status": "ok", "result": {"job": job.id}}, 201)
     image_id, tags = None, list[str]()
-    if body.action in LEARNS_FROM and body.annotation is not None and body.task is not None:
-        data = body.task.get("data")  # whichever field of it names the photo
-        named = [_id_of(value) for value in data.values()] if isinstance(data, dict) else []
-        image_id = next((number for number in named if number is not None), None)
-        tags = _chosen(body.annotation)
+    if body.action in ANNOTATION_EVENTS and body.annotation is not None and body.task is not None:
+        data = body.task.get("data")  # the photo's id may be in any of its fields
+        ids = [_id_of(value) for value in data.values()] if isinstance(data, dict) else []
+        image_id = next((number for number in ids if number is not None), None)
+        tags = _chosen_tags(body.annotation)
     if image_id is None or not tags:
         return json_answer({"status": "ignored", "result": {}}, 201)
 
@@ -179,20 +179,20 @@ async def _predict(service: Service, task: Task, config: Choices, version: str) 
         picture = await _picture(service, data.get(config.value) if isinstance(data, dict) else None)
         tags = await service.annotate(picture, len(service.catalogue.tagger.vocabulary), TagLimits())
     except (ImageError, DataError) as error:
-        why = error.reason if isinstance(error, ImageError) else str(error)
-        return {"result": [], "score": 0.0, "model_version": version, "error": why}
-    named = [(tag, config.names.get(tag_key(tag.tag), "") if config.names else tag.tag) for tag in tags]
-    offered = [(tag, name) for tag, name in named if name]
-    suggested = [pair for pair in offered if (pair[0].confidence or 0.0) >= PREDICTED_FROM]
-    if all(tag.confidence is None for tag, _ in offered):
-        suggested = offered[:FEW]
+        reason = error.reason if isinstance(error, ImageError) else str(error)
+        return {"result": [], "score": 0.0, "model_version": version, "error": reason}
+    choices = [(tag, config.names.get(tag_key(tag.tag), "") if config.names else tag.tag) for tag in tags]
+    choices = [(tag, name) for tag, name in choices if name]
+    suggestions = [(tag, name) for tag, name in choices if (tag.confidence or 0.0) >= PREDICTED_FROM]
+    if all(tag.confidence is None for tag, _ in choices):
+        suggestions = choices[:N_WITHOUT_CONFIDENCE]
     if config.single:
-        suggested = suggested[:1]
-    confidences = [tag.confidence for tag, _ in suggested if tag.confidence is not None]
-    chosen = {"choices": [name for _, name in suggested]}
-    result = {"from_name": config.from_name, "to_name": config.to_name, "type": "choices", "value": chosen}
+        suggestions = suggestions[:1]
+    confidences = [tag.confidence for tag, _ in suggestions if tag.confidence is not None]
+    value = {"choices": [name for _, name in suggestions]}
+    result = {"from_name": config.from_name, "to_name": config.to_name, "type": "choices", "value": value}
     score = sum(confidences) / len(confidences) if confidences else 0.0
-    return {"result": [result] if suggested else [], "score": score, "model_version": version}
+    return {"result": [result] if suggestions else [], "score": score, "model_version": version}
 
 
 async def _picture(service: Service, value: object) -> bytes | str:
@@ -202,7 +202,7 @@ async def _picture(service: Service, value: object) -> bytes | str:
         return content
     image_id = _id_of(value)
     if image_id is None:
-        raise DataError(NOT_OURS)
+        raise DataError(UNKNOWN_PICTURE)
     try:
         return await service.searching.run(service.picture_of, image_id)
     except HttpError as error:
@@ -221,12 +221,12 @@ def _id_of(value: object) -> int | None:
     if match is None:
         try:
             match = _ADDRESS.fullmatch(urlsplit(value).path)
-        except ValueError:  # not an address, such as one with half a bracket
+        except ValueError:  # not an address, such as one with an unclosed bracket
             return None
     return int(match[1]) if match else None
 
 
-def _chosen(annotation: Task) -> list[str]:
+def _chosen_tags(annotation: Task) -> list[str]:
     results = annotation.get("result")
     tags: list[str] = []
     for result in results if isinstance(results, list) else []:
@@ -243,7 +243,7 @@ def read_config(text: str | None) -> Choices:
     """
     if not text:
         return Choices()
-    if len(text) > LONGEST or _DECLARES.search(text):
+    if len(text) > MAX_CONFIG_LETTERS or _DECLARATION.search(text):
         raise DataError("label_config is too long or declares a document type, which Label Studio's never do.")
     try:
         root = ET.fromstring(text)

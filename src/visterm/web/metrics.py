@@ -17,14 +17,14 @@ API = "/api/v1"
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 """Methods that are counted by name. Clients can invent more without end; these count as "other"."""
 
-BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-"""Upper ends of the histogram's buckets, in seconds: those of Prometheus' own clients."""
+BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+"""Upper bounds of the histogram's buckets, in seconds: those of Prometheus' clients."""
 
 
 class Metrics:
     """Counts of requests and of the time they took, by route.
 
-    `folder` is where the processes of a service keep them, PROMETHEUS_MULTIPROC_DIR; None: in memory, of this one.
+    `folder` is PROMETHEUS_MULTIPROC_DIR, where the processes of a service store them; None: in memory, one process.
     """
 
     def __init__(self, folder: str | None = None) -> None:
@@ -32,41 +32,41 @@ class Metrics:
         labels = ["method", "route", "status"]
         self._requests = Counter("visterm_requests", "Requests that were answered.", labels, registry=None)
         text = "Time from a request to the end of its answer."
-        self._seconds = Histogram("visterm_request_seconds", text, ["route"], buckets=BOUNDS, registry=None)
+        self._seconds = Histogram("visterm_request_seconds", text, ["route"], buckets=BUCKETS, registry=None)
 
-    def note(self, method: str, route: str, status: int, seconds: float) -> None:
+    def count(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count one request."""
         self._requests.labels(method, route, str(status)).inc()
         self._seconds.labels(route).observe(seconds)
 
     def text(self, figures: Iterable[Metric]) -> str:
         """Return all counts and further figures as text."""
-        counted = [*self._requests.collect(), *self._seconds.collect()]
+        families = [*self._requests.collect(), *self._seconds.collect()]
         if self._folder is not None:
             collector: Any = MultiProcessCollector
-            counted = list(collector(None, self._folder).collect())
-        for family in counted:  # the client adds the time of creation to each
+            families = list(collector(None, self._folder).collect())
+        for family in families:  # the client library adds the time of creation to each
             family.samples = [sample for sample in family.samples if not sample.name.endswith("_created")]
-        registry: Any = SimpleNamespace(collect=lambda: [*counted, *figures])
+        registry: Any = SimpleNamespace(collect=lambda: [*families, *figures])
         return generate_latest(registry).decode()
 
 
-def figure(name: str, text: str, values: Mapping[str, float] | float, label: str = "kind") -> Metric:
-    """Return a figure: a counter if its name ends in ``_total``, else a gauge.
+def figure(name: str, help_text: str, values: Mapping[str, float] | float, label: str = "kind") -> Metric:
+    """Return a figure: a counter if its name ends in ``_total``, otherwise a gauge.
 
-    `text` is the help text. The values go by the value of the label; one number is a figure without labels.
+    `values` maps values of the label to numbers; a single number is a figure without labels.
     """
     kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
     if isinstance(values, Mapping):
-        family = kind(name, text, labels=[label])
-        for value_of_label, value in values.items():
-            family.add_metric([value_of_label], value)
+        family = kind(name, help_text, labels=[label])
+        for label_value, number in values.items():
+            family.add_metric([label_value], number)
         return family
-    return kind(name, text, value=values)
+    return kind(name, help_text, value=values)
 
 
-class Counting:
-    """The layer that counts requests and their time."""
+class MetricsMiddleware:
+    """Middleware that counts requests and their time."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self._app, self._metrics = app, metrics
@@ -78,17 +78,17 @@ class Counting:
             return
         start, status = time.perf_counter(), 500
 
-        async def send_noting(message: Message) -> None:
+        async def send_and_keep_status(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
             await send(message)
 
         try:
-            await self._app(scope, receive, send_noting)
+            await self._app(scope, receive, send_and_keep_status)
         finally:
-            route: str = getattr(scope.get("route"), "path", "none")  # one of a few patterns, whatever ids are in it
+            route: str = getattr(scope.get("route"), "path", "none")  # a pattern, such as /images/{image_id}
             if scope["path"].startswith(API) and route != "none" and not route.startswith(API):
                 route = API + route
             method = scope["method"] if scope["method"] in METHODS else "other"
-            self._metrics.note(method, route, status, time.perf_counter() - start)
+            self._metrics.count(method, route, status, time.perf_counter() - start)

@@ -1,4 +1,4 @@
-"""Queries of addresses, of which unknown names are refused; and cursors of lists."""
+"""Query parameters, of which unknown ones are refused; and cursors of lists."""
 
 from __future__ import annotations
 
@@ -11,48 +11,48 @@ from fastapi import Query, Request
 
 from visterm.core.errors import UserError
 from visterm.core.registry import known_names
-from visterm.web.errors import LONGEST_SHOWN
+from visterm.web.errors import MAX_SHOWN_LETTERS
 from visterm.web.schemas import TagName
 
 T = TypeVar("T")
 
-Limit = Annotated[int, Query(ge=1, le=200, description="Entries of a page, at most.")]
+Limit = Annotated[int, Query(ge=1, le=200, description="Maximum number of entries per page.")]
 OneTag = Annotated[TagName, Query(description="A tag that the run has learned.")]
-Cursor = Annotated[str | None, Query(max_length=80, description="`next` of the page before.")]
+Cursor = Annotated[str | None, Query(max_length=80, description="`next` of the previous page.")]
 
 _CURSOR = re.compile(r"([a-z]+):(\d{1,18})")
 
 
 async def refuse_unknown(request: Request) -> None:
-    """Refuse a query with a name that is no parameter of its address: a misspelled filter would find too much.
+    """Refuse parameters that the address doesn't have: with a misspelled filter, a search would find too much.
 
-    Raises UserError, which names the known ones.
+    Raises UserError, which lists the known parameters.
     """
     if not request.query_params:
         return
     route = request.scope["route"]
-    known: set[str] = set()
-    parts = [route.dependant]
-    for part in parts:  # and those that it depends on, which are added meanwhile
-        for parameter in part.query_params:
-            fields = getattr(parameter.field_info.annotation, "model_fields", None)  # of a model of several parameters
-            known.update([parameter.alias] if fields is None else fields)
-        parts += part.dependencies
+    parameters: set[str] = set()
+    dependants = [route.dependant]
+    for dependant in dependants:  # the loop adds those that it depends on
+        for parameter in dependant.query_params:
+            fields = getattr(parameter.field_info.annotation, "model_fields", None)  # of a model with many parameters
+            parameters.update([parameter.alias] if fields is None else fields)
+        dependants += dependant.dependencies
     for name in request.query_params:
-        if name not in known:
-            shown = name[:LONGEST_SHOWN]
-            raise UserError(f"Unknown parameter {shown!r}.", setting=shown, advice=known_names(sorted(known)))
+        if name not in parameters:
+            name = name[:MAX_SHOWN_LETTERS]
+            raise UserError(f"Unknown parameter {name!r}.", setting=name, advice=known_names(sorted(parameters)))
 
 
 def cursor_at(kind: str, position: int) -> str:
-    """Return the cursor of a position in a list of some kind."""
+    """Return the cursor of a position in a list of this kind."""
     return base64.urlsafe_b64encode(f"{kind}:{position}".encode()).decode().rstrip("=")
 
 
 def position_of(kind: str, cursor: str | None, start: int = 0) -> int:
-    """Return the position of a cursor; without a cursor, the start.
+    """Return the position of a cursor; without a cursor, `start`.
 
-    Raises UserError if it is not a cursor of such a list.
+    Raises UserError if it is not a cursor of a list of this kind.
     """
     if cursor is None:
         return start
@@ -62,11 +62,11 @@ def position_of(kind: str, cursor: str | None, start: int = 0) -> int:
         text = ""
     match = _CURSOR.fullmatch(text)
     if match is None or match[1] != kind:
-        raise UserError(setting="cursor", value=cursor, expected="a cursor of this list: `next` of the page before")
+        raise UserError(setting="cursor", value=cursor, expected="a cursor of this list: `next` of the previous page")
     return int(match[2])
 
 
 def page_from(kind: str, start: int, limit: int, entries: Sequence[T]) -> tuple[Sequence[T], str | None]:
-    """Return one page of a list of some kind, and the cursor of the next page; None on the last one."""
+    """Return one page of a list of this kind, and the cursor of the next page; None on the last page."""
     end = start + limit
     return entries[start:end], cursor_at(kind, end) if end < len(entries) else None

@@ -30,7 +30,7 @@ class RequestBody(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _first_unknown(cls, values: object) -> object:
-        """Keep one unknown name to be refused: writing errors about thousands would take longer than all else."""
+        """Keep only the first unknown name: errors about thousands of names would take too long."""
         if not isinstance(values, dict):
             return values
         known = {name: value for name, value in values.items() if name in cls.model_fields}
@@ -65,7 +65,7 @@ class HitAnswer(BaseModel):
         None, description="How people tagged the photo with all the words: added or accepted; absent for other photos."
     )
     at: float | None = Field(
-        None, description="Of a video: the moment that matches best, in seconds; absent for photos."
+        None, description="For a video: the moment that matches best, in seconds; absent for photos."
     )
     link: str | None = Field(
         None, description="The photo's page in the program that the catalogue is connected to; absent for files."
@@ -186,7 +186,7 @@ class VerdictAnswer(BaseModel):
     image_id: Id
     tag: Tag
     verdict: int = Field(description="1 right, -1 wrong, 0 no verdict.")
-    before: int = Field(description="The verdict before this one; 0 if there was none.")
+    before: int = Field(description="The previous verdict; 0 if there was none.")
 
 
 class TagsChange(RequestBody):
@@ -236,7 +236,7 @@ class CompletionAnswer(BaseModel):
 
     tag: Tag
     images: int = Field(
-        description="Training photos that have it; 0 for a word that was added to the run. Of a tag that the run has "
+        description="Training photos that have it; 0 for a word that was added to the run. For a tag that the run has "
         "not learned yet: photos that have it now."
     )
 
@@ -255,7 +255,7 @@ class NeighbourAnswer(BaseModel):
 
 
 class NeighboursAnswer(BaseModel):
-    """The tags that are most similar to one."""
+    """The tags that are most similar to another one."""
 
     tag: str = Field(description="The tag of the request.")
     neighbours: list[NeighbourAnswer] = Field(description="Similar tags, most similar first.")
@@ -287,11 +287,11 @@ class ExplanationAnswer(BaseModel):
     rank: int = Field(description="Rank of the tag for this photo, from 1.")
     n_tags: int = Field(description="Number of tags that were ranked.")
     from_places: float = Field(description="Sum of what all places in the photo add to the score.")
-    elsewhere: dict[str, float] = Field(description="What comes from no place, such as the model's bias, by name.")
-    from_: list[str] = Field(alias="from", description="Models that the shares come from: of a blend, members.")
+    elsewhere: dict[str, float] = Field(description="Shares without a place, such as the model's bias, by name.")
+    from_: list[str] = Field(alias="from", description="Models that the shares come from; for a blend, its members.")
     strongest: list[dict[str, float]] = Field(
         description="The places that count most: edges from 0 to 1, and `share`, which is negative for places that "
-        "speak against the tag."
+        "lower the score."
     )
     heat: str | None = Field(description="Address of the heat map; null if there is none.")
     no_heat: str | None = Field(description="Why there is no heat map.")
@@ -306,7 +306,7 @@ class DuplicateAnswer(BaseModel):
     width: int = Field(description="Width in pixels.")
     height: int = Field(description="Height in pixels.")
     bytes: int = Field(description="Size of the file in bytes.")
-    distance: int | None = Field(None, description="Bits of 64 in which its hash differs from that of `keep`.")
+    distance: int | None = Field(None, description="Bits (of 64) in which its hash differs from that of `keep`.")
     same_bytes: bool | None = Field(None, description="Whether its file is the same as that of `keep`, byte by byte.")
 
 
@@ -332,7 +332,7 @@ class JobRequest(RequestBody):
         description="index: look for new, changed and missing photos; fit: learn from tags and verdicts; duplicates: "
         "compare photos that were not compared yet; mistakes: look for tags that are probably wrong or missing; map: "
         "draw the map of the photos, or add new ones; use run: search with another run of the catalogue; go back: "
-        "search with the run that was in use before."
+        "search with the previous run."
     )
     full: bool = Field(False, description="For fit: learn from scratch, including tags that are new.")
     use_even_if_worse: bool = Field(False, description="For fit: use the new run even if it is significantly worse.")
@@ -392,8 +392,8 @@ STATUSES = {
     401: ("unauthorised", "The token is missing or wrong."),
     403: ("forbidden", "A page of another site sent the request."),
     404: ("not_found", "It doesn't exist."),
-    405: ("method_not_allowed", "The address takes other requests."),
-    408: ("too_slow", "The body of the request came too slowly."),
+    405: ("method_not_allowed", "The address doesn't accept this method."),
+    408: ("too_slow", "The body of the request arrived too slowly."),
     409: ("conflict", "Not possible right now: the catalogue is in use, or another step comes first."),
     413: ("too_large", "The request is too large."),
     415: ("unsupported_type", "This type of body isn't accepted."),
@@ -403,18 +403,18 @@ STATUSES = {
     503: ("busy", "The service is busy, or its disk fails. Retry-After says when to try again, in seconds."),
     507: ("disk_full", "The catalogue's disk is full. Nothing was written."),
 }
-"""The name of an error with a status, for programs, and what OpenAPI says of it."""
+"""The name of each error for programs, by status, and its description in OpenAPI."""
 
-COMMON = (400, 401, 403, 421, 422, 500, 503, 507)
+COMMON_STATUSES = (400, 401, 403, 421, 422, 500, 503, 507)
 
 
 def file_answers(media_type: str, others: Mapping[int, str]) -> dict[int | str, dict[str, Any]]:
-    """Return OpenAPI's description of a route that answers with a file, with 404, or with one of some `others`."""
+    """Return OpenAPI's description of a route that answers with a file, a 404, or one of the `others`."""
     answers: dict[int | str, dict[str, Any]] = {status: {"description": text} for status, text in others.items()}
     answers[200] = {"content": {media_type: {"schema": {"type": "string", "format": "binary"}}}}
     return answers | errors(404)
 
 
 def errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Return OpenAPI's description of the errors of a route: these, and those that all routes have."""
-    return {status: {"model": ErrorAnswer, "description": STATUSES[status][1]} for status in (*COMMON, *statuses)}
+    """Return OpenAPI's description of a route's errors: those with these statuses, and those that all routes have."""
+    return {code: {"model": ErrorAnswer, "description": STATUSES[code][1]} for code in (*COMMON_STATUSES, *statuses)}

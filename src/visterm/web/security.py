@@ -1,4 +1,4 @@
-"""Who may send requests: host names, this site's own pages only, a token; and headers that restrict browsers."""
+"""Access control: host names, requests of other sites' pages, the token; and headers that restrict browsers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ OPEN_FOLDER = "/static/"
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 DEFAULT_PORTS = {"http": 80, "https": 443}
-NAMES_OF_ALL = ("0.0.0.0", "::", "")  # Addresses to listen on that stand for all addresses of the machine
+WILDCARD_ADDRESSES = ("0.0.0.0", "::", "")  # Addresses to listen on that stand for all addresses of the machine
 HEADERS = {
     "content-security-policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; media-src 'self'; "
@@ -52,24 +52,24 @@ class Access:
     """Accepted names in the ``Host`` header. They exclude the name of another site that points here (DNS rebinding)."""
     any_address: bool = False  # Whether numeric addresses are accepted as well: no name can be made to look like one
 
-    fetched_hosts: frozenset[str] = frozenset()  # Origins from which pictures are fetched that a request names
+    fetched_hosts: frozenset[str] = frozenset()  # Origins from which pictures may be fetched for a request
 
     @classmethod
     def of(cls, host: str, token: str = "", names: Iterable[str] = (), vision_hosts: Iterable[str] = ()) -> Access:
-        """Return the access of a service that listens on `host`, and has more `names`.
+        """Return the access rules of a service that listens on `host` and has further `names`.
 
-        It fetches pictures from `vision_hosts`, ``HOST[:PORT]``; without a port, only from the usual one of http or
-        https. Raises UserError if one is no such host.
+        It fetches pictures from `vision_hosts`, ``HOST[:PORT]``; without a port, only from the standard port of http or
+        https. Raises UserError if a host is invalid.
         """
         hosts = {name.lower() for name in (host, *names, *LOOPBACK_NAMES) if name}
-        fetched: set[str] = set()
-        for each in vision_hosts:
-            netloc = f"[{each}]" if each.count(":") > 1 and "[" not in each else each
+        allowed_origins: set[str] = set()
+        for name in vision_hosts:
+            netloc = f"[{name}]" if name.count(":") > 1 and "[" not in name else name
             origins = [origin for scheme in DEFAULT_PORTS if (origin := origin_of(f"{scheme}://{netloc}"))]
             if len(origins) < len(DEFAULT_PORTS) or set(netloc) & set("/?#@"):
-                raise UserError(setting="vision_host", value=each, expected="HOST or HOST:PORT, such as photos.home")
-            fetched.update(origins)
-        return cls(token, frozenset(hosts), host in NAMES_OF_ALL, frozenset(fetched))
+                raise UserError(setting="vision_host", value=name, expected="HOST or HOST:PORT, such as photos.home")
+            allowed_origins.update(origins)
+        return cls(token, frozenset(hosts), host in WILDCARD_ADDRESSES, frozenset(allowed_origins))
 
     @property
     def cookie(self) -> str:
@@ -77,14 +77,14 @@ class Access:
         return hmac.new(self.token.encode(), b"visterm session", hashlib.sha256).hexdigest()
 
     def is_token(self, token: str) -> bool:
-        """Compare with the token, in a time that does not reveal how much of it is right."""
+        """Return whether a text is the token, in a time that does not reveal how much of it is right."""
         return hmac.compare_digest(token.encode("utf-8", "replace"), self.token.encode())
 
     def knows(self, headers: Headers) -> bool:
         """Return whether a request has the token, or a browser's cookie."""
         if not self.token:
             return True
-        token = _given_token(headers.get("authorization", ""))
+        token = _token_of(headers.get("authorization", ""))
         if token is not None:
             return self.is_token(token)
         cookie = cookie_parser(headers.get("cookie", "")).get(COOKIE, "")
@@ -104,11 +104,11 @@ def is_loopback(host: str) -> bool:
 
 
 def origin_of(address: str) -> str | None:
-    """Return scheme, host and port of an address of http or https; None for any other, and if its port is none."""
+    """Return the scheme, host and port of an http or https address; None for other addresses and invalid ports."""
     try:
         parts = urlsplit(address) if re.fullmatch("[!-~]+", address) else None
         port = parts and (DEFAULT_PORTS.get(parts.scheme) if parts.port is None else parts.port)
-    except ValueError:  # half a bracket, or a port that is none
+    except ValueError:  # an unclosed bracket or an invalid port
         return None
     if not parts or not port or parts.scheme not in DEFAULT_PORTS or not parts.hostname:
         return None
@@ -158,17 +158,17 @@ class Security:
             advice = "Start it with each host name that it has: visterm serve CATALOGUE --name NAME"
             return HttpError(421, f"This service is not called {host!r}. {advice}").answer()
         method, path = scope["method"], scope["path"]
-        # Browsers say which site's page sends a request; programs send neither header.
+        # Browsers say which site's page sends a request; programs send neither of these headers.
         origin = headers.get("origin")
-        from_elsewhere = headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none")
+        is_cross_site = headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none")
         if origin is not None and origin.partition("://")[2].lower() != host.lower():
-            from_elsewhere = True
-        if method not in SAFE_METHODS and from_elsewhere:
+            is_cross_site = True
+        if method not in SAFE_METHODS and is_cross_site:
             message = "Pages of other sites can't change anything here. Use this site's own pages."
             return HttpError(403, message, code="cross_site").answer()
         if path in OPEN_PATHS or path.startswith(OPEN_FOLDER):
             return None
-        return self._log_in(scope, method, path) or (None if self._access.knows(headers) else _ask(scope, headers))
+        return self._log_in(scope, method, path) or (None if self._access.knows(headers) else _refuse(scope, headers))
 
     def _log_in(self, scope: Scope, method: str, path: str) -> Response | None:
         """Read the token of a page's ``?token=`` once, put it into a cookie, and remove it from the address."""
@@ -180,11 +180,11 @@ class Security:
         if token is None or not self._access.is_token(token):
             return None
         rest = urlencode([(name, value) for name, value in pairs if name != "token"])
-        return logged_in(self._access, local_address(path + (f"?{rest}" if rest else "")))
+        return login_redirect(self._access, local_address(path + (f"?{rest}" if rest else "")))
 
 
-def logged_in(access: Access, address: str) -> Response:
-    """Redirect a browser with a cookie that only this site sees, and no script."""
+def login_redirect(access: Access, address: str) -> Response:
+    """Redirect a browser, and set a cookie that no other site and no script can read."""
     answer = RedirectResponse(address, 303)
     answer.set_cookie(COOKIE, access.cookie, httponly=True, samesite="strict", max_age=90 * 24 * 3600)
     return answer
@@ -196,7 +196,7 @@ def local_address(address: str) -> str:
     return "/" if leads_away or any(ord(letter) < 32 for letter in address) else address
 
 
-def _ask(scope: Scope, headers: Headers) -> Response:
+def _refuse(scope: Scope, headers: Headers) -> Response:
     wants_page = scope["method"] in ("GET", "HEAD") and "text/html" in headers.get("accept", "")
     if wants_page and not scope["path"].startswith("/api/"):
         address = quote(scope["path"])
@@ -206,7 +206,7 @@ def _ask(scope: Scope, headers: Headers) -> Response:
     return HttpError(401, message, headers={"www-authenticate": 'Bearer realm="visterm"'}).answer()
 
 
-def _given_token(authorisation: str) -> str | None:
+def _token_of(authorisation: str) -> str | None:
     scheme, _, value = authorisation.partition(" ")
     if scheme.lower() == "bearer":
         return value.strip()

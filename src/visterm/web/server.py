@@ -20,44 +20,44 @@ from visterm.web.work import Figures, Member, SharedCount
 
 HEADER_SECONDS = 10.0  # Seconds in which the headers of a request must arrive
 ANSWER_SECONDS = 30.0  # Seconds in which a client must read the next part of an answer
-MOST = 1024  # Connections at once, even if more files may be open
-FEWEST = 8
-RESERVE = 64  # Files kept free for the catalogue, pictures and processes; a quarter of all if that is more
-_LATE = b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
-_FULL = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nretry-after: 1\r\nconnection: close\r\n\r\n"
+MAX_CONNECTIONS = 1024  # Open at the same time, even if more files may be open
+MIN_CONNECTIONS = 8
+RESERVED_FILES = 64  # Files kept free for the catalogue, pictures and processes; a quarter of all if that is more
+_TIMEOUT_ANSWER = b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+_BUSY_ANSWER = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nretry-after: 1\r\nconnection: close\r\n\r\n"
 SWITCH_SECONDS = 0.001
-"""Time after which a computing thread lets others run: an answer waits for it twice, and Python's 5 ms add up."""
+"""Time after which a computing thread lets others run. An answer waits for two switches, and Python's 5 ms add up."""
 
 KEEP_ALIVE_SECONDS = 30
-TICKS_A_SECOND = 10  # Ticks of uvicorn's main loop
+TICKS_PER_SECOND = 10  # Ticks of uvicorn's main loop
 END_SECONDS = 5  # Time for open requests when the service ends
-LOGGERS = ("asyncio", "uvicorn.error", "python_multipart.multipart")
-LOG_SECONDS = 60.0
-MOST_ALIKE = 3
-"""Messages of the same text that are logged in that time: clients must not be able to fill a disk with them."""
+LIMITED_LOGGERS = ("asyncio", "uvicorn.error", "python_multipart.multipart")
+LOG_SECONDS = 60.0  # Period in which repeated messages are counted
+MAX_REPEATS = 3
+"""Messages of the same text that are logged in `LOG_SECONDS`, so that clients can't fill a disk with them."""
 
-MOST_TEXTS = 100
+MAX_COUNTED_TEXTS = 100
 
 
 def run_server(app: FastAPI, host: str, port: int, announce: Callable[[str], None]) -> None:
     """Serve an application until it is stopped; call `announce` with the address once it answers.
 
-    Port 0 is any free one. Raises UserError if the port is in use, or the address is not an address of this machine.
+    Port 0 stands for any free port. Raises UserError if the port is in use, or this machine doesn't have the address.
     """
-    with listening(host, port) as bound:
-        address = address_of(host, bound.getsockname()[1])
-        Server(app, Member(), lambda: announce(address)).run_alone([bound])
+    with listening_socket(host, port) as listener:
+        address = address_of(host, listener.getsockname()[1])
+        Server(app, Member(), lambda: announce(address)).run_alone([listener])
 
 
-def listening(host: str, port: int) -> socket.socket:
+def listening_socket(host: str, port: int) -> socket.socket:
     """Return a socket that listens; errors are those of `run_server`."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        return socket.create_server((host, port), family=family, backlog=accepted_at_once())
+        return socket.create_server((host, port), family=family, backlog=max_backlog())
     except OSError as error:
-        why = (error.strerror or str(error)).partition(" (while")[0]
+        reason = (error.strerror or str(error)).partition(" (while")[0]
         raise UserError(
-            f"Cannot listen on {address_of(host, port)}: {why}.", setting="port", value=port,
+            f"Cannot listen on {address_of(host, port)}: {reason}.", setting="port", value=port,
             advice="Choose another `port` (0: any free one), or an address of this machine as `host`.",
         ) from error  # fmt: skip
 
@@ -70,136 +70,136 @@ def address_of(host: str, port: int) -> str:
 class Server(uvicorn.Server):
     """uvicorn's server with bounded connections, which are checked every second.
 
-    `channel` is where a supervisor sends connections and news, see `visterm.web.workers`; `news` is called for these.
+    A supervisor sends connections and news through `channel`, see `visterm.web.workers`; `on_news` is called for news.
     """
 
     def __init__(
         self,
         app: FastAPI,
         member: Member,
-        ready: Callable[[], None],
+        on_ready: Callable[[], None],
         *,
         channel: socket.socket | None = None,
-        news: Callable[[], Coroutine[object, object, None]] | None = None,
+        on_news: Callable[[], Coroutine[object, object, None]] | None = None,
     ) -> None:
         config = uvicorn.Config(
             app, log_level="warning", access_log=False, server_header=False, timeout_keep_alive=KEEP_ALIVE_SECONDS,
-            timeout_graceful_shutdown=END_SECONDS, backlog=accepted_at_once(), ws="none",
+            timeout_graceful_shutdown=END_SECONDS, backlog=max_backlog(), ws="none",
         )  # fmt: skip
         super().__init__(config)
-        n_open, self._n_taken = member.figures.now("connections"), member.figures.now("taken")
-        most = -(-most_connections() // member.n_workers)
-        self._connections = Connections(most, n_open=n_open)
-        self._n_workers, self._ready, self._channel, self._news = member.n_workers, ready, channel, news
+        n_open, self._n_taken = member.figures.gauge("connections"), member.figures.gauge("taken")
+        max_open = -(-max_connections() // member.n_workers)
+        self._connections = Connections(max_open, n_open=n_open)
+        self._n_workers, self._on_ready, self._channel, self._on_news = member.n_workers, on_ready, channel, on_news
         self._tasks: set[asyncio.Task[object]] = set()
 
     def run_alone(self, sockets: list[socket.socket]) -> None:
         """Serve until stopped, as the only task of this process."""
-        before = sys.getswitchinterval()
+        old_interval = sys.getswitchinterval()
         sys.setswitchinterval(SWITCH_SECONDS)
-        seldom = _Seldom(self._n_workers)  # clients can cause some messages by the thousand
-        for name in LOGGERS:
-            logging.getLogger(name).addFilter(seldom)
+        log_filter = _RepeatFilter(self._n_workers)  # clients can cause thousands of some messages
+        for name in LIMITED_LOGGERS:
+            logging.getLogger(name).addFilter(log_filter)
         try:
             self.run(sockets=sockets)
         finally:
-            for name in LOGGERS:
-                logging.getLogger(name).removeFilter(seldom)
-            sys.setswitchinterval(before)
+            for name in LIMITED_LOGGERS:
+                logging.getLogger(name).removeFilter(log_filter)
+            sys.setswitchinterval(old_interval)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start to answer."""
         inner: Any = self.config.http_protocol_class
 
-        def protocol(**settings: object) -> HttpConnection:
+        def new_protocol(**settings: object) -> HttpConnection:
             return HttpConnection(inner(**settings), self._connections)
 
-        self.config.http_protocol_class = protocol  # type: ignore[assignment]
+        self.config.http_protocol_class = new_protocol  # type: ignore[assignment]
         await super().startup(sockets)
         if self.started:
             if self._channel is not None:
-                asyncio.get_running_loop().add_reader(self._channel, self._hear, self._channel, protocol)
-            self._ready()
+                asyncio.get_running_loop().add_reader(self._channel, self._receive, self._channel, new_protocol)
+            self._on_ready()
 
     async def on_tick(self, counter: int) -> bool:
         """Check the connections every second."""
-        if counter % TICKS_A_SECOND == 0:
+        if counter % TICKS_PER_SECOND == 0:
             self._connections.sweep()
         return await super().on_tick(counter)
 
-    def _hear(self, channel: socket.socket, protocol: Callable[..., asyncio.Protocol]) -> None:
-        """Take a connection from the supervisor, or hear of news; stop if the supervisor has gone."""
+    def _receive(self, channel: socket.socket, new_protocol: Callable[..., asyncio.Protocol]) -> None:
+        """Receive a connection or news from the supervisor; stop if the supervisor has ended."""
         loop = asyncio.get_running_loop()
         state = {"config": self.config, "server_state": self.server_state, "app_state": self.lifespan.state}
-        assert hasattr(socket, "recv_fds")  # else there is no supervisor
-        letter, descriptors, *_ = socket.recv_fds(channel, 1, 1)
-        work: list[Coroutine[object, object, object]] = []
+        assert hasattr(socket, "recv_fds")  # otherwise there is no supervisor
+        message, descriptors, *_ = socket.recv_fds(channel, 1, 1)
+        coroutines: list[Coroutine[object, object, object]] = []
         for descriptor in descriptors:
             self._n_taken.value += 1
             client = socket.socket(fileno=descriptor)
             client.setblocking(False)
             client.set_inheritable(False)
-            work.append(loop.connect_accepted_socket(lambda: protocol(**state, _loop=loop), client))
+            coroutines.append(loop.connect_accepted_socket(lambda: new_protocol(**state, _loop=loop), client))
 
-        if not letter:
+        if not message:
             loop.remove_reader(channel)
             self.should_exit = True
-        elif not descriptors and self._news is not None:
-            work.append(self._news())
+        elif not descriptors and self._on_news is not None:
+            coroutines.append(self._on_news())
 
-        for each in work:
-            task = loop.create_task(each)
+        for coroutine in coroutines:
+            task = loop.create_task(coroutine)
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
 
-class _Seldom(logging.Filter):
-    """Logs a few messages of the same text, the next ones after a while; `n_workers` processes log a few together."""
+class _RepeatFilter(logging.Filter):
+    """Limits how many messages of the same text are logged in `LOG_SECONDS`, by `n_workers` processes together."""
 
     def __init__(self, n_workers: int = 1) -> None:
         super().__init__()
-        self._most = max(1, MOST_ALIKE // n_workers)
-        self._seconds = LOG_SECONDS * self._most * n_workers / MOST_ALIKE
-        self._alike: dict[str, tuple[float, int]] = {}
+        self._max_messages = max(1, MAX_REPEATS // n_workers)
+        self._seconds = LOG_SECONDS * self._max_messages * n_workers / MAX_REPEATS
+        self._counts: dict[str, tuple[float, int]] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
         text, now = str(record.msg)[:200], time.monotonic()
-        since, count = self._alike.get(text, (now, 0))
-        left_out = 0
-        if now - since > self._seconds:
-            since, count, left_out = now, 0, max(count - self._most, 0)
-        if len(self._alike) > MOST_TEXTS:
-            self._alike.clear()
-        self._alike[text] = (since, count + 1)
-        if left_out:
-            record.msg = f"{record.msg} ({left_out:,} more like it were left out)"
-        return count < self._most
+        start, count = self._counts.get(text, (now, 0))
+        n_omitted = 0
+        if now - start > self._seconds:
+            start, count, n_omitted = now, 0, max(count - self._max_messages, 0)
+        if len(self._counts) > MAX_COUNTED_TEXTS:
+            self._counts.clear()
+        self._counts[text] = (start, count + 1)
+        if n_omitted:
+            record.msg = f"{record.msg} ({n_omitted:,} more like it were left out)"
+        return count < self._max_messages
 
 
 class Connections:
-    """All open connections: few enough that files can still be opened, and at most half of them of one client.
+    """All open connections: few enough that files can still be opened, and at most half of them from one client.
 
-    If there is no room, the connection that has waited longest for a request is closed; if all are at work, the new one
-    is refused. So a client that opens connections and sends nothing takes room only from itself. The headers of a
-    request must arrive in `HEADER_SECONDS`.
+    If there are too many, the connection that has waited longest for a request is closed; if all are busy, the new one
+    is refused. So a client that opens connections and sends nothing harms only itself. The headers of a request must
+    arrive in `HEADER_SECONDS`.
     """
 
-    def __init__(self, most: int, *, n_open: SharedCount | None = None) -> None:
-        self.most = most
-        self._n_open = n_open or Figures().now("connections")
+    def __init__(self, max_open: int, *, n_open: SharedCount | None = None) -> None:
+        self.max_open = max_open
+        self._n_open = n_open or Figures().gauge("connections")
         self.open: set[HttpConnection] = set()
 
     def add(self, new: HttpConnection) -> bool:
-        """Add a connection; return False if there is no room for it."""
-        same = [each for each in self.open if each.client == new.client]
-        rivals = same if len(same) >= max(self.most // 2, 1) else self.open
-        if rivals is same or len(self.open) >= self.most:
-            idle = [each for each in rivals if not each.at_work]
+        """Add a connection; return False if there are too many."""
+        of_client = [connection for connection in self.open if connection.client == new.client]
+        rivals = of_client if len(of_client) >= max(self.max_open // 2, 1) else self.open
+        if rivals is of_client or len(self.open) >= self.max_open:
+            idle = [connection for connection in rivals if not connection.is_busy]
             if not idle:
                 return False
-            first = min(idle, key=lambda each: each.patience_left())
-            self.open.discard(first)
-            first.cut()
+            most_overdue = min(idle, key=lambda connection: connection.closing_order())
+            self.open.discard(most_overdue)
+            most_overdue.abort()
         self.open.add(new)
         self._n_open.value = len(self.open)
         return True
@@ -223,19 +223,20 @@ class HttpConnection(asyncio.Protocol):
 
     def __init__(self, inner: Any, connections: Connections) -> None:
         self._inner, self._connections = inner, connections
-        self._heard: float | None = time.monotonic()  # since when a request is awaited; None: no
-        self._stuck: float | None = None  # since when the client has not read the answer
-        self._last, self._received, self.client = 0.0, False, ""
+        self._waiting_since: float | None = time.monotonic()  # for a request; None: not waiting
+        self._unread_since: float | None = None  # since when the client has not read the answer; None: it reads
+        self._last_received, self._has_received, self.client = 0.0, False, ""
 
     @property
-    def at_work(self) -> bool:
+    def is_busy(self) -> bool:
         """Whether a request is being answered."""
         cycle = self._inner.cycle
         return cycle is not None and not cycle.response_complete
 
-    def patience_left(self) -> tuple[bool, float]:
-        """Return a sort key that is least for the connection to close first: the one whose request is most overdue."""
-        return (self._heard is None, self._last if self._heard is None else self._heard)
+    def closing_order(self) -> tuple[bool, float]:
+        """Return a sort key that puts the connection first whose request is most overdue."""
+        since = self._waiting_since
+        return (since is None, self._last_received if since is None else since)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Add the connection, or refuse it."""
@@ -243,11 +244,11 @@ class HttpConnection(asyncio.Protocol):
         self._transport = transport
         peer = transport.get_extra_info("peername")
         self.client = str(peer[0]) if peer else ""
-        if ":" in self.client:  # IPv6: its network, as one client has as many addresses as it likes
+        if ":" in self.client:  # IPv6: its network, as one client can use many addresses
             self.client = str(ipaddress.ip_network((self.client.partition("%")[0], 64), strict=False))
         self._inner.connection_made(transport)
         if not self._connections.add(self):
-            transport.write(_FULL)
+            transport.write(_BUSY_ANSWER)
             transport.close()
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -257,13 +258,13 @@ class HttpConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Pass data on, and note when a request began to arrive."""
-        self._received = True
-        self._last = time.monotonic()
+        self._has_received = True
+        self._last_received = time.monotonic()
         self._inner.data_received(data)
-        if self.at_work:
-            self._heard = None
-        elif self._heard is None:
-            self._heard = self._last
+        if self.is_busy:
+            self._waiting_since = None
+        elif self._waiting_since is None:
+            self._waiting_since = self._last_received
 
     def eof_received(self) -> None:
         """Pass on that no more data will arrive."""
@@ -271,44 +272,44 @@ class HttpConnection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         """Note that the client has stopped reading its answer."""
-        self._stuck = time.monotonic()
+        self._unread_since = time.monotonic()
         self._inner.pause_writing()
 
     def resume_writing(self) -> None:
         """Note that the client reads again."""
-        self._stuck = None
+        self._unread_since = None
         self._inner.resume_writing()
 
     def check(self, now: float) -> None:
         """Close the connection if its time is over."""
-        if self._stuck is None and self._transport.is_closing():
-            self._stuck = now
-        if self._stuck is not None:
-            if now - self._stuck > ANSWER_SECONDS:
+        if self._unread_since is None and self._transport.is_closing():
+            self._unread_since = now
+        if self._unread_since is not None:
+            if now - self._unread_since > ANSWER_SECONDS:
                 self._transport.abort()
-        elif self._heard is not None and not self.at_work and now - self._heard > HEADER_SECONDS:
-            if self._received:
-                self._transport.write(_LATE)
+        elif self._waiting_since is not None and not self.is_busy and now - self._waiting_since > HEADER_SECONDS:
+            if self._has_received:
+                self._transport.write(_TIMEOUT_ANSWER)
             self._transport.close()
 
-    def cut(self) -> None:
+    def abort(self) -> None:
         """Close the connection at once, to make room."""
         self._transport.abort()
 
 
-def most_connections() -> int:
+def max_connections() -> int:
     """Return the number of connections that leaves room for the files that the service needs."""
-    files = limit_of("RLIMIT_NOFILE")
-    if files is None:
-        return MOST
-    return max(FEWEST, min(MOST, files - max(RESERVE, files // 4)))
+    max_files = limit_of("RLIMIT_NOFILE")
+    if max_files is None:
+        return MAX_CONNECTIONS
+    return max(MIN_CONNECTIONS, min(MAX_CONNECTIONS, max_files - max(RESERVED_FILES, max_files // 4)))
 
 
-def accepted_at_once() -> int:
-    """Return how many connections may be accepted before others are closed for them: half of the reserve.
+def max_backlog() -> int:
+    """Return how many connections may wait to be accepted: half of the reserved files.
 
-    With more, files could run out, and then nothing is accepted for a second.
+    With more, files could run out, and then no connection is accepted for a second.
     """
-    files = limit_of("RLIMIT_NOFILE")
-    spare = MOST if files is None else files - most_connections()
-    return min(MOST, max(FEWEST, spare // 2))
+    max_files = limit_of("RLIMIT_NOFILE")
+    n_reserved = MAX_CONNECTIONS if max_files is None else max_files - max_connections()
+    return min(MAX_CONNECTIONS, max(MIN_CONNECTIONS, n_reserved // 2))

@@ -34,7 +34,7 @@ from visterm.tagging.heat_map import heat_overlay
 from visterm.tagging.tag_groups import suggest_aliases, tag_vectors
 from visterm.tagging.tag_map import Completion, Completions, PlacedTag, tag_map
 from visterm.tagging.tagger import Tagger
-from visterm.web.batching import BATCH, Batcher, TagLimits, ToTag, annotate_together
+from visterm.web.batching import MAX_BATCH, Batcher, PictureToTag, TagLimits, annotate_together
 from visterm.web.bodies import Bodies
 from visterm.web.decoding import Decoders, Thumbnails
 from visterm.web.errors import LOG, HttpError
@@ -43,8 +43,8 @@ from visterm.web.metrics import Metrics, figure
 from visterm.web.security import Access
 from visterm.web.work import Member, Work
 
-VERSION: str = visterm.__version__  # looked up once: that takes longer than a small answer
-WRITERS = 4  # Threads that write. One commits at a time; while another process commits, each of them waits for it.
+VERSION: str = visterm.__version__  # looked up once, as a look-up takes longer than a small answer
+N_WRITERS = 4  # Threads that write. One commits at a time, and all wait while another process commits.
 CHECK_SECONDS = 5.0  # How long a health check waits for the disk of the catalogue
 MAP_SECONDS = 20.0  # How long a request waits for the map of tags to be drawn
 
@@ -58,7 +58,7 @@ class Bounds:
     body_seconds: float = 120.0  # Seconds in which a body must arrive
     upload_pixels: int = field(default_factory=largest_image)
     """Pixels of an uploaded picture; by default as many as an indexed photo may have."""
-    pictures: int = 16  # Pictures of one request
+    pictures: int = 16  # Pictures per request
     # Requests, running and waiting together, that search, that list and count, that write, that decode pictures
     # (`decoding`), and that need the model (`encoding`)
     searching: int = 128
@@ -68,10 +68,10 @@ class Bounds:
     decoding: int = 64
     encoding: int = 64
     fetching: int = 32  # Requests, running and waiting together, whose pictures are fetched from other servers
-    fetchers: int = 16  # Of these run at once
+    fetchers: int = 16  # Number of these that run at the same time
     fetch_bytes: int = 16 * 2**20  # Bytes of all pictures that are fetched for one request
-    fetch_seconds: float = 20.0  # Seconds in which all of them must have arrived
-    decoders: int = 2  # Processes that decode uploads, and as many again for photos of the catalogue
+    fetch_seconds: float = 20.0  # Seconds in which all pictures of a request must be fetched
+    decoders: int = 2  # Processes that decode uploads; the same number decodes photos of the catalogue
     # Seconds to decode one upload, and one photo of the catalogue
     upload_seconds: float = 10.0
     decoding_seconds: float = 20.0
@@ -80,7 +80,7 @@ class Bounds:
 
 
 class RunFacts:
-    """What depends on the run in use alone, and takes long: each is found at its first use."""
+    """Facts that depend only on the run in use and are slow to compute; each is computed at its first use."""
 
     def __init__(self, tagger: Tagger) -> None:
         self.tagger = tagger
@@ -88,7 +88,7 @@ class RunFacts:
 
     @cached_property
     def completions(self) -> Completions:
-        """The tags and added words, to be completed."""
+        """The completions of tags and added words."""
         return Completions(self.tagger.dictionary)
 
     @cached_property
@@ -103,7 +103,7 @@ class RunFacts:
 
 
 class Service:
-    """A catalogue as requests use it. Blocking calls go through one of the kinds of `Work`.
+    """A catalogue as requests use it. Blocking calls run in the threads of one of the kinds of `Work`.
 
     Call `catalogue` in a thread of `searching` (reads little), `browsing` (lists and counts much), `writing` (may wait
     until another process has written) or `encoding` (uses the model). `decoders` are for photos of the catalogue, and
@@ -117,21 +117,21 @@ class Service:
         self.bounds = bounds
         self.metrics = Metrics(member.metrics)
         self.bodies = Bodies(bounds.body_bytes, figures)
-        self.catalogue = Catalogue.load(self.path, n_jobs=1)  # many requests share the cores best so
-        work = partial(Work, figures=figures)
-        self.searching = work("search", 2, bounds.searching)
-        self.browsing = work("browse", 1, bounds.browsing)
-        self.writing = work("write", WRITERS, bounds.writing, patience=bounds.writing_seconds)
-        self.encoding = work("annotate", 1, bounds.encoding)
-        self.checking = work("health", 1, bounds.browsing)
-        self.fetching = work("fetch", -(-bounds.fetchers // n_workers), bounds.fetching)
+        self.catalogue = Catalogue.load(self.path, n_jobs=1)  # one core per request suits many requests best
+        new_work = partial(Work, figures=figures)
+        self.searching = new_work("search", 2, bounds.searching)
+        self.browsing = new_work("browse", 1, bounds.browsing)
+        self.writing = new_work("write", N_WRITERS, bounds.writing, patience_seconds=bounds.writing_seconds)
+        self.encoding = new_work("annotate", 1, bounds.encoding)
+        self.checking = new_work("health", 1, bounds.browsing)
+        self.fetching = new_work("fetch", -(-bounds.fetchers // n_workers), bounds.fetching)
         n_decoders = -(-bounds.decoders // n_workers)
-        decoders = partial(Decoders, n_decoders, bounds.decoding, memory_bytes=bounds.decoding_bytes, figures=figures)
-        self.decoders = decoders(max_pixels=largest_image(), seconds=bounds.decoding_seconds)
-        self.upload_decoders = decoders(
+        new_pool = partial(Decoders, n_decoders, bounds.decoding, memory_bytes=bounds.decoding_bytes, figures=figures)
+        self.decoders = new_pool(max_pixels=largest_image(), seconds=bounds.decoding_seconds)
+        self.upload_decoders = new_pool(
             max_pixels=bounds.upload_pixels, seconds=bounds.upload_seconds, name="decode uploads"
         )
-        self.thumbnails = Thumbnails(self.decoders, bounds.thumbnail_bytes // n_workers, figures.now("thumbnails"))
+        self.thumbnails = Thumbnails(self.decoders, bounds.thumbnail_bytes // n_workers, figures.gauge("thumbnails"))
         self._runner: JobRunner | None = None
         tell = member.tell
         if tell is None:
@@ -140,12 +140,12 @@ class Service:
             tell = self._runner.tell
 
         self.jobs = JobQueue(self.catalogue, self.writing, tell, figures, member.supervisor)
-        self._annotating = Batcher(partial(annotate_together, self.catalogue), self.encoding, BATCH)
-        self._of_run = RunFacts(self.catalogue.tagger)
+        self._batcher = Batcher(partial(annotate_together, self.catalogue), self.encoding, MAX_BATCH)
+        self._run_facts = RunFacts(self.catalogue.tagger)
 
     async def start(self) -> None:
-        """Start, in the event loop that answers requests."""
-        self._blas = threadpool_limits(1)  # many requests share the cores: one more pool would spin against them
+        """Start the service in the event loop that answers requests."""
+        self._blas_limits = threadpool_limits(1)  # many requests share the cores, and more threads would only compete
         try:
             await self.writing.run(self.catalogue.stored.jobs.mark_lost)
         except DiskError as error:
@@ -160,18 +160,18 @@ class Service:
         for work in (self.searching, self.browsing, self.writing, self.encoding, self.checking, self.fetching):
             work.close()
         self.catalogue.stored.close()
-        self._blas.restore_original_limits()
+        self._blas_limits.restore_original_limits()
 
     async def catch_up(self) -> None:
-        """Open the run in use, if another process has learned it; if that fails, the next search says why."""
+        """Open the run in use if another process has changed it; if that fails, the next search raises the error."""
         with suppress(VistermError):
             await self.encoding.do(self.catalogue.refresh)
 
-    def of_run(self) -> RunFacts:
-        """Return what was found of the run in use."""
-        tagger, run = self.catalogue.tagger, self._of_run
+    def run_facts(self) -> RunFacts:
+        """Return the facts about the run in use."""
+        tagger, run = self.catalogue.tagger, self._run_facts
         if run.tagger is not tagger:
-            run = self._of_run = RunFacts(tagger)
+            run = self._run_facts = RunFacts(tagger)
         return run
 
     def record_of(self, image_id: int) -> ImageRecord:
@@ -184,18 +184,18 @@ class Service:
     def file_of(self, image_id: int) -> str:
         """Return the path of an image's file, or its address.
 
-        Raises HttpError (404) if there is no such image or file, or if the file is now a link to another place.
+        Raises HttpError (404) if there is no such image or file, or if the file is outside the indexed folders.
         """
         record = self.record_of(image_id)
         if record.path is None or record.state == "gone":
             raise HttpError(404, f"The file of image {image_id} is gone.", code="gone")
         if not stays_inside(self.catalogue.stored, record.path):
-            outside = "outside the indexed folders, or a link that leads out of them. Index its folder."
-            raise HttpError(404, f"The file of image {image_id} is {outside}", code="gone")
+            problem = f"The file of image {image_id} is outside the indexed folders, or a link that leads out of them."
+            raise HttpError(404, f"{problem} Index its folder.", code="gone")
         return record.path
 
     def picture_of(self, image_id: int, at: float | None = None) -> str:
-        """Return the path of the picture that shows an image: of a video, that of the frame nearest to a moment.
+        """Return the path of the picture that shows an image; for a video, the frame that is nearest to a moment.
 
         `at` is in seconds; None: the first frame. Errors are those of `file_of`.
         """
@@ -215,7 +215,7 @@ class Service:
     def complete(self, typed: str, k: int) -> list[Completion]:
         """Complete a tag of the run, an added word, or a tag that people gave, from its first letters."""
         self.catalogue.refresh()
-        return self.of_run().completions.find(typed, k, self.catalogue.new_tags())
+        return self.run_facts().completions.find(typed, k, self.catalogue.new_tags())
 
     async def pixels(self, picture: bytes | str) -> NDArray[np.uint8]:
         """Return a picture at the size that the encoder reads, from an upload's content or a path of the catalogue.
@@ -227,15 +227,15 @@ class Service:
 
     async def annotate(self, picture: bytes | str, k: int | None, limits: TagLimits) -> list[Tag]:
         """Return the tags of a picture, encoded together with others that wait; errors are those of `pixels`."""
-        return await self._annotating.ask(ToTag(await self.pixels(picture), k, limits))
+        return await self._batcher.ask(PictureToTag(await self.pixels(picture), k, limits))
 
     async def annotate_all(
         self, pictures: Sequence[bytes], k: int | None, limits: TagLimits
     ) -> list[list[Tag] | ImageError]:
-        """Return the tags of each of one or more uploads, or why it can't be read. Raises ImageError if none can."""
+        """Return the tags of each upload, or the error if it can't be read. Raises ImageError if none can be read."""
         answers: list[list[Tag] | ImageError] = []
-        tagging = [self.annotate(picture, k, limits) for picture in pictures]
-        for answer in await asyncio.gather(*tagging, return_exceptions=True):
+        calls = [self.annotate(picture, k, limits) for picture in pictures]
+        for answer in await asyncio.gather(*calls, return_exceptions=True):
             if isinstance(answer, BaseException) and not isinstance(answer, ImageError):
                 raise answer
             answers.append(answer)
@@ -245,7 +245,7 @@ class Service:
         return answers
 
     async def explain(self, image_id: int, tag: str) -> Explanation:
-        """Return what each place in a photo adds to a tag's score.
+        """Return how much each place in a photo adds to a tag's score.
 
         Raises HttpError (404) if there is no such image, or its file is gone; UserError if the run can't explain its
         scores, or doesn't know the tag.
@@ -273,9 +273,9 @@ class Service:
         Raises HttpError (503) if drawing takes longer than a request should wait; UserError if the model has no vectors
         of tags.
         """
-        run = self.of_run()
+        run = self.run_facts()
         if run.map is None:
-            # In a thread of its own: pages that wait for `browsing` would wait for it.
+            # In a separate thread, as pages that use `browsing` would wait for the map, too.
             run.map = asyncio.create_task(asyncio.to_thread(tag_map, run.tagger.model, run.tagger.vocabulary))
         try:
             return await asyncio.wait_for(asyncio.shield(run.map), MAP_SECONDS)
@@ -284,7 +284,7 @@ class Service:
             raise HttpError(503, message, headers={"retry-after": "10"}) from error
 
     async def check_catalogue(self) -> None:
-        """Check that the catalogue can be read, beside searches and writes that wait.
+        """Check that the catalogue can be read, even while searches and writes wait.
 
         Raises StorageError if it was removed or replaced, can't be read, or its disk doesn't answer; HttpError (503) if
         too many health checks wait.
@@ -312,27 +312,27 @@ class Service:
     def metrics_text(self, n_images: int) -> str:
         """Return all figures in Prometheus' text format."""
         decoders = (self.decoders, self.upload_decoders)
-        kinds = [self.searching, self.browsing, self.writing, self.encoding, self.fetching]
-        kinds += [each.work for each in decoders]
-        waiting = {work.name: work.waiting.total for work in kinds}
-        refused = {"body": self.bodies.refused.total} | {work.name: work.refused.total for work in kinds}
-        died = sum(each.died.total for each in decoders)
+        works = [self.searching, self.browsing, self.writing, self.encoding, self.fetching]
+        works += [pool.work for pool in decoders]
+        waiting = {work.name: work.waiting.total for work in works}
+        refused = {"body": self.bodies.refused.total} | {work.name: work.refused.total for work in works}
+        n_died = sum(pool.n_died.total for pool in decoders)
         return self.metrics.text((
             figure("visterm_info", "Version of visterm.", {VERSION: 1}, label="version"),
             figure("visterm_images", "Photos of the catalogue.", n_images),
             figure("visterm_waiting", "Requests running and waiting, by kind.", waiting),
             figure("visterm_refused_total", "Requests that were answered 503, by kind.", refused),
             figure("visterm_body_bytes", "Bytes of request bodies in memory.", self.bodies.n_bytes.total),
-            figure("visterm_decoders_died_total", "Processes that a picture crashed; each was replaced.", died),
+            figure("visterm_decoders_died_total", "Processes that a picture crashed; each was replaced.", n_died),
             figure("visterm_thumbnail_bytes", "Bytes of thumbnails in memory.", self.thumbnails.n_bytes.total),
             figure("visterm_jobs_open", "Jobs of this service that run or wait.", self.jobs.n_open.total),
         ))  # fmt: skip
 
 
 async def service_of(request: Request) -> Service:
-    """Return the service of a request's application; as it is asynchronous, no thread is needed for it."""
+    """Return the service of a request's application; asynchronous, so that it needs no thread."""
     service: Service = request.app.state.service
     return service
 
 
-Shared = Annotated[Service, Depends(service_of)]
+ServiceDep = Annotated[Service, Depends(service_of)]

@@ -1,4 +1,4 @@
-"""Bounded work in a few threads, and the numbers that all processes of a service see."""
+"""Bounded work in a few threads, and counts that all processes of a service share."""
 
 from __future__ import annotations
 
@@ -19,37 +19,37 @@ from visterm.web.errors import HttpError
 P = ParamSpec("P")
 R = TypeVar("R")
 
-RETRY_SECONDS = 1  # Seconds that a refused client should wait: the queues empty faster
+BUSY_SECONDS = 1  # Seconds that a refused client should wait; the queues empty faster
 Tell = Callable[..., None]
-"""Sends a message to the process that runs jobs: the name of what it does, and arguments."""
+"""Sends a message to the process that runs jobs: the name of a method, and its arguments."""
 
-KNOWN = ("connections", "taken", "jobs", "unstored", "body", "thumbnails")
-"""Names with a column of their own; others get the next one, in the same order in all processes."""
+FIXED_COUNTS = ("connections", "taken", "jobs", "unstored", "body", "thumbnails")
+"""Counts with a fixed column; others get the next free column, in the same order in all processes."""
 
-ROOM = 32  # Numbers that count what is there now, and as many that only grow
-ROW = 2 * ROOM
+N_COUNTS = 32  # Maximum number of gauges, and of counters
+ROW_LENGTH = 2 * N_COUNTS
 
 
 def busy(why: str) -> HttpError:
-    """Return the error 503 for a request that is too much now."""
-    message = f"The service is busy: {why}. Try again in {RETRY_SECONDS} s."
-    return HttpError(503, message, headers={"retry-after": str(RETRY_SECONDS)})
+    """Return the error 503 for a request that exceeds a bound."""
+    message = f"The service is busy: {why}. Try again in {BUSY_SECONDS} s."
+    return HttpError(503, message, headers={"retry-after": str(BUSY_SECONDS)})
 
 
 class Work:
     """Threads for one kind of work, such as "search", with a bound on the requests that run and wait together.
 
     A request beyond the bound, which holds for all processes that share `figures`, is answered 503 at once; so is one
-    that has waited `patience` seconds for a thread. A thread computes alone: many requests share the cores best so.
+    that has waited `patience_seconds` for a thread. A thread computes on one core, which suits many requests best.
     `waiting` counts the requests running and waiting now; `refused` those that were refused.
     """
 
     def __init__(
-        self, name: str, threads: int, bound: int, *, patience: float = math.inf, figures: Figures | None = None
+        self, name: str, threads: int, bound: int, *, patience_seconds: float = math.inf, figures: Figures | None = None
     ) -> None:
-        self.name, self.bound, self._patience = name, bound, patience
+        self.name, self.bound, self._patience_seconds = name, bound, patience_seconds
         figures = figures or Figures()
-        self.waiting, self.refused = figures.now(name), figures.ever(name)
+        self.waiting, self.refused = figures.gauge(name), figures.counter(name)
         self._threads = ThreadPoolExecutor(
             threads, thread_name_prefix=f"visterm-{name}", initializer=limit_this_thread, initargs=(1,)
         )
@@ -59,10 +59,10 @@ class Work:
 
         Raises HttpError (503) if the bound is reached, or the request has waited too long for a thread.
         """
-        latest = time.monotonic() + self._patience
+        deadline = time.monotonic() + self._patience_seconds
 
         def do_in_time() -> R:
-            if time.monotonic() > latest:
+            if time.monotonic() > deadline:
                 raise self._busy()
             return do(*args, **kwargs)
 
@@ -89,19 +89,19 @@ class Work:
         return busy(f"{self.waiting.total} requests for {self.name} are running or waiting")
 
     def close(self) -> None:
-        """Stop the threads after what they are running."""
+        """Stop the threads after the calls that they are running."""
         self._threads.shutdown(wait=True, cancel_futures=True)
 
 
 class SharedCount:
-    """A number of this process, which is one of several that are added up."""
+    """A count of this process, and its sum over all processes of a service."""
 
     def __init__(self, numbers: memoryview, row: int, column: int) -> None:
-        self._numbers, self._index, self._all = numbers, row * ROW + column, slice(column, None, ROW)
+        self._numbers, self._index, self._all = numbers, row * ROW_LENGTH + column, slice(column, None, ROW_LENGTH)
 
     @property
     def value(self) -> int:
-        """What this process counts."""
+        """The count of this process."""
         return int(self._numbers[self._index])
 
     @value.setter
@@ -110,49 +110,49 @@ class SharedCount:
 
     @property
     def total(self) -> int:
-        """What all processes count together."""
+        """The sum over all processes."""
         return sum(self._numbers[self._all])
 
 
 class Figures:
-    """The numbers of a service of `n_rows` processes, of which this one writes `row`.
+    """The counts of a service of `n_rows` processes, of which this one writes those of `row`.
 
-    `file` is the descriptor of what they share; None: nothing, as there is one process.
+    `file` is the descriptor of the file that they share; None: this is the only process.
     """
 
     def __init__(self, n_rows: int = 1, row: int = 0, file: int | None = None) -> None:
         if file is not None and os.fstat(file).st_size == 0:
-            os.write(file, bytes(8 * ROW * n_rows))
-        shared = bytearray(8 * ROW) if file is None else mmap.mmap(file, 8 * ROW * n_rows)
+            os.write(file, bytes(8 * ROW_LENGTH * n_rows))
+        shared = bytearray(8 * ROW_LENGTH) if file is None else mmap.mmap(file, 8 * ROW_LENGTH * n_rows)
         self._numbers = memoryview(shared).cast("q")
-        self._row, self._names = row, list(KNOWN)
+        self._row, self._names = row, list(FIXED_COUNTS)
 
-    def now(self, name: str, row: int | None = None) -> SharedCount:
-        """Return a number that counts what is there now, such as requests that wait."""
+    def gauge(self, name: str, row: int | None = None) -> SharedCount:
+        """Return a count that can fall, such as the number of waiting requests."""
         return SharedCount(self._numbers, self._row if row is None else row, self._column(name))
 
-    def ever(self, name: str) -> SharedCount:
-        """Return a number that only grows: it goes on where a process that died left it."""
-        return SharedCount(self._numbers, self._row, ROOM + self._column(name))
+    def counter(self, name: str) -> SharedCount:
+        """Return a count that only grows, and continues after a process has died."""
+        return SharedCount(self._numbers, self._row, N_COUNTS + self._column(name))
 
     def forget(self, row: int) -> None:
-        """Set the numbers of a process that died to 0, but for those that only grow."""
-        for index in range(row * ROW, row * ROW + ROOM):
+        """Set the gauges of a process that died to 0."""
+        for index in range(row * ROW_LENGTH, row * ROW_LENGTH + N_COUNTS):
             self._numbers[index] = 0
 
     def _column(self, name: str) -> int:
         if name not in self._names:
             self._names.append(name)
-            assert len(self._names) <= ROOM
+            assert len(self._names) <= N_COUNTS
         return self._names.index(name)
 
 
 @dataclass(frozen=True)
 class Member:
-    """What a process knows of the service that it is part of.
+    """One process of a service.
 
-    `tell` reaches the process that runs jobs, `supervisor`; None: this one runs them. `metrics` is the folder in
-    which all keep their counts of requests; None: in memory.
+    `tell` sends messages to the process that runs jobs, `supervisor`; None: this one runs them. `metrics` is the folder
+    in which all processes store their counts of requests; None: in memory.
     """
 
     figures: Figures = field(default_factory=Figures)

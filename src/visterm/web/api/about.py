@@ -1,4 +1,4 @@
-"""The service itself: whether it runs, what it serves, its figures, and the list of its addresses."""
+"""The service itself: its health, facts about the catalogue, metrics, and the list of addresses."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from visterm.web.errors import HttpError, json_answer
 from visterm.web.metrics import CONTENT_TYPE
 from visterm.web.pages.render import render
 from visterm.web.schemas import AboutAnswer, HealthAnswer, errors
-from visterm.web.service import VERSION, Shared
+from visterm.web.service import VERSION, ServiceDep
 
 router = APIRouter(tags=["service"])
 
 
 @router.get("/health", response_model=HealthAnswer, responses=errors())
-async def health(request: Request, service: Shared) -> Response:
+async def health(request: Request, service: ServiceDep) -> Response:
     """Check that the service runs and can read its catalogue.
 
     If it can't, the answer is 503. This address needs no token.
@@ -27,13 +27,13 @@ async def health(request: Request, service: Shared) -> Response:
     except StorageError as error:
         # Without the token the answer does not say where the catalogue is.
         is_authorised = service.access.knows(request.headers)
-        why = str(error) if is_authorised else "The catalogue was removed or replaced, or can't be read."
-        raise HttpError(503, why, code="catalogue_unreadable") from error
+        problem = str(error) if is_authorised else "The catalogue was removed or replaced, or can't be read."
+        raise HttpError(503, problem, code="catalogue_unreadable") from error
     return json_answer({"status": "ok", "version": VERSION})
 
 
 @router.get("/about", response_model=AboutAnswer, responses=errors())
-async def about(service: Shared) -> Response:
+async def about(service: ServiceDep) -> Response:
     """Return facts about the catalogue: numbers of photos and tags, and the run in use."""
     return json_answer(await service.searching.run(service.about))
 
@@ -43,7 +43,7 @@ async def about(service: Shared) -> Response:
     responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}, **errors()},
     response_class=Response,
 )
-async def metrics(service: Shared) -> Response:
+async def metrics(service: ServiceDep) -> Response:
     """Return figures for Prometheus, a monitoring program."""
     images = await service.searching.run(service.catalogue.stored.images.count)
     return Response(service.metrics_text(images), media_type=CONTENT_TYPE)
@@ -52,16 +52,16 @@ async def metrics(service: Shared) -> Response:
 @router.get("/docs", include_in_schema=False)
 async def docs(request: Request) -> Response:
     """List the addresses of the API, as a page without scripts."""
-    return render("api.html", described=request.app.openapi(), type_of=_type)
+    return render("api.html", description=request.app.openapi(), type_of=_type_name)
 
 
-def _type(schema: dict[str, Any]) -> str:
+def _type_name(schema: dict[str, Any]) -> str:
     if "$ref" in schema:
         return str(schema["$ref"]).rpartition("/")[2]
     if "anyOf" in schema:
-        return " or ".join(_type(one) for one in schema["anyOf"] if one.get("type") != "null")
+        return " or ".join(_type_name(option) for option in schema["anyOf"] if option.get("type") != "null")
     if "enum" in schema:
         return " | ".join(map(str, schema["enum"]))
     if schema.get("type") == "array":
-        return f"list of {_type(schema.get('items', {}))}"
+        return f"list of {_type_name(schema.get('items', {}))}"
     return str(schema.get("type", "any"))

@@ -1,4 +1,4 @@
-"""Photos: tags, thumbnail, and why one has a tag; what people say of one or of many at once; and duplicates."""
+"""Photos: tags, thumbnails and explanations; verdicts and tags for one photo or for many; and duplicates."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from visterm.library.feedback import ImageView, undo_verdict, verdict_before, ve
 from visterm.library.steps import MOST_PHOTOS, Step, tag_photos, undo_step
 from visterm.store.filters import MAX_INT
 from visterm.store.tags import Verdict
-from visterm.web.bodies import MEDIUM, JsonRoute, takes
-from visterm.web.decoding import name_of
-from visterm.web.errors import HttpError, answering, json_answer
+from visterm.web.bodies import MEDIUM_BODY, JsonRoute, allow_body
+from visterm.web.decoding import etag_of
+from visterm.web.errors import HttpError, error_statuses, json_answer
 from visterm.web.query import Cursor, Limit, OneTag, page_from, position_of
 from visterm.web.schemas import (
     DuplicatesAnswer,
@@ -36,7 +36,7 @@ from visterm.web.schemas import (
     errors,
     file_answers,
 )
-from visterm.web.service import Service, Shared
+from visterm.web.service import Service, ServiceDep
 
 router = APIRouter(route_class=JsonRoute)
 
@@ -54,7 +54,7 @@ Moment = Annotated[
         ge=0,
         le=1e6,
         allow_inf_nan=False,
-        description="Of a video: seconds from its beginning. Default: the first frame.",
+        description="For a video: seconds from its beginning. Default: the first frame.",
     ),
 ]
 VIDEO_TYPES = {
@@ -62,21 +62,21 @@ VIDEO_TYPES = {
     ".mkv": "video/x-matroska", ".3gp": "video/3gpp", ".avi": "video/x-msvideo", ".mpg": "video/mpeg",
     ".mpeg": "video/mpeg",
 }  # fmt: skip
-SHOWN_TYPES = {
+BROWSER_TYPES = {
     ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".jpe": "image/jpeg", ".jfif": "image/jpeg", ".png": "image/png",
     ".apng": "image/apng", ".gif": "image/gif", ".webp": "image/webp", ".bmp": "image/bmp", ".avif": "image/avif",
 }  # fmt: skip
 """Formats that all browsers show."""
 
-UNDOING = {DataError: 404, UserError: 409}
-"""There is nothing of that number; it can't be undone (any more)."""
+UNDO_STATUSES = {DataError: 404, UserError: 409}
+"""404: nothing has this number; 409: it can't be undone (any more)."""
 
-LASTING = "private, max-age=3600"
-"""A photo can change under its id: after an hour browsers ask again, and get a short answer if it has not."""
+CACHE_AN_HOUR = "private, max-age=3600"
+"""The photo of an id can change: after an hour browsers ask again, and get a short answer if it is the same."""
 
-Number = Annotated[int, Path(ge=0, le=2**63 - 1, description="Number of the verdict: the `id` it was answered with.")]
-STRONGEST = 50  # Places that an explanation lists
-StepNumber = Annotated[int, Path(ge=0, le=MAX_INT, description="Number of the step, as it was answered.")]
+VerdictNumber = Annotated[int, Path(ge=0, le=2**63 - 1, description="Number of the verdict: the `id` of the answer.")]
+MAX_PLACES = 50  # Places that an explanation lists
+StepNumber = Annotated[int, Path(ge=0, le=MAX_INT, description="Number of the step, from the answer that stored it.")]
 Tags = Annotated[list[TagName], Field(max_length=MOST_TAGS)]
 
 
@@ -88,7 +88,7 @@ def _view_answer(view: ImageView) -> Response:
 
 
 @router.get("/images/{image_id}", tags=["images"], response_model=ImageAnswer, responses=errors(404))
-async def image(service: Shared, image_id: ImageId) -> Response:
+async def image(service: ServiceDep, image_id: ImageId) -> Response:
     """Return a photo: its file, its tags, the predicted tags, and people's verdicts."""
     return _view_answer(await service.searching.run(service.view, image_id))
 
@@ -98,57 +98,57 @@ async def image(service: Shared, image_id: ImageId) -> Response:
     responses=file_answers("image/jpeg", {304: "The client already has this thumbnail."}),
 )  # fmt: skip
 async def thumbnail(
-    request: Request, service: Shared, image_id: ImageId, size: Side = 320, at: Moment = None
+    request: Request, service: ServiceDep, image_id: ImageId, size: Side = 320, at: Moment = None
 ) -> Response:
     """Return a photo, or a moment of a video, as a small JPEG, without the metadata of its file."""
     client_etags = request.headers.get("if-none-match", "")
 
     def find() -> tuple[str, str | None]:
-        name = name_of(service.record_of(image_id).sha256, size, at)
-        return name, None if name in client_etags else service.picture_of(image_id, at)
+        etag = etag_of(service.record_of(image_id).sha256, size, at)
+        return etag, None if etag in client_etags else service.picture_of(image_id, at)
 
-    name, path = await service.searching.run(find)
-    headers = {"etag": name, "cache-control": LASTING}
+    etag, path = await service.searching.run(find)
+    headers = {"etag": etag, "cache-control": CACHE_AN_HOUR}
     if path is None:
         return Response(status_code=304, headers=headers)
-    return Response(await service.thumbnails.get(path, name, size), headers=headers, media_type="image/jpeg")
+    return Response(await service.thumbnails.get(path, etag, size), headers=headers, media_type="image/jpeg")
 
 
 @router.get(
     "/images/{image_id}/original", tags=["images"], response_class=Response,
     responses=file_answers("image/*", {304: "The client already has this picture."}),
 )  # fmt: skip
-async def original(request: Request, service: Shared, image_id: ImageId) -> Response:
+async def original(request: Request, service: ServiceDep, image_id: ImageId) -> Response:
     """Return a photo's file, with its metadata.
 
-    Of formats that browsers don't show (RAW, HEIC, TIFF), and of files in object stores, it is a large JPEG.
+    Formats that browsers don't show (RAW, HEIC, TIFF) and files in object stores are returned as a large JPEG.
     """
     path = await service.searching.run(service.file_of, image_id)
-    media_type = SHOWN_TYPES.get(suffix_of(path))
+    media_type = BROWSER_TYPES.get(suffix_of(path))
     if media_type is None or is_remote(path):
         return await thumbnail(request, service, image_id, 2560)
-    return FileResponse(path, media_type=media_type, headers={"cache-control": LASTING})
+    return FileResponse(path, media_type=media_type, headers={"cache-control": CACHE_AN_HOUR})
 
 
 @router.get(
     "/images/{image_id}/video", tags=["images"], response_class=Response,
     responses=file_answers("video/*", {206: "The part that a `Range` header asked for."}),
 )  # fmt: skip
-async def video(service: Shared, image_id: ImageId) -> Response:
+async def video(service: ServiceDep, image_id: ImageId) -> Response:
     """Return a video's file, or the part of it that a `Range` header asks for."""
     path = await service.searching.run(service.file_of, image_id)
     if not is_video(path) or is_remote(path):
         raise HttpError(404, f"Image {image_id} is a photo. Only videos can be played.")
     media_type = VIDEO_TYPES.get(suffix_of(path), "application/octet-stream")
-    return FileResponse(path, media_type=media_type, headers={"cache-control": LASTING})
+    return FileResponse(path, media_type=media_type, headers={"cache-control": CACHE_AN_HOUR})
 
 
 @router.get("/images/{image_id}/explain", tags=["images"], response_model=ExplanationAnswer, responses=errors(404))
-async def explain(service: Shared, image_id: ImageId, tag: OneTag) -> Response:
-    """Return which places in a photo speak for a tag, and which against it."""
+async def explain(service: ServiceDep, image_id: ImageId, tag: OneTag) -> Response:
+    """Return which places in a photo raise the score of a tag, and which lower it."""
     explanation = await service.explain(image_id, tag)
     width, height = explanation.size or (1, 1)
-    strongest = sorted(explanation.places, key=lambda cell: -abs(cell.share))[:STRONGEST]
+    strongest = sorted(explanation.places, key=lambda cell: -abs(cell.share))[:MAX_PLACES]
     sizes = {"left": width, "right": width, "top": height, "bottom": height}
     heat_map = f"/api/v1/images/{image_id}/heat?{urlencode({'tag': explanation.tag})}"
     return json_answer({
@@ -168,8 +168,8 @@ async def explain(service: Shared, image_id: ImageId, tag: OneTag) -> Response:
 @router.get(
     "/images/{image_id}/heat", tags=["images"], response_class=Response, responses=file_answers("image/png", {})
 )
-async def heat(service: Shared, image_id: ImageId, tag: OneTag, size: Side = 640) -> Response:
-    """Return a transparent PNG to lay over a photo: warm places speak for the tag, blue ones against it."""
+async def heat(service: ServiceDep, image_id: ImageId, tag: OneTag, size: Side = 640) -> Response:
+    """Return a transparent PNG to show over a photo: warm places raise the score of the tag, blue ones lower it."""
     headers = {"cache-control": "private, max-age=600"}
     return Response(await service.heat(image_id, tag, size), headers=headers, media_type="image/png")
 
@@ -177,7 +177,7 @@ async def heat(service: Shared, image_id: ImageId, tag: OneTag, size: Side = 640
 @router.post(
     "/images/{image_id}/feedback", tags=["feedback"], response_model=VerdictAnswer, responses=errors(404, 408, 409, 413)
 )
-async def judge(service: Shared, image_id: ImageId, change: VerdictRequest) -> Response:
+async def judge(service: ServiceDep, image_id: ImageId, change: VerdictRequest) -> Response:
     """Store a verdict: whether a tag is right for a photo.
 
     A rejected tag is never predicted again for that photo.
@@ -189,26 +189,25 @@ async def judge(service: Shared, image_id: ImageId, change: VerdictRequest) -> R
         entry = verdict_of(stored, service.catalogue.judge(image_id, change.tag, change.verdict))
         return entry, verdict_before(stored, entry)
 
-    entry, before = await service.writing.run(write)
-    return _verdict_answer(entry, before)
+    return _verdict_answer(*await service.writing.run(write))
 
 
 @router.post("/feedback/{number}/undo", tags=["feedback"], response_model=VerdictAnswer, responses=errors(404, 409))
-async def undo_feedback(service: Shared, number: Number) -> Response:
-    """Undo a verdict: the one before it counts again."""
+async def undo_feedback(service: ServiceDep, number: VerdictNumber) -> Response:
+    """Undo a verdict: the previous one counts again."""
     stored = service.catalogue.stored
-    with answering(UNDOING):
-        undone = await service.searching.run(verdict_of, stored, number)
+    with error_statuses(UNDO_STATUSES):
+        undone_entry = await service.searching.run(verdict_of, stored, number)
         entry = await service.writing.run(undo_verdict, stored, number)
-    return _verdict_answer(entry, undone.verdict)
+    return _verdict_answer(entry, undone_entry.verdict)
 
 
 @router.post(
     "/images/{image_id}/tags", tags=["feedback"], response_model=ImageAnswer, responses=errors(404, 408, 409, 413)
 )
-@takes(MEDIUM)
-async def change_tags(service: Shared, image_id: ImageId, change: TagsChange) -> Response:
-    """Add tags to a photo and remove tags from it, all or none of them."""
+@allow_body(MEDIUM_BODY)
+async def change_tags(service: ServiceDep, image_id: ImageId, change: TagsChange) -> Response:
+    """Add tags to a photo and remove tags from it: all of them or none."""
 
     def write() -> ImageView:
         service.record_of(image_id)
@@ -222,23 +221,23 @@ async def change_tags(service: Shared, image_id: ImageId, change: TagsChange) ->
     return _view_answer(await service.writing.run(write))
 
 
-def _verdict_answer(entry: Verdict, before: int) -> Response:
+def _verdict_answer(entry: Verdict, old_verdict: int) -> Response:
     content = {name: getattr(entry, name) for name in ("id", "image_id", "tag", "verdict")}
-    return json_answer({**content, "before": before})
+    return json_answer({**content, "before": old_verdict})
 
 
 @router.get("/duplicates", tags=["duplicates"], response_model=DuplicatesAnswer, responses=errors())
 async def duplicates(
-    service: Shared,
+    service: ServiceDep,
     distance: Annotated[
-        int, Query(ge=0, le=MAX_DISTANCE, description="Bits of 64 in which the hashes may differ.")
+        int, Query(ge=0, le=MAX_DISTANCE, description="Number of bits (of 64) in which the hashes may differ.")
     ] = DISTANCE,
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> Response:
     """List groups of photos that look the same, largest first.
 
-    Only photos that the job "duplicates" has compared are grouped, and copies of the same file.
+    Groups contain copies of the same file, and photos that the job "duplicates" has compared.
     """
     start = position_of("groups", cursor)
     groups = (await service.browsing.run(find_duplicates, service.catalogue.stored, distance, look=False)).groups
@@ -247,7 +246,7 @@ async def duplicates(
 
 
 class PhotosChange(RequestBody):
-    """What to say of tags of several photos."""
+    """Tags to add to several photos, to remove from them, or to judge."""
 
     images: list[Annotated[int, Field(ge=0, le=MAX_INT)]] = Field(
         min_length=1, max_length=MOST_PHOTOS, description="Ids of the photos."
@@ -259,39 +258,39 @@ class PhotosChange(RequestBody):
 
 
 class StepAnswer(BaseModel):
-    """A step that was stored, or undone."""
+    """A step that was stored or undone."""
 
     step: int = Field(description="Number of the step; `POST /steps/{number}/undo` undoes it.")
-    images: int = Field(description="Photos that it was about.")
-    changed: int = Field(description="Photos whose tags or verdicts have changed by it.")
+    images: int = Field(description="Number of photos in the step.")
+    changed: int = Field(description="Number of photos whose tags or verdicts it changed.")
 
 
 @router.post("/images/tags", tags=["feedback"], response_model=StepAnswer, responses=errors(404, 408, 409, 413))
-@takes(MEDIUM)
-async def change_many(service: Shared, change: PhotosChange) -> Response:
-    """Add tags to photos, remove tags, or say that tags are right or wrong: all of it or nothing."""
+@allow_body(MEDIUM_BODY)
+async def change_many(service: ServiceDep, change: PhotosChange) -> Response:
+    """Add tags to photos, remove tags, or say that tags are right or wrong: all of these changes or none."""
     tags = {name: getattr(change, name) for name in ("give", "take", "right", "wrong")}
-    return _step_answer(await stored_step(service, change.images, **tags))
+    return _step_answer(await store_step(service, change.images, **tags))
 
 
 @router.post("/steps/{number}/undo", tags=["feedback"], response_model=StepAnswer, responses=errors(404, 409))
-async def undo_tags(service: Shared, number: StepNumber) -> Response:
-    """Undo a step: all its photos are as they were before.
+async def undo_tags(service: ServiceDep, number: StepNumber) -> Response:
+    """Undo a step: the tags and verdicts of its photos are restored.
 
-    A step can't be undone twice, nor if something else has been said of the same tags of its photos since.
+    A step can be undone once, and only if the same tags of its photos have not been changed or judged since.
     """
-    return _step_answer(await undone_step(service, number))
+    return _step_answer(await undo_stored_step(service, number))
 
 
-async def stored_step(service: Service, images: list[int], **tags: list[str]) -> Step:
-    """Store a step; see `tag_photos`. Raises HttpError (404) for a photo that there isn't."""
-    with answering({DataError: 404}):
+async def store_step(service: Service, images: list[int], **tags: list[str]) -> Step:
+    """Store a step; see `tag_photos`. Raises HttpError (404) if there is no such photo."""
+    with error_statuses({DataError: 404}):
         return await service.writing.run(tag_photos, service.catalogue, images, **tags)
 
 
-async def undone_step(service: Service, number: int) -> Step:
+async def undo_stored_step(service: Service, number: int) -> Step:
     """Undo a step. Raises HttpError: 404 if there is no such step, 409 if it can't be undone (any more)."""
-    with answering(UNDOING):
+    with error_statuses(UNDO_STATUSES):
         return await service.writing.run(undo_step, service.catalogue, number)
 
 

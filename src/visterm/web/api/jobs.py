@@ -16,7 +16,7 @@ from visterm.web.bodies import JsonRoute
 from visterm.web.errors import json_answer
 from visterm.web.query import Cursor, Limit, cursor_at, position_of
 from visterm.web.schemas import JobAnswer, JobRequest, JobsAnswer, errors
-from visterm.web.service import Shared
+from visterm.web.service import ServiceDep
 
 router = APIRouter(tags=["jobs"], route_class=JsonRoute)
 
@@ -24,25 +24,25 @@ JobId = Annotated[int, Path(ge=0, le=2**63 - 1, description="Id of the job.")]
 
 
 class ComparisonAnswer(BaseModel):
-    """A run and the one that was in use before it, measured on photos that neither learned from."""
+    """A run and the previous one, measured on photos that neither learned from."""
 
-    before: float = Field(description="Figure of the run before.")
-    after: float = Field(description="Figure of this run.")
-    compared: int = Field(description="Number of photos that both were measured on.")
+    before: float = Field(description="Value of the measure for the previous run.")
+    after: float = Field(description="Value of the measure for this run.")
+    compared: int = Field(description="Number of photos on which both runs were measured.")
     interval: tuple[float, float] | None = Field(
-        description="The difference, from - to, in 95 % of resamples of these photos; null if they are too few."
+        description="95 % interval of the difference, by resampling these photos; null if there are too few."
     )
-    run_before: str = Field(description="Fingerprint of the run before; empty if it isn't known.")
-    measure: str = Field(description="The measure: MAP, mean average precision, of which 1 is perfect.")
-    difference: float = Field(description="Figure of this run less that of the run before.")
+    run_before: str = Field(description="Fingerprint of the previous run; empty if it isn't known.")
+    measure: str = Field(description="The measure: MAP, mean average precision (1 is perfect).")
+    difference: float = Field(description="`after` minus `before`.")
     verdict: Literal["better", "worse", "no clear difference", "too few photos"] = Field(
         description="Whether this run is significantly better or worse."
     )
-    in_words: str = Field(description="All of it in a sentence.")
+    in_words: str = Field(description="The comparison as a sentence.")
 
 
 class RunAnswer(BaseModel):
-    """A run of the catalogue, beside the one that was in use before."""
+    """A run of the catalogue, and how it compares with the previous one."""
 
     number: int = Field(description="Number of the run in the catalogue.")
     run: str = Field(description="Fingerprint of the run.")
@@ -51,7 +51,7 @@ class RunAnswer(BaseModel):
     images: int | None = Field(description="Number of photos that it learned from; null if its files are gone.")
     tags: int | None = Field(description="Number of tags that it knows; null if its files are gone.")
     comparison: ComparisonAnswer | None = Field(
-        description="The run beside the one before; null if no photos could be compared."
+        description="Comparison with the previous run; null if there were no photos to compare them on."
     )
 
 
@@ -59,11 +59,11 @@ class RunsAnswer(BaseModel):
     """The runs of the catalogue."""
 
     runs: list[RunAnswer] = Field(description="The runs, newest first.")
-    back: int | None = Field(description="Number of the run that the job go back leads to; null if there is none.")
+    back: int | None = Field(description="Number of the run that the job go back would use; null if there is none.")
 
 
 @router.get("/jobs", response_model=JobsAnswer, responses=errors())
-async def jobs(service: Shared, limit: Limit = 50, cursor: Cursor = None) -> Response:
+async def jobs(service: ServiceDep, limit: Limit = 50, cursor: Cursor = None) -> Response:
     """List the jobs, newest first."""
     before = None if cursor is None else position_of("jobs", cursor)
     latest = await service.searching.run(service.catalogue.stored.jobs.latest, limit + 1, before=before)
@@ -75,7 +75,7 @@ async def jobs(service: Shared, limit: Limit = 50, cursor: Cursor = None) -> Res
 
 
 @router.post("/jobs", status_code=202, response_model=JobAnswer, responses=errors(408, 409, 413))
-async def start(service: Shared, body: JobRequest) -> Response:
+async def start(service: ServiceDep, body: JobRequest) -> Response:
     """Start a job.
 
     One job runs at a time; a few more may wait.
@@ -86,13 +86,13 @@ async def start(service: Shared, body: JobRequest) -> Response:
 
 
 @router.get("/jobs/{job_id}", response_model=JobAnswer, responses=errors(404))
-async def job(service: Shared, job_id: JobId) -> Response:
+async def job(service: ServiceDep, job_id: JobId) -> Response:
     """Return a job and its progress."""
     return json_answer(_as_dict(await service.searching.run(service.jobs.get, job_id)))
 
 
 @router.post("/jobs/{job_id}/cancel", response_model=JobAnswer, responses=errors(404))
-async def cancel(service: Shared, job_id: JobId) -> Response:
+async def cancel(service: ServiceDep, job_id: JobId) -> Response:
     """Stop a job.
 
     The job keeps what it has stored so far. A job that has ended doesn't change.
@@ -102,20 +102,20 @@ async def cancel(service: Shared, job_id: JobId) -> Response:
 
 
 @router.get("/runs", response_model=RunsAnswer, responses=errors())
-async def runs(service: Shared) -> Response:
-    """List the runs of the catalogue, newest first, each beside the run that was in use before it."""
+async def runs(service: ServiceDep) -> Response:
+    """List the runs of the catalogue, newest first, each compared with the previous one."""
 
     def find() -> dict[str, object]:
         stored = service.catalogue.stored
-        back = way_back(stored)
+        earlier = earlier_run(stored)
         entries = shown_runs(stored, known_runs(stored)[::-1])
-        return {"runs": [run.as_dict() for run in entries], "back": None if back is None else back.id}
+        return {"runs": [run.as_dict() for run in entries], "back": None if earlier is None else earlier.id}
 
     return json_answer(await service.searching.run(find))
 
 
-def way_back(stored: StoredCatalogue) -> StoredRun | None:
-    """Return the run that "go back" leads to; None if there is none whose files are there."""
+def earlier_run(stored: StoredCatalogue) -> StoredRun | None:
+    """Return the run that "go back" would use; None if there is no earlier run with its files."""
     with suppress(UserError, StorageError):
         return run_to_go_back_to(stored)
     return None
@@ -123,7 +123,7 @@ def way_back(stored: StoredCatalogue) -> StoredRun | None:
 
 def fit_options(full: bool, use_even_if_worse: bool) -> list[str]:
     """Return the options of a job that learns."""
-    return [option for option, chosen in (("full", full), ("use-even-if-worse", use_even_if_worse)) if chosen]
+    return [option for option, is_set in (("full", full), ("use-even-if-worse", use_even_if_worse)) if is_set]
 
 
 def _as_dict(job: StoredJob) -> dict[str, object]:

@@ -12,15 +12,15 @@ from visterm.core.vocabulary import MOST_TAGS
 from visterm.library.search.result import Found
 from visterm.store.filters import MAX_INT, Filter
 from visterm.web.batching import TagLimits
-from visterm.web.bodies import BODY, read_uploads, takes_pictures
+from visterm.web.bodies import UPLOAD, allow_pictures, read_uploads
 from visterm.web.errors import json_answer
 from visterm.web.query import cursor_at, position_of
 from visterm.web.schemas import AnnotateAnswer, SearchAnswer, TagName, errors
-from visterm.web.service import Shared
+from visterm.web.service import ServiceDep
 
 router = APIRouter()
 
-DEEPEST = 10_000  # Photos that one search pages through: nobody looks further than that
+MAX_PAGED_PHOTOS = 10_000  # Photos that one search returns on all its pages
 Date = Annotated[str, Field(pattern=r"^\d{4}(-\d\d(-\d\d(T\d\d(:\d\d(:\d\d)?)?)?)?)?$", max_length=19)]
 Bytes = Annotated[int, Field(ge=0, le=MAX_INT)]
 Tags = Annotated[list[TagName], Field(max_length=20)]
@@ -33,19 +33,19 @@ class FilterQuery(BaseModel):
     without: Tags = Field([], description="Only photos without this tag. Repeat for more.")
     predicted: Tags = Field([], description="Only photos for which this tag is predicted. Repeat for more.")
     min_predicted: float | None = Field(
-        None, ge=0, le=1, description="Least confidence of the predicted tags (0-1). Default: 0.5."
+        None, ge=0, le=1, description="Minimum confidence of the predicted tags (0-1). Default: 0.5."
     )
     folder: str | None = Field(None, max_length=4096, description="Only photos in this folder and its subfolders.")
     taken_from: Date | None = Field(None, description="Taken in or after this year, month, day or time.")
     taken_to: Date | None = Field(None, description="Taken in or before this year, month, day or time.")
-    min_bytes: Bytes | None = Field(None, description="Least size of the file in bytes.")
-    max_bytes: Bytes | None = Field(None, description="Largest size of the file in bytes.")
+    min_bytes: Bytes | None = Field(None, description="Minimum size of the file in bytes.")
+    max_bytes: Bytes | None = Field(None, description="Maximum size of the file in bytes.")
     file_type: str | None = Field(None, max_length=20, examples=["jpeg"], description="Type of the file.")
     unreviewed: bool = Field(False, description="Only photos that nobody has reviewed.")
-    limit: int = Field(50, ge=1, le=200, description="Photos of a page, at most.")
+    limit: int = Field(50, ge=1, le=200, description="Maximum number of photos per page.")
 
     def among(self) -> Filter:
-        """Return the filters as the catalogue takes them."""
+        """Return the filters as the catalogue expects them."""
         return Filter(
             tags=tuple(self.tag), without=tuple(self.without), predicted=tuple(self.predicted),
             min_confidence=self.min_predicted, folder=self.folder or None, taken_from=self.taken_from,
@@ -59,7 +59,7 @@ class SearchQuery(FilterQuery):
 
     q: str = Field("", max_length=1000, description='Words to search for: `snow tree -people "polar bear"`.')
     like: int | None = Field(None, ge=0, le=MAX_INT, description="Id of a photo: find similar ones, instead of `q`.")
-    cursor: str | None = Field(None, max_length=80, description="`next` of the page before.")
+    cursor: str | None = Field(None, max_length=80, description="`next` of the previous page.")
     combine: Literal["sum", "product", "confidence"] | None = Field(
         None, description="How the scores of several words are combined. Default: chosen by the search."
     )
@@ -67,13 +67,13 @@ class SearchQuery(FilterQuery):
     min_confidence: float | None = Field(None, ge=0, lt=1, description="Only photos with at least this confidence.")
     sort: Literal["chance", "taken", "oldest", "name", "added"] | None = Field(
         None,
-        description="Order. Default: `chance` for searches, else the order of entry. Other than by chance a search "
+        description="Order. Default: `chance` for searches, otherwise the order of entry. In another order, a search "
         "returns photos with at least 50 % confidence, or the 200 best if there are no confidences.",
     )
 
 
 @router.get("/search", tags=["search"], response_model=SearchAnswer, responses=errors(404, 409))
-async def search(service: Shared, query: Annotated[SearchQuery, Query()]) -> Response:
+async def search(service: ServiceDep, query: Annotated[SearchQuery, Query()]) -> Response:
     """Find photos by words (`q`) or similar to a photo (`like`).
 
     Filters narrow the search. Without words and a photo, all photos that match the filters are listed.
@@ -85,8 +85,8 @@ async def search(service: Shared, query: Annotated[SearchQuery, Query()]) -> Res
     if query.sort is not None:
         kind += query.sort
     start = position_of(kind, query.cursor, -1 if kind == "all" else 0)
-    if not kind.startswith("all") and start > DEEPEST:
-        problem = f"A search returns at most {DEEPEST:,} photos."
+    if not kind.startswith("all") and start > MAX_PAGED_PHOTOS:
+        problem = f"A search returns at most {MAX_PAGED_PHOTOS:,} photos."
         raise UserError(problem, setting="cursor", advice="Add a word or a filter.")
 
     def find() -> Found:
@@ -105,10 +105,10 @@ async def search(service: Shared, query: Annotated[SearchQuery, Query()]) -> Res
 
 
 @router.post(
-    "/similar", tags=["search"], response_model=SearchAnswer, responses=errors(408, 409, 413, 415), openapi_extra=BODY
+    "/similar", tags=["search"], response_model=SearchAnswer, responses=errors(408, 409, 413, 415), openapi_extra=UPLOAD
 )
-@takes_pictures
-async def similar(request: Request, service: Shared, query: Annotated[FilterQuery, Query()]) -> Response:
+@allow_pictures
+async def similar(request: Request, service: ServiceDep, query: Annotated[FilterQuery, Query()]) -> Response:
     """Find photos that are similar to an uploaded picture, which isn't stored."""
     (picture,) = await read_uploads(request, 1)
     pixels = await service.pixels(picture.content)
@@ -129,7 +129,7 @@ def _answer(result: Found, kind: str, start: int, limit: int) -> Response:
         following = (page[-1]["id"] if kind == "all" else start + limit) if len(hits) > limit else None
     else:
         page = hits[start : start + limit]
-        following = start + limit if len(hits) > start + limit <= DEEPEST else None
+        following = start + limit if len(hits) > start + limit <= MAX_PAGED_PHOTOS else None
     cursor = None if following is None else cursor_at(kind, following)
     return json_answer({
         "hits": page, "unknown": result.unknown, "untrained": list(result.untrained), "n_likely": result.n_likely,
@@ -138,13 +138,13 @@ def _answer(result: Found, kind: str, start: int, limit: int) -> Response:
 
 
 @router.post(
-    "/annotate", tags=["annotate"], response_model=AnnotateAnswer, responses=errors(408, 413, 415), openapi_extra=BODY
+    "/annotate", tags=["annotate"], response_model=AnnotateAnswer, responses=errors(408, 413, 415), openapi_extra=UPLOAD
 )
-@takes_pictures
+@allow_pictures
 async def annotate(
     request: Request,
-    service: Shared,
-    k: Annotated[int | None, Query(ge=1, le=MOST_TAGS, description="Tags per picture, at most.")] = None,
+    service: ServiceDep,
+    k: Annotated[int | None, Query(ge=1, le=MOST_TAGS, description="Maximum number of tags per picture.")] = None,
     precision: Annotated[
         float | None, Query(gt=0, lt=1, description="Choose the cut-off for this expected precision, such as 0.9.")
     ] = None,

@@ -24,11 +24,11 @@ from visterm.web.schemas import (
     TreeAnswer,
     errors,
 )
-from visterm.web.service import Shared
+from visterm.web.service import ServiceDep
 
 router = APIRouter(tags=["tags"])
 
-Count = Annotated[int, Query(ge=1, le=MOST_TAGS, description="Tags to return, at most.")]
+Count = Annotated[int, Query(ge=1, le=MOST_TAGS, description="Maximum number of tags.")]
 
 
 class MistakeAnswer(BaseModel):
@@ -37,12 +37,12 @@ class MistakeAnswer(BaseModel):
     image_id: Id
     image: ImageName
     tag: Tag
-    kind: Literal["missing", "wrong"] = Field(description="What is probably the matter: the tag is missing, or wrong.")
+    kind: Literal["missing", "wrong"] = Field(description="Whether the tag is probably missing or wrong.")
     chance: float | None = Field(
         description="Probability that it is a mistake (0-1); null if the tag has two or three photos, too few to say."
     )
-    low: float | None = Field(description="The chance in a 95 % interval, from; wide for tags of few photos.")
-    high: float | None = Field(description="The chance in a 95 % interval, to.")
+    low: float | None = Field(description="Lower end of a 95 % interval of the chance; wide for tags of few photos.")
+    high: float | None = Field(description="Upper end of the interval.")
     reason: str | None = Field(None, description='If the chance is null: "unusual for this tag", or "without" it.')
     follows: list[Tag] = Field([], description="Tags above a missing one in the tree that are missing with it.")
 
@@ -51,18 +51,18 @@ class MistakesAnswer(BaseModel):
     """One page of the probable mistakes."""
 
     mistakes: list[MistakeAnswer] = Field(description="The mistakes: missing tags first, most probable first.")
-    n_mistakes: int | None = Field(description="Number of mistakes on all pages; null before anyone looked for some.")
-    note: str | None = Field(description="Why there are none, if the features tell nothing of the tags; else null.")
+    n_mistakes: int | None = Field(description="Number of mistakes on all pages; null before the first search.")
+    note: str | None = Field(description="Why there are none, if the features don't predict the tags; otherwise null.")
     next: Next
 
 
 @router.get("/tags", response_model=TagsAnswer, responses=errors())
 async def tags(
-    service: Shared,
+    service: ServiceDep,
     sort: Annotated[
         Literal["name", "given", "predicted"], Query(description="Order: by name, or by a count, largest first.")
     ] = "name",
-    limit: Annotated[int, Query(ge=1, le=1000, description="Tags of a page, at most.")] = 200,
+    limit: Annotated[int, Query(ge=1, le=1000, description="Maximum number of tags per page.")] = 200,
     cursor: Cursor = None,
 ) -> Response:
     """List the tags of photos and of the run, with counts."""
@@ -76,12 +76,12 @@ async def tags(
 
 @router.get("/tags/tree", response_model=TreeAnswer, responses=errors())
 async def tree(
-    service: Shared,
-    under: Annotated[str, Query(max_length=MOST_LETTERS, description="A tag; without it, the tags on top.")] = "",
+    service: ServiceDep,
+    under: Annotated[str, Query(max_length=MOST_LETTERS, description="A tag. Default: list the tags at the top.")] = "",
 ) -> Response:
     """List the tags right under a tag of the tree, with the photos of each and of all tags under it.
 
-    If the tags have no tree, all are on top.
+    If the tags have no tree, all are at the top.
     """
     level = await service.browsing.run(tree_level, service.catalogue, under)
     return json_answer({"tags": [item._asdict() for item in level]})
@@ -89,7 +89,7 @@ async def tree(
 
 @router.get("/tags/complete", response_model=CompletionsAnswer, responses=errors())
 async def complete(
-    service: Shared,
+    service: ServiceDep,
     prefix: Annotated[str, Query(max_length=200, description="The first letters of a tag, or of a word in it.")] = "",
     k: Count = 10,
 ) -> Response:
@@ -99,15 +99,15 @@ async def complete(
 
 
 @router.get("/tags/neighbours", response_model=NeighboursAnswer, responses=errors())
-async def neighbours(service: Shared, tag: OneTag, k: Count = 10) -> Response:
-    """Find the tags that are most similar to one, by the cosine of the model's vectors."""
+async def neighbours(service: ServiceDep, tag: OneTag, k: Count = 10) -> Response:
+    """Find the tags that are most similar to a tag, by the cosine of the model's vectors."""
     tagger = service.catalogue.tagger
     near = [neighbour._asdict() for neighbour in await service.browsing.run(tagger.neighbours, tag, k)]
     return json_answer({"tag": tag, "neighbours": near, "from": tagger.tags_compared_by})
 
 
 @router.get("/tags/map", response_model=TagMapAnswer, responses=errors())
-async def tag_map(service: Shared) -> Response:
+async def tag_map(service: ServiceDep) -> Response:
     """Return a map of the tags: two coordinates for each, close together for similar tags."""
     places = [placed._asdict() for placed in await service.tag_map()]
     return json_answer({"tags": places, "from": service.catalogue.tagger.tags_compared_by})
@@ -115,7 +115,7 @@ async def tag_map(service: Shared) -> Response:
 
 @router.get("/mistakes", response_model=MistakesAnswer, responses=errors())
 async def mistakes(
-    service: Shared,
+    service: ServiceDep,
     kind: Annotated[
         Literal["missing", "wrong"] | None, Query(description="List only missing or only wrong tags.")
     ] = None,
@@ -125,7 +125,7 @@ async def mistakes(
 ) -> Response:
     """List tags that are probably missing or wrong: missing ones first, most probable first.
 
-    The job "mistakes" looks for them; what people answered since isn't listed.
+    The job "mistakes" looks for them. Those that people have answered since are not listed.
     """
     start = position_of("mistakes", cursor)
     probable = await service.browsing.run(service.catalogue.mistakes, 2 * KEPT, kind=kind, tag=tag)

@@ -1,4 +1,4 @@
-"""PhotoPrism's vision service: the labels that the run finds in pictures, in the shape that PhotoPrism reads.
+"""PhotoPrism's vision service: the labels that the run finds in pictures, in the form that PhotoPrism reads.
 
 Requests and answers are those of its ``RequestFormat: vision`` (``internal/ai/vision/api_request.go`` and
 ``api_response.go``). A request has one picture, or three square parts of one photo; their labels are put together.
@@ -20,22 +20,22 @@ from visterm.core.web_client import Patience, ask
 from visterm.tagging.annotating import cutoff_of
 from visterm.tagging.tagger import Tagger
 from visterm.web.batching import TagLimits
-from visterm.web.bodies import JsonRoute, data_content, hold, takes_pictures
+from visterm.web.bodies import JsonRoute, allow_pictures, count_fetched, data_content
 from visterm.web.errors import LOG, http_error_of, json_answer
 from visterm.web.schemas import STATUSES, errors
 from visterm.web.security import origin_of
-from visterm.web.service import Bounds, Shared
+from visterm.web.service import Bounds, ServiceDep
 
-PRECISION = 0.9
-FEW = 5  # Labels of a run without confidences
-MOST_SURE = 0.99
-"""PhotoPrism stores 100 - 100 c as the uncertainty of a label; 0 is left to people, who confirm labels so."""
+DEFAULT_PRECISION = 0.9
+N_WITHOUT_CONFIDENCE = 5  # Labels of a photo if the run has no confidences
+MAX_CONFIDENCE = 0.99
+"""PhotoPrism stores 100 - 100 c as the uncertainty of a label; 0 means that a person confirmed it."""
 
-SHAPED = (400, 408, 413, 422, 500, 503, 507)
+PHOTOPRISM_STATUSES = (400, 408, 413, 422, 500, 503, 507)
 
 
 class VisionRoute(JsonRoute):
-    """A route whose errors have the shape that PhotoPrism reads: ``error`` is a text."""
+    """A route whose errors have the form that PhotoPrism reads: ``error`` is a text."""
 
     def answer_error(self, request: Request, error: Exception) -> Response:
         """Return the answer to an error."""
@@ -48,7 +48,7 @@ router = APIRouter(route_class=VisionRoute)
 
 
 class VisionRequest(BaseModel):
-    """Pictures to label. PhotoPrism sends more, which is for other services, and differs by version."""
+    """Pictures to label. PhotoPrism sends further fields, which are for other services and differ by version."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -64,14 +64,14 @@ class VisionLabel(BaseModel):
     source: str = Field("image", description="Always image: it comes from the picture.")
     priority: int = Field(0, description="Always 0.")
     confidence: float | None = Field(None, description="Probability that the label is right; absent if unknown.")
-    topicality: float | None = Field(None, description="The same.")
+    topicality: float | None = Field(None, description="The same as `confidence`.")
     categories: list[str] = Field([], description="The tags above it in the run's tree, the nearest first.")
 
 
 class VisionLabels(BaseModel):
-    """What was found."""
+    """The labels that were found."""
 
-    labels: list[VisionLabel] = Field(description="The labels, most likely first; none, if none is likely enough.")
+    labels: list[VisionLabel] = Field(description="The labels, most likely first; empty if no tag is likely enough.")
 
 
 class VisionModel(BaseModel):
@@ -80,7 +80,7 @@ class VisionModel(BaseModel):
     type: str = Field("labels", description="Always labels.")
     name: str = Field("visterm", description="Always visterm.")
     version: str = Field(description="Fingerprint of the run.")
-    resolution: int = Field(description="Side of the pictures that the encoder reads, in pixels; 0: it reads any.")
+    resolution: int = Field(description="Side of the pictures that the encoder reads, in pixels; 0 for any size.")
 
 
 class VisionAnswer(BaseModel):
@@ -104,20 +104,20 @@ class VisionErrorAnswer(BaseModel):
     tags=["PhotoPrism"],
     response_model=VisionAnswer,
     responses=errors()
-    | {status: {"model": VisionErrorAnswer, "description": STATUSES[status][1]} for status in SHAPED},
+    | {status: {"model": VisionErrorAnswer, "description": STATUSES[status][1]} for status in PHOTOPRISM_STATUSES},
 )
-@takes_pictures
+@allow_pictures
 async def labels(
     request: Request,
-    service: Shared,
+    service: ServiceDep,
     body: VisionRequest,
     precision: Annotated[
         float, Query(gt=0, lt=1, description="Share of labels that should be right (0-1).")
-    ] = PRECISION,
+    ] = DEFAULT_PRECISION,
 ) -> Response:
     """Find the labels of a picture for PhotoPrism, which calls this as its vision service.
 
-    Pictures come as `data:` addresses. Others are fetched only from hosts that were allowed
+    Pictures are sent as `data:` addresses. Other addresses are fetched only from allowed hosts
     (`--vision-host`). Several pictures are parts of one photo.
     """
     images = [*body.images, *([body.url] if body.url else [])]
@@ -127,35 +127,36 @@ async def labels(
         raise UserError(f"The request has {len(images)} pictures.", setting="images", expected=f"at most {most}")
 
     tagger = service.catalogue.tagger
-    sure = tagger.calibration is not None
-    k, limits = (len(tagger.vocabulary), TagLimits(precision)) if sure else (FEW, TagLimits())
+    k, limits = N_WITHOUT_CONFIDENCE, TagLimits()
+    if tagger.calibration is not None:
+        k, limits = len(tagger.vocabulary), TagLimits(precision)
     contents = await _contents(request, service, images)
     answers = await service.annotate_all(contents, k, limits)
-    ranked = in_tree(tagger, together([tags for tags in answers if not isinstance(tags, ImageError)]))
+    ranked = with_categories(tagger, merge_labels([tags for tags in answers if not isinstance(tags, ImageError)]))
     if not ranked:
-        LOG.warning(*await service.searching.run(why_none, tagger, precision))
+        LOG.warning(*await service.searching.run(no_label_warning, tagger, precision))
 
     version, side = await service.run_version(), getattr(tagger.encoder, "reading_side", None) or 0
     model = {"type": "labels", "name": "visterm", "version": version, "resolution": side}
     return json_answer({"id": body.id, "code": 200, "model": model, "result": {"labels": ranked}})
 
 
-def why_none(tagger: Tagger, precision: float) -> tuple[str | float, ...]:
-    """Return why a photo gets no label, as arguments of a logger: the log repeats the same text seldom."""
+def no_label_warning(tagger: Tagger, precision: float) -> tuple[str | float, ...]:
+    """Return why a photo gets no label, as arguments of a logger, which rarely repeats the same text."""
     if tagger.calibration is None:
         return ("PhotoPrism got no label for a photo: none of its best tags has a photo that the run learned from.",)
     cutoff = cutoff_of(tagger.calibration, precision=precision)
-    n_given = 0 if cutoff is None else int(np.isfinite(cutoff.least).sum())
-    no, fix = "PhotoPrism got no label for a photo: ", "For more labels, set a lower ?precision= in the Uri."
-    if not n_given:
-        return f"{no}no tag of the run reaches precision %g on held-out photos. {fix} Or tag more photos.", precision
-    return f"{no}none of the %d tags that can have precision %g is sure enough in it. {fix}", n_given, precision
+    n_tags = 0 if cutoff is None else int(np.isfinite(cutoff.least).sum())
+    start, fix = "PhotoPrism got no label for a photo: ", "For more labels, set a lower ?precision= in the Uri."
+    if not n_tags:
+        return f"{start}no tag of the run reaches precision %g on held-out photos. {fix} Or tag more photos.", precision
+    return f"{start}none of the %d tags that can have precision %g is sure enough in it. {fix}", n_tags, precision
 
 
-def together(tags_of_parts: list[list[Tag]]) -> list[dict[str, object]]:
-    """Return the labels of one photo from the tags of its parts, each once, by its highest confidence or score.
+def merge_labels(tags_of_parts: list[list[Tag]]) -> list[dict[str, object]]:
+    """Return the labels of a photo from the tags of its parts, each with its highest confidence or score.
 
-    They are as PhotoPrism reads them; without a confidence it assumes its own (80 %).
+    They have the form that PhotoPrism reads; without a confidence it assumes 80 %.
     """
 
     def rank(tag: Tag) -> float:
@@ -167,24 +168,25 @@ def together(tags_of_parts: list[list[Tag]]) -> list[dict[str, object]]:
             best[tag.tag] = tag
     ranked = sorted(best.values(), key=rank, reverse=True)
     if any(tag.confidence is None for tag in ranked):
-        ranked = ranked[:FEW]
+        ranked = ranked[:N_WITHOUT_CONFIDENCE]
 
     labels: list[dict[str, object]] = []
     for tag in ranked:
         labels.append({"name": tag.tag, "source": "image", "priority": 0, "categories": []})
         if tag.confidence is not None:
-            labels[-1] |= dict.fromkeys(("confidence", "topicality"), min(round(tag.confidence, 4), MOST_SURE))
+            labels[-1] |= dict.fromkeys(("confidence", "topicality"), min(round(tag.confidence, 4), MAX_CONFIDENCE))
     return labels
 
 
-def in_tree(tagger: Tagger, labels: list[dict[str, object]]) -> list[dict[str, object]]:
-    """Return labels with their categories, which PhotoPrism shows above them: the tags above in the tree of a run."""
-    tree = tagger.tree
-    return labels if tree is None else [each | {"categories": tree.words.above(str(each["name"]))} for each in labels]
+def with_categories(tagger: Tagger, labels: list[dict[str, object]]) -> list[dict[str, object]]:
+    """Return labels with their categories, which PhotoPrism shows above them: the tags above them in the run's tree."""
+    if tagger.tree is None:
+        return labels
+    return [label | {"categories": tagger.tree.words.above(str(label["name"]))} for label in labels]
 
 
-async def _contents(request: Request, service: Shared, images: Sequence[str]) -> list[bytes]:
-    """Return the contents of pictures, those that were not sent fetched; they count as a part of the request's body."""
+async def _contents(request: Request, service: ServiceDep, images: Sequence[str]) -> list[bytes]:
+    """Return the contents of pictures; those that are not sent are fetched, and count as bytes of the request."""
     contents = [data_content(image) for image in images]
     addresses = [image for image, content in zip(images, contents, strict=True) if content is None]
     for address in addresses:
@@ -195,25 +197,25 @@ async def _contents(request: Request, service: Shared, images: Sequence[str]) ->
         if origin not in service.access.fetched_hosts:
             host = origin.partition("://")[2]
             raise UserError(
-                f"A picture is to be fetched from {origin}, which nobody allowed.", setting="images",
+                f"Pictures may not be fetched from {origin}.", setting="images",
                 advice=f"Set FileScheme: data in vision.yml, or run: visterm serve CATALOGUE --vision-host {host}",
             )  # fmt: skip
     fetched = await service.fetching.run(_fetch, addresses, service.bounds) if addresses else []
-    hold(request, sum(map(len, fetched)))
-    following = iter(fetched)
-    return [next(following) if content is None else content for content in contents]
+    count_fetched(request, sum(map(len, fetched)))
+    fetched_contents = iter(fetched)
+    return [next(fetched_contents) if content is None else content for content in contents]
 
 
 def _fetch(addresses: Sequence[str], bounds: Bounds) -> list[bytes]:
-    """Fetch the pictures of one request, one after the other, so that it never has more than its bytes and seconds."""
-    until, room = time.monotonic() + bounds.fetch_seconds, bounds.fetch_bytes
+    """Fetch the pictures of one request, one after the other, within its limits of bytes and seconds."""
+    deadline, remaining_bytes = time.monotonic() + bounds.fetch_seconds, bounds.fetch_bytes
     contents = []
     for address in addresses:
-        seconds = max(until - time.monotonic(), 0.001)  # 0 would not wait at all
-        answer = ask(address, patience=Patience(timeout=seconds, retries=0), most=room)
+        seconds = max(deadline - time.monotonic(), 0.001)  # 0 would not wait at all
+        answer = ask(address, patience=Patience(timeout=seconds, retries=0), most=remaining_bytes)
         if answer.status != 200:
             problem = f"{origin_of(address)} answers {answer.status} when a picture is fetched from it."
             raise DataError(problem, setting="images")
         contents.append(answer.content)
-        room -= len(answer.content)
+        remaining_bytes -= len(answer.content)
     return contents

@@ -1,4 +1,4 @@
-"""Photos by folder, date and tag, with counts, beside a search too; and on the map of the photos."""
+"""Browsing photos by folder, date and tag, with counts, also for a search; and the map of the photos."""
 
 from __future__ import annotations
 
@@ -17,41 +17,41 @@ from visterm.store.images import AMONG, as_list
 from visterm.web.errors import HttpError
 from visterm.web.pages.form import GridPhoto, SearchForm, grid_photos
 from visterm.web.pages.library import latest_job
-from visterm.web.pages.render import HEADERS, MONTHS, PageRoute, render
+from visterm.web.pages.render import MONTHS, PAGE_HEADERS, PageRoute, render
 from visterm.web.pages.tags import tag_counts
-from visterm.web.service import Shared
+from visterm.web.service import ServiceDep
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
 
-FOLDERS = 400  # Folders of the list to choose from: with more, the deepest are left to be browsed
-TAGS = 60
+MAX_FOLDERS = 400  # Of the list to choose from; if there are more, it leaves out the deepest
+MAX_TAGS = 60
 
-_INSIDE = "rtrim(rtrim(name, replace(name, '/', '')), '/')"  # all of a name before its last slash
-MOST_LISTED = 60  # Photos in view that the list shows
-STEPS = 65_535  # Places from left to right, and from top to bottom
+_FOLDER_OF_NAME = "rtrim(rtrim(name, replace(name, '/', '')), '/')"  # SQL for the part of a name before its last slash
+MAX_LISTED = 60  # Photos in view that the list shows
+MAP_STEPS = 65_535  # On the map, from left to right and from top to bottom
 
 
 class Facet(NamedTuple):
     """A folder, a date or a tag to go to."""
 
     label: str
-    n: int  # Photos, those of subfolders too
+    n: int  # Number of photos, including those in subfolders
     address: str
 
 
 @router.get("/browse")
-async def browse_page(service: Shared) -> Response:
+async def browse_page(service: ServiceDep) -> Response:
     """Show the folders, years and tags of all photos."""
     return render("browse.html", **await service.browsing.run(_values, service.catalogue))
 
 
 def crumbs(form: SearchForm) -> list[tuple[str, str]]:
-    """Return the way to a folder or a period: its name and those around it, each with its address."""
+    """Return a search's folder or period and those that contain it, outermost first: their names and addresses."""
     trail = []
     if form.folder:
         parts = form.folder.split("/")
-        inside = ["/".join(parts[: i + 1]) for i in range(len(parts))]
-        trail += [(part, form.address(folder=path)) for part, path in zip(parts, inside, strict=True) if part]
+        paths = ["/".join(parts[: i + 1]) for i in range(len(parts))]
+        trail += [(part, form.address(folder=path)) for part, path in zip(parts, paths, strict=True) if part]
     for length in (4, 7, 10):
         period = form.period[:length]
         if len(period) == length:
@@ -60,9 +60,9 @@ def crumbs(form: SearchForm) -> list[tuple[str, str]]:
 
 
 def narrower(catalogue: Catalogue, form: SearchForm) -> list[Facet]:
-    """Return the folders right in the one of a search, or the months or days of its period; those that have photos.
+    """Return the folders directly in a search's folder, or the months or days of its period, if they have photos.
 
-    Searches by words or a photo rank all photos, so for them there are none.
+    The list is empty for searches by words or a photo, as these rank all photos.
     """
     if form.q or form.like or not (form.folder or form.period):
         return []
@@ -72,10 +72,10 @@ def narrower(catalogue: Catalogue, form: SearchForm) -> list[Facet]:
 
 
 def folders_to_choose(catalogue: Catalogue) -> list[tuple[str, int]]:
-    """Return the folders of all photos with their counts; the deepest are left out where there are too many."""
-    counts = _by_folder(catalogue, SearchForm())
+    """Return the folders of all photos with their counts; if there are too many, without the deepest."""
+    counts = _folder_counts(catalogue, SearchForm())
     depth = max((name.count("/") for name in counts), default=0)
-    while depth and sum(name.count("/") <= depth for name in counts) > FOLDERS:
+    while depth and sum(name.count("/") <= depth for name in counts) > MAX_FOLDERS:
         depth -= 1
     return [(name, counts[name]) for name in sorted(counts, key=name_key) if name and name.count("/") <= depth]
 
@@ -87,20 +87,20 @@ def _values(catalogue: Catalogue) -> dict[str, object]:
     return {
         "folders": _folders_in(catalogue, form),
         "years": _periods_in(catalogue, form),
-        "undated": _counts(catalogue, form, "taken").get("", 0),
-        "tags": [Facet(count.tag, count.images, form.address(tag=count.tag)) for count in used_tags[:TAGS]],
+        "undated": _count_by(catalogue, form, "taken").get("", 0),
+        "tags": [Facet(count.tag, count.images, form.address(tag=count.tag)) for count in used_tags[:MAX_TAGS]],
         "n_tags": len(used_tags),
         "n_images": len(catalogue),
     }
 
 
 def _folders_in(catalogue: Catalogue, form: SearchForm) -> list[Facet]:
-    """Return the folders right in the one of a form; through a folder that holds but one other one goes on."""
-    counts = _by_folder(catalogue, form)
+    """Return the folders directly in a form's folder; a folder that contains only one folder is replaced by that."""
+    counts = _folder_counts(catalogue, form)
     outer = inside = form.folder.rstrip("/")
     children = _children(counts, inside)
     while len(children) == 1 and (others := _children(counts, children[0])):
-        if sum(counts[name] for name in others) < counts[children[0]]:  # photos lie there, too
+        if sum(counts[name] for name in others) < counts[children[0]]:  # it also has photos itself
             break
         inside, children = children[0], others
     return [
@@ -113,10 +113,10 @@ def _children(counts: dict[str, int], folder: str) -> list[str]:
     return [name for name in counts if name and name.rpartition("/")[0] == folder]
 
 
-def _by_folder(catalogue: Catalogue, form: SearchForm) -> dict[str, int]:
-    """Count the photos of each folder, those of folders inside it too; "" is the folder around all."""
+def _folder_counts(catalogue: Catalogue, form: SearchForm) -> dict[str, int]:
+    """Count the photos of each folder and its subfolders; "" is the folder that contains all."""
     counts: Counter[str] = Counter()
-    for folder, n in _counts(catalogue, form, _INSIDE).items():
+    for folder, n in _count_by(catalogue, form, _FOLDER_OF_NAME).items():
         counts[""] += n
         while folder:
             counts[folder] += n
@@ -125,9 +125,9 @@ def _by_folder(catalogue: Catalogue, form: SearchForm) -> dict[str, int]:
 
 
 def _periods_in(catalogue: Catalogue, form: SearchForm) -> list[Facet]:
-    """Return the years, or the months of the year or days of the month of a form."""
+    """Return the years, the months of a form's year, or the days of its month."""
     length = {0: 4, 4: 7, 7: 10}[len(form.period)]
-    counts = _counts(catalogue, form, f"substr(taken, 1, {length})")
+    counts = _count_by(catalogue, form, f"substr(taken, 1, {length})")
     return [
         Facet(_period_name(period), counts[period], form.address(taken_from=period, taken_to=period))
         for period in sorted(filter(None, counts), reverse=length == 4)
@@ -136,13 +136,13 @@ def _periods_in(catalogue: Catalogue, form: SearchForm) -> list[Facet]:
 
 
 def _period_name(period: str) -> str:
-    """Return the last part of a year, month or day as people say it: 2024, July, 31."""
+    """Return the last part of a year, month or day in words: 2024, July, 31."""
     last = period.rpartition("-")[2]
     return MONTHS[int(last) - 1] if len(period) == len("2024-07") else last.lstrip("0")
 
 
-def _counts(catalogue: Catalogue, form: SearchForm, part: str) -> dict[str, int]:
-    """Count the photos that pass the filters of a form by an expression of SQL."""
+def _count_by(catalogue: Catalogue, form: SearchForm, part: str) -> dict[str, int]:
+    """Count the photos that pass the filters of a form, by the value of an SQL expression."""
     among = form.among
 
     def count() -> dict[str, int]:
@@ -156,8 +156,8 @@ def _counts(catalogue: Catalogue, form: SearchForm, part: str) -> dict[str, int]
 
 
 @router.get("/map")
-async def photo_map_page(service: Shared) -> Response:
-    """Show the map, or how to draw it."""
+async def photo_map_page(service: ServiceDep) -> Response:
+    """Show the map of the photos, or how to draw it."""
 
     def find() -> dict[str, object]:
         stored = service.catalogue.stored
@@ -169,34 +169,34 @@ async def photo_map_page(service: Shared) -> Response:
             **latest_job(service, "map", ended=photo_map is None),
         }
 
-    return render("photo_map.html", words=[], most=MOST_LISTED, **await service.browsing.run(find))
+    return render("photo_map.html", words=[], most=MAX_LISTED, **await service.browsing.run(find))
 
 
 @router.get("/map/places")
-async def places(service: Shared) -> Response:
-    """Return all photos of the map, 8 bytes each: the id in 4, and the place from left and from top in 2 each.
+async def places(service: ServiceDep) -> Response:
+    """Return the ids (4 bytes) and the coordinates from left and top (2 bytes each) of all photos on the map.
 
-    Little-endian: all ids come first, then all places.
+    Little-endian: all ids come first, then all coordinates.
     """
 
     def read() -> bytes:
         photo_map = read_map(service.catalogue.stored)
         if photo_map is None:
             raise HttpError(404, "The map of the photos isn't drawn yet. Start it on the page /map.")
-        return photo_map.ids.astype("<u4").tobytes() + np.rint(photo_map.places * STEPS).astype("<u2").tobytes()
+        return photo_map.ids.astype("<u4").tobytes() + np.rint(photo_map.places * MAP_STEPS).astype("<u2").tobytes()
 
-    return Response(await service.browsing.run(read), headers=HEADERS, media_type="application/octet-stream")
+    return Response(await service.browsing.run(read), headers=PAGE_HEADERS, media_type="application/octet-stream")
 
 
 @router.get("/map/photos")
 async def photos_in_view(
-    service: Shared, ids: Annotated[str, Query(pattern=r"^\d{1,12}(,\d{1,12})*$", max_length=1000)]
+    service: ServiceDep, ids: Annotated[str, Query(pattern=r"^\d{1,12}(,\d{1,12})*$", max_length=1000)]
 ) -> Response:
     """Return the list of some photos."""
-    numbers = list(dict.fromkeys(map(int, ids.split(","))))[:MOST_LISTED]
+    image_ids = list(dict.fromkeys(map(int, ids.split(","))))[:MAX_LISTED]
 
     def find() -> list[GridPhoto]:
-        records = service.catalogue.stored.images.get_many(numbers)
+        records = service.catalogue.stored.images.get_many(image_ids)
         return grid_photos(service.catalogue, [Hit(record.name, 0.0, id=record.id) for record in records])
 
     return render("_map_photos.html", items=await service.searching.run(find))

@@ -1,4 +1,4 @@
-"""Photos that look the same, side by side: which one to keep, by hand or by a rule; the others are hidden."""
+"""Photos that look the same, side by side, to keep one of each group by hand or by a rule and hide the others."""
 
 from __future__ import annotations
 
@@ -14,50 +14,50 @@ from visterm.library.duplicates import RULES, find_duplicates, keeper_by
 from visterm.library.steps import Choice, Step, keep_one_of_each
 from visterm.store.filters import MAX_INT
 from visterm.store.images import ImageRecord
-from visterm.web.api.images import undone_step
-from visterm.web.bodies import MEDIUM, takes
+from visterm.web.api.images import undo_stored_step
+from visterm.web.bodies import MEDIUM_BODY, allow_body
 from visterm.web.pages.browse import folders_to_choose
 from visterm.web.pages.render import (
-    HEADERS,
+    PAGE_HEADERS,
     PageRoute,
     answer_form,
     file_size,
     is_for_script,
     local,
     moment,
+    redirect,
     render,
-    send_on,
 )
-from visterm.web.service import Shared
+from visterm.web.service import ServiceDep
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
 
-GROUPS = 12  # Groups of a page; more load as one scrolls
-LARGEST_GROUP = 500  # Photos of one group that a form may name
-KINDS = {"": "", "series": "a series of shots", "screenshots": "screenshots"}
+GROUPS_PER_PAGE = 12
+MAX_GROUP_PHOTOS = 500  # Photos of one group in a form
+KIND_LABELS = {"": "", "series": "a series of shots", "screenshots": "screenshots"}
 
 
 class ComparedPhoto(NamedTuple):
-    """A photo beside others that look the same."""
+    """A photo of a group of photos that look the same."""
 
     record: ImageRecord
     keep: bool
     facts: list[tuple[str, str, bool, str]]
-    """Each with its name, whether the others of the group differ in it, and a note, such as that it is the largest."""
-    tags: list[tuple[str, bool]]  # Each with whether another photo of the group doesn't have it
+    """Name, value, whether the photos of the group differ in it, and a note, such as that it is the largest."""
+    tags: list[tuple[str, bool]]  # Each with whether another photo of the group lacks it
 
 
-Ids = Annotated[list[Annotated[int, Form(ge=0, le=MAX_INT)]], Form(max_length=LARGEST_GROUP)]
+Ids = Annotated[list[Annotated[int, Form(ge=0, le=MAX_INT)]], Form(max_length=MAX_GROUP_PHOTOS)]
 
 
 @router.get("/duplicates")
-async def duplicates_page(service: Shared, start: int = 0, rule: str = "largest", folder: str = "") -> Response:
+async def duplicates_page(service: ServiceDep, start: int = 0, rule: str = "largest", folder: str = "") -> Response:
     """Show groups of photos that look the same, among those that the job "duplicates" has compared."""
     catalogue = service.catalogue
 
     def find() -> dict[str, object]:
         groups = _groups(catalogue)
-        end = max(start, 0) + GROUPS
+        end = max(start, 0) + GROUPS_PER_PAGE
         page = groups[max(start, 0) : end]
         more = local("/duplicates", start=end, rule=rule, folder=folder) if end < len(groups) else None
         n_copies = sum(not kind for _, kind in groups)
@@ -69,14 +69,14 @@ async def duplicates_page(service: Shared, start: int = 0, rule: str = "largest"
         }  # fmt: skip
 
     values = await service.browsing.run(find)
-    return render("duplicates.html", rule=rule, rules=RULES, folder=folder, kinds=KINDS, **values)
+    return render("duplicates.html", rule=rule, rules=RULES, folder=folder, kinds=KIND_LABELS, **values)
 
 
 @router.post("/duplicates/keep")
-@takes(MEDIUM)
+@allow_body(MEDIUM_BODY)
 async def keep(
     request: Request,
-    service: Shared,
+    service: ServiceDep,
     image: Ids,
     keep: Annotated[int, Form(ge=0, le=MAX_INT)],
     merge: Annotated[bool, Form()] = False,
@@ -95,7 +95,7 @@ async def keep(
 @router.post("/duplicates/keep-all")
 async def keep_all(
     request: Request,
-    service: Shared,
+    service: ServiceDep,
     rule: Annotated[str, Form()],
     folder: Annotated[str, Form()] = "",
     merge: Annotated[bool, Form()] = False,
@@ -103,36 +103,37 @@ async def keep_all(
     """Keep one photo of each group of copies by a rule, and hide the others."""
     catalogue = service.catalogue
 
-    def do() -> Step:
+    def keep_by_rule() -> Step:
         choices = []
         for images, kind in _groups(catalogue):
-            record = (
-                None if kind else keeper_by(rule, images, catalogue.stored.tags.held(one.id for one in images), folder)
-            )
-            if record is not None:
-                choices.append(Choice(record.id, [one.id for one in images if one.id != record.id]))
+            if kind:
+                continue
+            tags = catalogue.stored.tags.held(image.id for image in images)
+            keeper = keeper_by(rule, images, tags, folder)
+            if keeper is not None:
+                choices.append(Choice(keeper.id, [image.id for image in images if image.id != keeper.id]))
         if not choices:
             problem = "There is no group of copies with a photo to keep by this rule."
             raise UserError(problem, setting="rule", value=rule, advice="Choose another.")
         return keep_one_of_each(catalogue, choices, merge_tags=merge)
 
-    step = await service.writing.run(do)
+    step = await service.writing.run(keep_by_rule)
     message = f"One photo of each of {count_of(len(step.images), 'group')} kept, the others hidden"
     return answer_form(request, "_kept.html", "/duplicates", message=message, step=step, images=[], group_id="all")
 
 
 @router.post("/duplicates/undo")
-@takes(MEDIUM)
+@allow_body(MEDIUM_BODY)
 async def undo(
     request: Request,
-    service: Shared,
+    service: ServiceDep,
     step: Annotated[int, Form(ge=0, le=MAX_INT)],
     image: Ids = [],  # noqa: B006
 ) -> Response:
-    """Show hidden photos again, and take their tags off the one that was kept."""
-    await undone_step(service, step)
+    """Show hidden photos again, and remove their tags from the one that was kept."""
+    await undo_stored_step(service, step)
     if not is_for_script(request):
-        return send_on("/duplicates")
+        return redirect("/duplicates")
     if not image:
         return render(
             "_kept.html", message="Undone. Reload the page to see the groups again", step=None, group_id="all"
@@ -140,25 +141,25 @@ async def undo(
     images = service.catalogue.stored.images.get_many(image)
     photos = await service.browsing.run(_photos, service.catalogue, images, "", "largest", "")
     message = "Undone: all photos of the group are back"
-    return render("_group.html", photos=photos, kind="", number=None, kinds=KINDS, message=message)
+    return render("_group.html", photos=photos, kind="", number=None, kinds=KIND_LABELS, message=message)
 
 
 @router.get("/duplicates/files.txt")
-async def hidden_files(service: Shared) -> Response:
-    """Return the paths of the photos that were hidden, one a line, to delete them with another program."""
+async def hidden_files(service: ServiceDep) -> Response:
+    """Return the paths of the photos that were hidden, one per line, to delete them with another program."""
     hidden = await service.browsing.run(service.catalogue.stored.images.hidden)
     text = "".join(f"{image.path}\n" for image in hidden if image.path is not None)
-    headers = HEADERS | {"content-disposition": 'attachment; filename="hidden photos.txt"'}
+    headers = PAGE_HEADERS | {"content-disposition": 'attachment; filename="hidden photos.txt"'}
     return Response(text.encode("utf-8", "surrogateescape"), headers=headers, media_type="text/plain; charset=utf-8")
 
 
 def _groups(catalogue: Catalogue) -> list[tuple[list[ImageRecord], str]]:
-    """Return the groups of copies, best first, then those that only look alike, each with its kind."""
+    """Return the groups of copies, best first, then the groups of similar photos, each with its kind."""
 
     def find() -> list[tuple[list[ImageRecord], str]]:
-        copies, alike, _ = find_duplicates(catalogue.stored, look=False)
+        copies, similar, _ = find_duplicates(catalogue.stored, look=False)
         groups = [([group.keeper, *(copy.image for copy in group.copies)], "") for group in copies]
-        return groups + [(group.images, group.kind) for group in alike]
+        return groups + [(group.images, group.kind) for group in similar]
 
     groups: list[tuple[list[ImageRecord], str]] = catalogue.stored.database.keep("duplicates", find)
     return groups
@@ -167,29 +168,29 @@ def _groups(catalogue: Catalogue) -> list[tuple[list[ImageRecord], str]]:
 def _photos(
     catalogue: Catalogue, images: Sequence[ImageRecord], kind: str, rule: str, folder: str
 ) -> list[ComparedPhoto]:
-    tags = catalogue.stored.tags.held(one.id for one in images)
+    tags = catalogue.stored.tags.held(image.id for image in images)
     keeper = None if kind else keeper_by(rule, images, tags, folder)
-    most = max(one.width * one.height for one in images)
-    largest = max(one.n_bytes for one in images)
-    dates = [one.taken for one in images if one.taken]
-    shared = set.intersection(*(set(tags.get(one.id, ())) for one in images))
+    max_pixels = max(image.width * image.height for image in images)
+    max_bytes = max(image.n_bytes for image in images)
+    dates = [image.taken for image in images if image.taken]
+    shared_tags = set.intersection(*(set(tags.get(image.id, ())) for image in images))
     rows = [
         [
-            ("Name", one.name.rpartition("/")[2], ""),
-            ("Folder", one.name.rpartition("/")[0] or one.folder, ""),
-            ("Pixels", f"{one.width} × {one.height}", "most" if one.width * one.height == most else ""),
-            ("Size", file_size(one.n_bytes), "largest" if one.n_bytes == largest else ""),
-            ("Taken", moment(one.taken) or "–", "oldest" if dates and one.taken == min(dates) else ""),
+            ("Name", image.name.rpartition("/")[2], ""),
+            ("Folder", image.name.rpartition("/")[0] or image.folder, ""),
+            ("Pixels", f"{image.width} × {image.height}", "most" if image.width * image.height == max_pixels else ""),
+            ("Size", file_size(image.n_bytes), "largest" if image.n_bytes == max_bytes else ""),
+            ("Taken", moment(image.taken) or "–", "oldest" if dates and image.taken == min(dates) else ""),
         ]
-        for one in images
+        for image in images
     ]
-    differ = [len({row[column][1] for row in rows}) > 1 for column in range(len(rows[0]))]
+    differs = [len({row[column][1] for row in rows}) > 1 for column in range(len(rows[0]))]
     return [
         ComparedPhoto(
-            one,
-            keeper is not None and one.id == keeper.id,
-            [(name, value, d, note if d else "") for (name, value, note), d in zip(row, differ, strict=True)],
-            [(tag, tag not in shared) for tag in tags.get(one.id, ())],
+            image,
+            keeper is not None and image.id == keeper.id,
+            [(name, value, diff, note if diff else "") for (name, value, note), diff in zip(row, differs, strict=True)],
+            [(tag, tag not in shared_tags) for tag in tags.get(image.id, ())],
         )
-        for one, row in zip(images, rows, strict=True)
+        for image, row in zip(images, rows, strict=True)
     ]

@@ -1,4 +1,4 @@
-"""A search as people type it, or as it stands in an address; and what it found, in one order for all its pages."""
+"""A search from the form or an address, and its results, which are in the same order on all pages."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ LABELS = {
     "folder": "Folder", "taken_from": "Taken from", "taken_to": "Taken up to", "min_mb": "At least (MB)",
     "max_mb": "At most (MB)", "type": "File type",
 }  # fmt: skip
-"""What the fields of the form are called; errors about them say so, too."""
+"""Labels of the form's fields; errors use these names, too."""
 
-LONGEST = 1000  # Letters of a field that are read
-UPLOAD = "sent"  # What stands for an uploaded photo to compare with
-PAGE = 48  # Photos of a page
-MOST = 5000  # Photos that one search can be scrolled through
-SEARCHES = 16  # Searches that are kept
+MAX_LETTERS = 1000  # Of a field
+UPLOAD = "sent"  # Value of `like` for an uploaded photo
+PHOTOS_PER_PAGE = 48  # Photos per page
+MAX_PHOTOS = 5000  # That one search finds on all its pages
+MAX_KEPT_SEARCHES = 16
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SearchForm:
-    """A search as typed into the form; fields left empty are empty texts."""
+    """A search as typed into the form; fields without a value are empty texts."""
 
     q: str = ""  # Words
     # Tags separated by commas
@@ -56,13 +56,13 @@ class SearchForm:
     max_mb: str = ""
     unreviewed: str = ""  # "1" or empty
     like: str = ""  # Id of the photo to compare with; `UPLOAD` for an uploaded one
-    sort: str = ""  # One of `SORTS`; empty: by chance, without words and photo by date
-    start: int = 0  # Photos shown before
+    sort: str = ""  # One of `SORTS`; empty: by chance; by date without words and photo
+    start: int = 0  # Number of photos on the previous pages
 
     @classmethod
     def read(cls, query: QueryParams) -> SearchForm:
         """Read a form from an address; other names in it are ignored."""
-        fields = {name: query[name][:LONGEST] for name in asdict(cls()) if name in query and name != "start"}
+        fields = {name: query[name][:MAX_LETTERS] for name in asdict(cls()) if name in query and name != "start"}
         fields = {name: text if name == "folder" else text.strip() for name, text in fields.items()}
         start = query.get("start", "")
         return cls(**fields, start=int(start) if re.fullmatch(r"\d{1,12}", start) else 0)
@@ -75,16 +75,16 @@ class SearchForm:
 
     @property
     def among(self) -> Filter | None:
-        """The images to search. Raises UserError if a date or a number is not one."""
+        """The filter of the images to search. Raises UserError if a date or a number is invalid."""
         if not self.filters:
             return None
-        least, most, sure = (_number(name, getattr(self, name)) for name in ("min_mb", "max_mb", "sure"))
+        min_mb, max_mb, percent = (_number(name, getattr(self, name)) for name in ("min_mb", "max_mb", "sure"))
         return Filter(
             tags=tags_in(self.tag), without=tags_in(self.without), predicted=tags_in(self.predicted),
-            min_confidence=None if sure is None else sure / 100, folder=self.folder or None,
+            min_confidence=None if percent is None else percent / 100, folder=self.folder or None,
             taken_from=self.taken_from or None, taken_to=self.taken_to or None, file_type=self.type or None,
-            min_bytes=None if least is None else int(least * 1e6), max_bytes=None if most is None else int(most * 1e6),
-            unreviewed=bool(self.unreviewed),
+            min_bytes=None if min_mb is None else int(min_mb * 1e6),
+            max_bytes=None if max_mb is None else int(max_mb * 1e6), unreviewed=bool(self.unreviewed),
         )  # fmt: skip
 
     @property
@@ -103,17 +103,17 @@ class SearchForm:
 
     @property
     def first_day(self) -> str:
-        """The first day of the photos, as fields of dates take it; empty if there is none."""
+        """The first day of the photos, in the format of date fields; empty without a date."""
         return first_day(self.taken_from)
 
     @property
     def last_day(self) -> str:
-        """The last day of the photos."""
+        """The last day of the photos, in the format of date fields; empty without a date."""
         return last_day(self.taken_to)
 
     @property
     def period(self) -> str:
-        """The year, month or day that all photos are of: "2024", "2024-07" or "2024-07-31"; else empty."""
+        """The year, month or day in which all photos were taken, such as "2024-07"; empty without such a filter."""
         for length in (4, 7, 10):
             period = self.first_day[:length]
             if period and (first_day(period), last_day(period)) == (self.first_day, self.last_day):
@@ -121,26 +121,26 @@ class SearchForm:
         return ""
 
     def address(self, page: str = "/", **changed: object) -> str:
-        """Return the address of this search with some fields changed; without `start`, that of its first page."""
+        """Return the address of this search with some fields changed; without `start`, of its first page."""
         return local(page, **{**asdict(self), "start": None, **changed})
 
     def photo(self, image_id: int, position: int, at: float | None = None) -> str:
-        """Return the address of a photo at a position of this search, or of a video at a moment."""
+        """Return the address of the photo at a position of this search; for a video, of its moment in seconds."""
         page = f"/image/{image_id}"
         return local(page, at=at) if self.like == UPLOAD else self.address(page, n=position, at=at)
 
     def with_tag(self, tag: str) -> str:
-        """Return the address of this search among the photos that have one more tag."""
+        """Return the address of this search, limited to photos with one more tag."""
         return self.address(tag=", ".join([*tags_in(self.tag), tag]))
 
 
 def first_day(period: str) -> str:
-    """Return the first day of a year, month, day or time; empty if the text is none."""
+    """Return the first day of a year, month, day or time; empty if the text is not a date."""
     return (period + "-01-01"[len(period[:10]) - 4 :])[:10] if is_date(period) else ""
 
 
 def last_day(period: str) -> str:
-    """Return the last day of a year, month, day or time; empty if the text is none."""
+    """Return the last day of a year, month, day or time; empty if the text is not a date."""
     if not is_date(period):
         return ""
     year, month, day = [*map(int, period[:10].split("-")), 0, 0][:3]
@@ -153,7 +153,7 @@ def tags_in(text: str) -> tuple[str, ...]:
 
 
 def _number(name: str, text: str) -> float | None:
-    """Return the number in a field; None if it is empty. Raises UserError if it has none."""
+    """Return the number in a field; None if it is empty. Raises UserError if the text is not a number of 0 or more."""
     if not text:
         return None
     try:
@@ -169,15 +169,15 @@ class FoundPhotos(NamedTuple):
     """The photos that a search found, in its order."""
 
     ids: NDArray[np.int64]
-    hits: list[Hit]  # Beside the ids; empty of a list without words and photo, whose pages ask for theirs
+    hits: list[Hit]  # One for each id; empty without words and photo, when `page` reads them
     notes: list[str]
-    n_found: int  # Photos in all; of a search more than `ids`, if these are `MOST`
-    n_likely: int | None = None  # Of a search with confidences: those at least `PREDICTED_FROM` likely
-    meant: str = ""  # The search with the tags that are spelled like its unknown words, if there are any
+    n_found: int  # Number of all photos; more than `ids` if the search has more than `MAX_PHOTOS`
+    n_likely: int | None = None  # Number of photos at least `PREDICTED_FROM` likely; None without confidences
+    suggestion: str = ""  # The words with known tags in place of misspelled ones; empty without such tags
 
     def page(self, catalogue: Catalogue, start: int) -> list[Hit]:
         """Return the photos of a page."""
-        return self.hits[start : start + PAGE] or catalogue.hits(self.ids[start : start + PAGE])
+        return self.hits[start : start + PHOTOS_PER_PAGE] or catalogue.hits(self.ids[start : start + PHOTOS_PER_PAGE])
 
 
 class GridPhoto(NamedTuple):
@@ -189,47 +189,47 @@ class GridPhoto(NamedTuple):
     shares: list[Share]  # Why it was found; empty unless it was found by words
 
 
-class Walk(NamedTuple):
-    """Where in a search a photo is."""
+class PhotoPosition(NamedTuple):
+    """The position of a photo in a search."""
 
-    number: int | None  # From 1 on; None of a photo that the search does not find any more
-    n: int
-    # Addresses of the photos beside it, and of the page of the search that shows it
-    before: str | None
-    after: str | None
+    number: int | None  # From 1; None if the search no longer finds the photo
+    n_photos: int
+    # Addresses of the previous and next photo, and of the page of the search that shows the photo
+    previous: str | None
+    next: str | None
     back: str
-    next_id: int | None  # Of the photo after it
+    next_id: int | None  # Id of the next photo
 
 
 def label_of(name: str) -> str:
-    """Return what the form calls a field, in quotation marks; a name that no field has as it is."""
+    """Return the label of a field in quotation marks; any other name unchanged."""
     return f"“{LABELS[name]}”" if name in LABELS else name
 
 
-def search_photos(catalogue: Catalogue, form: SearchForm, *, afresh: bool = False) -> FoundPhotos:
-    """Search, or return what the same search found last, unless it is to be done afresh or another run is in use.
+def search_photos(catalogue: Catalogue, form: SearchForm, *, refresh: bool = False) -> FoundPhotos:
+    """Search, or return the last result of the same search by the same run, unless `refresh` is set.
 
-    What is wrong with the search becomes a note.
+    Errors in the search become a note.
     """
     results = _SEARCHES.setdefault(catalogue, {})
     key = (catalogue.tagger.fingerprint, replace(form, start=0))
-    result = None if afresh else results.get(key)
+    result = None if refresh else results.get(key)
     if result is None:
         try:
             result = _find(catalogue, form)
         except UserError as error:
-            meant = _meant(catalogue, form.q, re.split(r"[\s,;]+", form.q))
-            result = FoundPhotos(np.empty(0, np.int64), [], [error.wording(label_of)], 0, meant=meant)
-        with _KEEPING:
+            suggestion = _suggest(catalogue, form.q, re.split(r"[\s,;]+", form.q))
+            result = FoundPhotos(np.empty(0, np.int64), [], [error.wording(label_of)], 0, suggestion=suggestion)
+        with _SEARCHES_LOCK:
             results.pop(key, None)
-            if len(results) >= SEARCHES:
+            if len(results) >= MAX_KEPT_SEARCHES:
                 results.pop(next(iter(results)))
             results[key] = result
     return result
 
 
 def grid_photos(catalogue: Catalogue, hits: Sequence[Hit], words: str = "") -> list[GridPhoto]:
-    """Return what the grid shows of each hit."""
+    """Return the photos of hits with all that the grid shows."""
     ids = [hit.id for hit in hits if hit.id is not None]
     records = {record.id: record for record in catalogue.stored.images.get_many(ids)}
     tags = catalogue.stored.tags.held(ids)
@@ -241,15 +241,15 @@ def grid_photos(catalogue: Catalogue, hits: Sequence[Hit], words: str = "") -> l
     ]
 
 
-def differ(items: Sequence[GridPhoto]) -> bool:
-    """Return whether the photos of a page have different confidences: else these tell nothing."""
+def confidences_differ(items: Sequence[GridPhoto]) -> bool:
+    """Return whether the photos of a page have different confidences: equal ones are not worth showing."""
     return len({percent(item.hit.confidence) for item in items if item.hit.confidence is not None}) > 1
 
 
-def walk(catalogue: Catalogue, form: SearchForm, image_id: int, position: int) -> Walk | None:
-    """Return where in a search a photo is; one that it no longer finds counts as before the photo at its position.
+def photo_position(catalogue: Catalogue, form: SearchForm, image_id: int, position: int) -> PhotoPosition | None:
+    """Return the position of a photo in a search; None if the search finds nothing.
 
-    `position` is where it was when the search was done. None if the search finds nothing.
+    `position` is where the photo was before. If the search no longer finds it, the next photo is the one now there.
     """
     ids = search_photos(catalogue, form).ids
     if len(ids) == 0:
@@ -261,9 +261,9 @@ def walk(catalogue: Catalogue, form: SearchForm, image_id: int, position: int) -
     def address(other: int) -> str | None:
         return form.photo(int(ids[other]), other) if 0 <= other < len(ids) else None
 
-    return Walk(
+    return PhotoPosition(
         index + 1 if len(positions) else None, len(ids), address(index - 1), address(following),
-        form.address(start=index // PAGE * PAGE) + f"#photo-{image_id}",
+        form.address(start=index // PHOTOS_PER_PAGE * PHOTOS_PER_PAGE) + f"#photo-{image_id}",
         int(ids[following]) if following < len(ids) else None,
     )  # fmt: skip
 
@@ -273,32 +273,33 @@ def _find(catalogue: Catalogue, form: SearchForm) -> FoundPhotos:
     if not form.q and not form.like:
         ids = catalogue.ids(among or Filter(), form.sorted_by)
         return FoundPhotos(ids, [], [], len(ids))
-    notes, meant = [], ""
+    notes, suggestion = [], ""
     if form.image_id is not None:
-        result = catalogue.like(form.image_id, MOST, among=among, sort=form.sorted_by)
+        result = catalogue.like(form.image_id, MAX_PHOTOS, among=among, sort=form.sorted_by)
     else:
-        result = catalogue.search(form.q, MOST, among=among, sort=form.sorted_by)
+        result = catalogue.search(form.q, MAX_PHOTOS, among=among, sort=form.sorted_by)
         if result.unknown:
             notes.append(f"Not a known tag, so ignored: {', '.join(result.unknown)}.")
-            meant = _meant(catalogue, form.q, result.unknown)
+            suggestion = _suggest(catalogue, form.q, result.unknown)
         if result.untrained:
             notes.append(f"No tagged photos to learn from, so found by meaning alone: {', '.join(result.untrained)}.")
     confidences = [hit.confidence for hit in result.hits if hit.confidence is not None]
     n_likely = sum(confidence >= PREDICTED_FROM for confidence in confidences) if confidences else None
     ids = np.array([hit.id for hit in result.hits], np.int64)
-    return FoundPhotos(ids, result.hits, notes, result.n_found or 0, n_likely, meant)
+    return FoundPhotos(ids, result.hits, notes, result.n_found or 0, n_likely, suggestion)
 
 
-def _meant(catalogue: Catalogue, words: str, unknown: Iterable[str]) -> str:
-    """Return a search with known tags in place of its unknown words; empty if none is spelled like one."""
-    meant = words
+def _suggest(catalogue: Catalogue, words: str, unknown: Iterable[str]) -> str:
+    """Return a search with similarly spelled tags in place of its unknown words; empty if there are no such tags."""
+    suggestion = words
     for word, tag in catalogue.tagger.vocabulary.nearest(word.strip('-"') for word in unknown).items():
         if tag is not None:
             typed = tag if tag.isalnum() else quoted(tag)
-            meant = re.sub(rf"(?<!\w){re.escape(word)}(?!\w)", lambda _, typed=typed: typed, meant)  # type: ignore[misc]
-    return meant if meant != words else ""
+            pattern = rf"(?<!\w){re.escape(word)}(?!\w)"
+            suggestion = re.sub(pattern, lambda _, typed=typed: typed, suggestion)  # type: ignore[misc]
+    return suggestion if suggestion != words else ""
 
 
 Searches = dict[tuple[str, SearchForm], FoundPhotos]  # By the run and the search
 _SEARCHES: weakref.WeakKeyDictionary[Catalogue, Searches] = weakref.WeakKeyDictionary()
-_KEEPING = threading.Lock()
+_SEARCHES_LOCK = threading.Lock()

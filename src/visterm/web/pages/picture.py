@@ -15,38 +15,38 @@ from visterm.store.filters import PREDICTED_FROM
 from visterm.store.images import ImageRecord
 from visterm.tagging.explain import knows_places
 from visterm.web.api.images import ImageId, Moment
-from visterm.web.pages.form import GridPhoto, SearchForm, grid_photos, walk
-from visterm.web.pages.render import PageRoute, answer_form, is_for_script, local, percent, render, send_on
-from visterm.web.service import Service, Shared
+from visterm.web.pages.form import GridPhoto, SearchForm, grid_photos, photo_position
+from visterm.web.pages.render import PageRoute, answer_form, is_for_script, local, percent, redirect, render
+from visterm.web.service import Service, ServiceDep
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
 
-Place = Annotated[int, Query(ge=0, le=10**12)]
+Position = Annotated[int, Query(ge=0, le=10**12)]
 
-ALIKE = 12
-MOST_PREDICTED = 20
+MAX_SIMILAR = 12
+MAX_PREDICTED = 20
 
 Answer = Literal["accept", "reject", "back", "give", "take"]
 MESSAGES: dict[Answer, str] = {
     "accept": "{} is right", "reject": "{} is wrong", "back": "{}: undone", "give": "{} added", "take": "{} removed",
 }  # fmt: skip
-"""What a person can say about a tag, and the message that the page then shows."""
+"""What people can say about a tag, and the message that the page then shows."""
 
 
 @router.get("/image/{image_id}")
 async def picture_page(
-    image_id: ImageId, request: Request, service: Shared, at: Moment = None, n: Place = 0
+    image_id: ImageId, request: Request, service: ServiceDep, at: Moment = None, n: Position = 0
 ) -> Response:
-    """Show a photo, or play a video from a moment on; the photos beside it are those of the search in the address."""
+    """Show a photo, or a video from a moment on, with links to its neighbours in the search of the address."""
     form = SearchForm.read(request.query_params)
     values = await service.searching.run(_values, service, image_id)
-    beside = await service.searching.run(walk, service.catalogue, form, image_id, n)
-    return render("picture.html", query=form.q, form=form, walk=beside, message="", at=at, **values)
+    position = await service.searching.run(photo_position, service.catalogue, form, image_id, n)
+    return render("picture.html", query=form.q, form=form, position=position, message="", at=at, **values)
 
 
 @router.post("/image/{image_id}/tags")
 async def change_tag(
-    image_id: ImageId, request: Request, service: Shared, tag: Annotated[str, Form()], do: Annotated[Answer, Form()]
+    image_id: ImageId, request: Request, service: ServiceDep, tag: Annotated[str, Form()], do: Annotated[Answer, Form()]
 ) -> Response:
     """Store what a person says about a tag: accept, reject, back, give or take."""
 
@@ -66,14 +66,14 @@ async def change_tag(
 
 
 @router.get("/image/{image_id}/alike")
-async def alike(image_id: ImageId, request: Request, service: Shared) -> Response:
+async def alike(image_id: ImageId, request: Request, service: ServiceDep) -> Response:
     """Show similar photos."""
     if not is_for_script(request):
-        return send_on(local("/", like=image_id))
+        return redirect(local("/", like=image_id))
 
     def find() -> list[GridPhoto]:
         try:
-            return grid_photos(service.catalogue, service.catalogue.like(image_id, ALIKE).hits)
+            return grid_photos(service.catalogue, service.catalogue.like(image_id, MAX_SIMILAR).hits)
         except DataError:  # a photo whose file is gone has no row to compare
             return []
 
@@ -86,19 +86,17 @@ def explains(catalogue: Catalogue, record: ImageRecord) -> bool:
 
 
 def _values(service: Service, image_id: int) -> dict[str, object]:
-    """Return the values of the template; a tag counts as predicted from the confidence `PREDICTED_FROM` on."""
+    """Return the values of the template; tags with at least the confidence `PREDICTED_FROM` count as likely."""
     catalogue, view = service.catalogue, service.view(image_id)
     sources = {tag.tag: tag.source for tag in view.given}
     current_keys = {tag_key(tag) for tag in view.tags}
-    others = [prediction for prediction in view.predicted if tag_key(prediction.tag) not in current_keys]
-    others = sorted(others, key=lambda prediction: -(prediction.confidence or 0.0))[:MOST_PREDICTED]
-    likely = [
-        prediction for prediction in others if prediction.confidence is None or prediction.confidence >= PREDICTED_FROM
-    ]
+    predictions = [prediction for prediction in view.predicted if tag_key(prediction.tag) not in current_keys]
+    predictions = sorted(predictions, key=lambda prediction: -(prediction.confidence or 0.0))[:MAX_PREDICTED]
+    likely = [item for item in predictions if item.confidence is None or item.confidence >= PREDICTED_FROM]
     return {
-        "view": view, "likely": likely, "unlikely": others[len(likely) :], "least": PREDICTED_FROM,
+        "view": view, "likely": likely, "unlikely": predictions[len(likely) :], "least": PREDICTED_FROM,
         "current_tags": [(tag, sources.get(tag, "accepted"), tag in catalogue.tagger.vocabulary) for tag in view.tags],
-        "differ": len({percent(prediction.confidence) for prediction in others}) != 1 or len(others) == 1,
+        "differ": len({percent(prediction.confidence) for prediction in predictions}) != 1 or len(predictions) == 1,
         "rejected": [tag for tag, verdict in view.verdicts.items() if verdict < 0],
         "explains": view.record.state == "here" and explains(catalogue, view.record),
         "explained_by": explained_by(catalogue.tagger.model),

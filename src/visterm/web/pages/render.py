@@ -1,4 +1,4 @@
-"""Pages from templates, everything escaped: a whole page, or the part that the script requests; and their files."""
+"""Pages from templates, everything escaped: a whole page, or the part that the script requests; and static files."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from visterm.store.images import moment as clock
 from visterm.web.bodies import JsonRoute
 from visterm.web.errors import HttpError, http_error_of, json_answer
 
-PART = "x-part"
+PART_HEADER = "x-part"
 """Header with which the script requests a part of a page; without it a form is answered with the whole next page."""
 
-HEADERS = {"cache-control": "no-store", "referrer-policy": "same-origin", "vary": PART}
+PAGE_HEADERS = {"cache-control": "no-store", "referrer-policy": "same-origin", "vary": PART_HEADER}
 """The policy is not "no-referrer", under which browsers send forms with an Origin of "null"."""
 
 MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September", "October",
@@ -35,36 +35,36 @@ HEADLINES = {
 
 router = APIRouter(include_in_schema=False)
 
-TYPES = {"visterm.css": "text/css; charset=utf-8", "icon.svg": "image/svg+xml"} | dict.fromkeys(
+STATIC_TYPES = {"visterm.css": "text/css; charset=utf-8", "icon.svg": "image/svg+xml"} | dict.fromkeys(
     ("early.js", "visterm.js", "choose.js", "photo_map.js"), "text/javascript; charset=utf-8"
 )
-_BODIES = {name: (files("visterm.web.pages") / "static" / name).read_bytes() for name in TYPES}
-_ETAGS = {name: f'"{hashlib.sha256(body).hexdigest()[:32]}"' for name, body in _BODIES.items()}
+_STATIC_BODIES = {name: (files("visterm.web.pages") / "static" / name).read_bytes() for name in STATIC_TYPES}
+_ETAGS = {name: f'"{hashlib.sha256(body).hexdigest()[:32]}"' for name, body in _STATIC_BODIES.items()}
 
 
 def render(template: str, status: int = 200, /, **values: object) -> Response:
     """Return a page, or a part of one; bytes of a file name that are not Unicode are shown as "?"."""
     text = _TEMPLATES.get_template(template).render(values)
-    return Response(text.encode("utf-8", "replace"), status, HEADERS, "text/html; charset=utf-8")
+    return Response(text.encode("utf-8", "replace"), status, PAGE_HEADERS, "text/html; charset=utf-8")
 
 
 def is_for_script(request: Request) -> bool:
-    """Return whether the script sent the request; it puts the answer into the page that is open."""
-    return PART in request.headers
+    """Return whether the script sent the request: it needs only a part of the page."""
+    return PART_HEADER in request.headers
 
 
-def send_on(address: str) -> Response:
-    """Redirect a browser to a page after it sent a form."""
-    return RedirectResponse(address, 303, HEADERS)
+def redirect(address: str) -> Response:
+    """Redirect a browser to a page after it has sent a form."""
+    return RedirectResponse(address, 303, PAGE_HEADERS)
 
 
 def answer_form(request: Request, part: str, page: str, /, **values: object) -> Response:
-    """Return a part of a page to the script; send any other browser on to a page."""
-    return render(part, **values) if is_for_script(request) else send_on(page)
+    """Return a part of a page to the script; without the script, redirect the browser to a page."""
+    return render(part, **values) if is_for_script(request) else redirect(page)
 
 
 class PageRoute(JsonRoute):
-    """A route whose errors are pages; the script gets the message alone."""
+    """A route whose errors are pages; the script receives only the message."""
 
     def answer_error(self, request: Request, error: Exception) -> Response:
         """Return the page of an error."""
@@ -72,7 +72,7 @@ class PageRoute(JsonRoute):
 
 
 def error_page(request: Request, error: Exception) -> Response:
-    """Return the page of an error, with the status and the headers that the API answers with."""
+    """Return the page of an error, with the status and the headers of the API's answer."""
     refused = http_error_of(error, str)  # names of settings without backquotes
     if is_for_script(request):
         return json_answer({"message": refused.detail}, refused.status_code)
@@ -88,30 +88,30 @@ def local(path: str, **query: object) -> str:
     return quote(path) + (f"?{urlencode(values, doseq=True, errors='replace')}" if values else "")
 
 
-def address_of(name: str) -> str:
+def static_address(name: str) -> str:
     """Return the address of a static file, which changes with its content."""
     return f"/static/{name}?v={_ETAGS[name][1:13]}"
 
 
 @router.get("/static/{name}")
 async def static_file(name: str, request: Request) -> Response:
-    """Return a file, or 304 if the browser has it."""
-    if name not in TYPES:
+    """Return a static file, or 304 if the browser has it."""
+    if name not in STATIC_TYPES:
         raise HttpError(404, f"There is no file {name} here.")
-    lasting = "public, max-age=31536000, immutable" if "v" in request.query_params else "no-cache"
-    headers = {"etag": _ETAGS[name], "cache-control": lasting}
+    cache_control = "public, max-age=31536000, immutable" if "v" in request.query_params else "no-cache"
+    headers = {"etag": _ETAGS[name], "cache-control": cache_control}
     if _ETAGS[name] in request.headers.get("if-none-match", ""):
         return Response(status_code=304, headers=headers)
-    return Response(_BODIES[name], headers=headers, media_type=TYPES[name])
+    return Response(_STATIC_BODIES[name], headers=headers, media_type=STATIC_TYPES[name])
 
 
 def thumbnail(image_id: int, side: int, at: float | None = None) -> str:
-    """Return the address of a thumbnail, with one of the sides of `web.api.images.Side`; of a video at a moment."""
+    """Return the address of a thumbnail; `side` is one of `web.api.images.Side`, and `at` a moment of a video."""
     return f"/api/v1/images/{image_id}/thumbnail?size={side}{'' if at is None else f'&at={at:.3f}'}"
 
 
 def video(image_id: int, at: float | None = None) -> str:
-    """Return the address of a video that begins at a moment."""
+    """Return the address of a video; it starts at the moment `at`, in seconds."""
     return f"/api/v1/images/{image_id}/video{f'#t={at:.3f}' if at else ''}"
 
 
@@ -125,14 +125,14 @@ class _Exact(str):
 
 
 def _printable(value: object) -> object:
-    """Return a value as a page shows it, with U+FFFD for letters that are invisible or change the direction."""
+    """Return a value as a page shows it: U+FFFD replaces letters that are invisible or change the text's direction."""
     if not isinstance(value, str) or isinstance(value, Markup | _Exact):
         return value
     return "\n".join(map(printable, value.split("\n")))
 
 
 def percent(share: float | None) -> str:
-    """Return a share in whole percent; 0 and 100 only where the share is exactly that."""
+    """Return a share in whole percent; 0 and 100 only if the share is exactly 0 or 1."""
     if share is None:
         return "–"
     for low, high, text in ((-0.01, 0, ">−1 %"), (0, 0.01, "<1 %"), (0.99, 1, ">99 %")):
@@ -151,9 +151,9 @@ def signed(value: float) -> str:
     return f"{value:+.3f}".replace("-", "−")
 
 
-def file_size(n: int) -> str:
-    """Return a number of bytes in the unit that suits it."""
-    size = float(n)
+def file_size(n_bytes: int) -> str:
+    """Return a number of bytes in a readable unit."""
+    size = float(n_bytes)
     for unit in ("bytes", "kB", "MB"):
         if size < 1000:
             return f"{size:.0f} {unit}" if unit != "MB" else f"{size:.1f} {unit}"
@@ -162,7 +162,7 @@ def file_size(n: int) -> str:
 
 
 def moment(at: str | None) -> str:
-    """Return a time to the minute, such as 2024-07-31 18:05: one in UTC by the clock of this machine."""
+    """Return a time to the minute, such as 2024-07-31 18:05; UTC becomes the local time of this machine."""
     at = at or ""
     if at.endswith("Z"):
         at = datetime.fromisoformat(at).astimezone().isoformat()
@@ -170,26 +170,26 @@ def moment(at: str | None) -> str:
 
 
 def date_and_time(at: str) -> str:
-    """Return a stored time by the clock of this machine as people write it: 24 November 2026, 14:05."""
+    """Return a stored time as local time of this machine: 24 November 2026, 14:05."""
     local_time = datetime.fromisoformat(at).astimezone()
     return f"{local_time.day} {MONTHS[local_time.month - 1]} {local_time.year}, {local_time:%H:%M}"
 
 
-def place(record: ImageRecord) -> str:
+def coordinates(record: ImageRecord) -> str:
     """Return where a photo was taken: 48.1372° N, 11.5755° E."""
     assert record.latitude is not None
     assert record.longitude is not None
-    sides = ("S" if record.latitude < 0 else "N", "W" if record.longitude < 0 else "E")
+    directions = ("S" if record.latitude < 0 else "N", "W" if record.longitude < 0 else "E")
     degrees = (abs(record.latitude), abs(record.longitude))
-    return ", ".join(f"{value:.4f}° {side}" for value, side in zip(degrees, sides, strict=True))
+    return ", ".join(f"{value:.4f}° {name}" for value, name in zip(degrees, directions, strict=True))
 
 
 _TEMPLATES = Environment(
     loader=PackageLoader("visterm.web.pages"), autoescape=True, finalize=_printable, undefined=StrictUndefined,
     trim_blocks=True, lstrip_blocks=True,
 )  # fmt: skip
-_TEMPLATES.globals.update(static=address_of, local=local, thumbnail=thumbnail, video=video, count_of=count_of)
+_TEMPLATES.globals.update(static=static_address, local=local, thumbnail=thumbnail, video=video, count_of=count_of)
 _TEMPLATES.filters.update(
-    percent=percent, decimal=decimal, signed=signed, file_size=file_size, moment=moment, place=place, exact=_Exact,
-    file_name=file_name, clock=clock, is_video=is_video,
+    percent=percent, decimal=decimal, signed=signed, file_size=file_size, moment=moment, exact=_Exact,
+    coordinates=coordinates, file_name=file_name, clock=clock, is_video=is_video,
 )  # fmt: skip

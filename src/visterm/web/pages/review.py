@@ -1,7 +1,7 @@
-"""Review: one question after another, is this tag right for this photo; and learning from the answers.
+"""Review: questions whether a tag is right for a photo, one after another, and learning from the answers.
 
-Questions come from one of three queues: doubts about frequent tags, which come first, as most photos and searches show
-them; those whose answers teach most; and tags that are probably mistakes.
+Questions come from one of three queues: doubts about frequent tags, the default, as most photos and searches show
+them; questions whose answers teach most; and tags that are probably mistakes.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from visterm.models.blend.kept import explained_by
 from visterm.store.catalogue import StoredCatalogue
 from visterm.store.filters import MAX_INT
 from visterm.store.images import ImageRecord
-from visterm.web.bodies import MEDIUM, takes
+from visterm.web.bodies import MEDIUM_BODY, allow_body
 from visterm.web.errors import HttpError
 from visterm.web.pages.library import latest_job
 from visterm.web.pages.picture import explains
 from visterm.web.pages.render import PageRoute, is_for_script, render
-from visterm.web.service import Service, Shared
+from visterm.web.service import Service, ServiceDep
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
 
 VERDICTS = {"right": 1, "wrong": -1, "skip": 0}
 MESSAGES = {"right": "{} is right", "wrong": "{} is wrong", "skip": "{} skipped"}
-ROUND = 20  # Answers after which models that learn all tags in a moment learn again by themselves
-MOST_MISTAKES = 4000  # Among which one whose answer was undone is looked for
-MOST_BACK = 300  # Answers of a sitting that can be undone, and questions that stay skipped
+ROUND_ANSWERS = 20  # Answers after which models that learn quickly learn again by themselves
+MAX_MISTAKES = 4000  # Mistakes among which the one of an undone answer is looked up
+MAX_TRAIL = 300  # Answers of a session that can be undone, and questions that stay skipped
 
 Queue = Literal["frequent", "questions", "mistakes"]
 
@@ -51,7 +51,7 @@ class ReviewAnswer(NamedTuple):
     do: Annotated[str, Field(pattern="^(right|wrong|skip)$")]
 
 
-_TRAIL = TypeAdapter(Annotated[list[ReviewAnswer], FailFast()])  # Answers of this sitting, which the page sends along
+_TRAIL = TypeAdapter(Annotated[list[ReviewAnswer], FailFast()])  # Answers of this session, which the page sends along
 
 
 class TagQuestion(NamedTuple):
@@ -61,30 +61,30 @@ class TagQuestion(NamedTuple):
     tag: str
     confidence: float | None
     why: list[str]
-    mistake: str = ""  # "missing" or "wrong"; empty in the queue of questions that teach most
-    reason: str = ""  # Why it may be a mistake, where no chance says so
+    mistake: str = ""  # "missing" or "wrong"; empty in other queues than that of mistakes
+    reason: str = ""  # Why it may be a mistake, if the chance is unknown
 
 
-class Question(NamedTuple):
+class ShownQuestion(NamedTuple):
     """The question that is shown."""
 
     record: ImageRecord
     pair: TagQuestion
     tags: list[str]
-    at: float | None  # Of a video: the moment that is most like the tag, in seconds
+    at: float | None  # For a video: the moment that matches the tag best, in seconds
 
 
 @router.get("/review")
-async def review_page(service: Shared, queue: Queue = "frequent") -> Response:
+async def review_page(service: ServiceDep, queue: Queue = "frequent") -> Response:
     """Show the first question of a queue."""
     return render("review.html", **await service.searching.run(_question, service, queue, []))
 
 
 @router.post("/review")
-@takes(MEDIUM)
+@allow_body(MEDIUM_BODY)
 async def answer_question(
     request: Request,
-    service: Shared,
+    service: ServiceDep,
     do: Annotated[str, Form()],
     image: Annotated[int, Form(ge=-1, le=MAX_INT)] = -1,
     tag: Annotated[str, Form()] = "",
@@ -93,23 +93,23 @@ async def answer_question(
 ) -> Response:
     """Store an answer, or undo the last one, and show the next question."""
     try:
-        answers = _TRAIL.validate_json(trail)[-MOST_BACK:]
+        answers = _TRAIL.validate_json(trail)[-MAX_TRAIL:]
     except ValidationError:
         problem = "Your earlier answers can't be read."
         raise UserError(problem, setting="trail", advice="Open /review again.") from None
 
     check_choice(do, "do", (*VERDICTS, "undo"))
-    again, message = None, "There is nothing to undo"
+    retry, message = None, "There is nothing to undo"
     if do in VERDICTS:
         answer = ReviewAnswer(image, tag, do)
         await _write(service, answer, VERDICTS[do])
         answers, message = [*answers, answer], MESSAGES[do].format(tag)
     elif answers:
-        *answers, again = answers
-        await _write(service, again, 0)
-        message = f"{again.tag}: one more time"
+        *answers, retry = answers
+        await _write(service, retry, 0)
+        message = f"{retry.tag}: one more time"
 
-    values = await service.searching.run(_question, service, queue, answers, again=again, message=message)
+    values = await service.searching.run(_question, service, queue, answers, retry=retry, message=message)
     if do in ("right", "wrong") and values["learns_now"] and service.jobs.n_open.total == 0:
         with suppress(HttpError):  # too many jobs wait: the next answer tries again
             values["job"] = await service.jobs.start(FIT, "by-itself")
@@ -119,7 +119,7 @@ async def answer_question(
 
 
 async def _write(service: Service, answer: ReviewAnswer, verdict: int) -> None:
-    """Store a verdict on the tag of an answer; if it was skipped, only check that the photo exists."""
+    """Store a verdict on the tag of an answer; for a skipped question, only check that the photo exists."""
 
     def judge() -> None:
         service.record_of(answer.image_id)
@@ -130,19 +130,19 @@ async def _write(service: Service, answer: ReviewAnswer, verdict: int) -> None:
 
 
 def _question(
-    service: Service, queue: Queue, answers: list[ReviewAnswer], *, again: ReviewAnswer | None = None, message: str = ""
+    service: Service, queue: Queue, answers: list[ReviewAnswer], *, retry: ReviewAnswer | None = None, message: str = ""
 ) -> dict[str, object]:
-    """Return the next question, the photo after it to load ahead, and the progress of the review."""
+    """Return the values of the template: the next question, the photo to load ahead, and the progress."""
     catalogue, stored = service.catalogue, service.catalogue.stored
     skipped = {(answer.image_id, answer.tag) for answer in answers if answer.do == "skip"}
     if queue == "mistakes":
         pairs = [pair for pair in _mistakes(catalogue, len(skipped) + 2) if pair[:2] not in skipped][:2]
     else:
         items = review_queue(stored, 2, skip=skipped, frequent=queue == "frequent", tree=catalogue.tree)
-        pairs = [TagQuestion(each.image_id, each.tag, each.confidence, each.why) for each in items]
+        pairs = [TagQuestion(item.image_id, item.tag, item.confidence, item.why) for item in items]
 
-    if again is not None:
-        pairs = [_one_more_time(service, queue, again), *(pair for pair in pairs if pair[:2] != again[:2])]
+    if retry is not None:
+        pairs = [_question_again(service, queue, retry), *(pair for pair in pairs if pair[:2] != retry[:2])]
     question = None
     if pairs:
         pair = pairs[0]
@@ -150,17 +150,17 @@ def _question(
         row = None if column is None else catalogue.tagger.tag_rows(np.array([column], np.int32))
         tags = stored.tags.held([pair.image_id]).get(pair.image_id, [])
         at = stored.where([pair.image_id], row)[0].at
-        question = Question(service.record_of(pair.image_id), pair, tags, at)
+        question = ShownQuestion(service.record_of(pair.image_id), pair, tags, at)
 
     by_itself = isinstance(catalogue.tagger.model, RelearnsTags)
     added = stored.runs.current().added
     return latest_job(service, FIT) | {
         "queue": queue, "question": question, "message": message,
         "next_image": pairs[1].image_id if len(pairs) > 1 else None,
-        "trail": json.dumps(answers[-MOST_BACK:]), "last": answers[-1] if answers else None,
+        "trail": json.dumps(answers[-MAX_TRAIL:]), "last": answers[-1] if answers else None,
         "answered": sum(answer.do != "skip" for answer in answers),
-        "unlearned": _answers_since(stored, added, "done"), "round": ROUND if by_itself else None,
-        "learns_now": by_itself and _answers_since(stored, added, "%") >= ROUND,
+        "unlearned": _answers_since(stored, added, "done"), "round": ROUND_ANSWERS if by_itself else None,
+        "learns_now": by_itself and _answers_since(stored, added, "%") >= ROUND_ANSWERS,
         "reviewed": stored.database.value("SELECT count(*) FROM images WHERE state = 'here' AND reviewed IS NOT NULL"),
         "n_images": stored.images.count(), "explained_by": explained_by(catalogue.tagger.model),
         "explains": question is not None and explains(catalogue, question.record),
@@ -169,28 +169,28 @@ def _question(
 
 
 def _mistakes(catalogue: Catalogue, limit: int) -> list[TagQuestion]:
-    """Return the most probable mistakes that were found and not answered yet."""
+    """Return questions about the most probable mistakes that nobody has answered yet."""
     return [
         TagQuestion(
-            each.image_id, each.tag, each.chance, [f"so {tag}, too" for tag in each.follows], each.kind, each.reason
+            item.image_id, item.tag, item.chance, [f"so {tag}, too" for tag in item.follows], item.kind, item.reason
         )
-        for each in catalogue.mistakes(limit) or []
-        if each.image_id is not None
+        for item in catalogue.mistakes(limit) or []
+        if item.image_id is not None
     ]
 
 
-def _one_more_time(service: Service, queue: Queue, again: ReviewAnswer) -> TagQuestion:
+def _question_again(service: Service, queue: Queue, retry: ReviewAnswer) -> TagQuestion:
     if queue == "mistakes":
-        for pair in _mistakes(service.catalogue, MOST_MISTAKES):
-            if pair[:2] == again[:2]:
+        for pair in _mistakes(service.catalogue, MAX_MISTAKES):
+            if pair[:2] == retry[:2]:
                 return pair._replace(why=["one more time", *pair.why])
-    predicted = service.view(again.image_id).predicted
-    confidence = next((item.confidence for item in predicted if item.tag == again.tag), None)
-    return TagQuestion(again.image_id, again.tag, confidence, ["one more time"])
+    predictions = service.view(retry.image_id).predicted
+    confidence = next((item.confidence for item in predictions if item.tag == retry.tag), None)
+    return TagQuestion(retry.image_id, retry.tag, confidence, ["one more time"])
 
 
 def _answers_since(stored: StoredCatalogue, added: str, state: str) -> int:
-    """Return how many answers came after the last job that learned began, or after the run, which was `added` then."""
-    began = "coalesce((SELECT max(started) FROM jobs WHERE kind = 'fit' AND state LIKE ?), ?)"
-    statement = f"SELECT count(*) FROM feedback WHERE verdict != 0 AND at > {began}"
+    """Return the number of answers since the last "fit" job in this state started, or since the run was `added`."""
+    start = "coalesce((SELECT max(started) FROM jobs WHERE kind = 'fit' AND state LIKE ?), ?)"
+    statement = f"SELECT count(*) FROM feedback WHERE verdict != 0 AND at > {start}"
     return int(stored.database.value(statement, (state, added)))

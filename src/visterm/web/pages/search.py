@@ -1,4 +1,4 @@
-"""The first page: photos found by words, by filters or by another photo; those chosen among them are tagged at once."""
+"""The search page: photos found by words, filters or another photo, and tags for several chosen ones."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ from visterm.library.catalogue import Catalogue
 from visterm.library.search.result import EXPANSIONS, Group
 from visterm.library.steps import MOST_PHOTOS
 from visterm.store.filters import CHANCE, MAX_INT, SORTS
-from visterm.web.api.images import StepNumber, stored_step, undone_step
-from visterm.web.bodies import MEDIUM, read_uploads, takes, takes_pictures
+from visterm.web.api.images import StepNumber, store_step, undo_stored_step
+from visterm.web.bodies import MEDIUM_BODY, allow_body, allow_pictures, read_uploads
 from visterm.web.pages.browse import crumbs, folders_to_choose, narrower
 from visterm.web.pages.form import (
     LABELS,
-    PAGE,
+    PHOTOS_PER_PAGE,
     UPLOAD,
     FoundPhotos,
     GridPhoto,
     SearchForm,
-    differ,
+    confidences_differ,
     grid_photos,
     search_photos,
     tags_in,
 )
 from visterm.web.pages.render import PageRoute, is_for_script, local, render
 from visterm.web.security import local_address
-from visterm.web.service import Shared
+from visterm.web.service import ServiceDep
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
 
-GROUPED = 6  # Photos of each part or similar thing
+PHOTOS_PER_GROUP = 6  # Of each part or similar thing
 MESSAGES = {
     "give": "“{}” added to {}", "take": "“{}” removed from {}",
     "right": "“{}” is right for {}", "wrong": "“{}” is wrong for {}",
 }  # fmt: skip
-"""What can be said of a tag of the photos, and the message that the page then shows."""
+"""What people can say about a tag of several photos, and the message that the page then shows."""
 
 
 class Results(NamedTuple):
@@ -50,19 +50,19 @@ class Results(NamedTuple):
     notes: list[str]
     more: str | None  # Address of the next page
     differ: bool = False  # Whether confidences tell the photos apart
-    earlier: str | None = None  # Address of the page before
-    total: str = ""  # How many photos all pages have
-    meant: str = ""  # The search with known tags in place of words that are none
+    earlier: str | None = None  # Address of the previous page
+    total: str = ""  # Number of photos on all pages, in words
+    suggestion: str = ""  # The words with known tags in place of misspelled ones
 
 
 @router.get("/")
-async def search_page(request: Request, service: Shared) -> Response:
-    """Show what a search finds; for the script, only the next photos."""
+async def search_page(request: Request, service: ServiceDep) -> Response:
+    """Show the photos that a search finds; for the script, only the next photos."""
     form = SearchForm.read(request.query_params)
     catalogue = service.catalogue
-    of_script = is_for_script(request)
-    results = await service.searching.run(_results, catalogue, form, not of_script)
-    if of_script:
+    is_whole_page = not is_for_script(request)
+    results = await service.searching.run(_results, catalogue, form, is_whole_page)
+    if not is_whole_page:
         return render("_grid.html", results=results, form=form)
     relations = catalogue.tagger.relations
     expands = form.q and not form.start and (len(relations.part_of) or len(relations.is_a))
@@ -74,19 +74,19 @@ async def search_page(request: Request, service: Shared) -> Response:
 
 
 @router.get("/related")
-async def related(request: Request, service: Shared, q: str = "") -> Response:
-    """Show photos of the parts of what a search is for, and of similar things."""
+async def related(request: Request, service: ServiceDep, q: str = "") -> Response:
+    """Show photos of parts of the things that a search is for, and of similar things."""
     groups = await service.searching.run(_related, service.catalogue, q)
     return render("_related.html" if is_for_script(request) else "related.html", groups=groups, query=q)
 
 
 @router.post("/like")
-@takes_pictures
-async def by_picture(request: Request, service: Shared) -> Response:
+@allow_pictures
+async def by_picture(request: Request, service: ServiceDep) -> Response:
     """Show photos that are similar to an uploaded one, which isn't stored."""
     (picture,) = await read_uploads(request, 1)
     pixels = await service.pixels(picture.content)
-    result = await service.encoding.run(service.catalogue.like, pixels, PAGE)
+    result = await service.encoding.run(service.catalogue.like, pixels, PHOTOS_PER_PAGE)
     items = await service.searching.run(grid_photos, service.catalogue, result.hits)
     results = Results(items, ["Photos similar to yours, which isn't stored."], None)
     form = SearchForm(like=UPLOAD)
@@ -94,30 +94,30 @@ async def by_picture(request: Request, service: Shared) -> Response:
     return render("search.html", query="", form=form, results=results, related=None, words=[], **facts)
 
 
-def _results(catalogue: Catalogue, form: SearchForm, afresh: bool) -> Results:
-    result = search_photos(catalogue, form, afresh=afresh)
+def _results(catalogue: Catalogue, form: SearchForm, refresh: bool) -> Results:
+    result = search_photos(catalogue, form, refresh=refresh)
     items = grid_photos(catalogue, result.page(catalogue, form.start), form.q)
     notes = result.notes
     if not items and len(result.ids):
-        shown = count_of(len(result.ids), "photo")
-        notes = [*notes, f"This search shows {shown}, and this page is after the last one."]
-    end = form.start + PAGE
+        n_photos = count_of(len(result.ids), "photo")
+        notes = [*notes, f"This search shows {n_photos}, and this page is after the last one."]
+    end = form.start + PHOTOS_PER_PAGE
     more = form.address(start=end) if end < len(result.ids) else None
-    earlier = form.address(start=max(form.start - PAGE, 0)) if form.start and items else None
-    return Results(items, notes, more, differ(items), earlier, _count(form, result), result.meant)
+    earlier = form.address(start=max(form.start - PHOTOS_PER_PAGE, 0)) if form.start and items else None
+    return Results(items, notes, more, confidences_differ(items), earlier, _count(form, result), result.suggestion)
 
 
 def _count(form: SearchForm, result: FoundPhotos) -> str:
-    """Return how many photos a search found, and of one by words how many are likely to match."""
+    """Return the number of photos that a search found; if it was by words, also how many are likely to match."""
     if form.q and form.sorted_by == CHANCE and result.n_likely is not None:
         return f"{result.n_likely:,} likely to match, of {count_of(result.n_found, 'photo')}"
-    sure = result.n_likely is not None
-    of_search = f", {'those likely to match' if sure else 'the best matches'}" if form.q or form.like else ""
-    return count_of(result.n_found, "photo") + ("" if form.sorted_by == CHANCE else of_search)
+    has_confidences = result.n_likely is not None
+    note = f", {'those likely to match' if has_confidences else 'the best matches'}" if form.q or form.like else ""
+    return count_of(result.n_found, "photo") + ("" if form.sorted_by == CHANCE else note)
 
 
 def _facts(catalogue: Catalogue, form: SearchForm) -> dict[str, object]:
-    """Return the number of photos, the folders and file types to choose from, and where the search is among them."""
+    """Return the number of photos, folders and file types to choose from, and the folder or period of the search."""
 
     def compute() -> dict[str, object]:
         types = catalogue.stored.database.rows(
@@ -131,45 +131,45 @@ def _facts(catalogue: Catalogue, form: SearchForm) -> dict[str, object]:
 
 
 def _related(catalogue: Catalogue, words: str) -> list[tuple[Group, list[GridPhoto]]]:
-    """Return photos of parts of what the words mean, and of similar things, if the run knows any."""
+    """Return photos of parts of the things that the words mean, and of similar things, if the run knows any."""
     related_photos: list[tuple[Group, list[GridPhoto]]] = []
-    for how in EXPANSIONS:
+    for relation in EXPANSIONS:
         try:
-            groups = catalogue.expand(words, how, GROUPED)
-        except VistermError:  # the run has no relations of this kind, or all words have a minus: nothing to show
+            groups = catalogue.expand(words, relation, PHOTOS_PER_GROUP)
+        except VistermError:  # the run has no relations of this kind, or all words have a minus
             continue
         related_photos += [(group, grid_photos(catalogue, group.hits)) for group in groups]
     return related_photos
 
 
 @router.post("/chosen")
-@takes(MEDIUM)
-async def change_chosen(request: Request, service: Shared) -> Response:
-    """Store what is said of a tag of the chosen photos: give, take, right or wrong."""
+@allow_body(MEDIUM_BODY)
+async def change_chosen(request: Request, service: ServiceDep) -> Response:
+    """Store what a person says about a tag of the chosen photos: give, take, right or wrong."""
     async with request.form(max_files=0, max_fields=MOST_PHOTOS + 10) as form:
         ids = [str(value) for value in form.getlist("image")]
         do, tag, word = (str(form.get(name, "")) for name in ("do", "tag", "word"))
     check_choice(do, "do", MESSAGES)
     if not all(number.isascii() and number.isdigit() and int(number) <= MAX_INT for number in ids):
-        raise UserError("`image` has a value that is no number of a photo.", setting="image", advice="Choose photos.")
-    about = tag if do in ("give", "take") else word
-    if not about.strip():
-        raise UserError("Type a tag first.", setting="tag", value=about)
-    step = await stored_step(service, [int(number) for number in ids], **{do: [about]})
-    message = MESSAGES[do].format(about, count_of(len(step.images), "photo"))
+        raise UserError("`image` has a value that isn't a photo's number.", setting="image", advice="Choose photos.")
+    tag = tag if do in ("give", "take") else word
+    if not tag.strip():
+        raise UserError("Type a tag first.", setting="tag", value=tag)
+    step = await store_step(service, [int(number) for number in ids], **{do: [tag]})
+    message = MESSAGES[do].format(tag, count_of(len(step.images), "photo"))
     return _message(request, message=message, number=step.number, images=step.images, do=do)
 
 
 @router.post("/steps/{number}/undo")
-async def undo_chosen(number: StepNumber, request: Request, service: Shared) -> Response:
+async def undo_chosen(number: StepNumber, request: Request, service: ServiceDep) -> Response:
     """Undo a step."""
-    step = await undone_step(service, number)
+    step = await undo_stored_step(service, number)
     message = f"Undone for {count_of(len(step.images), 'photo')}"
     return _message(request, message=message, number=None, images=step.images, do="undo")
 
 
 def _message(request: Request, **values: object) -> Response:
-    """Return the message of a step with a button that undoes it; without the script as a page that leads back."""
+    """Return the message of a step with a button that undoes it; without the script, as a page with a link back."""
     if is_for_script(request):
         return render("_step.html", **values)
     address = urlsplit(request.headers.get("referer", ""))

@@ -21,14 +21,14 @@ from visterm.tagging.tag_map import PlacedTag
 from visterm.web.errors import HttpError
 from visterm.web.pages.form import SearchForm, grid_photos
 from visterm.web.pages.render import PageRoute, answer_form, is_for_script, local, render
-from visterm.web.service import Service, Shared
+from visterm.web.service import Service, ServiceDep
 
 router = APIRouter(include_in_schema=False, route_class=PageRoute)
 
-ROWS = 200
-NEIGHBOURS = 12
-EXAMPLES = 12
-SUGGESTIONS = 100
+TAGS_PER_PAGE = 200
+N_NEIGHBOURS = 12
+N_EXAMPLES = 12
+MAX_SUGGESTIONS = 100
 
 ORDERS: dict[str, Callable[[TagCount], tuple[float | str, ...]]] = {
     "images": lambda count: (-max(count.images, count.predicted), count.tag),
@@ -36,26 +36,26 @@ ORDERS: dict[str, Callable[[TagCount], tuple[float | str, ...]]] = {
     "precision": lambda count: (1.0 if count.precision is None else count.precision, -count.rejected, count.tag),
     "predicted": lambda count: (-count.predicted, count.tag),
 }
-"""Orders of the list; "precision" puts the worst first, as these are worth a look."""
+"""Orders of the list; "precision" puts the worst tags first, as these need attention."""
 
 View = Literal["", "tree", "list"]
 """How tags are listed; empty: as a tree if they have one."""
 
-SIDE = 1000.0
+MAP_SIDE = 1000.0
 
-MARGIN = 60.0
+MAP_MARGIN = 60.0
 
-ROOMS = (1, 2, 4, 8, 16, 32, 64)
+ZOOMS = (1, 2, 4, 8, 16, 32, 64)
 
-LETTER = 60.0  # Height of names in a room of 1, in units of the drawing; in twice the room they are half as high
-WIDTH_OF_LETTER = 0.58  # Average width of a letter, as a share of its height; a little more than in most fonts
+LETTER_HEIGHT = 60.0  # Of names at a zoom of 1, in units of the drawing; half of it at a zoom of 2
+LETTER_WIDTH = 0.58  # Average width of a letter, as a share of its height; a little more than in most fonts
 
 
 @router.get("/tags")
 async def tags_page(
-    request: Request, service: Shared, order: str = "images", find: str = "", start: int = 0, view: View = ""
+    request: Request, service: ServiceDep, order: str = "images", find: str = "", start: int = 0, view: View = ""
 ) -> Response:
-    """List the tags; those of a tree as one, unless something is to be found or the list is asked for."""
+    """List the tags: as a tree if they have one, unless the list is requested or `find` is set."""
     check_choice(order, "order", ORDERS)
     catalogue = service.catalogue
     has_tree = catalogue.tagger.tree is not None
@@ -68,46 +68,46 @@ async def tags_page(
 
     counts = await service.browsing.run(list_tags)
     start = max(start, 0)
-    end = 0 if as_tree else start + ROWS
+    end = 0 if as_tree else start + TAGS_PER_PAGE
     more = local("/tags", order=order, find=find, start=end, view=view) if 0 < end < len(counts) else None
     return render(
         "_tag_rows.html" if is_for_script(request) else "tags.html", tags=counts[start:end], n_tags=len(counts),
-        order=order, orders=list(ORDERS), find=find, more=more, has_map=service.of_run().has_tag_vectors,
+        order=order, orders=list(ORDERS), find=find, more=more, has_map=service.run_facts().has_tag_vectors,
         least=PREDICTED_FROM, has_tree=has_tree, level=level, form=None,
     )  # fmt: skip
 
 
 @router.get("/tags/tree")
-async def tree_page(request: Request, service: Shared, under: str = "") -> Response:
-    """List the tags right under a tag of the tree."""
+async def tree_page(request: Request, service: ServiceDep, under: str = "") -> Response:
+    """List the tags directly under a tag of the tree."""
     level = await service.browsing.run(tree_level, service.catalogue, under)
     return render("_tree.html" if is_for_script(request) else "tree.html", level=level, under=under, form=None)
 
 
 @router.get("/facets")
-async def facets_page(request: Request, service: Shared, under: str = "") -> Response:
-    """List the tags of the photos that pass the filters, on top or right under a tag, each to filter by."""
+async def facets_page(request: Request, service: ServiceDep, under: str = "") -> Response:
+    """List the tags to filter by, of the photos that pass the filters: at the top, or directly under a tag."""
     form = SearchForm.read(request.query_params)
     level = await service.browsing.run(tree_level, service.catalogue, under, form.among)
-    used_tags = [item for item in level if item.images][:ROWS]
+    used_tags = [item for item in level if item.images][:TAGS_PER_PAGE]
     return render("_tree.html" if is_for_script(request) else "tree.html", level=used_tags, under=under, form=form)
 
 
 @router.get("/tag")
-async def tag_page(service: Shared, name: str) -> Response:
+async def tag_page(service: ServiceDep, name: str) -> Response:
     """Show one tag."""
-    return render("tag.html", **await service.browsing.run(_tag, service, name))
+    return render("tag.html", **await service.browsing.run(_tag_page_values, service, name))
 
 
 @router.get("/tags/alike")
-async def alike_tags(request: Request, service: Shared) -> Response:
-    """Suggest tags to merge: they may mean the same, photos have them, and they weren't merged yet."""
+async def alike_tags(request: Request, service: ServiceDep) -> Response:
+    """Suggest tags to merge: tags of photos that may mean the same."""
     catalogue = service.catalogue
     tagger = catalogue.tagger
 
     def suggest() -> list[Alias]:
         used = {count.tag for count in tag_counts(catalogue) if count.images}
-        return [alias for alias in service.of_run().aliases if alias.alias in used][:SUGGESTIONS]
+        return [alias for alias in service.run_facts().aliases if alias.alias in used][:MAX_SUGGESTIONS]
 
     aliases = await service.browsing.run(suggest)
     page = "_alike_tags.html" if is_for_script(request) else "alike_tags.html"
@@ -116,7 +116,7 @@ async def alike_tags(request: Request, service: Shared) -> Response:
 
 @router.post("/tags/merge")
 async def merge(
-    request: Request, service: Shared, tag: Annotated[str, Form()], into: Annotated[str, Form()]
+    request: Request, service: ServiceDep, tag: Annotated[str, Form()], into: Annotated[str, Form()]
 ) -> Response:
     """Replace one tag by another on all photos."""
     n_images = await service.writing.run(merge_tags, service.catalogue, tag, into)
@@ -124,9 +124,9 @@ async def merge(
 
 
 @router.get("/tags/map")
-async def map_page(request: Request, service: Shared, drawn: bool = False) -> Response:
-    """Show the map of the tags: the page at once, and inside it the map, which takes seconds the first time."""
-    if not service.of_run().has_tag_vectors:
+async def map_page(request: Request, service: ServiceDep, drawn: bool = False) -> Response:
+    """Show the page of the tags' map at once, or with `drawn` the map itself, which takes seconds the first time."""
+    if not service.run_facts().has_tag_vectors:
         todo = what_to_do(service.catalogue.tagger.model)
         raise HttpError(404, f"The model of this run has no vectors of tags, so there is no map of them. {todo}")
     tags = None
@@ -141,20 +141,20 @@ async def map_page(request: Request, service: Shared, drawn: bool = False) -> Re
 
 
 def tag_counts(catalogue: Catalogue) -> list[TagCount]:
-    """Count the tags, unless nothing has changed since that was done."""
+    """Return the counts of the tags; they are counted again only after changes."""
     return catalogue.stored.database.keep(("counts", catalogue.tagger.fingerprint), catalogue.tags)
 
 
-def _tag(service: Service, name: str) -> dict[str, object]:
+def _tag_page_values(service: Service, name: str) -> dict[str, object]:
     catalogue = service.catalogue
-    meant = set(map(tag_key, catalogue.tagger.vocabulary.spellings(name)))
-    count = next((count for count in tag_counts(catalogue) if tag_key(count.tag) in meant), None)
+    keys = set(map(tag_key, catalogue.tagger.vocabulary.spellings(name)))
+    count = next((count for count in tag_counts(catalogue) if tag_key(count.tag) in keys), None)
     if count is None:
         raise HttpError(404, f"No photo has the tag '{name}', and it was not learned.")
     neighbours = []
-    if count.learned and service.of_run().has_tag_vectors:
-        neighbours = catalogue.tagger.neighbours(count.tag, NEIGHBOURS)
-    examples = grid_photos(catalogue, catalogue.browse(Filter(tags=(count.tag,)), EXAMPLES).hits)
+    if count.learned and service.run_facts().has_tag_vectors:
+        neighbours = catalogue.tagger.neighbours(count.tag, N_NEIGHBOURS)
+    examples = grid_photos(catalogue, catalogue.browse(Filter(tags=(count.tag,)), N_EXAMPLES).hits)
     compared_by = catalogue.tagger.tags_compared_by if neighbours else []
     return {"count": count, "neighbours": neighbours, "compared_by": compared_by, "examples": examples}
 
@@ -163,36 +163,36 @@ class DrawnTag(NamedTuple):
     """A tag on the map."""
 
     tag: str
-    # From 0 to `SIDE`
+    # From 0 to `MAP_SIDE`
     x: float
     y: float
     images: int
     size: int  # 1 to 4, by the logarithm of the number of images
-    room: int
-    """Zoom that its name needs: the name is shown once letters are `LETTER` / `room` units high, or less. One of
-    `ROOMS`; 128 if none is enough."""
+    zoom: int
+    """Zoom from which the name is shown: letters are then `LETTER_HEIGHT` / `zoom` units high. One of `ZOOMS`; 128 if
+    the name covers others at all of them."""
 
 
 def draw_map(placed: Sequence[PlacedTag]) -> list[DrawnTag]:
-    """Place the names, those of most photos first, so that none covers another."""
+    """Place the tags on the map, those of most photos first, and find the zoom at which no name covers another."""
     order = sorted(range(len(placed)), key=lambda i: (-placed[i].images, i))
-    x = np.array([MARGIN + (SIDE - 2 * MARGIN) * placed[i].x for i in order])
-    y = np.array([MARGIN + (SIDE - 2 * MARGIN) * placed[i].y for i in order])
-    widths = np.array([len(placed[i].tag) * LETTER * WIDTH_OF_LETTER for i in order])
-    rooms = np.full(len(order), 2 * ROOMS[-1])
-    for room in ROOMS:
-        for i in np.flatnonzero(rooms > room):
-            others = np.flatnonzero(rooms <= room)
-            across = np.abs(x[others] - x[i]) * room < (widths[others] + widths[i]) / 2 + LETTER / 2
-            down = np.abs(y[others] - y[i]) * room < 1.25 * LETTER
-            if not (across & down).any():
-                rooms[i] = room
+    x = np.array([MAP_MARGIN + (MAP_SIDE - 2 * MAP_MARGIN) * placed[i].x for i in order])
+    y = np.array([MAP_MARGIN + (MAP_SIDE - 2 * MAP_MARGIN) * placed[i].y for i in order])
+    widths = np.array([len(placed[i].tag) * LETTER_HEIGHT * LETTER_WIDTH for i in order])
+    zooms = np.full(len(order), 2 * ZOOMS[-1])
+    for zoom in ZOOMS:
+        for i in np.flatnonzero(zooms > zoom):
+            others = np.flatnonzero(zooms <= zoom)
+            overlaps_x = np.abs(x[others] - x[i]) * zoom < (widths[others] + widths[i]) / 2 + LETTER_HEIGHT / 2
+            overlaps_y = np.abs(y[others] - y[i]) * zoom < 1.25 * LETTER_HEIGHT
+            if not (overlaps_x & overlaps_y).any():
+                zooms[i] = zoom
 
-    most = math.log1p(max((tag.images for tag in placed), default=1))
+    log_max_images = math.log1p(max((tag.images for tag in placed), default=1))
     return [
         DrawnTag(
             placed[i].tag, round(float(x[n]), 1), round(float(y[n]), 1), placed[i].images,
-            1 + min(3, int(4 * math.log1p(placed[i].images) / (most or 1.0))), int(rooms[n]),
+            1 + min(3, int(4 * math.log1p(placed[i].images) / (log_max_images or 1.0))), int(zooms[n]),
         )
         for n, i in enumerate(order)
     ]  # fmt: skip

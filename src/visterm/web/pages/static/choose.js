@@ -1,39 +1,39 @@
-// Choosing several photos of a grid: by check boxes, by shift and click, by keys; without it check boxes and buttons still work.
+// Choosing several photos of a grid by Shift and click or by keys; without this script, check boxes and buttons work.
 "use strict";
 (() => {
-  const { one, all, fill, focused, step, columns } = window.visterm;
-  const boxes = () => all(".choose").filter((box) => box.checkVisibility());
-  const chosen = () => all(".choose:checked");
+  const { one, all, loadInto, focused, step, columns } = window.visterm;
+  const findBoxes = () => all(".choose").filter((box) => box.checkVisibility());
+  const chosenBoxes = () => all(".choose:checked");
   const boxOf = (link) => link && one(".choose", link.closest("li"));
-  const none = one("#choose-none");
+  const noneButton = one("#choose-none");
   const bar = one("#chosen-bar");
-  let from = null; // where a range begins
-  let reach = null; // where it ended last
-  none.hidden = false;
+  let rangeStart = null; // first box of a range
+  let rangeEnd = null; // its last box
+  noneButton.hidden = false;
 
   function count() {
-    const n = chosen().length;
+    const n = chosenBoxes().length;
     one("#n-chosen").textContent = n === 1 ? "1 photo" : `${n.toLocaleString("en")} photos`;
   }
 
-  function range(a, b, checked) {
-    const found = boxes();
-    const [first, last] = [found.indexOf(a), found.indexOf(b)].sort((one, other) => one - other);
+  function setRange(a, b, checked) {
+    const boxes = findBoxes();
+    const [first, last] = [boxes.indexOf(a), boxes.indexOf(b)].sort((x, y) => x - y);
     if (first < 0) return;
-    found.slice(first, last + 1).forEach((box) => (box.checked = checked));
+    boxes.slice(first, last + 1).forEach((box) => (box.checked = checked));
   }
 
   function chooseNone() {
-    chosen().forEach((box) => (box.checked = false));
+    chosenBoxes().forEach((box) => (box.checked = false));
     one("#step").replaceChildren();
-    from = reach = null;
+    rangeStart = rangeEnd = null;
     count();
   }
 
   function chooseOne(box) {
     box.checked = !box.checked;
-    from = box;
-    reach = null;
+    rangeStart = box;
+    rangeEnd = null;
     count();
   }
 
@@ -42,31 +42,31 @@
     step(by);
     const [before, box] = [boxOf(start), boxOf(focused())];
     if (!box) return;
-    if (!reach) from = before || box; // a new range begins where the focus was
-    else range(from, reach, false);
-    reach = box;
-    range(from, reach, true);
+    if (!rangeEnd) rangeStart = before || box; // a new range begins where the focus was
+    else setRange(rangeStart, rangeEnd, false);
+    rangeEnd = box;
+    setRange(rangeStart, rangeEnd, true);
     count();
   }
 
   document.addEventListener("click", (event) => {
     const box = event.target.closest?.(".choose");
     if (!box) return;
-    if (event.shiftKey && from?.isConnected) range(from, box, box.checked);
-    from = box;
-    reach = null;
+    if (event.shiftKey && rangeStart?.isConnected) setRange(rangeStart, box, box.checked);
+    rangeStart = box;
+    rangeEnd = null;
     count();
   });
-  none.addEventListener("click", chooseNone);
+  noneButton.addEventListener("click", chooseNone);
 
-  // ---- Tags of all of them ----------------------------------------------------------------------------------------
+  // ---- Tags of chosen photos---------------------------------------------------------------------------------------
 
   const tag = one("#chosen-tag");
-  let enter = "give"; // what Enter does in the field: "r" makes it remove
+  let enterAction = "give"; // what Enter does in the tag field: add a tag, or remove it after "r"
 
-  function typeTag(what) {
-    enter = what;
-    tag.placeholder = what === "give" ? "Add a tag" : "Remove a tag";
+  function focusTagField(action) {
+    enterAction = action;
+    tag.placeholder = action === "give" ? "Add a tag" : "Remove a tag";
     tag.focus();
     tag.select();
   }
@@ -74,55 +74,55 @@
   tag.addEventListener("keydown", (event) => {
     if (event.key !== "Enter" || event.defaultPrevented) return;
     event.preventDefault();
-    one(`[name=do][value=${enter}]`, bar).click();
+    one(`[name=do][value=${enterAction}]`, bar).click();
   });
 
-  // What was said shows on the photos at once; their tags are counted anew
+  // Show the change on the photos at once, and count their tags again
   document.addEventListener("visterm:done", (event) => {
     if (event.detail.into !== "#step") return;
-    const { do: did, images } = one("#step").dataset;
+    const { do: action, images } = one("#step").dataset;
     for (const number of images.split(" ")) {
       for (const box of all(`.choose[value="${number}"]`)) {
         const hit = box.closest("li");
-        hit.classList.toggle("is-wrong", did === "wrong");
+        hit.classList.toggle("is-wrong", action === "wrong");
         const mark = one(".mark", hit);
-        if (did === "undo") one(".mark.now", hit)?.remove();
+        if (action === "undo") one(".mark.now", hit)?.remove();
         else if (!mark) {
-          const made = document.createElement("span");
-          made.className = "mark now";
-          made.title = "Reviewed";
-          made.textContent = "✓";
-          one(".picture-link", hit).append(made);
+          const newMark = document.createElement("span");
+          newMark.className = "mark now";
+          newMark.title = "Reviewed";
+          newMark.textContent = "✓";
+          one(".picture-link", hit).append(newMark);
         }
       }
     }
-    if (did === "give" || did === "take") tag.value = "";
+    if (action === "give" || action === "take") tag.value = "";
     if (bar.contains(document.activeElement) || document.activeElement === document.body) {
-      const hit = chosen()[0]?.closest("li"); // back to the photos, where keys act on all that are chosen
+      const hit = chosenBoxes()[0]?.closest("li"); // back to the photos, where keys act on all chosen ones
       if (hit) one("a", hit).focus({ preventScroll: true });
     }
     const facets = one("#facets");
     const list = facets && one(":scope > :not(summary)", facets);
-    if (!list || list.dataset.open) return; // not unfolded yet: it will be counted then
-    const place = document.createElement("div");
-    place.dataset.open = facets.dataset.counts;
-    list.replaceWith(place);
-    if (facets.open) fill(place, place.dataset.open, false);
+    if (!list || list.dataset.open) return; // not opened yet: the tags are counted when it is
+    const placeholder = document.createElement("div");
+    placeholder.dataset.open = facets.dataset.counts;
+    list.replaceWith(placeholder);
+    if (facets.open) loadInto(placeholder, placeholder.dataset.open, false);
   });
 
-  // ---- Keys: before those of the page, as some mean something else while photos are chosen ------------------------
+  // ---- Keys: handled before those of the page, as some have another meaning while photos are chosen-----------------------
 
-  const click = (selector) => {
+  const clickButton = (selector) => {
     const button = one(selector, bar);
     button?.click();
     return Boolean(button);
   };
-  const WITH_CHOSEN = {
-    a: () => typeTag("give") || true,
-    r: () => typeTag("take") || true,
-    y: () => click("[value=right]"),
-    n: () => click("[value=wrong]"),
-    u: () => click("#undo-step"),
+  const KEYS_WITH_CHOSEN = {
+    a: () => focusTagField("give") || true,
+    r: () => focusTagField("take") || true,
+    y: () => clickButton("[value=right]"),
+    n: () => clickButton("[value=wrong]"),
+    u: () => clickButton("#undo-step"),
     Escape: () => chooseNone() || true,
   };
 
@@ -130,20 +130,20 @@
     if (event.altKey || one("dialog[open]")) return;
     if (event.target.closest?.("input:not([type=checkbox]), textarea, select")) return;
     const { key } = event;
-    let done = false;
+    let isDone = false;
     if (event.ctrlKey || event.metaKey) {
-      if (key !== "a" || !boxes().length) return;
-      boxes().forEach((box) => (box.checked = true));
+      if (key !== "a" || !findBoxes().length) return;
+      findBoxes().forEach((box) => (box.checked = true));
       count();
-      done = true;
+      isDone = true;
     } else if (event.shiftKey && key.startsWith("Arrow") && boxOf(focused())) {
       extend({ ArrowLeft: -1, ArrowRight: 1, ArrowUp: -columns(), ArrowDown: columns() }[key]);
-      done = true;
+      isDone = true;
     } else if (key === "x" && boxOf(focused())) {
       chooseOne(boxOf(focused()));
-      done = true;
-    } else if (WITH_CHOSEN[key] && bar.checkVisibility()) done = WITH_CHOSEN[key]();
-    if (!done) return;
+      isDone = true;
+    } else if (KEYS_WITH_CHOSEN[key] && bar.checkVisibility()) isDone = KEYS_WITH_CHOSEN[key]();
+    if (!isDone) return;
     event.preventDefault();
     event.stopImmediatePropagation();
   }, true);

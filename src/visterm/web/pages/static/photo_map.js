@@ -1,23 +1,23 @@
 // The map of the photos on one canvas: dots as pixels of one image, thumbnails of some photos once few are in view.
 "use strict";
 (() => {
-  const { one, all, tell, part, put } = window.visterm;
+  const { one, all, notify, fetchPart, putHtml } = window.visterm;
   const canvas = one("#photo-map");
   if (!canvas) return;
-  const FEW = 600; // photos in view from which on thumbnails are drawn
-  const THUMB = 96; // pixels of a thumbnail; each has a cell of its own
-  const KEPT = 500; // thumbnails in memory
-  const AT_ONCE = 6; // thumbnails that are fetched at the same time
-  const MOST_ZOOM = 400;
+  const MAX_THUMBS = 600; // photos in view up to which thumbnails are drawn
+  const THUMB_SIDE = 96; // pixels of a thumbnail's cell; thumbnails never share a cell
+  const MAX_KEPT_THUMBS = 500; // thumbnails in memory
+  const MAX_FETCHES = 6; // thumbnails that are fetched at the same time
+  const MAX_ZOOM = 400;
   const pen = canvas.getContext("2d", { alpha: false });
-  const counted = one("#n-in-view");
-  const most = Number(canvas.dataset.most);
-  const view = { x: 0.5, y: 0.5, zoom: 1 }; // what is in the middle; zoom 1 shows all
-  const thumbs = new Map(); // pictures by id, the latest used last
-  const waiting = [];
-  let ids = new Uint32Array(0), places = new Uint16Array(0); // x and y in turn
+  const countText = one("#n-in-view");
+  const maxListed = Number(canvas.dataset.most);
+  const view = { x: 0.5, y: 0.5, zoom: 1 }; // the middle of the view; zoom 1 shows all photos
+  const thumbs = new Map(); // pictures by id, the most recently used last
+  const queue = [];
+  let ids = new Uint32Array(0), places = new Uint16Array(0); // alternating x and y
   let width = 1, height = 1, ratio = 1, pixels = null, image = null, colours = { paper: 0, dot: 0 };
-  let fetching = 0, due = false, resting, listed = "";
+  let nFetching = 0, isDrawing = false, listTimer, listedIds = "";
 
   // ---- Drawing -----------------------------------------------------------------------------------------------------
 
@@ -36,13 +36,13 @@
     image = pen.createImageData(width, height);
     pixels = new Uint32Array(image.data.buffer);
     colours = { paper: colourOf("--sheet"), dot: colourOf("--accent") };
-    moveOn();
+    viewChanged();
   }
 
-  const scale = () => (Math.min(width, height) * 0.92 * view.zoom) / 65535; // pixels of a step
+  const scale = () => (Math.min(width, height) * 0.92 * view.zoom) / 65535; // pixels per unit of the coordinates
 
   function draw() {
-    due = false;
+    isDrawing = false;
     const s = scale(), left = width / 2 - view.x * 65535 * s, top = height / 2 - view.y * 65535 * s;
     const dot = Math.round(ratio * (ids.length > 2000 * view.zoom ** 2 ? 2 : ids.length > 200 * view.zoom ** 2 ? 3 : 5));
     const { dot: colour } = colours;
@@ -51,96 +51,96 @@
     for (let i = 0, n = ids.length; i < n; i++) {
       const x = Math.floor(left + places[2 * i] * s), y = Math.floor(top + places[2 * i + 1] * s);
       if (x < 0 || y < 0 || x >= width - dot || y >= height - dot) continue;
-      if (inView.length <= FEW) inView.push(i);
+      if (inView.length <= MAX_THUMBS) inView.push(i);
       for (let row = y * width + x, last = row + dot * width; row < last; row += width)
         for (let at = row; at < row + dot; at++) pixels[at] = colour;
     }
     pen.putImageData(image, 0, 0);
-    if (inView.length <= FEW) drawThumbs(inView, s, left, top);
+    if (inView.length <= MAX_THUMBS) drawThumbs(inView, s, left, top);
   }
 
   function redraw() {
-    if (due) return;
-    due = true;
+    if (isDrawing) return;
+    isDrawing = true;
     requestAnimationFrame(draw);
   }
 
-  function moveOn() { // after what is in view has changed
+  function viewChanged() {
     redraw();
-    clearTimeout(resting);
-    resting = setTimeout(list, 150);
+    clearTimeout(listTimer);
+    listTimer = setTimeout(showList, 150);
   }
 
   function drawThumbs(inView, s, left, top) {
-    const side = THUMB * ratio, taken = new Set(), missing = [];
+    const side = THUMB_SIDE * ratio, usedCells = new Set(), missingIds = [];
     for (const i of inView) {
       const x = left + places[2 * i] * s, y = top + places[2 * i + 1] * s;
-      // A cell of the map, not of the screen, so that thumbnails stay while one moves
+      // A cell of the map, not of the screen, so that thumbnails stay in place while the map moves
       const cell = `${Math.floor((x - left) / side)} ${Math.floor((y - top) / side)}`;
-      if (taken.has(cell)) continue;
-      taken.add(cell);
-      const found = thumbs.get(ids[i]);
-      if (!found) missing.push(ids[i]);
-      if (!found?.width) continue;
+      if (usedCells.has(cell)) continue;
+      usedCells.add(cell);
+      const thumb = thumbs.get(ids[i]);
+      if (!thumb) missingIds.push(ids[i]);
+      if (!thumb?.width) continue;
       thumbs.delete(ids[i]);
-      thumbs.set(ids[i], found);
-      pen.drawImage(found, Math.round(x - found.width / 2), Math.round(y - found.height / 2));
+      thumbs.set(ids[i], thumb);
+      pen.drawImage(thumb, Math.round(x - thumb.width / 2), Math.round(y - thumb.height / 2));
     }
-    waiting.splice(0, waiting.length, ...missing); // what has gone out of view is not fetched
+    queue.splice(0, queue.length, ...missingIds); // photos out of view are not fetched
     fetchThumbs();
   }
 
   function fetchThumbs() {
-    while (fetching < AT_ONCE && waiting.length) {
-      const id = waiting.shift();
-      thumbs.set(id, {}); // not to be fetched again, also if it can't be shown
-      fetching++;
+    while (nFetching < MAX_FETCHES && queue.length) {
+      const id = queue.shift();
+      thumbs.set(id, {}); // not fetched again, even if it can't be shown
+      nFetching++;
       fetchThumb(id).finally(() => {
-        fetching--;
+        nFetching--;
         redraw();
         fetchThumbs();
       });
-      if (thumbs.size > KEPT) thumbs.delete(thumbs.keys().next().value);
+      if (thumbs.size > MAX_KEPT_THUMBS) thumbs.delete(thumbs.keys().next().value);
     }
   }
 
   async function fetchThumb(id) {
-    const made = new Image();
-    made.src = `/api/v1/images/${id}/thumbnail?size=160`;
+    const photo = new Image();
+    photo.src = `/api/v1/images/${id}/thumbnail?size=160`;
     try {
-      await made.decode();
+      await photo.decode();
     } catch {
       return; // a photo whose file is gone stays a dot
     }
-    const fit = (THUMB * ratio * 0.9) / Math.max(made.naturalWidth, made.naturalHeight);
-    const size = { resizeWidth: Math.ceil(made.naturalWidth * fit), resizeHeight: Math.ceil(made.naturalHeight * fit) };
-    thumbs.set(id, await createImageBitmap(made, { ...size, resizeQuality: "medium" })); // scaled once, not each frame
+    const fit = (THUMB_SIDE * ratio * 0.9) / Math.max(photo.naturalWidth, photo.naturalHeight);
+    const size = { resizeWidth: Math.ceil(photo.naturalWidth * fit), resizeHeight: Math.ceil(photo.naturalHeight * fit) };
+    thumbs.set(id, await createImageBitmap(photo, { ...size, resizeQuality: "medium" })); // scaled once, not each frame
   }
 
-  // ---- The same as a list ------------------------------------------------------------------------------------------
+  // ---- Photos in view as a list ------------------------------------------------------------------------------------------
 
   function nearMiddle() {
     const s = scale(), halfWidth = width / 2 / s, halfHeight = height / 2 / s, mx = view.x * 65535, my = view.y * 65535;
-    const found = [];
+    const inView = [];
     for (let i = 0; i < ids.length; i++) {
       const dx = places[2 * i] - mx, dy = places[2 * i + 1] - my;
-      if (Math.abs(dx) <= halfWidth && Math.abs(dy) <= halfHeight) found.push([dx * dx + dy * dy, ids[i]]);
+      if (Math.abs(dx) <= halfWidth && Math.abs(dy) <= halfHeight) inView.push([dx * dx + dy * dy, ids[i]]);
     }
-    return found.sort((a, b) => a[0] - b[0] || a[1] - b[1]).map(([, id]) => id);
+    return inView.sort((a, b) => a[0] - b[0] || a[1] - b[1]).map(([, id]) => id);
   }
 
-  async function list() {
+  async function showList() {
     if (!ids.length) return;
-    const found = nearMiddle(), shown = found.slice(0, most).join(",");
-    counted.textContent = `${found.length.toLocaleString("en")} ${found.length === 1 ? "photo" : "photos"}` +
-      (found.length > most ? `, the ${most} in the middle are listed` : "");
-    if (shown === listed) return;
-    listed = shown;
+    const sortedIds = nearMiddle(), shownIds = sortedIds.slice(0, maxListed).join(",");
+    countText.textContent = `${sortedIds.length.toLocaleString("en")} ${sortedIds.length === 1 ? "photo" : "photos"}` +
+      (sortedIds.length > maxListed ? `, the ${maxListed} in the middle are listed` : "");
+    if (shownIds === listedIds) return;
+    listedIds = shownIds;
     try {
-      const html = shown ? await part(`/map/photos?ids=${shown}`) : "";
-      if (listed === shown && !all(".choose:checked", one("#in-view")).length) put(one("#in-view"), html, true);
+      const html = shownIds ? await fetchPart(`/map/photos?ids=${shownIds}`) : "";
+      if (listedIds === shownIds && !all(".choose:checked", one("#in-view")).length) putHtml(one("#in-view"), html, true);
     } catch (error) {
-      tell(error.message);
+      notify(error.message);
     }
   }
 
@@ -155,20 +155,20 @@
   };
 
   function zoomBy(factor, at = view) {
-    const next = factor ? Math.min(Math.max(view.zoom * factor, 1), MOST_ZOOM) : 1;
+    const next = factor ? Math.min(Math.max(view.zoom * factor, 1), MAX_ZOOM) : 1;
     const share = view.zoom / next, { x, y } = at;
     view.x = x - (x - view.x) * share;
     view.y = y - (y - view.y) * share;
     view.zoom = next;
     if (next === 1) view.x = view.y = 0.5;
-    moveOn();
+    viewChanged();
   }
 
   function moveBy(x, y) { // in pixels of the canvas
     const s = scale() * 65535;
     view.x = Math.min(Math.max(view.x + x / s, 0), 1);
     view.y = Math.min(Math.max(view.y + y / s, 0), 1);
-    moveOn();
+    viewChanged();
   }
 
   canvas.addEventListener("wheel", (event) => {
@@ -177,23 +177,23 @@
   }, { passive: false });
 
   const fingers = new Map();
-  let moved = false;
+  let hasMoved = false;
   canvas.addEventListener("pointerdown", (event) => {
-    if (!fingers.size) moved = false;
+    if (!fingers.size) hasMoved = false;
     fingers.set(event.pointerId, event);
     canvas.setPointerCapture(event.pointerId);
   });
   canvas.addEventListener("pointermove", (event) => {
-    const before = fingers.get(event.pointerId);
-    if (!before) return;
+    const previous = fingers.get(event.pointerId);
+    if (!previous) return;
     const other = [...fingers.values()].find((finger) => finger.pointerId !== event.pointerId);
     if (other) {
-      const apart = (finger) => Math.hypot(finger.clientX - other.clientX, finger.clientY - other.clientY);
-      zoomBy(Math.max(apart(event), 1) / Math.max(apart(before), 1), onMap(other));
-      moved = true;
-    } else if (moved || Math.hypot(event.clientX - before.clientX, event.clientY - before.clientY) > 4) {
-      moved = true;
-      moveBy((before.clientX - event.clientX) * ratio, (before.clientY - event.clientY) * ratio);
+      const distance = (finger) => Math.hypot(finger.clientX - other.clientX, finger.clientY - other.clientY);
+      zoomBy(Math.max(distance(event), 1) / Math.max(distance(previous), 1), onMap(other));
+      hasMoved = true;
+    } else if (hasMoved || Math.hypot(event.clientX - previous.clientX, event.clientY - previous.clientY) > 4) {
+      hasMoved = true;
+      moveBy((previous.clientX - event.clientX) * ratio, (previous.clientY - event.clientY) * ratio);
     } else return;
     fingers.set(event.pointerId, event);
   });
@@ -202,49 +202,49 @@
 
   const open = (id) => id !== undefined && location.assign(`/image/${id}`);
   canvas.addEventListener("click", (event) => {
-    if (moved) return;
-    const at = onMap(event), reach = (THUMB * ratio) / 2 / (scale() * 65535);
-    let best = reach * reach, found;
+    if (hasMoved) return;
+    const at = onMap(event), maxDistance = (THUMB_SIDE * ratio) / 2 / (scale() * 65535);
+    let best = maxDistance * maxDistance, nearestId;
     for (let i = 0; i < ids.length; i++) {
-      const away = (places[2 * i] / 65535 - at.x) ** 2 + (places[2 * i + 1] / 65535 - at.y) ** 2;
-      if (away < best) [best, found] = [away, ids[i]];
+      const squaredDistance = (places[2 * i] / 65535 - at.x) ** 2 + (places[2 * i + 1] / 65535 - at.y) ** 2;
+      if (squaredDistance < best) [best, nearestId] = [squaredDistance, ids[i]];
     }
-    open(found);
+    open(nearestId);
   });
 
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.shiftKey && event.key.startsWith("Arrow")) return;
     if (event.target.closest?.("input:not([type=checkbox]), textarea, select, dialog, #in-view")) return;
     const step = Math.min(width, height) / 6;
-    const does = {
+    const action = {
       ArrowLeft: () => moveBy(-step, 0), ArrowRight: () => moveBy(step, 0),
       ArrowUp: () => moveBy(0, -step), ArrowDown: () => moveBy(0, step),
       "+": () => zoomBy(1.5), "=": () => zoomBy(1.5), "-": () => zoomBy(1 / 1.5), 0: () => zoomBy(0),
       Enter: event.target === canvas ? () => open(nearMiddle()[0]) : undefined,
     }[event.key];
-    if (!does) return;
+    if (!action) return;
     event.preventDefault();
     event.stopImmediatePropagation();
-    does();
+    action();
   }, true);
 
   const buttons = one(".map-buttons");
   buttons.hidden = false;
   buttons.addEventListener("click", (event) => {
-    const way = event.target.dataset?.zoom;
-    if (way !== undefined) zoomBy({ 1: 1.6, "-1": 1 / 1.6, 0: 0 }[way]);
+    const direction = event.target.dataset?.zoom;
+    if (direction !== undefined) zoomBy({ 1: 1.6, "-1": 1 / 1.6, 0: 0 }[direction]);
   });
-  resize(); // the places may come before the observer's first call
+  resize(); // the coordinates may arrive before the observer's first call
   new ResizeObserver(resize).observe(canvas);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", resize);
 
   (async () => {
     const answer = await fetch(canvas.dataset.places);
-    if (!answer.ok) return tell("The places of the photos could not be read. Reload the page.");
+    if (!answer.ok) return notify("The places of the photos could not be read. Reload the page.");
     const content = await answer.arrayBuffer(), n = content.byteLength / 8;
     ids = new Uint32Array(content, 0, n);
     places = new Uint16Array(content, 4 * n, 2 * n);
     canvas.dataset.ready = n;
-    return moveOn();
+    return viewChanged();
   })();
 })();
