@@ -9,7 +9,7 @@ import scipy.sparse as sp
 
 from visterm.core.threads import Team
 from visterm.core.types import Matrix
-from visterm.kernels.passive_aggressive import separate_in_turn
+from visterm.kernels.passive_aggressive import separate_tags
 from visterm.kernels.rows import Rows, dense_rows, row_squares, sparse_rows
 from visterm.kernels.topk import top_k
 from visterm.models.epochs import EpochSums, Floats
@@ -59,7 +59,7 @@ class SeparateTraining(Training):
         """Visit every pair once, each with its negatives; `rate` is the maximum step."""
 
         def part(number: int) -> None:
-            separate_in_turn(
+            separate_tags(
                 self._bounds[number], self._bounds[number + 1], self._start, self._members, self._rows, self.squares,
                 self._offsets, self._n_negatives, rate, self._seed, self._epoch, self._W, self._sums,
             )  # fmt: skip

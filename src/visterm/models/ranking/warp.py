@@ -55,7 +55,7 @@ class Objective(NamedTuple):
     rank_weights: Floats  # L(k), the cost of a true tag on rank k, which draws estimate; see `rank_weights`
     max_trials: int  # Maximum number of draws for a pair
     margin: float = 1.0  # A tag violates it if ``f_ȳ(x) > f_y(x) - margin``; with infinity, the first draw does
-    most_trials: int = 0  # γ: the rank after N draws is estimated as floor(γ / N); 0: as floor(candidates / N)
+    rank_numerator: int = 0  # γ: the rank after N draws is estimated as floor(γ / N); 0: as floor(candidates / N)
     pooled: bool = False  # Whether draws may come from pools that many pairs share
     loss: Loss = Loss.HINGE  # The cost of a violation by its gap, before it is multiplied by the weight of the rank
     negatives: Callable[..., UniformDraws] | None = None  # Makes the sampler; None: `UniformDraws`
@@ -150,7 +150,7 @@ class PairTraining(Training):
         self._negatives = (objective.negatives or UniformDraws)(
             objective, side, self._positives, tag_rows, seed=self._seed, block=self._block, team=team
         )
-        self._rank_loss = RankLoss(objective.rank_weights, objective.most_trials, int(objective.loss))
+        self._rank_loss = RankLoss(objective.rank_weights, objective.rank_numerator, int(objective.loss))
         n_tags = len(tag_rows)
         self._squares = np.ones(n_tags if steps.adagrad else 0, np.float32)
         # half of a tag's load is proportional to its frequency
