@@ -16,7 +16,7 @@ from visterm.models.ranking import OPEN_LIMITS, EmbeddingRanker, Objective, Unif
 class SingleDraws(UniformDraws):
     """Draws one tag a pair, whatever its score."""
 
-    tabled = False
+    use_tables = False
 
 
 class AucEmbedding(EmbeddingRanker):
