@@ -29,7 +29,7 @@ class ExactRankTraining(PairTraining):
 
     def _find_steps(self, pairs: PairBatch, part: int) -> tuple[float, int, int]:
         """Score all tags for a part of the pairs, and weigh those that violate."""
-        first, last = part * self._part_size, min(pairs.tags.size, (part + 1) * self._part)
+        first, last = part * self._part_size, min(pairs.tags.size, (part + 1) * self._part_size)
         self._side.embed(slice(first, last))
         scores, steps = self._scores[first:last], self._side.steps[first:last]
         np.matmul(self._side.U[first:last], self._V.T, out=scores)
