@@ -170,7 +170,7 @@ def test_another_model_says_which_one_knows_words_that_are_no_tags(library, serv
     done = run_command(["fit", library / "photos", "--tags", library / "tags.csv", "-o", tmp_path / "run", "--model",
                         "ridge", "--encoder", f"immich:{server.url}"])  # fmt: skip
     assert done.returncode == 0, done.stderr
-    with pytest.raises(UnknownNameError, match=r"The model 'ridge' knows no words but its tags.*text_ridge"):
+    with pytest.raises(UnknownNameError, match=r"The model 'ridge' knows only its tags.*text_ridge"):
         Tagger.load(tmp_path / "run").query_weights("blue")
     with pytest.raises(UserError, match="'visterms' has no text tower, so words have no vectors"):
         Tagger(model="text_ridge").fit(sorted((library / "photos").glob("*.png")), [["a"]] * 48, word_vectors="encoder")
