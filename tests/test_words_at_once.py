@@ -139,7 +139,7 @@ def test_words_are_said_in_the_language_of_the_run_whatever_the_file_says_later(
 def test_words_of_another_model_than_the_fits_are_refused(library, tmp_path):
     tagger = Tagger.load(library / "run")
     tagger.words.source = replace(tagger.words.source, sha256="0" * 64)
-    with pytest.raises(StorageError, match="text tower of this run's encoder is not the one that it was fitted with"):
+    with pytest.raises(StorageError, match="text tower of this run's encoder has changed since the fit"):
         tagger.query_weights("blue")
 
 
