@@ -196,7 +196,7 @@ def test_a_checkpoint_holds_the_seed_where_none_was_given(planted, tmp_path, mon
 def test_a_checkpoint_of_other_data_or_settings_is_refused_with_what_differs(planted, tmp_path, monkeypatch):
     params = {**SMALL, "dim": 8, "checkpoint": tmp_path / "state", "checkpoint_batches": 2}
     fit_until_killed(monkeypatch, 3, SampledTagger(**params), planted)
-    with pytest.raises(StorageError, match=r"another training; different: batch_size \(40, now 30\)\. Train as then"):
+    with pytest.raises(StorageError, match=r"another training; different: batch_size \(40, now 30\)\. Resume it with"):
         SampledTagger(**{**params, "batch_size": 30}).fit(planted.X_train, planted.Y_train)
     with pytest.raises(StorageError, match=r"different: X \('"):
         SampledTagger(**params).fit(planted.X_train * 2, planted.Y_train)
@@ -300,7 +300,7 @@ def test_words_have_no_place_in_a_model_without_vectors(planted, words):
     with pytest.raises(UserError, match="fitted without"):
         model.tag_rows_from(words)
     model = SampledTagger(**SMALL, word_vectors=words).fit(planted.X_train, planted.Y_train)
-    with pytest.raises(ShapeError, match=r"shape \(1, 4\); expected 10 numbers a word"):
+    with pytest.raises(ShapeError, match=r"shape \(1, 4\); expected 10 numbers per word"):
         model.tag_rows_from(np.ones(4))
 
 

@@ -181,7 +181,7 @@ def test_what_cannot_be_is_refused_with_what_is_accepted(planted):
         Pamir(kernel="linar").fit(X, Y)
     with pytest.raises(ShapeError, match=r"X is 300 × 40; with kernel=.precomputed. expected the square kernel"):
         Pamir(kernel="precomputed").fit(X, Y)
-    with pytest.raises(DataError, match=r"X and its transpose differ by .* both in one order"):
+    with pytest.raises(DataError, match=r"X and its transpose differ by .* rows and columns in the same order"):
         Pamir(kernel="precomputed").fit(K[::-1], Y)
     with pytest.raises(DataError, match="is -1 on average; expected squared lengths"):
         Pamir(kernel="precomputed").fit(-K, Y)

@@ -320,7 +320,7 @@ def test_validation_rows_of_the_table_say_when_to_stop(tmp_path, drawn):
 def test_what_needs_images_held_out_is_told_where_there_are_none(tmp_path, drawn):
     rows = [json.loads(line) for line in (drawn / "tags.jsonl").read_text(encoding="utf-8").splitlines()]
     write_table(drawn / "few.jsonl", rows[:40])
-    no_confidences = "There are no confidences: streamed features teach them by images that are held out."
+    no_confidences = "There are no confidences: with streamed features, they need held-out images."
     assert fit(drawn, tmp_path / "work", table="few.jsonl").told[-2:] == [NONE_HELD_OUT, no_confidences]
     assert fit(drawn, tmp_path / "work", valid=0).told[1:] == [no_confidences]
     assert fit(drawn, tmp_path / "work", valid=0, calibration=False).told == ["Read 12 tags; 0 on one photo only."]
@@ -361,7 +361,7 @@ def test_a_fit_that_is_stopped_anywhere_goes_on_to_the_same_bytes(tmp_path, draw
             fit(drawn, tmp_path / "work", epochs=2, every=0)
         monkeypatch.setattr(FileCheckpoints, "offer", offer)
         again = fit(drawn, tmp_path / "work", epochs=2)
-        assert "Went on from where the fit before was stopped." in again.told
+        assert "Resumed from the checkpoint of an interrupted fit." in again.told
         assert_same_model(whole, again)
 
 
@@ -408,7 +408,7 @@ def test_a_fit_that_was_killed_without_a_word_goes_on_to_the_same_bytes(tmp_path
             child.send_signal(signal.SIGKILL)
     assert kept.exists()
     again = fit(drawn, tmp_path / "work", epochs=4)
-    assert "Went on from where the fit before was stopped." in again.told
+    assert "Resumed from the checkpoint of an interrupted fit." in again.told
     assert_same_model(again, fit(drawn, tmp_path / "whole", epochs=4))
 
 
@@ -465,7 +465,7 @@ def test_what_fits_stays_in_memory_and_is_reported(tmp_path, drawn):
 @pytest.mark.parametrize(
     ("more", "told"),
     [
-        (["--model", "knn"], "the model 'knn' needs all at once. Choose a --model that streams them (wsabie, "),
+        (["--model", "knn"], "the model 'knn' needs all in memory. Choose a --model that streams them (wsabie, "),
         (["--model", "wsabie", "--tag-rules", "RULES"], "max_share needs the tags of all images in memory"),
         (["--model", "wsabie", "--tree", "paths"], "or write the tags above each tag into the table of tags yourself"),
         (["--model", "wsabie", "--tags", "auto"], "are read from a table, and 'auto' is none"),

@@ -175,7 +175,7 @@ def test_scores_that_do_not_fit_are_refused():
         best_pairs(A, B, F[:, :2], 1)
     with pytest.raises(ShapeError, match=r"F has the shape \(0, 0\)"):
         label_terms(np.empty((0, 0)))
-    with pytest.raises(ShapeError, match=r"A has the shape \(2, 3\), B \(1, 3\); expected \(n, 3\) of both"):
+    with pytest.raises(ShapeError, match=r"A has the shape \(2, 3\), B \(1, 3\); expected \(n, 3\) for both"):
         best_pairs(A, B[:1], F, 1)
     with pytest.raises(ShapeError, match=r"expected \(n, 3\)"):
         ranks_of_pairs(A[:, :2], B[:, :2], F, [0, 0], [1, 1])

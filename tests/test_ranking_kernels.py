@@ -10,7 +10,7 @@ from reference import ranking as reference
 from refusals import refused
 from visterm.kernels.dot import prefetch_row
 from visterm.kernels.draws import SortedTags, draw_adaptive, draw_dimension, draw_rank, sort_tags
-from visterm.kernels.passive_aggressive import separate_in_turn
+from visterm.kernels.passive_aggressive import separate_tags
 from visterm.kernels.random import draw_many, draw_unit, stream_of
 from visterm.kernels.row_moves import make_rule
 from visterm.kernels.rows import add_outer, add_row, dense_rows, row_dot, row_squares, sparse_rows
@@ -175,7 +175,7 @@ def test_an_adaptive_draw_that_finds_only_own_tags_becomes_uniform_and_none_is_d
 def test_a_tag_is_separated_from_images_without_it_by_the_smallest_steps():
     rows = dense_rows(np.array([[1, 0], [0, 2]], np.float32))
     W, sums = np.zeros((3, 2), np.float32), np.empty((3, 3))
-    separate_in_turn(
+    separate_tags(
         0, 3, _ints(0, 1, 1, 3), _tags(0, 0, 1), rows, np.array([1, 4], np.float32), np.array([0, 0.5], np.float32), 1,
         10.0, 0, 0, W, sums,
     )  # fmt: skip
@@ -189,7 +189,7 @@ def test_a_tag_is_separated_from_images_without_it_by_the_smallest_steps():
 def test_while_a_tag_is_separated_other_tags_stay():
     rows = dense_rows(np.array([[3, 4], [1, 0]], np.float32))
     W, sums = np.ones((2, 2), np.float32), np.empty((2, 3))
-    separate_in_turn(
+    separate_tags(
         1, 2, _ints(0, 1, 2), _tags(0, 0), rows, np.array([25, 1], np.float32), np.array([9, 0], np.float32), 1, 10.0,
         0, 0, W, sums,
     )  # fmt: skip

@@ -129,7 +129,7 @@ def test_a_setting_that_cannot_be_is_refused_before_any_image_is_looked_for(line
 
 def test_a_damaged_list_of_trials_is_named_before_any_image_is_looked_for(refusal, tmp_path):
     (tmp_path / "out.tune.jsonl").write_text("my notes\n", encoding="utf-8")
-    assert "out.tune.jsonl, line 1, is no trial" in refusal("tune nowhere -o out --grid dim=4")
+    assert "out.tune.jsonl, line 1, is not a trial" in refusal("tune nowhere -o out --grid dim=4")
 
 
 @pytest.mark.parametrize(

@@ -139,7 +139,7 @@ def shown_things(group):
 def test_fit_says_how_many_relations_there_are_and_who_learns_from_them(place):
     # "beak of owl" is between no tags; car and bus are siblings, tree and bird have parents of their own.
     said = (
-        "Relations: 4 part-of relations between 6 of 8 tags; 2 words of the relations are no tags ('beak', 'owl'); "
+        "Relations: 4 part-of relations between 6 of 8 tags; 2 words of the relations are not tags ('beak', 'owl'); "
         "2 tags with siblings."
     )
     learned, kept = ((place / f"{model}.err").read_text() for model in ("objects_and_parts", "ridge"))
@@ -209,7 +209,7 @@ def test_the_word_wordnet_is_wordnet_at_its_usual_place(place, tmp_path, monkeyp
 def test_a_model_of_parts_without_relations_is_reported(place, tmp_path):
     code, _, err = visterm(fit(tmp_path / "run"), place)
     assert code == 0, err
-    assert "'objects_and_parts' is given no relations (the tag rule part_of)" in err
+    assert "'objects_and_parts' has no relations (the tag rule part_of)" in err
 
 
 PART = {"part_of": "part_of.csv"}
@@ -227,7 +227,7 @@ PART = {"part_of": "part_of.csv"}
             "isa.csv has the columns child, parent; the part-of file needs part,whole",
         ),
         (PART | {"isa": "part_of.csv"}, "part_of.csv has the columns part, whole; the is-a file needs child,parent"),
-        (PART | {"tag_synsets": "no_synsets.csv"}, "no relations come from there"),
+        (PART | {"tag_synsets": "no_synsets.csv"}, "no relations come from WordNet"),
         ({"part_of": "wn", "tag_synsets": "no_synsets.csv"}, "'vehicle' is no noun's synset"),
         (
             {"part_of": "wn", "tag_synsets": "isa.csv"},

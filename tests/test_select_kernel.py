@@ -12,7 +12,7 @@ from reference.select import top_products
 from visterm.core import products
 from visterm.core.errors import DataError, ShapeError, UserError
 from visterm.core.products import top_k_products
-from visterm.kernels.topk import best_of_chosen, largest_norm, screen_best, start_heaps, stream_best
+from visterm.kernels.topk import best_rows_by_id, largest_norm, screen_best, start_heaps, stream_best
 
 
 def drawn(n, m, width, seed=0):
@@ -199,4 +199,4 @@ def test_the_kernel_of_chosen_rows_refuses_those_outside():
     ids, scores = np.empty((1, 2), np.int64), np.empty((1, 2), np.float32)
     for chosen in ([3, 10], [-1, 3], [3]):
         with pytest.raises(IndexError):
-            best_of_chosen(U, V, np.array(chosen), ids, scores)
+            best_rows_by_id(U, V, np.array(chosen), ids, scores)

@@ -71,10 +71,10 @@ def test_several_folders_are_streamed_even_if_they_fit(tmp_path, drawn):
         tmp_path, "fit", *several, "--tags", drawn / "tags.jsonl", "--model", "wsabie", "--set", "epochs=1", "-o", "run"
     )
     assert code == 0, told
-    assert "The features lie in 2 folders: streamed from disk." in told
+    assert "The features are in 2 folders: streamed from disk." in told
     code, _, told = visterm(tmp_path, "fit", *several, "--tags", drawn / "tags.jsonl", "--model", "knn", "-o", "other")
     assert code == 2
-    assert "The features lie in 2 folders, which are streamed, and the model 'knn' needs all at once." in told
+    assert "The features are in 2 folders, which are streamed, and the model 'knn' needs all in memory." in told
 
 
 def test_an_image_in_two_folders_is_refused_whatever_is_asked(tmp_path, drawn, encoder):
@@ -108,5 +108,5 @@ def test_features_do_not_go_with_a_folder_of_images(tmp_path, drawn, command):
     code, _, told = visterm(tmp_path, command, *run, drawn / "first", "photos", *given)
     assert code == 2
     assert (
-        "photos is no features folder" if command != "annotate" else "is a features folder, which stands alone"
+        "photos is not a features folder" if command != "annotate" else "is a features folder, which stands alone"
     ) in told

@@ -47,7 +47,7 @@ def test_without_a_weight_only_listed_relations_are_believed_in():
 
 
 def test_pairs_of_wholes_that_would_not_fit_into_memory_are_refused(monkeypatch):
-    monkeypatch.setattr(relations, "MAX_BYTES", 16)
+    monkeypatch.setattr(relations, "MAX_SIMILARITY_BYTES", 16)
     with pytest.raises(TooLargeError, match=r"up to 2 with the same.*set listed to 0"):
         listed_and_suggested(LISTED, NONE, 6, 1.0)
 

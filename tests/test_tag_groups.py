@@ -197,7 +197,7 @@ def test_suggestions_are_written_corrected_and_learned_by(place):
     code, _, err = visterm(line, place)
     assert code == 0, err
     n_tags = len(set(rows.values()))
-    assert f"Aliases: {len(rows)} spellings of {n_tags} tags; 1 spelling (such as 'walruss = walrus') of no tag" in err
+    assert f"Aliases: {len(rows)} spellings of {n_tags} tags; 1 spelling (such as 'walruss = walrus') without a" in err
     before, after = Tagger.load(place / "run"), Tagger.load(place / "cleaned")
     assert len(after.vocabulary) == len(before.vocabulary) - len(rows)
     alias, tag = next(iter(rows.items()))

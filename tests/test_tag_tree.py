@@ -21,7 +21,7 @@ from visterm.learning.fit_request import FitRequest
 from visterm.learning.tune import tune
 from visterm.metrics import measure
 from visterm.models.ranking.training import positive_tags
-from visterm.models.ranking.wsabie import Wsabie, pass_over_children
+from visterm.models.ranking.wsabie import Wsabie, store_unknown_descendants
 from visterm.store.filters import Filter
 
 pytestmark = pytest.mark.usefixtures("plugin")
@@ -384,7 +384,7 @@ def test_what_lies_under_a_tag_that_an_image_has_alone_is_neither_right_nor_wron
     """By hand: dog alone, dog with a husky, dog without a poodle, and sky; animal, dog, husky, poodle, sky."""
     Y = sp.csr_array(np.array([[1, 1, 0, 0, 0], [1, 1, 1, 0, 0], [1, 1, 0, -1, 0], [0, 0, 0, 0, 1]], np.float32))
     tree = TreeColumns(TagTree(ANIMALS), Vocabulary(["animal", "dog", "husky", "poodle", "sky"])).pairs
-    found = pass_over_children(positive_tags(Y), Y, tree)
+    found = store_unknown_descendants(positive_tags(Y), Y, tree)
     stored = [
         list(zip(found.indices[a:b].tolist(), found.data[a:b].tolist(), strict=True))
         for a, b in pairwise(found.indptr.tolist())

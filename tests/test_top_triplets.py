@@ -129,7 +129,7 @@ def test_unknown_losses_and_those_that_kernels_lack_are_refused():
     X, Y = np.eye(4), np.eye(4)
     with refused("loss", value="p1"):
         Pamir(loss="p1").fit(X, Y)
-    with pytest.raises(UserError, match="only linear scorers have losses"):
+    with pytest.raises(UserError, match="other kernels only have the loss triplet"):
         Pamir(loss="ndcg", kernel="rbf").fit(X, Y)
     with pytest.raises(UserError, match="max_trials"):
         Pamir(max_trials=0).fit(X, Y)

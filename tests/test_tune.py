@@ -121,7 +121,7 @@ def test_only_what_a_trial_depends_on_makes_it_anew(tmp_path, fits):
 
 def test_a_file_of_something_else_beside_the_run_is_left_alone(tmp_path, fits):
     trials_file(tmp_path / "run").write_text("my notes\n")
-    with pytest.raises(CorruptFileError, match=r"run\.tune\.jsonl, line 1, is no trial"):
+    with pytest.raises(CorruptFileError, match=r"run\.tune\.jsonl, line 1, is not a trial"):
         search(tmp_path / "run")
     assert fits == []
 

@@ -112,7 +112,7 @@ def test_one_setting_left_starts_no_engine_and_is_reported(no_engine, tmp_path):
     search(tmp_path / "run", grid={"dim": [2]})
     said = []
     tuned = search(tmp_path / "run", grid={"dim": [2, 3]}, executor=RayExecutor("local"), say=said.append)
-    assert said == [READ, "Other machines ignored: 1 setting to try, which was done here."]
+    assert said == [READ, "Other machines ignored: 1 setting to try, on this machine."]
     assert len(tuned.trials) == 2
 
 
@@ -132,4 +132,4 @@ def test_the_command_takes_the_address_and_says_what_it_did_without(no_engine, t
     ]  # fmt: skip
     done = CliRunner().invoke(app, [str(part) for part in arguments])
     assert done.exit_code == 0, done.stderr
-    assert "Other machines ignored: 1 setting to try, which was done here." in done.stderr
+    assert "Other machines ignored: 1 setting to try, on this machine." in done.stderr

@@ -273,7 +273,7 @@ def test_words_without_a_vector_stay_unknown(place):
     catalogue = Catalogue.load(place / "catalogue")
     found = catalogue.search("ocean frobnicate nothing")
     assert (found.unknown, found.untrained) == (["frobnicate", "nothing"], ["ocean"])
-    with pytest.raises(UnknownNameError, match=r"Unknown tag 'frobnicate'.*glove\.txt\) have none of it"):
+    with pytest.raises(UnknownNameError, match=r"Unknown tag 'frobnicate'.*glove\.txt\) have no vector of it"):
         catalogue.search("frobnicate")
 
 

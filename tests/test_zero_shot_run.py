@@ -109,7 +109,7 @@ def test_words_with_neither_vector_nor_photo_are_left_out(place):
 
 @pytest.mark.parametrize(
     ("words", "told"),
-    [(b"rose\n-sea\n", "'-sea' begins with '-'"), (b"rose, sea\nfog; sea\ngrass\n", "expected one word or phrase a"),
+    [(b"rose\n-sea\n", "'-sea' begins with '-'"), (b"rose, sea\nfog; sea\ngrass\n", "expected one word or phrase per"),
      (b"ros\xe9\n", "Save it as 'UTF-8'.")],
 )  # fmt: skip
 def test_files_of_words_that_are_none_are_refused(place, words, told):

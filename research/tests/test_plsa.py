@@ -33,7 +33,7 @@ def problem():
 @pytest.mark.parametrize("dense_from", [0.0, 2.0], ids=["all products", "stored places"])
 @pytest.mark.parametrize("block", [2**22, 20], ids=["one block", "blocks"])
 def test_steps_of_em_are_those_of_posteriors_one_by_one(dense_from, block, monkeypatch, problem):
-    monkeypatch.setattr(plsa, "DENSE_FROM", dense_from)
+    monkeypatch.setattr(plsa, "MIN_DENSE_SHARE", dense_from)
     monkeypatch.setattr(plsa, "BLOCK_FLOATS", block)
     counts, images, words = problem
     new_images, new_words = em_step(counts, images, words)

@@ -27,7 +27,7 @@ from visterm_research.comparison.search import unordered
 from visterm_research.comparison.trials import Choice, Judged, OutOfTimeError, Trials, fit_rows
 from visterm_research.papers import read_paper
 from visterm_research.parts.claims import parts_claims
-from visterm_research.parts.images import Labelled, _unlearned
+from visterm_research.parts.images import Labelled, _left_out_crops
 from visterm_research.parts.methods import (
     MORE_METHODS,
     PAPER_METHODS,
@@ -253,12 +253,12 @@ def test_only_crops_of_training_scenes_are_left_unlearned(tmp_path: Path) -> Non
         for scene, split in enumerate(["train"] * 10 + ["valid", "test"])
         for crop in range(3)
     ]
-    left = _unlearned(DrawnCrops(tmp_path, tuple(crops), ()), 0.2, 0)
+    left = _left_out_crops(DrawnCrops(tmp_path, tuple(crops), ()), 0.2, 0)
     scenes = {name.partition("_")[0] for name in left}
     assert len(scenes) == 8
     assert len(left) == 24
     assert not scenes & {"000010", "000011"}
-    assert _unlearned(DrawnCrops(tmp_path, tuple(crops), ()), 1.0, 0) == set()
+    assert _left_out_crops(DrawnCrops(tmp_path, tuple(crops), ()), 1.0, 0) == set()
 
 
 def test_every_method_takes_its_settings() -> None:

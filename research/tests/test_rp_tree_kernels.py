@@ -58,7 +58,7 @@ def test_a_tree_of_equal_rows_is_balanced_too():
 
 
 def test_a_tree_of_more_leaves_than_rows_is_refused():
-    with pytest.raises(IndexError, match="at least one row a leaf"):
+    with pytest.raises(IndexError, match="at least one row per leaf"):
         grown(dense_rows(np.ones((3, 2), np.float32)), 3, 0, 2)
 
 
@@ -79,5 +79,5 @@ def test_projections_and_products_are_those_of_numpy(form, planted):
     out = np.empty((2, 4), np.float32)
     products_within(rows_of(X.T.copy(), form), 3, 7, rows_of(Z, form), np.array([1, 3]), out)
     np.testing.assert_allclose(out, Z[[1, 3]] @ X[3:7].T, rtol=1e-5, atol=1e-6)
-    with pytest.raises(IndexError, match="fewer places"):
+    with pytest.raises(IndexError, match="fewer entries"):
         products_within(rows_of(X.T.copy(), form), 3, 9, rows_of(Z, form), np.array([1, 3]), out)

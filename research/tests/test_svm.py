@@ -167,5 +167,5 @@ def test_what_cannot_be_is_refused_with_what_is_accepted(planted):
         Svm(C=0).fit(planted.X_train, planted.Y_train)
     with pytest.raises(ShapeError, match=r"X is 240 × 40; with kernel=.precomputed. expected the square kernel"):
         Svm(kernel="precomputed").fit(planted.X_train, planted.Y_train)
-    with pytest.raises(UserError, match="no sum over features"):
+    with pytest.raises(UserError, match="not sums over features"):
         Svm(kernel="rbf", C=1).fit(planted.X_train, planted.Y_train).explain(planted.X_test[:1], 0)

@@ -11,7 +11,7 @@ from planted import plant_corpus
 from reference.neighbours import distance
 from visterm.core.errors import UnknownNameError, UserError
 from visterm_research.models.neighbours.tag_sigmoids import Costs, fit_sigmoids
-from visterm_research.models.neighbours.tagprop import ROOM, TagProp, interleaved
+from visterm_research.models.neighbours.tagprop import MIN_PROBABILITY, TagProp, interleaved
 
 
 @pytest.fixture(scope="module")
@@ -81,9 +81,9 @@ def held_out_loss(model, X, given, weights_of):
     total = 0.0
     for i in range(len(X)):
         near = np.argsort(apart[i], kind="stable")[: model.n_neighbors_]
-        votes = ROOM + (1 - 2 * ROOM) * weights_of(apart[i, near]) @ given[near]
-        total -= costs.given * np.log(np.clip(votes[given[i] > 0], ROOM, 1)).sum()
-        total -= costs.absent * np.log(np.clip(1 - votes[given[i] == 0], ROOM, 1)).sum()
+        votes = MIN_PROBABILITY + (1 - 2 * MIN_PROBABILITY) * weights_of(apart[i, near]) @ given[near]
+        total -= costs.given * np.log(np.clip(votes[given[i] > 0], MIN_PROBABILITY, 1)).sum()
+        total -= costs.absent * np.log(np.clip(1 - votes[given[i] == 0], MIN_PROBABILITY, 1)).sum()
     return total
 
 

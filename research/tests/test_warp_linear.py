@@ -78,13 +78,17 @@ def test_draws_by_marks_are_those_that_score_each_tag_when_it_is_drawn(max_trial
     drawn, marked = (
         tuple(
             pairs._replace(
-                at=pairs.images,
+                row_ids=pairs.images,
                 **{name: getattr(pairs, name).copy() for name in ("violators", "trials", "gaps", "gains")},
             )
         )
         for _ in "ab"
     )
-    rows, draws, n = (sparse_rows(X.data, X.indices, X.indptr), tuple(Draws(margin, max_trials, 5, 3)), len(pairs.at))
+    rows, draws, n = (
+        sparse_rows(X.data, X.indices, X.indptr),
+        tuple(Draws(margin, max_trials, 5, 3)),
+        len(pairs.row_ids),
+    )
     pool = Pool(np.empty(0, np.int64), np.empty((n, 0), np.float32))
     draw_violators(drawn, 0, n, tuple(positives), rows, W, tuple(pool), draws)
 

@@ -490,7 +490,7 @@ def test_no_image_known_only_by_number_is_held_out_for_nothing_would_be_known_of
 @models
 def test_no_features_for_a_model_of_features_are_refused_with_advice(name, fitted):
     for ask in (fitted[name].image_rows, fitted[name].annotate, fitted[name].decision_function):
-        with pytest.raises(DataError, match=r"fitted on features \(40 an image\)"):
+        with pytest.raises(DataError, match=r"fitted on features \(40 per image\)"):
             ask(None)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 from numba import njit
 
-from visterm.kernels.dot import AHEAD, add_at, dot_at, prefetch_row
+from visterm.kernels.dot import ROWS_AHEAD, add_at, dot_at, prefetch_row
 from visterm.kernels.random import draw_below, stream_of
 from visterm.kernels.row_moves import limit_norm
 
@@ -62,7 +62,7 @@ class OneByOne:
         self._weights = V, W
         harmonic = np.cumsum(1 / np.arange(1, own.shape[1] + 1))
         self._rank_weights = np.concatenate([[0.0], harmonic]).astype(np.float32)
-        self._settings = np.float32(rate), float(max_norm), int(max_trials), AHEAD if ahead else 0
+        self._settings = np.float32(rate), float(max_norm), int(max_trials), ROWS_AHEAD if ahead else 0
         self._threads = threads
 
     def epoch(self, number: int, n_pairs: int | None = None) -> float:

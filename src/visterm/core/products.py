@@ -14,7 +14,7 @@ from visterm.core.checks import check_k
 from visterm.core.errors import DataError, ShapeError, UserError
 from visterm.core.threads import one_blas_thread, resolve_jobs, standing_team
 from visterm.core.types import Matrix, Ranking
-from visterm.kernels.topk import best_of_chosen, largest_norm, screen_best, start_heaps, stream_best
+from visterm.kernels.topk import best_rows_by_id, largest_norm, screen_best, start_heaps, stream_best
 
 Floats: TypeAlias = NDArray[np.float32]
 
@@ -109,7 +109,7 @@ def _best_of_part(
     shape = len(U), min(k, stop - start)
     heaps = Ranking(np.empty(shape, np.int64), np.empty(shape, np.float32))
     if candidates is not None:
-        best_of_chosen(U, V, candidates[start:stop], *heaps)
+        best_rows_by_id(U, V, candidates[start:stop], *heaps)
     else:
         start_heaps(U, V, start, *heaps)
         stream_best(U, V, start + heaps.ids.shape[1], stop, *heaps)

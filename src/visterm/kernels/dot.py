@@ -1,7 +1,7 @@
 """Dot products and scaled additions of rows in vector registers, with the same bytes on every machine.
 
 A plain loop sums float32 numbers in scalar registers, because compilers may not reorder floating-point additions: a dot
-product of 100 numbers takes 27 ns, mostly waiting. Here the order is fixed as 32 independent running sums, which the
+product of 100 numbers takes 27 ns, mostly waiting. These kernels always use 32 independent running sums, which the
 compiler can put into vectors of any width: 5 ns.
 
 Rows can also be prefetched (`prefetch_row`), so that memory is read while the processor computes. Training reads rows
@@ -21,9 +21,9 @@ from numba.extending import intrinsic
 
 LANES = 8  # Running sums of one accumulator
 CHAINS = 4  # Independent accumulators, so that additions do not wait for each other
-AHEAD = 4  # Number of rows between prefetch and use
+ROWS_AHEAD = 4  # Number of rows between prefetch and use
 LINE_FLOATS = 16  # float32 numbers per cache line
-MAX_PREFETCHED = 128  # Numbers of a row that are prefetched: the processor predicts the rest
+MAX_PREFETCHED = 128  # Maximum numbers of a row to prefetch: the processor predicts the rest
 
 FLOAT = ir.FloatType()
 INT = ir.IntType(32)
@@ -32,7 +32,7 @@ INT = ir.IntType(32)
 @intrinsic
 def _vector_dot(typing_context, a, i, b, j, n):
     """Generate the loops of `dot_at` for two C-contiguous float32 arrays; others are refused at compile time."""
-    if not (_fits(a) and _fits(b)):
+    if not (_is_float_array(a) and _is_float_array(b)):
         return None
 
     def write(context, builder, signature, values):
@@ -44,7 +44,7 @@ def _vector_dot(typing_context, a, i, b, j, n):
 @intrinsic
 def _vector_add(typing_context, target, i, source, j, n, factor):
     """Generate the loops of `add_at`, for C-contiguous float32 arrays."""
-    if not (_fits(target) and _fits(source)):
+    if not (_is_float_array(target) and _is_float_array(source)):
         return None
 
     def write(context, builder, signature, values):
@@ -66,12 +66,12 @@ def _vector_add(typing_context, target, i, source, j, n, factor):
     return types.void(target, types.intp, source, types.intp, types.intp, types.float32), write
 
 
-def _fits(kind):
+def _is_float_array(kind):
     return isinstance(kind, types.Array) and (kind.dtype, kind.layout) == (types.float32, "C")
 
 
 def _pointers(context, builder, signature, values):
-    """Return pointers to the first numbers used of both arrays: arrays and offsets are the first 4 arguments."""
+    """Return pointers to the first used number of both arrays; the first 4 arguments are arrays and their offsets."""
     return [
         builder.gep(cgutils.create_struct_proxy(kind)(context, builder, value).data, [start])
         for kind, value, start in zip(signature.args[:4:2], values[:4:2], values[1:4:2], strict=True)
@@ -83,7 +83,7 @@ def _write_loops(builder, pointers, n):
     sums = [cgutils.alloca_once_value(builder, ir.Constant(vector, [0.0] * LANES)) for _ in range(CHAINS)]
     rest_sum = cgutils.alloca_once_value(builder, ir.Constant(FLOAT, 0.0))
 
-    def number(value):
+    def constant(value):
         return ir.Constant(n.type, value)
 
     def add_product(offset, kind, total):
@@ -92,13 +92,13 @@ def _write_loops(builder, pointers, n):
         builder.store(builder.fadd(builder.load(total), product), total)
 
     def loop(first, stop, width):
-        return cgutils.for_range_slice(builder, first, stop, number(width), intp=n.type)
+        return cgutils.for_range_slice(builder, first, stop, constant(width), intp=n.type)
 
-    wide_end = builder.sub(n, builder.srem(n, number(LANES * CHAINS)))
-    vector_end = builder.sub(n, builder.srem(n, number(LANES)))
-    with loop(number(0), wide_end, LANES * CHAINS) as (c, _):
+    wide_end = builder.sub(n, builder.srem(n, constant(LANES * CHAINS)))
+    vector_end = builder.sub(n, builder.srem(n, constant(LANES)))
+    with loop(constant(0), wide_end, LANES * CHAINS) as (c, _):
         for chain, total in enumerate(sums):
-            add_product(builder.add(c, number(chain * LANES)), vector, total)
+            add_product(builder.add(c, constant(chain * LANES)), vector, total)
     with loop(wide_end, vector_end, LANES) as (c, _):
         add_product(c, vector, sums[0])
     with loop(vector_end, n, 1) as (c, _):
@@ -133,7 +133,7 @@ def _plain_add_at(target, i, source, j, n, factor):
 
 
 def _plain_dot(a, b):
-    """Sum in the same order without compiling."""
+    """Compute `dot` without compiling, with sums in the same order."""
     n = len(a)
     sums = np.zeros((CHAINS, LANES), np.float32)
     wide_end, vector_end = n - n % sums.size, n - n % LANES
@@ -163,7 +163,7 @@ and the sums are added in pairs: always in this order, so that the bytes depend 
 """
 
 dot_at: Any = _plain_dot_at if config.DISABLE_JIT else _vector_dot  # type: ignore[attr-defined]
-"""``dot_at(a, i, b, j, n)``: as `dot`, of n numbers of `a` from offset i and n numbers of `b` from offset j.
+"""``dot_at(a, i, b, j, n)``: the `dot` of n numbers of `a` from offset i and n numbers of `b` from offset j.
 
 For compiled loops over many rows: `dot` would need views, and Numba counts references to them.
 """

@@ -16,7 +16,7 @@ from visterm.kernels.dot import dot
 from visterm.kernels.random import draw_below, draw_unit, stream_of
 from visterm.kernels.sorted_lists import contains, nth_absent
 
-CHUNK = 64  # Number of scores that are compared at once, in vector registers
+CHUNK_SCORES = 64  # Number of scores that are compared at once, in vector registers
 
 
 class SortedTags(NamedTuple):
@@ -28,10 +28,10 @@ class SortedTags(NamedTuple):
 
 
 @njit(cache=True, nogil=True)
-def sort_tags(V, first, last, lists):
-    """Fill `lists`, a `SortedTags`, for the dimensions first .. last-1 of V (n_tags, dim)."""
+def sort_tags(V, first, stop, lists):
+    """Fill `lists`, a `SortedTags`, for the dimensions first .. stop-1 of V (n_tags, dim)."""
     n_tags = V.shape[0]
-    for f in range(first, last):
+    for f in range(first, stop):
         values = np.empty(n_tags, np.float64)
         for t in range(n_tags):
             values[t] = -V[t, f]
@@ -57,20 +57,20 @@ def draw_dimension(unit, u, sigmas):
     if not total > 0:
         return min(int(unit * dim), dim - 1)
     remaining = unit * total
-    chosen = 0
+    dimension = 0
     for f in range(dim):
         weight = abs(u[f]) * sigmas[f]
         if weight > 0:
-            chosen = f
+            dimension = f
             if remaining < weight:
                 break
             remaining -= weight
-    return chosen
+    return dimension
 
 
 @njit(cache=True, nogil=True)
-def draw_adaptive(pairs, first, last, positives, U, V, lists, draws):
-    """Draw a tag that probably ranks high for each pair first .. last-1 (Algorithm 1, lines 12 to 18).
+def draw_adaptive(pairs, first, stop, positives, U, V, lists, draws):
+    """Draw a tag that probably ranks high for each pair first .. stop-1 (Algorithm 1, lines 12 to 18).
 
     Draw a rank r from p(r) ∝ exp(-r / scale) and a dimension f from p(f) ∝ |u_f| σ_f, and take the tag at position r of
     the list of f, counted from the end if u_f is not positive. If the image has that tag, draw r and f again; after
@@ -86,7 +86,7 @@ def draw_adaptive(pairs, first, last, positives, U, V, lists, draws):
     _, max_trials, seed, epoch = draws
     n_tags = V.shape[0]
 
-    for p in range(first, last):
+    for p in range(first, stop):
         begin, end = tags_start[images[p]], tags_start[images[p] + 1]
         candidates = n_tags - (end - begin)
         violators[p] = -1
@@ -113,21 +113,21 @@ def draw_adaptive(pairs, first, last, positives, U, V, lists, draws):
 
 
 @njit(cache=True, nogil=True)
-def draw_geometric(pairs, first, last, positives, scores, draws):
-    """Draw violators for pairs first .. last-1, with the same distribution as `draw_violators`, from all their scores.
+def draw_geometric(pairs, first, stop, positives, scores, draws):
+    """Draw violators for pairs first .. stop-1, with the same distribution as `draw_violators`, from all their scores.
 
     Among c candidates with v violators, draws with replacement hit the first violator at draw N with
     p(N) = (1 - v/c)^(N-1) v/c, and every violator is equally likely. So one random number gives N, another the
     violator, and the work does not grow with N.
 
-    `scores` are U · Vᵀ, float32, shape (last - first, n_tags); the scores of an image's own tags are overwritten.
+    `scores` are U · Vᵀ, float32, shape (stop - first, n_tags); the scores of an image's own tags are overwritten.
     """
     examples, images, tags, _, violators, trials, gaps, _ = pairs
     tags_start, positive_tags = positives
     margin, max_trials, seed, epoch = draws
     n_tags = scores.shape[1]
 
-    for p in range(first, last):
+    for p in range(first, stop):
         row = scores[p - first]
         begin, end = tags_start[images[p]], tags_start[images[p] + 1]
         candidates = n_tags - (end - begin)
@@ -138,8 +138,8 @@ def draw_geometric(pairs, first, last, positives, scores, draws):
         violators[p] = -1
         trials[p] = min(candidates, max_trials)
         count = 0
-        for start in range(0, n_tags, CHUNK):
-            count += _count_above(row[start : start + CHUNK], threshold)
+        for start in range(0, n_tags, CHUNK_SCORES):
+            count += _count_above(row[start : start + CHUNK_SCORES], threshold)
         if count == 0:
             continue
         stream = stream_of(seed, epoch, examples[p])
@@ -163,8 +163,8 @@ def _count_above(values, limit):
 @njit(cache=True, nogil=True)
 def _nth_above(values, limit, n):
     """Return the index of the n-th value, counted from 0, above a limit."""
-    for start in range(0, values.shape[0], CHUNK):
-        chunk = values[start : start + CHUNK]
+    for start in range(0, values.shape[0], CHUNK_SCORES):
+        chunk = values[start : start + CHUNK_SCORES]
         count = _count_above(chunk, limit)
         if n >= count:
             n -= count

@@ -14,7 +14,7 @@ from numba import njit
 TILE = 256  # Points per product: enough for the full speed of BLAS
 TILE_WORDS = 1024  # Codebook rows per product: the 256 × 1024 scores stay in the L2 cache
 LANES = 64
-"""Number of interleaved lanes of words: NumPy computes their maxima together in vector registers."""
+"""Word w is in lane ``w % LANES``: NumPy computes the maxima of all lanes together, in vector registers."""
 
 PADDING_SCORE = np.float32(-1e30)  # Score of the columns that pad the codebook to full lanes
 
@@ -53,9 +53,9 @@ def nearest_words(points, prepared, n_nearest=1):
             if n_nearest == 1:
                 best = product.argmax(axis=1)
                 best_scores = product[np.arange(len(part)), best]
-                better = np.flatnonzero(best_scores > scores[start : start + TILE, 0])
-                words[start + better, 0] = first + best[better]
-                scores[start + better, 0] = best_scores[better]
+                improved = np.flatnonzero(best_scores > scores[start : start + TILE, 0])
+                words[start + improved, 0] = first + best[improved]
+                scores[start + improved, 0] = best_scores[improved]
                 continue
             lanes = product.reshape(len(part), -1, LANES).max(axis=1)
             _keep_best(product, lanes, first, words[start : start + TILE], scores[start : start + TILE])
@@ -64,7 +64,7 @@ def nearest_words(points, prepared, n_nearest=1):
 
 @njit(cache=True, nogil=True)
 def add_by_word(points, words, sums, counts):
-    """Add each point to the float64 `sums` and int64 `counts` of its word, in order; skip words out of range."""
+    """Add each point, in order, to the float64 `sums` and int64 `counts` of its word; skip words out of range."""
     for i in range(points.shape[0]):
         word = words[i]
         if 0 <= word < counts.shape[0]:
@@ -75,17 +75,17 @@ def add_by_word(points, words, sums, counts):
 
 @njit(cache=True, nogil=True)
 def _keep_best(product, lanes, first, words, scores):
-    """Merge a tile of scores, for words `first` and following, into the best `words` and `scores` so far.
+    """Merge a tile of scores, `product`, for words from `first` up into the best `words` and `scores` so far.
 
     Column j is in lane ``j % 64``; only lanes whose maximum reaches the worst kept score are searched.
     """
-    steps = product.shape[1] // LANES
+    words_per_lane = product.shape[1] // LANES
     last = words.shape[1] - 1
     for i in range(words.shape[0]):
         for lane in range(LANES):
             if lanes[i, lane] >= scores[i, last]:
-                for step in range(steps):
-                    column = step * LANES + lane
+                for i_word in range(words_per_lane):
+                    column = i_word * LANES + lane
                     if product[i, column] >= scores[i, last]:
                         keep_word(product[i, column], first + column, i, words, scores)
 

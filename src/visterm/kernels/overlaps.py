@@ -13,8 +13,8 @@ from enum import IntEnum
 import numpy as np
 from numba import njit
 
-TILE_FEATURES = 32  # Features per tile of landmarks ...
-TILE_LANDMARKS = 2048  # ... and landmarks: 256 KiB, which stay in the L2 cache while a call's rows are processed.
+TILE_FEATURES = 32  # Features per tile
+TILE_LANDMARKS = 2048  # Landmarks per tile: its 256 KiB stay in the L2 cache while the rows of a call are processed
 
 
 class Overlap(IntEnum):
@@ -26,8 +26,8 @@ class Overlap(IntEnum):
 
 
 @njit(cache=True, nogil=True)
-def add_dense_overlaps(kind, start, cols, vals, landmarks, first, last, sums):
-    """Add the overlaps of rows `first` .. `last` - 1 with dense landmarks, (n_features, n_landmarks), to `sums`.
+def add_dense_overlaps(kind, start, cols, vals, landmarks, first, stop, sums):
+    """Add the overlaps of rows `first` .. `stop` - 1 with dense landmarks, (n_features, n_landmarks), to `sums`.
 
     `start`, `cols` and `vals` are the rows as the three arrays of a canonical CSR matrix with columns below n_features;
     `sums` are float32 (n_rows, n_landmarks).
@@ -35,9 +35,9 @@ def add_dense_overlaps(kind, start, cols, vals, landmarks, first, last, sums):
     n_features, n_landmarks = landmarks.shape
     for low in range(0, n_landmarks, TILE_LANDMARKS):
         high = min(low + TILE_LANDMARKS, n_landmarks)
-        next_entry = start[first:last].copy()
+        next_entry = start[first:stop].copy()
         for tile_end in range(TILE_FEATURES, n_features + TILE_FEATURES, TILE_FEATURES):
-            for i in range(first, last):
+            for i in range(first, stop):
                 e, end = next_entry[i - first], start[i + 1]
                 out = sums[i, low:high]
                 while e + 3 < end and cols[e + 3] < tile_end:
@@ -58,13 +58,13 @@ def add_dense_overlaps(kind, start, cols, vals, landmarks, first, last, sums):
 
 
 @njit(cache=True, nogil=True)
-def add_sparse_overlaps(kind, start, cols, vals, l_start, l_cols, l_vals, first, last, sums):
-    """Add the overlaps of rows `first` .. `last` - 1 with sparse landmarks to `sums`.
+def add_sparse_overlaps(kind, start, cols, vals, l_start, l_cols, l_vals, first, stop, sums):
+    """Add the overlaps of rows `first` .. `stop` - 1 with sparse landmarks to `sums`.
 
-    As `add_dense_overlaps`, but the landmarks are the three arrays of a CSR matrix (n_features, n_landmarks), with a
-    row for each feature.
+    Like `add_dense_overlaps`, but `l_start`, `l_cols` and `l_vals` are the landmarks as the three arrays of a CSR
+    matrix, (n_features, n_landmarks).
     """
-    for i in range(first, last):
+    for i in range(first, stop):
         out = sums[i]
         for e in range(start[i], start[i + 1]):
             x = vals[e]

@@ -5,9 +5,9 @@ in NumPy. Rounding is monotonic: the rounded sum of larger numbers is never belo
 ``(a[i] + max b) + max F[i]``, rounded the same way, bounds the scores of row i, and no slack is needed.
 
 The rows with the largest bounds come first and give a floor that the k best must reach. Then all rows are visited in
-order: rows whose bound is below the floor are skipped, then blocks of columns of the remaining rows. The rest is
-scored, and the floor rises with the worst of the k best so far. The diagonal (a tag with itself), which is largest if F
-has products of rows of equal length, is excluded from the bounds and handled separately.
+order: rows whose bound is below the floor are skipped, and so are blocks of columns of the other rows. The remaining
+pairs are scored, and the floor rises with the worst of the k best so far. The diagonal (a tag with itself), which is
+largest if F has products of rows of equal length, is excluded from the bounds and handled separately.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from visterm.kernels.topk import _select_rows, heapify, replace_worst, sort_heap
 ROWS_PER_TILE = 64  # Rows of F that stay in the L2 cache while the examples of a group are processed
 GROUP_SIZE = 8  # Number of examples per group
 FIRST_ROWS = 8, 64
-"""Minimum and maximum number of rows that are visited first; between them it is k."""
+"""Minimum and maximum number of rows that are visited first; k rows if k is between them."""
 
 COLUMNS = 64  # Columns per block: they share a bound and are scored in vector registers
 _LOWEST, _HIGHEST, _SHIFT = np.int32(-(2**31)), np.int32(2**31 - 1), np.int32(31)
@@ -34,10 +34,10 @@ class PairTerms(NamedTuple):
     F: np.ndarray  # float32, shape (K, K). Row: tag of the object, column: tag of the part. C order, finite.
     diagonal: np.ndarray  # float32, shape (K,). Diagonal of F, a tag with itself; excluded below.
     # float32, shape (K, ceil(K / 64)). Largest and smallest value of each row per block of columns;
-    # minus infinity and infinity if there is none.
+    # minus infinity and infinity for a block that has only the diagonal.
     block_max: np.ndarray
     block_min: np.ndarray
-    # float32, shape (K,). The same for whole rows.
+    # float32, shape (K,). Largest and smallest value of each row.
     row_max: np.ndarray
     row_min: np.ndarray
 
@@ -74,30 +74,30 @@ def block_extremes(values, block_max, block_min):
         columns = bits[block * COLUMNS : (block + 1) * COLUMNS]
         largest, smallest = _LOWEST, _HIGHEST
         for c in range(columns.shape[0]):
-            ordered = _key(columns[c])
+            ordered = _ordered_bits(columns[c])
             largest = ordered if ordered > largest else largest
             smallest = ordered if ordered < smallest else smallest
-        block_max[block] = np.int32(_key(largest)).view(np.float32)
-        block_min[block] = np.int32(_key(smallest)).view(np.float32)
+        block_max[block] = np.int32(_ordered_bits(largest)).view(np.float32)
+        block_min[block] = np.int32(_ordered_bits(smallest)).view(np.float32)
 
 
 @njit(cache=True)
-def _key(bits):
+def _ordered_bits(bits):
     """Map the bits of a float to an integer of the same order, or that integer back to the bits."""
     return np.int32(bits ^ (np.int32(bits >> _SHIFT) & _HIGHEST))
 
 
 @njit(cache=True, nogil=True)
-def top_pairs(A, B, terms, first, last, ids, scores):
-    """Fill `ids` and `scores` with the k best pairs of the examples `first` .. `last` - 1, ties by the smaller id.
+def top_pairs(A, B, terms, first, stop, ids, scores):
+    """Fill `ids` and `scores` with the k best pairs of the examples `first` .. `stop` - 1, ties by the smaller id.
 
     `A` and `B`, float32 (n, K), are the scores of tags for the object's and the part's image. They and all sums with F
-    are finite. A tag with itself is a pair too. `ids`, int64 (n, k), are overwritten with ``i * K +
-    j``; k is at least 1 and at most the number of pairs.
+    are finite. A tag with itself is a pair, too. `ids`, int64 (n, k), are overwritten with ``i * K + j``; k is from 1
+    to the number of pairs.
     """
     n = terms.F.shape[0]
     k = ids.shape[1]
-    if A.shape[1] != n or B.shape[1] != n or first < 0 or last > min(A.shape[0], B.shape[0]):
+    if A.shape[1] != n or B.shape[1] != n or first < 0 or stop > min(A.shape[0], B.shape[0]):
         raise IndexError("the examples are outside A and B, or these are not as wide as F")
     if k < 1 or k > n * n:
         raise IndexError("k is below 1, or more than there are pairs")
@@ -111,8 +111,8 @@ def top_pairs(A, B, terms, first, last, ids, scores):
     first_rows = np.empty((GROUP_SIZE, n_first), np.int64)
     first_bounds = np.empty((GROUP_SIZE, n_first), np.float32)
 
-    for start in range(first, last, GROUP_SIZE):
-        size = min(GROUP_SIZE, last - start)
+    for start in range(first, stop, GROUP_SIZE):
+        size = min(GROUP_SIZE, stop - start)
         for e in range(size):
             _fill_row_bounds(A[start + e], B[start + e], terms, bounds[e], self_scores[e], block_b[e], unused)
         _select_rows(bounds[:size], first_rows, first_bounds)
@@ -123,7 +123,7 @@ def top_pairs(A, B, terms, first, last, ids, scores):
                 i = first_rows[e, rank]
                 if bounds[e, i] < floor:
                     break
-                count, floor = _take_row(
+                count, floor = _merge_row(
                     i, a[i], b, terms, block_b[e], self_scores[e, i], heap_ids, heap_scores, count, floor
                 )
             floors[e] = heap_scores[0] if count == k else -np.inf
@@ -131,13 +131,13 @@ def top_pairs(A, B, terms, first, last, ids, scores):
         for top in range(0, n, ROWS_PER_TILE):
             bottom = min(top + ROWS_PER_TILE, n)
             for e in range(size):
-                if not _any_from(bounds[e, top:bottom], floors[e]):
+                if not _any_at_least(bounds[e, top:bottom], floors[e]):
                     continue
                 a, b, heap_ids, heap_scores = A[start + e], B[start + e], ids[start + e], scores[start + e]
                 count, floor = counts[e], floors[e]
                 for i in range(top, bottom):
                     if bounds[e, i] >= floor:
-                        count, floor = _take_row(
+                        count, floor = _merge_row(
                             i, a[i], b, terms, block_b[e], self_scores[e, i], heap_ids, heap_scores, count, floor
                         )
                 counts[e], floors[e] = count, floor
@@ -146,21 +146,21 @@ def top_pairs(A, B, terms, first, last, ids, scores):
 
 
 @njit(cache=True, nogil=True)
-def pair_ranks(A, B, terms, objects, parts, first, last, ranks):
+def pair_ranks(A, B, terms, objects, parts, first, stop, ranks):
     """Fill `ranks`, int64 (n,), with the number of pairs before each example's pair, in the order of `top_pairs`.
 
     The pairs are `objects` and `parts`, int64 (n,). Rank 0 is best.
     """
     n = terms.F.shape[0]
-    if A.shape[1] != n or B.shape[1] != n or first < 0 or last > min(A.shape[0], B.shape[0]):
+    if A.shape[1] != n or B.shape[1] != n or first < 0 or stop > min(A.shape[0], B.shape[0]):
         raise IndexError("the examples are outside A and B, or these are not as wide as F")
     n_blocks = terms.block_max.shape[1]
     highest, lowest = np.empty((GROUP_SIZE, n_blocks), np.float32), np.empty((GROUP_SIZE, n_blocks), np.float32)
     b_max, b_min = np.empty(GROUP_SIZE, np.float32), np.empty(GROUP_SIZE, np.float32)
     limits = np.empty((GROUP_SIZE, 2), np.float32)
 
-    for start in range(first, last, GROUP_SIZE):
-        size = min(GROUP_SIZE, last - start)
+    for start in range(first, stop, GROUP_SIZE):
+        size = min(GROUP_SIZE, stop - start)
         for e in range(size):
             x = start + e
             i, j = objects[x], parts[x]
@@ -179,8 +179,8 @@ def pair_ranks(A, B, terms, objects, parts, first, last, ranks):
                 self_score = (a_i + B[x, i]) + terms.diagonal[i]
                 if i == objects[x]:
                     part_tag = parts[x]
-                    ranks[x] += _count_from(a_i, B[x, :part_tag], terms.F[i, :part_tag], limits[e, 0])
-                    ranks[x] += _count_from(a_i, B[x, part_tag:], terms.F[i, part_tag:], limits[e, 1])
+                    ranks[x] += _count_at_least(a_i, B[x, :part_tag], terms.F[i, :part_tag], limits[e, 0])
+                    ranks[x] += _count_at_least(a_i, B[x, part_tag:], terms.F[i, part_tag:], limits[e, 1])
                 elif (a_i + b_max[e]) + terms.row_max[i] < limit:
                     ranks[x] += self_score >= limit
                 elif (a_i + b_min[e]) + terms.row_min[i] >= limit:
@@ -202,13 +202,13 @@ def _fill_row_bounds(a, b, terms, bounds, self_scores, block_b, unused):
 
 
 @njit(cache=True, nogil=True)
-def _take_row(i, a_i, b, terms, block_b, self_score, ids, scores, count, floor):
+def _merge_row(i, a_i, b, terms, block_b, self_score, ids, scores, count, floor):
     """Merge the pairs of a row that reach the floor into the heap; return the heap's size and the new floor."""
     n = b.shape[0]
     k = ids.shape[0]
     block_max = terms.block_max[i]
     self_counts = self_score >= floor
-    if not self_counts and _count_from(a_i, block_b, block_max, floor) == 0:
+    if not self_counts and _count_at_least(a_i, block_b, block_max, floor) == 0:
         return count, floor
 
     for block in range(block_b.shape[0]):
@@ -216,7 +216,7 @@ def _take_row(i, a_i, b, terms, block_b, self_score, ids, scores, count, floor):
         if not ((a_i + block_b[block]) + block_max[block] >= floor or (self_counts and start <= i < start + COLUMNS)):
             continue
         stop = min(start + COLUMNS, n)
-        if _count_from(a_i, b[start:stop], terms.F[i, start:stop], floor) == 0:
+        if _count_at_least(a_i, b[start:stop], terms.F[i, start:stop], floor) == 0:
             continue
         for j in range(start, stop):
             score = (a_i + b[j]) + terms.F[i, j]
@@ -235,7 +235,7 @@ def _take_row(i, a_i, b, terms, block_b, self_score, ids, scores, count, floor):
 
 
 @njit(cache=True, nogil=True)
-def _any_from(values, floor):
+def _any_at_least(values, floor):
     """Return whether any value is `floor` or more. Counts, because counting is vectorised."""
     count = np.int32(0)
     for c in range(values.shape[0]):
@@ -257,13 +257,13 @@ def _count_row(i, a_i, b, terms, highest, lowest, self_score, limit):
         if (a_i + lowest[block]) + terms.block_min[i, block] >= limit:
             count += stop - start - has_self
         else:
-            count += _count_from(a_i, b[start:stop], terms.F[i, start:stop], limit)
+            count += _count_at_least(a_i, b[start:stop], terms.F[i, start:stop], limit)
             count -= has_self and self_score >= limit
     return count
 
 
 @njit(cache=True, nogil=True)
-def _count_from(a_i, b, row, limit):
+def _count_at_least(a_i, b, row, limit):
     """Count the pairs of a section of a row with a score of `limit` or more."""
     count = np.int32(0)
     for c in range(b.shape[0]):

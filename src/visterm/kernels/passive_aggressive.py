@@ -32,10 +32,10 @@ class JudgedQueries(NamedTuple):
 
 
 @njit(cache=True, nogil=True)
-def separate_in_turn(
-    first, last, start, members, rows, squares, offsets, n_negatives, aggressiveness, seed, epoch, W, sums
+def separate_tags(
+    first, stop, start, members, rows, squares, offsets, n_negatives, aggressiveness, seed, epoch, W, sums
 ):
-    """Train tags first .. last-1 on images with the tag and on images drawn from those without it: PA-I.
+    """Train tags first .. stop-1 on images with the tag and on images drawn from those without it: PA-I.
 
     A tag's images are visited in a random order; each is followed by `n_negatives` images drawn uniformly from those
     without the tag (`n_negatives` in total if no image has it). With s = 1 for images with the tag and -1 for images
@@ -44,7 +44,7 @@ def separate_in_turn(
 
     Disjoint ranges of tags change different rows. ``members[start[t]:start[t + 1]]`` are the sorted images with tag t;
     `squares`, float32 (n_images,), are the squared lengths of `rows`, and `offsets`, float32 (n_images,), the scores
-    above which a tag is assigned. Changes rows first .. last-1 of `W`, float32 (n_tags, width), and overwrites these
+    above which a tag is assigned. Changes rows first .. stop-1 of `W`, float32 (n_tags, width), and overwrites these
     rows of `sums`, float64 (n_tags, 3): sum of the losses, examples, steps.
 
     References
@@ -52,10 +52,10 @@ def separate_in_turn(
     Crammer, Dekel, Keshet, Shalev-Shwartz, Singer: Online passive-aggressive algorithms. JMLR 7, 2006; Eq. 6, PA-I.
     """
     n_images = squares.shape[0]
-    for t in range(first, last):
+    for t in range(first, stop):
         begin, end = start[t], start[t + 1]
         n_members = end - begin
-        others = n_images - n_members
+        n_others = n_images - n_members
         stream = stream_of(seed, epoch, t)
         order = members[begin:end].copy()
         sums[t, :] = 0.0
@@ -67,10 +67,10 @@ def separate_in_turn(
                 draw += 1
                 image = order[r]
                 order[r] = order[q]
-            for negative in range(0 if n_members > 0 else 1, 1 + (n_negatives if others > 0 else 0)):
+            for negative in range(0 if n_members > 0 else 1, 1 + (n_negatives if n_others > 0 else 0)):
                 sign = 1.0
                 if negative > 0:
-                    image = nth_absent(members, begin, end, draw_below(stream, draw, others))
+                    image = nth_absent(members, begin, end, draw_below(stream, draw, n_others))
                     draw += 1
                     sign = -1.0
                 loss = 1.0 - sign * (np.float64(row_dot(rows, image, W[t])) - offsets[image])
@@ -89,15 +89,15 @@ def draw_triplet(stream, step, r_start, r_images, n_images):
     `step` numbers the triplets of a stream of `stream_of`, from 0; for `r_start` and `r_images` see `JudgedQueries`.
     """
     query = draw_below(stream, DRAWS_PER_STEP * step, r_start.shape[0] - 1)
-    first, last = r_start[query], r_start[query + 1]
-    plus = np.int64(r_images[first + draw_below(stream, DRAWS_PER_STEP * step + 1, last - first)])
-    minus = nth_absent(r_images, first, last, draw_below(stream, DRAWS_PER_STEP * step + 2, n_images - (last - first)))
+    first, stop = r_start[query], r_start[query + 1]
+    plus = np.int64(r_images[first + draw_below(stream, DRAWS_PER_STEP * step + 1, stop - first)])
+    minus = nth_absent(r_images, first, stop, draw_below(stream, DRAWS_PER_STEP * step + 2, n_images - (stop - first)))
     return query, plus, np.int64(minus)
 
 
 @njit(cache=True, nogil=True)
 def rank_triplets(n_steps, queries, rows, n_images, aggressiveness, key, W, scratch):
-    """Draw triplets (q, p+, p-) and, one by one, make q score p+ above p- by 1 (PAMIR, Eq. 10).
+    """Draw triplets (q, p+, p-), and take a step after each so that q scores p+ above p- by 1 (PAMIR, Eq. 10).
 
     With ``v = γ(q, p+) - γ(q, p-)``, whose component for word t is ``q_t (p+ - p-)``, and the loss
     ``l = |1 - w · v|₊``, the step is ``w += τ v``, ``τ = min(aggressiveness, l / |v|²)``. Only the rows of the query's
@@ -117,29 +117,29 @@ def rank_triplets(n_steps, queries, rows, n_images, aggressiveness, key, W, scra
 
     for step in range(n_steps):
         query, plus, minus = draw_triplet(stream, step, r_start, r_images, n_images)
-        first, last = q_start[query], q_start[query + 1]
+        first, stop = q_start[query], q_start[query + 1]
         both_dense = rows.start[plus + 1] - rows.start[plus] == rows.start[minus + 1] - rows.start[minus] == width
         score = np.float32(0.0)
         query_square = np.float32(0.0)
         if both_dense:
             _put_difference(rows, plus, minus, scratch)
-            for e in range(first, last):
+            for e in range(first, stop):
                 score += q_weights[e] * dot(scratch, W[q_words[e]])
         else:
-            for e in range(first, last):
+            for e in range(first, stop):
                 score += q_weights[e] * _difference_dot(rows, plus, minus, W[q_words[e]])
         loss = 1.0 - np.float64(score)
         if loss > 0:
-            for e in range(first, last):
+            for e in range(first, stop):
                 query_square += q_weights[e] * q_weights[e]
             square = dot(scratch, scratch) if both_dense else difference_square(rows, plus, minus, scratch)
             square = np.float64(query_square) * np.float64(square)
             total += loss
             if square > 0:
                 n_moved += 1
-                size = min(aggressiveness, loss / square)
-                for e in range(first, last):
-                    factor = np.float32(size * q_weights[e])
+                step_size = min(aggressiveness, loss / square)
+                for e in range(first, stop):
+                    factor = np.float32(step_size * q_weights[e])
                     add_row(rows, plus, factor, W[q_words[e]])
                     add_row(rows, minus, -factor, W[q_words[e]])
     return total, n_moved
@@ -200,7 +200,7 @@ def difference_square(rows, plus, minus, scratch):
 
 @njit(cache=True, nogil=True)
 def rank_triplets_by_kernel(n_steps, queries, K, images, scale, aggressiveness, key, W, F):
-    """Draw triplets (q, p+, p-) as in `rank_triplets`, and take its steps on expansions ``w_t = Σ_j W[t, j] p_j``.
+    """Draw triplets and take steps like `rank_triplets`, on expansions ``w_t = Σ_j W[t, j] p_j``.
 
     Section III-E of the PAMIR paper: a step ``w_t += τ q_t (p+ - p-)`` adds ``τ q_t`` to the weight of p+ and subtracts
     it from the weight of p-, and ``|p+ - p-|² = k(p+, p+) + k(p-, p-) - 2 k(p+, p-)``. The scores of all images for all
@@ -222,10 +222,10 @@ def rank_triplets_by_kernel(n_steps, queries, K, images, scale, aggressiveness, 
     for step in range(n_steps):
         query, p, m = draw_triplet(stream, step, r_start, r_images, images.shape[0])
         plus, minus = images[p], images[m]
-        first, last = q_start[query], q_start[query + 1]
+        first, stop = q_start[query], q_start[query + 1]
         score = 0.0
         query_square = 0.0
-        for e in range(first, last):
+        for e in range(first, stop):
             weight = np.float64(q_weights[e])
             score += weight * (np.float64(F[q_words[e], plus]) - np.float64(F[q_words[e], minus]))
             query_square += weight * weight
@@ -238,9 +238,9 @@ def rank_triplets_by_kernel(n_steps, queries, K, images, scale, aggressiveness, 
         if not square * query_square > MIN_DISTANCE_SHARE * abs(image_squares) * query_square:
             continue
         n_moved += 1
-        size = min(aggressiveness, loss / (query_square * scale * square))
-        for e in range(first, last):
-            factor = size * q_weights[e]
+        step_size = min(aggressiveness, loss / (query_square * scale * square))
+        for e in range(first, stop):
+            factor = step_size * q_weights[e]
             word_weights = W[q_words[e]]
             word_weights[plus] += np.float32(factor)
             word_weights[minus] -= np.float32(factor)
@@ -256,17 +256,17 @@ def _add_difference(a, b, factor, out):
 
 
 @njit(cache=True, nogil=True)
-def rank_violators(n_steps, queries, gains, shares, table, rows, n_images, max_trials, aggressiveness, key, W, scratch):
-    """Draw (q, p+), then images until one of less gain, p-, violates the margin; step as in `rank_triplets`.
+def rank_violators(n_steps, queries, gains, shares, costs, rows, n_images, max_trials, aggressiveness, key, W, scratch):
+    """Draw (q, p+), then images until an image p- with less gain violates the margin; step as in `rank_triplets`.
 
     If the n-th draw is the first violator, about ``r = n_images / n`` images are within the margin of 1 or above. The
-    maximum step is ``aggressiveness · table[r] · (gain of p+ - gain of p-) · share of q``. Images of equal or larger
-    gain count as draws that do not violate, so that r is right without knowing their number. If none of `max_trials`
-    draws violates, no step is made.
+    maximum step is ``aggressiveness · costs[r] · (gain of p+ - gain of p-) · share of q``. Images of equal or larger
+    gain count as draws that do not violate, so the estimate r does not need their number. If none of `max_trials` draws
+    violates the margin, no step is made.
 
     All images may be relevant to a query if their gains differ. `gains`, float32, are the gains of the entries of
     `r_images`, above 0; other images have a gain of 0. `shares`, float32 (n_queries,), are factors of a query's gains,
-    and `table`, float32 (n_images + 1,), has the weight of each rank; the rest is as in `rank_triplets`. Returns the
+    and `costs`, float32 (n_images + 1,), is the cost of each rank; the rest is as in `rank_triplets`. Returns the
     weighted sum of the losses ``1 - score of p+ + score of p-``, and the numbers of pairs with a step and of draws.
     """
     q_start, q_words, q_weights, r_start, r_images = queries
@@ -279,21 +279,21 @@ def rank_violators(n_steps, queries, gains, shares, table, rows, n_images, max_t
     for step in range(n_steps):
         stream = stream_of(key[0], key[1], step)
         query = draw_below(stream, 0, r_start.shape[0] - 1)
-        first, last = r_start[query], r_start[query + 1]
+        first, stop = r_start[query], r_start[query + 1]
         begin, end = q_start[query], q_start[query + 1]
-        chosen = first + draw_below(stream, 1, last - first)
-        plus = np.int64(r_images[chosen])
+        entry = first + draw_below(stream, 1, stop - first)
+        plus = np.int64(r_images[entry])
         plus_score = _score(rows, plus, begin, end, q_words, q_weights, W)
         for trial in range(max_trials):
             n_trials += 1
             minus = np.int64(draw_below(stream, 2 + trial, n_images))
-            gap = gains[chosen] - _gain_of(minus, r_images, gains, first, last)
+            gap = gains[entry] - _gain_of(minus, r_images, gains, first, stop)
             if not gap > 0:
                 continue
             loss = 1.0 - plus_score + _score(rows, minus, begin, end, q_words, q_weights, W)
             if not loss > 0:
                 continue
-            weight = np.float64(table[max(1, n_images // (trial + 1))]) * gap * shares[query]
+            weight = np.float64(costs[max(1, n_images // (trial + 1))]) * gap * shares[query]
             total += weight * loss
             query_square = np.float32(0.0)
             for e in range(begin, end):
@@ -301,9 +301,9 @@ def rank_violators(n_steps, queries, gains, shares, table, rows, n_images, max_t
             square = np.float64(query_square) * np.float64(difference_square(rows, plus, minus, scratch))
             if square > 0:
                 n_moved += 1
-                size = min(aggressiveness * weight, loss / square)
+                step_size = min(aggressiveness * weight, loss / square)
                 for e in range(begin, end):
-                    factor = np.float32(size * q_weights[e])
+                    factor = np.float32(step_size * q_weights[e])
                     add_row(rows, plus, factor, W[q_words[e]])
                     add_row(rows, minus, -factor, W[q_words[e]])
             break
@@ -319,7 +319,7 @@ def _score(rows, image, begin, end, q_words, q_weights, W):
 
 
 @njit(cache=True, nogil=True)
-def _gain_of(image, r_images, gains, first, last):
-    """Return the gain of an image in the sorted list ``r_images[first:last]``; 0 if it is not in the list."""
-    entry = lower_bound(r_images, first, last, image)
-    return gains[entry] if entry < last and r_images[entry] == image else np.float32(0.0)
+def _gain_of(image, r_images, gains, first, stop):
+    """Return the gain of an image in the sorted list ``r_images[first:stop]``; 0 if it is not in the list."""
+    entry = lower_bound(r_images, first, stop, image)
+    return gains[entry] if entry < stop and r_images[entry] == image else np.float32(0.0)

@@ -25,9 +25,9 @@ XYZ_FROM_RGB = np.array(
 WHITE = np.array([0.95047, 1.0, 1.08883])  # CIE XYZ of the white point D65, 2° observer
 
 N_PATTERNS = 59
-MARGIN = 2
+LBP_RADIUS = 2
 DIAGONAL = 1.41421  # 2·cos 45°, rounded to five digits as in scikit-image
-MIN_CELL = 4  # Minimum side of a cell in pixels, so that no block is empty
+MIN_CELL = 4  # Minimum side of a cell, in pixels, so that no block is empty
 
 
 @njit(cache=True, nogil=True)
@@ -98,13 +98,13 @@ def lbp_codes(gray):
     """Return the code of every pixel of `gray`, uint8 (height, width).
 
     At its edges the image is extended by repeating the outermost pixels (scikit-image uses zeros, so codes differ in
-    the outer two pixels). Codes are 0 to 58: 0 if all neighbours are darker, 57 if none is, 58 for patterns that are
-    not uniform. 1 + 8 (m - 1) + s is a run of m neighbours not darker, starting s steps clockwise of the right
-    neighbour.
+    the outer two pixels). Codes are 0 to 58: 0 if all neighbours are darker, 57 if no neighbour is darker, 58 for
+    patterns that are not uniform. 1 + 8 (m - 1) + s is a run of m neighbours that are not darker, which starts s steps
+    clockwise of the right neighbour.
     """
     codes = np.empty(gray.shape, np.uint8)
     if codes.size:
-        _fill_codes(np.pad(gray, MARGIN, mode="edge").astype(np.float64), UNIFORM, codes)
+        _fill_codes(np.pad(gray, LBP_RADIUS, mode="edge").astype(np.float64), UNIFORM_CODES, codes)
     return codes
 
 
@@ -123,12 +123,12 @@ def _uniform_table():
     return table
 
 
-UNIFORM = _uniform_table()
+UNIFORM_CODES = _uniform_table()
 
 
 @njit(cache=True, nogil=True)
 def _fill_codes(padded, table, codes):
-    """Fill `codes` from the image padded by two pixels; diagonals are interpolated along rows, then across."""
+    """Fill `codes` from an image padded by two pixels; diagonals are interpolated along rows, then along columns."""
     height, width = codes.shape
     left_gray = np.empty((height + 4, width))
     right_gray = np.empty((height + 4, width))
@@ -219,7 +219,7 @@ def block_histograms(texture, colour, n_colours, rows, cols, block_cells=2):
 
 @njit(cache=True, nogil=True)
 def _count_cells(texture, colour, rows, cols, cells):
-    """Count the codes of all pixels in `cells`, which is zero at the start; larger codes count as the largest."""
+    """Count the codes of all pixels in `cells`, zeros at the start; codes above the largest count as the largest."""
     n_codes = cells.shape[2]
     for i in range(cells.shape[0]):
         for j in range(cells.shape[1]):
@@ -232,7 +232,7 @@ def _count_cells(texture, colour, rows, cols, cells):
 
 @njit(cache=True, nogil=True)
 def bag_row(visterms, shares, idf, root):
-    """Sum up an image's visterms; return their non-zero weights (float32) and ids, ascending (int32).
+    """Weigh the visterms of an image; return their non-zero weights (float32) and ids (int32, ascending).
 
     `visterms` and `shares`, (n_blocks, n_nearest), are the visterms of a block and their shares of it; ids outside
     `idf`, (n_visterms,), are ignored. With `root`, weights use the square root of the term frequency. The squares of

@@ -22,7 +22,7 @@ def mix(word):
 
 @njit(cache=True, nogil=True)
 def stream_of(seed, epoch, example):
-    """Return the start, uint64, of an example's stream of draws in an epoch."""
+    """Return the stream of draws, uint64, of an example in an epoch, for `draw_below` and `draw_unit`."""
     word = mix(np.uint64(seed) + GOLDEN)
     word = mix(word + (np.uint64(epoch) + np.uint64(1)) * GOLDEN)
     return mix(word + (np.uint64(example) + np.uint64(1)) * GOLDEN)

@@ -31,14 +31,14 @@ def limit_norms(matrix, max_norm):
 
 
 @njit(cache=True, nogil=True)
-def mix_rows(mean, current, share, first, last):
-    """Move rows first .. last-1 of the float32 matrix `mean` towards `current` by the fraction `share`.
+def mix_rows(mean, current, share, first, stop):
+    """Move rows first .. stop-1 of the float32 matrix `mean` towards `current` by the fraction `share`.
 
     Return whether the squared lengths of the new rows are finite.
     """
     total = np.float32(0.0)
     factor = np.float32(share)
-    for row in range(first, last):
+    for row in range(first, stop):
         target, source = mean[row], current[row]
         for c in range(target.shape[0]):
             target[c] += factor * (source[c] - target[c])
@@ -64,9 +64,9 @@ def make_rule(rate, l2, max_norm):
 
 @njit(cache=True, nogil=True)
 def mean_square(step, rate):
-    """Return the mean square of the gradient behind a step: of ``step / rate``.
+    """Return the mean square of the gradient of a step, ``step / rate``.
 
-    If features are so small or large that the square does not fit float32, numbers are divided one by one.
+    If features are so small or large that the square does not fit float32, each number is divided before the square.
     """
     total, divisor = np.float64(dot(step, step)), rate * rate
     if not SMALLEST_SQUARE < total < LARGEST_SQUARE:
@@ -127,7 +127,7 @@ def move_drawn_rows(table, sums, tags, order, gradients, rate):
     Changes the rows `tags`, int64 (n_draws,), with repetitions, of `table`, (n_tags, width), and `sums`, (n_tags,), the
     state of AdaGrad. `order` sorts `tags` stably; `gradients` has shape (n_draws, width).
     """
-    moved, draw, total = 0, 0, np.empty(table.shape[1], np.float32)
+    n_rows, draw, total = 0, 0, np.empty(table.shape[1], np.float32)
     while draw < order.shape[0]:
         tag = tags[order[draw]]
         total[:] = 0
@@ -137,12 +137,12 @@ def move_drawn_rows(table, sums, tags, order, gradients, rate):
                 total[c] += gradient[c]
             draw += 1
         move_row(table[tag], total, rate, sums, tag)
-        moved += 1
-    return moved
+        n_rows += 1
+    return n_rows
 
 
 @njit(cache=True, nogil=True)
 def move_all_rows(table, sums, gradients, rate):
-    """Step all rows of a table, as `move_drawn_rows` if each row is drawn once."""
+    """Step all rows of a table, like `move_drawn_rows` if each row is drawn once."""
     for tag in range(table.shape[0]):
         move_row(table[tag], gradients[tag], rate, sums, tag)

@@ -12,12 +12,12 @@ from visterm.kernels.random import draw_below, draw_unit, stream_of
 
 
 @njit(cache=True, nogil=True)
-def skipgram_epoch(starts, tags, ends, words, contexts, n_contexts, n_negatives, rate, last_rate, seed, epoch):
+def skipgram_epoch(starts, tags, cumulated, words, contexts, n_contexts, n_negatives, rate, last_rate, seed, epoch):
     """Train on all lists once, in order: one step per drawn pair and one per negative.
 
     The steps maximise ``log σ(w·c) + Σ log σ(-w·c')``, where w is the vector of a tag, c the context vector of another
     tag of its list, and c' the context vectors of negatives; a negative equal to c is skipped, as in word2vec. List i
-    is ``tags[starts[i] : starts[i + 1]]``, without repeated tags. `ends`, (n_tags,), are cumulative sums of the
+    is ``tags[starts[i] : starts[i + 1]]``, without repeated tags. `cumulated`, (n_tags,), are cumulative sums of the
     negatives' probabilities, up to a factor. `words` and `contexts`, (n_tags, dim), are changed in place. A tag
     predicts all others of its list, or `n_contexts` drawn with replacement if there are more. The learning rate falls
     linearly from `rate` to `last_rate`. Returns the sum of the losses, each before its step.
@@ -44,9 +44,9 @@ def skipgram_epoch(starts, tags, ends, words, contexts, n_contexts, n_negatives,
                 step[:] = 0
                 loss += _step(word, contexts[target], 1.0, current_rate, step)
                 for _ in range(n_negatives):
-                    threshold = draw_unit(stream, draw) * ends[n_tags - 1]
+                    threshold = draw_unit(stream, draw) * cumulated[n_tags - 1]
                     draw += 1
-                    negative = min(np.searchsorted(ends, threshold, side="right"), n_tags - 1)
+                    negative = min(np.searchsorted(cumulated, threshold, side="right"), n_tags - 1)
                     if negative != target:
                         loss += _step(word, contexts[negative], 0.0, current_rate, step)
                 for c in range(dim):

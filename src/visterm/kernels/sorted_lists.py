@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from numba import njit
 
-MAX_LINEAR_SEARCH = 8  # Maximum length of lists for which a linear search is faster than a binary one
+MAX_LINEAR_SEARCH = 8  # Up to this length of a list, a linear search is faster than a binary search
 
 
 @njit(cache=True, nogil=True)
-def nth_absent(numbers, first, last, r):
-    """Return the r-th whole number, counted from 0, that is not in the sorted ``numbers[first:last]``.
+def nth_absent(numbers, first, stop, r):
+    """Return the r-th whole number, counted from 0, that is not in the sorted ``numbers[first:stop]``.
 
     It is r + c, where c counts the listed numbers before it: those at position q with numbers[q] - q ≤ r.
     """
-    if last - first <= MAX_LINEAR_SEARCH:
-        for q in range(first, last):
+    if stop - first <= MAX_LINEAR_SEARCH:
+        for q in range(first, stop):
             r += numbers[q] <= r
         return r
-    low, high = first, last
+    low, high = first, stop
     while low < high:
         middle = (low + high) // 2
         if numbers[middle] - (middle - first) <= r:
@@ -29,7 +29,7 @@ def nth_absent(numbers, first, last, r):
 
 @njit(cache=True, nogil=True)
 def lower_bound(numbers, low, high, minimum):
-    """Return the first position in low .. high of sorted numbers with a value of at least `minimum`."""
+    """Return the first position from `low` to `high` of sorted numbers with a value of at least `minimum`."""
     while low < high:
         middle = (low + high) // 2
         if numbers[middle] < minimum:
@@ -40,15 +40,15 @@ def lower_bound(numbers, low, high, minimum):
 
 
 @njit(cache=True, nogil=True)
-def contains(numbers, first, last, number):
-    """Return whether a number is in the sorted ``numbers[first:last]``."""
-    position = lower_bound(numbers, first, last, number)
-    return position < last and numbers[position] == number
+def contains(numbers, first, stop, number):
+    """Return whether a number is in the sorted ``numbers[first:stop]``."""
+    position = lower_bound(numbers, first, stop, number)
+    return position < stop and numbers[position] == number
 
 
 @njit(cache=True, nogil=True)
 def intersect_lists(start, members, query_start, query_lists, counts, out_start, out):
-    """Return the members that all lists of a query share, for each query; none for a query without lists.
+    """Return the members that all lists of a query share, for each query; a query without lists has no members.
 
     The members of the shortest list are looked up in the others, so a query costs about as much as its rarest word.
     ``members[start[t]:start[t + 1]]`` is list t, sorted, without repetitions;
@@ -58,18 +58,18 @@ def intersect_lists(start, members, query_start, query_lists, counts, out_start,
     """
     for q in range(counts.shape[0]):
         counts[q] = 0
-        first, last = query_start[q], query_start[q + 1]
-        if first == last:
+        first, stop = query_start[q], query_start[q + 1]
+        if first == stop:
             continue
         shortest = query_lists[first]
-        for w in range(first + 1, last):
+        for w in range(first + 1, stop):
             t = query_lists[w]
             if start[t + 1] - start[t] < start[shortest + 1] - start[shortest]:
                 shortest = t
         for e in range(start[shortest], start[shortest + 1]):
             member = members[e]
             in_all = True
-            for w in range(first, last):
+            for w in range(first, stop):
                 t = query_lists[w]
                 if t != shortest and not contains(members, start[t], start[t + 1], member):
                     in_all = False

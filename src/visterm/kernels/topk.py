@@ -5,8 +5,7 @@ The best come first, ties are broken by the smaller id. Ranks are counted, not s
 To avoid storing the (images × tags) matrix, each result has a bounded heap with its worst entry at the root: nearly
 every tag costs one comparison. `stream_best` computes all scores itself, as fast as V can be read; `screen_best` scans
 a matrix product of BLAS and recomputes the few scores that may exceed the root after rounding. Both rank by
-`score_rows`, so the selection does not depend on BLAS, on the tiles or on the other images
-of the batch.
+`score_rows`, so the selection does not depend on BLAS, on the tiles or on the other images of the batch.
 """
 
 from __future__ import annotations
@@ -16,11 +15,11 @@ from numba import njit
 
 from visterm.kernels.dot import dot
 
-CHUNK = 64  # Number of scores that are compared with the root at once, in vector registers
-ROWS = 4096
+CHUNK_SCORES = 64  # Number of scores that are compared with the root at once, in vector registers
+CHUNK_ROWS = 4096
 """Rows of V that are scored for one image before they are compared: two short loops are faster than a combined one."""
 
-SHARED_ROWS = 1024  # The same for several images: rows that stay in the L2 cache from image to image
+SHARED_CHUNK_ROWS = 1024  # Rows of V that are scored for each of several images: they stay in the L2 cache
 STREAMS = 4
 """Positions of V that are read in turn: the processor prefetches each stream (a fifth faster than one stream)."""
 
@@ -95,7 +94,7 @@ def _sift_down(ids, values, i, size):
 
 @njit(cache=True, nogil=True)
 def score_rows(u, rows, out):
-    """Fill `out` (float32, shape (m,)) with the products of `u` and `rows`: all scores are computed here."""
+    """Fill `out` (float32, shape (m,)) with the products of `u` and `rows`; all rankings use these scores."""
     stride = out.shape[0] // STREAMS
     for r in range(stride):
         for stream in range(STREAMS):
@@ -119,7 +118,7 @@ def largest_norm(rows):
 
 @njit(cache=True, nogil=True)
 def start_heaps(U, V, first, ids, scores):
-    """Fill `ids` and `scores`, (n, k), with heaps of the k tags from `first` on; `first` is at most n_tags - k.
+    """Fill `ids` and `scores`, (n, k), with heaps of the k tags from `first` up; `first` is at most n_tags - k.
 
     `U`, image rows, and `V`, tag rows, are finite float32 of the same width.
     """
@@ -142,7 +141,7 @@ def stream_best(U, V, first, stop, ids, scores):
     k = ids.shape[1]
     if first < 0 or stop > V.shape[0] or U.shape[1] != V.shape[1] or k < 1:
         raise IndexError("the rows to select from are outside V, or of another width")
-    chunk_size = ROWS if U.shape[0] == 1 else SHARED_ROWS
+    chunk_size = CHUNK_ROWS if U.shape[0] == 1 else SHARED_CHUNK_ROWS
     buffer = np.empty(chunk_size, np.float32)
     for start in range(first, stop, chunk_size):
         rows = V[start : min(start + chunk_size, stop)]
@@ -156,39 +155,39 @@ def stream_best(U, V, first, stop, ids, scores):
 
 
 @njit(cache=True, nogil=True)
-def score_chosen(u, V, chosen, out):
-    """Fill `out` (float32, shape (m,)) with the products of `u` and the rows `chosen` (int64, shape (m,)) of V."""
+def score_rows_by_id(u, V, row_ids, out):
+    """Fill `out` (float32, shape (m,)) with the products of `u` and the rows `row_ids` (int64, shape (m,)) of V."""
     stride = out.shape[0] // STREAMS
     for r in range(stride):
         for stream in range(STREAMS):
             entry = r + stream * stride
-            out[entry] = dot(u, V[chosen[entry]])
+            out[entry] = dot(u, V[row_ids[entry]])
     for r in range(STREAMS * stride, out.shape[0]):
-        out[r] = dot(u, V[chosen[r]])
+        out[r] = dot(u, V[row_ids[r]])
 
 
 @njit(cache=True, nogil=True)
-def best_of_chosen(U, V, chosen, ids, scores):
-    """Fill heaps, (n, k), with the best of the rows `chosen` of V, which are read in place, once for all of U.
+def best_rows_by_id(U, V, row_ids, ids, scores):
+    """Fill heaps, (n, k), with the best of the rows `row_ids` of V, which are read in place, once for all rows of U.
 
-    `chosen` is ascending, so that ties keep the smaller tag; k is from 1 to the number of rows.
+    `row_ids` is ascending, so that ties keep the smaller tag; k is from 1 to the number of rows.
     """
-    m, k = chosen.shape[0], ids.shape[1]
-    if k < 1 or k > m or chosen[0] < 0 or chosen[m - 1] >= V.shape[0] or U.shape[1] != V.shape[1]:
+    m, k = row_ids.shape[0], ids.shape[1]
+    if k < 1 or k > m or row_ids[0] < 0 or row_ids[m - 1] >= V.shape[0] or U.shape[1] != V.shape[1]:
         raise IndexError("the rows chosen are outside V, fewer than the k best, or of another width")
     for i in range(U.shape[0]):
-        score_chosen(U[i], V, chosen[:k], scores[i])
+        score_rows_by_id(U[i], V, row_ids[:k], scores[i])
         for entry in range(k):
-            ids[i, entry] = chosen[entry]
+            ids[i, entry] = row_ids[entry]
         heapify(ids[i], scores[i])
 
-    chunk_size = ROWS if U.shape[0] == 1 else SHARED_ROWS
+    chunk_size = CHUNK_ROWS if U.shape[0] == 1 else SHARED_CHUNK_ROWS
     buffer = np.empty(chunk_size, np.float32)
     for start in range(k, m, chunk_size):
-        rows = chosen[start : min(start + chunk_size, m)]
+        rows = row_ids[start : min(start + chunk_size, m)]
         row_scores = buffer[: rows.shape[0]]
         for i in range(U.shape[0]):
-            score_chosen(U[i], V, rows, row_scores)
+            score_rows_by_id(U[i], V, rows, row_scores)
             if _any_above(row_scores, scores[i, 0]):
                 for r in range(row_scores.shape[0]):
                     if row_scores[r] > scores[i, 0]:
@@ -211,8 +210,8 @@ def screen_best(block, U, V, first, slack, ids, scores):
     for i in range(n):
         row = block[i]
         limit = scores[i, 0] - slack[i]
-        for start in range(0, m, CHUNK):
-            chunk = row[start : start + CHUNK]
+        for start in range(0, m, CHUNK_SCORES):
+            chunk = row[start : start + CHUNK_SCORES]
             if not _any_above(chunk, limit):
                 continue
             for c in range(chunk.shape[0]):
@@ -268,14 +267,14 @@ def rank_in_rows(scores, indptr, indices, ranks, mid_ranks):
             for c in range(m):  # int32 keeps the loop in vector registers
                 above = np.int32(above + np.int32(row[c] > score))
                 not_below = np.int32(not_below + np.int32(row[c] >= score))
-            level = not_below - above - 1
+            n_ties = not_below - above - 1
             earlier = 0
-            if level > 0:
+            if n_ties > 0:
                 for c in range(j):
                     if row[c] == score:
                         earlier += 1
             ranks[e] = 1 + above + earlier
-            mid_ranks[e] = 1 + above + level / 2
+            mid_ranks[e] = 1 + above + n_ties / 2
 
 
 @njit(cache=True, nogil=True)

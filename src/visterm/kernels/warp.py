@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from visterm.kernels.dot import AHEAD, add_at, dot_at, prefetch_row
+from visterm.kernels.dot import ROWS_AHEAD, add_at, dot_at, prefetch_row
 from visterm.kernels.random import draw_below, stream_of
 from visterm.kernels.row_moves import limit_norm, scale_row
 from visterm.kernels.rows import add_row, row_dot, row_square
@@ -36,7 +36,7 @@ class PairBatch(NamedTuple):
     # The image, as a row of `PositiveTags`, and the true tag y
     images: np.ndarray  # int64
     tags: np.ndarray  # int64
-    at: np.ndarray  # int64: the index of each pair's image row
+    row_ids: np.ndarray  # int64: the index of each pair's image row
     violators: np.ndarray  # int64: the other tag ȳ, or -1 if the pair makes no step
     trials: np.ndarray  # int64: N, the number of draws
     gaps: np.ndarray  # float32: f_y - f_ȳ, if there is a violator
@@ -61,8 +61,8 @@ class Draws(NamedTuple):
     """Settings of the draws of other tags."""
 
     margin: float  # 1 for the hinge; if infinite, the first draw is a violator
-    max_trials: int  # Maximum number of draws per pair (the number of candidates is a limit too)
-    # With the number of the pair, the key of the draws
+    max_trials: int  # Maximum number of draws per pair (the number of candidates is a limit, too)
+    # The seed and the epoch are the key of the draws, together with the number of the pair
     seed: int
     epoch: int
 
@@ -71,8 +71,8 @@ class RankLoss(NamedTuple):
     """The cost of a violation: the loss of its gap times the weight of the rank estimated from the draws."""
 
     weights: np.ndarray
-    """float32, shape (n_tags + 1,): L(k) for each rank k; longer if `most_trials` is above n_tags."""
-    most_trials: int  # γ: the rank is estimated as floor(γ / N); 0: as floor(candidates / N)
+    """float32, shape (n_tags + 1,): L(k) for each rank k; longer if `rank_numerator` is above n_tags."""
+    rank_numerator: int  # γ: the rank is estimated as floor(γ / N); 0: as floor(candidates / N)
     loss: int = Loss.HINGE  # A `Loss`
 
 
@@ -94,8 +94,8 @@ def loss_and_slope(loss, gap):
 
 
 @njit(cache=True, nogil=True)
-def draw_violators(pairs, first, last, positives, rows, V, pool, draws):
-    """Draw tags ȳ that the image does not have until f_ȳ(x) > f_y(x) - margin, for pairs first .. last-1.
+def draw_violators(pairs, first, stop, positives, rows, V, pool, draws):
+    """Draw tags ȳ that the image does not have until f_ȳ(x) > f_y(x) - margin, for pairs first .. stop-1.
 
     The draws are uniform, with replacement. They may begin with the tags of a pool, whose scores are one matrix
     product. Each pair reads the pool from a random position and skips the tags of its image, so a pair's draws are
@@ -103,32 +103,32 @@ def draw_violators(pairs, first, last, positives, rows, V, pool, draws):
 
     Fills `violators`, `trials` and `gaps`; `V` has shape (n_tags, width), and `rows` are `Rows` of the same width.
     """
-    examples, images, tags, rows_at, violators, trials, gaps, _ = pairs
+    examples, images, tags, row_ids, violators, trials, gaps, _ = pairs
     tags_start, positive_tags = positives
     margin, max_trials, seed, epoch = draws
     pool_tags, pool_scores = pool
     n_tags, width, m = V.shape[0], V.shape[1], pool_tags.shape[0]
-    for p in range(first, last):  # brings the lists of tags into the cache
+    for p in range(first, stop):  # brings the lists of tags into the cache
         trials[p] = positive_tags[tags_start[images[p]]]
 
-    for ahead in range(first, last + AHEAD):
-        if ahead < last:
+    for ahead in range(first, stop + ROWS_AHEAD):
+        if ahead < stop:
             prefetch_row(V, tags[ahead])
             begin, end = tags_start[images[ahead]], tags_start[images[ahead] + 1]
             if m == 0 and end - begin < n_tags:
                 drawn = draw_below(stream_of(seed, epoch, examples[ahead]), 0, n_tags - (end - begin))
                 violators[ahead] = nth_absent(positive_tags, begin, end, drawn)
                 prefetch_row(V, violators[ahead])
-        p = ahead - AHEAD
+        p = ahead - ROWS_AHEAD
         if p < first:
             continue
         begin, end = tags_start[images[p]], tags_start[images[p] + 1]
         candidates = n_tags - (end - begin)
         limit = min(candidates, max_trials)
-        y, at = tags[p], rows_at[p]
-        start = rows.start[at]
-        is_dense = rows.start[at + 1] - start == width
-        true_score = dot_at(rows.vals, start, V, y * width, width) if is_dense else row_dot(rows, at, V[y])
+        y, row_id = tags[p], row_ids[p]
+        start = rows.start[row_id]
+        is_dense = rows.start[row_id + 1] - start == width
+        true_score = dot_at(rows.vals, start, V, y * width, width) if is_dense else row_dot(rows, row_id, V[y])
         threshold = true_score - np.float32(margin)
         stream = stream_of(seed, epoch, examples[p])
         violator = np.int64(-1)
@@ -151,7 +151,7 @@ def draw_violators(pairs, first, last, positives, rows, V, pool, draws):
             drawn = violators[p]  # the first draw
             if n > 0 or m > 0:
                 drawn = nth_absent(positive_tags, begin, end, draw_below(stream, n, candidates))
-            score = dot_at(rows.vals, start, V, drawn * width, width) if is_dense else row_dot(rows, at, V[drawn])
+            score = dot_at(rows.vals, start, V, drawn * width, width) if is_dense else row_dot(rows, row_id, V[drawn])
             n += 1
             if score > threshold:
                 violator = drawn
@@ -161,8 +161,8 @@ def draw_violators(pairs, first, last, positives, rows, V, pool, draws):
 
 
 @njit(cache=True, nogil=True)
-def weigh_pairs(pairs, first, last, positives, rank_loss, rate, V, steps):
-    """Compute the gains of pairs first .. last-1, and the steps of the image's side.
+def weigh_pairs(pairs, first, stop, positives, rank_loss, rate, V, steps):
+    """Compute the gains of pairs first .. stop-1, and the steps of the image's side.
 
     After N draws the rank of y is about floor(candidates / N), and the cost is L(rank) times the loss. The gain is
     L(rank) times the loss's slope, and the image's step is ``rate · gain · (V_y - V_ȳ)``. If the gain is 0, `violators`
@@ -172,20 +172,20 @@ def weigh_pairs(pairs, first, last, positives, rank_loss, rate, V, steps):
     """
     _, images, tags, _, violators, trials, gaps, gains = pairs
     tags_start, _ = positives
-    rank_weights, most_trials, loss = rank_loss
+    rank_weights, rank_numerator, loss = rank_loss
     total = 0.0
     n_trials = n_steps = 0
 
-    for p in range(first, last):
+    for p in range(first, stop):
         n_trials += trials[p]
         gain = np.float32(0.0)
         if violators[p] >= 0:
             image = images[p]
             candidates = V.shape[0] - (tags_start[image + 1] - tags_start[image])
-            value, slope = loss_and_slope(loss, np.float64(gaps[p]))
-            weight = rank_weights[(most_trials or candidates) // max(1, trials[p])]
+            pair_loss, slope = loss_and_slope(loss, np.float64(gaps[p]))
+            weight = rank_weights[(rank_numerator or candidates) // max(1, trials[p])]
             gain = weight * np.float32(slope)
-            total += weight * value
+            total += weight * pair_loss
         gains[p] = gain
         step = steps[p]  # a view: loops over steps[p, c] are not vectorised
         if gain == 0.0:
@@ -201,64 +201,64 @@ def weigh_pairs(pairs, first, last, positives, rank_loss, rate, V, steps):
 
 
 @njit(cache=True, nogil=True)
-def add_tag_steps(pairs, rows, rule, squares, first, last, V):
-    """Move tags first .. last-1 by ``V_y += rate · gain · u`` and ``V_ȳ -= rate · gain · u``, then limit their norms.
+def add_tag_steps(pairs, rows, rule, squares, first, stop, V):
+    """Move tags first .. stop-1 by ``V_y += rate · gain · u`` and ``V_ȳ -= rate · gain · u``, then limit their norms.
 
     Steps are taken in the order of the pairs. With AdaGrad a step is divided by the root of the tag's `squares`,
     (n_tags,): 1 plus the mean squares of its gradients so far, including this block; `squares` is empty for SGD. With
     L2 a row first shrinks once per step. Threads with disjoint ranges of tags change different rows.
     """
-    _, _, tags, rows_at, violators, _, _, gains = pairs
-    adaptive, width = squares.shape[0] > 0, V.shape[1]
-    if adaptive or rule.keep < 1.0:
-        _add_squares_and_shrink(pairs, rows, rule, squares, first, last, V)
+    _, _, tags, row_ids, violators, _, _, gains = pairs
+    is_adaptive, width = squares.shape[0] > 0, V.shape[1]
+    if is_adaptive or rule.keep < 1.0:
+        _add_squares_and_shrink(pairs, rows, rule, squares, first, stop, V)
     entries, n = np.empty(2 * tags.shape[0], np.int64), 0
     for p in range(tags.shape[0]):  # without branches, which would be mispredicted
         entries[n] = 2 * p
-        n += (violators[p] >= 0) & (first <= tags[p]) & (tags[p] < last)
+        n += (violators[p] >= 0) & (first <= tags[p]) & (tags[p] < stop)
         entries[n] = 2 * p + 1
-        n += (violators[p] >= 0) & (first <= violators[p]) & (violators[p] < last)
-    moved, n_moved = np.empty(n, np.int64), 0
-    seen = np.zeros(last - first, np.uint8)
+        n += (violators[p] >= 0) & (first <= violators[p]) & (violators[p] < stop)
+    moved_tags, n_moved = np.empty(n, np.int64), 0
+    is_listed = np.zeros(stop - first, np.uint8)
 
     for e in range(n):
-        if e + AHEAD < n:
-            p = entries[e + AHEAD] >> 1
-            prefetch_row(V, violators[p] if entries[e + AHEAD] & 1 else tags[p])
+        if e + ROWS_AHEAD < n:
+            p = entries[e + ROWS_AHEAD] >> 1
+            prefetch_row(V, violators[p] if entries[e + ROWS_AHEAD] & 1 else tags[p])
         p = entries[e] >> 1
-        at = rows_at[p]
+        row_id = row_ids[p]
         factor = np.float32(rule.rate) * gains[p]
         y = tags[p]
         if entries[e] & 1:
             y, factor = violators[p], -factor
-        moved[n_moved] = y
-        n_moved += 1 - seen[y - first]
-        seen[y - first] = 1
-        if adaptive:
+        moved_tags[n_moved] = y
+        n_moved += 1 - is_listed[y - first]
+        is_listed[y - first] = 1
+        if is_adaptive:
             factor /= np.float32(math.sqrt(squares[y]))
-        if rows.start[at + 1] - rows.start[at] == width:
-            add_at(V, y * width, rows.vals, rows.start[at], width, factor)
+        if rows.start[row_id + 1] - rows.start[row_id] == width:
+            add_at(V, y * width, rows.vals, rows.start[row_id], width, factor)
         else:
-            add_row(rows, at, factor, V[y])
+            add_row(rows, row_id, factor, V[y])
 
     for e in range(n_moved):
-        if e + AHEAD < n_moved:
-            prefetch_row(V, moved[e + AHEAD])
-        start = moved[e] * width
+        if e + ROWS_AHEAD < n_moved:
+            prefetch_row(V, moved_tags[e + ROWS_AHEAD])
+        start = moved_tags[e] * width
         if math.sqrt(dot_at(V, start, V, start, width)) > rule.max_norm:
-            limit_norm(V[moved[e]], rule.max_norm)
+            limit_norm(V[moved_tags[e]], rule.max_norm)
 
 
 @njit(cache=True, nogil=True)
-def _add_squares_and_shrink(pairs, rows, rule, squares, first, last, V):
+def _add_squares_and_shrink(pairs, rows, rule, squares, first, stop, V):
     """Prepare the steps of a block: update the squares for AdaGrad, and shrink the rows for L2."""
-    _, _, tags, rows_at, violators, _, _, gains = pairs
+    _, _, tags, row_ids, violators, _, _, gains = pairs
     for p in range(tags.shape[0]):
         if violators[p] < 0:
             continue
-        square = gains[p] * gains[p] * row_square(rows, rows_at[p]) / np.float32(V.shape[1])
+        square = gains[p] * gains[p] * row_square(rows, row_ids[p]) / np.float32(V.shape[1])
         for y in (tags[p], violators[p]):
-            if first <= y < last:
+            if first <= y < stop:
                 if squares.shape[0] > 0:
                     squares[y] += square
                 if rule.keep < 1.0:

@@ -51,11 +51,11 @@ def nearest_in_groups(points, book, n_probed, n_nearest):
     Returns words and scores as `nearest_words`; if the groups have fewer words, the rest are word 0 with a score of
     -1e30. A point's words do not depend on the other points.
     """
-    near, scores = _started(len(points), n_probed)
-    _look_through(points, np.zeros((len(points), 1), np.int32), book.centres, near, scores)
-    words, scores = _started(len(points), n_nearest)
-    _look_through(points, near[:, :1].copy(), book.words, words, scores)
-    _look_through(points, near[:, 1:].copy(), book.words, words, scores)  # few of these words are near enough
+    group_ids, scores = _empty_results(len(points), n_probed)
+    _search_groups(points, np.zeros((len(points), 1), np.int32), book.centres, group_ids, scores)
+    words, scores = _empty_results(len(points), n_nearest)
+    _search_groups(points, group_ids[:, :1].copy(), book.words, words, scores)
+    _search_groups(points, group_ids[:, 1:].copy(), book.words, words, scores)  # few of these words are near enough
     return words, scores
 
 
@@ -74,63 +74,63 @@ def _blocks(rows, groups, n_groups):
     return Blocks(values, words, first)
 
 
-def _started(n, n_nearest):
+def _empty_results(n, n_nearest):
     return np.zeros((n, n_nearest), np.int32), np.full((n, n_nearest), PADDING_SCORE, np.float32)
 
 
 @njit(cache=True, nogil=True)
-def _look_through(points, near, blocks, words, scores):
-    """Merge the words of each point's groups, `near` (n, n_probed), into the best so far."""
+def _search_groups(points, group_ids, blocks, words, scores):
+    """Merge the words of each point's groups, `group_ids` (n, n_probed), into the best `words` and `scores` so far."""
     n_groups = blocks.first.shape[0] - 1
-    starts, members = _sorted_by_group(near, n_groups)
+    starts, members = _sorted_by_group(group_ids, n_groups)
     last = words.shape[1] - 1
     block_scores = np.empty((POINTS_AT_ONCE, LANES), np.float32)
-    at, hits = np.empty(POINTS_AT_ONCE, np.int64), np.empty(POINTS_AT_ONCE, np.int64)
+    point_ids, hits = np.empty(POINTS_AT_ONCE, np.int64), np.empty(POINTS_AT_ONCE, np.int64)
     worst = np.empty(POINTS_AT_ONCE, np.float32)
     for group in range(n_groups):
         for block in range(blocks.first[group], blocks.first[group + 1]):
             for start in range(starts[group], starts[group + 1], POINTS_AT_ONCE):
                 size = min(POINTS_AT_ONCE, starts[group + 1] - start)
                 for j in range(POINTS_AT_ONCE):
-                    at[j] = members[start + min(j, size - 1)]
-                    worst[j] = scores[at[j], last]
-                score_block(points, at, blocks.values[block], worst, block_scores, hits)
+                    point_ids[j] = members[start + min(j, size - 1)]
+                    worst[j] = scores[point_ids[j], last]
+                score_block(points, point_ids, blocks.values[block], worst, block_scores, hits)
                 for j in range(size):
                     if hits[j]:
                         for lane in range(LANES):
-                            if block_scores[j, lane] >= scores[at[j], last]:
-                                keep_word(block_scores[j, lane], blocks.words[block, lane], at[j], words, scores)
+                            if block_scores[j, lane] >= scores[point_ids[j], last]:
+                                keep_word(block_scores[j, lane], blocks.words[block, lane], point_ids[j], words, scores)
 
 
 @njit(cache=True, nogil=True)
-def _sorted_by_group(near, n_groups):
+def _sorted_by_group(group_ids, n_groups):
     """Return the start of each group's points, (n_groups + 1,), and the points by group, (n · n_probed,)."""
     starts = np.zeros(n_groups + 1, np.int64)
-    for i in range(near.shape[0]):
-        for j in range(near.shape[1]):
-            starts[near[i, j] + 1] += 1
+    for i in range(group_ids.shape[0]):
+        for j in range(group_ids.shape[1]):
+            starts[group_ids[i, j] + 1] += 1
     starts[:] = np.cumsum(starts)
     next_slot = starts[:-1].copy()
-    members = np.empty(near.size, np.int64)
-    for i in range(near.shape[0]):
-        for j in range(near.shape[1]):
-            members[next_slot[near[i, j]]] = i
-            next_slot[near[i, j]] += 1
+    members = np.empty(group_ids.size, np.int64)
+    for i in range(group_ids.shape[0]):
+        for j in range(group_ids.shape[1]):
+            members[next_slot[group_ids[i, j]]] = i
+            next_slot[group_ids[i, j]] += 1
     return starts, members
 
 
-def _plain_scores(points, at, block, worst, block_scores, hits):
-    """Sum in the same order without compiling."""
+def _plain_scores(points, point_ids, block, worst, block_scores, hits):
+    """Compute `score_block` without compiling, with sums in the same order."""
     block_scores[:] = block[-1]
     for feature in range(points.shape[1]):
-        block_scores += points[at, feature, None] * block[feature]
+        block_scores += points[point_ids, feature, None] * block[feature]
     hits[:] = (block_scores >= worst[:, None]).any(axis=1)
 
 
 @intrinsic
-def _vector_scores(typing_context, points, at, block, worst, block_scores, hits):
+def _vector_scores(typing_context, points, point_ids, block, worst, block_scores, hits):
     """Write the loop of `score_block`: the sums of four points stay in registers, unlike in a plain loop."""
-    arguments = (points, at, block, worst, block_scores, hits)
+    arguments = (points, point_ids, block, worst, block_scores, hits)
     rows, index_data, numbers = (types.float32, 2), (types.int64, 1), (types.float32, 1)
     if [(kind.dtype, kind.ndim) for kind in arguments] != [rows, index_data, rows, numbers, rows, index_data]:
         return None
@@ -147,8 +147,8 @@ def _vector_scores(typing_context, points, at, block, worst, block_scores, hits)
         vector = ir.VectorType(FLOAT, LANES)
 
         def words_at(feature):
-            at = builder.gep(words, [builder.mul(feature, ir.Constant(n.type, LANES))])
-            return builder.load(builder.bitcast(at, vector.as_pointer()), align=4)
+            pointer = builder.gep(words, [builder.mul(feature, ir.Constant(n.type, LANES))])
+            return builder.load(builder.bitcast(pointer, vector.as_pointer()), align=4)
 
         def spread(value):
             lane_zero = builder.insert_element(ir.Constant(vector, ir.Undefined), value, ir.Constant(INT, 0))
@@ -166,25 +166,27 @@ def _vector_scores(typing_context, points, at, block, worst, block_scores, hits)
                 feature = spread(builder.load(builder.gep(point, [loop.index])))
                 builder.store(builder.fadd(builder.load(total), builder.fmul(feature, feature_words)), total)
         for j, total in enumerate(sums):
-            at = builder.gep(scores_data, [ir.Constant(n.type, j * LANES)])
-            builder.store(builder.load(total), builder.bitcast(at, vector.as_pointer()), align=4)
+            pointer = builder.gep(scores_data, [ir.Constant(n.type, j * LANES)])
+            builder.store(builder.load(total), builder.bitcast(pointer, vector.as_pointer()), align=4)
             index = ir.Constant(n.type, j)
-            reach = builder.fcmp_ordered(">=", builder.load(total), spread(builder.load(builder.gep(limits, [index]))))
-            lanes = builder.zext(builder.bitcast(reach, ir.IntType(LANES)), n.type)
+            reaches_worst = builder.fcmp_ordered(
+                ">=", builder.load(total), spread(builder.load(builder.gep(limits, [index])))
+            )
+            lanes = builder.zext(builder.bitcast(reaches_worst, ir.IntType(LANES)), n.type)
             builder.store(lanes, builder.gep(hits_data, [index]))
         return context.get_dummy_value()
 
-    return types.void(points, at, block, worst, block_scores, hits), write
+    return types.void(points, point_ids, block, worst, block_scores, hits), write
 
 
 @njit(cache=True, nogil=True)
-def _compiled_scores(points, at, block, worst, block_scores, hits):
-    _vector_scores(points, at, block, worst, block_scores, hits)  # type: ignore[call-arg]
+def _compiled_scores(points, point_ids, block, worst, block_scores, hits):
+    _vector_scores(points, point_ids, block, worst, block_scores, hits)  # type: ignore[call-arg]
 
 
 score_block = _plain_scores if config.DISABLE_JIT else _compiled_scores  # type: ignore[attr-defined]
 """Write the scores ``x·c - |c|²/2`` of four points and 16 words into `block_scores`, (4, 16).
 
-`at`, int64 (4,), are rows of `points`; `block`, (n_features + 1, 16), is from `prepare_groups`. `hits`, int64 (4,),
-is not 0 if one of a point's scores reaches `worst`, (4,).
+`point_ids`, int64 (4,), are rows of `points`; `block`, (n_features + 1, 16), is from `prepare_groups`. Sets `hits`,
+int64 (4,), to another number than 0 if one of a point's scores reaches `worst`, (4,).
 """

@@ -64,7 +64,7 @@ class Cleaning(NamedTuple):
             raise UserError(
                 f"{len(lists):,} of {count_of(len(words), 'line')} of words look like lists, such as "
                 f"'{lists[0][:60]}'.",
-                setting="words", value=lists[0], expected="one word or phrase a line",
+                setting="words", value=lists[0], expected="one word or phrase per line",
             )  # fmt: skip
 
         rules, tree, paths = request.rules, request.tree, request.tree == PATHS
@@ -73,7 +73,7 @@ class Cleaning(NamedTuple):
             for setting, value in tag_options.items():
                 if value is not None:
                     raise UserError(
-                        f"`{setting}` goes with tags, but queries are learned.",
+                        f"`{setting}` is for learning tags, but queries are learned.",
                         setting=setting, value=value, advice="Leave it out.",
                     )  # fmt: skip
             if rules.prunes:
@@ -119,11 +119,11 @@ class Cleaning(NamedTuple):
                 )
             return corpus, self
 
-        renamed = [
+        renamed_lists = [
             [[tag_of_path.get(clean_tag(tag), tag) for tag in tags] for tags in lists]
             for lists in (corpus.tags, corpus.negatives)
         ]
-        tags, negatives = tree.completed(*renamed)
+        tags, negatives = tree.completed(*renamed_lists)
         corpus = replace(corpus, tags=tags, negatives=negatives)
         say(tree_summary(tree))
         return corpus, self._replace(aliases=aliases, tree=tree.pairs)
@@ -135,17 +135,13 @@ class Cleaning(NamedTuple):
 
         used = {alias: tag for alias, tag in used.items() if alias in self.aliases}  # without the paths of tags
         unused = [f"{alias} = {tag}" for alias, tag in self.aliases.items() if alias not in used]
-        rest = (
-            f"; {count_of(len(unused), 'spelling')} (such as '{unused[0]}') of no tag that was learned"
-            if unused
-            else ""
-        )
+        rest = f"; {count_of(len(unused), 'spelling')} (such as '{unused[0]}') without a learned tag" if unused else ""
         n_tags = len(set(used.values()))
         return [f"Aliases: {count_of(len(used), 'spelling')} of {count_of(n_tags, 'tag')}{rest}."]
 
 
 def one_or_features(images: Any) -> Any:
-    """Return the only item of a list, or a list of features folders unchanged; return other values unchanged.
+    """Return the only item of a list; return a list of features folders, and other values, unchanged.
 
     Raises UserError if one of several items is not a features folder.
     """
@@ -156,7 +152,7 @@ def one_or_features(images: Any) -> Any:
     non_features = next((folder for folder in images if not is_features(folder)), None)
     if non_features is not None:
         raise UserError(
-            f"Several folders may be named where all are features, and {non_features} is no features folder.",
+            f"Several folders can only be features folders, and {non_features} is not a features folder.",
             setting="images", value=non_features,
             advice="Pass one folder of images, or encode each: visterm encode PHOTOS --encoder RUN -o FEATURES",
         )  # fmt: skip
@@ -169,18 +165,18 @@ def plan_streaming(
     """Return the plan for streaming features from disk; None if they fit in memory, or if `images` are not features.
 
     `images` are as `one_or_features` returns them; features in several folders are always streamed. `say` is called
-    with a line for people, which `way` extends with how features are streamed. Raises UserError if `memory` is set
-    without features, or the model cannot stream.
+    with a line for people, and `way` describes in that line how features are streamed. Raises UserError if `memory` is
+    set without features, or the model cannot stream.
     """
-    several = isinstance(images, list | tuple)
-    folders = images if several else [images]
+    are_several = isinstance(images, list | tuple)
+    folders = images if are_several else [images]
     if not folders or not all(map(is_features, folders)):
         if memory is None:
             return None
         if isinstance(images, str | os.PathLike):
             check_image_folder(as_path(images))
         raise UserError(
-            "`memory` is for features on disk, and none are given.",
+            "`memory` is for features on disk, but `images` are not features.",
             setting="memory", value=memory,
             advice="Make them with: visterm encode IMAGES -o FEATURES, and pass FEATURES in place of IMAGES. Features "
             "from other programs (the encoder precomputed) are read into memory: leave `memory` out.",
@@ -188,36 +184,38 @@ def plan_streaming(
 
     shards = Shards(images)
     plan = plan_memory(shards.n_rows, int(shards.sizes.sum()), memory)
-    streamed = plan.needed > plan.memory or several
+    streamed = plan.needed > plan.memory or are_several
     if model is not None and streamed:
         check_streams(model, shards.n_folders)
-    if several and plan.needed <= plan.memory:
-        say(f"The features lie in {len(folders)} folders: {way or 'streamed from disk'}.")
+    if are_several and plan.needed <= plan.memory:
+        say(f"The features are in {len(folders)} folders: {way or 'streamed from disk'}.")
     elif memory is not None or streamed:
         say(plan.line(way))
     return plan if streamed else None
 
 
 def check_streams(model: Annotator, n_folders: int = 1) -> None:
-    """Check that a model can learn from windows of rows: of features larger than memory, or in several folders.
+    """Check that a model can learn from windows of rows, for features larger than memory or in several folders.
 
-    Raises UserError, with the models that can, if it cannot.
+    Raises UserError, which lists the models that can, if the model cannot.
     """
     if isinstance(model, FitsStreams):
         return
-    able = [entry.name for entry in MODELS if not entry.extra and issubclass(MODELS.load(entry.name), FitsStreams)]
+    able_models = [
+        entry.name for entry in MODELS if not entry.extra and issubclass(MODELS.load(entry.name), FitsStreams)
+    ]
     problem, fix = "do not fit in the memory that may be used", "or allow more `memory`"
     if n_folders > 1:
-        problem, fix = f"lie in {n_folders} folders, which are streamed", "or encode all photos into one"
+        problem, fix = f"are in {n_folders} folders, which are streamed", "or encode all photos into one"
     name = MODELS.name_of(model)
     raise UserError(
-        f"The features {problem}, and the model '{name}' needs all at once.",
-        setting="model", value=name, advice=f"Choose a `model` that streams them ({', '.join(able)}), {fix}.",
+        f"The features {problem}, and the model '{name}' needs all in memory.",
+        setting="model", value=name, advice=f"Choose a `model` that streams them ({', '.join(able_models)}), {fix}.",
     )  # fmt: skip
 
 
 def read_images(encoder: AnyEncoder, request: FitRequest) -> tuple[Corpus, list[QueryRow]]:
-    """Read images with their tags, and the queries about them; with `words`, the images need no tags.
+    """Read images with their tags, and the queries about them; with `words`, images without any tag are allowed.
 
     Raises UserError if the encoder needs a folder and there is none, or the reverse; DataError like `Corpus.read`.
 
@@ -241,7 +239,7 @@ def read_images(encoder: AnyEncoder, request: FitRequest) -> tuple[Corpus, list[
 
 
 class ImagesToLearn(NamedTuple):
-    """Images with their cleaned tags, and everything that is known about them before images are encoded."""
+    """Images with their cleaned tags, and the other results of reading a request, before images are encoded."""
 
     corpus: Corpus
     encoder: AnyEncoder  # The encoder of the run or, for features, the encoder that made them
@@ -265,8 +263,8 @@ def clean_images(
     `start` has the encoder and the model; with `any_encoder`, features may replace the encoder. Without `related`, no
     relations except the tree are read. Raises DataError if most tags look like lists, or no tag remains.
     """
-    unused = not_learned(corpus.splits) if request.split is None else []
-    for remark in (*corpus.remarks, *unused):
+    split_remarks = not_learned(corpus.splits) if request.split is None else []
+    for remark in (*corpus.remarks, *split_remarks):
         say(remark)
     if request.split is not None:
         corpus = corpus.select(request.split)
@@ -297,10 +295,10 @@ def clean_images(
 def _relations(
     model: Annotator, request: FitRequest, corpus: Corpus, cleaning: Cleaning, say: Say, *, related: bool
 ) -> WordRelations:
-    """Return the relations between tags: of the request, or of the tag rules, and the tree."""
+    """Return the relations between tags, from the request or from the tag rules, together with the tree."""
     rules, relations = request.rules, request.relations or WordRelations()
-    in_rules = rules.part_of is not None or rules.isa is not None
-    if related and request.relations is None and (in_rules or "part_of" in model.takes):
+    rules_have_relations = rules.part_of is not None or rules.isa is not None
+    if related and request.relations is None and (rules_have_relations or "part_of" in model.takes):
         relations = relations_to_learn(model, request, corpus, cleaning.aliases, say)
     if cleaning.tree is not None:  # parents in the tree are also is-a relations
         relations = relations._replace(is_a=relations.is_a or cleaning.tree, tree=cleaning.tree)
@@ -315,18 +313,18 @@ def check_relations(model: Annotator, request: FitRequest) -> None:
     rules, relations = request.rules, request.relations
     if rules.part_of is not None or rules.isa is not None or rules.tag_synsets is not None:
         check_sources(rules)
-    in_rules = rules.part_of is not None or rules.isa is not None
-    if relations is None and not in_rules:
+    rules_have_relations = rules.part_of is not None or rules.isa is not None
+    if relations is None and not rules_have_relations:
         return
 
     if not request.learns_tags:
         raise UserError(
-            "Relations are between tags, and only queries are given.",
+            "Relations are between tags, but only queries are given.",
             setting="relations" if relations is not None else "tag_rules", value=relations or request.tag_rules,
             advice="Add `tags`, or leave the relations out.",
         )  # fmt: skip
 
-    if relations is not None and in_rules:
+    if relations is not None and rules_have_relations:
         raise UserError(
             "The relations are given twice: by `relations` and by tag rules.",
             setting="relations", value=relations, advice="Leave one out.",
@@ -353,8 +351,8 @@ def relations_to_learn(
     rules, takes_parts = request.rules, "part_of" in model.takes
     if rules.part_of is None and takes_parts and model.part_of is None:
         say(
-            f"The model '{MODELS.name_of(model)}' is given no relations (the tag rule part_of): without them it trains "
-            "like wsabie."
+            f"The model '{MODELS.name_of(model)}' has no relations (the tag rule part_of): without them it trains like "
+            "wsabie."
         )
     if rules.part_of is None and rules.isa is None:
         return WordRelations()
@@ -371,7 +369,7 @@ def relations_to_learn(
 
 
 def encoder_of(encoder: AnyEncoder, fitted: AnyEncoder, requested: str, *, any_encoder: bool) -> AnyEncoder:
-    """Return the fitted encoder of features, if it matches the encoder of the request or `any_encoder` is set.
+    """Return `fitted`, the encoder of features, if it matches the requested `encoder` or `any_encoder` is set.
 
     `requested` is the fingerprint of the features' encoder before it was fitted. Raises EncoderMismatchError if the
     features were made by another encoder.
@@ -379,10 +377,10 @@ def encoder_of(encoder: AnyEncoder, fitted: AnyEncoder, requested: str, *, any_e
     if not any_encoder and encoder.fingerprint not in (requested, fitted.fingerprint):
         name = ENCODERS.name_of(encoder)
         raise EncoderMismatchError(
-            f"The features were made by the encoder '{ENCODERS.name_of(fitted)}', but '{name}' is requested, or other "
-            "settings of it.",
+            f"The features were made by the encoder '{ENCODERS.name_of(fitted)}', but '{name}' or other settings are "
+            "requested.",
             setting="encoder", value=name,
-            advice="Leave `encoder` and its settings out: the features keep their own.",
+            advice="Leave `encoder` and its settings out: the encoder of the features is used.",
         )  # fmt: skip
     return fitted
 

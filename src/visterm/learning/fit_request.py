@@ -132,24 +132,24 @@ class FitRequest:
             )  # fmt: skip
 
     def part_settings(self) -> tuple[dict[str, object], dict[str, object]]:
-        """Return the settings of the encoder and of the model, with `device` added to those that have this setting.
+        """Return the settings of the encoder and of the model, with `device` added if the class has this setting.
 
-        Raises UserError if neither has it, if a device is set twice, or if this machine doesn't have the device.
+        Raises UserError if neither class has it, if a device is set twice, or if this machine doesn't have the device.
         """
         encoder_params, model_params = dict(self.encoder_params), dict(self.model_params)
         if self.device is None:
             return encoder_params, model_params
         model, encoder = self.model or DEFAULT_MODEL, registered_name(self.encoder)
         parts = (("model", MODELS.load(model), model_params), ("encoder", ENCODERS.load(encoder), encoder_params))
-        with_device = [part for part in parts if DEVICE in signature(part[1]).parameters]
-        if not with_device:
+        parts_with_device = [part for part in parts if DEVICE in signature(part[1]).parameters]
+        if not parts_with_device:
             raise UserError(
                 f"Neither the model '{model}' nor the encoder '{encoder}' runs a network of torch or ONNX, so there is "
                 "no device to choose.",
                 setting="device", value=self.device, advice="Leave `device` out.",
             )  # fmt: skip
 
-        for part, factory, params in with_device:
+        for part, factory, params in parts_with_device:
             if DEVICE in params:
                 raise UserError(
                     f"The device is given twice: by `device` and by `{part}.device`.",
@@ -165,8 +165,8 @@ class FitRequest:
             return Path(self.work)
         if self.out is None:
             raise UserError(
-                "This fit keeps files on the way, and has no folder for them.",
-                setting="work", advice="Pass a folder as `work`, or `out` to have them beside the run.",
+                "This fit writes temporary files, and has no folder for them.",
+                setting="work", advice="Pass a folder as `work`, or pass `out` to write them next to the run.",
             )  # fmt: skip
         out = Path(self.out).absolute()
         return out.with_name(f".{out.name}.{name}")

@@ -33,11 +33,11 @@ from visterm.learning.start_words import (
     StartWords,
     check_finds_words,
     check_start_words,
+    default_word_vectors,
     needs_features_width,
+    no_vectors_warning,
     random_vectors_warning,
-    usual_word_vectors,
     vectors_summary,
-    without_vectors,
 )
 from visterm.learning.streamed_fit import check_streamed, fit_streamed
 from visterm.learning.validation import learn_by_number
@@ -52,10 +52,10 @@ def fit_run(run: Run, request: FitRequest, *, say: Say = silent, progress: Progr
     Parameters
     ----------
     run : Run
-        Its encoder and model are fitted (`Tagger.of` makes those of the request); its other parts are not used.
+        Its encoder and model are fitted (`Tagger.of` makes both from the request); its other parts are not used.
     request : FitRequest
     say : callable
-        Called with lines for people: what was found and left out, and how the fit was done.
+        Called with lines for people about the input, the input that was left out, and the fit.
     progress : Progress
 
     Raises
@@ -70,7 +70,7 @@ def fit_run(run: Run, request: FitRequest, *, say: Say = silent, progress: Progr
     StorageError
         If the path `out` exists and is not a run.
     """
-    start, cleaning = _checked(run, request)
+    start, cleaning = _prepare(run, request)
     plan = plan_streaming(request.images, request.memory, say, model=start.model)
     example = None
     if plan is not None:
@@ -89,8 +89,8 @@ def fit_run(run: Run, request: FitRequest, *, say: Say = silent, progress: Progr
         images = clean_images(start, request, cleaning, corpus, say, any_encoder=run.any_encoder)
         start = start.changed(encoder=images.encoder, relations=images.relations)
         if request.queries is None:
-            start, rows, starts = rows_of_tags(start, request, images, say, progress)
-            learned = learn_rows(start, rows, starts, progress=progress)
+            start, rows, start_words = rows_of_tags(start, request, images, say, progress)
+            learned = learn_rows(start, rows, start_words, progress=progress)
         else:
             learned, rows = fit_queries(start, request, images, lines, progress)
         if request.calibrate:
@@ -100,15 +100,15 @@ def fit_run(run: Run, request: FitRequest, *, say: Say = silent, progress: Progr
             say(line)
         if images.corpus.encoded is None:  # a readable image, to test the saved run with
             skipped = {photo.image for photo in learned.skipped}
-            example = next((photo for photo in images.corpus.images if _name(photo) not in skipped), None)
+            example = next((photo for photo in images.corpus.images if _skip_name(photo) not in skipped), None)
 
     fitted = Run.of_parts(learned)
     if request.out is not None:
         fitted.save(request.out, overwrite=request.overwrite, example=example)
         if learned.relations.senses is not None:
             say(
-                f"How tags were matched is in {Path(request.out) / SENSES}; correct it, and name it: "
-                "the tag rule tag_synsets."
+                f"How tags were matched is in {Path(request.out) / SENSES}; to change it, pass a corrected file as the "
+                "tag rule tag_synsets."
             )
     return fitted
 
@@ -118,39 +118,39 @@ def check_request(run: Run, request: FitRequest) -> None:
 
     Raises the UserError, DataError or StorageError that `fit_run` would raise later.
     """
-    start, cleaning = _checked(run, request)
+    start, cleaning = _prepare(run, request)
     if cleaning.words:
         vectors = request.word_vectors
         if vectors is None:
-            vectors = usual_word_vectors(start.model, start.encoder)
+            vectors = default_word_vectors(start.model, start.encoder)
         check_finds_words(start.model, start.encoder, vectors)
 
 
 def rows_of_tags(
     start: Learned, request: FitRequest, images: ImagesToLearn, say: Say, progress: Progress
 ) -> tuple[Learned, TrainingRows, StartWords | None]:
-    """Return the training rows, including words that no image has, and the start vectors of the tags."""
+    """Return `start` with the reference corpus, the training rows, and the start vectors of the tags."""
     model, encoder, corpus, cleaning = start.model, start.encoder, images.corpus, images.cleaning
-    words, vectors, starts = cleaning.words, request.word_vectors, None
+    words, vectors, start_words = cleaning.words, request.word_vectors, None
     needs_width = needs_features_width(model)
     if vectors is None and needs_width:
-        vectors = usual_word_vectors(model, encoder)
+        vectors = default_word_vectors(model, encoder)
     if words:
         check_finds_words(model, encoder, vectors)
     if vectors is not None:  # before the images are encoded, which may take hours
         tags = tags_to_learn(corpus, request.min_count, cleaning.aliases)
-        starts = StartWords.read(model, vectors, tags.with_words(words), encoder)
-        words = starts.words_to_learn(words, tags, say)
-    elif needs_width and (alone := without_vectors(model, encoder)):
-        say(alone)
+        start_words = StartWords.read(model, vectors, tags.with_words(words), encoder)
+        words = start_words.words_to_learn(words, tags, say)
+    elif needs_width and (warning := no_vectors_warning(model, encoder)):
+        say(warning)
 
-    width = starts.vectors.width if starts and starts.vectors and needs_width else None
+    text_width = start_words.vectors.width if start_words and start_words.vectors and needs_width else None
     rows = training_rows(
-        encoder, corpus, min_count=request.min_count, aliases=cleaning.aliases, words=words, text_width=width,
+        encoder, corpus, min_count=request.min_count, aliases=cleaning.aliases, words=words, text_width=text_width,
         progress=progress,
     )  # fmt: skip
     reference = None if request.idf is None else reference_of(request.idf, encoder, rows.vocabulary)
-    return start.changed(reference=reference), rows, starts
+    return start.changed(reference=reference), rows, start_words
 
 
 def fit_queries(
@@ -173,22 +173,23 @@ def fit_queries(
 def learn_rows(
     start: Learned,
     rows: TrainingRows,
-    starts: StartWords | None = None,
+    start_words: StartWords | None = None,
     *,
     progress: Progress = SILENT,
     on_epoch: OnEpoch | None = None,
 ) -> Learned:
     """Learn from encoded rows: the second half of a fit, to compare models on the same rows.
 
-    `start` has the encoder, the model, the relations and the weights of words; tags start at the vectors of `starts`.
-    `on_epoch` is passed to `Annotator.fit`, except for images known by number and with a reference corpus.
-
+    `start` has the encoder, the model, the relations and the weights of words; `start_words` has the start vectors of
+    tags. `on_epoch` is passed to `Annotator.fit`, except for images known by number and with a reference corpus.
     """
-    matrix = None
-    if starts is not None:
-        matrix, words = starts.of_tags(start.model, rows)
+    tag_vectors = None
+    if start_words is not None:
+        tag_vectors, words = start_words.of_tags(start.model, rows)
         start = start.changed(words=words)
-    side = start.relations.side_of(rows.vocabulary, start.model.takes, blocks=start.encoder.blocks, word_vectors=matrix)
+    side = start.relations.side_of(
+        rows.vocabulary, start.model.takes, blocks=start.encoder.blocks, word_vectors=tag_vectors
+    )
     rows = rows._replace(side=side)
     model = start.model
     if rows.by_number:
@@ -211,7 +212,7 @@ def learned_of(start: Learned, rows: TrainingRows) -> Learned:
     return learned.changed(facts=counts)
 
 
-def _checked(run: Run, request: FitRequest) -> tuple[Learned, Cleaning]:
+def _prepare(run: Run, request: FitRequest) -> tuple[Learned, Cleaning]:
     """Check a request before any image is read; return the encoder and model to fit, and how to clean tags.
 
     If the request sets the share to hold out, the model is a copy with this share.
@@ -231,34 +232,34 @@ def _checked(run: Run, request: FitRequest) -> tuple[Learned, Cleaning]:
     return Learned(encoder=run.encoder, model=model), cleaning
 
 
-def _name(photo: object) -> str:
-    """Return the path or name of a photo in the form of skipped photos; empty for pixels."""
+def _skip_name(photo: object) -> str:
+    """Return the path or name of a photo as `Skipped.image` has it; an empty text for pixels."""
     return os.fspath(photo) if isinstance(photo, str | os.PathLike) else ""
 
 
 def _fit_remarks(learned: Learned, request: FitRequest, cleaning: Cleaning) -> list[str]:
-    """Return lines for people about what was learned, what was not, and why."""
+    """Return lines for people about the inputs that the fit used and left out."""
     lines, model, facts = [], learned.model, learned.facts
-    stops = hasattr(model, "epochs") and hasattr(model, "valid_share") and request.valid != 0
+    stops_early = hasattr(model, "epochs") and hasattr(model, "valid_share") and request.valid != 0
     history = getattr(model, "history_", [])
-    if stops and not any(entry.get(name) is not None for entry in history for name in ("map", "mean_rank")):
+    if stops_early and not any(entry.get(name) is not None for entry in history for name in ("map", "mean_rank")):
         lines.append(NONE_HELD_OUT)
     if learned.words.source is not None:
         lines.append(vectors_summary(learned.words, facts["tags"]))
-    elif SETTING in model.takes and (at_random := random_vectors_warning(model)):
-        lines.append(at_random)
+    elif SETTING in model.takes and (warning := random_vectors_warning(model)):
+        lines.append(warning)
     if cleaning.aliases:
         lines += cleaning.summary(learned.vocabulary.aliases)
 
     if request.queries is not None:
-        if unused := facts["queries left out"]:
+        if n_unused := facts["queries left out"]:
             lines.append(
-                f"{unused:,} {'query has' if unused == 1 else 'queries have'} no relevant image among those learned "
-                "from, or no word of the run; left out."
+                f"{n_unused:,} {'query has' if n_unused == 1 else 'queries have'} no relevant image among those "
+                "learned from, or no word of the run; left out."
             )
-        if missing := facts["images of queries not there"]:
+        if n_missing := facts["images of queries not there"]:
             lines.append(
-                f"{count_of(missing, 'image')} that the queries name {'is' if missing == 1 else 'are'} not among those "
-                "learned from."
+                f"{count_of(n_missing, 'image')} that the queries name {'is' if n_missing == 1 else 'are'} not among "
+                "those learned from."
             )
     return lines

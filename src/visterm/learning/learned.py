@@ -63,12 +63,12 @@ class LearnedImages:
         return LearnedImages(np.union1d(self.hashes, name_hashes(names)))
 
     def count(self, names: Sequence[str]) -> int:
-        """Count the names that are in the set; a wrong hit has a probability of size / 10¹⁹."""
+        """Count the names that are in the set; another name counts with the probability (size of the set) / 10¹⁹."""
         if not self.hashes.size:
             return 0
-        requested = name_hashes(names)
-        positions = np.minimum(np.searchsorted(self.hashes, requested), self.hashes.size - 1)
-        return int((self.hashes[positions] == requested).sum())
+        hashes = name_hashes(names)
+        positions = np.minimum(np.searchsorted(self.hashes, hashes), self.hashes.size - 1)
+        return int((self.hashes[positions] == hashes).sum())
 
 
 def _no_relations() -> WordRelations:
@@ -207,7 +207,7 @@ def _part(
 
 
 class RunFiles(Learned):
-    """A run on disk: each part is read, and checked, when it is first used. Searches by words don't read the model.
+    """A run on disk: each part is read and checked when it is first used. Searches by words don't read the model.
 
     `whole` reads all parts at once. `n_jobs` is the number of threads of the model and the encoder.
     Raises StorageError if there is no run at `path`, or the run is damaged.
@@ -244,10 +244,10 @@ class RunFiles(Learned):
         """
         n_tags = len(self.vocabulary)
         with persist.refusing(self.folder / "model.json"):
-            n_known = persist.read_json(self.folder / "model.json")["values"]["n_tags_"]["value"]
-            if n_known != n_tags:
+            n_model_tags = persist.read_json(self.folder / "model.json")["values"]["n_tags_"]["value"]
+            if n_model_tags != n_tags:
                 raise CorruptFileError(
-                    f"{self.folder}: the model knows {n_known} tags, and there are {n_tags} in vocabulary.json. "
+                    f"{self.folder}: the model knows {n_model_tags} tags, and there are {n_tags} in vocabulary.json. "
                     f"{persist.HOW_TO_MEND}"
                 )
 
@@ -278,9 +278,9 @@ class RunFiles(Learned):
             width, expected = encoder.width, getattr(self.model, "n_features_in_", None)
             if width is not None and expected is not None and width != expected:
                 raise DataError(f"the encoder gives rows of {width} features, but the model takes {expected}")
-            n_named = len(getattr(encoder, "names_", ()))
-            if getattr(self.model, "by_number_", False) and expected is not None and expected > n_named:
-                raise DataError(f"the model knows {expected} images by number, but the encoder names {n_named}")
+            n_names = len(getattr(encoder, "names_", ()))
+            if getattr(self.model, "by_number_", False) and expected is not None and expected > n_names:
+                raise DataError(f"the model knows {expected} images by number, but the encoder names {n_names}")
         return encoder.set_known(n_jobs=self.n_jobs)
 
     @cached_property
@@ -303,13 +303,13 @@ class RunFiles(Learned):
 
     @property
     def fingerprint(self) -> str:
-        """The saved fingerprint, or a new one if the encoder or the model was read: they may have changed."""
+        """The saved fingerprint; computed again if the encoder or the model was read, because they may have changed."""
         if isinstance(self.saved_fingerprint, str) and vars(self).keys().isdisjoint(("encoder", "model")):
             return self.saved_fingerprint
         return super().fingerprint
 
     def tag_rows(self, tags: NDArray[np.int32]) -> Matrix:
-        """Return the rows of the tags from disk, or from the model if it was read: it may have changed."""
+        """Return the rows of the tags from disk, or from the model if it was read, because it may have changed."""
         if "model" in vars(self):
             return super().tag_rows(tags)
         V = self.saved_tag_rows
@@ -335,7 +335,7 @@ def _read_hashes(file: Path) -> NDArray[np.uint64]:
     """Read the hashes of image names."""
     arrays = persist.load_arrays(file)
     if list(arrays) != [NAMES] or arrays[NAMES].dtype != np.uint64:
-        raise DataError(f"{file} holds no hashes of names")
+        raise DataError(f"{file} does not contain hashes of names")
     return arrays[NAMES].ravel()
 
 

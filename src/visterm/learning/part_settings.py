@@ -27,9 +27,9 @@ _DEVICES = ("auto", "cpu", "cuda", "mps", "xpu", "coreml", "openvino", "directml
 def make_model(
     name: str | None, params: Mapping[str, object], options: Mapping[str, object], *, by_number: bool = False
 ) -> Annotator:
-    """Make a model with its settings, and with those of the `options` settings (seed, threads) that it has.
+    """Make a model with the settings `params`, and with those of the settings `options` (seed, threads) that it has.
 
-    A name of None means the default model, which is a different one for images known by number.
+    A name of None means the default model, which depends on `by_number`.
     """
     name = name or (DEFAULT_BY_NUMBER if by_number else DEFAULT_MODEL)
     parameters = signature(MODELS.load(name)).parameters
@@ -51,13 +51,13 @@ def unfitted_parts(
     Names of None mean the defaults.
     """
     options = {"random_state": seed, "n_jobs": n_jobs}
-    unfitted = make_encoder(encoder, encoder_params, options)
-    parts = Learned(encoder=unfitted, model=make_model(model, model_params, options, by_number=unfitted.by_number))
+    instance = make_encoder(encoder, encoder_params, options)
+    parts = Learned(encoder=instance, model=make_model(model, model_params, options, by_number=instance.by_number))
     return parts, encoder is None and not encoder_params
 
 
-def names_with(entries: Iterable[TableEntry], able: Callable[[Any], bool]) -> Iterator[str]:
-    """Yield the names of the parts whose class passes the test `able`; parts with missing packages are left out.
+def names_with(entries: Iterable[TableEntry], has_ability: Callable[[Any], bool]) -> Iterator[str]:
+    """Yield the names of the parts whose class passes the test `has_ability`; parts with missing packages are left out.
 
     `entries` is a table, or some of its entries: importing every encoder of every package takes seconds.
     """
@@ -66,7 +66,7 @@ def names_with(entries: Iterable[TableEntry], able: Callable[[Any], bool]) -> It
             part = entry.load()
         except MissingExtraError:
             continue
-        if able(part):
+        if has_ability(part):
             yield entry.name
 
 
@@ -78,13 +78,13 @@ def check_combination(combine: str, model: Annotator) -> None:
     if combine not in COMBINATIONS:
         raise UserError(setting="combine", value=combine, expected=f"one of {', '.join(map(repr, COMBINATIONS))}")
     if combine == "product" and not isinstance(model, GivesProbabilities):
-        able = list(names_with(MODELS, lambda part: hasattr(part, "probabilities")))
+        able_models = list(names_with(MODELS, lambda part: hasattr(part, "probabilities")))
         raise UserError(
             f"The scores of the model '{MODELS.name_of(model)}' are not probabilities, so words are not combined by "
             "their product.",
             setting="combine",
             value=combine,
-            advice=f"Search by the sum, or fit one of {', '.join(able)}." if able else "Search by the sum.",
+            advice=f"Search by the sum, or fit one of {', '.join(able_models)}." if able_models else "Search by the sum.",
         )
 
 
@@ -93,11 +93,11 @@ def move_encoder(encoder: AnyEncoder, device: str) -> None:
 
     Raises UserError if it has no network, or this machine doesn't have the device.
     """
-    parts = _with_device(encoder)
+    parts = _parts_with_device(encoder)
     if not parts:
         raise UserError(
-            f"The encoder '{ENCODERS.name_of(encoder)}' of this run has no network of torch or ONNX, and models "
-            "that are trained score without one, so there is no device to choose.",
+            f"The encoder '{ENCODERS.name_of(encoder)}' of this run has no network of torch or ONNX, and models only "
+            "need one for training, so there is no device to choose.",
             setting="device", value=device, advice="Leave `device` out.",
         )  # fmt: skip
     for part in parts:
@@ -109,12 +109,12 @@ def device_lines(encoder: AnyEncoder) -> list[str]:
     """Return a line about the device of each network of an encoder; this opens the networks."""
     return [
         f"The network of the encoder '{ENCODERS.name_of(part)}' runs on: {part.runs_on}"
-        for part in _with_device(encoder)
+        for part in _parts_with_device(encoder)
     ]
 
 
 def check_device(device: str, part: object) -> None:
-    """Raise UserError if the libraries of a class cannot use a device on this machine, before anything is read."""
+    """Raise UserError if the libraries of the class `part` cannot use a device on this machine."""
     if device.partition(":")[0] not in _DEVICES:
         raise UserError(
             setting="device", value=device,
@@ -128,6 +128,6 @@ def check_device(device: str, part: object) -> None:
         torch_device(device)
 
 
-def _with_device(encoder: AnyEncoder) -> list[Any]:
+def _parts_with_device(encoder: AnyEncoder) -> list[Any]:
     """Return the encoders that run a network: this encoder, and the encoders inside it."""
     return [part for part in (encoder, *getattr(encoder, "parts_", ())) if hasattr(part, DEVICE)]

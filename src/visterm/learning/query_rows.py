@@ -49,7 +49,7 @@ def query_lines(encoder: AnyEncoder, queries: str | os.PathLike[str] | Sequence[
     if encoder.by_number:
         name = ENCODERS.name_of(encoder)
         raise UserError(
-            f"Queries are learned by what images look like, and the encoder '{name}' knows them by number only.",
+            f"Queries are learned from the pixels of images, but the encoder '{name}' knows images by number only.",
             setting="encoder", value=name, advice="Choose an `encoder` that looks at pixels, or precomputed.",
         )  # fmt: skip
     return read_query_file(queries) if isinstance(queries, str | os.PathLike) else [QueryRow(*row) for row in queries]
@@ -58,7 +58,7 @@ def query_lines(encoder: AnyEncoder, queries: str | os.PathLike[str] | Sequence[
 def query_corpus(encoder: AnyEncoder, images: Photos | None, lines: list[QueryRow]) -> tuple[Corpus, list[QueryRow]]:
     """Read the images of queries, without tags; return them, and the queries with the corpus's names of images.
 
-    `images` are as in `Tagger.fit`; of a folder, all images are used. None means the images that the queries name, in
+    `images` are as in `Tagger.fit`; all images of a folder are used. None means the images that the queries name, in
     the same forms as in a tag file. Raises UserError if the encoder needs a folder and there is none; DataError like
     `Corpus.read`.
     """
@@ -93,14 +93,14 @@ def query_corpus(encoder: AnyEncoder, images: Photos | None, lines: list[QueryRo
 
 
 class QueryImages(NamedTuple):
-    """Images, and the queries that have a relevant one among them."""
+    """Images, and the queries that have a relevant image among them."""
 
     X: Matrix  # shape (n_images, n_features)
     words: sp.csr_array  # float32, shape (n_queries, n_tags): above 0 for a word, below 0 for a `-word`
     relevant: sp.csr_array  # float32, shape (n_queries, n_images)
 
     @property
-    def asked_of(self) -> sp.csr_array:
+    def words_of_images(self) -> sp.csr_array:
         """Return the words of the queries to which each image is relevant, shape (n_images, n_tags): 1 or 0."""
         return as_csr((sp.csr_array(self.relevant.T > 0) @ sp.csr_array(self.words > 0)).astype(np.float32))
 
@@ -111,7 +111,7 @@ class QueryRows(NamedTuple):
     rows: TrainingRows  # The images; their tags are the words of the queries that they are relevant to
     learned: QueryImages
     valid: QueryImages | None
-    facts: dict[str, int]  # Numbers of used and of skipped queries, and of images in queries that don't exist
+    facts: dict[str, int]  # Number of used queries, of skipped queries, and of images of queries that don't exist
 
     def fit(self, model: Annotator, idf: NDArray[np.float32], progress: Progress) -> None:
         """Fit a model on the queries, with words weighted by `idf`."""
@@ -134,11 +134,11 @@ def query_rows(
 ) -> QueryRows:
     """Collect the words of the queries, fit the encoder on the images, and encode.
 
-    As in `training_rows`, if there are splits, "train" is used for training and "valid" is held out. All their images
-    are used: an image that no query names is relevant to none. With `of_tags`, only tags of the corpus count as words,
-    weighted by how many images have them; otherwise all words of the queries count, weighted by how many images are
-    relevant to a query with the word. Words of fewer than `min_count` images are left out. Raises DataError if no query
-    remains.
+    As in `training_rows`, if there are splits, "train" is used for training and "valid" is held out. All images of the
+    splits are used, also images that are not relevant to any query. With `of_tags`, only tags of the corpus count as
+    words, weighted by how many images have them; otherwise all words of the queries count, weighted by how many images
+    are relevant to a query with the word. Words of fewer than `min_count` images are left out. Raises DataError if no
+    query remains.
     """
     train = corpus.select(LEARNED) if any(corpus.splits) else corpus
     held_out = corpus.subset([i for i, split in enumerate(corpus.splits) if split == HELD_OUT])
@@ -149,13 +149,13 @@ def query_rows(
     candidates = Vocabulary.from_lists(captions, min_count=min_count, aliases=aliases)
     words, usable = _words_of(judged.texts, candidates)
     learned = QueryImages(np.empty((len(train), 0), np.float32), words[usable], judged.relevant[usable])
-    counts = candidates.counts if of_tags else np.bincount(learned.asked_of.indices, minlength=len(candidates))
+    counts = candidates.counts if of_tags else np.bincount(learned.words_of_images.indices, minlength=len(candidates))
     kept_words = np.flatnonzero(
         (np.bincount(words.indices[words.data > 0], minlength=len(candidates)) > 0) & (counts >= min_count)
     )
     if kept_words.size == 0:
         raise DataError(
-            f"Of the {len({row.query for row in lines}):,} queries, none has both a relevant image "
+            f"None of the {len({row.query for row in lines}):,} queries has both a relevant image "
             f"among the {count_of(len(train), 'image')} to learn from and a word "
             f"{'that is a tag' if of_tags else 'of its own'} of at least {min_count} of them.",
             setting="min_count", value=min_count,
@@ -165,8 +165,8 @@ def query_rows(
     vocabulary = candidates.subset(kept_words, counts[kept_words])
     if corpus.encoded is None:
         encoder.fit(train.images, skip_unreadable=True, progress=progress)
-    learned, skipped = _encoded(encoder, train, lines, vocabulary, progress)
-    valid, skipped_valid = _encoded(encoder, held_out, lines, vocabulary, progress)
+    learned, skipped = _encode(encoder, train, lines, vocabulary, progress)
+    valid, skipped_valid = _encode(encoder, held_out, lines, vocabulary, progress)
     if learned.relevant.nnz == 0:
         raise DataError("No image that is relevant to a query could be read, so there is nothing to learn.")
     names = {*train.names, *held_out.names}
@@ -175,8 +175,8 @@ def query_rows(
         TrainingRows(
             vocabulary,
             learned.X,
-            learned.asked_of,
-            None if judged_valid is None else (judged_valid.X, judged_valid.asked_of),
+            learned.words_of_images,
+            None if judged_valid is None else (judged_valid.X, judged_valid.words_of_images),
             [*corpus.skipped, *unknown, *unknown_held_out, *skipped, *skipped_valid],
             names=[*train.names, *held_out.names],
         ),
@@ -191,7 +191,7 @@ def query_rows(
 
 
 def fit_weighed(model: Annotator, rows: TrainingRows, idf: NDArray[np.float32], progress: Progress) -> None:
-    """Fit a model on tags; a model that learns from queries gets queries made of tags, with words weighted by `idf`."""
+    """Fit a model on tags, or, if it learns from queries, on queries made of tags, with words weighted by `idf`."""
     if not isinstance(model, LearnsQueries):
         model.fit(rows.X, rows.Y, side=rows.side, valid=rows.valid, monitor=progress)
         return
@@ -199,21 +199,21 @@ def fit_weighed(model: Annotator, rows: TrainingRows, idf: NDArray[np.float32], 
     settings: dict[str, Any] = {name: getattr(model, name) for name in names if hasattr(model, name)}
 
     def queries_of(Y: sp.csr_array) -> tuple[sp.csr_array, sp.csr_array]:
-        made = queries_of_tags(as_csr(Y > 0), **settings)
-        return weigh_words(made.words, idf), made.relevant
+        queries = queries_of_tags(as_csr(Y > 0), **settings)
+        return weigh_words(queries.words, idf), queries.relevant
 
     held_out = None if rows.valid is None else (rows.valid[0], *queries_of(rows.valid[1]))
     model.fit_queries(rows.X, *queries_of(rows.Y), valid=held_out, monitor=progress)
 
 
 def check_learns_queries(model: Annotator) -> None:
-    """Raise UserError, with the models that can, if a model cannot learn from queries."""
+    """Raise UserError, which lists the models that can, if a model cannot learn from queries."""
     if not isinstance(model, LearnsQueries):
-        able = first_or([*names_with(MODELS, lambda part: hasattr(part, "fit_queries"))])
+        able_models = first_or([*names_with(MODELS, lambda part: hasattr(part, "fit_queries"))])
         name = MODELS.name_of(model)
         raise UserError(
             f"The model '{name}' does not learn from queries.",
-            setting="model", value=name, advice=f"Choose another `model`: {able}.",
+            setting="model", value=name, advice=f"Choose another `model`: {able_models}.",
         )  # fmt: skip
 
 
@@ -241,7 +241,7 @@ def _words_of(texts: Sequence[str], vocabulary: Vocabulary) -> tuple[sp.csr_arra
     return words, np.flatnonzero(np.diff(words.indptr))
 
 
-def _encoded(
+def _encode(
     encoder: AnyEncoder, corpus: Corpus, lines: Sequence[QueryRow], vocabulary: Vocabulary, progress: Progress
 ) -> tuple[QueryImages, list[Skipped]]:
     """Encode the readable images, and select the queries with a known word and a relevant image among them."""
@@ -249,8 +249,8 @@ def _encoded(
     skipped: list[Skipped] = []
     names: list[str] = []
     if len(corpus):
-        X, kept, skipped = source_of_rows(encoder, corpus).encode(corpus.images, progress=progress)
-        names = [corpus.names[i] for i in kept]
+        X, kept_rows, skipped = source_of_rows(encoder, corpus).encode(corpus.images, progress=progress)
+        names = [corpus.names[i] for i in kept_rows]
     judged = judge_images(lines, names)
     words, usable = _words_of(judged.texts, vocabulary)
     return QueryImages(X, words[usable], judged.relevant[usable]), skipped

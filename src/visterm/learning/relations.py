@@ -37,7 +37,7 @@ Source = str | os.PathLike[str]
 
 
 class WordRelations(NamedTuple):
-    """Relations between words, as they were given, including words that are not tags.
+    """The given relations between words, including words that are not tags.
 
     Examples
     --------
@@ -79,7 +79,7 @@ class WordRelations(NamedTuple):
         """
         if mapping is not None and not any(map(is_wordnet, (part_of, is_a))):
             raise UserError(
-                f"The mapping {mapping} is of tags to WordNet's synsets, and no relations come from WordNet.",
+                f"The mapping {mapping} maps tags to WordNet's synsets, but no relations come from WordNet.",
                 setting="mapping", value=mapping,
                 advice=f"Leave `mapping` out, or pass WordNet as `part_of`: its folder, or the word {WORDNET}.",
             )  # fmt: skip
@@ -99,11 +99,11 @@ class WordRelations(NamedTuple):
         if is_wordnet(is_a):
             wordnet = WordNet(None if is_a == WORDNET else is_a)
             senses = match_tags(wordnet, vocabulary, mapping=mapping)
-            kinds = _wordnet_is_a(wordnet, senses)
+            is_a_pairs = _wordnet_is_a(wordnet, senses)
         else:
-            kinds = read_is_a(is_a)
-        sibling_sets(kinds, vocabulary)  # raises DataError if no relation has a tag
-        return cls(parts, kinds, senses)
+            is_a_pairs = read_is_a(is_a)
+        sibling_sets(is_a_pairs, vocabulary)  # raises DataError if no relation has a tag
+        return cls(parts, is_a_pairs, senses)
 
     def pairs(self, vocabulary: Vocabulary) -> NDArray[np.int64]:
         """Return the columns of (part, whole) among the tags, int64 of shape (n_pairs, 2); see `part_pairs`."""
@@ -147,12 +147,12 @@ class WordRelations(NamedTuple):
             spellings[vocabulary.index(spelling)].add(tag_key(spelling))
         pairs = set()
         for column, keys in spellings.items():
-            waiting, seen = list(keys), set(keys)
-            while waiting:
-                new_keys = parents.get(waiting.pop(), set()) - seen
-                seen |= new_keys
-                waiting.extend(new_keys)
-            columns = (vocabulary.get(word) for word in seen)
+            to_visit, ancestors = list(keys), set(keys)
+            while to_visit:
+                new_keys = parents.get(to_visit.pop(), set()) - ancestors
+                ancestors |= new_keys
+                to_visit.extend(new_keys)
+            columns = (vocabulary.get(word) for word in ancestors)
             pairs |= {(column, other) for other in columns if other is not None and other != column}
         return np.array(sorted(pairs), np.int64).reshape(-1, 2)
 
@@ -165,10 +165,12 @@ class WordRelations(NamedTuple):
             parts.append(
                 f"{count_of(len(pairs), 'part-of relation')} between {n_tags:,} of {count_of(len(vocabulary), 'tag')}"
             )
-            others = sorted({f"'{word}'" for pair in self.part_of for word in pair if word not in vocabulary})
-            if others and self.senses is None:
-                ellipsis = ", ..." if len(others) > 3 else ""
-                parts.append(f"{len(others):,} words of the relations are no tags ({', '.join(others[:3])}{ellipsis})")
+            unknown = sorted({f"'{word}'" for pair in self.part_of for word in pair if word not in vocabulary})
+            if unknown and self.senses is None:
+                ellipsis = ", ..." if len(unknown) > 3 else ""
+                parts.append(
+                    f"{len(unknown):,} words of the relations are not tags ({', '.join(unknown[:3])}{ellipsis})"
+                )
 
         if self.is_a:
             n_siblings = int((np.diff(sibling_sets(self.is_a, vocabulary).indptr) > 1).sum())
@@ -207,8 +209,8 @@ def tags_to_learn(
     corpus: Corpus, min_count: int, aliases: Mapping[str, str] | None = None, words: Iterable[str] = ()
 ) -> Vocabulary:
     """Return the tags that a fit on a corpus will learn, before images are encoded, to match relations with them."""
-    learned = corpus.select(LEARNED) if any(corpus.splits) else corpus
-    return Vocabulary.from_lists(learned.tags, min_count=min_count, aliases=aliases).with_words(words)
+    training = corpus.select(LEARNED) if any(corpus.splits) else corpus
+    return Vocabulary.from_lists(training.tags, min_count=min_count, aliases=aliases).with_words(words)
 
 
 def is_wordnet(source: Source | None) -> bool:
@@ -217,7 +219,7 @@ def is_wordnet(source: Source | None) -> bool:
 
 
 def check_sources(rules: TagRules) -> None:
-    """Check that the sources of relations exist and that the rules make sense, before any long work.
+    """Check that the sources of relations exist and that the rules can be used together, before any long work.
 
     Raises DataError if a file or folder doesn't exist, or WordNet is not found; UserError if a rule is for WordNet, but
     WordNet is not used.
@@ -235,7 +237,7 @@ def check_sources(rules: TagRules) -> None:
         return
     if not (is_wordnet(rules.part_of) or is_wordnet(rules.isa)):
         raise UserError(
-            "The tag rule tag_synsets says what tags mean in WordNet, and no relations come from there.",
+            "The tag rule tag_synsets maps tags to WordNet's synsets, but no relations come from WordNet.",
             setting="tag_rules.tag_synsets", value=rules.tag_synsets,
             advice=f'Add part_of = "{WORDNET}", or leave it out.',
         )  # fmt: skip

@@ -90,17 +90,17 @@ class Run:
         return cls.of_parts(RunFiles(path, n_jobs, whole=whole))
 
     def score_blocks(self, X: Matrix) -> Iterator[tuple[slice, NDArray[np.float32]]]:
-        """Yield what `Annotator.score_blocks` does; with a tree, a tag's score is at least that of its descendants."""
+        """Yield blocks like `Annotator.score_blocks`; with a tree, scores are at least those of a tag's descendants."""
         for rows, block in self.model.score_blocks(X):
             yield rows, block if self.tree is None else self.tree.raised(block)
 
-    def scored(self, X: Matrix) -> tuple[NDArray[np.float32], NDArray[np.float64] | None]:
+    def scores_and_confidences(self, X: Matrix) -> tuple[NDArray[np.float32], NDArray[np.float64] | None]:
         """Return scores and confidences of all tags, each (n_images, n_tags), at least those of their descendants."""
         scores = np.vstack([block.copy() for _, block in self.model.score_blocks(X)])
         return scores if self.tree is None else self.tree.raised(scores), self.confidences(scores)
 
     def best_tags(self, X: Matrix, k: int) -> tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.float64] | None]:
-        """Return the k best tags of images, and their scores and confidences as in `scored`, each (n_images, k)."""
+        """Return the k best tags of images, and their scores and confidences, each of shape (n_images, k)."""
         blocks: list[tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.float64] | None]] = []
         for _, block in self.model.score_blocks(X):
             ids, scores = top_k(block if self.tree is None else self.tree.raised(block), k)
@@ -187,13 +187,13 @@ def name_blocks(report: list[dict[str, Any]], encoders: Sequence[str]) -> list[d
     return [{**entry, "encoder": encoders[entry["block"] - 1]} if entry.get("block") else entry for entry in report]
 
 
-def check_opens(kind: type[Run], folder: Path, example: object = None) -> None:
-    """Open a run as the class `kind`, and tag an image, or artificial features without a readable image.
+def check_opens(run_class: type[Run], folder: Path, example: object = None) -> None:
+    """Open a run as the class `run_class`, and tag an image, or artificial features without a readable image.
 
     Raises StorageError if either fails: such a run is useless, and must not replace another run.
     """
     try:
-        run = kind.open(folder, whole=True)
+        run = run_class.open(folder, whole=True)
         X: Matrix = sp.csr_array((np.ones(1, np.float32), [0], [0, 1]), shape=(1, run.model.n_features_in_))
         if example is not None and len((encoded := run.encoder.encode([example])).kept):
             X = encoded.rows
@@ -202,6 +202,6 @@ def check_opens(kind: type[Run], folder: Path, example: object = None) -> None:
     except Exception as error:
         reason = str(error).replace(f"{folder}{os.sep}", "").removesuffix(HOW_TO_MEND).strip(" .")
         raise StorageError(
-            f"The run cannot be opened again ({reason or type(error).__name__}), so it is not used, and what was there "
-            "before stays. Try another model, and please report this: it is a fault of visterm."
+            f"The run cannot be opened again ({reason or type(error).__name__}), so it is not used, and an existing "
+            "run is unchanged. Try another model, and please report this bug of visterm."
         ) from error

@@ -36,15 +36,15 @@ class StartWords(NamedTuple):
     vectors: WordVectors | None
 
     @classmethod
-    def read(cls, model: Annotator, given: object, vocabulary: Vocabulary, encoder: AnyEncoder) -> StartWords:
-        """Read the vectors of the tags to learn; `given` is any value that `WordSource.of` accepts.
+    def read(cls, model: Annotator, word_vectors: object, vocabulary: Vocabulary, encoder: AnyEncoder) -> StartWords:
+        """Read the vectors of the tags to learn; `word_vectors` is any value that `WordSource.of` accepts.
 
         The vocabulary has the tags of the corpus, including images that cannot be read; `encoder` is used for its text
         tower. Raises UserError if the model does not start from word vectors, already has some, or has another width;
         DataError if a file doesn't exist, or there is no vector of any tag; MissingExtraError if an extra is not
         installed.
         """
-        source = replace(check_start_words(model, given), encoder=lambda: encoder)
+        source = replace(check_start_words(model, word_vectors), encoder=lambda: encoder)
         if source.kind == LEARNED:
             return cls(source, None)
         vectors = source.read(vocabulary)
@@ -52,40 +52,40 @@ class StartWords(NamedTuple):
         if dim is not None and dim != vectors.width:
             raise UserError(
                 f"The word vectors ({source.name}) have {vectors.width} numbers, and `model.dim` is {dim}.",
-                setting="model.dim", value=dim, advice="Leave `model.dim` out: it is theirs.",
+                setting="model.dim", value=dim, advice="Leave `model.dim` out.",
             )  # fmt: skip
 
         if len(vocabulary) and not vectors_of_tags(vectors, vocabulary)[1].any():
-            first = f"'{vocabulary.tags[0]}'"
-            none = f"None of the {len(vocabulary):,} tags (such as {first}) has a" if len(vocabulary) > 1 else ""
+            tag = f"'{vocabulary.tags[0]}'"
+            subject = f"None of the {len(vocabulary):,} tags (such as {tag}) has a" if len(vocabulary) > 1 else ""
             raise DataError(
-                f"{none or f'{first} has no'} vector ({source.name}).",
-                setting="word_vectors", value=given,
-                advice=f"Take vectors of the tags' language, or learn them from the tags: {LEARNED}.",
+                f"{subject or f'{tag} has no'} vector ({source.name}).",
+                setting="word_vectors", value=word_vectors,
+                advice=f"Use vectors of the tags' language, or learn them from the tags: {LEARNED}.",
             )  # fmt: skip
-        return cls(source.marked(), vectors)
+        return cls(source.with_hash(), vectors)
 
     def words_to_learn(self, words: Sequence[str], tags: Vocabulary, say: Say) -> list[str]:
         """Return the words that have a vector or are tags of photos; report how many words are left out.
 
         A search for the other words would return random images. Raises DataError if no word remains.
         """
-        with_vector: set[str] = set()
+        words_with_vector: set[str] = set()
         if self.vectors is not None:
             rows, _ = vectors_of_tags(self.vectors, words)
-            with_vector = {word for word, row in zip(words, rows, strict=True) if row.any()}
-        kept = [word for word in words if word in with_vector or word in tags]
-        left_out = [word for word in dict.fromkeys(words) if word not in with_vector and word not in tags]
+            words_with_vector = {word for word, row in zip(words, rows, strict=True) if row.any()}
+        usable_words = [word for word in words if word in words_with_vector or word in tags]
+        left_out = [word for word in dict.fromkeys(words) if word not in words_with_vector and word not in tags]
         if not left_out:
-            return kept
+            return usable_words
         examples = ", ".join(f"'{word}'" for word in left_out[:3])
-        if not kept:
+        if not usable_words:
             raise DataError(
                 f"No word of `words` (such as {examples}) has a vector ({self.source.name}) or a photo.",
-                setting="words", value=words, advice="Take vectors of the words' language.",
+                setting="words", value=words, advice="Use vectors of the words' language.",
             )  # fmt: skip
         say(f"Left out: {count_of(len(left_out), 'word')} with neither a vector nor a photo (such as {examples}).")
-        return kept
+        return usable_words
 
     def of_tags(self, model: Annotator, rows: TrainingRows) -> tuple[NDArray[np.float32], WordPlaces]:
         """Return the start vectors of the tags of the rows, and the source for other words.
@@ -98,34 +98,34 @@ class StartWords(NamedTuple):
         return matrix, WordPlaces(self.source, width=vectors.width, without=without)
 
     def _learn(self, model: Annotator, rows: TrainingRows) -> WordVectors:
-        seed, given = getattr(model, "random_state", None), as_csr(rows.Y > 0)
-        lists = [[rows.vocabulary.tags[tag] for tag in tags] for tags in np.split(given.indices, given.indptr[1:-1])]
+        seed, Y = getattr(model, "random_state", None), as_csr(rows.Y > 0)
+        lists = [[rows.vocabulary.tags[tag] for tag in tags] for tags in np.split(Y.indices, Y.indptr[1:-1])]
         dim = getattr(model, "dim", None) or LEARNED_DIM
         return learn_word_vectors(lists, self.source.method, dim=dim, random_state=seed if isinstance(seed, int) else 0)
 
 
-def check_start_words(model: Annotator, given: object) -> WordSource:
+def check_start_words(model: Annotator, word_vectors: object) -> WordSource:
     """Check and return the source of word vectors, without reading vectors.
 
     Raises UserError if the model does not start from word vectors, or already has some; DataError if a file doesn't
     exist.
     """
-    learned = isinstance(given, str) and given.partition(":")[0] == LEARNED
-    if not _starts_from(model, learned):
-        able = first_or([*names_with(MODELS, lambda part: _starts_from(part, learned))])
+    are_learned = isinstance(word_vectors, str) and word_vectors.partition(":")[0] == LEARNED
+    if not _starts_from(model, are_learned):
+        able_models = first_or([*names_with(MODELS, lambda part: _starts_from(part, are_learned))])
         raise UserError(
             f"The model '{MODELS.name_of(model)}' does not start from such word vectors.",
-            setting=SETTING, value=given, advice=f"Choose another `model`: {able}.",
+            setting=SETTING, value=word_vectors, advice=f"Choose another `model`: {able_models}.",
         )  # fmt: skip
     if model.word_vectors is not None:
         raise UserError(
             "The word vectors are given twice: by `word_vectors` and by `model.word_vectors`.",
-            setting=SETTING, value=given, advice="Leave one out.",
+            setting=SETTING, value=word_vectors, advice="Leave one out.",
         )  # fmt: skip
-    return WordSource.of(given)
+    return WordSource.of(word_vectors)
 
 
-def usual_word_vectors(model: Annotator, encoder: AnyEncoder) -> str | None:
+def default_word_vectors(model: Annotator, encoder: AnyEncoder) -> str | None:
     """Return the default source of word vectors: the encoder's text tower, if the model can use it.
 
     A model that starts from word vectors and has no `dim` needs vectors in the space of its features.
@@ -139,18 +139,18 @@ def needs_features_width(model: Annotator) -> bool:
     return SETTING in model.takes and not hasattr(model, "dim")
 
 
-def without_vectors(model: Annotator, encoder: AnyEncoder) -> str:
+def no_vectors_warning(model: Annotator, encoder: AnyEncoder) -> str:
     """Return a warning if a model is made for text vectors, but neither the user nor the encoder provides any."""
     if not needs_features_width(model) or model.word_vectors is not None or not isinstance(model, PlacesWords):
         return ""
     return (
-        f"{no_text_tower(encoder)}: {MODELS.name_of(model)} learns from photos alone and finds no other words. Take an "
+        f"{no_text_tower(encoder)}: {MODELS.name_of(model)} learns from photos alone and finds no other words. Use an "
         "encoder with a text tower (visterm encoders), or word vectors from a file."
     )
 
 
 def no_text_tower(encoder: AnyEncoder) -> str:
-    """Return the sentence that the encoder has no text tower, with the name of its network."""
+    """Return the clause "'NETWORK' has no text tower", with the name of the network, for messages."""
     network = getattr(encoder, "network", None)
     return f"'{Path(network).name if network else ENCODERS.name_of(encoder)}' has no text tower"
 
@@ -172,7 +172,7 @@ def vectors_summary(words: WordPlaces, n_tags: int) -> str:
 
 
 def random_vectors_warning(model: Annotator) -> str:
-    """Return a warning if the model doesn't move tag vectors, and there are no vectors but random ones."""
+    """Return a warning if the model doesn't move tag vectors and all vectors are random, otherwise an empty text."""
     if SETTING not in model.takes or model.word_vectors is not None or not getattr(model, "fixed_vectors", True):
         return ""
     if needs_features_width(model):  # without vectors, it learns from photos alone
@@ -184,7 +184,7 @@ def random_vectors_warning(model: Annotator) -> str:
 
 
 def check_finds_words(model: Annotator, encoder: AnyEncoder, vectors: object) -> None:
-    """Raise UserError, with what is missing, if the model can't find words by their vectors."""
+    """Raise UserError, which says what is missing, if the model can't find words by their vectors."""
     if not isinstance(model, PlacesWords):
         raise UserError(
             "Words are found by their vectors, which this model doesn't take.",
@@ -193,15 +193,15 @@ def check_finds_words(model: Annotator, encoder: AnyEncoder, vectors: object) ->
     if vectors is not None:
         return
     if encoder.reads_texts:
-        lack, advice = "this model has none yet", f"Add {ENCODER} as `word_vectors`."
+        problem, advice = "this model has none yet", f"Add {ENCODER} as `word_vectors`."
     else:
-        lack = no_text_tower(encoder)
-        advice = "Take an encoder that has one (visterm encoders), or add a file of `word_vectors`."
+        problem = no_text_tower(encoder)
+        advice = "Use an encoder that has one (visterm encoders), or add a file of `word_vectors`."
     raise UserError(
-        f"Words are found by their vectors, and {lack}.", setting="words", value=MODELS.name_of(model), advice=advice
+        f"Words are found by their vectors, and {problem}.", setting="words", value=MODELS.name_of(model), advice=advice
     )
 
 
-def _starts_from(model: Annotator | type[Annotator], learned: bool) -> bool:
-    """Return whether a model, or its class, starts from word vectors; `learned` vectors need a model with `dim`."""
-    return SETTING in model.takes and (not learned or hasattr(model, "dim"))
+def _starts_from(model: Annotator | type[Annotator], are_learned: bool) -> bool:
+    """Return whether a model, or its class, starts from word vectors; `are_learned` vectors need a model with `dim`."""
+    return SETTING in model.takes and (not are_learned or hasattr(model, "dim"))

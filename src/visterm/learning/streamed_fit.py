@@ -42,18 +42,18 @@ CHECKPOINT = "checkpoint.safetensors"
 
 def check_streamed(request: FitRequest, cleaning: Cleaning) -> None:
     """Raise UserError if a request for streamed features has options that need the tags of all images in memory."""
-    unusable = {name: getattr(request, name) for name in ("queries", "relations", "word_vectors", "tree")}
-    unusable["words"] = cleaning.words or None
+    options = {name: getattr(request, name) for name in ("queries", "relations", "word_vectors", "tree")}
+    options["words"] = cleaning.words or None
     for rule in ("part_of", "isa", "stop_tags", "max_share", "per_user"):
-        unusable[f"tag_rules.{rule}"] = getattr(request.rules, rule) or None
-    for setting, value in unusable.items():
+        options[f"tag_rules.{rule}"] = getattr(request.rules, rule) or None
+    for setting, value in options.items():
         if value is not None:
-            otherwise = (
+            tree_advice = (
                 ", or write the tags above each tag into the table of tags yourself" if setting == "tree" else ""
             )
             raise UserError(
-                f"`{setting}` needs the tags of all images in memory, and these features are streamed.",
-                setting=setting, value=value, advice=f"Leave it out, or allow more `memory`{otherwise}.",
+                f"`{setting}` needs the tags of all images in memory, but these features are streamed.",
+                setting=setting, value=value, advice=f"Leave it out, or allow more `memory`{tree_advice}.",
             )  # fmt: skip
 
 
@@ -94,51 +94,52 @@ def fit_streamed(
     model, shards = start.model, Shards(features)
     check_streams(model, shards.n_folders)
     check_in_file(tags)
-    fitted = shards.encoder(getattr(model, "n_jobs", None))
-    start = start.changed(encoder=encoder_of(start.encoder, fitted, shards.contents.asked, any_encoder=any_encoder))
+    fitted_encoder = shards.encoder(getattr(model, "n_jobs", None))
+    encoder = encoder_of(start.encoder, fitted_encoder, shards.contents.asked, any_encoder=any_encoder)
 
     with _work_folder(Path(work)) as folder:
-        joined = TagsOnDisk(
+        table = TagsOnDisk(
             folder, shards, tags, min_count=min_count, aliases=aliases, split=split,
             most_words=max(10_000, plan.memory // WINDOWS // BYTES_A_WORD), **columns,
         )  # fmt: skip
-        start = start.changed(reference=None if idf is None else reference_of(idf, start.encoder, joined.vocabulary))
+        reference = None if idf is None else reference_of(idf, encoder, table.vocabulary)
+        start = start.changed(encoder=encoder, reference=reference)
         share = getattr(model, "valid_share", VALID_SHARE) if valid is None else valid
         row_copy = RowCopy.where_it_fits(folder, shards)
-        surveyed = survey(shards, joined, share, seed, plan, progress, row_copy)
+        stats = survey(shards, table, share, seed, plan, progress, row_copy)
         windows = ShardWindows(
-            shards, joined, held_out=surveyed.held_out, n_pairs=surveyed.n_pairs, mean_length=surveyed.mean_length,
+            shards, table, held_out=stats.held_out, n_pairs=stats.n_pairs, mean_length=stats.mean_length,
             window=plan.window, seed=seed, copy=row_copy,
         )  # fmt: skip
         settings = [plan.window, seed, min_count, split, sorted((aliases or {}).items())]
         checkpoints = FileCheckpoints(folder, _training_key(model, shards, tags, settings), every)
-        model.fit_stream(windows, valid=surveyed.valid, checkpoints=checkpoints, monitor=progress)
-        learned = _learned(start, shards, joined, surveyed, plan)
-        if calibration and surveyed.valid is not None:
-            others = joined.rows_at(draw_positions(shards, joined, joined.learned, MAX_COUNTED_IMAGES, seed + 1))
-            rows = TrainingRows(joined.vocabulary, np.empty((0, 0), np.float32), others, surveyed.valid, [])
+        model.fit_stream(windows, valid=stats.valid, checkpoints=checkpoints, monitor=progress)
+        learned = _learned(start, shards, table, stats, plan)
+        if calibration and stats.valid is not None:
+            counted_tags = table.rows_at(draw_positions(shards, table, table.learned, MAX_COUNTED_IMAGES, seed + 1))
+            rows = TrainingRows(table.vocabulary, np.empty((0, 0), np.float32), counted_tags, stats.valid, [])
             learned = with_confidences(learned, rows, progress)
-        lines = [*joined.remarks]
-        if surveyed.valid is None and valid != 0:
+        lines = [*table.remarks]
+        if stats.valid is None and valid != 0:
             lines.append(NONE_HELD_OUT)
-        if surveyed.valid is None and calibration:
-            lines.append("There are no confidences: streamed features teach them by images that are held out.")
-        if checkpoints.went_on:
-            lines.append("Went on from where the fit before was stopped.")
+        if stats.valid is None and calibration:
+            lines.append("There are no confidences: with streamed features, they need held-out images.")
+        if checkpoints.resumed:
+            lines.append("Resumed from the checkpoint of an interrupted fit.")
     return learned, lines
 
 
 class FileCheckpoints:
     """Saves the last checkpoint in a folder, at least `every` seconds after the previous one; 0 saves all.
 
-    `of` is a hash of the data, the settings and the windows: checkpoints with another hash are ignored. `went_on` tells
-    whether `last` returned a checkpoint.
+    `key` is a hash of the data, the settings and the windows: checkpoints with another hash are ignored. `resumed`
+    tells whether `last` returned a checkpoint.
     """
 
-    def __init__(self, folder: Path, of: str, every: float = CHECKPOINT_SECONDS) -> None:
-        self._file, self._of, self._every = folder / CHECKPOINT, of, every
+    def __init__(self, folder: Path, key: str, every: float = CHECKPOINT_SECONDS) -> None:
+        self._file, self._key, self._every = folder / CHECKPOINT, key, every
         self._next = time.monotonic() + every
-        self.went_on = False
+        self.resumed = False
 
     def last(self) -> Checkpoint | None:
         """Return the last checkpoint of the same data and settings, or None."""
@@ -146,21 +147,21 @@ class FileCheckpoints:
             return None
         with safe_open(self._file, framework="numpy") as file:
             metadata = file.metadata() or {}
-            if metadata.get("of") != self._of:
+            if metadata.get("of") != self._key:
                 return None
-            self.went_on = True
+            self.resumed = True
             return Checkpoint(json.loads(metadata["facts"]), {name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118
 
     def offer(self, make: Callable[[], Checkpoint]) -> None:
-        """Write a checkpoint if enough time has passed; if interrupted, the previous one stays valid."""
-        began = time.monotonic()
-        if began < self._next:
+        """Write a checkpoint if enough time has passed; if interrupted, the previous checkpoint stays valid."""
+        start = time.monotonic()
+        if start < self._next:
             return
         checkpoint = make()
         with whole_file(self._file) as temporary:
-            save_arrays(temporary, checkpoint.arrays, {"of": self._of, "facts": json.dumps(checkpoint.facts)})
-        done = time.monotonic()
-        self._next = done + max(self._every, 20 * (done - began) if self._every else 0.0)
+            save_arrays(temporary, checkpoint.arrays, {"of": self._key, "facts": json.dumps(checkpoint.facts)})
+        end = time.monotonic()
+        self._next = end + max(self._every, 20 * (end - start) if self._every else 0.0)
 
 
 @contextmanager
@@ -184,7 +185,7 @@ def _training_key(model: Annotator, shards: Shards, tags: str | os.PathLike[str]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
-def _learned(start: Learned, shards: Shards, tags: TagsOnDisk, surveyed: Survey, plan: Plan) -> Learned:
+def _learned(start: Learned, shards: Shards, tags: TagsOnDisk, stats: Survey, plan: Plan) -> Learned:
     """Return the result of the fit: vocabulary, counts, and the sorted hashes of image names."""
     split_bits = tags.learned if tags.learned == NO_SPLIT else tags.learned | VALID
     hashes = [np.empty(0, np.uint64)]
@@ -195,7 +196,7 @@ def _learned(start: Learned, shards: Shards, tags: TagsOnDisk, surveyed: Survey,
         vocabulary=tags.vocabulary, skipped=shards.skipped(), learned_images=LearnedImages(np.concatenate(hashes))
     )
     facts = learned.counts(
-        surveyed.n_learned - surveyed.held_out.size, shards.contents.width, tags_given=surveyed.n_pairs,
-        held_out=0 if surveyed.valid is None else surveyed.valid[0].shape[0],
+        stats.n_learned - stats.held_out.size, shards.contents.width, tags_given=stats.n_pairs,
+        held_out=0 if stats.valid is None else stats.valid[0].shape[0],
     )  # fmt: skip
     return learned.changed(facts=facts | {"streamed in windows of bytes": plan.window, **tags.understood.facts()})

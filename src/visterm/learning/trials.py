@@ -28,7 +28,7 @@ Choices: TypeAlias = "Sequence[Any] | Range"
 
 
 class Range(NamedTuple):
-    """Numbers from `low` to `high`, both included; integers if both ends are; uniform in the logarithm with `log`."""
+    """Numbers from `low` to `high` (included), integers if both ends are; with `log`, uniform in the logarithm."""
 
     low: float
     high: float
@@ -45,7 +45,7 @@ class Range(NamedTuple):
 
 
 def settings_to_try(space: Mapping[str, Choices], n_random: int | None, seed: int) -> list[dict[str, Any]]:
-    """Return all combinations, or draw `n_random` different combinations, or fewer if there are not enough.
+    """Return all combinations of values, or draw `n_random` different combinations (fewer if there are not enough).
 
     Raises UserError if there are no choices, or a `Range` without `n_random`.
     """
@@ -57,29 +57,29 @@ def settings_to_try(space: Mapping[str, Choices], n_random: int | None, seed: in
             )  # fmt: skip
         if isinstance(choices, Range) and n_random is None:
             raise UserError(
-                f"{name} is the range {choices.low:g}:{choices.high:g}, which has no end of values.",
+                f"{name} is the range {choices.low:g}:{choices.high:g}, whose values cannot all be tried.",
                 setting="grid", value=choices,
-                advice="Say how many settings to draw (`n_random`), or pass a list of values.",
+                advice="Pass the number of settings to draw (`n_random`), or a list of values.",
             )  # fmt: skip
     if not space:
-        raise UserError("There is nothing to choose from.", setting="grid", value=space, advice="Pass values to try.")
+        raise UserError("There are no settings to try.", setting="grid", value=space, advice="Pass values to try.")
     if n_random is None:
         return [dict(zip(space, values, strict=True)) for values in itertools.product(*space.values())]
     if n_random < 1:
         raise UserError(setting="n_random", value=n_random, expected="a whole number of 1 or more")
     rng = np.random.default_rng(seed)
-    drawn: list[dict[str, Any]] = []
-    repeated = 0
+    drawn_settings: list[dict[str, Any]] = []
+    n_repeated = 0
 
-    while len(drawn) < n_random and repeated < MAX_REDRAWS:
+    while len(drawn_settings) < n_random and n_repeated < MAX_REDRAWS:
         setting = {
             name: choices.draw(rng) if isinstance(choices, Range) else choices[int(rng.integers(len(choices)))]
             for name, choices in space.items()
         }
-        repeated = repeated + 1 if setting in drawn else 0
-        if not repeated:
-            drawn.append(setting)
-    return drawn
+        n_repeated = n_repeated + 1 if setting in drawn_settings else 0
+        if not n_repeated:
+            drawn_settings.append(setting)
+    return drawn_settings
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ class TrialLog(dict[str, Trial]):
                 self[key] = Trial(**entry)
             except (ValueError, TypeError, KeyError, AttributeError) as error:
                 raise CorruptFileError(
-                    f"{self.path}, line {number}, is no trial of visterm tune ({error}). Remove the file to begin anew."
+                    f"{self.path}, line {number}, is not a trial of visterm tune ({error}). Remove it to start over."
                 ) from error
         if len(complete) < len(content):
             os.truncate(self.path, len(complete))
@@ -157,13 +157,13 @@ def try_settings(
     `settings` are the searched settings, which are saved with the trial. If training diverges, the trial has no value.
 
     """
-    began = time.perf_counter()
+    start = time.perf_counter()
     json_settings = jsonable(dict(settings))
     try:
-        judged = fit_judged(model, parts, metric, progress)
+        result = fit_judged(model, parts, metric, progress)
     except DivergedError as error:
-        return Trial(json_settings, None, None, time.perf_counter() - began, error=str(error))
-    return Trial(json_settings, judged.value, judged.epochs, judged.seconds, history=jsonable(judged.history))
+        return Trial(json_settings, None, None, time.perf_counter() - start, error=str(error))
+    return Trial(json_settings, result.value, result.epochs, result.seconds, history=jsonable(result.history))
 
 
 class Candidate(NamedTuple):
@@ -185,11 +185,11 @@ class TrialJob(NamedTuple):
     def begin(self, team: Team, progress: Progress) -> Callable[[Candidate], Trial]:
         """Return a function that fits and measures a candidate, without showing progress."""
 
-        def fitted(candidate: Candidate) -> Trial:
+        def run_trial(candidate: Candidate) -> Trial:
             model = candidate.model.set_known(n_jobs=team.size)
             return try_settings(model, candidate.settings, self.parts, self.metric, SILENT)
 
-        return fitted
+        return run_trial
 
     def name_of(self, part: Candidate) -> str:
         """Return a description of a trial by its settings."""

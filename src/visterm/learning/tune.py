@@ -1,4 +1,4 @@
-"""Choose the settings of a model: encode once, measure each on held-out rows, then fit the best on all rows."""
+"""Choose the settings of a model: encode once, measure settings on held-out rows, then fit the best on all rows."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from visterm.models.base import Annotator
 FORMAT = 1  # Version of the trials; raise it when results change, to repeat older trials
 DEFAULT_MODEL = "wsabie"
 VALID_SHARE = 0.1
-_UNUSED = ("queries", "split", "idf", "word_vectors", "calibrate", "relations", "memory", "work")
+_UNSUPPORTED_OPTIONS = ("queries", "split", "idf", "word_vectors", "calibrate", "relations", "memory", "work")
 
 
 class Tuned(NamedTuple):
@@ -101,10 +101,10 @@ def tune(
     parts = part_rows(rows, search.valid, np.random.default_rng(request.seed))
     results = search.run(parts, encoder, say, progress)
     trials = [trial for trial, _ in results]
-    best, chosen = results[0]
+    best, best_settings = results[0]
     if best.value is None:
-        raise DivergedError(f"Each of the {len(trials)} settings diverged, the first so: {best.error}")
-    model = search.make(chosen)
+        raise DivergedError(f"Each of the {len(trials)} settings diverged. The first error: {best.error}")
+    model = search.make(best_settings)
     rows_of_all = all_rows(rows, model)
     model = fit_on_all(model, rows_of_all, best.epochs, best.history, Titled(progress, "best, all rows"))
     learned = learned_of(start.changed(encoder=encoder, model=model, relations=relations), rows_of_all)
@@ -136,12 +136,12 @@ class _Search:
         out = request.out
         if out is None:
             raise UserError(
-                "Missing output folder: tuning writes a run, and keeps its trials beside it.",
+                "Missing output folder: tuning writes a run, and keeps its trials next to it.",
                 setting="out", advice="Pass `out`, the run to write.",
             )  # fmt: skip
 
         request = replace(request, model=request.model or DEFAULT_MODEL)
-        for name in _UNUSED:
+        for name in _UNSUPPORTED_OPTIONS:
             if (value := getattr(request, name)) != getattr(FitRequest(), name):
                 raise UserError(
                     f"`{name}` is not for tuning.",
@@ -153,10 +153,10 @@ class _Search:
         self.valid = VALID_SHARE if request.valid is None else request.valid
         check_number(self.valid, "valid", above=0, below=1)
         encoder_params, self._fixed = request.part_settings()
-        if twice := sorted(set(self._fixed) & set(grid)):
+        if duplicates := sorted(set(self._fixed) & set(grid)):
             raise UserError(
-                f"`model.{twice[0]}` is both fixed and to be searched over.",
-                setting=f"model.{twice[0]}", value=self._fixed[twice[0]],
+                f"`model.{duplicates[0]}` is both fixed and in the grid.",
+                setting=f"model.{duplicates[0]}", value=self._fixed[duplicates[0]],
                 advice="Leave one of the two out.",
             )  # fmt: skip
 
@@ -167,7 +167,7 @@ class _Search:
         self.start.encoder.check_settings()
         self.out, self._model, self._metric, self._seed = out, request.model, metric, request.seed
         self._executor = executor
-        self._shared = {"random_state": request.seed, "n_jobs": n_jobs}
+        self._options = {"random_state": request.seed, "n_jobs": n_jobs}
         self._candidates = [
             Candidate(self.make(settings), settings) for settings in settings_to_try(grid, n_random, request.seed)
         ]
@@ -179,40 +179,40 @@ class _Search:
         """Return all trials with their settings, best first; finished trials are not repeated."""
         data = key_of(FORMAT, digest_of(list(parts[:5])), encoder.fingerprint, self._model, self._metric, self._seed)
         side = {} if parts.side is None else vars(parts.side)
-        known_side = {name: part for name, part in side.items() if part is not None}
-        keyed = []
+        side_fields = {name: part for name, part in side.items() if part is not None}
+        keyed_candidates = []
         for candidate in self._candidates:
             params = candidate.model.get_params(deep=False)
             params.pop("n_jobs", None)  # results don't depend on it
-            keyed.append((key_of(data, params | known_side), candidate))
+            keyed_candidates.append((key_of(data, params | side_fields), candidate))
 
-        new = [(key, candidate) for key, candidate in keyed if key not in self._log]
-        if self._executor.remote and len(new) > 1:
-            self._try_elsewhere(new, parts, progress)
+        new_trials = [(key, candidate) for key, candidate in keyed_candidates if key not in self._log]
+        if self._executor.remote and len(new_trials) > 1:
+            self._try_remotely(new_trials, parts, progress)
         else:
             if self._executor.remote:
-                say(f"Other machines ignored: {count_of(len(new), 'setting')} to try, which was done here.")
-            for number, (key, candidate) in enumerate(keyed, start=1):
+                say(f"Other machines ignored: {count_of(len(new_trials), 'setting')} to try, on this machine.")
+            for number, (key, candidate) in enumerate(keyed_candidates, start=1):
                 if key not in self._log:
-                    with OneTask(progress, f"{number} of {len(keyed)}: {candidate}") as task:
+                    with OneTask(progress, f"{number} of {len(keyed_candidates)}: {candidate}") as task:
                         trial = try_settings(candidate.model, candidate.settings, parts, self._metric, task)
                         task.finish_with(self._outcome(trial))
                     self._log.put(key, trial)
-        results = [(self._log[key], candidate.settings) for key, candidate in keyed]
+        results = [(self._log[key], candidate.settings) for key, candidate in keyed_candidates]
         return sorted(results, key=lambda pair: -math.inf if pair[0].value is None else pair[0].value, reverse=True)
 
-    def _try_elsewhere(self, new: Sequence[tuple[str, Candidate]], parts: Parts, progress: Progress) -> None:
+    def _try_remotely(self, new_trials: Sequence[tuple[str, Candidate]], parts: Parts, progress: Progress) -> None:
         """Try settings on the workers of the executor; each trial is saved as soon as it ends."""
 
-        def finished(number: int, trial: Trial) -> None:
-            key, candidate = new[number]
+        def save_trial(number: int, trial: Trial) -> None:
+            key, candidate = new_trials[number]
             self._log.put(key, trial)
             progress.advance(1, f"{candidate}: {self._outcome(trial)}")
 
-        progress.start("settings", len(new))
+        progress.start("settings", len(new_trials))
         try:
             job = TrialJob(parts, self._metric)
-            self._executor.run_as_done(job, [candidate for _, candidate in new], finished)
+            self._executor.run_as_done(job, [candidate for _, candidate in new_trials], save_trial)
         finally:
             progress.finish()
 
@@ -221,9 +221,9 @@ class _Search:
 
     def make(self, settings: Mapping[str, object]) -> Annotator:
         by_number = self.start.encoder.by_number
-        made = make_model(self._model, {**self._fixed, **settings}, self._shared, by_number=by_number)
-        made.check_settings()
-        return made
+        model = make_model(self._model, {**self._fixed, **settings}, self._options, by_number=by_number)
+        model.check_settings()
+        return model
 
 
 def trials_file(out: str | os.PathLike[str]) -> Path:

@@ -48,7 +48,7 @@ class JudgedFit(NamedTuple):
 
 
 def part_rows(rows: TrainingRows, share: float, rng: np.random.Generator) -> Parts:
-    """Hold out the split "valid" or, without it, a share of the images, or one tag each of images known by number.
+    """Hold out the split "valid" or, without it, a share of the images (for images known by number, one tag each).
 
     Raises DataError if there are too few images, or no image known by number has two tags.
     """
@@ -57,48 +57,48 @@ def part_rows(rows: TrainingRows, share: float, rng: np.random.Generator) -> Par
         known = sp.csr_array(X_valid @ rows.Y) if rows.by_number else None
         return Parts(rows.X, rows.Y, X_valid, Y_valid, known, rows.side)
     n_images = rows.X.shape[0]
-    n_held = max(1, round(share * n_images))
+    n_held_out = max(1, round(share * n_images))
     if rows.by_number:
-        held_tags = hold_one_out(rows.Y, rng, at_most=n_held)
-        return Parts(rows.X, held_tags.rest, rows.X[held_tags.images], held_tags.held, held_tags.known, rows.side)
+        tag_split = hold_one_out(rows.Y, rng, at_most=n_held_out)
+        return Parts(rows.X, tag_split.rest, rows.X[tag_split.images], tag_split.held, tag_split.known, rows.side)
 
     if n_images < 2:
         raise DataError(f"There is {n_images} image to learn from; at least 2 are needed to hold one out.")
     order = rng.permutation(n_images)
-    held_rows, trained = np.sort(order[:n_held]), np.sort(order[n_held:])
-    return Parts(rows.X[trained], rows.Y[trained], rows.X[held_rows], rows.Y[held_rows], None, rows.side, trained)
+    held_out, train = np.sort(order[:n_held_out]), np.sort(order[n_held_out:])
+    return Parts(rows.X[train], rows.Y[train], rows.X[held_out], rows.Y[held_out], None, rows.side, train)
 
 
 def fit_judged(model: Annotator, parts: Parts, metric: str, progress: Progress) -> JudgedFit:
     """Fit a model on the training rows, with early stopping if it can, and measure it on the validation rows.
 
-    A model's own early stopping uses MAP. On images known by number, `EarlyStopping` with `metric` is used in its
-    place, as the model would count an image's training tags as mistakes, unless it chooses its number of epochs.
+    A model's own early stopping uses MAP. For images known by number, it would count an image's training tags as
+    mistakes, so `EarlyStopping` with `metric` replaces it, except in models that choose their number of epochs.
     """
     X, X_valid = (visible_columns(model, rows, parts.learned) for rows in (parts.X, parts.X_valid))
     parts = parts._replace(X=X, X_valid=X_valid)
 
-    def value_of(fitted: Annotator) -> float:
+    def measure(fitted: Annotator) -> float:
         scores = partial(fitted.score_blocks, parts.X_valid)
         return evaluate(scores, parts.Y_valid, [metric], exclude=parts.known)[metric]
 
-    began = time.perf_counter()
+    start = time.perf_counter()
     if parts.known is None or (model.finds_length and metric == "map"):
         model.fit(parts.X, parts.Y, side=parts.side, valid=(parts.X_valid, parts.Y_valid), monitor=progress)
     elif can_stop(model):
-        stopping = EarlyStopping(model, value_of, model.patience, progress, name=metric)
+        stopping = EarlyStopping(model, measure, model.patience, progress, name=metric)
         model.fit(parts.X, parts.Y, side=parts.side, monitor=progress, on_epoch=stopping)
         values = [value for _, value in stopping.curve]
         history = [{**entry, metric: value} for entry, value in zip(model.history_, values, strict=True)]
-        seconds = time.perf_counter() - began
+        seconds = time.perf_counter() - start
         best = stopping.best
         best.n_epochs_, best.history_ = stopping.best_epoch, history
         return JudgedFit(best, max(values), stopping.best_epoch, history, seconds)
     else:
         model.fit(parts.X, parts.Y, side=parts.side, monitor=progress)
-    seconds = time.perf_counter() - began
+    seconds = time.perf_counter() - start
     history = getattr(model, "history_", [])
-    return JudgedFit(model, value_of(model), getattr(model, "n_epochs_", None), history, seconds)
+    return JudgedFit(model, measure(model), getattr(model, "n_epochs_", None), history, seconds)
 
 
 def all_rows(rows: TrainingRows, model: Annotator) -> TrainingRows:
@@ -113,15 +113,15 @@ def all_rows(rows: TrainingRows, model: Annotator) -> TrainingRows:
     X_valid, Y_valid = rows.valid
     if rows.by_number:
         return rows._replace(Y=check_tags(rows.Y + X_valid.T @ Y_valid, rows.X.shape[0]), valid=None)
-    both = (rows.X, X_valid)
-    X = sp.vstack(both, format="csr") if sp.issparse(rows.X) else np.concatenate(both)
+    matrices = (rows.X, X_valid)
+    X = sp.vstack(matrices, format="csr") if sp.issparse(rows.X) else np.concatenate(matrices)
     return rows._replace(X=X, Y=sp.csr_array(sp.vstack((rows.Y, Y_valid), format="csr")), valid=None)
 
 
 def fit_on_all(
     model: Annotator, rows: TrainingRows, epochs: int | None, history: list[dict[str, Any]], progress: Progress
 ) -> Annotator:
-    """Fit a model on all rows for the best number of epochs on held-out rows, and keep the history of that search.
+    """Fit a model on all rows for `epochs`, the best number on held-out rows, and set `history`, that of this search.
 
     A model that chooses its number of epochs chooses it again.
     """
@@ -141,7 +141,7 @@ def can_stop(model: Annotator) -> bool:
 
 
 class EarlyStopping:
-    """Measures a model after each epoch of its fit, keeps a copy of the best one, and stops `patience` epochs later.
+    """Measures a model after each epoch of its fit, keeps a copy of the best model, and stops `patience` epochs later.
 
     Pass it to ``fit`` as `on_epoch`. A model's own early stopping does not know which tags to leave out of validation
     rows, which is necessary for images known only by number. `measure` returns the current value of the model (higher
@@ -163,8 +163,8 @@ class EarlyStopping:
     ) -> None:
         self._model, self._measure, self._patience, self._progress = model, measure, patience, progress
         self._name = name
-        self._began = time.perf_counter()
-        self._measuring = 0.0
+        self._start = time.perf_counter()
+        self._measure_seconds = 0.0
         self.curve: list[tuple[float, float]] = []
         self.best: Any = None
         self.best_epoch = 0
@@ -173,11 +173,11 @@ class EarlyStopping:
         """Measure the model after an epoch; return "stop" if the last `patience` epochs were not better."""
         now = time.perf_counter()
         value = self._measure(self._model)
-        self.curve.append((now - self._began - self._measuring, value))
+        self.curve.append((now - self._start - self._measure_seconds, value))
         if self.best is None or value > self.curve[self.best_epoch - 1][1]:
             self.best, self.best_epoch = copy.deepcopy(self._model), len(self.curve)
         self._progress.advance(0, f"{self._name} {value:.3f}")
-        self._measuring += time.perf_counter() - now
+        self._measure_seconds += time.perf_counter() - now
         return "stop" if len(self.curve) - self.best_epoch >= self._patience else None
 
 
@@ -195,5 +195,5 @@ def learn_by_number(model: Annotator, rows: TrainingRows, progress: Progress) ->
     if model.finds_length or not can_stop(model) or min(n_with_several, round(share * rows.X.shape[0])) < MIN_HELD_OUT:
         return fit_on_all(model, rows, None, [], progress)
     parts = part_rows(rows, share, as_generator(getattr(model, "random_state", None)))
-    judged = fit_judged(model, parts, "map", progress)
-    return fit_on_all(model, rows, judged.epochs, judged.history, progress)
+    result = fit_judged(model, parts, "map", progress)
+    return fit_on_all(model, rows, result.epochs, result.history, progress)

@@ -30,7 +30,7 @@ Floats = NDArray[np.float32]
 FILE, SENTENCES, LEARNED, GIVEN, ENCODER = "file", "sentences", "learned", "given", "encoder"
 
 SAVED_VECTORS = "word_vectors.safetensors"  # The vectors, in a run that got them in Python
-HOW_TO_NAME = (
+VALID_SOURCES = (
     f"a file (GloVe, word2vec, fastText .vec, safetensors), {ENCODER}, {ENCODER}:german, {LEARNED}, "
     f"{LEARNED}:skipgram or {SENTENCES}"
 )
@@ -68,40 +68,40 @@ class WordSource:
     vectors: WordVectors | None = None  # Vectors that were passed in memory
 
     @classmethod
-    def of(cls, given: object) -> Self:
+    def of(cls, value: object) -> Self:
         """Parse "encoder", "learned", "learned:skipgram", "sentences", a file or vectors, without reading vectors.
 
-        "encoder" is the text tower of the run's encoder with English prompts, "encoder:german" with German ones. Write
-        a file named "learned" as ``./learned``. Raises UserError if it is invalid; DataError if the file doesn't exist.
-
+        "encoder" is the text tower of the run's encoder with English prompts, "encoder:german" with German prompts.
+        Write a file named "learned" as ``./learned``. Raises UserError if `value` is not valid; DataError if the file
+        doesn't exist.
         """
-        if isinstance(given, WordVectors):
-            return cls(GIVEN, vectors=given)
-        kind, _, method = given.partition(":") if isinstance(given, str) else ("", "", "")
-        if isinstance(given, str) and given == SENTENCES:
+        if isinstance(value, WordVectors):
+            return cls(GIVEN, vectors=value)
+        kind, _, method = value.partition(":") if isinstance(value, str) else ("", "", "")
+        if isinstance(value, str) and value == SENTENCES:
             return cls(SENTENCES)
         if kind == LEARNED:
             method = method or METHODS[0]
             if method not in METHODS:
                 valid_names = ", ".join(f"{LEARNED}:{name}" for name in METHODS)
-                raise UserError(setting="word_vectors", value=given, expected=f"one of {valid_names}")
+                raise UserError(setting="word_vectors", value=value, expected=f"one of {valid_names}")
             return cls(LEARNED, method=method)
         if kind == ENCODER:
             from visterm.encoders.word_rows import LANGUAGE, prompts_of
 
             return cls(ENCODER, method=method or LANGUAGE, prompts=tuple(prompts_of(method or LANGUAGE)))
-        if not isinstance(given, str | os.PathLike):
+        if not isinstance(value, str | os.PathLike):
             raise UserError(
-                f"`word_vectors` is of type {type(given).__name__}",
-                setting="word_vectors", value=given, expected=f"{HOW_TO_NAME}, or WordVectors",
+                f"`word_vectors` is of type {type(value).__name__}",
+                setting="word_vectors", value=value, expected=f"{VALID_SOURCES}, or WordVectors",
                 advice="A matrix with a row for each tag is a setting of the model.",
             )  # fmt: skip
 
-        if not Path(given).is_file():
+        if not Path(value).is_file():
             raise DataError(
-                f"There is no file of word vectors {given}", setting="word_vectors", value=given, expected=HOW_TO_NAME
+                f"There is no file of word vectors {value}", setting="word_vectors", value=value, expected=VALID_SOURCES
             )
-        return cls(FILE, path=os.path.abspath(given))
+        return cls(FILE, path=os.path.abspath(value))
 
     @property
     def name(self) -> str:
@@ -116,7 +116,7 @@ class WordSource:
 
     @property
     def reads_phrases(self) -> bool:
-        """Return whether consecutive words are better read as one text, as by towers that learned from captions."""
+        """Return whether consecutive words should be read as one text, because the tower learned from captions."""
         return self.kind == ENCODER
 
     def read(self, words: Iterable[str]) -> WordVectors:
@@ -137,23 +137,23 @@ class WordSource:
             return self.vectors
         if self.kind == ENCODER:
             return self._from_tower(words)
-        fix = "Put it back; or say in Python where it is: Tagger.load(RUN).add_words(WORDS, file=FILE)."
+        fix = "Put it back, or pass its new path in Python: Tagger.load(RUN).add_words(WORDS, file=FILE)."
         if not os.path.isfile(self.path):
             raise StorageError(f"The file of word vectors {self.path} of this run is gone. {fix}")
-        if self.sha256 and _hash_now(self.path) != self.sha256:
+        if self.sha256 and _current_hash(self.path) != self.sha256:
             raise StorageError(
-                f"The file of word vectors {self.path} has changed since this run was fitted: words and tags would not "
-                f"go together. {fix}"
+                f"The file of word vectors {self.path} has changed since this run was fitted: vectors of words and of "
+                f"tags would not match. {fix}"
             )
         return read_word_vectors(self.path, words)
 
-    def marked(self) -> Self:
+    def with_hash(self) -> Self:
         """Return the source with the hash of its file or text tower, which later reads compare."""
         if self.kind == ENCODER and self.encoder is not None:
             return replace(self, sha256=self.encoder().text_fingerprint)
-        return replace(self, sha256=_hash_now(self.path)) if self.kind == FILE else self
+        return replace(self, sha256=_current_hash(self.path)) if self.kind == FILE else self
 
-    def moved(self, path: str | os.PathLike[str]) -> Self:
+    def with_path(self, path: str | os.PathLike[str]) -> Self:
         """Return the source with another path of its file.
 
         Raises UserError if this source has no file, or the contents differ; DataError if the file doesn't exist.
@@ -161,14 +161,14 @@ class WordSource:
         source = WordSource.of(Path(path))
         if self.kind != FILE:
             raise UserError(
-                f"The word vectors of this run are '{self.name}', and vectors of a file have no relation to them.",
+                f"The word vectors of this run are '{self.name}', and vectors of a file would not match them.",
                 setting="file", value=path, advice="Leave `file` out.",
             )  # fmt: skip
-        if _hash_now(source.path) != self.sha256:
+        if _current_hash(source.path) != self.sha256:
             raise UserError(
-                f"{path} is not the file whose word vectors this run started from ({self.path}): words and tags would "
-                "not go together.",
-                setting="file", value=path, advice="Pass that file, wherever it is now, or fit anew.",
+                f"{path} is not the file whose word vectors this run started from ({self.path}): vectors of words and "
+                "of tags would not match.",
+                setting="file", value=path, advice="Pass the current path of that file, or fit again.",
             )  # fmt: skip
         return replace(self, path=source.path)
 
@@ -179,7 +179,7 @@ class WordSource:
                 "The word vectors of this run were learned from its tags alone, so other words have none. Fit with "
                 f"`word_vectors` of a file or {SENTENCES}; or in Python with vectors learned from more lists of tags."
             )
-        return f"Its word vectors ({self.name}) have none of it either."
+        return f"Its word vectors ({self.name}) have no vector of it either."
 
     def save(self, folder: Path) -> dict[str, object]:
         """Return the source as JSON values; write vectors that were passed in memory into the folder of a run."""
@@ -207,13 +207,13 @@ class WordSource:
 
         if self.encoder is None:
             raise UserError(
-                "These word vectors are of a text tower, and there is no encoder. Open the run that has it."
+                "These word vectors come from a text tower, but there is no encoder. Open the run that has the encoder."
             )
         encoder = self.encoder()
         if self.sha256 not in ("", encoder.text_fingerprint):
             raise StorageError(
-                "The text tower of this run's encoder is not the one that it was fitted with: its files, or its row of "
-                "the table of networks, have changed, so words and tags would not go together. Fit anew."
+                "The text tower of this run's encoder has changed since the fit (its files, or its row of the table of "
+                "networks), so vectors of words and of tags would not match. Fit again."
             )
         return word_rows(encoder, list(words), self.prompts)
 
@@ -236,7 +236,7 @@ class WordPlaces:
     without: Sequence[str] = ()  # Tags that had no vector at the fit; not saved with a run
     added: Sequence[str] = ()  # Words without training images in the dictionary
     rows: Floats = field(default_factory=lambda: np.zeros((0, 0), np.float32))  # Rows of `added`, (n_added, width)
-    _looked_up: dict[str, Floats | None] = field(default_factory=dict)
+    _row_cache: dict[str, Floats | None] = field(default_factory=dict)
 
     def look_up(self, model: Annotator, words: Sequence[str]) -> list[Floats | None]:
         """Return the rows of the words of a search, None for a word without a vector or if only tags have rows.
@@ -245,13 +245,13 @@ class WordPlaces:
         other words. Raises StorageError if the file of vectors is missing or has changed; MissingExtraError if a
         package is missing.
         """
-        new_words = [word for word in words if tag_key(word) not in self._looked_up]
-        if len(self._looked_up) + len(new_words) > MAX_CACHED_WORDS:
-            self._looked_up.clear()
+        new_words = [word for word in words if tag_key(word) not in self._row_cache]
+        if len(self._row_cache) + len(new_words) > MAX_CACHED_WORDS:
+            self._row_cache.clear()
             new_words = list(words)
         for word, vector, has_vector in zip(new_words, *self._vectors(model, new_words), strict=True):
-            self._looked_up[tag_key(word)] = rows_of_words(model, vector[None, :])[0] if has_vector else None
-        return [self._looked_up[tag_key(word)] for word in words]
+            self._row_cache[tag_key(word)] = rows_of_words(model, vector[None, :])[0] if has_vector else None
+        return [self._row_cache[tag_key(word)] for word in words]
 
     def with_words(
         self, model: Annotator, known: Vocabulary, words: Iterable[str], *, file: str | os.PathLike[str] | None = None
@@ -265,12 +265,12 @@ class WordPlaces:
             raise UserError(obstacle)
         source = self.source
         if source is not None and file is not None:
-            source = source.moved(file)
-        by_key: dict[str, str] = {}
+            source = source.with_path(file)
+        word_of_key: dict[str, str] = {}
         for word in filter(None, map(clean_tag, words)):
-            by_key.setdefault(tag_key(word), word)
-        existing = [word for word in by_key.values() if word in known]
-        new_words = [word for word in by_key.values() if word not in known]
+            word_of_key.setdefault(tag_key(word), word)
+        existing = [word for word in word_of_key.values() if word in known]
+        new_words = [word for word in word_of_key.values() if word not in known]
         vectors, has_vector = WordPlaces(source, width=self.width)._vectors(model, new_words)
         added, rows = list(compress(new_words, has_vector)), self.rows
         if added:  # as wide as tag rows, which may have a bias after the vector
@@ -283,19 +283,19 @@ class WordPlaces:
         """Explain why words that are not tags can't have rows in this run, and what to do; empty if they can."""
         if not places_words(model):
             return (
-                f"The model '{MODELS.name_of(model)}' knows no words but its tags. Fit one that starts from word "
+                f"The model '{MODELS.name_of(model)}' knows only its tags. Fit a model that starts from word "
                 "vectors: text_ridge, with an encoder that has a text tower (visterm encoders lists them), or "
                 f"sampled_tagger with `word_vectors` of a file or {SENTENCES}."
             )
         if self.source is None:
             return (
-                "This run was fitted without word vectors, so words that are not tags have no place in it. Fit with "
-                f"`word_vectors` of a file, {SENTENCES}, or {ENCODER} where the encoder has a text tower."
+                "This run was fitted without word vectors, so it knows only its tags. Fit with `word_vectors` of a "
+                f"file, {SENTENCES}, or {ENCODER} if the encoder has a text tower."
             )
         return "" if self.source.gives_others else self.source.why_not()
 
     def _vectors(self, model: Annotator, words: Sequence[str]) -> tuple[Floats, NDArray[np.bool_]]:
-        """Return the vectors of words, and which words have one: none if the model or the source knows only tags."""
+        """Return the vectors of words, and whether words have one: none if the model or source knows only tags."""
         if not words or self.source is None or not self.source.gives_others or not places_words(model):
             return np.zeros((len(words), self.width), np.float32), np.zeros(len(words), np.bool_)
         vectors, has_vector = vectors_of_tags(self.source.read(words), words)
@@ -326,19 +326,19 @@ def rank_with_added(
 ) -> Iterator[tuple[NDArray[np.int64], Floats]]:
     """Yield ids and scores of each image's best tags and added words; the words' ids start at the number of tags."""
     scores_of_added = np.asarray(model.image_rows(X) @ places.rows.T, np.float32)
-    numbers = model.n_tags_ + np.arange(len(places.added))
+    word_ids = model.n_tags_ + np.arange(len(places.added))
     for (ids, scores), word_scores in zip(best, scores_of_added, strict=True):
-        ids, scores = np.concatenate([ids, numbers]), np.concatenate([scores, word_scores])
+        ids, scores = np.concatenate([ids, word_ids]), np.concatenate([scores, word_scores])
         order = np.lexsort((ids, -scores))[: k or None]
         yield ids[order], scores[order]
 
 
-def _hash_now(path: str) -> str:
+def _current_hash(path: str) -> str:
     """Return the hash of a file; it is cached until the size or the time of the file changes."""
     state = os.stat(path)
     return _hash_of(path, state.st_size, state.st_mtime_ns)
 
 
 @cache
-def _hash_of(path: str, size: int, changed: int) -> str:
+def _hash_of(path: str, size: int, mtime_ns: int) -> str:
     return file_hash(path)

@@ -34,7 +34,7 @@ class AddsTags(Protocol):
 
 @runtime_checkable
 class RelearnsTags(Protocol):
-    """Relearns all tags in a moment; image rows don't depend on what was learned."""
+    """Relearns all tags quickly; image rows don't depend on what was learned."""
 
     fixed_image_rows: ClassVar[bool]
 
@@ -45,7 +45,7 @@ class FeatureShares(NamedTuple):
     shares: NDArray[np.float64]  # shape (n_features,): the image's features times `weights`
     weights: NDArray[np.float64]  # shape (n_features,): the slope of the tag's score by each feature
     constant: float  # The tag's bias: its score for an image whose features are all 0
-    elsewhere: float = 0.0  # From members of a blend that compare whole images, which no single feature explains
+    elsewhere: float = 0.0  # The score by members of a blend that compare whole images: no single feature explains it
 
 
 @runtime_checkable
@@ -111,7 +111,7 @@ class WritesSteps(Protocol):
         """Add the steps from the features, a tensor named `x`, to the scores; return the name of the scores' tensor.
 
         `x` has the shape (n_images, n_features). The scores, (n_images, n_tags), are those of `decision_function`.
-        Raises UserError if a setting doesn't allow it, such as a kernel with training images.
+        Raises UserError if a setting doesn't allow an export, such as a kernel with training images.
         """
 
 
@@ -119,12 +119,12 @@ def explain_linear(model: Any, x: Any, tag: int) -> FeatureShares:
     """Return the contribution of each feature of an image `x`, shape (1, n_features), to the score of a tag (a column).
 
     The parts sum to the score of `decision_function`, except for its rounding to float32. Raises ShapeError if `x` is
-    not one image; UserError if the tag doesn't exist, or if the score is not linear: that of an `Ensemble` with a
-    member that is not linear.
+    not one image; UserError if the tag doesn't exist, or if the model is an `Ensemble` with a member whose scores are
+    not linear.
 
-    A model whose scores are ``x · w_tag + b_tag`` uses it as a method, ``explain = explain_linear``, and implements
-    ``_scorer(x, tag)``, which takes checked features of one image and returns the weights of the features, float64,
-    shape (n_features,), and the bias of the tag.
+    A model whose scores are ``x · w_tag + b_tag`` uses this function as a method, ``explain = explain_linear``, and
+    implements ``_scorer(x, tag)``: it takes checked features of one image and returns the weights of the features,
+    float64, shape (n_features,), and the bias of the tag.
     """
     check_fitted(model)
     x = model._check_features(x)
@@ -147,8 +147,8 @@ def places_words(model: object) -> bool:
 def rows_of_words(model: Any, vectors: ArrayLike) -> NDArray[np.float32]:
     """Return rows for words that are not tags, like `PlacesWords.tag_rows_from`; `places_words` must be true.
 
-    In a blend, the first member with word vectors scores the words alone: its scores are weighted like those of all
-    members together, which allows to combine words and tags.
+    In a blend, only the first member with word vectors scores the words. Its scores get the weight of all members
+    together, so that a query can combine words and tags.
     """
     if isinstance(model, PlacesWords):
         return np.asarray(model.tag_rows_from(vectors), np.float32)

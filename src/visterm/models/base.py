@@ -106,13 +106,13 @@ class Annotator(Estimator, ABC):
         "classes_": Listed(Text(), "n_tags_", required=False),
         "feature_names_in_": Listed(Text(), "n_features_in_", required=False),
     }
-    """Learned attributes and the values allowed in files; a model's are added to those of its base classes."""
+    """Learned attributes and the values allowed in files; a model adds its own to those of its base classes."""
 
     takes: ClassVar[tuple[str, ...]] = ()
     """Fields of `SideKnowledge` that the model uses. Each is also a setting, which has precedence if it is not None."""
 
     limits: ClassVar[dict[str, Limit]] = {}
-    """Functions that check the values of settings; a model's are added to those of its base classes."""
+    """Functions that check the values of settings; a model adds its own to those of its base classes."""
 
     def fit(
         self,
@@ -262,7 +262,7 @@ class Annotator(Estimator, ABC):
         return partial(self._score_checked, self._check_features(X)), as_matrix(y, self), None
 
     def take_held_out(self) -> HeldOutFit | None:
-        """Return and forget how the last `fit` scored its held-out images before it learned from all images."""
+        """Return how the last `fit` scored its held-out images before it learned from all images, and forget it."""
         held_out, self._held_out = self._held_out, None
         return held_out
 
@@ -272,9 +272,9 @@ class Annotator(Estimator, ABC):
         return self
 
     def known(self, name: str) -> Any:
-        """Return the value of a field of `SideKnowledge`: the setting or, if it is None, what `fit` was given."""
-        given = getattr(self, name)
-        return getattr(self._side, name) if given is None else given
+        """Return the value of a field of `SideKnowledge`: the setting or, if it is None, the value passed to `fit`."""
+        setting = getattr(self, name)
+        return getattr(self._side, name) if setting is None else setting
 
     def check_settings(self) -> None:
         """Check the settings before any long work; call it first in a model's `_fit`."""
@@ -344,7 +344,8 @@ class Annotator(Estimator, ABC):
         self.n_tags_ = Y.shape[1]
         rng = as_generator(getattr(self, "random_state", None))
         self._side = side or SideKnowledge()
-        self._may_hold_out = hold_out and (self.finds_length or not is_identity(X))  # else nothing would be known
+        # A model knows nothing about held-out images that it knows only by number
+        self._may_hold_out = hold_out and (self.finds_length or not is_identity(X))
         yield X, Y, rng, valid
         self._refuse_non_finite()
 
@@ -382,17 +383,17 @@ class Annotator(Estimator, ABC):
         if X is None:
             if not getattr(self, "by_number_", False):
                 raise DataError(
-                    "X is None, which stands for images known by number, but this model was fitted on features "
-                    f"({self.n_features_in_} an image). Pass the features of the images."
+                    "X is None, which means images known by number, but this model was fitted on features "
+                    f"({self.n_features_in_} per image). Pass the features of the images."
                 )
             X = identity_rows(self.n_features_in_)
         if sp.issparse(X) and X.dtype.kind in "biuf":
             X = as_csr(X)
-        # scikit-learn is slow to import, and would return such features unchanged
+        # Features that need no conversion skip scikit-learn, which is slow to import and would return them unchanged
         is_checked = isinstance(X, sp.csr_array) or (type(X) is np.ndarray and X.flags.c_contiguous)
         if is_checked and not reset and not hasattr(self, "feature_names_in_"):
-            fits = X.ndim == 2 and X.dtype == np.float32 and X.shape[0] > 0 and X.shape[1] == self.n_features_in_
-            is_checked = fits and all_finite(X.data if sp.issparse(X) else X)
+            is_valid = X.ndim == 2 and X.dtype == np.float32 and X.shape[0] > 0 and X.shape[1] == self.n_features_in_
+            is_checked = is_valid and all_finite(X.data if sp.issparse(X) else X)
         if reset or not is_checked or hasattr(self, "feature_names_in_"):
             from sklearn.utils.validation import validate_data
 
@@ -404,7 +405,7 @@ class Annotator(Estimator, ABC):
                 if "contains NaN" in str(error) or "contains infinity" in str(error):
                     raise DataError(
                         f"{str(error).splitlines()[0].rstrip('.')}. Every feature has to be a finite number: leave "
-                        "these images out, or fill in what is missing."
+                        "these images out, or fill in the missing features."
                     ) from error
                 raise DataError(" ".join(str(error).split())) from error
         check_magnitude(X.data if sp.issparse(X) else X, MAX_FEATURE, "X")
@@ -415,8 +416,8 @@ class Annotator(Estimator, ABC):
         values: Any = rows.data if sp.issparse(rows) else rows
         if not all_finite(values):
             raise DataError(
-                f"This {type(self).__name__} comes to infinity or NaN for these images. "
-                "Scale the features to unit length, or fit it anew."
+                f"The scores of this {type(self).__name__} are infinite or NaN for these images. "
+                "Scale the features to unit length, or fit the model again."
             )
         return rows
 

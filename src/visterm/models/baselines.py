@@ -17,8 +17,7 @@ from visterm.models.base import Annotator
 class Prior(Annotator):
     """Scores every tag by the share of training images that have it.
 
-    A model that is not better than this baseline has learned nothing from the images. Explicit negatives count as
-    unknown.
+    A model that is not better than this baseline has learned nothing from the images. Explicit negatives are ignored.
 
     Attributes
     ----------

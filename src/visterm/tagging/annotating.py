@@ -141,7 +141,7 @@ class ChunkTags:
         best: Iterable[tuple[NDArray[np.int64], NDArray[np.float32]]]
         confidences = None
         if run.tree is not None:
-            scores, confidences = run.scored(X)
+            scores, confidences = run.scores_and_confidences(X)
             best = _ranked(scores, confidences, self._cutoff, known, k)
         elif self._cutoff is not None and run.calibration is not None:
             blocks = ((block, run.calibration.confidences(block)) for _, block in run.model.score_blocks(X))

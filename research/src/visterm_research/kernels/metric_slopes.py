@@ -1,4 +1,4 @@
-"""How a weighted distance of feature blocks must change for right neighbours to come nearer than wrong ones (2PKNN)."""
+"""Slopes of the large-margin loss that learns weights of a distance of feature blocks (2PKNN)."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ import numpy as np
 from numba import njit
 
 L1, L2, CHI2, COSINE = 0, 1, 2, 3  # Kinds of distances
-SHORTEST = 1e-12  # The slope of a square root at 0 has no bound; nearer pairs have none
+MIN_DISTANCE = 1e-12  # Pairs at smaller distances have slope 0, as the slope of a square root at 0 is infinite
 
 
 @njit(cache=True, nogil=True)
 def metric_slopes(x, rows, right, wrong, push, kinds, columns, scales, v, w, slopes_v, slopes_w):
-    """Add the slopes of the large-margin loss of one image along all weights; return the loss.
+    """Add the slopes of the large-margin loss of one image with respect to all weights; return the loss.
 
     With ``D_j = Σ_b v_b d_b(x, rows_j) / scale_b``, where the features of a block have the weights `w`, the loss is the
-    mean over the right neighbours j of ``D_j + push Σ_k wrong_k [1 + D_j - D_k]_+``, summed over the wrong ones k.
+    mean over the right neighbours j of ``D_j + push Σ_k wrong_k [1 + D_j - D_k]_+``, summed over wrong neighbours k.
     The distances in a block are ``Σ w |x - y|`` (L1), ``√(Σ w (x - y)²)`` (L2) and ``Σ w (x - y)² / (|x| + |y|)``
-    (CHI2); COSINE is ``1 - cos(x, y)``, whose features are not weighed.
+    (CHI2); COSINE is ``1 - cos(x, y)``, without weights of features.
 
-    `x` is float32 (n_features,), `rows` float32 (n, n_features) of the neighbours, `right`, bool (n,), which are right;
-    `wrong`, float64 (n,), how wrong the others are. `kinds`, int64 (n_blocks,), and `columns`, int64 (n_blocks, 2), say
-    how blocks are compared, and the first of their features and the one after the last; `scales` and `v` are float64
-    (n_blocks,), `w` float64 (n_features,). `slopes_v` and `slopes_w`, float64 of their shapes, are added to.
+    `x` is float32 (n_features,), `rows` float32 (n, n_features), the neighbours; `right`, bool (n,), flags right
+    neighbours, and `wrong`, float64 (n,), is the weight of wrong ones. `kinds`, int64 (n_blocks,), are the distances of
+    the blocks, and `columns`, int64 (n_blocks, 2), their (start, stop) features; `scales` and `v` are float64
+    (n_blocks,), `w` float64 (n_features,). Adds to `slopes_v` and `slopes_w`, float64 of the shapes of `v` and `w`.
     """
     n, n_blocks = rows.shape[0], kinds.shape[0]
     parts = np.empty((n, n_blocks))
@@ -32,36 +32,36 @@ def metric_slopes(x, rows, right, wrong, push, kinds, columns, scales, v, w, slo
         for b in range(n_blocks):
             parts[r, b] = _distance(x, rows[r], kinds[b], columns[b, 0], columns[b, 1], w) / scales[b]
             D[r] += v[b] * parts[r, b]
-    turns = np.zeros(n)
+    distance_slopes = np.zeros(n)
     n_right, loss = 0, 0.0
     for j in range(n):
         if not right[j]:
             continue
         n_right += 1
         loss += D[j]
-        turns[j] += 1.0
+        distance_slopes[j] += 1.0
         for k in range(n):
             gap = 1.0 + D[j] - D[k]
             if not right[k] and wrong[k] > 0 and gap > 0:
                 loss += push * wrong[k] * gap
-                turns[j] += push * wrong[k]
-                turns[k] -= push * wrong[k]
+                distance_slopes[j] += push * wrong[k]
+                distance_slopes[k] -= push * wrong[k]
     if n_right == 0:
         return 0.0
     for r in range(n):
-        turn = turns[r] / n_right
-        if turn == 0:
+        distance_slope = distance_slopes[r] / n_right
+        if distance_slope == 0:
             continue
         for b in range(n_blocks):
-            slopes_v[b] += turn * parts[r, b]
+            slopes_v[b] += distance_slope * parts[r, b]
             if v[b] == 0 or kinds[b] == COSINE:
                 continue
-            along = turn * v[b] / scales[b]
+            slope = distance_slope * v[b] / scales[b]
             if kinds[b] == L2:
                 length = parts[r, b] * scales[b]
-                along *= 0.5 / length if length > SHORTEST else 0.0
+                slope *= 0.5 / length if length > MIN_DISTANCE else 0.0
             for f in range(columns[b, 0], columns[b, 1]):
-                slopes_w[f] += along * _part(x[f], rows[r, f], kinds[b])
+                slopes_w[f] += slope * _part(x[f], rows[r, f], kinds[b])
     return loss / n_right
 
 
@@ -69,12 +69,12 @@ def metric_slopes(x, rows, right, wrong, push, kinds, columns, scales, v, w, slo
 def _distance(x, y, kind, first, stop, w):
     total = 0.0
     if kind == COSINE:
-        own, others = 0.0, 0.0
+        x_square, y_square = 0.0, 0.0
         for f in range(first, stop):
             total += float(x[f]) * float(y[f])
-            own += float(x[f]) * float(x[f])
-            others += float(y[f]) * float(y[f])
-        return max(1.0 - total / math.sqrt(own * others), 0.0) if own > 0 and others > 0 else 1.0
+            x_square += float(x[f]) * float(x[f])
+            y_square += float(y[f]) * float(y[f])
+        return max(1.0 - total / math.sqrt(x_square * y_square), 0.0) if x_square > 0 and y_square > 0 else 1.0
     for f in range(first, stop):
         total += w[f] * _part(x[f], y[f], kind)
     return math.sqrt(total) if kind == L2 else total
@@ -82,11 +82,11 @@ def _distance(x, y, kind, first, stop, w):
 
 @njit(cache=True)
 def _part(x, y, kind):
-    """Return what one feature adds to a distance, before its weight and the root."""
-    apart = abs(float(x) - float(y))
+    """Return the contribution of one feature to a distance, before its weight and the root."""
+    difference = abs(float(x) - float(y))
     if kind == L1:
-        return apart
+        return difference
     if kind == L2:
-        return apart * apart
+        return difference * difference
     sizes = abs(float(x)) + abs(float(y))
-    return apart * apart / sizes if sizes > 0 else 0.0
+    return difference * difference / sizes if sizes > 0 else 0.0

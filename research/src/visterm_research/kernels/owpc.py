@@ -7,16 +7,16 @@ from numba import njit
 
 
 @njit(cache=True, nogil=True)
-def weigh_all(pairs, first, last, positives, rank_weights, scores):
-    """Turn scores into the factors of Eq. 6: each violator weighs L(rank) / rank, the true tag L(rank).
+def weigh_all(pairs, first, stop, positives, rank_weights, scores):
+    """Turn scores into the factors of Eq. 6: L(rank) for the true tag, and -L(rank) / rank for each violator.
 
-    The rank of y counts the tags ȳ that the image does not have with 1 + f_ȳ(x) > f_y(x) (Eq. 7). `rank_weights`,
-    (n_tags + 1,), are L(k) of each rank. `scores`, float32 (n, n_tags), are overwritten by the factors: L(rank) at y,
-    -L(rank) / rank at its violators, else 0.
+    The rank of y is the number of tags ȳ that the image does not have with 1 + f_ȳ(x) > f_y(x) (Eq. 7).
+    `rank_weights`, (n_tags + 1,), are L(k) of each rank. `scores`, float32 (n, n_tags), are overwritten with the
+    factors; 0 for all other tags.
 
-    Fills in `violators`, by the rank or -1 where nothing violates, and `trials`, by the candidates, all of which were
-    scored, for the pairs first .. last-1. Returns the sum over the pairs of Eq. 6, the sum of the trials, and how many
-    pairs have a violator.
+    For the pairs first .. stop-1, sets `violators` to the rank, or to -1 without a violator, and `trials` to the number
+    of candidates, all of which were scored. Returns the sum of Eq. 6 over the pairs, the sum of the trials, and the
+    number of pairs with a violator.
 
     References
     ----------
@@ -27,7 +27,7 @@ def weigh_all(pairs, first, last, positives, rank_weights, scores):
     n_tags = scores.shape[1]
     total = 0.0
     n_trials = n_steps = 0
-    for p in range(first, last):
+    for p in range(first, stop):
         begin, end = tags_start[images[p]], tags_start[images[p] + 1]
         row = scores[p]
         true_score = row[tags[p]]

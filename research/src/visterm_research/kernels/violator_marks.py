@@ -1,7 +1,7 @@
-"""WARP's draws where a pair needs many: first the tags that violate are marked, a few tags for all pairs at a time.
+"""Draws of WARP for pairs that need many draws: first mark all tags that violate, a few tags for all pairs at a time.
 
-For sparse rows and one weight a feature and tag. A draw then reads a mark, not a row of weights out of memory. The
-draws are the same either way, and so are the learned bytes.
+This is for sparse rows and one weight per feature and tag. A draw then reads a mark, not a row of weights from memory.
+Draws and learned bytes are the same as without marks.
 """
 
 from __future__ import annotations
@@ -11,58 +11,58 @@ from numba import njit
 
 from visterm.kernels import add_at, dot_at, draw_below, nth_absent, row_dot, stream_of
 
-TOGETHER = 16  # Tags whose weights of one feature lie side by side: one line of the cache
+BLOCK_TAGS = 16  # Number of tags whose weights of one feature are stored next to each other: one cache line
 
 
 @njit(cache=True, nogil=True)
 def score_own_tags(pairs, rows, V):
-    """Put the scores f_y of all pairs into their `gaps`, from which the two loops below go on."""
-    _, _, tags, rows_at, _, _, gaps, _ = pairs
+    """Set the `gaps` of all pairs to the scores f_y, which `mark_violators` and `draw_marked` use."""
+    _, _, tags, row_ids, _, _, gaps, _ = pairs
     for p in range(tags.shape[0]):
-        gaps[p] = row_dot(rows, rows_at[p], V[tags[p]])
+        gaps[p] = row_dot(rows, row_ids[p], V[tags[p]])
 
 
 @njit(cache=True, nogil=True)
-def mark_violators(pairs, margin, rows, first, last, V, marks):
-    """Mark for all pairs which of the tags first .. last-1 have f_ȳ(x) > f_y(x) - margin.
+def mark_violators(pairs, margin, rows, first, stop, V, marks):
+    """Mark, for all pairs, the tags among first .. stop-1 with f_ȳ(x) > f_y(x) - margin.
 
-    The sums have the order of `row_dot`. `marks`, bool, (n, n_tags), are overwritten in these columns; threads with
-    ranges of tags that do not meet write different ones.
+    The sums have the order of `row_dot`. Overwrites these columns of `marks`, bool (n, n_tags); threads with disjoint
+    ranges of tags write different columns.
     """
-    _, _, _, rows_at, _, _, gaps, _ = pairs
+    _, _, _, row_ids, _, _, gaps, _ = pairs
     width = V.shape[1]
-    beside, sums = np.zeros((width, TOGETHER), np.float32), np.empty(TOGETHER, np.float32)
-    for start in range(first, last, TOGETHER):
-        n = min(TOGETHER, last - start)
+    block_weights, sums = np.zeros((width, BLOCK_TAGS), np.float32), np.empty(BLOCK_TAGS, np.float32)
+    for start in range(first, stop, BLOCK_TAGS):
+        n = min(BLOCK_TAGS, stop - start)
         for j in range(width):
             for c in range(n):
-                beside[j, c] = V[start + c, j]
-        for p in range(rows_at.shape[0]):
-            i = rows_at[p]
+                block_weights[j, c] = V[start + c, j]
+        for p in range(row_ids.shape[0]):
+            i = row_ids[p]
             begin, end, shift = rows.start[i], rows.start[i + 1], rows.shift[i]
-            least = gaps[p] - np.float32(margin)
+            threshold = gaps[p] - np.float32(margin)
             if end - begin == width:
                 for c in range(n):
                     sums[c] = dot_at(rows.vals, begin, V, (start + c) * width, width)
             else:
                 sums[:] = 0.0
                 for e in range(begin, end):
-                    add_at(sums, 0, beside, rows.cols[e - shift] * TOGETHER, TOGETHER, rows.vals[e])
+                    add_at(sums, 0, block_weights, rows.cols[e - shift] * BLOCK_TAGS, BLOCK_TAGS, rows.vals[e])
             for c in range(n):
-                marks[p, start + c] = sums[c] > least
+                marks[p, start + c] = sums[c] > threshold
 
 
 @njit(cache=True, nogil=True)
-def draw_marked(pairs, first, last, positives, rows, V, marks, draws):
-    """Draw for pairs first .. last-1 the tags that `draw_violators` draws without a pool, by their `marks`.
+def draw_marked(pairs, first, stop, positives, rows, V, marks, draws):
+    """Draw the same tags as `draw_violators` without a pool for the pairs first .. stop-1, from their `marks`.
 
-    The marks of the tags that an image has are removed, so that a pair without any needs no draws.
+    First the marks of the image's own tags are removed; a pair without remaining marks is not drawn for.
     """
-    examples, images, _, rows_at, violators, trials, gaps, _ = pairs
+    examples, images, _, row_ids, violators, trials, gaps, _ = pairs
     tags_start, positive_tags = positives
     _, max_trials, seed, epoch = draws
     n_tags = V.shape[0]
-    for p in range(first, last):
+    for p in range(first, stop):
         begin, end = tags_start[images[p]], tags_start[images[p] + 1]
         for q in range(begin, end):
             marks[p, positive_tags[q]] = False
@@ -76,5 +76,5 @@ def draw_marked(pairs, first, last, positives, rows, V, marks, draws):
             drawn = nth_absent(positive_tags, begin, end, draw_below(stream, n, candidates))
             if marks[p, drawn]:
                 violators[p], trials[p] = drawn, n + 1
-                gaps[p] -= row_dot(rows, rows_at[p], V[drawn])
+                gaps[p] -= row_dot(rows, row_ids[p], V[drawn])
                 break

@@ -1,4 +1,4 @@
-"""Annotation with exactly five tags an image, judged word by word as results on Corel5k are published."""
+"""Annotation with exactly five tags per image, measured word by word like published results on Corel5k."""
 
 from __future__ import annotations
 
@@ -28,28 +28,28 @@ METRICS = ("tag_p@5", "tag_r@5", "tag_f1@5", "n_plus@5")
 
 
 def five_tags_part(run: SearchRun, features: FeatureSet, methods: list[Method]) -> None:
-    """Fit every method to all tags of the development pictures, give the test pictures five tags each, and count.
+    """Fit every method to all tags of the development pictures, and measure five tags for each test picture.
 
-    Settings are those of the best F1 over the validation pictures of the first division, where a method has any.
+    Settings, if a method has any, are those with the best F1 over the validation pictures of the first division.
     """
     pictures = run.pictures
     vocabulary = Vocabulary.from_lists(pictures.development.tags)
     tags, test_tags = (vocabulary.encode(part.tags) for part in (pictures.development, pictures.test))
-    found = {}
+    records = {}
     for method in (method for method in methods if run.takes(method, features)):
         record = run.comparison.while_time(
             f"Five tags an image by {method.label} on {features.label} of {run.name}",
-            partial(_tested, run, features, method, tags, test_tags),
+            partial(_test_record, run, features, method, tags, test_tags),
         )
         if record is not None and record["test"] is not None:
-            found[method.label] = record
-    if not found:
+            records[method.label] = record
+    if not records:
         return
     rows = []
-    for label in sorted(found, key=lambda label: -found[label]["test"]["tag_f1@5"]):
-        test = found[label]["test"]
+    for label in sorted(records, key=lambda label: -records[label]["test"]["tag_f1@5"]):
+        test = records[label]["test"]
         figures = [percent(test[f"tag_{name}@5"]) for name in ("p", "r", "f1")]
-        rows.append([label, features.label, *figures, f"{test['n_plus@5']:.0f}", found[label]["settings"]])
+        rows.append([label, features.label, *figures, f"{test['n_plus@5']:.0f}", records[label]["settings"]])
     for label, (precision, recall, n_plus) in paper.FIVE_TAGS.items():
         f1 = 2 * precision * recall / (precision + recall)
         figures = [f"{100 * value:.0f} %" for value in (precision, recall, f1)]
@@ -66,13 +66,13 @@ def five_tags_part(run: SearchRun, features: FeatureSet, methods: list[Method]) 
     )
 
 
-def _tested(
+def _test_record(
     run: SearchRun, features: FeatureSet, method: Method, tags: sp.csr_array, test_tags: sp.csr_array
 ) -> Record:
-    """Choose settings by the validation pictures, fit them to all development pictures, and judge by the test ones."""
+    """Choose settings on the validation pictures, fit on all development pictures, and measure on the test pictures."""
     rows = run.rows(features)
     division = run.pictures.divisions[0]
-    named = naming(method)
+    naming_method = naming(method)
     tried: list[tuple[Settings, float]] = []
 
     def fit(settings: Settings) -> list[float]:
@@ -81,14 +81,14 @@ def _tested(
         tried.append((settings, f1))
         return [f1]
 
-    if named.box:
-        search(named.box, named.settings(run.comparison.trials.seed), fit, trials=named.trials)
-        chosen, _ = max(tried, key=lambda one: one[1])
+    if naming_method.box:
+        search(naming_method.box, naming_method.settings(run.comparison.trials.seed), fit, trials=naming_method.trials)
+        best_settings, _ = max(tried, key=lambda trial: trial[1])
     else:
-        (chosen,) = named.settings()
-    record = _record(run, features, method, chosen, "five-tags-test", (rows.X, tags, rows.X_test, test_tags))
-    shown = ", ".join(f"{name}={chosen[name]}" for name in named.box)
-    return {"test": record["metrics"], "settings": shown or "–"}
+        (best_settings,) = naming_method.settings()
+    record = _record(run, features, method, best_settings, "five-tags-test", (rows.X, tags, rows.X_test, test_tags))
+    settings_text = ", ".join(f"{name}={best_settings[name]}" for name in naming_method.box)
+    return {"test": record["metrics"], "settings": settings_text or "–"}
 
 
 def _record(
@@ -110,9 +110,9 @@ def _record(
         scores = evaluate(lambda: model.score_blocks(X_judged), Y_judged, METRICS)
         return {"metrics": scores, "learned": learned_settings(model)}
 
-    of = [digest_of([X, Y, X_judged, Y_judged]), method.model, settings]
+    key_parts = [digest_of([X, Y, X_judged, Y_judged]), method.model, settings]
     return run.comparison.trials.once(
-        f"{run.rows(features).name}/{part}", of, work, {"model": method.model, **settings}
+        f"{run.rows(features).name}/{part}", key_parts, work, {"model": method.model, **settings}
     )
 
 

@@ -1,4 +1,4 @@
-"""Pictures to search by several words: how they are parted, the words that count, and queries made from captions."""
+"""Pictures to search by several words: their division, the words of queries, and queries made from captions."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from visterm_research.comparison.sources import Source
 from visterm_research.scenes import draw_library, read_drawn_library
 
 HELD_OUT = 1 / 9
-"""Of the 4,500 development pictures: 500, as in the paper (V-A)."""
+"""Share of the development pictures for validation: 500 of 4,500, as in the paper (V-A)."""
 
 
 @dataclass(frozen=True)
 class Division:
-    """Which development pictures a model learns from, and which settings are chosen by.
+    """A division of the development pictures into training pictures, and validation pictures that choose settings.
 
     Attributes
     ----------
@@ -39,21 +39,21 @@ class Division:
 
 @dataclass(frozen=True)
 class Pictures:
-    """Pictures with captions, parted as in section V-A.
+    """Pictures with captions, divided as in section V-A.
 
     Attributes
     ----------
     name : str
-        Short, as it names folders: "corel5k".
+        A short name for folders, such as "corel5k".
     development, test : Corpus
     words : Vocabulary
-        Words that are in queries: those of two or more test pictures.
+        Words of queries: those of two or more test pictures.
     divisions : tuple of Division
-        The first one chooses; figures are means over all.
+        The first division chooses settings; figures are means over all divisions.
     max_words : int or None
-        Of a query.
+        Maximum number of words of a query.
     max_subsets : int
-        Sets of two or more words, counted picture by picture, past which they are sampled.
+        Maximum number of sets of two or more words, counted picture by picture; more sets are sampled.
     shown : tuple of int
         Test queries whose best pictures are kept, for Figures 4 and 5.
     """
@@ -81,8 +81,8 @@ class Pictures:
     def kinds(self) -> dict[str, NDArray[np.bool_]]:
         """Kinds of test queries; ``test only`` are those that no development picture answers."""
         queries = self.test_queries
-        seen = np.diff(relevant_images(queries.words, self.captions).indptr) > 0
-        return kinds_of_queries(queries.n_words, queries.n_relevant, seen)
+        is_answered = np.diff(relevant_images(queries.words, self.captions).indptr) > 0
+        return kinds_of_queries(queries.n_words, queries.n_relevant, is_answered)
 
     def queries_of(self, captions: sp.csr_array) -> Queries:
         """Make the queries that these captions answer."""
@@ -90,31 +90,31 @@ class Pictures:
 
 
 def corel_pictures(folder: Path, *, n_divisions: int, seed: int) -> Pictures:
-    """Read Corel5k: 4,500 development pictures, divided at random into 4,000 and 500 by each of some seeds."""
+    """Read Corel5k, with `n_divisions` random divisions of its 4,500 development pictures into 4,000 and 500."""
     corpus = read_corel(folder)
     development, test = corpus.select("train"), corpus.select("test")
-    divisions = tuple(_divided(len(development), seed + i) for i in range(n_divisions))
+    divisions = tuple(_random_division(len(development), seed + i) for i in range(n_divisions))
     return Pictures("corel5k", development, test, words_of(test), divisions, None)
 
 
 def drawn_pictures(source: Source, n_pictures: int, *, max_words: int | None, max_subsets: int) -> Pictures:
-    """Draw a library, or take the one that was drawn there, with its true tags for captions; divided as it says."""
+    """Draw a library, or read a drawn one, with its true tags as captions and its splits as division."""
     library = read_drawn_library(source.drawn("scenes", draw_library, n_pictures))
     corpus = Corpus.read(library.images, library.true_tags_file)
     rows = [i for i, split in enumerate(corpus.splits) if split != "test"]
     development, test = corpus.subset(rows), corpus.select("test")
-    held = np.array([split == "valid" for split in development.splits])
-    division = Division(np.flatnonzero(~held), np.flatnonzero(held))
+    is_valid = np.array([split == "valid" for split in development.splits])
+    division = Division(np.flatnonzero(~is_valid), np.flatnonzero(is_valid))
     return Pictures("drawn", development, test, words_of(test), (division,), max_words, max_subsets)
 
 
 def words_of(test: Corpus) -> Vocabulary:
-    """Return the words that count: those that two or more test pictures have, which are 179 in Corel5k (V-A).
+    """Return the words of queries: those that two or more test pictures have, which are 179 in Corel5k (V-A).
 
     Raises
     ------
     DataError
-        If there are none.
+        If there are no such words.
     """
     words = Vocabulary.from_lists(test.tags, min_count=MIN_COUNT)
     if len(words) == 0:
@@ -125,7 +125,7 @@ def words_of(test: Corpus) -> Vocabulary:
     return words
 
 
-def _divided(n_pictures: int, seed: int) -> Division:
+def _random_division(n_pictures: int, seed: int) -> Division:
     order = np.random.default_rng(seed).permutation(n_pictures)
-    held = max(1, round(HELD_OUT * n_pictures))
-    return Division(np.sort(order[held:]), np.sort(order[:held]))
+    n_valid = max(1, round(HELD_OUT * n_pictures))
+    return Division(np.sort(order[n_valid:]), np.sort(order[:n_valid]))

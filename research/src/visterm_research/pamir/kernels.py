@@ -23,11 +23,11 @@ from visterm_research.papers import read_paper
 
 paper = read_paper("pamir")
 
-QUICK_TRAINED = 30
-"""Training pictures of a quick run; else all of them."""
+QUICK_TRAINING_PICTURES = 30
+"""Number of training pictures of a quick run; other runs use all."""
 
-SIDE = 32
-"""Pixels of a block, half of the paper's choice."""
+BLOCK_PIXELS = 32
+"""Side of a block in pixels, half of the paper's choice."""
 
 AGGRESSIVENESS = Axis((0.03, 0.1, 0.3, 1.0, 3.0))
 """Values of c, which are searched together with the settings of each kernel."""
@@ -39,8 +39,8 @@ KERNELS: dict[str, Sequence[Mapping[str, Any]]] = {
 }
 """Rows of the table, and the settings of ``bag_kernel`` to try for each."""
 
-DESCRIBED: dict[str, Mapping[str, Any]] = {"visterm": {**PAPER_BLOCKS, **PAPER_WORDS}}
-"""Settings of ``bag_kernel`` that make blocks, and words of them, as in the paper; the other kernels: blocks alone."""
+DESCRIPTOR_SETTINGS: dict[str, Mapping[str, Any]] = {"visterm": {**PAPER_BLOCKS, **PAPER_WORDS}}
+"""Settings of ``bag_kernel`` for blocks and words as in the paper; the other kernels only use the blocks."""
 
 PAIRS = (("visterm-linear", "match"), ("visterm-linear", "expected likelihood"), ("match", "expected likelihood"))
 """Section V-B: visterms are clearly best, followed by match and then the expected likelihood."""
@@ -49,36 +49,38 @@ SMALL = {"colours": 12, "codebook": 100, "sample_blocks": 2000}
 
 
 def kernels_part(run: SearchRun) -> None:
-    """Compare the kernels by PAMIR's AvgP over the validation queries; each with its best setting and c."""
+    """Compare the kernels, each with its best setting and c, by PAMIR's AvgP over the validation queries."""
     quick = run.comparison.quick
     n_pictures = run.pictures.divisions[0].train.size
-    n_trained = min(QUICK_TRAINED, n_pictures) if quick else n_pictures
-    rows, chosen_of = [], {}
+    n_training = min(QUICK_TRAINING_PICTURES, n_pictures) if quick else n_pictures
+    rows, best_by_kernel = [], {}
     for kernel, encoders in KERNELS.items():
-        best = _searched(run, kernel, encoders, n_trained)
-        theirs, chosen = paper.TABLE_4[kernel]
-        chosen_of[kernel] = best
-        shown = "–" if best is None else ", ".join(f"{name}={value}" for name, value in best["of"].items())
-        rows.append([kernel, "–" if best is None else percent(best["avgp"]), shown, percent(theirs), chosen])
+        best = _best_record(run, kernel, encoders, n_training)
+        paper_avgp, paper_choice = paper.TABLE_4[kernel]
+        best_by_kernel[kernel] = best
+        settings_text = "–" if best is None else ", ".join(f"{name}={value}" for name, value in best["of"].items())
+        rows.append(
+            [kernel, "–" if best is None else percent(best["avgp"]), settings_text, percent(paper_avgp), paper_choice]
+        )
     header = ("kernel", f"AvgP ({run.name})", "chosen", "AvgP (paper)", "chosen (paper)")
     run.comparison.document.table(f"Table IV on {run.name}: kernels, AvgP over validation queries", header, rows)
     run.comparison.document.text(
-        f"On {n_trained:,} training pictures, the same for all kernels (the paper trains on 4,000), and all validation "
-        f"pictures; blocks of {SIDE} px, described and weighed as in the paper."
+        f"On {n_training:,} training pictures, the same for all kernels (the paper trains on 4,000), and all "
+        f"validation pictures; blocks of {BLOCK_PIXELS} px, described and weighed as in the paper."
     )
-    kernel_claims(run, {kernel: best for kernel, best in chosen_of.items() if best is not None})
+    kernel_claims(run, {kernel: best for kernel, best in best_by_kernel.items() if best is not None})
 
 
-def kernel_claims(run: SearchRun, found: Mapping[str, Record]) -> None:
-    """Judge the order of the kernels, each with what was chosen for it, over the validation queries."""
+def kernel_claims(run: SearchRun, records: Mapping[str, Record]) -> None:
+    """Judge the order of the kernels, each with its chosen settings, over the validation queries."""
     for first, second in PAIRS:
-        if first in found and second in found:
+        if first in records and second in records:
             run.comparison.claims.append(
                 ranks_claim(
                     first,
                     second,
                     "AvgP over validation queries",
-                    (values_of(found[first]), values_of(found[second])),
+                    (values_of(records[first]), values_of(records[second])),
                     where="Table IV",
                     problem=run.name,
                     paper=(paper.TABLE_4[first][0], paper.TABLE_4[second][0]),
@@ -86,14 +88,14 @@ def kernel_claims(run: SearchRun, found: Mapping[str, Record]) -> None:
             )
 
 
-def _searched(run: SearchRun, kernel: str, encoders: Sequence[Mapping[str, Any]], n_trained: int) -> Record | None:
-    """Return the record of the best setting of a kernel and c; None where there was no time for any."""
+def _best_record(run: SearchRun, kernel: str, encoders: Sequence[Mapping[str, Any]], n_training: int) -> Record | None:
+    """Return the record of the best setting of a kernel and c, or None if there was no time for any setting."""
     quick = run.comparison.quick
     tried: list[Record] = []
 
-    def fit(one: Settings) -> list[float]:
-        encoder, c = encoders[one["kernel"]], one["c"]
-        work = partial(_tried, run, encoder, c, n_trained)
+    def fit(settings: Settings) -> list[float]:
+        encoder, c = encoders[settings["kernel"]], settings["c"]
+        work = partial(_trial_record, run, encoder, c, n_training)
         record = run.comparison.while_time(f"Table IV on {run.name}: {kernel}", work)
         if record is None:
             return [-np.inf]
@@ -102,7 +104,7 @@ def _searched(run: SearchRun, kernel: str, encoders: Sequence[Mapping[str, Any]]
 
     box = {"kernel": unordered(*range(len(encoders))), "c": AGGRESSIVENESS}
     points = draw_points(box, DRAWN, seed=run.comparison.trials.seed)
-    points.sort(key=lambda one: one["kernel"])  # each is computed once
+    points.sort(key=lambda settings: settings["kernel"])  # so that each kernel is computed once
     if quick:
         fit(points[0])
     else:
@@ -110,36 +112,40 @@ def _searched(run: SearchRun, kernel: str, encoders: Sequence[Mapping[str, Any]]
     return max(tried, key=lambda record: record["avgp"], default=None)
 
 
-def _tried(run: SearchRun, encoder: Mapping[str, Any], c: float, n_trained: int) -> Record:
+def _trial_record(run: SearchRun, encoder: Mapping[str, Any], c: float, n_training: int) -> Record:
     pictures, trials = run.pictures, run.comparison.trials
     division = pictures.divisions[0]
-    trained = np.sort(np.random.default_rng(trials.seed).permutation(division.train)[:n_trained])
-    described = DESCRIBED.get(encoder["kernel"], PAPER_BLOCKS)
-    params = {"block": SIDE / LONG_SIDE, **described, **encoder, **(SMALL if run.comparison.quick else {})}
+    training_rows = np.sort(np.random.default_rng(trials.seed).permutation(division.train)[:n_training])
+    descriptors = DESCRIPTOR_SETTINGS.get(encoder["kernel"], PAPER_BLOCKS)
+    params = {"block": BLOCK_PIXELS / LONG_SIDE, **descriptors, **encoder, **(SMALL if run.comparison.quick else {})}
 
     def work() -> Record:
         X, X_valid = run.encoded.once(
-            key_of(pictures.name, params, trained.tolist()), lambda: _encoded(run, params, trained, division.valid)
+            key_of(pictures.name, params, training_rows.tolist()),
+            lambda: _encode(run, params, training_rows, division.valid),
         )
-        captions = pictures.captions[trained]
-        made = pictures.queries_of(pictures.captions[division.valid])
-        idf = inverse_frequencies(np.bincount(captions.indices, minlength=captions.shape[1]), n_trained)
-        queries = Queries(weigh_words(made.words, idf), made.relevant)
+        captions = pictures.captions[training_rows]
+        valid_queries = pictures.queries_of(pictures.captions[division.valid])
+        idf = inverse_frequencies(np.bincount(captions.indices, minlength=captions.shape[1]), n_training)
+        queries = Queries(weigh_words(valid_queries.words, idf), valid_queries.relevant)
         limits = {"max_words": pictures.max_words, "max_subsets": pictures.max_subsets}
         model = trials.make(PAMIR.model, {**limits, "kernel": "precomputed", "aggressiveness": c})
         model.fit(X, captions, valid=(X_valid, pictures.captions[division.valid]))
         return validation_avgp(model, X_valid, queries)
 
     names = [str(image) for image in pictures.development.images]
-    shown = {**encoder, "c": c}
+    shown_settings = {**encoder, "c": c}
     return trials.once(
-        f"{pictures.name}-kernels", [names, division.valid.tolist(), trained.tolist(), params, c], work, shown
+        f"{pictures.name}-kernels",
+        [names, division.valid.tolist(), training_rows.tolist(), params, c],
+        work,
+        shown_settings,
     )
 
 
-def _encoded(run: SearchRun, params: Mapping[str, Any], trained: Any, valid: Any) -> tuple[Any, Any]:
+def _encode(run: SearchRun, params: Mapping[str, Any], training_rows: Any, valid_rows: Any) -> tuple[Any, Any]:
     images, trials = run.pictures.development.images, run.comparison.trials
-    made = make_encoder("bag_kernel", params, {"random_state": trials.seed, "n_jobs": trials.n_jobs})
-    chosen = [images[i] for i in trained]
-    made.fit(chosen)
-    return made.transform(chosen), made.transform([images[i] for i in valid])
+    encoder = make_encoder("bag_kernel", params, {"random_state": trials.seed, "n_jobs": trials.n_jobs})
+    training_images = [images[i] for i in training_rows]
+    encoder.fit(training_images)
+    return encoder.transform(training_images), encoder.transform([images[i] for i in valid_rows])

@@ -1,7 +1,7 @@
-"""What the PAMIR comparison runs: methods, the settings that are tried, and the visterms that they choose from.
+"""The methods of the PAMIR comparison, the settings to try, and the visterms to choose from.
 
-Each kind of features is tried with the settings that a method starts with; the best few of them are then searched
-together with its settings.
+Each kind of features is tried with the start settings of a method; the best few kinds are then searched together with
+the settings.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ CMRM = Method(
     box={"length": Axis((3.5, 5.0, 7.0, 10.0, 14.0, 20.0)), "beta": Axis((0.03, 0.1, 0.3, 0.6, 0.9), high=1.0)},
     start={"length": 10.0, "beta": 0.1},
 )
-"""Its alpha changes no sum of probabilities of words by which pictures are ranked."""
+"""Its alpha is fixed because it does not change the order of pictures by sums of probabilities of words."""
 
 CMTT = Method(
     "CMTT",
@@ -39,7 +39,7 @@ PLSA = Method(
     start={"aspects": 400, "fold_epochs": 5},
 )
 SVM = Method("SVM", "svm", box={"C": unordered(1.0, None)}, start={"C": 1.0})
-"""None: a C for each word, as in the paper."""
+"""None means a C for each word, as in the paper."""
 
 SVM_ON_DENSE = replace(SVM, box={"C": Axis((0.1, 0.3, 1.0, 3.0, 10.0))}, trials=6)
 """One C for all words: features without zeros take ten times as long."""
@@ -69,35 +69,35 @@ MORE_METHODS = (
 """Methods beyond the paper, on the features that PAMIR chose."""
 
 AUTO = Method("auto", "auto")
-"""Blends models by how they name tags: beside the others in annotation only."""
+"""Blends models by their annotations, so it is only compared in annotation."""
 
 NAMING: dict[str, Settings] = {
     CMRM.label: {"alpha": None},
     SVM.label: {"normalise": False, "C": 1.0},
     PAMIR.label: {"aggressiveness": 0.1},
 }
-"""Settings of a fit that is to name tags of pictures, and not to rank pictures; not chosen then."""
+"""Settings, by method, of a fit for annotation and not for search; they are then not searched."""
 
 QUICK = {"epochs": 8, "patience": 3, "aspects": 20, "rank": 20}
-"""In place of what takes long, in quick runs."""
+"""Settings of quick runs, which replace those that take long."""
 
 
 def naming(method: Method) -> Method:
-    """Return a method as it is fitted where tags are named."""
+    """Return a method with its settings for annotation."""
     return method.with_fixed(method.label, **NAMING.get(method.label, {}))
 
 
 def quick_method(method: Method) -> Method:
-    """Return the same method with two settings, for a run of a minute."""
+    """Return the same method with two trials of settings, for a run of a minute."""
     box = {name: unordered(*axis.values) for name, axis in method.box.items()}
     return replace(method, box=box, trials=2)
 
 
 LONG_SIDE = 192
-"""Pixels of Corel5k's pictures here; the paper's have 384, so its blocks are twice ours."""
+"""Longer side in pixels of our pictures of Corel5k; the paper's have 384, so its blocks have twice the side of ours."""
 
 SIDES = (16, 24, 32, 48, 64, 96, 128)
-"""Half of the paper's (Table III): the same shares of a picture."""
+"""Sides of blocks in pixels: half of the paper's (Table III), which are the same shares of a picture."""
 
 CODEBOOK = 10_000
 ONE, THREE = (1.0,), (0.5, 1.0, 2.0)
@@ -105,14 +105,14 @@ SMALL: dict[str, Any] = {"colours": 12, "sample_blocks": 2000}
 
 
 def blocks(side: int, codebook: int = CODEBOOK, *, scales: tuple[float, ...] = ONE, paper: bool = False) -> FeatureSet:
-    """Return visterms of blocks with a side in pixels.
+    """Return the visterms of blocks with the given side in pixels.
 
     Parameters
     ----------
     scales : tuple of float
-        Blocks are also cut at these multiples of `side`, with a share of the codebook each.
+        Blocks have the sides `side` times each scale; each scale has a share of the codebook.
     paper : bool
-        Blocks described and words weighed as in the paper, or with our defaults. Blocks overlap by half either way.
+        Whether to describe blocks and weight words as in the paper, or with our defaults. Blocks overlap by half.
     """
     params: dict[str, Any] = {"block": side / LONG_SIDE, "scales": scales, "codebook": codebook}
     sides = "+".join(f"{side * scale:g}" for scale in scales)
@@ -133,7 +133,7 @@ BY_CODEBOOK = (blocks(24, 20_000), blocks(32, 3000), blocks(64, 2000))
 SEVERAL_SCALES = tuple(blocks(side, scales=THREE) for side in (24, 32, 48))
 
 TRIED = (*BY_BLOCK, *BY_CODEBOOK, *SEVERAL_SCALES)
-"""What every model chooses from."""
+"""The features that every model chooses from."""
 
 QUICK_TRIED = (blocks(32), blocks(64, 2000))
 QUICK_PAPER = (blocks(32, paper=True),)

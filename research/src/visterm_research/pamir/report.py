@@ -1,4 +1,4 @@
-"""The order of the tables and figures of the PAMIR comparison, and what results.json has of it."""
+"""The order of the tables and figures of the PAMIR comparison, and its part of results.json."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ def report(
     Parameters
     ----------
     small : SearchRun
-        In place of CorelSmall.
+        Replaces CorelSmall.
     large : SearchRun, optional
-        In place of CorelLarge.
+        Replaces CorelLarge.
     extra : SearchRun, optional
-        The first pictures with one more kind of features.
+        The pictures of `small` with one more kind of features.
     methods, more : sequences of Method
-        The paper's methods and others.
+        The paper's methods and other methods.
     whole : bool
-        Whether no methods were left out on request.
+        Whether the comparison runs all methods.
     """
     document = small.comparison.document
     runs = [(small, paper.SMALL)] + ([] if large is None else [(large, paper.LARGE)])
@@ -103,7 +103,7 @@ def _results(run: SearchRun, labels: Sequence[str]) -> None:
 
 
 def _refused(run: SearchRun, methods: Sequence[Method]) -> None:
-    """Return which methods are missing because they count visterms, and these features are no counts."""
+    """Write which methods are missing because they need counts of visterms, and these features are not counts."""
     if run.choices:
         features = next(iter(run.choices.values())).features
         labels = [method.label for method in methods if not run.takes(method, features)]
@@ -125,7 +125,7 @@ def _five_tags(small: SearchRun, extra: SearchRun | None, methods: Sequence[Meth
 
 
 def summary(run: SearchRun, label: str) -> dict[str, Any]:
-    """Return what was chosen and found of a method, for results.json."""
+    """Return the chosen settings and the results of a method, for results.json."""
     choice = run.choices[label]
     summary: dict[str, Any] = {
         "model": choice.method.model,
@@ -135,27 +135,27 @@ def summary(run: SearchRun, label: str) -> dict[str, Any]:
         "tried_features": {slug: record["avgp"] for slug, record in choice.by_features.items()},
         "widened": list(choice.widened),
         "at_an_edge": choice.at_an_edge,
-        "tried_settings": [{"settings": one, "avgp": record["avgp"]} for one, record in choice.tried],
+        "tried_settings": [{"settings": settings, "avgp": record["avgp"]} for settings, record in choice.tried],
     }
-    found = run.found.get(label)
-    if found is not None:
-        summary["divisions"] = len(found.judged)
+    result = run.found.get(label)
+    if result is not None:
+        summary["divisions"] = len(result.judged)
         summary["test"] = {
             kind: {
-                name: float(np.nanmean(values[chosen])) if chosen.any() else None
-                for name, values in found.values.items()
+                name: float(np.nanmean(values[is_kind])) if is_kind.any() else None
+                for name, values in result.values.items()
             }
-            for kind, chosen in run.pictures.kinds.items()
+            for kind, is_kind in run.pictures.kinds.items()
         }
         summary["test_by_division"] = [
             {name: float(np.nanmean(values)) for name, values in judged.values.items() if name != "top"}
-            for judged in found.judged
+            for judged in result.judged
         ]
     return summary
 
 
 def described(run: SearchRun) -> dict[str, Any]:
-    """Return what the pictures are, for results.json."""
+    """Return the numbers of pictures, words and queries, for results.json."""
     pictures = run.pictures
     return {
         "development_pictures": len(pictures.development),

@@ -1,4 +1,4 @@
-"""Tables IX to XIII of the PAMIR paper: measures over the test queries, by kinds of queries, and how sure they are."""
+"""Tables IX to XIII of the PAMIR paper: measures over the test queries by kind of query, and their significance."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from visterm_research.papers import read_paper
 
 paper = read_paper("pamir")
 
-BESIDE = {YES: "better", NO: "worse", UNSURE: "neither"}
-"""What PAMIR is beside another method."""
+PAMIR_VERDICTS = {YES: "better", NO: "worse", UNSURE: "neither"}
+"""Words for PAMIR compared with another method."""
 
 Floats = NDArray[np.float64]
 Columns = Mapping[str, Mapping[str, Floats]]
@@ -27,19 +27,19 @@ Shares = Mapping[str, Mapping[str, float]]
 def results_part(run: SearchRun, number: str, theirs: str, shares: Shares, kind: str, labels: Sequence[str]) -> None:
     """Tables IX, XII and XIII: AvgP, BEP and P10 over queries of a kind, with Wilcoxon's test of PAMIR against each."""
     columns = run.columns(labels)
-    chosen = run.pictures.kinds[kind]
+    is_kind = run.pictures.kinds[kind]
     rows = []
     for label in columns:
-        cells = [_shown(run, columns, label, measure, kind) for measure in paper.MEASURES]
-        tests = [_tested(run, columns, label, measure, kind) for measure in paper.MEASURES]
-        rows.append([label, *cells, *tests, *(_paper(shares[measure], label) for measure in paper.MEASURES)])
+        cells = [_mean_cell(run, columns, label, measure, kind) for measure in paper.MEASURES]
+        tests = [_test_cell(run, columns, label, measure, kind) for measure in paper.MEASURES]
+        rows.append([label, *cells, *tests, *(_paper_cell(shares[measure], label) for measure in paper.MEASURES)])
     header = (
         "method",
         *paper.MEASURES,
         *(f"PAMIR by {measure}" for measure in paper.MEASURES),
         *(f"{measure} ({theirs}, paper)" for measure in paper.MEASURES),
     )
-    caption = f"Table {number} on {run.name}: {_named(kind)} ({int(chosen.sum()):,})"
+    caption = f"Table {number} on {run.name}: {_kind_text(kind)} ({int(is_kind.sum()):,})"
     run.comparison.document.table(caption, header, rows)
 
 
@@ -48,9 +48,9 @@ def kinds_part(run: SearchRun, number: str, shares: Shares, labels: Sequence[str
     columns = run.columns(labels)
     rows = []
     for label in columns:
-        cells = [_shown(run, columns, label, "AvgP", kind) for kind in shares]
-        tests = [_tested(run, columns, label, "AvgP", kind) for kind in shares]
-        rows.append([label, *cells, *tests, *(_paper(shares[kind], label) for kind in shares)])
+        cells = [_mean_cell(run, columns, label, "AvgP", kind) for kind in shares]
+        tests = [_test_cell(run, columns, label, "AvgP", kind) for kind in shares]
+        rows.append([label, *cells, *tests, *(_paper_cell(shares[kind], label) for kind in shares)])
     names = [f"{kind} ({int(run.pictures.kinds[kind].sum()):,})" for kind in shares]
     header = ("method", *names, *(f"PAMIR on {kind}" for kind in shares), *(f"{kind} (paper)" for kind in shares))
     run.comparison.document.table(f"Table {number} on {run.name}: AvgP by kind of query", header, rows)
@@ -86,19 +86,20 @@ def gain_claim(run: SearchRun, number: str, shares: Shares, more: str, less: str
     """
     columns = run.columns(paper.METHODS)
     pair = (PAMIR.label, SVM.label)
-    known = [run.pictures.kinds[kind] for kind in (more, less)]
-    if not all(label in columns for label in pair) or any(chosen.sum() < 2 for chosen in known):
+    kind_flags = [run.pictures.kinds[kind] for kind in (more, less)]
+    if not all(label in columns for label in pair) or any(chosen.sum() < 2 for chosen in kind_flags):
         return
-    values = [(columns[pair[0]]["AvgP"][chosen], columns[pair[1]]["AvgP"][chosen]) for chosen in known]
+    values = [(columns[pair[0]]["AvgP"][chosen], columns[pair[1]]["AvgP"][chosen]) for chosen in kind_flags]
     rng = np.random.default_rng(0)
-    resampled = [_resampled_gains(*both, rng) for both in values]
+    resampled = [_resampled_gains(*pair_values, rng) for pair_values in values]
     low, high = np.quantile(resampled[0] - resampled[1], [0.025, 0.975])
-    here = [f"{np.nanmean(first) / np.nanmean(second) - 1:+.1%}" for first, second in values]
-    theirs = [f"{shares[kind][pair[0]] / shares[kind][pair[1]] - 1:+.1%}" for kind in (more, less)]
+    our_gains = [f"{np.nanmean(first) / np.nanmean(second) - 1:+.1%}" for first, second in values]
+    paper_gains = [f"{shares[kind][pair[0]] / shares[kind][pair[1]] - 1:+.1%}" for kind in (more, less)]
     run.comparison.claims.append(
         Claim(
-            f"PAMIR's gain over SVM on {_named(more)}", f"that on {_named(less)}", "AvgP", f"Table {number}",
-            run.name, (theirs[0], theirs[1]), (here[0], here[1]), by_interval(float(low), float(high)),
+            f"PAMIR's gain over SVM on {_kind_text(more)}", f"that on {_kind_text(less)}", "AvgP", f"Table {number}",
+            run.name, (paper_gains[0], paper_gains[1]), (our_gains[0], our_gains[1]),
+            by_interval(float(low), float(high)),
             f"95 % interval of the difference {low:+.1%} to {high:+.1%}", "greater than",
         )
     )  # fmt: skip
@@ -110,7 +111,7 @@ def _resampled_gains(first: Floats, second: Floats, rng: np.random.Generator) ->
 
 
 def compared(run: SearchRun, columns: Columns, pair: tuple[str, str], measure: str, kind: str) -> SignedRanks:
-    """Compare two methods query by query with Wilcoxon's signed rank test, each query's value a mean over divisions."""
+    """Compare two methods by Wilcoxon's signed rank test over queries, whose values are means over divisions."""
     if (pair, measure, kind) not in run.tests:
         first, second = (columns[label][measure][run.pictures.kinds[kind]] for label in pair)
         run.tests[pair, measure, kind] = signed_ranks(first, second)
@@ -127,21 +128,23 @@ def _claim(
     kind: str,
 ) -> None:
     first, second = pair
-    chosen = run.pictures.kinds[kind]
-    if first not in columns or second not in columns or not chosen.any() or shares[first] <= shares[second]:
+    is_kind = run.pictures.kinds[kind]
+    if first not in columns or second not in columns or not is_kind.any() or shares[first] <= shares[second]:
         return
-    of = measure if kind == "all" else f"{measure} over {_named(kind)}"
-    values = columns[first][measure][chosen], columns[second][measure][chosen]
+    measure_text = measure if kind == "all" else f"{measure} over {_kind_text(kind)}"
+    values = columns[first][measure][is_kind], columns[second][measure][is_kind]
     figures = shares[first], shares[second]
-    run.comparison.claims.append(ranks_claim(first, second, of, values, where=where, problem=run.name, paper=figures))
+    run.comparison.claims.append(
+        ranks_claim(first, second, measure_text, values, where=where, problem=run.name, paper=figures)
+    )
 
 
-def _shown(run: SearchRun, columns: Columns, label: str, measure: str, kind: str) -> str:
-    """Write a mean; bold where the method is better than all the paper's other ones, as in the paper's tables."""
-    chosen = run.pictures.kinds[kind]
-    if not chosen.any():
+def _mean_cell(run: SearchRun, columns: Columns, label: str, measure: str, kind: str) -> str:
+    """Return a mean as text, bold if the method is better than all other methods of the paper, as in its tables."""
+    is_kind = run.pictures.kinds[kind]
+    if not is_kind.any():
         return "–"
-    mean = percent(float(np.nanmean(columns[label][measure][chosen])))
+    mean = percent(float(np.nanmean(columns[label][measure][is_kind])))
     others = [other for other in paper.METHODS if other in columns and other != label]
     if label not in paper.METHODS or not others:
         return mean
@@ -149,19 +152,19 @@ def _shown(run: SearchRun, columns: Columns, label: str, measure: str, kind: str
     return f"**{mean}**" if best else mean
 
 
-def _tested(run: SearchRun, columns: Columns, label: str, measure: str, kind: str) -> str:
-    """Return whether PAMIR is better than a method, worse, or neither for sure."""
+def _test_cell(run: SearchRun, columns: Columns, label: str, measure: str, kind: str) -> str:
+    """Return the text whether PAMIR is significantly better or worse than a method, with the p-value."""
     if PAMIR.label not in columns or label == PAMIR.label or not run.pictures.kinds[kind].any():
         return "–"
     test = compared(run, columns, (PAMIR.label, label), measure, kind)
-    return f"{BESIDE[by_ranks(test)]} (p = {test.p_value:.1g})"
+    return f"{PAMIR_VERDICTS[by_ranks(test)]} (p = {test.p_value:.1g})"
 
 
-def _paper(shares: Mapping[str, float], label: str) -> str:
+def _paper_cell(shares: Mapping[str, float], label: str) -> str:
     return percent(shares[label]) if label in shares else "–"
 
 
-def _named(kind: str) -> str:
+def _kind_text(kind: str) -> str:
     return {
         "all": "all test queries",
         "easy": "easy queries",

@@ -1,4 +1,4 @@
-"""One division of pictures with some features: what a model is fitted, chosen and judged on, by queries."""
+"""One division of pictures with features and queries, to fit, choose and measure models."""
 
 from __future__ import annotations
 
@@ -26,32 +26,32 @@ from visterm_research.comparison.sources import Source, check_encoded
 from visterm_research.comparison.trials import FORMAT, Choice, Trials, fit_rows
 from visterm_research.pamir.images import Pictures
 
-SHOWN = 5
-"""Best pictures of a query that are kept for Figures 4 and 5."""
+N_SHOWN_PICTURES = 5
+"""Number of best pictures of a query to keep, for Figures 4 and 5."""
 
 PRODUCT = "product "
-"""Before a measure: words combined by the product of their probabilities, where a model gives some."""
+"""Prefix of measures for words that are combined by the product of their probabilities, if a model has them."""
 
 LEARNED = ("epochs", "alpha", "beta", "C", "bandwidth", "mu", "n_neighbors", "power")
-"""Settings that a model may choose for itself."""
+"""Settings that a model may choose in its fit."""
 
 BY_QUERY = "by_query"
-"""In a record: the average precision of each validation query."""
+"""Key of a record for the average precision of each validation query."""
 
-MOST_OPEN, MOST_MADE = 2, 3
-"""Kinds of features, and of rows of kernels, held in memory at a time."""
+MAX_OPEN_FEATURES, MAX_KERNEL_ROWS = 2, 3
+"""Maximum number of kinds of features, and of rows of kernels, in memory at a time."""
 
 
 @dataclass(frozen=True)
 class SearchRows:
-    """One division with one kind of features; queries are weighed by the idf of the training captions.
+    """One division with one kind of features; queries are weighted by the idf of the training captions.
 
     Attributes
     ----------
     pictures : Pictures
     features : FeatureSet
     number : int
-        Of the division.
+        Number of the division.
     X, X_test : matrices
         Features of the development and the test pictures.
     """
@@ -73,55 +73,55 @@ class SearchRows:
     @cached_property
     def train(self) -> Rows:
         """Training pictures."""
-        chosen = self.pictures.divisions[self.number].train
-        return Rows(self.X[chosen], self.pictures.captions[chosen])
+        rows = self.pictures.divisions[self.number].train
+        return Rows(self.X[rows], self.pictures.captions[rows])
 
     @cached_property
     def valid(self) -> Rows:
         """Validation pictures."""
-        chosen = self.pictures.divisions[self.number].valid
-        return Rows(self.X[chosen], self.pictures.captions[chosen])
+        rows = self.pictures.divisions[self.number].valid
+        return Rows(self.X[rows], self.pictures.captions[rows])
 
     @cached_property
     def valid_queries(self) -> Queries:
-        """Queries that the validation captions answer, weighed."""
-        return self._weighed(self.pictures.queries_of(self.valid.Y))
+        """Weighted queries that the validation captions answer."""
+        return self._weighted(self.pictures.queries_of(self.valid.Y))
 
     @cached_property
     def test_queries(self) -> Queries:
-        """Queries that the test captions answer, weighed."""
-        return self._weighed(self.pictures.test_queries)
+        """Weighted queries that the test captions answer."""
+        return self._weighted(self.pictures.test_queries)
 
     @cached_property
     def fingerprint(self) -> str:
-        """Name what a fit and its choice depend on."""
+        """Hash of everything that a fit and the choice of settings depend on."""
         queries = self.valid_queries
         return digest_of([self.train.X, self.train.Y, self.valid.X, self.valid.Y, queries.words, queries.relevant])
 
     @cached_property
     def test_fingerprint(self) -> str:
-        """Name what the final judgement depends on."""
+        """Hash of everything that the final measurement depends on."""
         return digest_of([self.X_test, self.test_queries.words, self.test_queries.relevant])
 
-    def _weighed(self, queries: Queries) -> Queries:
+    def _weighted(self, queries: Queries) -> Queries:
         captions = self.train.Y
         idf = inverse_frequencies(np.bincount(captions.indices, minlength=captions.shape[1]), captions.shape[0])
         return Queries(weigh_words(queries.words, idf), queries.relevant)
 
     def about(self, method: Method, settings: Settings) -> Record:
-        """Return what stands in a record for people."""
+        """Return the part of a record that is for people."""
         return {"of": {"model": method.model, **settings}}
 
     def shared(self) -> dict[str, Any]:
-        """Return nothing: models have no more than their settings."""
+        """Return an empty dict: models only have their settings."""
         return {}
 
     def fit(self, model: Any, progress: Progress) -> tuple[Any, Record]:
-        """Fit a model, which is stopped by the validation pictures."""
+        """Fit a model, with early stopping on the validation pictures."""
         return fit_rows(model, self.train, self.valid, progress)
 
     def validate(self, model: Any, fit: Record, trials: Trials) -> Record:
-        """Measure AvgP over the validation queries, and note what the model chose for itself."""
+        """Measure AvgP over the validation queries, and record the settings that the model chose in its fit."""
         measured = validation_avgp(model, self.valid.X, self.valid_queries)
         return {**measured, "seconds": fit["seconds"], "learned": learned_settings(model)}
 
@@ -130,40 +130,40 @@ class SearchRows:
         return float(measured)
 
     def test_key(self, trials: Trials, choice: Choice) -> str:
-        """Name a judgement by its fit, the test pictures and queries, and the queries that are shown."""
+        """Return a key of a measurement: its fit, the test pictures and queries, and the shown queries."""
         settings, shown = choice.settings, list(self.pictures.shown)
         return key_of(
             FORMAT, self.fingerprint, self.test_fingerprint, choice.method.model, settings, trials.seed, shown
         )
 
     def judge(self, model: Any, choice: Choice, trials: Trials) -> tuple[Record, dict[str, Any]]:
-        """Measure ``AvgP``, ``BEP`` and ``P10`` of each test query; ``top`` has the best pictures of those shown.
+        """Measure ``AvgP``, ``BEP`` and ``P10`` of each test query; ``top`` has the best pictures of shown queries.
 
-        If the model gives probabilities, the measures are there with `PRODUCT` before them, too.
+        If the model gives probabilities, there are also measures with the prefix `PRODUCT`.
         """
         S = all_scores(model, self.X_test)
         queries = self.test_queries
         values: dict[str, Any] = measure_queries(rank_queries(S, queries.words, queries.relevant))
         if getattr(model, "probabilities", False):
-            ranked = rank_queries(log_probabilities(S), part_signs(queries.words), queries.relevant)
-            values |= {f"{PRODUCT}{name}": array for name, array in measure_queries(ranked).items()}
+            product_ranks = rank_queries(log_probabilities(S), part_signs(queries.words), queries.relevant)
+            values |= {f"{PRODUCT}{name}": array for name, array in measure_queries(product_ranks).items()}
         means = {name: float(np.nanmean(array)) for name, array in values.items()}
         scores = np.asarray(queries.words[list(self.pictures.shown)] @ S.T)
-        values["top"] = np.argsort(-scores, axis=1, kind="stable")[:, :SHOWN].astype(np.float64)
+        values["top"] = np.argsort(-scores, axis=1, kind="stable")[:, :N_SHOWN_PICTURES].astype(np.float64)
         seconds = choice.record["seconds"]
         return {"model": choice.method.model, "settings": choice.settings, "seconds": seconds, "means": means}, values
 
 
 class Encoded:
-    """Features of pictures, encoded once and opened when they are needed.
+    """Features of pictures, which are encoded once, and opened when they are needed.
 
-    The encoder learns from all development pictures, without their captions, so that one encoding serves every
-    division; the test pictures have no part in it.
+    The encoder learns from all development pictures, without their captions and without the test pictures, so all
+    divisions use the same encoding.
 
     Parameters
     ----------
     source : Source
-        In quick runs codebooks are small.
+        The source of the features; in quick runs, codebooks are small.
     """
 
     def __init__(self, source: Source) -> None:
@@ -172,7 +172,7 @@ class Encoded:
         self._made: dict[str, Any] = {}
 
     def rows(self, pictures: Pictures, features: FeatureSet, number: int) -> SearchRows:
-        """Return a division with some features.
+        """Return a division with the given features.
 
         Raises
         ------
@@ -182,44 +182,44 @@ class Encoded:
         name = key_of(pictures.name, features.slug, number)
         if name not in self._open:
             X, X_test = self._matrices(pictures, features)
-            self._open = dict(list(self._open.items())[1 - MOST_OPEN :])
+            self._open = dict(list(self._open.items())[1 - MAX_OPEN_FEATURES :])
             self._open[name] = SearchRows(pictures, features, number, X, X_test)
         return self._open[name]
 
     def once(self, name: str, make: Callable[[], Any]) -> Any:
-        """Return what was made under a name, or make it; the last few are kept, as they are used several times."""
+        """Return the result of `make`, which is cached under a name; only the last few results are kept."""
         if name not in self._made:
-            self._made = dict(list(self._made.items())[1 - MOST_MADE :])
+            self._made = dict(list(self._made.items())[1 - MAX_KERNEL_ROWS :])
             self._made[name] = make()
         return self._made[name]
 
     def _matrices(self, pictures: Pictures, features: FeatureSet) -> tuple[Any, Any]:
-        for opened in self._open.values():
-            if opened.pictures is pictures and opened.features == features:
-                return opened.X, opened.X_test
+        for search_rows in self._open.values():
+            if search_rows.pictures is pictures and search_rows.features == features:
+                return search_rows.X, search_rows.X_test
         parts = [pictures.development, pictures.test]
-        made = features.quick() if self._source.quick else features
-        encoded = self._source.encode(parts, pictures.words, made.encoder, made.params)
+        used_features = features.quick() if self._source.quick else features
+        encoded = self._source.encode(parts, pictures.words, used_features.encoder, used_features.params)
         check_encoded(encoded, parts, f"{features.label} ({features.encoder})", "pictures", f" of {pictures.name}")
         return encoded[0].X, encoded[1].X
 
 
 def validation_avgp(model: Annotator, X: Matrix, queries: Queries) -> Record:
-    """Return the average precision of a model, ``avgp`` over weighed queries and ``by_query`` of each."""
-    found = measure_queries(rank_queries(all_scores(model, X), queries.words, queries.relevant))["AvgP"]
-    return {"avgp": float(np.nanmean(found)), BY_QUERY: found.tolist()}
+    """Return the average precision of a model over weighted queries: ``avgp``, the mean, and ``by_query``."""
+    precisions = measure_queries(rank_queries(all_scores(model, X), queries.words, queries.relevant))["AvgP"]
+    return {"avgp": float(np.nanmean(precisions)), BY_QUERY: precisions.tolist()}
 
 
 def values_of(record: Record) -> NDArray[np.float64]:
-    """Return the average precision of each validation query, NaN where it is not defined."""
+    """Return the average precision of each validation query; NaN if it is not defined."""
     return np.array(record[BY_QUERY], np.float64)
 
 
 def learned_settings(model: Any) -> dict[str, float]:
-    """Return the settings that a model chose for itself as it was fitted; a number for each tag as their median."""
-    found = {name: getattr(model, f"{name}_", None) for name in LEARNED}
-    found["epochs"] = getattr(model, "n_epochs_", None)
-    return {name: float(np.median(value)) for name, value in found.items() if value is not None}
+    """Return the settings that a model chose in its fit; for settings with a value per tag, the median."""
+    values = {name: getattr(model, f"{name}_", None) for name in LEARNED}
+    values["epochs"] = getattr(model, "n_epochs_", None)
+    return {name: float(np.median(value)) for name, value in values.items() if value is not None}
 
 
 def all_scores(model: Annotator, X: Matrix) -> NDArray[np.float32]:

@@ -1,4 +1,4 @@
-"""The state of the PAMIR comparison: features and settings chosen for each method, then judged on every division."""
+"""The state of the PAMIR comparison: the chosen features and settings of each method, and its results by division."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ from visterm_research.pamir.rows import PRODUCT, Encoded, SearchRows
 Floats = NDArray[np.float64]
 
 FEATURES = "features"
-"""The axis of the kinds of features, by their slugs."""
+"""The name of the axis for the kinds of features; its values are their slugs."""
 
-FINALISTS = 4
-"""Kinds of features that are searched together with the settings: the best with the settings to start with."""
+N_FINALISTS = 4
+"""Number of kinds of features, best with the start settings, that are searched together with the settings."""
 
 
 @dataclass(frozen=True)
 class SearchChoice(Choice):
-    """What was chosen for a method on the validation queries of the first division.
+    """The choice for a method on the validation queries of the first division.
 
     Attributes
     ----------
     features : FeatureSet
     by_features : dict of str to dict
-        Records with the settings to start with, by the features' slug.
+        Records with the start settings, by the slug of the features.
     """
 
     features: FeatureSet
@@ -47,15 +47,15 @@ class SearchChoice(Choice):
 
 @dataclass(frozen=True)
 class Found:
-    """What was found of a method on the test queries.
+    """The results of a method on the test queries.
 
     Attributes
     ----------
     choice : SearchChoice
     judged : list of Judged
-        On each division for which there was time.
+        Results on each division for which there was time.
     values : dict of str to ndarray, shape (n_queries,)
-        Measures query by query, the mean over the divisions.
+        Measures of each query, as means over the divisions.
     """
 
     choice: SearchChoice
@@ -65,7 +65,7 @@ class Found:
 
 @dataclass
 class SearchRun:
-    """What was found on some pictures.
+    """The choices and results on one set of pictures.
 
     Attributes
     ----------
@@ -73,12 +73,13 @@ class SearchRun:
     comparison : Comparison
     encoded : Encoded
     title : str
-        What tables call it: the name of the pictures, with that of the features where they are not chosen.
+        The name in tables: that of the pictures, with that of the features if they are not chosen.
     choices : dict of str to SearchChoice
-        By the method's label.
+        The choice for each method, by its label.
     found : dict of str to Found
+        The results of each method, by its label.
     tests : dict
-        Wilcoxon's tests that were made, by pair of methods, measure and kind of queries.
+        Finished tests of Wilcoxon, by pair of methods, measure and kind of queries.
     """
 
     pictures: Pictures
@@ -91,108 +92,110 @@ class SearchRun:
 
     @property
     def name(self) -> str:
-        """What tables call it."""
+        """The name in tables."""
         return self.title or self.pictures.name
 
     def rows(self, features: FeatureSet, number: int = 0) -> SearchRows:
-        """Return a division with some features."""
+        """Return a division with the given features."""
         return self.encoded.rows(self.pictures, features, number)
 
     def takes(self, method: Method, features: FeatureSet) -> bool:
-        """Return whether a method takes such features: those that count visterms take none below 0."""
+        """Return whether a method can use the features: methods that count visterms need features of 0 or more."""
         counts = issubclass(MODELS.load(method.model), CountingAnnotator)
         return not counts or float(self.rows(features).X.min()) >= 0
 
     def compare_features(self, method: Method, sets: Sequence[FeatureSet]) -> dict[str, Record]:
-        """Fit a method with the settings to start with on each kind of features; those without time are noted."""
-        found: dict[str, Record] = {}
+        """Fit a method with its start settings on each kind of features for which there is time; return the records."""
+        records: dict[str, Record] = {}
         for features in sets:
             record = self.comparison.while_time(
                 f"{method.label} on {features.label} of {self.name}",
-                partial(self._validated, method, features, method.settings()[0]),
+                partial(self._validation_record, method, features, method.settings()[0]),
             )
             if record is not None:
-                found[features.slug] = record
-        return found
+                records[features.slug] = record
+        return records
 
     def choose(self, method: Method, sets: Sequence[FeatureSet]) -> None:
         """Choose features and settings together by AvgP over the validation queries, among the best few features."""
         by_features = self.compare_features(method, sets)
-        known = [features for features in sets if _avgp(by_features.get(features.slug)) is not None]
-        if not known:
+        usable = [features for features in sets if _avgp(by_features.get(features.slug)) is not None]
+        if not usable:
             return
-        known.sort(key=lambda features: -by_features[features.slug]["avgp"])
-        finalists = {features.slug: features for features in known[:FINALISTS]}
+        usable.sort(key=lambda features: -by_features[features.slug]["avgp"])
+        finalists = {features.slug: features for features in usable[:N_FINALISTS]}
         tried: list[tuple[Settings, Record]] = []
 
-        def fit(one: Settings) -> list[float]:
-            settings = {name: value for name, value in one.items() if name != FEATURES}
+        def fit(point: Settings) -> list[float]:
+            settings = {name: value for name, value in point.items() if name != FEATURES}
             record = self.comparison.while_time(
                 f"settings of {method.label} on {self.name}",
-                partial(self._validated, method, finalists[one[FEATURES]], settings),
+                partial(self._validation_record, method, finalists[point[FEATURES]], settings),
             )
             if _avgp(record) is None:
                 return [-np.inf]
-            tried.append((one, record))
+            tried.append((point, record))
             return [record["avgp"]]
 
         box = {FEATURES: unordered(*finalists), **method.box}
-        start = {FEATURES: known[0].slug, **(method.start or {})}
-        together = replace(method, box=box, start=start)
-        points = together.settings(self.comparison.trials.seed)
-        points[1:] = sorted(points[1:], key=lambda one: list(finalists).index(one[FEATURES]))  # opens each kind once
+        start = {FEATURES: usable[0].slug, **(method.start or {})}
+        joint_method = replace(method, box=box, start=start)
+        points = joint_method.settings(self.comparison.trials.seed)
+        points[1:] = sorted(
+            points[1:], key=lambda point: list(finalists).index(point[FEATURES])
+        )  # opens each kind once
         widened = search(box, points, fit, trials=method.trials)
         if not tried:
             return
-        chosen, record = max(tried, key=lambda one: one[1]["avgp"])
-        best = finalists[chosen[FEATURES]]
+        best_point, record = max(tried, key=lambda point: point[1]["avgp"])
+        best = finalists[best_point[FEATURES]]
         for features in sets:
             if features != best:
                 self.comparison.trials.forget(f"{self.pictures.name}-{features.slug}")
-        settings = {name: value for name, value in chosen.items() if name != FEATURES}
+        settings = {name: value for name, value in best_point.items() if name != FEATURES}
         self.choices[method.label] = SearchChoice(
             method, "avgp", settings, record, tried, best, by_features, widened=tuple(widened)
         )
 
     def judge(self, label: str) -> None:
-        """Judge a chosen method on the test queries, once for every division."""
+        """Measure a method with its chosen settings on the test queries, once for every division."""
         choice = self.choices.get(label)
         if choice is None:
             return
-        judged = []
+        results = []
         for number in range(len(self.pictures.divisions)):
-            one = self.comparison.while_time(
-                f"{label} on division {number + 1} of {self.name}", partial(self._judged, choice, number)
+            result = self.comparison.while_time(
+                f"{label} on division {number + 1} of {self.name}", partial(self._test_result, choice, number)
             )
-            if one is not None:
-                judged.append(one)
+            if result is not None:
+                results.append(result)
         self.comparison.trials.forget(f"{self.pictures.name}-{choice.features.slug}")
-        if judged:
-            names = [name for name in judged[0].values if name != "top"]
-            values = {name: np.mean([one.values[name] for one in judged], axis=0) for name in names}
-            self.found[label] = Found(choice, judged, values)
+        if results:
+            names = [name for name in results[0].values if name != "top"]
+            values = {name: np.mean([result.values[name] for result in results], axis=0) for name in names}
+            self.found[label] = Found(choice, results, values)
 
     def columns(self, labels: Sequence[str]) -> dict[str, dict[str, Floats]]:
-        """Return the measures query by query of methods that were judged, in this order.
+        """Return the measures of each query for methods with results, in the order of `labels`.
 
-        Those with probabilities have another line, "LABEL, product".
+        Methods with probabilities have another entry, "LABEL, product".
         """
-        found: dict[str, dict[str, Floats]] = {}
+        columns: dict[str, dict[str, Floats]] = {}
         for label in labels:
             if label in self.found:
                 values = self.found[label].values
-                found[label] = {name: array for name, array in values.items() if not name.startswith(PRODUCT)}
+                columns[label] = {name: array for name, array in values.items() if not name.startswith(PRODUCT)}
                 product = {
                     name.removeprefix(PRODUCT): array for name, array in values.items() if name.startswith(PRODUCT)
                 }
                 if product:
-                    found[f"{label}, product"] = product
-        return found
+                    columns[f"{label}, product"] = product
+        return columns
 
-    def _validated(self, method: Method, features: FeatureSet, settings: Settings) -> Record:
+    def _validation_record(self, method: Method, features: FeatureSet, settings: Settings) -> Record:
         return self.comparison.trials.validate(self.rows(features), method, settings)
 
-    def _judged(self, choice: SearchChoice, number: int) -> Judged:
+    def _test_result(self, choice: SearchChoice, number: int) -> Judged:
         return self.comparison.trials.judge(self.rows(choice.features, number), choice)
 
 

@@ -1,4 +1,4 @@
-"""`visterm reproduce pamir`: Tables I to XIII and Figures 4 and 5 of the PAMIR paper, beside the paper's figures."""
+"""`visterm reproduce pamir`: Tables I to XIII and Figures 4 and 5 of the PAMIR paper, compared with the paper."""
 
 from __future__ import annotations
 
@@ -27,28 +27,28 @@ from visterm_research.pamir.methods import (
 from visterm_research.pamir.pictures import shown_queries
 from visterm_research.pamir.report import described, report, summary
 from visterm_research.pamir.rows import Encoded
-from visterm_research.pamir.search_run import FINALISTS, SearchRun
+from visterm_research.pamir.search_run import N_FINALISTS, SearchRun
 from visterm_research.papers import read_paper
 
 DIVISIONS, QUICK_DIVISIONS = 5, 2
 DRAWN, QUICK_DRAWN = 4000, 80
-"""Pictures of the library that stands for CorelLarge."""
+"""Number of pictures of the drawn library that replaces CorelLarge."""
 
 MAX_WORDS = 3
 MAX_SUBSETS, QUICK_SUBSETS = 2**16, 2**8
-"""Sets of words of drawn pictures, of which each has many."""
+"""Maximum number of sets of words of drawn pictures, each of which has many words."""
 
 FIGURE_4 = ("petals", "buildings, cars")
 LIKE_4, LIKE_5 = ((1, 4), (2, 3)), ((3, 13), (2, 4))
-"""Words and relevant pictures of the paper's queries."""
+"""Numbers of words and of relevant pictures of the paper's queries."""
 
 
 def run(comparison: Comparison) -> dict[str, Any]:
-    """Search by several words, on Corel5k where it is given and on a drawn library, which then stands for CorelLarge.
+    """Search by several words, on Corel5k if it is given and on a drawn library, which then replaces CorelLarge.
 
     Features and settings of each method are chosen by AvgP over the validation queries of one division of the
-    development pictures; the test pictures are ranked once for each of five divisions, and figures are means. One more
-    encoder has Table IX and annotation with five tags.
+    development pictures; the test pictures are ranked once for each of five divisions, and figures are means. With an
+    additional encoder, there are also its Table IX and its annotation with five tags.
     """
     options, source, methods = comparison.options, Source.of(comparison), comparison.methods
     papers = {method.label for method in PAPER_METHODS}
@@ -97,17 +97,17 @@ def run(comparison: Comparison) -> dict[str, Any]:
 
 
 def check(options: Options, _methods: Sequence[Method]) -> None:
-    """Refuse folders without Corel5k, and several of them."""
+    """Raise an error for a folder without Corel5k, or for several folders."""
     corel_folder(options.data)
 
 
 def _with_shown(pictures: Pictures, texts: Sequence[str], like: Sequence[tuple[int, int]]) -> Pictures:
-    """Choose the queries whose best pictures are shown."""
+    """Return the pictures with the queries whose best pictures are shown."""
     return replace(pictures, shown=tuple(shown_queries(pictures, texts, like)))
 
 
 def _first(pictures: Pictures, comparison: Comparison, encoded: Encoded, methods: Sequence[Method]) -> SearchRun:
-    """Choose features and settings of the paper's methods on these pictures, and judge them."""
+    """Choose features and settings of the paper's methods on the pictures, and measure the methods."""
     run = SearchRun(pictures, comparison, encoded)
     for method in methods:
         run.choose(_for(method, pictures), QUICK_TRIED if comparison.quick else TRIED)
@@ -116,7 +116,7 @@ def _first(pictures: Pictures, comparison: Comparison, encoded: Encoded, methods
 
 
 def _with_encoder(small: SearchRun, encoder: str, of_paper: Sequence[Method], more: Sequence[Method]) -> SearchRun:
-    """Choose settings of all methods on features of one more kind, and judge them."""
+    """Choose settings of all methods on features of one more kind, and measure the methods."""
     name = encoder.partition(":")[0]
     features = FeatureSet(f"{name} (not in the paper)", "extra", encoder)
     run = SearchRun(small.pictures, small.comparison, small.encoded, title=f"{small.pictures.name} with {name}")
@@ -131,14 +131,14 @@ def _with_encoder(small: SearchRun, encoder: str, of_paper: Sequence[Method], mo
 
 
 def _for(method: Method, pictures: Pictures) -> Method:
-    """Have PAMIR make its training queries as those of the pictures are made."""
+    """Return the method; PAMIR gets the settings with which the queries of the pictures are made."""
     if method.label != PAMIR.label:
         return method
     return replace(method, fixed={"max_words": pictures.max_words, "max_subsets": pictures.max_subsets})
 
 
 def _protocol(runs: Sequence[SearchRun]) -> str:
-    """Describe how queries are made, and settings chosen."""
+    """Return a text about how queries are made and settings are chosen."""
     n = max((len(run.pictures.divisions) for run in runs), default=1)
     return (
         "Queries are made from captions as in section V-A: every set of words that a picture has, and relevant are the "
@@ -146,7 +146,7 @@ def _protocol(runs: Sequence[SearchRun]) -> str:
         "normalised idf of the training captions. Codebooks, colours and idf of visterms are learned from the "
         "development pictures, without their captions. Features, block and codebook sizes and the settings of each "
         "method are those of the best AvgP over the validation queries of the first division of the development "
-        f"pictures: each kind of features is tried with one setting, and the best {FINALISTS} of them are searched "
+        f"pictures: each kind of features is tried with one setting, and the best {N_FINALISTS} of them are searched "
         "together with the settings, which are drawn from a box that is widened where the best lies at its edge. "
         f"With these, every method is fitted on each of {n} divisions, the test pictures are ranked once for each, and "
         " every figure is the mean over them. Methods that give probabilities rank by the inner product of "

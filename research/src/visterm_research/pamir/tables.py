@@ -1,4 +1,4 @@
-"""Tables I to VIII of the PAMIR paper: the pictures, what was chosen on validation queries, and what it costs."""
+"""Tables I to VIII of the PAMIR paper: the pictures, the choices on validation queries, and the costs."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from visterm_research.papers import read_paper
 paper = read_paper("pamir")
 SMALL = paper.SMALL
 
-QUERIES_TIMED = 500
-ROUNDS = 5
+N_TIMED_QUERIES = 500
+N_ROUNDS = 5
 
 PARTS = ("training", "validation", "test")
 NONE = "–"
@@ -60,7 +60,7 @@ def statistics_part(run: SearchRun, number: str, theirs: str) -> None:
 
 
 def blocks_part(run: SearchRun, ours: Sequence[FeatureSet], theirs: Sequence[FeatureSet]) -> None:
-    """Table III: PAMIR's AvgP on validation queries by the size of blocks, as we weigh words and as the paper does."""
+    """Table III: PAMIR's AvgP on validation queries by the size of blocks, with our and the paper's word weights."""
     as_paper = run.compare_features(PAMIR, theirs)
     choice = run.choices.get(PAMIR.label)
     as_ours = {} if choice is None else choice.by_features
@@ -82,7 +82,9 @@ def blocks_part(run: SearchRun, ours: Sequence[FeatureSet], theirs: Sequence[Fea
         )
     header = ("block (in the paper's pictures)", "ours", "as in the paper", "paper", "blocks a picture (paper)")
     run.comparison.document.table(f"Table III on {run.name}: AvgP of PAMIR over validation queries", header, rows)
-    others = {slug: record for slug, record in as_ours.items() if slug not in {one.slug for one in ours}}
+    others = {
+        slug: record for slug, record in as_ours.items() if slug not in {feature_set.slug for feature_set in ours}
+    }
     if others and choice is not None:
         run.comparison.document.table(
             f"Other blocks and codebooks on {run.name}: AvgP of PAMIR over validation queries",
@@ -103,24 +105,24 @@ def pixels_of(features: FeatureSet) -> int:
     return round(float(features.params["block"]) * 384)
 
 
-def block_claims(run: SearchRun, found: Mapping[int, Record | None]) -> None:
+def block_claims(run: SearchRun, records: Mapping[int, Record | None]) -> None:
     """Judge the paper's best block of Table III against the others, over the validation queries.
 
     Parameters
     ----------
     run : SearchRun
-    found : mapping of int to dict, optional
-        Records of PAMIR by the side of blocks in the paper's pictures, features as in the paper; None: not there.
+    records : mapping of int to dict, optional
+        Records of PAMIR with the paper's features, by the side of blocks in the paper's pictures; None: no record.
     """
     best = max(paper.TABLE_3, key=lambda side: paper.TABLE_3[side][1])
-    known = {side: values_of(record) for side, record in found.items() if record and record["avgp"] is not None}
-    for side in sorted(known.keys() & paper.TABLE_3.keys() - {best}) if best in known else ():
+    precisions = {side: values_of(record) for side, record in records.items() if record and record["avgp"] is not None}
+    for side in sorted(precisions.keys() & paper.TABLE_3.keys() - {best}) if best in precisions else ():
         run.comparison.claims.append(
             ranks_claim(
                 f"blocks of {best // 2} px (the paper's {best})",
                 f"blocks of {side // 2} px ({side})",
                 "PAMIR's AvgP over validation queries",
-                (known[best], known[side]),
+                (precisions[best], precisions[side]),
                 where="Table III",
                 problem=run.name,
                 paper=(paper.TABLE_3[best][1], paper.TABLE_3[side][1]),
@@ -170,7 +172,7 @@ def settings_part(runs: Sequence[tuple[SearchRun, str]]) -> None:
 
 
 def costs_part(run: SearchRun, theirs: str) -> None:
-    """Tables VII and VIII: seconds of indexing and milliseconds a query, on the same features and one thread."""
+    """Tables VII and VIII: seconds of indexing and milliseconds per query, on the same features and one thread."""
     if PAMIR.label not in run.choices:
         return
     features = run.choices[PAMIR.label].features
@@ -196,11 +198,11 @@ def costs_part(run: SearchRun, theirs: str) -> None:
         f"{blocks_of(run.rows(features)):.0f} of them not zero), one thread, with the settings of Table VI and what "
         "each method chose for itself given to it. The paper's machine: an AMD Athlon64 of 2.4 GHz, 2008."
     )
-    found = run.comparison.while_time(
+    retrieval = run.comparison.while_time(
         f"Table VIII on {run.name}", lambda: retrieval_time(run.comparison.trials, run.rows(features))
     )
-    if found is not None:
-        row = [run.name, f"{1000 * found['seconds']:.3f}"]
+    if retrieval is not None:
+        row = [run.name, f"{1000 * retrieval['seconds']:.3f}"]
         document.table(
             f"Table VIII on {run.name}: retrieval, the same for all models",
             ("data", "milliseconds a query"),
@@ -210,7 +212,7 @@ def costs_part(run: SearchRun, theirs: str) -> None:
 
 
 def shown_settings(choice: SearchChoice) -> str:
-    """Write the settings of a choice, and what the model chose for itself."""
+    """Return a text with the settings of a choice, and the settings that the model chose in its fit."""
     set_to = [
         f"{name}={value}"
         for name, value in choice.settings.items()
@@ -225,7 +227,7 @@ def shown_settings(choice: SearchChoice) -> str:
 
 
 def time_claims(run: SearchRun, theirs: str, seconds: Mapping[str, float]) -> None:
-    """Judge the times of Table VII: PAMIR's and the SVM's against each other method's, the paper's faster one first."""
+    """Judge the times of Table VII: PAMIR and SVM against each other method; the faster in the paper comes first."""
     table = paper.TABLE_7[theirs]
     pairs = [(PAMIR.label, other) for other in table if other != PAMIR.label]
     pairs += [(SVM.label, other) for other in table if other not in (PAMIR.label, SVM.label)]
@@ -251,20 +253,20 @@ def _index_time(run: SearchRun, features: FeatureSet, model: str, settings: Sett
 
 
 def _pairs(run: SearchRun) -> int:
-    """Count the pairs of a training query and a picture that answers it: as many steps are an epoch."""
+    """Return the number of pairs of a training query and a relevant picture, which is the number of steps per epoch."""
     pictures = run.pictures
-    made: Queries = pictures.queries_of(pictures.captions[pictures.divisions[0].train])
-    return int(made.relevant.nnz)
+    queries: Queries = pictures.queries_of(pictures.captions[pictures.divisions[0].train])
+    return int(queries.relevant.nnz)
 
 
 def _sizes(images: Sequence[Any]) -> str:
-    """Return the sizes of the first pictures, the most frequent first."""
-    found: dict[str, int] = {}
+    """Return the sizes of the first pictures as a text, most frequent first."""
+    counts: dict[str, int] = {}
     for image in images[:200]:
-        with Image.open(image) as opened:
-            size = f"{opened.width}x{opened.height}"
-        found[size] = found.get(size, 0) + 1
-    ordered = sorted(found, key=lambda size: -found[size])
+        with Image.open(image) as picture:
+            size = f"{picture.width}x{picture.height}"
+        counts[size] = counts.get(size, 0) + 1
+    ordered = sorted(counts, key=lambda size: -counts[size])
     return " or ".join(ordered[:2]) + (" or others" if len(ordered) > 2 else "")
 
 
@@ -279,51 +281,51 @@ def _avgp(record: Record | None) -> str:
 
 
 def frozen(model: str, settings: Settings, record: Record) -> Settings:
-    """Return the settings of one run: what the model chose itself is fixed, and nothing stops early.
+    """Return the settings of a single run: values that the model chose are fixed, and there is no early stopping.
 
-    As in the paper's Table VII, which times single runs. A C for each word is replaced by their median.
+    The paper's Table VII also times single runs. Values of C for each word are replaced by their median.
     """
     learned = record["learned"]
-    once = dict(settings)
+    single_run = dict(settings)
     if model == "pamir":
-        return {**once, "epochs": max(1, int(learned["epochs"])), "valid_share": 0.0}
+        return {**single_run, "epochs": max(1, int(learned["epochs"])), "valid_share": 0.0}
     for name in ("alpha", "beta", "C"):
         if name in learned:
-            once[name] = learned[name]
-    return once
+            single_run[name] = learned[name]
+    return single_run
 
 
 def index_time(trials: Trials, rows: SearchRows, model: str, settings: Settings) -> Record:
-    """Time training and the mapping of the test pictures to scores of words, on one thread, once; or look it up."""
+    """Measure, or read from earlier trials, the times of training and of scoring the test pictures on one thread."""
 
     def work() -> Record:
-        made = trials.make(model, settings, n_jobs=1)
-        began = time.perf_counter()
-        made.fit(rows.train.X, rows.train.Y)
-        fitted = time.perf_counter()
-        for _ in made.score_blocks(rows.X_test):
+        timed_model = trials.make(model, settings, n_jobs=1)
+        start = time.perf_counter()
+        timed_model.fit(rows.train.X, rows.train.Y)
+        fit_end = time.perf_counter()
+        for _ in timed_model.score_blocks(rows.X_test):
             pass
-        return {"fit": fitted - began, "map": time.perf_counter() - fitted}
+        return {"fit": fit_end - start, "map": time.perf_counter() - fit_end}
 
-    of = [rows.fingerprint, rows.test_fingerprint, model, settings]
-    return trials.once(f"{rows.name}/index-time", of, work, {"model": model, **settings})
+    key_parts = [rows.fingerprint, rows.test_fingerprint, model, settings]
+    return trials.once(f"{rows.name}/index-time", key_parts, work, {"model": model, **settings})
 
 
 def retrieval_time(trials: Trials, rows: SearchRows) -> Record:
-    """Time matching a query with the mapped test pictures and ranking them: the median, in seconds; or look it up."""
-    words = rows.test_queries.words[:QUERIES_TIMED]
+    """Measure, or read from earlier trials, the median seconds of ranking the scored test pictures for a query."""
+    words = rows.test_queries.words[:N_TIMED_QUERIES]
     n_images = rows.X_test.shape[0]
 
     def work() -> Record:
         S: Any = np.random.default_rng(trials.seed).random((n_images, words.shape[1]), np.float32)
-        taken = []
-        for _ in range(ROUNDS):
-            began = time.perf_counter()
+        seconds = []
+        for _ in range(N_ROUNDS):
+            start = time.perf_counter()
             for query in range(words.shape[0]):
                 part = slice(words.indptr[query], words.indptr[query + 1])
                 np.argsort(-(S[:, words.indices[part]] @ words.data[part]), kind="stable")
-            taken.append((time.perf_counter() - began) / words.shape[0])
-        return {"seconds": float(np.median(taken))}
+            seconds.append((time.perf_counter() - start) / words.shape[0])
+        return {"seconds": float(np.median(seconds))}
 
-    of = [rows.test_fingerprint, ROUNDS]
-    return trials.once(f"{rows.name}/retrieval-time", of, work, {"pictures": n_images})
+    key_parts = [rows.test_fingerprint, N_ROUNDS]
+    return trials.once(f"{rows.name}/retrieval-time", key_parts, work, {"pictures": n_images})

@@ -26,21 +26,21 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Labelled:
-    """Encoded images with tags, as yet without relations.
+    """Encoded images with tags, without relations.
 
     Attributes
     ----------
     name : str
-        Short, as it names folders.
+        A short name for folders.
     what : str
-        A line on where they come from.
+        A line about the source of the images.
     tags : list of str
         Columns of every `Y`.
     train, valid, test : Rows
     images : list
-        Of the test rows.
+        Images of the test rows.
     true_pairs : QuadrupletBlock, optional
-        Of test rows: an object and a part of that very object.
+        Pairs of test rows: an object, and a part of the same object.
     siblings : ndarray of int64, shape (n, 2)
         Columns of tags of the same kind.
     """
@@ -56,10 +56,10 @@ class Labelled:
     siblings: Ints = field(default_factory=lambda: np.empty((0, 2), np.int64))
 
     def bearing(self, tags: Ints) -> Labelled:
-        """Keep the images that have one of these tags at least."""
-        kept = [np.flatnonzero((sp.csr_array(rows.Y)[:, tags] > 0).sum(axis=1)) for rows in self._parts]
-        parts = [Rows(rows.X[chosen], rows.Y[chosen]) for rows, chosen in zip(self._parts, kept, strict=True)]
-        images = [self.images[int(row)] for row in kept[2]]
+        """Return a copy with only the images that have at least one of the `tags`."""
+        kept_rows = [np.flatnonzero((sp.csr_array(rows.Y)[:, tags] > 0).sum(axis=1)) for rows in self._parts]
+        parts = [Rows(rows.X[indices], rows.Y[indices]) for rows, indices in zip(self._parts, kept_rows, strict=True)]
+        images = [self.images[int(row)] for row in kept_rows[2]]
         return replace(self, train=parts[0], valid=parts[1], test=parts[2], images=images, true_pairs=None)
 
     @property
@@ -68,36 +68,43 @@ class Labelled:
 
 
 def drawn_images(source: Source, n_scenes: int, features: FeatureSet, *, learned: float = 1.0) -> tuple[Labelled, Ints]:
-    """Draw crops of objects and parts (or take those that were drawn there), and return their true relations, too.
+    """Draw crops of objects and parts, or read drawn ones; return them and their true relations.
 
     Only tags that are in a relation and have images in every split are kept, with their images.
 
     Parameters
     ----------
     learned : float
-        Share of the training scenes whose crops are learned from.
+        Share of the training scenes whose crops are used for training.
     """
     crops = read_drawn_crops(source.drawn("crops", draw_crops, n_scenes))
-    left = _unlearned(crops, learned, source.seed)
-    known = [crop for crop in crops.crops if crop.file_name not in left]
-    seen = [{crop.tag for crop in known if crop.split == split} for split in ("train", "valid", "test")]
-    everywhere = set.intersection(*seen)
-    relations = [(part, whole) for part, whole in PART_OF if part in everywhere and whole in everywhere]
+    left_out = _left_out_crops(crops, learned, source.seed)
+    used_crops = [crop for crop in crops.crops if crop.file_name not in left_out]
+    tags_by_split = [{crop.tag for crop in used_crops if crop.split == split} for split in ("train", "valid", "test")]
+    common_tags = set.intersection(*tags_by_split)
+    relations = [(part, whole) for part, whole in PART_OF if part in common_tags and whole in common_tags]
     vocabulary = Vocabulary(sorted({tag for relation in relations for tag in relation}))
     corpus = Corpus.read(crops.images, crops.tags_file)
-    wanted = [bool(set(tags) & set(vocabulary.tags)) for tags in corpus.tags]
-    corpus = corpus.subset([row for row, name in enumerate(corpus.names) if wanted[row] and name not in left])
+    has_tag = [bool(set(tags) & set(vocabulary.tags)) for tags in corpus.tags]
+    corpus = corpus.subset([row for row, name in enumerate(corpus.names) if has_tag[row] and name not in left_out])
     parts = [corpus.select(split) for split in ("train", "valid", "test")]
-    rows = _encoded(source, parts, vocabulary, features)
-    place = {name: row for row, name in enumerate(parts[2].names)}
-    shown = [
-        (place[pair.object_image], vocabulary.get(pair.object), place[pair.part_image], vocabulary.get(pair.part))
+    rows = _encode(source, parts, vocabulary, features)
+    row_of_name = {name: row for row, name in enumerate(parts[2].names)}
+    pair_rows = [
+        (
+            row_of_name[pair.object_image],
+            vocabulary.get(pair.object),
+            row_of_name[pair.part_image],
+            vocabulary.get(pair.part),
+        )
         for pair in crops.pairs
-        if pair.object_image in place and pair.part_image in place
+        if pair.object_image in row_of_name and pair.part_image in row_of_name
     ]
-    true_pairs = QuadrupletBlock(*np.array(shown, np.int64).reshape(-1, 4).T)
-    fewer = "" if learned == 1 else f", of which a share of {learned:g} of the training scenes is learned from"
-    what = f"{len(corpus):,} crops of {n_scenes:,} drawn scenes{fewer}, one tag each; features: {features.settings}"
+    true_pairs = QuadrupletBlock(*np.array(pair_rows, np.int64).reshape(-1, 4).T)
+    share_text = "" if learned == 1 else f", of which a share of {learned:g} of the training scenes is learned from"
+    what = (
+        f"{len(corpus):,} crops of {n_scenes:,} drawn scenes{share_text}, one tag each; features: {features.settings}"
+    )
     name = f"drawn-{features.slug}"
     siblings = pairs_of(sibling_sets(IS_A, vocabulary))
     labelled = Labelled(name, what, vocabulary.tags, rows[0], rows[1], rows[2], parts[2].images, true_pairs, siblings)
@@ -105,33 +112,33 @@ def drawn_images(source: Source, n_scenes: int, features: FeatureSet, *, learned
 
 
 def corel_images(source: Source, folder: Path, features: FeatureSet) -> Labelled:
-    """Read Corel5k: a tenth of the training photos is for validation, as in the other comparisons."""
+    """Read Corel5k, with a tenth of the training photos for validation, as in the other comparisons."""
     corpus = read_corel(folder)
     train, valid = holdout(corpus.select("train"), VALID, source.seed)
     parts = [train, valid, corpus.select("test")]
     vocabulary = Vocabulary.from_lists(train.tags)
-    rows = _encoded(source, parts, vocabulary, features)
+    rows = _encode(source, parts, vocabulary, features)
     what = f"{len(corpus):,} photos with several tags each; features: {features.settings}"
     name = f"corel5k-{features.slug}"
     return Labelled(name, what, vocabulary.tags, rows[0], rows[1], rows[2], parts[2].images)
 
 
 def pairs_of(alike: sp.csr_array) -> Ints:
-    """Return the pairs of tags that `sibling_sets` says are alike, each once, shape (n, 2)."""
-    found = sp.coo_array(sp.triu(alike, k=1))
-    return np.stack([found.row, found.col], axis=1).astype(np.int64)
+    """Return the pairs of similar tags in the result of `sibling_sets`, without duplicates, shape (n, 2)."""
+    pairs = sp.coo_array(sp.triu(alike, k=1))
+    return np.stack([pairs.row, pairs.col], axis=1).astype(np.int64)
 
 
-def _unlearned(crops: DrawnCrops, learned: float, seed: int) -> set[str]:
-    """Choose the crops of training scenes that are not learned from; a crop's name begins with its scene's number."""
+def _left_out_crops(crops: DrawnCrops, learned: float, seed: int) -> set[str]:
+    """Choose the crops of training scenes to leave out; a crop's name begins with the number of its scene."""
     scenes = sorted({crop.file_name.partition("_")[0] for crop in crops.crops if crop.split == "train"})
-    n_left = round((1 - learned) * len(scenes))
-    chosen = {scenes[i] for i in np.random.default_rng(seed).permutation(len(scenes))[:n_left]}
-    return {crop.file_name for crop in crops.crops if crop.file_name.partition("_")[0] in chosen}
+    n_left_out = round((1 - learned) * len(scenes))
+    left_out_scenes = {scenes[i] for i in np.random.default_rng(seed).permutation(len(scenes))[:n_left_out]}
+    return {crop.file_name for crop in crops.crops if crop.file_name.partition("_")[0] in left_out_scenes}
 
 
-def _encoded(source: Source, parts: Sequence[Corpus], vocabulary: Vocabulary, features: FeatureSet) -> list[Rows]:
-    """Encode all images of some parts."""
+def _encode(source: Source, parts: Sequence[Corpus], vocabulary: Vocabulary, features: FeatureSet) -> list[Rows]:
+    """Encode all images of the corpora `parts`."""
     rows = source.encode(parts, vocabulary, features.encoder, features.params)
     check_encoded(rows, parts, f"{features.label} ({features.encoder})", "images")
     return rows

@@ -1,4 +1,4 @@
-"""What the objects-and-parts comparison found on one problem: values by relation."""
+"""The results of the objects-and-parts comparison on one problem: values by relation."""
 
 from __future__ import annotations
 
@@ -16,34 +16,34 @@ from visterm_research.parts.ranks import group_means, measure_answers, relation_
 METRICS = ("p@1", "p@10", "MAP", "mean rank")
 
 QUADRUPLETS, OWN_PARTS = (KEPT, LEFT_OUT), (OWN_KEPT, OWN_LEFT_OUT)
-"""Sets of examples: of test images in any pairing, and of objects with their own parts."""
+"""Sets of examples: any pairs of test images of related tags, and objects with their own parts."""
 
 Floats = NDArray[np.float64]
 
 
 @dataclass
 class PartsRun(Run):
-    """What was found on one problem; each method is chosen by its own score."""
+    """The results on one problem; the settings of each method are chosen by its own score."""
 
     problem: PartsProblem
 
     def has(self, label: str, sets: Sequence[str]) -> bool:
-        """Return whether a method was judged on any of some sets of examples."""
+        """Return whether a method has results on any of the `sets` of examples."""
         return label in self.judged and any(name in self.problem.tests for name in sets)
 
     def values(self, label: str, sets: Sequence[str], task: str) -> dict[str, Floats]:
-        """Return the measures of a method, example by example, of some sets together."""
-        found = [self.judged[label].values[f"{name}|{task}"] for name in sets if name in self.problem.tests]
-        return measure_answers(np.concatenate(found).astype(np.int64))
+        """Return the measures of a method for each example of all `sets` together."""
+        ranks = [self.judged[label].values[f"{name}|{task}"] for name in sets if name in self.problem.tests]
+        return measure_answers(np.concatenate(ranks).astype(np.int64))
 
     def by_relation(self, label: str, sets: Sequence[str], task: str, metric: str) -> Floats:
-        """Return the mean of a measure over the examples of each relation: what intervals are resampled from."""
-        known = [name for name in sets if name in self.problem.tests]
-        groups = np.concatenate([relation_of_each(task, self.problem.tests[name]) for name in known])
-        return group_means(self.values(label, known, task)[metric], groups)
+        """Return the mean of a measure over the examples of each relation, to resample for intervals."""
+        existing = [name for name in sets if name in self.problem.tests]
+        groups = np.concatenate([relation_of_each(task, self.problem.tests[name]) for name in existing])
+        return group_means(self.values(label, existing, task)[metric], groups)
 
     def described(self) -> dict[str, Any]:
-        """Return what the problem is, for results.json."""
+        """Return the images, tags and relations of the problem, for results.json."""
         data, relations = self.problem.data, self.problem.relations
         return {
             "what": data.what,
@@ -61,23 +61,25 @@ class PartsRun(Run):
         }
 
     def summaries(self) -> dict[str, Any]:
-        """Return what was chosen and found of each method, for results.json."""
-        found = {}
+        """Return the chosen settings and the results of each method, for results.json."""
+        summaries = {}
         for label, choice in self.choices.items():
-            found[label] = {
+            summaries[label] = {
                 "model": choice.method.model,
                 "chosen_by": choice.by,
                 "settings": choice.settings,
                 "validation": choice.record,
                 "widened": list(choice.widened),
                 "at_an_edge": choice.at_an_edge,
-                "tried": [{"settings": settings, "mean_rank": one["mean_rank"]} for settings, one in choice.tried],
+                "tried": [
+                    {"settings": settings, "mean_rank": record["mean_rank"]} for settings, record in choice.tried
+                ],
             }
             if label in self.judged:
-                found[label]["test"] = {
+                summaries[label]["test"] = {
                     name.replace("|", ", "): _means(ranks) for name, ranks in self.judged[label].values.items()
                 }
-        return found
+        return summaries
 
 
 def _means(ranks: Floats) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""Corel5k's tags with relations of other people's making: how far they are inherited is chosen on validation rows."""
+"""Corel5k's tags with relations from other sources: the depth of inheritance is chosen on validation rows."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def photo_runs(
     Parameters
     ----------
     folder : Path
-        Of Corel5k.
+        The folder of Corel5k.
     pascal : Path, optional
-        Of PASCAL-Part's ontology.
+        The folder of PASCAL-Part's ontology.
     """
     data: Labelled | None = comparison.while_time(
         f"Corel5k, {features.label}", partial(corel_images, Source.of(comparison), folder, features)
@@ -53,32 +53,33 @@ def photo_runs(
 
 
 def related_photos(comparison: Comparison, data: Labelled, source: Relations) -> PartsProblem | None:
-    """Choose how far wholes inherit parts; None, and why in the report, where no validation photos show relations.
+    """Choose over how many steps wholes inherit parts; None, with the reason in the report, if nothing can be chosen.
 
-    All photos are kept that have a tag of the farthest inherited relations, so that every depth has the same rows. A
-    depth is as good as the mean rank that the first method, with the settings to start with, gives the right pair
-    over validation quadruplets of the nearest relations, which all depths have.
+    All photos with a tag of the relations of the largest depth are kept, so that every depth has the same rows. The
+    measure of a depth is the mean rank of the right pair by the first method with its start settings, over validation
+    quadruplets of the relations of the smallest depth, which all depths have.
     """
     document = comparison.document
     by_depth = {depth: pairs for depth, pairs in source.by_depth.items() if len(pairs)}
-    kept = replace(data, name=f"{data.name}-{source.name}")
-    document.section(f"Relations of {kept.name}", source.what)
+    related_data = replace(data, name=f"{data.name}-{source.name}")
+    document.section(f"Relations of {related_data.name}", source.what)
     if not by_depth:
         document.text("There are none among the tags.")
         return None
     nearest, farthest = by_depth[min(by_depth)], by_depth[max(by_depth)]
-    kept = kept.bearing(np.unique(farthest))
-    kept = replace(kept, siblings=source.siblings)
+    related_data = related_data.bearing(np.unique(farthest))
+    related_data = replace(related_data, siblings=source.siblings)
     try:
-        tried = {
-            depth: quick_related(comparison.options, kept, pairs, 0.0, nearest) for depth, pairs in by_depth.items()
+        problems = {
+            depth: quick_related(comparison.options, related_data, pairs, 0.0, nearest)
+            for depth, pairs in by_depth.items()
         }
-        found = _validated(comparison, tried)
-        _depths_part(comparison, tried, found, len(kept.tags))
-        if not found:
+        ranks = _validation_ranks(comparison, problems)
+        _depths_part(comparison, problems, ranks, len(related_data.tags))
+        if not ranks:
             return None
-        depth = min(found, key=lambda one: found[one])
-        problem = quick_related(comparison.options, kept, by_depth[depth], PHOTO_SHARE)
+        depth = min(ranks, key=lambda candidate: ranks[candidate])
+        problem = quick_related(comparison.options, related_data, by_depth[depth], PHOTO_SHARE)
     except DataError as error:
         document.text(f"There is nothing to choose settings by. {error}")
         return None
@@ -91,26 +92,28 @@ def related_photos(comparison: Comparison, data: Labelled, source: Relations) ->
     return replace(problem, what=what)
 
 
-def _validated(comparison: Comparison, tried: dict[int, PartsProblem]) -> dict[int, float]:
+def _validation_ranks(comparison: Comparison, problems: dict[int, PartsProblem]) -> dict[int, float]:
     method = quick_method(SHARED_IW) if comparison.quick else SHARED_IW
-    found = {}
-    for depth, problem in tried.items():
+    ranks = {}
+    for depth, problem in problems.items():
         record: Record | None = comparison.while_time(
             f"Relations inherited over {depth} steps, {problem.name}",
             partial(comparison.trials.validate, problem, method, dict(method.fixed)),
         )
         if record is not None and record["mean_rank"] is not None:
-            found[depth] = float(record["mean_rank"][method.by])
-    return found
+            ranks[depth] = float(record["mean_rank"][method.by])
+    return ranks
 
 
-def _depths_part(comparison: Comparison, tried: dict[int, PartsProblem], found: dict[int, float], n_tags: int) -> None:
+def _depths_part(
+    comparison: Comparison, problems: dict[int, PartsProblem], ranks: dict[int, float], n_tags: int
+) -> None:
     rows = []
-    for depth, problem in tried.items():
+    for depth, problem in problems.items():
         pairs = problem.relations.kept
         counts = [f"{len(pairs):,}", f"{np.unique(pairs).size:,}", f"{problem.training_quadruplets:,}"]
-        rows.append([str(depth), *counts, f"{found[depth]:,.1f}" if depth in found else NONE])
+        rows.append([str(depth), *counts, f"{ranks[depth]:,.1f}" if depth in ranks else NONE])
     header = ("steps of is-a", "relations", "tags in them", "quadruplets of training photos", "mean rank")
-    name = next(iter(tried.values())).name
+    name = next(iter(problems.values())).name
     caption = f"Relations of {name} by how far wholes inherit parts; mean rank of {n_tags**2:,} pairs, validation rows"
     comparison.document.table(caption, header, rows)

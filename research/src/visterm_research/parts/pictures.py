@@ -1,4 +1,4 @@
-"""Figure 4 of the objects-and-parts paper: the best images for a label and, below a line, those of its parts."""
+"""Figure 4 of the objects-and-parts paper: the best images for a label and, below a line, for its parts."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from visterm_research.parts.methods import UNSHARED_IW
 from visterm_research.parts.parts_run import PartsRun
 from visterm_research.parts.problem import SHOWN_IMAGES
 
-SIDE = 160
+PICTURE_SIDE = 160
 """Longer side of a picture in the figure, in pixels."""
 
 
 def pictures_part(run: PartsRun) -> None:
-    """Draw a sheet for each of some wholes, by the unshared model as in the paper."""
+    """Draw a sheet for each shown whole, by the unshared model as in the paper."""
     judged = run.judged.get(UNSHARED_IW.label)
     if judged is None:
         return
@@ -34,7 +34,7 @@ def pictures_part(run: PartsRun) -> None:
 
 
 def draw_sheet(run: PartsRun, judged: Judged, tag: int, path: Path) -> None:
-    """Draw one label and its parts, a row each."""
+    """Draw a label and its parts, one row each."""
     data = run.problem.data
     whole = data.tags[tag]
     rows = [whole, *judged.record["parts"][whole]]
@@ -42,20 +42,20 @@ def draw_sheet(run: PartsRun, judged: Judged, tag: int, path: Path) -> None:
     grid = figure.add_gridspec(
         len(rows), SHOWN_IMAGES, left=0.2, right=0.99, top=0.97, bottom=0.03, hspace=0.22, wspace=0.08
     )
-    bearing = (data.test.Y > 0).tocsc()
-    for number, shown in enumerate(rows):
-        column = data.tags.index(shown)
-        bearers = set(bearing.indices[slice(*bearing.indptr[column : column + 2])].tolist())
-        for place, row in enumerate(judged.record["images"][shown]):
-            axes = figure.add_subplot(grid[number, place])
-            framed(axes, data.images[row], right=row in bearers, side=SIDE)
-            if place == 0:
-                kind = "" if shown == whole else f"\n({_kind(run, column, tag)})"
-                axes.set_ylabel(f"{shown}{kind}", rotation=0, ha="right", va="center", fontsize=9, labelpad=6)
+    has_tag = (data.test.Y > 0).tocsc()
+    for number, label in enumerate(rows):
+        column = data.tags.index(label)
+        tagged_rows = set(has_tag.indices[slice(*has_tag.indptr[column : column + 2])].tolist())
+        for position, row in enumerate(judged.record["images"][label]):
+            axes = figure.add_subplot(grid[number, position])
+            framed(axes, data.images[row], right=row in tagged_rows, side=PICTURE_SIDE)
+            if position == 0:
+                kind = "" if label == whole else f"\n({_kind(run, column, tag)})"
+                axes.set_ylabel(f"{label}{kind}", rotation=0, ha="right", va="center", fontsize=9, labelpad=6)
     if len(rows) > 1:
         boxes = [grid[number, 0].get_position(figure) for number in (0, 1)]
-        between = (boxes[0].y0 + boxes[1].y1) / 2
-        line: Any = figure.add_artist(_line([0.01, 0.99], [between, between]))
+        line_y = (boxes[0].y0 + boxes[1].y1) / 2
+        line: Any = figure.add_artist(_line([0.01, 0.99], [line_y, line_y]))
         line.set_linestyle("--")
     save(figure, path)
 

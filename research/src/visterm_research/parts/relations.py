@@ -1,4 +1,4 @@
-"""Part-of relations of real tags by how far they are inherited: WordNet's, and PASCAL-Part's aligned with it."""
+"""Part-of relations of real tags, by depth of inheritance: from WordNet, and from PASCAL-Part aligned with WordNet."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from visterm.data import PartOf, TagSenses, WordNet, match_tags, part_pairs, rea
 from visterm_research.parts.images import pairs_of
 
 DEPTHS = (0, 1, 2)
-"""Steps of is-a over which wholes inherit parts."""
+"""Numbers of is-a steps over which wholes inherit parts."""
 
 STEPS_TO_SIBLINGS = 2
-"""Steps of is-a over which two tags of the same kind are siblings."""
+"""Maximum number of is-a steps to a common kind for two tags to be siblings."""
 
 PASCAL_LISTS, PASCAL_SYNSETS = "pascalPartOntology.csv", "WordNet_Yago_alignment.tsv"
-"""Wholes with their parts, and the synsets of both, as PASCAL-Part has them."""
+"""PASCAL-Part's files of wholes with their parts, and of their synsets."""
 
 Ints = NDArray[np.int64]
 
@@ -34,9 +34,9 @@ class Relations:
     Attributes
     ----------
     name : str
-        Short, as it names folders.
+        A short name for folders.
     what : str
-        How tags were matched, in a sentence or two.
+        One or two sentences about how tags were matched.
     by_depth : dict of int to ndarray of int64, shape (n, 2)
         Columns of (part, whole).
     siblings : ndarray of int64, shape (n, 2)
@@ -50,7 +50,7 @@ class Relations:
 
 
 def wordnet_relations(wordnet: WordNet, vocabulary: Vocabulary) -> Relations:
-    """Return WordNet's parts among tags, each tag meant in its first sense."""
+    """Return WordNet's parts among tags, for the first sense of each tag."""
     senses = match_tags(wordnet, vocabulary)
     by_depth = {depth: part_pairs(wordnet_part_of(wordnet, senses, inherit=depth), vocabulary) for depth in DEPTHS}
     siblings = _siblings(wordnet, senses, vocabulary, by_depth)
@@ -58,10 +58,10 @@ def wordnet_relations(wordnet: WordNet, vocabulary: Vocabulary) -> Relations:
 
 
 def pascal_relations(wordnet: WordNet, vocabulary: Vocabulary, folder: Path) -> Relations:
-    """Return PASCAL-Part's parts among tags of the same synsets; tags inherit them along is-a as they do WordNet's.
+    """Return PASCAL-Part's parts among tags of the same synsets; tags inherit them along is-a like WordNet's parts.
 
-    A class of PASCAL-Part is the synset of its alignment if this WordNet has all of those (their numbers are of
-    another version than 3.0); otherwise the first sense of its name, or of the last word of it ("animal wing").
+    A class of PASCAL-Part is the synset of its alignment if this WordNet has all aligned synsets (their numbers are
+    from another version than 3.0); otherwise the first sense of its name, or of the last word of it ("animal wing").
 
     Raises
     ------
@@ -72,37 +72,38 @@ def pascal_relations(wordnet: WordNet, vocabulary: Vocabulary, folder: Path) -> 
     mapping = {tag: line.offset for tag, line in read_mapping(folder / PASCAL_SYNSETS).items()}
     present = sum(offset is not None and wordnet.has(offset) for offset in mapping.values())
     names = sorted({name for relation in lists for name in relation})
-    by_name = present < len(mapping)
-    classes = {name: _named(wordnet, name) if by_name else mapping.get(name.replace("_", " ")) for name in names}
+    use_names = present < len(mapping)
+    classes = {
+        name: _synset_of_name(wordnet, name) if use_names else mapping.get(name.replace("_", " ")) for name in names
+    }
     unmatched = [name for name, offset in classes.items() if offset is None]
     senses = match_tags(wordnet, vocabulary)
     tags = senses.tags_by_synset()
     wholes = {offset: name for name, offset in classes.items() if offset is not None}
     by_depth = {}
     for depth in DEPTHS:
-        found = []
+        relations = []
         for sense in senses:
-            above = [] if sense.synset is None else kinds_above(wordnet, sense.synset.offset, depth)
-            named = {wholes[offset] for offset in above if offset in wholes}
-            parts = [classes[part] for part, whole in lists if whole in named]
-            found += [PartOf(tag, sense.tag) for part in parts if part is not None for tag in tags.get(part, ())]
-        found = [relation for relation in found if relation.part != relation.whole]
-        by_depth[depth] = part_pairs(found, vocabulary)
+            ancestors = [] if sense.synset is None else kinds_above(wordnet, sense.synset.offset, depth)
+            class_names = {wholes[offset] for offset in ancestors if offset in wholes}
+            parts = [classes[part] for part, whole in lists if whole in class_names]
+            relations += [PartOf(tag, sense.tag) for part in parts if part is not None for tag in tags.get(part, ())]
+        relations = [relation for relation in relations if relation.part != relation.whole]
+        by_depth[depth] = part_pairs(relations, vocabulary)
     how = (
         f"their names' first senses, for this WordNet has {present} of the {len(mapping)} synsets of the alignment"
-        if by_name
+        if use_names
         else "the alignment"
     )
-    shown = f"; none is known for {', '.join(unmatched)}" if unmatched else ""
-    what = f"PASCAL-Part's ontology, {len(lists)} relations of {len(names)} classes, by synset: {how}{shown}."
+    unmatched_text = f"; none is known for {', '.join(unmatched)}" if unmatched else ""
+    what = f"PASCAL-Part's ontology, {len(lists)} relations of {len(names)} classes, by synset: {how}{unmatched_text}."
     return Relations("pascal-part", what, by_depth, _siblings(wordnet, senses, vocabulary, by_depth))
 
 
 def read_part_lists(path: Path) -> list[PartOf]:
-    """Read a CSV in which each line is a whole and then its parts, as PASCAL-Part's ``pascalPartOntology.csv``.
+    """Read a CSV in which each line is a whole and then its parts, like PASCAL-Part's ``pascalPartOntology.csv``.
 
-    A line with a whole alone says that it has no parts, and gives no relation. Raises DataError if a line has no whole,
-    or there is no relation.
+    A line with only a whole has no relation. Raises DataError if a line has no whole, or the file has no relation.
     """
     relations: dict[PartOf, None] = {}
     with path.open(encoding="utf-8-sig", newline="") as file:
@@ -117,16 +118,16 @@ def read_part_lists(path: Path) -> list[PartOf]:
 
 
 def kinds_above(wordnet: WordNet, offset: int, depth: int) -> list[int]:
-    """List a synset and what it is a kind of, over some steps."""
-    level, found = [offset], [offset]
+    """Return a synset and its ancestors over up to `depth` is-a steps."""
+    level, ancestors = [offset], [offset]
     for _ in range(depth):
-        level = [above for below in level for above in wordnet.synset(below).hypernyms if above not in found]
-        found += dict.fromkeys(level)
-    return found
+        level = [above for below in level for above in wordnet.synset(below).hypernyms if above not in ancestors]
+        ancestors += dict.fromkeys(level)
+    return ancestors
 
 
 def pascal_folder(data: Sequence[Path], corel: Path) -> Path | None:
-    """Find PASCAL-Part's files: in a folder that was given, one level below, or beside Corel5k."""
+    """Find PASCAL-Part's files in a given folder, in its folder ``pascal_part``, or next to Corel5k."""
     places = [place for folder in data for place in (folder, folder / "pascal_part")]
     for place in (*places, corel.resolve().parent / "pascal_part"):
         if (place / PASCAL_LISTS).is_file():
@@ -137,7 +138,7 @@ def pascal_folder(data: Sequence[Path], corel: Path) -> Path | None:
 
 
 def _siblings(wordnet: WordNet, senses: TagSenses, vocabulary: Vocabulary, by_depth: dict[int, Ints]) -> Ints:
-    """Return the pairs of related tags that are of the same kind over few steps of is-a, shape (n, 2)."""
+    """Return the pairs of related tags with a common kind within a few is-a steps, shape (n, 2)."""
     kinds = [
         (sense.tag, str(kind))
         for sense in senses
@@ -149,7 +150,7 @@ def _siblings(wordnet: WordNet, senses: TagSenses, vocabulary: Vocabulary, by_de
     return pairs[np.isin(pairs, related).all(axis=1)]
 
 
-def _named(wordnet: WordNet, name: str) -> int | None:
+def _synset_of_name(wordnet: WordNet, name: str) -> int | None:
     words = name.replace("_", " ")
     senses = wordnet.senses(words) or wordnet.senses(words.rpartition(" ")[2])
     return senses[0] if senses else None

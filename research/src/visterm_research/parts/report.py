@@ -1,4 +1,4 @@
-"""One problem of the objects-and-parts comparison: methods run, tables and pictures written, orders judged."""
+"""One problem of the objects-and-parts comparison: run methods, write tables and pictures, and judge orders."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from visterm_research.parts.tables import (
 paper = read_paper("objects_and_parts")
 
 LHI = "LHI"
-"""The paper's second data, which are not at hand."""
+"""The paper's second data set, which is not available."""
 
 VALID_QUADRUPLETS, QUICK_VALID = 2000, 200
 TEST_QUADRUPLETS, QUICK_TEST = 5000, 300
 
 
 def quick_related(options: Options, data: Labelled, pairs: Any, share: float, judged: Any = None) -> PartsProblem:
-    """Leave out a share of the relations, and draw quadruplets; few of them in quick runs."""
+    """Leave out a share of the relations, and draw quadruplets; quick runs draw fewer."""
     n_valid, n_test = (QUICK_VALID, QUICK_TEST) if options.quick else (VALID_QUADRUPLETS, TEST_QUADRUPLETS)
     return related(data, pairs, share=share, n_valid=n_valid, n_test=n_test, seed=options.seed, judged=judged)
 
 
 def run_parts(comparison: Comparison, problem: PartsProblem) -> PartsRun:
-    """Choose and judge all methods, and write the part of the report."""
+    """Choose settings of all methods, measure them, and write this part of the report."""
     run = PartsRun(problem, comparison)
     run.run(comparison.methods)
     report(run)
@@ -44,7 +44,7 @@ def run_parts(comparison: Comparison, problem: PartsProblem) -> PartsRun:
 
 
 def report(run: PartsRun) -> None:
-    """Write all tables and pictures of one problem, and judge the orders that the paper has."""
+    """Write all tables and pictures of one problem, and judge the paper's orders."""
     document = run.comparison.document
     what = run.problem.data.what
     document.section(f"On {run.name}", f"{what[0].upper()}{what[1:]}. {run.problem.what}")

@@ -1,4 +1,4 @@
-"""`visterm reproduce parts`: Tables 3 to 6 and Figure 4 of the objects-and-parts paper, beside the paper's figures."""
+"""`visterm reproduce parts`: Tables 3 to 6 and Figure 4 of the objects-and-parts paper, compared with the paper."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ from visterm_research.parts.tables import shares_part
 
 SCENES, QUICK_SCENES = 2000, 100
 LEARNED_SCENES, QUICK_LEARNED = 0.2, 1.0
-"""Share of the training scenes: by all of them, images alone name 7 of 10 test crops, and words have little to
-add; in the paper they name 1 of 10."""
+"""Share of the training scenes: with all scenes, images alone label 7 of 10 test crops correctly, and words hardly
+help; in the paper they label 1 of 10."""
 
 QUICK_VISTERMS = replace(OUR_VISTERMS, params={"colours": 16, "codebook": 150, "sample_blocks": 3000})
 
 
 def run(comparison: Comparison) -> dict[str, Any]:
-    """Label objects and their parts on drawn images, and on Corel5k's where it is given.
+    """Label objects and their parts on drawn images, and on Corel5k if it is given.
 
-    Of the drawn relations half are left out of training; Corel5k's tags have WordNet's and PASCAL-Part's relations,
-    whose files may also lie beside Corel5k as ``pascal_part``. Relations, features and settings are chosen on
-    validation rows. One more encoder is for drawn images beside visterms, and for Corel5k.
+    Half of the drawn relations are left out of training. Corel5k's tags have relations from WordNet and PASCAL-Part,
+    whose files may also be in the folder ``pascal_part`` next to Corel5k. Relations, features and settings are chosen
+    on validation rows. An additional encoder is used for drawn images, besides visterms, and for Corel5k.
     """
     comparison.preface.text(
         "Images carry tags; which tag is part of which is known for some tags only. No image says whose part it shows: "
@@ -69,21 +69,21 @@ def run(comparison: Comparison) -> dict[str, Any]:
 
 
 def check(options: Options, _methods: Sequence[Method]) -> None:
-    """Refuse folders without Corel5k, or several of them, and Corel5k without WordNet's files."""
+    """Raise an error for folders without Corel5k or with several, and for Corel5k without WordNet's files."""
     if _corel(options.data) is not None:
         WordNet(options.wordnet)
 
 
 def _drawn(comparison: Comparison, features: FeatureSet) -> PartsRun | None:
-    """Run all methods on drawn objects and parts; None, and a note, where the time is over."""
+    """Run all methods on drawn objects and parts; None, with a note in the report, if there is no time."""
     n_scenes, learned = (QUICK_SCENES, QUICK_LEARNED) if comparison.quick else (SCENES, LEARNED_SCENES)
-    made = comparison.while_time(
+    data_and_relations = comparison.while_time(
         f"Drawn objects and parts, {features.label}",
         partial(drawn_images, Source.of(comparison), n_scenes, features, learned=learned),
     )
-    if made is None:
+    if data_and_relations is None:
         return None
-    data, pairs = made
+    data, pairs = data_and_relations
     problem = quick_related(comparison.options, data, pairs, DRAWN_SHARE)
     what = f"The relations as they are drawn, a share of {DRAWN_SHARE:g} of them left out of training."
     run = run_parts(comparison, replace(problem, what=what))
@@ -92,7 +92,7 @@ def _drawn(comparison: Comparison, features: FeatureSet) -> PartsRun | None:
 
 
 def _corel(data: Sequence[Path]) -> Path | None:
-    """Return the folder of Corel5k; None for drawn images alone."""
+    """Return the folder of Corel5k, or None if there are only drawn images."""
     corel = corel_folder([folder for folder in data if not (folder / PASCAL_LISTS).is_file()])
     if data and corel is None:
         raise UserError("--data has PASCAL-Part's ontology alone, which has no images. Pass a folder of Corel5k, too.")

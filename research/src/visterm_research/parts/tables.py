@@ -1,4 +1,4 @@
-"""Tables 3 to 6 of the objects-and-parts paper, beside the paper's figures; what is learned from, what was chosen."""
+"""Tables 3 to 6 of the objects-and-parts paper, compared with the paper; the data, and the chosen settings."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ paper = read_paper("objects_and_parts")
 NONE = "–"
 CHANCE = "chance"
 
-SHARES = (0.1, 0.25, 0.5)
-"""Of the relations; the paper leaves out 10 of 781."""
+LEFT_OUT_SHARES = (0.1, 0.25, 0.5)
+"""Shares of the relations to leave out; the paper leaves out 10 of 781."""
 
 
 def statistics_part(run: PartsRun) -> None:
-    """Describe how many labels, relations and quadruplets there are."""
+    """Write the numbers of labels, relations and quadruplets."""
     problem = run.problem
     data, relations = problem.data, problem.relations
     images = " / ".join(f"{rows.Y.shape[0]:,}" for rows in (data.train, data.valid, data.test))
@@ -57,15 +57,24 @@ def statistics_part(run: PartsRun) -> None:
 
 
 def settings_part(run: PartsRun) -> None:
-    """Return which settings were chosen, by what."""
+    """Write the chosen settings of each method, and the criterion of the choice."""
     rows = []
     for label, choice in run.choices.items():
         record = choice.record
         epoch = NONE if record["epoch"] is None else str(record["epoch"])
-        found = f"{record['mean_rank'][choice.by]:,.1f}"
+        mean_rank = f"{record['mean_rank'][choice.by]:,.1f}"
         widened = ", ".join(choice.widened) or NONE
         rows.append(
-            [label, choice.by, f"{len(choice.tried)}", choice.shown, widened, found, epoch, f"{record['seconds']:.1f}"]
+            [
+                label,
+                choice.by,
+                f"{len(choice.tried)}",
+                choice.shown,
+                widened,
+                mean_rank,
+                epoch,
+                f"{record['seconds']:.1f}",
+            ]
         )
     header = (
         "method",
@@ -88,18 +97,18 @@ def tasks_part(
     theirs: Mapping[str, Mapping[str, tuple[float, float, float]]],
     data: str,
 ) -> None:
-    """Table 3 or 4: the three tasks, on some examples.
+    """Table 3 or 4: the three tasks, on the examples of `sets`.
 
     Parameters
     ----------
     number : str
-        Of the table in the paper.
+        Number of the table in the paper.
     sets : sequence of str
-        Sets of examples, which are put together.
+        Sets of examples, whose union is used.
     what : str
-        Names the examples in the caption.
+        Describes the examples in the caption.
     theirs : mapping of label and task to (p@1, p@10, MAP)
-        The paper's figures; empty where it has none.
+        The paper's figures; empty if it has none.
     data : str
         The paper's data.
     """
@@ -109,7 +118,7 @@ def tasks_part(
     rows = [[label, run.name, *_cells(run, label, sets)] for label in labels]
     n_tags = len(run.problem.data.tags)
     by_chance = [chance_measures(n) for n in (n_tags, n_tags**2, n_tags)]
-    rows.append([CHANCE, run.name, *(cell for one in by_chance for cell in _written(one))])
+    rows.append([CHANCE, run.name, *(cell for measures in by_chance for cell in _format_measures(measures))])
     for label, tasks in theirs.items():
         cells = [cell for task in TASKS for cell in _paper_cells(tasks.get(task))]
         rows.append([label, f"{data} (paper)", *cells])
@@ -118,25 +127,25 @@ def tasks_part(
 
 
 def known_part(run: PartsRun) -> None:
-    """Table 5: candidates are the relations alone; those learned from have an offset where words do not count."""
-    own = any(name in run.problem.tests for name in OWN_PARTS)
-    sets = OWN_PARTS if own else QUADRUPLETS
+    """Table 5: candidates are only the relations; learned relations have an offset if words are not used."""
+    has_own_parts = any(name in run.problem.tests for name in OWN_PARTS)
+    sets = OWN_PARTS if has_own_parts else QUADRUPLETS
     labels = [label for label in run.judged if run.has(label, sets) and run.choices[label].by != methods.ANNOTATION]
     if not labels:
         return
     parts = [sets, sets[:1], sets[1:]]
     rows = []
     for label in labels:
-        cells = [cell for some in parts for cell in _measured(run, label, some, KNOWN)]
+        cells = [cell for part_sets in parts for cell in _measure_cells(run, label, part_sets, KNOWN)]
         rows.append([OFFSETS.get(label, label), run.name, *cells])
     n = len(run.problem.every)
-    rows.append([CHANCE, run.name, *_written(chance_measures(n)) * len(parts)])
+    rows.append([CHANCE, run.name, *_format_measures(chance_measures(n)) * len(parts)])
     blank = [NONE] * (len(METRICS) * (len(parts) - 1))
     for label, figures in paper.TABLE_5.items():
         rows.append([label, "LHI (paper)", *_paper_cells(figures), *blank])
     names = ("all", "learned", "left out")
     header = ("model", "data", *(f"{name}, {metric}" for name in names for metric in METRICS))
-    examples = "objects with their own parts" if own else "test quadruplets"
+    examples = "objects with their own parts" if has_own_parts else "test quadruplets"
     document = run.comparison.document
     document.table(f"Table 5 on {run.name}: known relations, {n:,} candidates, {examples}", header, rows)
     document.text(
@@ -147,7 +156,7 @@ def known_part(run: PartsRun) -> None:
 
 
 def nearest_part(run: PartsRun) -> None:
-    """Table 6: the labels of the largest f_L beside some labels, by shared and by unshared vectors."""
+    """Table 6: the labels with the largest f_L for shown labels, by shared and by unshared vectors."""
     shared, unshared = (run.judged.get(method.label) for method in (SHARED_IW, UNSHARED_IW))
     if shared is None or unshared is None:
         return
@@ -155,37 +164,39 @@ def nearest_part(run: PartsRun) -> None:
         [tag, run.name, ", ".join(nearest), ", ".join(unshared.record["nearest"][tag])]
         for tag, nearest in shared.record["nearest"].items()
     ]
-    rows += [[tag, "paper", *map(", ".join, both)] for tag, both in paper.TABLE_6.items()]
+    rows += [[tag, "paper", *map(", ".join, labels)] for tag, labels in paper.TABLE_6.items()]
     run.comparison.document.table(
         f"Table 6 on {run.name}: nearest labels by f_L", ("label", "data", "shared", "unshared"), rows
     )
 
 
 def ours_part(run: PartsRun) -> None:
-    """Describe what our own methods change beside the paper's of the same vectors, and beside images alone."""
+    """Compare our own methods with the paper's methods of the same vectors, and with images alone."""
     lines = []
     for method in MORE_METHODS:
         words, images = (SHARED_IW, SHARED_I) if method.fixed["shared"] else (UNSHARED_IW, UNSHARED_I)
         for name, sets in (("learned", QUADRUPLETS[:1]), ("left-out", QUADRUPLETS[1:])):
-            lines += [_compared(run, method.label, words.label, sets, task, "MAP", name) for task in TASKS[1:]]
-            lines.append(_compared(run, method.label, images.label, sets, TASKS[2], "p@1", name))
+            lines += [_comparison_line(run, method.label, words.label, sets, task, "MAP", name) for task in TASKS[1:]]
+            lines.append(_comparison_line(run, method.label, images.label, sets, TASKS[2], "p@1", name))
     run.comparison.document.items([line for line in lines if line])
 
 
-def _compared(run: PartsRun, first: str, second: str, sets: Sequence[str], task: str, metric: str, name: str) -> str:
-    """Describe what one method has beside another, over relations; nothing if one was judged on fewer than two."""
+def _comparison_line(
+    run: PartsRun, first: str, second: str, sets: Sequence[str], task: str, metric: str, name: str
+) -> str:
+    """Return a line that compares two methods over relations; empty if there are fewer than two relations."""
     if not (run.has(first, sets) and run.has(second, sets)):
         return ""
-    both = [run.by_relation(label, sets, task, metric) for label in (first, second)]
-    if both[0].size < 2:
+    pair_values = [run.by_relation(label, sets, task, metric) for label in (first, second)]
+    if pair_values[0].size < 2:
         return ""
-    found = paired_bootstrap(*both, n_resamples=RESAMPLES)
-    means = [float(values.mean()) for values in both]
+    difference = paired_bootstrap(*pair_values, n_resamples=RESAMPLES)
+    means = [float(values.mean()) for values in pair_values]
     times = f", {means[0] / means[1]:.2f} times" if means[1] else ""
     return (
         f"{first} beside {second}, {task.lower()}, {name} relations, {metric}: {means[0]:.4f} against "
-        f"{means[1]:.4f}{times} "
-        f"(difference {found.mean:+.4f}, 95 %: {found.low:+.4f} to {found.high:+.4f}, of {found.n} relations)."
+        f"{means[1]:.4f}{times} (difference {difference.mean:+.4f}, 95 %: {difference.low:+.4f} to "
+        f"{difference.high:+.4f}, of {difference.n} relations)."
     )
 
 
@@ -193,20 +204,25 @@ def _cells(run: PartsRun, label: str, sets: Sequence[str]) -> list[str]:
     by = run.choices[label].by
     cells: list[str] = []
     for task in TASKS:
-        left = (task == TASKS[0] and by == methods.WORDS) or (task == TASKS[1] and by == methods.ANNOTATION)
-        cells += [NONE] * len(METRICS) if left else _measured(run, label, sets, task)
+        is_left_out = (task == TASKS[0] and by == methods.WORDS) or (task == TASKS[1] and by == methods.ANNOTATION)
+        cells += [NONE] * len(METRICS) if is_left_out else _measure_cells(run, label, sets, task)
     return cells
 
 
-def _measured(run: PartsRun, label: str, sets: Sequence[str], task: str) -> list[str]:
+def _measure_cells(run: PartsRun, label: str, sets: Sequence[str], task: str) -> list[str]:
     if not run.has(label, sets):
         return [NONE] * len(METRICS)
-    return _written({name: float(np.mean(array)) for name, array in run.values(label, sets, task).items()})
+    return _format_measures({name: float(np.mean(array)) for name, array in run.values(label, sets, task).items()})
 
 
-def _written(found: Mapping[str, float]) -> list[str]:
-    """Write measures as the paper does: shares in percent, MAP as a fraction."""
-    return [percent(found["p@1"]), percent(found["p@10"]), f"{found['MAP']:.4f}", f"{found['mean rank']:,.1f}"]
+def _format_measures(measures: Mapping[str, float]) -> list[str]:
+    """Format measures like the paper: shares in percent, MAP as a fraction."""
+    return [
+        percent(measures["p@1"]),
+        percent(measures["p@10"]),
+        f"{measures['MAP']:.4f}",
+        f"{measures['mean rank']:,.1f}",
+    ]
 
 
 def _paper_cells(figures: tuple[float, float, float] | None) -> list[str]:
@@ -216,30 +232,30 @@ def _paper_cells(figures: tuple[float, float, float] | None) -> list[str]:
 
 
 def shares_part(run: PartsRun, make: Callable[[float], PartsProblem]) -> None:
-    """Write the table; nothing is chosen anew, so the test rows of the left-out relations judge one fit a line.
+    """Write a table of results by the share of left-out relations, with the settings that are already chosen.
 
     Parameters
     ----------
     make : callable
-        Gives the problem where a share of the relations is left out.
+        Returns the problem in which a share of the relations is left out.
     """
     rows = []
     for label, choice in run.choices.items():
         if choice.by != methods.WORDS:
             continue
-        for share in SHARES:
+        for share in LEFT_OUT_SHARES:
             problem = make(share)
             if LEFT_OUT not in problem.tests:
                 continue
-            found: Record | None = run.comparison.while_time(
+            record: Record | None = run.comparison.while_time(
                 f"{label} with a share of {share:g} left out, {run.name}",
                 partial(left_out_again, run.comparison.trials, problem, choice),
             )
-            if found is not None:
-                cells = [percent(found[f"{by}, {task}, p@1"]) for task in (TRIPLET, LABELLING) for by in ("I", "IW")]
-                ranks = [f"{found[f'{by}, {LABELLING}, mean rank']:,.1f}" for by in ("I", "IW")]
+            if record is not None:
+                cells = [percent(record[f"{by}, {task}, p@1"]) for task in (TRIPLET, LABELLING) for by in ("I", "IW")]
+                ranks = [f"{record[f'{by}, {LABELLING}, mean rank']:,.1f}" for by in ("I", "IW")]
                 n = f"{len(problem.relations.left_out)}"
-                rows.append([label, f"{share:g}", n, *cells, *ranks, found["place"]])
+                rows.append([label, f"{share:g}", n, *cells, *ranks, record["place"]])
     scored = [f"({by})" for by in ("I", "IW")]
     header = (
         *("model", "share left out", "relations"),
@@ -257,30 +273,30 @@ def shares_part(run: PartsRun, make: Callable[[float], PartsProblem]) -> None:
 
 
 def left_out_again(trials: Trials, problem: PartsProblem, choice: Choice) -> Record:
-    """Judge one fit on the left-out relations, with words and without, unless that is on record."""
+    """Measure one fit on the left-out relations, with and without words, or read the record of an earlier trial."""
 
     def work(model: Any) -> Record:
-        found: Record = {"place": f"{place_of_left_out(problem, model):.2f}"}
+        record: Record = {"place": f"{place_of_left_out(problem, model):.2f}"}
         S, examples = all_scores(model, problem.data.test.X), problem.tests[LEFT_OUT]
         for by, words in (("I", False), ("IW", True)):
             for task, ranks in task_ranks(S, pair_terms(model, S.shape[1], words), examples, trials.n_jobs).items():
                 measures = measure_answers(ranks)
-                found |= {f"{by}, {task}, {name}": float(values.mean()) for name, values in measures.items()}
-        return found
+                record |= {f"{by}, {task}, {name}": float(values.mean()) for name, values in measures.items()}
+        return record
 
     key = trials.key(problem, choice.method.model, choice.settings)
     return trials.derive(problem, choice, key_of(FORMAT, key, problem.test_fingerprint, "left out again"), work)
 
 
 def place_of_left_out(problem: PartsProblem, model: Any) -> float:
-    """Return the mean place of left-out parts by f_L, 0 to 1, among parts that their whole was not learned to have."""
+    """Return the mean relative rank, 0 to 1, of left-out parts by f_L among the parts not learned for their whole."""
     parts = np.unique(problem.every[:, 0])
     kept = problem.relations.kept
-    places = []
+    relative_ranks = []
     for part, whole in problem.relations.left_out:
         scores: NDArray[np.float32] = model.relation_scores([whole])[0]
-        others = np.setdiff1d(parts, [part, whole, *kept[kept[:, 1] == whole, 0]])
-        if others.size:
-            above = (scores[others] > scores[part]) + 0.5 * (scores[others] == scores[part])
-            places.append(float(above.mean()))
-    return float(np.mean(places)) if places else float("nan")
+        candidates = np.setdiff1d(parts, [part, whole, *kept[kept[:, 1] == whole, 0]])
+        if candidates.size:
+            above = (scores[candidates] > scores[part]) + 0.5 * (scores[candidates] == scores[part])
+            relative_ranks.append(float(above.mean()))
+    return float(np.mean(relative_ranks)) if relative_ranks else float("nan")

@@ -1,4 +1,4 @@
-"""`visterm reproduce vse-ens`: Tables 1 to 4 and Figure 1 of the VSE-ens paper, beside the paper's figures."""
+"""`visterm reproduce vse-ens`: Tables 1 to 4 and Figure 1 of the VSE-ens paper, compared with the paper."""
 
 from __future__ import annotations
 
@@ -30,40 +30,40 @@ BY_NUMBER = {
     "dim": 100, "epochs": 100, "patience": 30, "row_length": 1.0, "init_scale": 0.01, "max_norm": 10.0,
     "standardize": False,
 }  # fmt: skip
-"""The VSE-ens paper's: 100 dimensions, start values N(0, 0.01), L2 and no limit of norms."""
+"""Settings of the VSE-ens paper: 100 dimensions, start values N(0, 0.01), L2 and no limit of norms."""
 
 PAPER_RANGE = (0.001, 0.003, 0.01, 0.03, 0.1)
-"""In which the paper tunes learning rates and L2 of all models."""
+"""The values to which the paper tunes learning rates and L2 of all models."""
 
 BY_NUMBER_STEPS: Box = {"learning_rate": Axis(PAPER_RANGE), "l2": Axis(PAPER_RANGE)}
 RANKS: Box = {"rank_scale": Axis((0.001, 0.01, 0.1, 1.0))}
 
 NUMBER_TRIALS = 24
-"""Settings that each method tries: with 16, the fourth digit of MAP decided which of two far peaks was searched."""
+"""Number of trials per method: with 16, the fourth digit of MAP decided which of two distant peaks was searched."""
 
 VSE_WARP = Method("WARP", "wsabie", {**PAPER_STEPS, **BY_NUMBER}, BY_NUMBER_STEPS, trials=NUMBER_TRIALS)
 VSE_ENS = Method("VSE-ens", "vse_ens", BY_NUMBER, {**BY_NUMBER_STEPS, **RANKS}, trials=NUMBER_TRIALS)
 OPT_AUC = Method("Opt-AUC", "opt_auc", {**PAPER_STEPS, **BY_NUMBER}, BY_NUMBER_STEPS, trials=NUMBER_TRIALS)
 
 VALID_IMAGES = 5_000
-"""Images, of those with two tags left, of which a second tag is held out to choose settings by."""
+"""Maximum number of images with two remaining tags, of which a second tag is held out to choose settings."""
 
 METRICS = ("p@5", "r@5", "p@10", "r@10", "map", "auc")
 PAIRS = ((VSE_ENS.label, VSE_WARP.label), (VSE_WARP.label, OPT_AUC.label))
 STEP_PAIRS = ((OPT_AUC.label, VSE_ENS.label), (VSE_ENS.label, VSE_WARP.label))
-"""Table 3: k operations a step, 2 k, and T k."""
+"""Pairs for Table 3: k operations per step, 2 k, and T k."""
 
 TIME_PAIRS = ((VSE_ENS.label, VSE_WARP.label), (VSE_ENS.label, OPT_AUC.label), (OPT_AUC.label, VSE_WARP.label))
 EPOCH_PAIRS = ((VSE_WARP.label, VSE_ENS.label), (VSE_ENS.label, OPT_AUC.label))
 REFERENCE = "NUS-WIDE"
-"""Of the paper's three data sets the one whose figures stand in the claims."""
+"""The one of the paper's three data sets whose figures are in the claims."""
 
-NEAR = 0.99
-"""A model has converged, for the time of training, once it has this share of its own best validation MAP."""
+CONVERGED_SHARE = 0.99
+"""For the time of training, a model has converged when it has this share of its best validation MAP."""
 
 
 def number_problems(options: Options) -> Iterator[Problem]:
-    """Yield the problems of images known only by number: those of the folders, then pairs drawn by Zipf's law."""
+    """Yield problems of images known only by number: from the folders, then pairs that are drawn by Zipf's law."""
     seed = options.seed
     for kind, folder in known_folders(options.data, (NUSWIDE, DELICIOUS)):
         yield (nuswide_problem if kind == NUSWIDE else delicious_tag_problem)(folder, seed=seed)
@@ -82,7 +82,7 @@ def nuswide_problem(folder: Path, *, seed: int) -> Problem:
 
 
 def delicious_tag_problem(folder: Path, *, seed: int) -> Problem:
-    """Read the tags of Delicious's pages, and leave the words of the pages alone."""
+    """Read the tags of Delicious's pages, without the words of the pages."""
     parts = [read_mulan(folder / f"delicious-{part}.arff", folder / "delicious.xml") for part in ("train", "test")]
     Y = sp.csr_array(sp.vstack([part.Y for part in parts], format="csr"))
     tags = [tag.removeprefix("TAG_") for tag in parts[0].tags]
@@ -90,7 +90,7 @@ def delicious_tag_problem(folder: Path, *, seed: int) -> Problem:
 
 
 def zipf_problem(n_images: int, n_tags: int, *, seed: int) -> Problem:
-    """Draw which images have which tags."""
+    """Draw the tags of images."""
     dictionary = draw_dictionary(n_tags, random_state=seed)
     Y = draw_pairs(n_images, dictionary, random_state=seed + 1)
     what = f"drawn from the seed {seed}: tags of Zipf's law in families"
@@ -101,10 +101,10 @@ def zipf_problem(n_images: int, n_tags: int, *, seed: int) -> Problem:
 def held_tag_problem(
     name: str, what: str, Y: sp.csr_array, tags: list[str], seed: int, siblings: sp.csr_array | None = None
 ) -> Problem:
-    """Hold out one tag of each image that has two or more, and of some a second one for validation.
+    """Hold out one tag of each image that has two or more, and a second tag of some images for validation.
 
-    The protocol of the VSE-ens paper. What is held out for validation is not learned from for the final judgement
-    either, so that all models see the same rows, but it is left out of the rankings there, as all known tags are.
+    This is the protocol of the VSE-ens paper. Models for the final results don't learn the validation tags either, so
+    that all models have the same rows, but rankings leave these tags out, like all known tags.
     """
     rng = np.random.default_rng(seed)
     test = hold_one_out(Y, rng)
@@ -142,7 +142,7 @@ def run(comparison: Comparison) -> dict[str, Any]:
 
 
 def check(options: Options, _methods: Sequence[Method]) -> None:
-    """Refuse folders that hold neither NUS-WIDE nor Delicious."""
+    """Raise an error for a folder without NUS-WIDE and Delicious."""
     known_folders(options.data, (NUSWIDE, DELICIOUS))
 
 
@@ -153,14 +153,14 @@ STUDY = Study(
 
 
 def data_part(comparison: Comparison, problem: Problem) -> None:
-    """Table 1: how large the data are."""
-    here = {
+    """Table 1: sizes of the data."""
+    counts = {
         "images": problem.train.Y.shape[0],
         "tags": len(problem.tags),
         "training pairs": int((problem.train.Y > 0).sum()),
         "test pairs": int((problem.test.Y > 0).sum()),
     }
-    rows = [[name, f"{here[name]:,}", *(f"{value:,}" for value in values)] for name, values in paper.TABLE_1.items()]
+    rows = [[name, f"{counts[name]:,}", *(f"{value:,}" for value in values)] for name, values in paper.TABLE_1.items()]
     header = ["", problem.name, *(f"{name} (paper)" for name in paper.DATA)]
     comparison.document.table(f"Table 1 on {problem.name}: the data", header, rows)
 
@@ -192,19 +192,19 @@ def results_part(comparison: Comparison, problem: Problem) -> None:
 
 
 def complexity_part(comparison: Comparison, problem: Problem) -> None:
-    """Table 3: the paper's complexity of a step, and the draws and microseconds of a pair as measured."""
+    """Table 3: the paper's complexity of a step, and the measured draws and microseconds per pair."""
     tested = comparison.tested[problem.name]
     n_pairs = int((problem.train.Y > 0).sum())
-    rows, taken = [], {}
+    rows, step_microseconds = [], {}
     for label in dict.fromkeys([*paper.TABLE_3, *tested]):
-        curve = [] if label not in tested else _drawn(tested[label].choice.record["curve"])
+        curve = [] if label not in tested else _points_with_draws(tested[label].choice.record["curve"])
         if not curve:
             if label in paper.TABLE_3:
                 rows.append([label, paper.TABLE_3[label], "–", "–", "–", "–"])
             continue
         draws = sum(point["draws"] for point in curve) / len(curve)
         steps = sum(point["violated"] for point in curve) / len(curve)
-        taken[label] = 1e6 * curve[-1]["seconds"] / (len(curve) * n_pairs)
+        step_microseconds[label] = 1e6 * curve[-1]["seconds"] / (len(curve) * n_pairs)
         rows.append(
             [
                 label,
@@ -212,7 +212,7 @@ def complexity_part(comparison: Comparison, problem: Problem) -> None:
                 f"{draws:.2f}",
                 f"{steps:.1%}",
                 f"{draws / steps:.2f}" if steps else "–",
-                f"{taken[label]:.2f}",
+                f"{step_microseconds[label]:.2f}",
             ]
         )
     header = (
@@ -227,7 +227,7 @@ def complexity_part(comparison: Comparison, problem: Problem) -> None:
     comparison.document.text(
         "Means over the epochs of the chosen setting. k is the size of the embedding, T the mean number of draws."
     )
-    cost_claims(comparison, problem, STEP_PAIRS, taken, "time of a step", "µs", paper.TABLE_3, "Table 3")
+    cost_claims(comparison, problem, STEP_PAIRS, step_microseconds, "time of a step", "µs", paper.TABLE_3, "Table 3")
 
 
 def time_part(comparison: Comparison, problem: Problem) -> None:
@@ -245,47 +245,54 @@ def time_part(comparison: Comparison, problem: Problem) -> None:
     header = ("method", "data", "time of training", "epochs", "best validation MAP")
     comparison.document.table(f"Table 4 on {problem.name}: training until converged", header, rows)
     comparison.document.text(
-        f"Time to {NEAR:.0%} of a method's own best validation MAP, with its chosen setting; measuring is not counted."
+        f"Time to {CONVERGED_SHARE:.0%} of a method's own best validation MAP, with its chosen setting; measuring is "
+        "not counted."
     )
-    written, where = {label: f"{row[REFERENCE]:g} h" for label, row in paper.TABLE_4.items()}, f"Table 4, {REFERENCE}"
-    cost_claims(comparison, problem, TIME_PAIRS, times, "time of training", "s", written, where)
-    theirs, where = (
+    paper_times, where = (
+        {label: f"{row[REFERENCE]:g} h" for label, row in paper.TABLE_4.items()},
+        f"Table 4, {REFERENCE}",
+    )
+    cost_claims(comparison, problem, TIME_PAIRS, times, "time of training", "s", paper_times, where)
+    paper_epochs, where = (
         {label: f"about {count}" for label, count in paper.ITERATIONS.items()},
         "Comparison in Training Time",
     )
-    cost_claims(comparison, problem, EPOCH_PAIRS, epochs, "epochs of training", "epochs", theirs, where)
+    cost_claims(comparison, problem, EPOCH_PAIRS, epochs, "epochs of training", "epochs", paper_epochs, where)
 
 
 def cost_claims(
     comparison: Comparison,
     problem: Problem,
     pairs: Sequence[tuple[str, str]],
-    here: Mapping[str, float],
-    of: str,
+    costs: Mapping[str, float],
+    cost_text: str,
     unit: str,
-    theirs: Mapping[str, str],
+    paper_costs: Mapping[str, str],
     where: str,
 ) -> None:
-    """Judge by what the first method of each pair takes less than the second, where both were measured."""
+    """Judge whether the first method of each pair costs less than the second, if both were measured."""
     for first, second in pairs:
-        if first in here and second in here:
+        if first in costs and second in costs:
             comparison.claims.append(
                 least_claim(
                     first,
                     second,
-                    of,
+                    cost_text,
                     where=where,
-                    paper=(theirs[first], theirs[second]),
+                    paper=(paper_costs[first], paper_costs[second]),
                     problem=problem.name,
-                    here=(here[first], here[second]),
+                    here=(costs[first], costs[second]),
                     unit=unit,
                 )
             )
 
 
 def draws_part(comparison: Comparison, problem: Problem) -> None:
-    """Figure 1: draws until a violator is found, epoch by epoch; and how good the models are meanwhile."""
-    curves = {label: _drawn(tested.choice.record["curve"]) for label, tested in comparison.tested[problem.name].items()}
+    """Figure 1: draws until a violator is found, and the quality of the models, by epoch."""
+    curves = {
+        label: _points_with_draws(tested.choice.record["curve"])
+        for label, tested in comparison.tested[problem.name].items()
+    }
     curves = {label: curve for label, curve in curves.items() if curve}
     if not curves:
         return
@@ -319,16 +326,16 @@ def draws_part(comparison: Comparison, problem: Problem) -> None:
 
 
 def converged(curve: list[Record]) -> Record | None:
-    """Return the first point of a training that has `NEAR` of its best validation MAP; None where none was measured."""
-    measured = [point for point in curve if point["map"] is not None]
-    if not measured:
+    """Return the first point of a training with `CONVERGED_SHARE` of its best MAP; None if MAP was not measured."""
+    points = [point for point in curve if point["map"] is not None]
+    if not points:
         return None
-    best = max(point["map"] for point in measured)
-    return next(point for point in measured if point["map"] >= NEAR * best)
+    best = max(point["map"] for point in points)
+    return next(point for point in points if point["map"] >= CONVERGED_SHARE * best)
 
 
 def _more_draws(problem: Problem, curve: list[Record]) -> Claim:
-    first, last = curve[0]["draws"], curve[-1]["draws"]
+    first_draws, last_draws = curve[0]["draws"], curve[-1]["draws"]
     return Claim(
         f"WARP's draws after {len(curve)} epochs",
         "after the first one",
@@ -336,11 +343,11 @@ def _more_draws(problem: Problem, curve: list[Record]) -> Claim:
         "Figure 1, NUS-WIDE",
         problem.name,
         (f"about {paper.FIGURE_1['NUS-WIDE'][0]:,}", "few"),
-        (f"{last:.2f}", f"{first:.2f}"),
-        by_ratio(first, last),
+        (f"{last_draws:.2f}", f"{first_draws:.2f}"),
+        by_ratio(first_draws, last_draws),
         relation="higher than",
     )
 
 
-def _drawn(curve: list[Record]) -> list[Record]:
+def _points_with_draws(curve: list[Record]) -> list[Record]:
     return [point for point in curve if point["draws"] is not None]

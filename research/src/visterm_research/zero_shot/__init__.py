@@ -1,1 +1,1 @@
-"""Tags that no training image shows, and tags of other collections, found by word vectors."""
+"""Word vectors find tags without training images, and tags of other collections."""

@@ -1,4 +1,4 @@
-"""Across corpora: learn from one collection, tag the images of another, tags joined by their names or their vectors."""
+"""Across corpora: learn from one collection and tag another, with tags joined by their names or their vectors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from visterm_research.zero_shot.arms import rows_of
 Floats = NDArray[np.float32]
 
 LEAST_COSINE = 0.6
-"""From which on the nearest tag stands for one that has no namesake."""
+"""Minimum cosine of the nearest tag to replace a tag without a tag of the same name."""
 
 
 def join_near(
@@ -32,28 +32,28 @@ def join_near(
     *,
     least_cosine: float = LEAST_COSINE,
 ) -> JoinedTags:
-    """Join tags of the same name, then each other one to the tag whose vector is nearest to its own, if near.
+    """Join tags of the same name, then each other tag with the tag of the nearest vector, if it is near enough.
 
     Parameters
     ----------
     source_tags, target_tags : sequence of str
-        Spellings are compared as those of tags are. One tag of the source may stand for several of the target.
+        Tags; spellings are compared like those of any tags. A tag of the source may match several tags of the target.
     source_vectors, target_vectors : ndarray of float32, shape (n_tags, width)
-        Of one kind. A row of zeros is a tag without a vector, which is near to none.
+        Vectors of the same kind. A row of zeros is a tag without a vector, which is not near to any tag.
     least_cosine : float
 
     Raises
     ------
     ShapeError
-        If there is not a vector for each tag.
+        If the numbers of tags and vectors differ.
     """
-    named = join_tags(Vocabulary(source_tags), target_tags)
-    for what, tags, vectors in (("source", source_tags, source_vectors), ("target", target_tags, target_vectors)):
+    by_name = join_tags(Vocabulary(source_tags), target_tags)
+    for side, tags, vectors in (("source", source_tags, source_vectors), ("target", target_tags, target_vectors)):
         if len(vectors) != len(tags):
-            raise ShapeError(f"The {what} has {len(tags)} tags, but {len(vectors)} vectors; expected one a tag.")
+            raise ShapeError(f"The {side} has {len(tags)} tags, but {len(vectors)} vectors; expected one per tag.")
     cosines = _unit(target_vectors) @ _unit(source_vectors).T
-    near = ~named.by_name & (cosines.max(axis=1) >= least_cosine)
-    return JoinedTags(np.where(near, cosines.argmax(axis=1), named.ours), named.by_name)
+    is_near = ~by_name.by_name & (cosines.max(axis=1) >= least_cosine)
+    return JoinedTags(np.where(is_near, cosines.argmax(axis=1), by_name.ours), by_name.by_name)
 
 
 def across_corpora(
@@ -73,12 +73,12 @@ def across_corpora(
     Parameters
     ----------
     source, target : Problem
-        With features of one encoder that learns nothing, such as a network.
+        Problems with features of the same encoder, which doesn't learn, such as a network.
     model : str
-        As in ``visterm models``.
+        A name from ``visterm models``.
     settings : mapping
     vectors : mapping of "source" and "target" to ndarray of float32, shape (n_tags, width), optional
-        Of one kind: those that the model's tags start with, by which tags are joined too.
+        Vectors of the same kind: the start vectors of the model's tags, which are also used to join tags.
     least_cosine : float
     seed : int
     on : {"test", "valid"}
@@ -87,11 +87,12 @@ def across_corpora(
     Returns
     -------
     dict of str to dict of str to float
-        For each way to join tags. "name": the target's tags that the source has too are ranked. "vector": those too
-        that one of the source's is near to, with its scores. "words": all the target's tags are ranked; those without
-        a namesake have rows from their vectors (`tag_rows_from`). The last two only with `vectors`. ``p@5``, ``r@5``
-        and ``f1`` of the two, over all images with a tag, where each of an image's tags is right, ranked or not;
-        ``tags``, how many are ranked, and ``share``, of what the images have.
+        Results for each way to join tags. "name": only tags of the target that the source also has are ranked.
+        "vector": tags that are near to a tag of the source are also ranked, by its scores. "words": all tags of the
+        target are ranked; tags that the source does not have get rows from their vectors (`tag_rows_from`). "vector"
+        and "words" need `vectors`. ``p@5``, ``r@5`` and their ``f1`` are over all images with a tag, and all tags of
+        an image are right, ranked or not; ``tags`` is the number of ranked tags, and ``share`` their share of the
+        images' tags.
 
     Raises
     ------
@@ -106,43 +107,45 @@ def across_corpora(
             f"The images of {source.name} have {source.train.X.shape[1]} features, those of {target.name} "
             f"{rows.X.shape[1]}. Encode both with the same encoder."
         )
-    named = join_tags(Vocabulary(source.tags), target.tags)
-    if not named.by_name.any():
+    same_names = join_tags(Vocabulary(source.tags), target.tags)
+    if not same_names.by_name.any():
         raise DataError(f"{source.name} and {target.name} have no tag of the same name, so nothing joins them.")
     start = {} if vectors is None else {"word_vectors": vectors["source"]}
     accepted = inspect.signature(MODELS.load(model)).parameters
-    shared = {"valid_share": 0.0, "random_state": seed, "n_jobs": n_jobs}
-    params = {name: value for name, value in shared.items() if name in accepted} | start | dict(settings)
-    fitted = MODELS.create(model, **params).fit(source.train.X, source.train.Y)
-    scores = np.asarray(fitted.decision_function(rows.X), np.float32)
-    found = {"name": _judged(scores[:, named.ours], named.by_name, rows)}
+    common_settings = {"valid_share": 0.0, "random_state": seed, "n_jobs": n_jobs}
+    params = {name: value for name, value in common_settings.items() if name in accepted} | start | dict(settings)
+    fitted_model = MODELS.create(model, **params).fit(source.train.X, source.train.Y)
+    scores = np.asarray(fitted_model.decision_function(rows.X), np.float32)
+    results = {"name": _measure_ranking(scores[:, same_names.ours], same_names.by_name, rows)}
     if vectors is not None:
-        near = join_near(source.tags, target.tags, vectors["source"], vectors["target"], least_cosine=least_cosine)
-        found["vector"] = _judged(scores[:, near.ours], near.ours != NONE, rows)
-        words = scores[:, named.ours]
-        others = np.flatnonzero(~named.by_name)
-        if others.size:
-            words[:, others] = fitted.image_rows(rows.X) @ fitted.tag_rows_from(vectors["target"][others]).T
-        found["words"] = _judged(words, np.ones(len(target.tags), np.bool_), rows)
-    return found
+        near_tags = join_near(source.tags, target.tags, vectors["source"], vectors["target"], least_cosine=least_cosine)
+        results["vector"] = _measure_ranking(scores[:, near_tags.ours], near_tags.ours != NONE, rows)
+        word_scores = scores[:, same_names.ours]
+        unnamed = np.flatnonzero(~same_names.by_name)
+        if unnamed.size:
+            word_scores[:, unnamed] = (
+                fitted_model.image_rows(rows.X) @ fitted_model.tag_rows_from(vectors["target"][unnamed]).T
+            )
+        results["words"] = _measure_ranking(word_scores, np.ones(len(target.tags), np.bool_), rows)
+    return results
 
 
-def _judged(scores: Floats, ranked: NDArray[np.bool_], rows: Rows) -> dict[str, float]:
-    """Measure the first five of the ranked tags; tags that are not ranked are missed by all images that have them."""
-    hidden = sp.csr_array(np.broadcast_to(~ranked, scores.shape))
+def _measure_ranking(scores: Floats, is_ranked: NDArray[np.bool_], rows: Rows) -> dict[str, float]:
+    """Measure the first five of the ranked tags; other tags of an image count as missed."""
+    hidden = sp.csr_array(np.broadcast_to(~is_ranked, scores.shape))
     right = sp.csr_array(rows.Y > 0)
     counts = np.asarray(right.sum(axis=1), np.float64).ravel()
     values = measure(scores, right, ["p@5"], exclude=hidden)["p@5"]
-    has = counts > 0
-    hits = 5 * np.nan_to_num(values[has])  # NaN: none of the image's tags is ranked
-    p, r = float(np.mean(hits / 5)), float(np.mean(hits / counts[has]))
-    within = np.asarray(right[:, np.flatnonzero(ranked)].sum(), np.float64)
+    has_tag = counts > 0
+    hits = 5 * np.nan_to_num(values[has_tag])  # NaN: none of the image's tags is ranked
+    p, r = float(np.mean(hits / 5)), float(np.mean(hits / counts[has_tag]))
+    n_ranked_tags = np.asarray(right[:, np.flatnonzero(is_ranked)].sum(), np.float64)
     return {
         "p@5": p,
         "r@5": r,
         "f1": 2 * p * r / (p + r) if p + r else 0.0,
-        "tags": float(ranked.sum()),
-        "share": float(within / counts.sum()),
+        "tags": float(is_ranked.sum()),
+        "share": float(n_ranked_tags / counts.sum()),
     }
 
 

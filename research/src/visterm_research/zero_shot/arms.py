@@ -1,4 +1,4 @@
-"""Zero-shot tagging: some tags are kept from the training images, and found on others by their word vectors alone."""
+"""Zero-shot tagging: some tags are removed from training images, and found on other images by their word vectors."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class ZeroShotArm:
-    """A model, and the word vectors that it is given.
+    """A model, and the word vectors that it starts with.
 
     Attributes
     ----------
     label : str
     model : str
-        As in ``visterm models``; a network into the words' space.
+        A name from ``visterm models``; a network into the words' space.
     source : str
-        Of the vectors, as `word_sources` names them: "sentences", "learned" or "random".
+        Source of the vectors, see `word_sources`: "sentences", "learned" or "random".
     settings : mapping
-        Of the model.
+        Settings of the model.
     common : bool, optional
-        Whether vectors have one more number, the same for all (`with_common`). None: where the model has the setting
-        `fixed_vectors`, and it is true.
+        Whether vectors have one more number, the same for all (`with_common`). None: yes if the model has the setting
+        `fixed_vectors`, and it is True.
     moved : bool
-        Whether vectors of held-out tags follow those of the others (equations 3 and 4), where those have moved.
+        Whether vectors of held-out tags follow the moved vectors of seen tags (equations 3 and 4).
     handicap : float
-        What is taken off the scores of seen tags where all tags are ranked together, in standard deviations of their
-        scores on training images (calibrated stacking; Chao et al. 2016): tags that were learned score higher on
-        images like those that they were learned from.
+        Number subtracted from the scores of seen tags when all tags are ranked together, in standard deviations of
+        their scores on training images (calibrated stacking; Chao et al. 2016): learned tags have higher scores on
+        images that are similar to their training images.
     """
 
     label: str
@@ -56,17 +56,17 @@ class ZeroShotArm:
 
 @dataclass(frozen=True)
 class ZeroShot:
-    """What an arm reaches with one draw of the held-out tags.
+    """The results of an arm with one draw of the held-out tags.
 
     Attributes
     ----------
     arm : ZeroShotArm
     seed : int
-        Of the draw of held-out tags, and of the fit.
+        Seed of the draw of held-out tags, and of the fit.
     metrics : dict of str to float
-        As `zero_shot_measures` names them.
+        Means of the measures of `zero_shot_measures`.
     values : dict of str to ndarray
-        The same image by image or word by word, NaN where there is nothing to find.
+        The measures of each image or word; NaN if there is nothing to find.
     """
 
     arm: ZeroShotArm
@@ -94,52 +94,52 @@ def zero_shot(
     ----------
     problem : Problem
     sources : mapping of str to ndarray of float32, shape (n_tags, width)
-        Vectors of the tags, as `word_sources` gives them.
+        Vectors of the tags, as `word_sources` returns them.
     arms : sequence of ZeroShotArm
     seeds : sequence of int
-        A draw of held-out tags each.
+        One seed for each draw of held-out tags.
     share : float
-        Of the tags that is held out.
+        Share of the tags to hold out.
     on : {"test", "valid"}
-        The rows to measure on: settings are chosen on "valid".
+        The rows to measure on; choose settings on "valid".
     n_jobs : int, optional
     progress : Progress
 
     Returns
     -------
     list of ZeroShot
-        For each seed, all arms in their order.
+        For each seed, the results of all arms in their order.
 
     Raises
     ------
     UserError
-        If `on` is something else, or an arm names a source that is not there.
+        If `on` is not valid, or the source of an arm is missing.
     """
     rows = rows_of(problem, on)
     missing = {arm.source for arm in arms} - set(sources)
     if missing:
         raise UserError(f"There are no word vectors '{min(missing)}'; there are: {', '.join(sources)}.")
-    found = []
+    results = []
     with reported(progress, "Draws of held-out tags", len(seeds)):
         for seed in seeds:
             split = split_tags(len(problem.tags), share=share, seed=seed)
             train = seen_rows(problem.train, split)
-            fitted: list[tuple[tuple[Any, ...], Any]] = []
+            fitted_models: list[tuple[tuple[Any, ...], Any]] = []
             for arm in arms:
                 common = has_common(arm)
                 vectors = with_common(sources[arm.source]) if common else sources[arm.source]
                 key = (arm.model, arm.source, common, dict(arm.settings))
-                model = next((model for other, model in fitted if other == key), None)
+                model = next((model for fitted_key, model in fitted_models if fitted_key == key), None)
                 if model is None:
                     model = fit_arm(arm, train, vectors[split.seen], seed=seed, n_jobs=n_jobs)
-                    fitted.append((key, model))
+                    fitted_models.append((key, model))
                 scores = zero_shot_scores(model, vectors, split, rows.X, moved=arm.moved)
                 handicap = arm.handicap * float(np.std(model.decision_function(train.X))) if arm.handicap else 0.0
                 values = zero_shot_measures(scores, rows.Y, split, handicap=handicap)
-                metrics = {name: float(np.nanmean(each)) for name, each in values.items()}
-                found.append(ZeroShot(arm, seed, metrics, values))
+                metrics = {name: float(np.nanmean(image_values)) for name, image_values in values.items()}
+                results.append(ZeroShot(arm, seed, metrics, values))
             progress.advance()
-    return found
+    return results
 
 
 def has_common(arm: ZeroShotArm) -> bool:
@@ -151,23 +151,23 @@ def has_common(arm: ZeroShotArm) -> bool:
 
 
 def fit_arm(arm: ZeroShotArm, train: Rows, vectors: Floats, *, seed: int, n_jobs: int | None) -> Any:
-    """Fit an arm's model on rows, with a vector for each of their tags; all epochs are run."""
+    """Fit the model of an arm on rows, with a vector for each of their tags, for all epochs."""
     settings = {"valid_share": 0.0, "random_state": seed, "n_jobs": n_jobs, **arm.settings}
     return MODELS.create(arm.model, word_vectors=vectors, **settings).fit(train.X, train.Y)
 
 
 def zero_shot_scores(model: Any, vectors: Floats, split: TagSplit, X: Matrix, *, moved: bool = True) -> Floats:
-    """Score all tags by a model of the seen ones, fitted on `vectors` of these.
+    """Score all tags by a model that was fitted on the seen tags and their `vectors`.
 
     Parameters
     ----------
     model : DeepTagger
     vectors : ndarray of float32, shape (n_tags, width)
-        Of all tags.
+        Vectors of all tags.
     split : TagSplit
     X : array, shape (n_images, n_features)
     moved : bool
-        Whether the vectors of held-out tags follow those that moved in training, or are taken as they were.
+        Whether the vectors of held-out tags follow the vectors that moved in training, or don't change.
 
     Returns
     -------

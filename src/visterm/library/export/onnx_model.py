@@ -136,7 +136,7 @@ def _is_same(tagger: Tagger, graph: Graph, n_photos: int, *, for_photoprism: boo
     encoder: Any = copy(tagger.encoder)
     if for_photoprism:
         encoder.views = "whole"
-    scores, confidences = tagger.scored(encoder.encode(list(photos)).rows)
+    scores, confidences = tagger.scores_and_confidences(encoder.encode(list(photos)).rows)
     expected: dict[str, Any] = {SCORES: scores, CONFIDENCES: confidences}
     if for_photoprism and confidences is not None:
         rest = np.maximum(1 - confidences.sum(axis=1, keepdims=True), 0)

@@ -36,7 +36,7 @@ Layer: TypeAlias = tuple[Floats, Floats]  # Weights, (n_inputs, n_outputs), and 
 
 HIDDEN = (4096, 8192, 2048)  # Hidden layers of the paper (section 2)
 BLOCK_ROWS = 1024  # Number of images that go through the layers at a time, to limit the memory
-PENALTY = 1.0  # Penalty of `move_words` when words follow the tags
+MOVE_PENALTY = 1.0  # Penalty of `move_words` when words follow the tags
 MAX_LAYERS = 1000
 
 MAX_TRAINED_BYTES = 2**34  # Weights and vectors with their gradients and the state of the optimisers
@@ -49,8 +49,8 @@ NOT_IN_CHECKPOINT = ("checkpoint", "checkpoint_batches", "device", "n_jobs", "ra
 class DeepTagger(EpochAnnotator):
     """Scores a tag by ``h(x) · v_t``: a network's output for the image, and the vector of a word.
 
-    Adam trains the network, and row-wise Adagrad the vectors, both for the model's cost; a new model implements
-    `_objective`. Training needs the extra ``torch``; a trained model only needs NumPy.
+    Adam trains the network and row-wise Adagrad trains the vectors; both minimise the model's cost. A new model
+    implements `_objective`. Training needs the extra ``torch``; a trained model only needs NumPy.
 
     Parameters
     ----------
@@ -60,10 +60,10 @@ class DeepTagger(EpochAnnotator):
         Size of the words' space. None: the width of `word_vectors`, or 300 without word vectors.
     word_vectors : array-like, shape (n_tags, dim), optional
         Start vectors of the tags (may be a memory map). A row of zeros is a tag without a vector, which starts at
-        random, like all tags if this is None. One factor scales them to length 1 (root mean square). They are not
-        saved as a setting; the learned vectors are.
+        random, like all tags if this is None. One factor scales them to length 1 (root mean square). Saved models
+        contain the learned vectors, but not this setting.
     dropout : float
-        Probability to drop a hidden unit in a training step. More helps if there are few images.
+        Probability of dropping a hidden unit in a training step. A higher value helps if there are few images.
     batch_norm : bool
         Whether to normalize hidden units to mean 0 and deviation 1 over each batch.
     epochs : int
@@ -95,7 +95,7 @@ class DeepTagger(EpochAnnotator):
     checkpoint_batches : int
         Number of batches between checkpoints.
     device : str
-        Device of the network: "auto" (a GPU if there is one), "cpu", "cuda". The vectors are in the CPU's memory.
+        Device of the network: "auto" (a GPU if there is one), "cpu", "cuda". The vectors stay in the CPU's memory.
     n_jobs : int, optional
         Number of threads; None or -1 for all cores. The same number gives the same bytes; small networks use one
         thread, and any number gives the same bytes.
@@ -190,14 +190,14 @@ class DeepTagger(EpochAnnotator):
         check_fitted(self)
         if self.vector_scale_ is None:
             raise UserError(
-                f"This {type(self).__name__} was fitted without `word_vectors`, so words that are not tags have no "
-                "place among its tags.",
+                f"This {type(self).__name__} was fitted without `word_vectors`, so it cannot score words that are not "
+                "tags.",
                 advice="Fit it with vectors of the tags, and pass vectors of the same kind.",
             )
         words = np.atleast_2d(np.asarray(vectors, np.float32))
         if words.ndim != 2 or words.shape[1] != self.tag_rows_.shape[1]:
             raise ShapeError(
-                f"The words' vectors have the shape {words.shape}; expected {self.tag_rows_.shape[1]} numbers a word."
+                f"The words' vectors have the shape {words.shape}; expected {self.tag_rows_.shape[1]} numbers per word."
             )
         factor = np.float32(self.vector_scale_)
         if not hasattr(self, "word_vectors_"):
@@ -205,7 +205,7 @@ class DeepTagger(EpochAnnotator):
         has_vector = np.flatnonzero(self.word_vectors_.any(axis=1))
         old_tags = self.word_vectors_[has_vector] * factor
         new_tags = self.tag_rows_[has_vector]
-        return move_words(words * factor, old_tags, new_tags, about_means=True, penalty=PENALTY)
+        return move_words(words * factor, old_tags, new_tags, about_means=True, penalty=MOVE_PENALTY)
 
     @abstractmethod
     def _objective(self, Y: sp.csr_array) -> Any:
@@ -216,11 +216,11 @@ class DeepTagger(EpochAnnotator):
         return 0.0
 
     def _words_move(self) -> bool:
-        """Return whether training changes the tags' vectors: no, if the model fixes them, always or by a setting."""
+        """Return whether training changes the tags' vectors; a setting `fixed_vectors` decides, False without it."""
         return not getattr(self, "fixed_vectors", True)
 
     def _work_per_tag(self, n_tags: int) -> int:
-        """Return the number of tag vectors that an image is multiplied with in training."""
+        """Return the number of tag vectors that training multiplies each image with."""
         return n_tags
 
     def _image_rows(self, X: Matrix) -> Matrix:
@@ -271,16 +271,16 @@ class DeepTagger(EpochAnnotator):
             check_vectors(vectors, Y.shape[1], self.dim)
         sizes = self._sizes(X.shape[1])
         n_bytes = 16 * sum(a * b for a, b in pairwise(sizes)) + 4 * Y.shape[1] * self._dim()
-        layers = " → ".join(f"{size:,}" for size in sizes)
-        description = f"A network of {layers} numbers and {Y.shape[1]:,} vectors"
-        check_size(n_bytes, MAX_TRAINED_BYTES, description, "Take smaller layers (`hidden`, `dim`).")
+        layer_sizes = " → ".join(f"{size:,}" for size in sizes)
+        description = f"A network of {layer_sizes} numbers and {Y.shape[1]:,} vectors"
+        check_size(n_bytes, MAX_TRAINED_BYTES, description, "Use smaller layers (`hidden`, `dim`).")
         self._held_out = None
         self.scale_ = math.sqrt(X.shape[1]) / (mean_length(X) or 1.0)
         checkpoint = TrainingCheckpoint(self.checkpoint, self._checkpoint_key(X, Y, valid) if self.checkpoint else {})
         seed = int(rng.integers(2**63))
         fit = DeepFit(self, X, Y, seed, checkpoint, monitor, on_epoch)
         fit.run(valid)
-        if vectors is not None and self._words_move():  # at the end: each epoch would read a memory map to check it
+        if vectors is not None and self._words_move():  # at the end, as the check after an epoch reads all arrays
             self.word_vectors_ = np.asarray(vectors, np.float32)
 
     def _publish(self, *weights: Floats) -> None:
@@ -292,9 +292,9 @@ class DeepTagger(EpochAnnotator):
             setattr(self, f"offsets_{layer}_", layers[2 * layer + 1])
 
     def _work(self, n_features: int, n_tags: int) -> int:
-        """Return the number of multiplications of a batch, in the network and with the tag vectors."""
-        network = sum(a * b for a, b in pairwise(self._sizes(n_features)))
-        return self.batch_size * (network + self._dim() * self._work_per_tag(n_tags))
+        """Return the number of multiplications per batch, in the network and with the tag vectors."""
+        network_work = sum(a * b for a, b in pairwise(self._sizes(n_features)))
+        return self.batch_size * (network_work + self._dim() * self._work_per_tag(n_tags))
 
     def _sizes(self, n_features: int) -> list[int]:
         return [n_features, *self.hidden, self._dim()]
@@ -326,11 +326,11 @@ class DeepTagger(EpochAnnotator):
             check_count(size, "hidden")
 
     def check_settings(self) -> None:
-        """Check the settings, torch and the device, before any long work; `fit` calls it, too."""
+        """Check the settings, the package torch and the device before any long work; `fit` does so, too."""
         super().check_settings()
         if find_spec("torch") is None:
             raise MissingExtraError(
-                f"To train {type(self).__name__} needs the package 'torch'. "
+                f"Training {type(self).__name__} needs the package 'torch'. "
                 "Install it with: pip install 'visterm[torch]'"
             )
         if self.device not in ("auto", "cpu"):
@@ -356,13 +356,13 @@ def through_layers(X: Matrix, scale: float, layers: list[Layer]) -> Floats:
 
 
 def matrix_fingerprint(matrix: Matrix) -> str:
-    """Return a hash of a matrix: of all values of a CSR, or of the shape and up to 1,000 rows of a dense matrix."""
+    """Return a hash of a matrix, which includes all values of CSR, but at most 1,000 rows of a dense matrix."""
     digest = hashlib.sha256(str(matrix.shape).encode())
     if isinstance(matrix, sp.csr_array):
         parts = [matrix.indptr, matrix.indices, matrix.data]
     else:
-        sampled = np.linspace(0, len(matrix) - 1, min(len(matrix), SAMPLED_ROWS)).astype(np.int64)
-        parts = [np.asarray(matrix[sampled])]
+        sampled_rows = np.linspace(0, len(matrix) - 1, min(len(matrix), SAMPLED_ROWS)).astype(np.int64)
+        parts = [np.asarray(matrix[sampled_rows])]
     for part in parts:
         digest.update(np.ascontiguousarray(part).data)
     return digest.hexdigest()[:16]

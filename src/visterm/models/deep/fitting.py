@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 import torch
-from numpy.typing import NDArray
 
 from visterm.core.errors import StorageError
 from visterm.core.persist import load_arrays, new_folder, open_folder, read_json, save_arrays, write_json
@@ -21,13 +20,13 @@ from visterm.core.progress import Progress
 from visterm.core.threads import resolve_jobs
 from visterm.core.types import Matrix
 from visterm.encoders.torch_loading import torch_device
-from visterm.models.deep.training import Arrays, DeepNetwork, DeepTraining, torch_settings
+from visterm.models.deep.training import Arrays, DeepNetwork, DeepTraining, Ints, torch_settings
 from visterm.models.deep.word_table import WordTable, offset_for, start_vectors
 from visterm.models.epochs import TrainingState, Validation
 from visterm.models.stopping import HeldOutFit, OnEpoch, hold_out
 
-KIND = "checkpoint"
-HOLDING_OUT, FIRST, SECOND = 0, 1, 2  # Phases of the fit, which are a part of the seeds of their random draws
+FOLDER_KIND = "checkpoint"
+HOLD_OUT_PHASE, FIRST_PHASE, SECOND_PHASE = 0, 1, 2  # Phases of a fit: each is a part of the seeds of its random draws
 
 
 class CheckpointContents(NamedTuple):
@@ -38,7 +37,7 @@ class CheckpointContents(NamedTuple):
 
 
 class TrainingCheckpoint:
-    """The saved state of a training in a folder (None: not saved), replaced completely or not at all.
+    """The state of a training, saved in a folder (None: not saved); a failed write keeps the previous state.
 
     `training` identifies the training by JSON values: settings, and fingerprints of data.
     """
@@ -50,11 +49,12 @@ class TrainingCheckpoint:
     def read(self) -> CheckpointContents | None:
         """Return the state, or None if there is no checkpoint.
 
-        Raises StorageError if the checkpoint is of another training, with the differences; or if a file has changed.
+        Raises StorageError if the checkpoint belongs to another training, whose differences the message lists; or if a
+        file has changed.
         """
         if self._folder is None or not self._folder.exists():
             return None
-        folder = open_folder(self._folder, KIND)
+        folder = open_folder(self._folder, FOLDER_KIND)
         stored = read_json(folder / "training.json")
         stored_training = stored["training"]
         differences = [
@@ -65,7 +65,7 @@ class TrainingCheckpoint:
         if differences:
             raise StorageError(
                 f"The checkpoint {self._folder} is of another training; different: {', '.join(differences)}. "
-                "Train as then to go on with it, remove it, or choose another folder."
+                "Resume it with its own settings and data, remove it, or choose another folder."
             )
         return CheckpointContents(stored["numbers"], load_arrays(folder / "arrays.safetensors"))
 
@@ -73,7 +73,7 @@ class TrainingCheckpoint:
         """Save a state, which replaces the previous state."""
         if self._folder is None:
             return
-        with new_folder(self._folder, KIND) as folder:
+        with new_folder(self._folder, FOLDER_KIND) as folder:
             write_json(folder / "training.json", {"training": self._training, "numbers": numbers})
             save_arrays(
                 folder / "arrays.safetensors", {name: np.ascontiguousarray(array) for name, array in arrays.items()}
@@ -82,7 +82,7 @@ class TrainingCheckpoint:
     def remove(self) -> None:
         """Remove the folder at the end of the training."""
         if self._folder is not None and self._folder.exists():
-            shutil.rmtree(open_folder(self._folder, KIND))
+            shutil.rmtree(open_folder(self._folder, FOLDER_KIND))
 
 
 class EpochLoss(NamedTuple):
@@ -96,11 +96,11 @@ class DeepState(TrainingState):
     """The state of a training within its epochs."""
 
     batch: int = 0  # Number of finished batches of the epoch
-    total: float = 0.0  # The sum of their losses
+    total: float = 0.0  # The sum of the losses of these batches
 
 
 class DeepFit:
-    """One fit of a deep tagger: uses its settings, and sets its learned attributes.
+    """One fit of a deep tagger: uses the settings of `model`, and sets its learned attributes.
 
     `X` is (n_images, n_features), `Y` (n_images, n_tags). All draws depend on `seed`, or on the seed of the checkpoint
     if there is one.
@@ -117,68 +117,68 @@ class DeepFit:
         on_epoch: OnEpoch | None,
     ) -> None:
         self._model, self._X, self._Y, self._monitor, self._on_epoch = model, X, Y, monitor, on_epoch
-        self._checkpoint, self._kept = checkpoint, checkpoint.read()
-        self._seed = self._kept.numbers["seed"] if self._kept else seed
+        self._checkpoint, self._stored = checkpoint, checkpoint.read()
+        self._seed = self._stored.numbers["seed"] if self._stored else seed
         self._device = torch_device(model.device)
-        self._first: CheckpointContents = CheckpointContents({}, {})
+        self._first_training: CheckpointContents = CheckpointContents({}, {})
 
     def run(self, valid: Validation | None) -> None:
         """Train, with early stopping if there are validation rows or enough images, and remove the checkpoint."""
         model = self._model
         all_images = np.arange(self._X.shape[0])
         if valid is None:
-            rng = np.random.default_rng([self._seed, HOLDING_OUT])
-            trained, held_out = hold_out(all_images.size, model.share_to_hold_out, rng)
+            rng = np.random.default_rng([self._seed, HOLD_OUT_PHASE])
+            training_ids, held_out = hold_out(all_images.size, model.share_to_hold_out, rng)
         else:
-            trained, held_out = all_images, all_images[:0]
+            training_ids, held_out = all_images, all_images[:0]
         model.n_held_out_ = held_out.size
         if held_out.size == 0:
-            self._train(FIRST, all_images, valid, model.epochs)
+            self._train(FIRST_PHASE, all_images, valid, model.epochs)
         else:
-            self._train_twice(trained, held_out, all_images)
+            self._train_twice(training_ids, held_out, all_images)
         self._checkpoint.remove()
 
-    def _train_twice(self, trained: NDArray[np.int64], held_out: NDArray[np.int64], images: NDArray[np.int64]) -> None:
-        """Train on a part of the images, stop by the held-out ones, then train on all for the best number of epochs."""
-        model, kept = self._model, self._kept
-        if kept is None or kept.numbers["phase"] == FIRST:
-            self._train(FIRST, trained, (self._X[held_out], self._Y[held_out]), model.epochs)
+    def _train_twice(self, training_ids: Ints, held_out: Ints, images: Ints) -> None:
+        """Find the best number of epochs with held-out images, then train on all images for this number of epochs."""
+        model, stored = self._model, self._stored
+        if stored is None or stored.numbers["phase"] == FIRST_PHASE:
+            self._train(FIRST_PHASE, training_ids, (self._X[held_out], self._Y[held_out]), model.epochs)
             rows = {"held.image_rows": model._image_rows(self._X[held_out]), "held.tag_rows": model.tag_rows_}
-            self._first = CheckpointContents({"history": model.history_, "epochs": model.n_epochs_}, rows)
+            self._first_training = CheckpointContents({"history": model.history_, "epochs": model.n_epochs_}, rows)
         else:
-            rows = {name: array for name, array in kept.arrays.items() if name.startswith("held.")}
-            self._first = CheckpointContents(kept.numbers["first"], rows)
-        arrays = self._first.arrays
-        self._train(SECOND, images, None, self._first.numbers["epochs"])
-        model.history_ = self._first.numbers["history"]
+            rows = {name: array for name, array in stored.arrays.items() if name.startswith("held.")}
+            self._first_training = CheckpointContents(stored.numbers["first"], rows)
+        arrays = self._first_training.arrays
+        self._train(SECOND_PHASE, images, None, self._first_training.numbers["epochs"])
+        model.history_ = self._first_training.numbers["history"]
         model._held_out = HeldOutFit(held_out, arrays["held.image_rows"], arrays["held.tag_rows"])
 
-    def _train(self, phase: int, images: NDArray[np.int64], validation: Validation | None, epochs: int) -> None:
-        """Run epochs from start values, or from the checkpoint, and publish the best or the last weights."""
+    def _train(self, phase: int, images: Ints, validation: Validation | None, epochs: int) -> None:
+        """Run epochs from start values, or from the checkpoint; keep the best weights or, unmeasured, the last."""
         model = self._model
         n_jobs, work = resolve_jobs(model.n_jobs), model._work(self._X.shape[1], self._Y.shape[1])
         with torch_settings(n_jobs, work, half=model.half):
             training = self._training(phase, images)
             state = self._start_state(phase, training)
 
-            def after(batch: int, total: float) -> None:
+            def after_batch(batch: int, total: float) -> None:
                 state.batch, state.total = batch, total
-                done = (state.epoch - 1) * training.n_batches + batch
-                if model.checkpoint is not None and done % model.checkpoint_batches == 0:
-                    self._keep(phase, training, state)
+                n_batches_done = (state.epoch - 1) * training.n_batches + batch
+                if model.checkpoint is not None and n_batches_done % model.checkpoint_batches == 0:
+                    self._save(phase, training, state)
 
             measure = model._measure_map(validation)
             epoch_rates = model._epochs(state, epochs, measure, monitor=self._monitor, on_epoch=self._on_epoch)
             with closing(epoch_rates):
                 for rate in epoch_rates:
-                    loss = training.run_epoch(state.epoch, rate, first=state.batch, total=state.total, after=after)
+                    loss = training.run_epoch(state.epoch, rate, state.batch, state.total, after_batch)
                     state.batch, state.total, state.means_of_epoch = 0, 0.0, EpochLoss(loss)
                     layers = [array for layer in training.network.layers() for array in layer]
                     state.published = (*layers, training.table.rows)
                     model._publish(*state.published)
                     model._refuse_non_finite()
 
-    def _training(self, phase: int, images: NDArray[np.int64]) -> DeepTraining:
+    def _training(self, phase: int, images: Ints) -> DeepTraining:
         model = self._model
         rng = np.random.default_rng([self._seed, phase])
         score = model._start_score(self._Y)
@@ -195,27 +195,27 @@ class DeepFit:
         if score:
             network.offsets[-1].data += torch.from_numpy(offset_for(rows, score))
         table = WordTable(rows, moving=model._words_move(), device=self._device)
-        with_tags = images[np.diff(self._Y.indptr)[images] > 0]
+        tagged_images = images[np.diff(self._Y.indptr)[images] > 0]
         return DeepTraining(
-            network, table, model._objective(self._Y), self._X, with_tags, model,
+            network, table, model._objective(self._Y), self._X, tagged_images, model,
             seed=[self._seed, phase], device=self._device,
         )  # fmt: skip
 
     def _start_state(self, phase: int, training: DeepTraining) -> DeepState:
-        state, kept = DeepState(), self._kept
-        if kept is None or kept.numbers["phase"] != phase:
+        state, stored = DeepState(), self._stored
+        if stored is None or stored.numbers["phase"] != phase:
             return state
-        training.restore(kept.arrays)
-        numbers = kept.numbers
+        training.restore(stored.arrays)
+        numbers = stored.numbers
         best = numbers["best"]
         if best["epoch"]:
             state.best_epoch, state.best_value = best["epoch"], best["value"]
-            state.best_weights = tuple(np.array(kept.arrays[f"best.{number}"]) for number in range(best["arrays"]))
+            state.best_weights = tuple(np.array(stored.arrays[f"best.{number}"]) for number in range(best["arrays"]))
         state.epoch, state.batch, state.total = numbers["epoch"], numbers["batch"], numbers["total"]
         state.history = list(numbers["history"])
         return state
 
-    def _keep(self, phase: int, training: DeepTraining, state: DeepState) -> None:
+    def _save(self, phase: int, training: DeepTraining, state: DeepState) -> None:
         best_value = state.best_value if state.best_epoch else 0.0
         numbers = {
             "seed": self._seed,
@@ -225,8 +225,8 @@ class DeepFit:
             "total": state.total,
             "history": state.history,
             "best": {"epoch": state.best_epoch, "value": best_value, "arrays": len(state.best_weights)},
-            "first": self._first.numbers,
+            "first": self._first_training.numbers,
         }
-        arrays: Arrays = training.state() | self._first.arrays
+        arrays: Arrays = training.state() | self._first_training.arrays
         arrays |= {f"best.{number}": array for number, array in enumerate(state.best_weights)}
         self._checkpoint.write(numbers, arrays)

@@ -14,11 +14,11 @@ from visterm.core.errors import DataError, ShapeError
 from visterm.core.threads import one_blas_thread
 
 BLOCK_FLOATS = 2**21  # Number of relations in memory at a time: 8 MB for each of a few matrices
-RIDGE = 1e-6  # Share of the mean square of the partners' coordinates: without partners, a direction does not move
+RIDGE = 1e-6  # Added to the curvature, as a share of its mean diagonal; words don't move in directions without partners
 MAX_HALVINGS = 20
 MAX_PARTNERS = 4096  # Maximum number of tags, and of words, whose relations are kept
-MAX_SWEEPS = 100  # Maximum number of passes over the words, in each of the stages
-TOLERANCE = 1e-5  # A stage ends when a pass gains less than this share of the stage's total gain
+MAX_SWEEPS = 100  # Maximum number of passes over the words in each call of `_maximise`
+TOLERANCE = 1e-5  # `_maximise` ends when a pass gains less than this share of the total gain
 
 
 class Partners(NamedTuple):
@@ -44,11 +44,11 @@ def move_words(
 
     Some details are our choice. In (4), the second C, printed without indices, is C_dm, too. The sum is maximised by
     Newton steps with the bound σ' ≤ 1/4 in place of σ' (Böhning, Lindsay 1988), which need no learning rate. At first
-    only relations to tags count, which have a unique optimum: at the old vectors, the relations between words already
-    hold, and would keep the words there. Then the relations between words count, too. If there are more than
-    `MAX_PARTNERS` tags or words, that many are drawn, each with a larger weight: the drawn words are moved together,
-    and then each other word by its relations to the drawn ones. Returns float32, (n_words, width). Raises ShapeError if
-    the shapes of the matrices do not match; DataError if a number is not finite.
+    only relations to tags count, which have a unique optimum; relations between words already hold at the old vectors,
+    and would keep the words from moving. Then the relations between words count, too. If there are more than
+    `MAX_PARTNERS` tags or words, this number of them is drawn, each with a larger weight: the drawn words are moved
+    together, and then every other word by its relations to the drawn words. Returns float32, (n_words, width). Raises
+    ShapeError if the shapes of the matrices do not match; DataError if a number is not finite.
 
     Parameters
     ----------
@@ -64,90 +64,90 @@ def move_words(
         hide the differences between words. The moved rows lack the common part: they rank images, and words against
         each other, but have low scores compared with tags.
     penalty : float
-        Weight of half the squared vectors in the sum; 1 is as much as the mean weight of the relations to tags in a
-        direction. If there are few tags for the width of the vectors, large moves in directions in which tags hardly
-        differ, but images do, keep relations exactly. Without a penalty, moved vectors of a sentence network ranked the
-        images of held-out words worse than before; with penalty 1 about the means, they ranked them better.
+        Weight of half the squared vectors, which is subtracted from the sum; 1 is the mean weight of the relations to
+        tags per direction. With few tags for the width of the vectors, words could keep all relations by large moves in
+        directions in which tags hardly differ, but images do. Without a penalty, moved vectors of a sentence network
+        ranked the images of held-out words worse than before; with penalty 1 about the means, they ranked them better.
     """
-    old, before, after = _checked(old_words, old_tags, new_tags)
+    old, before, after = _check_vectors(old_words, old_tags, new_tags)
     check_number(penalty, "penalty", least=0)
     if about_means:
         mean = before.mean(axis=0)
         old, before, after = old - mean, before - mean, after - after.mean(axis=0)
     rng = np.random.default_rng(0)
-    tags, tag_weight = _drawn(len(before), MAX_PARTNERS, rng)
-    word_rows, word_weight = _drawn(len(old), MAX_PARTNERS, rng)
-    tag_partners = Partners(before[tags], after[tags], np.full(len(tags), tag_weight, np.float32))
-    moved = np.zeros((len(old), after.shape[1]), np.float32)
+    drawn_tags, tag_weight = _draw_partners(len(before), MAX_PARTNERS, rng)
+    drawn_words, word_weight = _draw_partners(len(old), MAX_PARTNERS, rng)
+    tag_partners = Partners(before[drawn_tags], after[drawn_tags], np.full(len(drawn_tags), tag_weight, np.float32))
+    new_words = np.zeros((len(old), after.shape[1]), np.float32)
     with one_blas_thread():
         tag_curvature = _curvature(tag_partners)  # with thousands of tags, this takes most of the time
         penalty_weight = penalty * float(np.trace(tag_curvature)) / after.shape[1]
-        climb = partial(_climb, moved, old, penalty_weight)
-        climb(tag_partners, tag_curvature, np.arange(len(moved)), None)
-        if len(word_rows):
-            climb(tag_partners, tag_curvature, word_rows, word_weight)
-        others = np.setdiff1d(np.arange(len(moved)), word_rows)
-        if len(word_rows) and len(others):
-            partners = _joined(tag_partners, old, moved, word_rows, 2 * word_weight)
-            climb(partners, _curvature(partners), others, None)
-    return moved
+        maximise = partial(_maximise, new_words, old, penalty_weight)
+        maximise(tag_partners, tag_curvature, np.arange(len(new_words)), None)
+        if len(drawn_words):
+            maximise(tag_partners, tag_curvature, drawn_words, word_weight)
+        other_words = np.setdiff1d(np.arange(len(new_words)), drawn_words)
+        if len(drawn_words) and len(other_words):
+            partners = _add_words(tag_partners, old, new_words, drawn_words, 2 * word_weight)
+            maximise(partners, _curvature(partners), other_words, None)
+    return new_words
 
 
-def _climb(
-    moved: NDArray[np.float32],
-    old: NDArray[np.float32],
+def _maximise(
+    new_words: NDArray[np.float32],
+    old_words: NDArray[np.float32],
     damping: float,
-    seen: Partners,
-    of_seen: NDArray[np.float64],
-    chosen: NDArray[np.int64],
+    fixed: Partners,
+    fixed_curvature: NDArray[np.float64],
+    ids: NDArray[np.int64],
     word_weight: float | None,
 ) -> None:
-    """Move the `chosen` words, in place, until the sum of their relations stops growing.
+    """Move the words `ids`, rows of `new_words`, in place until the sum of their relations stops growing.
 
-    With `word_weight` None, only relations to the fixed partners `seen`, with the curvature `of_seen`, count. With a
-    number, relations between the chosen words count, too, with this weight.
+    With `word_weight` None, only relations to the partners `fixed` count, with the curvature `fixed_curvature`. With a
+    number, relations between the moving words count, too, with this weight.
     """
-    if not len(chosen):
+    if not len(ids):
         return
-    share, first_total, previous_total = 1.0, 0.0, -np.inf
-    partners = _joined(seen, old, moved, chosen, word_weight) if word_weight is not None else seen
-    moving = slice(len(seen.old), None)
-    previous_rows = moved[chosen]
+    step_share, first_total, previous_total = 1.0, 0.0, -np.inf
+    partners = _add_words(fixed, old_words, new_words, ids, word_weight) if word_weight is not None else fixed
+    moving_slice = slice(len(fixed.old), None)
+    previous_rows = new_words[ids]
     step = np.zeros_like(previous_rows)
 
     for sweep in range(MAX_SWEEPS + 1):
         if word_weight is not None:
-            partners.new[moving] = moved[chosen]
-        total, gradients = _sum_and_gradients(moved[chosen], old[chosen], partners, moving)
+            partners.new[moving_slice] = new_words[ids]
+        total, gradients = _sum_and_gradients(new_words[ids], old_words[ids], partners, moving_slice)
         if damping:
-            total -= damping / 2 * float(np.sum(np.square(moved[chosen]), dtype=np.float64))
-            gradients -= np.float32(damping) * moved[chosen]
+            total -= damping / 2 * float(np.sum(np.square(new_words[ids]), dtype=np.float64))
+            gradients -= np.float32(damping) * new_words[ids]
         if total < previous_total:  # only possible if words move together: the bound holds for each word alone
-            share /= 2
-            if share < 2.0**-MAX_HALVINGS:
-                moved[chosen] = previous_rows
+            step_share /= 2
+            if step_share < 2.0**-MAX_HALVINGS:
+                new_words[ids] = previous_rows
                 return
-            moved[chosen] = previous_rows + np.float32(share) * step
+            new_words[ids] = previous_rows + np.float32(step_share) * step
             continue
         first_total = total if sweep == 0 else first_total
         if sweep == MAX_SWEEPS or (sweep > 0 and total - previous_total <= TOLERANCE * (total - first_total)):
             return
-        previous_total, previous_rows = total, moved[chosen]
-        of_moving = Partners(*(matrix[moving] for matrix in partners))
-        step = _newton(gradients, of_seen + 4 * _curvature(of_moving), damping)
-        moved[chosen] = previous_rows + np.float32(share) * step
+        previous_total, previous_rows = total, new_words[ids]
+        moving_partners = Partners(*(matrix[moving_slice] for matrix in partners))
+        step = _newton(gradients, fixed_curvature + 4 * _curvature(moving_partners), damping)
+        new_words[ids] = previous_rows + np.float32(step_share) * step
 
 
 def _sum_and_gradients(
-    rows: NDArray[np.float32], old: NDArray[np.float32], partners: Partners, moving: slice
+    rows: NDArray[np.float32], old: NDArray[np.float32], partners: Partners, moving_slice: slice
 ) -> tuple[float, NDArray[np.float32]]:
     """Return the sum of equation (4) over words `rows` and all partners, and its gradient for each of the words.
 
     A relation between two words that both move is in the sum twice, with either word as d, and so are its gradients.
     """
     total, gradients = 0.0, np.empty_like(rows)
-    twice = partners.weights.copy()
-    twice[moving] *= 2
+    gradient_weights = partners.weights.copy()
+    gradient_weights[moving_slice] *= 2
     step = max(1, BLOCK_FLOATS // len(partners.new))
     for start in range(0, len(rows), step):
         chunk = slice(start, start + step)
@@ -157,14 +157,14 @@ def _sum_and_gradients(
         # C log σ(s) + (1 - C) log(1 - σ(s)) = C s - log(1 + e^s)
         terms = targets * products - np.logaddexp(np.float32(0), products)
         total += float(np.sum(terms @ partners.weights, dtype=np.float64))
-        gradients[chunk] = ((targets - expit(products)) * twice) @ partners.new
+        gradients[chunk] = ((targets - expit(products)) * gradient_weights) @ partners.new
     return total, gradients
 
 
 def _newton(gradients: NDArray[np.float32], curvature: NDArray[np.float64], damping: float) -> NDArray[np.float32]:
-    """Divide gradients by a bound of the curvature, a single matrix for all words.
+    """Divide gradients by a bound of the curvature, which is a single matrix for all words; changes `curvature`.
 
-    In the bound, (a + b)² ≤ 2a² + 2b² doubles a relation of two words that both move, and it is in the sum twice.
+    Relations of two moving words count four times in the bound: (a + b)² ≤ 2a² + 2b², and they are in the sum twice.
     """
     ridge = max(RIDGE * np.trace(curvature) / len(curvature), np.finfo(np.float32).tiny)
     curvature[np.diag_indices_from(curvature)] += ridge + damping
@@ -177,34 +177,34 @@ def _curvature(partners: Partners) -> NDArray[np.float64]:
     return (V.T * partners.weights.astype(np.float64)) @ V / 4
 
 
-def _joined(
-    seen: Partners, old: NDArray[np.float32], moved: NDArray[np.float32], words: NDArray[np.int64], weight: float
+def _add_words(
+    fixed: Partners, old: NDArray[np.float32], new: NDArray[np.float32], ids: NDArray[np.int64], weight: float
 ) -> Partners:
     return Partners(
-        np.concatenate([seen.old, old[words]]),
-        np.concatenate([seen.new, moved[words]]),
-        np.concatenate([seen.weights, np.full(len(words), weight, np.float32)]),
+        np.concatenate([fixed.old, old[ids]]),
+        np.concatenate([fixed.new, new[ids]]),
+        np.concatenate([fixed.weights, np.full(len(ids), weight, np.float32)]),
     )
 
 
-def _drawn(n: int, at_most: int, rng: np.random.Generator) -> tuple[NDArray[np.int64], float]:
-    """Draw up to `at_most` of n words or tags as partners; return their sorted numbers, and the weight of each."""
-    if n <= at_most:
+def _draw_partners(n: int, max_partners: int, rng: np.random.Generator) -> tuple[NDArray[np.int64], float]:
+    """Draw up to `max_partners` of n words or tags as partners; return their sorted rows, and the weight of each."""
+    if n <= max_partners:
         return np.arange(n), 1.0
-    return np.sort(rng.choice(n, at_most, replace=False)), n / at_most
+    return np.sort(rng.choice(n, max_partners, replace=False)), n / max_partners
 
 
-def _checked(old_words: ArrayLike, old_tags: ArrayLike, new_tags: ArrayLike) -> tuple[NDArray[np.float32], ...]:
-    named = {"old_words": old_words, "old_tags": old_tags, "new_tags": new_tags}
-    matrices = {name: np.asarray(matrix, np.float32) for name, matrix in named.items()}
+def _check_vectors(old_words: ArrayLike, old_tags: ArrayLike, new_tags: ArrayLike) -> tuple[NDArray[np.float32], ...]:
+    inputs = {"old_words": old_words, "old_tags": old_tags, "new_tags": new_tags}
+    matrices = {name: np.asarray(matrix, np.float32) for name, matrix in inputs.items()}
     for name, matrix in matrices.items():
         if matrix.ndim != 2:
-            raise ShapeError(f"{name} has {matrix.ndim} dimensions; expected 2, a row a word.")
+            raise ShapeError(f"{name} has {matrix.ndim} dimensions; expected 2, one row per word.")
         if not np.isfinite(matrix).all():
             raise DataError(f"{name} has infinite or undefined numbers.")
     words, old, new = matrices.values()
     if words.shape[1] != old.shape[1]:
-        raise ShapeError(f"old_words has {words.shape[1]} columns, old_tags {old.shape[1]}; expected as many.")
+        raise ShapeError(f"old_words has {words.shape[1]} columns, old_tags {old.shape[1]}; expected the same number.")
     if len(old) != len(new) or not len(old):
-        raise ShapeError(f"old_tags has {len(old)} rows, new_tags {len(new)}; expected one a tag in both, 1 or more.")
+        raise ShapeError(f"old_tags has {len(old)} rows, new_tags {len(new)}; expected the same number, 1 or more.")
     return words, old, new

@@ -14,11 +14,11 @@ from visterm.models.deep.tag_draws import DrawnTags, Ints, TagDraws
 from visterm.models.deep.word_table import WordTable
 
 MAX_DISTINCT_WORDS = 12
-"""Maximum number of distinct words, per word drawn for an image, for one product with all distinct words to be faster
-than a product per image: it takes many more multiplications, and far fewer bytes (measured by
+"""With up to this many distinct words per word drawn for an image, one product with all distinct words is faster than a
+product per image: it takes many more multiplications, but reads far fewer bytes (measured by
 research/experiments/sampled.py, with vectors of 300 numbers)."""
 
-MAX_TAGS_PER_DRAW = 8  # With more tags per draw of a batch, few tags are drawn twice, and a list of all is too slow
+MAX_TAGS_PER_DRAW = 8  # With more tags per draw of a batch, few tags are drawn twice, and an array of all is too slow
 
 
 class SampledObjective:
@@ -48,55 +48,60 @@ class SampledObjective:
         drawn = self._draws.draw(images, rng)
         n_positives = drawn.positives.shape[1]
         rows = drawn_rows(f, np.hstack([drawn.positives, drawn.negatives]), table)
-        is_own, counted = (
-            torch.from_numpy(flags.astype(np.float32)).to(f.device) for flags in (drawn.has, drawn.counts)
+        is_positive, is_negative = (
+            torch.from_numpy(flags.astype(np.float32)).to(f.device) for flags in (drawn.is_positive, drawn.is_negative)
         )
         if not table.moving or not (self._alpha or self._printed):
             scores = rows.scores()
-            return self._cost(scores[:, :n_positives], scores[:, n_positives:], is_own, counted)
+            return self._cost(scores[:, :n_positives], scores[:, n_positives:], is_positive, is_negative)
         scores, products = rows.scores_and_products(n_positives)
-        pairs, apart = (torch.from_numpy(flags).to(f.device) for flags in _pairs(drawn))
-        alike, unlike = products[:, :, :n_positives], products[:, :, n_positives:]
-        related = related_tags(alike, unlike, pairs, apart, alpha=self._alpha, printed=self._printed)
-        return self._cost(scores[:, :n_positives], scores[:, n_positives:], is_own, counted) + related
+        pp_pairs, pn_pairs = (torch.from_numpy(flags).to(f.device) for flags in _pair_flags(drawn))
+        pp_products, pn_products = products[:, :, :n_positives], products[:, :, n_positives:]
+        related_cost = related_tags(
+            pp_products, pn_products, pp_pairs, pn_pairs, alpha=self._alpha, printed=self._printed
+        )
+        return self._cost(scores[:, :n_positives], scores[:, n_positives:], is_positive, is_negative) + related_cost
 
 
-def _pairs(drawn: DrawnTags) -> tuple[np.ndarray, np.ndarray]:
-    """Return flags of the pairs of two different tags of an image, and of the pairs of its tags and negatives."""
-    p, has = drawn.positives, drawn.has
-    different_tags = (p[:, :, None] != p[:, None, :]) & has[:, :, None]
-    return different_tags.astype(np.float32), (has[:, :, None] & drawn.counts[:, None, :]).astype(np.float32)
+def _pair_flags(drawn: DrawnTags) -> tuple[np.ndarray, np.ndarray]:
+    """Return flags of pairs of two different tags of an image, and of pairs of a tag and a negative of an image."""
+    positives, is_positive = drawn.positives, drawn.is_positive
+    pp_pairs = (positives[:, :, None] != positives[:, None, :]) & is_positive[:, :, None]
+    pn_pairs = is_positive[:, :, None] & drawn.is_negative[:, None, :]
+    return pp_pairs.astype(np.float32), pn_pairs.astype(np.float32)
 
 
-def sampled_cross_entropy(s_p: Tensor, s_n: Tensor, has: Tensor, counts: Tensor) -> Tensor:
+def sampled_cross_entropy(s_p: Tensor, s_n: Tensor, is_positive: Tensor, is_negative: Tensor) -> Tensor:
     """Return ``- Σ_p log σ(f · v_p) - Σ_n log σ(- f · v_n)``, the first two sums of (1), as the mean over images.
 
-    `s_p` (n_images, P) and `s_n` (n_images, N) are the scores ``f · v`` of drawn tags; `has` and `counts`, of the same
-    shapes, are 1 for the draws that count, otherwise 0.
+    `s_p` (n_images, P) and `s_n` (n_images, N) are the scores ``f · v`` of drawn tags; `is_positive` and `is_negative`,
+    of the same shapes, are 1 for draws that count, otherwise 0.
     """
-    return ((softplus(-s_p) * has).sum() + (softplus(s_n) * counts).sum()) / len(s_p)
+    return ((softplus(-s_p) * is_positive).sum() + (softplus(s_n) * is_negative).sum()) / len(s_p)
 
 
-def related_tags(alike: Tensor, unlike: Tensor, pairs: Tensor, apart: Tensor, *, alpha: float, printed: bool) -> Tensor:
+def related_tags(
+    pp_products: Tensor, pn_products: Tensor, pp_pairs: Tensor, pn_pairs: Tensor, *, alpha: float, printed: bool
+) -> Tensor:
     """Return the last two sums of (1), with a negative sign, as the mean over images.
 
     ``- α (Σ_{p,p'} log σ(v_p · v_p') + Σ_{p,n} log σ(- v_p · v_n))``, or as printed, without the logarithms and without
-    α for the second: ``- α Σ σ(v_p · v_p') - Σ σ(- v_p · v_n)``. The products of drawn tags are `alike` (n_images, P,
-    P) and `unlike` (n_images, P, N). `pairs` is 1 if two draws are different tags (both orders count), `apart` is 1 for
-    the pairs (p, n) that count.
+    α for the second: ``- α Σ σ(v_p · v_p') - Σ σ(- v_p · v_n)``. The products of drawn tags are `pp_products`,
+    (n_images, P, P), and `pn_products`, (n_images, P, N). `pp_pairs` is 1 for two different tags (both orders count),
+    `pn_pairs` is 1 for the pairs (p, n) that count.
     """
     if printed:
-        gained = alpha * (alike.sigmoid() * pairs).sum() + ((-unlike).sigmoid() * apart).sum()
+        gain = alpha * (pp_products.sigmoid() * pp_pairs).sum() + ((-pn_products).sigmoid() * pn_pairs).sum()
     else:
-        gained = alpha * ((logsigmoid(alike) * pairs).sum() + (logsigmoid(-unlike) * apart).sum())
-    return -gained / len(alike)
+        gain = alpha * ((logsigmoid(pp_products) * pp_pairs).sum() + (logsigmoid(-pn_products) * pn_pairs).sum())
+    return -gain / len(pp_products)
 
 
 def drawn_rows(f: Tensor, tags: Ints, table: WordTable) -> RowPerDraw | RowPerWord:
     """Return the rows of the tags drawn for a batch, `tags` (n_images, n_drawn), in the faster of two forms.
 
-    Both have the same scores and gradients, except for rounding. On a GPU each draw has its own row: there, the sum of
-    a word's gradients depends on a random order, and trainings would not be reproducible.
+    Both have the same scores and gradients, except for rounding. On a GPU each draw has its own row, because GPUs sum
+    the gradients of a shared row in a random order, and trainings would not be reproducible.
     """
     n_tags = len(table.rows)
     if f.device.type == "cpu" and n_tags <= MAX_TAGS_PER_DRAW * tags.size:

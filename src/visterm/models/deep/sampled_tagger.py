@@ -32,16 +32,16 @@ class SampledTagger(DeepTagger):
     power : float
         The background distribution is the frequency of tags to this power. With 1, as in the paper, a score tells how
         much likelier a tag is for this image than for others, which finds rare tags. With 0, a uniform distribution, a
-        score tells how likely a tag is, which puts common tags first, like `CrossEntropyTagger`. So 1 is better over
-        tags, and a small power over images.
+        score tells how likely a tag is, which puts common tags first, like `CrossEntropyTagger`. So 1 is better for
+        measures over tags, and a small power for measures over images.
     background : {"exact", "subset", "adjacent"}
         How negatives are drawn: from the distribution, from a new subset in each epoch, or from the tags of the next
         image in the batch (section 3.3); see `TagDraws`.
     subset_size : int
         Number of tags drawn for the subset.
     alpha : float
-        α. With more, vectors of tags of the same images are more similar. Its sums have P · (P + N) terms, the first
-        two sums P + N: use a smaller α with more negatives.
+        α. A larger value makes vectors of tags of the same images more similar. The sums that it weights have
+        P · (P + N) terms, the first two sums P + N: use a smaller α with more negatives.
     printed : bool
         Whether to use the last two sums as printed, without logarithms and with α only for the first of them.
     fixed_vectors : bool

@@ -24,7 +24,7 @@ DRAW_LIMITS: Final[dict[str, Limit]] = {
     "background": partial(check_choice, choices=BACKGROUNDS),
     "alpha": partial(check_number, least=0),
 }
-"""Limits of the settings of the draws, and of the sampled tagger's pairs of tags."""
+"""Limits of the settings of the draws, and of `alpha`, the weight of pairs of tags."""
 
 MAX_STEP_BYTES: Final = 2**33
 MAX_TAGS_PER_DRAW: Final = 8  # Up to this many tags per draw, a dense table of tags is faster than a search
@@ -34,17 +34,17 @@ class DrawnTags(NamedTuple):
     """The drawn tags of a batch of images."""
 
     positives: Ints  # shape (n_images, P): tags that the image has
-    has: Flags  # shape (n_images, P): False in rows of images without tags
+    is_positive: Flags  # shape (n_images, P): False in rows of images without tags
     negatives: Ints  # shape (n_images, N)
-    counts: Flags  # shape (n_images, N): False if the image has the tag, or there was no tag to draw
+    is_negative: Flags  # shape (n_images, N): False if the image has the tag, or there was no tag to draw
 
 
 class TagDraws:
     """Draws P (`positives`) tags of each image of a batch, and N (`negatives`) tags of the background distribution.
 
-    Positives are drawn uniformly, without replacement if an image has enough tags, otherwise with (section 2.2). Up to
-    half of an image's negatives are drawn from its explicit negatives (-1 in `Y`). A negative that the image has is
-    left out of the sums and not drawn again: a draw then takes the same time for any number of tags.
+    Positives are drawn uniformly, without replacement if an image has enough tags, otherwise with replacement (section
+    2.2). Up to half of an image's negatives are drawn from its explicit negatives (-1 in `Y`). A drawn negative that is
+    a tag of the image is left out of the sums and not drawn again, so the time does not depend on the number of tags.
 
     The background distribution is the frequency of tags (given or denied) to the power `power`: 1, as in the paper, is
     the tag distribution, 0 is uniform. The background "exact" draws each negative from it. Section 3.3 has two faster
@@ -58,8 +58,8 @@ class TagDraws:
         self._P, self._N = positives, negatives
         self._given, self._denied = sp.csr_array(Y > 0), sp.csr_array(Y < 0)
         self._background, self._subset_size = background, subset_size
-        seen = np.bincount(Y.indices, minlength=Y.shape[1]).astype(np.float64)
-        weights = np.where(seen > 0, np.maximum(seen, 1) ** power, 0.0)
+        tag_counts = np.bincount(Y.indices, minlength=Y.shape[1]).astype(np.float64)
+        weights = np.where(tag_counts > 0, np.maximum(tag_counts, 1) ** power, 0.0)
         self._cumulated = np.cumsum(weights)
         self._subset = np.empty(0, np.int64)
 
@@ -70,22 +70,22 @@ class TagDraws:
 
     def draw(self, images: Ints, rng: np.random.Generator) -> DrawnTags:
         """Draw tags for each of the images."""
-        positives, has = _draw_stored(self._given, images, self._P, rng)
+        positives, is_positive = _draw_stored(self._given, images, self._P, rng)
         if self._background == "adjacent":
-            negatives, counts = _draw_stored(self._given, np.roll(images, -1), self._N, rng)
+            negatives, is_negative = _draw_stored(self._given, np.roll(images, -1), self._N, rng)
         else:
             uniforms = rng.random((images.size, self._N))
-            counts = np.ones(uniforms.shape, np.bool_)
+            is_negative = np.ones(uniforms.shape, np.bool_)
             if self._background == "subset":
                 negatives = self._subset[(uniforms * self._subset.size).astype(np.int64)]
             else:
                 negatives = self._from_distribution(uniforms)
         if self._denied.nnz:
-            half = (self._N + 1) // 2
-            denied, has_denied = _draw_stored(self._denied, images, half, rng)
-            negatives[:, :half] = np.where(has_denied, denied, negatives[:, :half])
-            counts[:, :half] |= has_denied
-        return DrawnTags(positives, has, negatives, counts & ~_has_tags(self._given, images, negatives))
+            n_denied = (self._N + 1) // 2
+            denied, has_denied = _draw_stored(self._denied, images, n_denied, rng)
+            negatives[:, :n_denied] = np.where(has_denied, denied, negatives[:, :n_denied])
+            is_negative[:, :n_denied] |= has_denied
+        return DrawnTags(positives, is_positive, negatives, is_negative & ~_has_tags(self._given, images, negatives))
 
     def _from_distribution(self, uniforms: NDArray[np.float64]) -> Ints:
         total = self._cumulated[-1]
@@ -106,13 +106,13 @@ def draws_for(model: Any, Y: sp.csr_array, dim: int) -> TagDraws:
     n_images = min(model.batch_size, Y.shape[0])
     n_bytes = 4 * n_images * (4 * n * dim + n * n + 4 * model.positives * n)
     description = f"A step of {n_images:,} images with {n:,} drawn tags each"
-    check_size(n_bytes, MAX_STEP_BYTES, description, "Take fewer positives or negatives, or a smaller batch_size.")
+    check_size(n_bytes, MAX_STEP_BYTES, description, "Use fewer positives or negatives, or a smaller batch_size.")
     names = ("positives", "negatives", "power", "background", "subset_size")
     return TagDraws(Y, **{name: getattr(model, name) for name in names})
 
 
 def _draw_stored(stored: sp.csr_array, images: Ints, n: int, rng: np.random.Generator) -> tuple[Ints, Flags]:
-    """Draw n stored columns per row, without replacement if there are enough; return them, and which rows have any."""
+    """Draw n stored columns per row, without replacement if there are enough; return them, and flags: row not empty."""
     starts, lengths = stored.indptr[images].astype(np.int64), np.diff(stored.indptr)[images].astype(np.int64)
     uniforms = rng.random((images.size, n))
     draws = (uniforms * lengths[:, None]).astype(np.int64)
@@ -120,8 +120,8 @@ def _draw_stored(stored: sp.csr_array, images: Ints, n: int, rng: np.random.Gene
     if rows_with_enough.size:
         sizes = lengths[rows_with_enough]
         firsts = np.cumsum(sizes) - sizes
-        owner = np.repeat(np.arange(rows_with_enough.size), sizes)
-        order = np.lexsort((rng.random(owner.size), owner))
+        row_of_entry = np.repeat(np.arange(rows_with_enough.size), sizes)
+        order = np.lexsort((rng.random(row_of_entry.size), row_of_entry))
         draws[rows_with_enough] = order[firsts[:, None] + np.arange(n)] - firsts[:, None]
     has_any = np.broadcast_to(lengths[:, None] > 0, draws.shape).copy()
     if stored.nnz == 0:

@@ -28,8 +28,8 @@ _SETTINGS_LOCK = RLock()
 class DeepNetwork(nn.Module):  # type: ignore[misc]
     """Fully connected layers with ReLU between them, and a linear last layer.
 
-    `sizes` are those of the features, the hidden layers and the words' space. `dropout` is the probability to drop a
-    hidden unit in a training step; `batch_norm` normalizes hidden units to mean 0 and deviation 1 over each batch,
+    `sizes` are those of the features, the hidden layers and the words' space. `dropout` is the probability of dropping
+    a hidden unit in a training step; `batch_norm` normalizes hidden units to mean 0 and deviation 1 over each batch,
     before the ReLU. Features are multiplied by `scale`. Start values are normal, with the variance 2 / n_inputs (He et
     al. 2015); in the last layer, the variance gives the vectors of images the root mean square length 1.
     """
@@ -49,7 +49,7 @@ class DeepNetwork(nn.Module):  # type: ignore[misc]
         self.offsets = nn.ParameterList([torch.zeros(size) for size in sizes[1:]])
         self.norms = nn.ModuleList([nn.BatchNorm1d(size) for size in sizes[1:-1]] if batch_norm else [])
 
-    def forward(self, x: Tensor, drops: torch.Generator) -> Tensor:
+    def forward(self, x: Tensor, dropout_generator: torch.Generator) -> Tensor:
         """Return the vectors of a batch of images in training: from features, (n, n_features), to (n, dim), float32."""
         x = x * self._scale
         for layer, (weights, offsets) in enumerate(zip(self.weights, self.offsets, strict=True)):
@@ -60,12 +60,12 @@ class DeepNetwork(nn.Module):  # type: ignore[misc]
                 x = self.norms[layer].train(len(x) > 1)(x)  # a single image has no deviation
             x = torch.relu(x)
             if self._dropout:
-                kept = torch.rand(x.shape, generator=drops, device=x.device) >= self._dropout
-                x = x * kept / (1 - self._dropout)
+                mask = torch.rand(x.shape, generator=dropout_generator, device=x.device) >= self._dropout
+                x = x * mask / (1 - self._dropout)
         return x.float()
 
     def layers(self) -> list[tuple[NDArray[np.float32], NDArray[np.float32]]]:
-        """Return weights and offsets as NumPy arrays, with batch norms folded in; on the CPU mostly views."""
+        """Return weights and offsets as NumPy arrays (views if possible), which include the batch norms."""
         layers = []
         for number, (weights, offsets) in enumerate(zip(self.weights, self.offsets, strict=True)):
             W, b = _array(weights), _array(offsets)
@@ -78,11 +78,11 @@ class DeepNetwork(nn.Module):  # type: ignore[misc]
 
 
 class DeepTraining:
-    """A training that can be resumed before any batch: the seeds of all draws are made of seed, epoch and batch.
+    """A training that can be resumed before any batch: all draws are seeded with `seed`, the epoch and the batch.
 
     It trains on the rows `images` of `X` with an objective such as `SampledObjective`: ``start_epoch(rng)`` makes the
-    draws of an epoch, and ``loss(f, images, table, rng)`` returns the mean cost of the images of a batch, whose vectors
-    are `f` (n, dim), with rows that it takes from the table.
+    draws of an epoch, and ``loss(f, images, table, rng)`` returns the mean cost of a batch of images, whose vectors are
+    `f` (n, dim), with tag rows from `table`.
     """
 
     def __init__(
@@ -103,16 +103,16 @@ class DeepTraining:
         self._adam = torch.optim.Adam(
             self.network.parameters(), lr=settings.learning_rate, weight_decay=settings.l2, fused=True
         )
-        self._drops = torch.Generator(device)
+        self._dropout_generator = torch.Generator(device)
         self.n_batches = -(-images.size // settings.batch_size)
 
     def run_epoch(
-        self, epoch: int, rate: float, *, first: int = 0, total: float = 0.0, after: Callable[[int, float], None]
+        self, epoch: int, rate: float, first_batch: int, total: float, after_batch: Callable[[int, float], None]
     ) -> float:
-        """Train on all images once, starting with batch `first`, and return the mean loss of the batches.
+        """Train on all images once, starting with batch `first_batch`, and return the mean loss of the batches.
 
-        `rate` is the factor of the learning rates, `total` the sum of the losses before `first`. `after` is called
-        after each batch with the number of finished batches of the epoch, and the sum of their losses.
+        `rate` is the factor of the learning rates, `total` the sum of the losses of earlier batches. `after_batch` is
+        called after each batch with the number of finished batches of the epoch, and the sum of their losses.
         """
         rng = np.random.default_rng([*self._seed, epoch])
         order = rng.permutation(self._images)
@@ -120,9 +120,9 @@ class DeepTraining:
         for group in self._adam.param_groups:
             group["lr"] = self._settings.learning_rate * rate
         batches = np.array_split(order, self.n_batches) if self.n_batches else []
-        for number in range(first, len(batches)):
+        for number in range(first_batch, len(batches)):
             total += self._step(batches[number], np.random.default_rng([*self._seed, epoch, number]), rate)
-            after(number + 1, total)
+            after_batch(number + 1, total)
         return total / max(len(batches), 1)
 
     def state(self) -> Arrays:
@@ -133,7 +133,7 @@ class DeepTraining:
         return arrays | {"table": self.table.rows, "sums": self.table.sums}
 
     def restore(self, arrays: Arrays) -> None:
-        """Restore a state."""
+        """Restore the state that `state` returned."""
         tensors = {name: torch.from_numpy(np.array(value)) for name, value in arrays.items()}
         parts: dict[str, dict[str, Any]] = {"network": {}, "adam": {}}
         for name, value in tensors.items():
@@ -151,14 +151,14 @@ class DeepTraining:
 
     def _step(self, images: Ints, rng: np.random.Generator, rate: float) -> float:
         x = torch.from_numpy(np.asarray(dense(self._X[images]), np.float32)).to(self._device)
-        self._drops.manual_seed(int(rng.integers(2**63)))
+        self._dropout_generator.manual_seed(int(rng.integers(2**63)))
         with torch.autocast(self._device.type, torch.bfloat16, enabled=self._settings.half):
-            f = self.network(x, self._drops)
+            f = self.network(x, self._dropout_generator)
         loss = self._objective.loss(f, images, self.table, rng)
         self._adam.zero_grad()
         loss.backward()
-        moved = [*self.network.parameters(), *(leaf for _, leaf in self.table.taken)]
-        torch.nn.utils.clip_grad_norm_(moved, self._settings.max_gradient)
+        trained_tensors = [*self.network.parameters(), *(leaf for _, leaf in self.table.taken)]
+        torch.nn.utils.clip_grad_norm_(trained_tensors, self._settings.max_gradient)
         self._adam.step()
         self.table.step(self._settings.tag_learning_rate * rate)
         return float(loss.detach())

@@ -17,7 +17,7 @@ from visterm.kernels.row_moves import move_all_rows, move_drawn_rows
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
 
-DIM = 300  # Default width of vectors, from the paper
+DEFAULT_DIM = 300  # Default width of vectors, from the paper
 BLOCK_ROWS = 16_384
 
 
@@ -27,8 +27,8 @@ class WordTable:
     A batch takes copies of the rows that it drew to the network's device; their gradients then change only these rows
     (unless `moving` is False). So there is never a gradient or moment of the size of the table, except for costs that
     need all rows: Adagrad stores one number per row in `sums`, the sum of the mean squares of its gradients. `rows`,
-    float32 (n_tags, dim), are changed in place. `taken` has the tags (None: all) and the tensor of each `take` since
-    the last step.
+    float32 (n_tags, dim), are changed in place. `taken` has, for each `take` since the last step, the tags (None: all)
+    and the tensor of their rows.
     """
 
     def __init__(self, rows: Floats, *, moving: bool, device: torch.device) -> None:
@@ -68,31 +68,31 @@ class WordTable:
 
 
 def start_vectors(
-    given: Floats | None, n_tags: int, dim: int | None, rng: np.random.Generator, *, common: bool = False
+    vectors: Floats | None, n_tags: int, dim: int | None, rng: np.random.Generator, *, common: bool = False
 ) -> tuple[Floats, float | None]:
-    """Return the start vectors of tags, float32 (n_tags, dim), and the factor that scaled given vectors to length 1.
+    """Return the start vectors of tags, float32 (n_tags, dim), and the factor that scaled `vectors` to length 1.
 
-    Length means the root mean square. A memory map of given vectors is read in blocks. Rows of zeros mean tags without
-    a vector, which get random start values: normal, of length 1. Without given vectors, all start values are random,
-    and the factor is None. A `dim` of None is the width of `given`, or 300. With `common`, and without given vectors,
-    the last number of all rows is the same, half of the squared length, which allows low scores for all tags.
+    Length means root mean square length. A memory map is read in blocks. Rows of zeros mean tags without a vector,
+    which get random start values: normal, of length 1. If `vectors` is None, all start values are random, and the
+    factor is None. A `dim` of None is the width of `vectors`, or 300. With `common`, and without `vectors`, the last
+    number of all rows is the same, half of the squared length, which allows low scores for all tags.
     """
-    width = (dim or DIM) if given is None else int(np.shape(given)[1])
+    width = (dim or DEFAULT_DIM) if vectors is None else int(np.shape(vectors)[1])
     rows: Floats = np.empty((n_tags, width), np.float32)
     factor = None
-    if given is not None:
-        squares = sum(float(np.einsum("ij,ij->", block, block, dtype=np.float64)) for _, block in _blocks(given))
-        n_given = sum(int(block.any(axis=1).sum()) for _, block in _blocks(given))
-        factor = math.sqrt(n_given / squares) if squares else 1.0
-    for first in range(0, n_tags, BLOCK_ROWS):
-        block = rows[first : first + BLOCK_ROWS]
-        if given is not None:
-            block[:] = given[first : first + BLOCK_ROWS]
-            _free_pages(given)
+    if vectors is not None:
+        squares = sum(float(np.einsum("ij,ij->", block, block, dtype=np.float64)) for _, block in _blocks(vectors))
+        n_vectors = sum(int(block.any(axis=1).sum()) for _, block in _blocks(vectors))
+        factor = math.sqrt(n_vectors / squares) if squares else 1.0
+    for start in range(0, n_tags, BLOCK_ROWS):
+        block = rows[start : start + BLOCK_ROWS]
+        if vectors is not None:
+            block[:] = vectors[start : start + BLOCK_ROWS]
+            _free_pages(vectors)
             block *= np.float32(factor)
-        missing = ~block.any(axis=1) if given is not None else np.ones(len(block), np.bool_)
+        missing = ~block.any(axis=1) if vectors is not None else np.ones(len(block), np.bool_)
         block[missing] = rng.standard_normal((int(missing.sum()), width), np.float32) / np.float32(math.sqrt(width))
-        if common and given is None and width > 1:
+        if common and vectors is None and width > 1:
             block *= np.float32(math.sqrt(0.5))
             block[:, -1] = math.sqrt(0.5)
     return rows, factor
@@ -107,38 +107,40 @@ def offset_for(rows: Floats, score: float) -> Floats:
     return np.asarray(np.linalg.lstsq(sample, np.full(len(sample), score), rcond=1e-3)[0], np.float32)
 
 
-def check_vectors(given: Floats, n_tags: int, dim: int | None) -> None:
+def check_vectors(vectors: Floats, n_tags: int, dim: int | None) -> None:
     """Check that word vectors fit the tags.
 
-    Raises ShapeError if there is not a row for each tag; UserError if `dim` is another width; DataError if a number is
-    not finite.
+    Raises ShapeError if the number of rows is not `n_tags`; UserError if `dim` is another width; DataError if a number
+    is not finite.
     """
-    shape = np.shape(given)
+    shape = np.shape(vectors)
     if len(shape) != 2 or shape[0] != n_tags or shape[1] == 0:
         raise ShapeError(setting="word_vectors", value=shape, expected=f"a row for each of {n_tags} tags")
     if dim is not None and dim != shape[1]:
-        expected = f"{shape[1]}, the numbers that `word_vectors` has of a tag"
+        expected = f"{shape[1]}, the width of `word_vectors`"
         raise UserError(setting="dim", value=dim, expected=expected, advice="Leave `dim` out.")
-    for first, block in _blocks(given):
-        bad = np.flatnonzero(~np.isfinite(block).all(axis=1))
-        if bad.size:
-            raise DataError(f"The word vector of tag {first + bad[0]} has infinite numbers or NaN. Set it to zeros.")
+    for start, block in _blocks(vectors):
+        invalid_rows = np.flatnonzero(~np.isfinite(block).all(axis=1))
+        if invalid_rows.size:
+            raise DataError(
+                f"The word vector of tag {start + invalid_rows[0]} has infinite numbers or NaN. Set it to zeros."
+            )
 
 
-def _blocks(given: Floats) -> Iterator[tuple[int, Floats]]:
-    for first in range(0, len(given), BLOCK_ROWS):
-        yield first, np.asarray(given[first : first + BLOCK_ROWS], np.float32)
-        _free_pages(given)
+def _blocks(vectors: Floats) -> Iterator[tuple[int, Floats]]:
+    for start in range(0, len(vectors), BLOCK_ROWS):
+        yield start, np.asarray(vectors[start : start + BLOCK_ROWS], np.float32)
+        _free_pages(vectors)
 
 
-def _free_pages(given: Floats) -> None:
+def _free_pages(vectors: Floats) -> None:
     """Free the pages of a read-only memory map, which would otherwise stay in this process's memory during training.
 
     A map in another mode may have unsaved changes, and is not freed.
     """
-    if not isinstance(given, np.memmap) or given.mode != "r":
+    if not isinstance(vectors, np.memmap) or vectors.mode != "r":
         return
-    base: Any = given
+    base: Any = vectors
     while isinstance(base, np.ndarray):
         base = base.base
     if isinstance(base, mmap.mmap) and hasattr(base, "madvise") and hasattr(mmap, "MADV_DONTNEED"):

@@ -28,12 +28,12 @@ def read_blocks(blocks: Blocks | None, n_features: int) -> list[slice]:
     bounds = np.asarray(blocks, np.int64)
     if bounds.ndim == 1:
         if bounds.sum() != n_features:
-            expected = f"widths with the sum {n_features}, or pairs of first column and the one after the last"
+            expected = f"widths with the sum {n_features}, or pairs (start, stop) of columns"
             raise UserError(setting="blocks", value=blocks, expected=expected)
         return [slice(*pair) for pair in pairwise([0, *np.cumsum(bounds).tolist()])]
     if bounds.max() > n_features:
-        raise UserError(setting="blocks", value=blocks, expected=f"columns of the {n_features} that X has")
-    return [slice(first, stop) for first, stop in bounds.tolist()]
+        raise UserError(setting="blocks", value=blocks, expected=f"columns of X, which has {n_features}")
+    return [slice(start, stop) for start, stop in bounds.tolist()]
 
 
 def check_blocks(blocks: object) -> None:
@@ -41,17 +41,17 @@ def check_blocks(blocks: object) -> None:
     if blocks is None:
         return
     entries = list(blocks) if isinstance(blocks, Iterable) and not isinstance(blocks, str) else []
-    are_widths = all(_is_whole(entry) and entry > 0 for entry in entries)
+    are_widths = all(_is_int(entry) and entry > 0 for entry in entries)
     are_pairs = all(
-        isinstance(entry, list | tuple) and len(entry) == 2 and all(map(_is_whole, entry)) and 0 <= entry[0] < entry[1]
+        isinstance(entry, list | tuple) and len(entry) == 2 and all(map(_is_int, entry)) and 0 <= entry[0] < entry[1]
         for entry in entries
     )
     if not entries or not (are_widths or are_pairs):
-        expected = "the widths of the blocks, such as (4096, 512), or pairs of first column and the one after the last"
+        expected = "the widths of the blocks, such as (4096, 512), or pairs (start, stop) of columns"
         raise UserError(setting="blocks", value=blocks, expected=expected)
 
 
-def _is_whole(value: object) -> bool:
+def _is_int(value: object) -> bool:
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
@@ -63,7 +63,7 @@ def row_squares(X: Matrix) -> NDArray[np.float64]:
 
 
 def squared_distances(A: Matrix, B: Matrix) -> NDArray[np.float64]:
-    """Return the squared Euclidean distances of rows, shape (n_a, n_b), from products in the rows' own dtype."""
+    """Return the squared Euclidean distances of rows, shape (n_a, n_b), from products in the dtype of the rows."""
     products = np.asarray(dense(A @ B.T), np.float64)
     squares = [row_squares(rows.astype(np.float64)) for rows in (A, B)]
     return np.asarray(np.maximum(squares[0][:, None] + squares[1] - 2 * products, 0))

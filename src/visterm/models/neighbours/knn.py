@@ -32,8 +32,8 @@ POWERS = (1.0, 2.0, 4.0, 8.0, 16.0)
 
 CHOICE_ROWS = 1000  # Use at most this many training images, each left out in turn, to choose the settings
 BLOCK_BYTES = 2**25
-MAX_GIVEN_BYTES = 2**29  # Maximum size of the training tags in an ONNX graph, one byte per image and tag
-TINY = float(np.finfo(np.float32).tiny)
+MAX_TAGS_BYTES = 2**29  # Maximum size of the training tags in an ONNX graph, one byte per image and tag
+SMALLEST_FLOAT = float(np.finfo(np.float32).tiny)
 
 # Training features of unit length, except for rounding
 UNIT_ROWS = DenseOrCsr("float32", ("n_images", "n_features_in_"), least=-1.001, most=1.001, canonical=False)
@@ -46,14 +46,14 @@ class VotingAnnotator(Annotator):
 
     The similarity is the cosine of the feature rows. The weight of a neighbour's vote is its similarity to the power
     `power` (0 for negative similarities), and a tag's score is its share of the votes: an estimate of P(tag | image),
-    which compares images for a tag as well as tags for an image. Explicit negatives count as unknown.
+    with which both images for a tag and tags for an image can be ranked. Explicit negatives are ignored.
 
     Parameters
     ----------
     n_neighbors : int, optional
         Number of neighbours. More is smoother and slower. None: chosen by leaving training images out.
     power : float, optional
-        With more, the nearest neighbours count more; with 0, all neighbours count the same. None: chosen.
+        A higher power gives more weight to the nearest neighbours; 0 gives all the same weight. None: chosen.
     random_state : int, RandomState, Generator or None
         If there are more than 1,000 images, samples 1,000 of them to choose the settings.
 
@@ -61,8 +61,8 @@ class VotingAnnotator(Annotator):
     ----------
     n_neighbors_ : int
     power_ : float
-        The settings that were used. Chosen settings rank the tags of training images best (MAP over images) when each
-        image is left out of its own neighbours, among 10 to 160 neighbours and powers of 1 to 16.
+        The settings, given or chosen. Of 10 to 160 neighbours and powers of 1 to 16, those are chosen that rank the
+        tags of training images best (MAP over images), without each image among its own neighbours.
     rows_ : array or CSR of float32, shape (n_images, n_features)
         Training features, scaled to unit length.
     given_ : csr_array of float32, shape (n_images, n_tags)
@@ -89,7 +89,7 @@ class VotingAnnotator(Annotator):
 
     def _image_rows(self, X: Matrix) -> Matrix:
         neighbours = self._neighbors(unit_rows(X), self.n_neighbors_)
-        parts = [votes(ids, near, self.given_, self.power_) for ids, near in neighbours]
+        parts = [votes(ids, cosines, self.given_, self.power_) for ids, cosines in neighbours]
         return sp.csr_array(sp.vstack(parts, format="csr"))
 
     def _check_settings(self) -> None:
@@ -119,9 +119,9 @@ class VotingAnnotator(Annotator):
         neighbours = list(self._neighbors(self.rows_[rows], sizes[-1] + 1))
         ids = np.concatenate([part for part, _ in neighbours])
         cosines = np.concatenate([part for _, part in neighbours])
-        keep = ids != rows[:, None]  # drop the image itself, or the last neighbour if the image is not among them
-        keep[keep.all(axis=1), -1] = False
-        ids, cosines = (array[keep].reshape(rows.size, -1) for array in (ids, cosines))
+        is_other = ids != rows[:, None]  # drop the image itself, or the last neighbour if the image is not among them
+        is_other[is_other.all(axis=1), -1] = False
+        ids, cosines = (array[is_other].reshape(rows.size, -1) for array in (ids, cosines))
         maps = {}
         for size in sizes:
             for power in powers:
@@ -131,20 +131,20 @@ class VotingAnnotator(Annotator):
         return size, float(power)
 
 
-def votes(ids: Ids, cosines: Cosines, given: sp.csr_array, power: float) -> sp.csr_array:
+def votes(ids: Ids, cosines: Cosines, image_tags: sp.csr_array, power: float) -> sp.csr_array:
     """Return each tag's share of the votes of the neighbours; 0 if no similarity is above 0."""
     weights = np.where(cosines > 0, np.maximum(cosines, 0) ** np.float32(power), 0).astype(np.float32)
     total = weights.sum(axis=1, keepdims=True)
     weights = np.divide(weights, total, out=np.zeros_like(weights), where=total > 0)
-    return weighted_votes(ids, weights, given)
+    return weighted_votes(ids, weights, image_tags)
 
 
-def weighted_votes(ids: Ids, weights: Cosines, given: sp.csr_array) -> sp.csr_array:
-    """Return the sum of the weights of the neighbours with each tag; an id of -1, with weight 0, means no neighbour."""
+def weighted_votes(ids: Ids, weights: Cosines, image_tags: sp.csr_array) -> sp.csr_array:
+    """Return the summed weights of the neighbours with each tag; an id of -1, with weight 0, means no neighbour."""
     n, k = ids.shape
     starts = np.arange(n + 1) * k
-    chosen = sp.csr_array((weights.ravel(), np.maximum(ids, 0).ravel(), starts), shape=(n, given.shape[0]))
-    return sp.csr_array(chosen @ given)
+    vote_matrix = sp.csr_array((weights.ravel(), np.maximum(ids, 0).ravel(), starts), shape=(n, image_tags.shape[0]))
+    return sp.csr_array(vote_matrix @ image_tags)
 
 
 def unit_rows(X: Matrix) -> Matrix:
@@ -163,7 +163,7 @@ class Knn(VotingAnnotator):
 
     References
     ----------
-    The exact neighbours that Weston, Bengio, Usunier 2010 (section 6.4) compare their approximate ones with.
+    The exact neighbours that Weston, Bengio, Usunier 2010 (section 6.4) compare with approximate neighbours.
     """
 
     test_params: ClassVar[Mapping[str, object]] = {}
@@ -174,15 +174,15 @@ class Knn(VotingAnnotator):
         Raises TooLargeError if the array of training tags is too large.
         """
         k = min(self.n_neighbors_, self.rows_.shape[0])
-        check_size(math.prod(self.given_.shape), MAX_GIVEN_BYTES, "Tags of training images", "Fit the model ridge.")
+        check_size(math.prod(self.given_.shape), MAX_TAGS_BYTES, "Tags of training images", "Fit the model ridge.")
         cosines = steps.affine(steps.unit(x, self.n_features_in_), dense(self.rows_).T)
         similarities, ids = steps.top(cosines, k)
-        weights = steps.add("Pow", steps.add("Max", similarities, 0.0), self.power_)
-        weights = steps.add("Where", steps.add("Greater", similarities, 0.0), weights, np.zeros(1))
-        weights = steps.add("Div", weights, steps.add("Max", steps.affine(weights, np.ones((k, 1))), TINY))
-        given = steps.add("Cast", steps.add("Gather", self.given_.toarray() > 0, ids, axis=0), to_type=np.float32)
-        votes = steps.add("MatMul", steps.add("Reshape", weights, np.array([-1, 1, k])), given)
-        return str(steps.add("Reshape", votes, np.array([-1, self.n_tags_])))
+        shares = steps.add("Pow", steps.add("Max", similarities, 0.0), self.power_)
+        shares = steps.add("Where", steps.add("Greater", similarities, 0.0), shares, np.zeros(1))
+        shares = steps.add("Div", shares, steps.add("Max", steps.affine(shares, np.ones((k, 1))), SMALLEST_FLOAT))
+        tags = steps.add("Cast", steps.add("Gather", self.given_.toarray() > 0, ids, axis=0), to_type=np.float32)
+        tag_shares = steps.add("MatMul", steps.add("Reshape", shares, np.array([-1, 1, k])), tags)
+        return str(steps.add("Reshape", tag_shares, np.array([-1, self.n_tags_])))
 
     def _neighbors(self, X: Matrix, k: int) -> Iterator[tuple[Ids, Cosines]]:
         n = self.rows_.shape[0]

@@ -1,1 +1,1 @@
-"""PAMIR: linear scorers of words that learn from queries of several."""
+"""PAMIR: one scorer per word, which learns from queries of several words."""

@@ -27,7 +27,7 @@ KERNEL_LEARNED: dict[str, Kind] = {
     "gamma_": Number(least=0, required=False),
     "landmarks_": DenseOrCsr("float32", ("n_features_in_", "n_inputs"), empty=True, required=False),
 }
-"""``γ`` of the kernel, 0 for kernels without γ; and the support vectors in the form that the kernel compares."""
+"""``γ`` of the kernel, 0 for kernels without γ; and the support vectors, prepared for the kernel."""
 
 
 def kernel_with(model: Any, X: Matrix) -> Callable[[Matrix], Matrix]:
@@ -43,11 +43,11 @@ def kernel_with(model: Any, X: Matrix) -> Callable[[Matrix], Matrix]:
                 f'X is {n} × {X.shape[1]}; with kernel="precomputed" expected the square kernel of the training images '
                 "with each other."
             )
-        uneven, largest = float(abs(X - X.T).max()), float(abs(X).max())
-        if uneven > MAX_ASYMMETRY * largest:
+        asymmetry, largest_value = float(abs(X - X.T).max()), float(abs(X).max())
+        if asymmetry > MAX_ASYMMETRY * largest_value:
             raise DataError(
-                f"X and its transpose differ by {uneven:.3g}, and the largest value is {largest:.3g}; with "
-                'kernel="precomputed" expected the kernel of the training images with each other, both in one order.'
+                f"X and its transpose differ by {asymmetry:.3g}, and the largest value is {largest_value:.3g}; with "
+                'kernel="precomputed" expected the kernel of the training images, rows and columns in the same order.'
             )
         return dense
     landmarks = Landmarks(model.kernel, landmark_columns(model.kernel, X))
@@ -59,14 +59,14 @@ def kernel_with(model: Any, X: Matrix) -> Callable[[Matrix], Matrix]:
 def keep_support(model: Any, X: Matrix) -> None:
     """Store the features of the training images that a model compares images with."""
     model.landmarks_ = landmark_columns(model.kernel, X)
-    model._opened, model._opened_columns = Landmarks(model.kernel, model.landmarks_), model.landmarks_
+    model._cached_landmarks, model._cached_columns = Landmarks(model.kernel, model.landmarks_), model.landmarks_
 
 
 def kernel_values(model: Any, X: Matrix) -> NDArray[np.float32]:
     """Return the kernel values of checked features with the support vectors of a model, whose index is cached."""
-    if getattr(model, "_opened_columns", None) is not model.landmarks_:
-        model._opened, model._opened_columns = Landmarks(model.kernel, model.landmarks_), model.landmarks_
-    return np.asarray(model._opened.values(X, model.gamma_, model.n_jobs), np.float32)
+    if getattr(model, "_cached_columns", None) is not model.landmarks_:
+        model._cached_landmarks, model._cached_columns = Landmarks(model.kernel, model.landmarks_), model.landmarks_
+    return np.asarray(model._cached_landmarks.values(X, model.gamma_, model.n_jobs), np.float32)
 
 
 def check_kernel(model: Any) -> None:
@@ -77,18 +77,18 @@ def check_kernel(model: Any) -> None:
 
 def check_support(model: Any, n_inputs: int) -> None:
     """Raise DataError if learned attributes don't match the kernel, for weights of `n_inputs` features or values."""
-    kept = model.kernel in KEPT_KERNELS
-    if hasattr(model, "landmarks_") != kept or (kept and not hasattr(model, "gamma_")):
-        raise DataError(f"landmarks_ and gamma_ do not go with kernel={model.kernel!r}")
-    if not kept and n_inputs != model.n_features_in_:
+    keeps_images = model.kernel in KEPT_KERNELS
+    if hasattr(model, "landmarks_") != keeps_images or (keeps_images and not hasattr(model, "gamma_")):
+        raise DataError(f"landmarks_ and gamma_ do not match kernel={model.kernel!r}")
+    if not keeps_images and n_inputs != model.n_features_in_:
         raise DataError(f"There are weights of {n_inputs} features; expected {model.n_features_in_}")
 
 
-def refuse_kernel(model: Any, *but: str) -> None:
-    """Raise UserError, as scores cannot be explained by features, if the kernel is not one of `but`."""
-    if model.kernel not in but:
+def refuse_kernel(model: Any, *allowed_kernels: str) -> None:
+    """Raise UserError if the kernel is not one of `allowed_kernels`, with which scores are sums over features."""
+    if model.kernel not in allowed_kernels:
         raise UserError(
-            f"With the kernel {model.kernel!r} scores are no sum over features.",
+            f"With the kernel {model.kernel!r} scores are not sums over features.",
             setting="kernel",
             value=model.kernel,
             expected="linear",

@@ -47,8 +47,8 @@ if TYPE_CHECKING:
 
 LOSSES = ("triplet", *TOP_LOSSES)
 
-INTERCEPT_IMAGES = 1024  # Number of training images that set intercepts; more change them less than the tags' noise
-HALVINGS = 32  # Number of bisection steps for each intercept: ten digits
+INTERCEPT_IMAGES = 1024  # Maximum number of training images that set intercepts: more hardly change them
+BISECTION_STEPS = 32  # Number of bisection steps for each intercept: ten digits
 BLOCK_TAGS = 2048  # Number of tags processed at a time, to limit the memory
 
 
@@ -59,10 +59,10 @@ class JudgedImages(NamedTuple):
     queries: Queries
 
 
-def _learns_on(model: Pamir) -> None:
+def _require_linear_kernel(model: Pamir) -> None:
     if model.kernel != "linear":
         raise UserError(
-            f"With the kernel {model.kernel!r} PAMIR weighs its training images, so that more of them need a new fit.",
+            f"With the kernel {model.kernel!r} PAMIR weights its training images, so more images need a new fit.",
             setting="kernel",
             value=model.kernel,
             expected="linear",
@@ -77,24 +77,24 @@ class Pamir(LinearRanker):
     A query is a row of weights of its words, an image p is mapped to text by ``f(p) = (w_1 · p, ..., w_T · p)``, and
     the score is ``q · f(p)``. Triplets are drawn: a query, an image p+ that is relevant to it, and an image p- that is
     not. If the loss ``l = |1 - q · f(p+) + q · f(p-)|₊`` is above 0, the smallest step that makes it 0 is taken, up to
-    the length `aggressiveness`: ``w_t += τ q_t (p+ - p-)`` for the words t of the query. An epoch has as many triplets
-    as there are pairs of a query and a relevant image; training ends when the mean average precision over the queries
-    of validation images no longer rises.
+    the length `aggressiveness`: ``w_t += τ q_t (p+ - p-)`` for the words t of the query. An epoch has one triplet for
+    each pair of a query and a relevant image; training ends when the mean average precision over the queries of
+    validation images no longer rises.
 
     `fit` makes the queries from the tags (every set of up to `max_words` tags of an image, weighted by idf);
-    `fit_queries` takes queries. The order of images does not depend on the bias of a tag; it is set last, to compare
-    the tags of an image: a tag's scores are its log odds, which are right on average on training images.
+    `fit_queries` takes queries. The bias of a tag does not change the order of images. It is set at the end, so that
+    the tags of an image can be compared: scores are log odds, which are right on average on training images.
 
-    With another kernel than the linear one, ``w_t = Σ_j α_tj p_j`` over the training images, and ``w_t · p`` is
+    With a kernel that is not linear, ``w_t = Σ_j α_tj p_j`` over the training images, and ``w_t · p`` is
     ``Σ_j α_tj k(p_j, p)`` (section III-E): a step changes two numbers for each word of the query. The space is then
     that of the kernel values, ``u = [k(p_1, p), ..., k(p_n, p), 1]`` and ``v = [α, b]``, with a column for each
-    training image with a weight, and there is no `partial_fit`.
+    training image with a weight, and `partial_fit` is not available.
 
     The losses "p10", "warp" and "ndcg" optimise the top of the ranking, where people look (section VI). After q and p+,
     images are drawn until an image p- scores above the score of p+ minus 1; the number of draws estimates the rank of
     p+, and the maximum step is `aggressiveness` times the cost of this rank: "p10", the share of the first ten ranks
-    that p+ has lost; "warp", WSABIE's weight; "ndcg", the discounted gain that it has lost against the first rank, as a
-    share of the query's ideal gain. With "ndcg", `R` of `fit_queries` has gains, and p- is any image with less gain.
+    above p+; "warp", WSABIE's weight; "ndcg", the loss of discounted gain compared with the first rank, as a share of
+    the query's ideal gain. With "ndcg", `R` of `fit_queries` has gains, and p- is any image with less gain.
 
     Each step needs the weights after the previous step, so training uses one thread: `n_jobs` is for annotation only.
 
@@ -110,7 +110,7 @@ class Pamir(LinearRanker):
         The cost of mistakes; "triplet" is the paper's. The others need ``kernel="linear"`` and take several times as
         long.
     max_trials : int
-        With the losses of the top: number of draws after which a relevant image counts as well ranked.
+        With the losses "p10", "warp" and "ndcg": number of draws after which a relevant image counts as well ranked.
     aggressiveness : float
         Maximum step (c), for features of mean length 1 (a kernel with the mean 1 on the diagonal). More adapts more to
         each triplet.
@@ -150,7 +150,7 @@ class Pamir(LinearRanker):
     limits: ClassVar[dict[str, Limit]] = {
         "loss": partial(check_choice, choices=LOSSES),
         "max_trials": check_count,
-        "max_words": partial(check_count, otherwise="or None for as many as an image has"),
+        "max_words": partial(check_count, otherwise="or None for all tags of an image"),
         "max_subsets": check_count,
     }
 
@@ -202,22 +202,22 @@ class Pamir(LinearRanker):
         on_epoch : callable, optional
             As in `fit`.
         """
-        queries = _checked(Q, R, X)
+        queries = _check_queries(Q, R, X)
         tagged = as_csr(sp.csr_array(queries.relevant.T) @ (queries.words > 0).astype(np.float32))
         with self._fitting(X, tagged) as (X, Y, rng, _):
             self.check_settings()
-            judged = None
+            validation = None
             if valid is not None:
                 X_valid = self._check_features(valid[0])
-                judged = JudgedImages(X_valid, _checked(valid[1], valid[2], X_valid))
-                if judged.queries.words.shape[1] != Y.shape[1]:
+                validation = JudgedImages(X_valid, _check_queries(valid[1], valid[2], X_valid))
+                if validation.queries.words.shape[1] != Y.shape[1]:
                     raise ShapeError(
-                        f"The validation Q has {judged.queries.words.shape[1]} tags, the training Q {Y.shape[1]}."
+                        f"The validation Q has {validation.queries.words.shape[1]} tags, the training Q {Y.shape[1]}."
                     )
-            self._learn(X, positive_tags(Y), queries, rng, judged, monitor or SILENT, on_epoch)
+            self._learn(X, positive_tags(Y), queries, rng, validation, monitor or SILENT, on_epoch)
         return self
 
-    @only_if(_learns_on)
+    @only_if(_require_linear_kernel)
     def partial_fit(self, X: MatrixLike, Y: MatrixLike, *, images: bool = True) -> Self:
         """Train for one epoch on triplets of more images and their tags, made as in `fit`.
 
@@ -257,7 +257,7 @@ class Pamir(LinearRanker):
         positives: sp.csr_array,
         queries: Queries,
         rng: np.random.Generator,
-        judged: JudgedImages | None,
+        validation: JudgedImages | None,
         monitor: Progress,
         on_epoch: OnEpoch | None,
     ) -> None:
@@ -265,18 +265,18 @@ class Pamir(LinearRanker):
         if queries.relevant.nnz == 0:
             raise DataError("No image is relevant to a query, or has a tag (above 0), so there is nothing to learn.")
         with one_blas_thread():
-            compare = kernel_with(self, X)
-            K = compare(X)
-            if judged is not None:
-                judged = JudgedImages(compare(judged.X), judged.queries)
+            kernel_inputs = kernel_with(self, X)
+            K = kernel_inputs(X)
+            if validation is not None:
+                validation = JudgedImages(kernel_inputs(validation.X), validation.queries)
         self._scale_features(K)
         self.n_queries_ = len(queries)
 
-        for trained, held_out, epochs in self._trainings(X.shape[0], judged, rng):
-            valid = judged if held_out is None else JudgedImages(K[held_out], queries.among(held_out))
+        for training_ids, held_out, epochs in self._trainings(X.shape[0], validation, rng):
+            valid = validation if held_out is None else JudgedImages(K[held_out], queries.among(held_out))
             state = RankingState(weights=self._start(K, positives.shape[1], rng))
-            learned = queries if trained is None else queries.among(trained)
-            training = self._triplets(K, trained, learned, state.weights[0], rng)
+            training_queries = queries if training_ids is None else queries.among(training_ids)
+            training = self._triplets(K, training_ids, training_queries, state.weights[0], rng)
             with one_blas_thread(), Team(resolve_jobs(self.n_jobs)) as team:
                 rates = self._epochs(state, epochs, self._measure_queries(valid), monitor=monitor, on_epoch=on_epoch)
                 with closing(rates):
@@ -285,7 +285,7 @@ class Pamir(LinearRanker):
                         self._publish_means(state, team)
             del state, training, rates  # the next training needs their memory
             if held_out is not None:
-                set_intercepts(self.tag_rows_, K[trained], positives[trained])
+                set_intercepts(self.tag_rows_, K[training_ids], positives[training_ids])
                 self._held_out = HeldOutFit(held_out, with_ones(K[held_out]), self.tag_rows_)
         set_intercepts(self.tag_rows_, K, positives)
         if self.kernel in KEPT_KERNELS:
@@ -296,11 +296,11 @@ class Pamir(LinearRanker):
     def _triplets(
         self, K: Matrix, images: Images | None, queries: Queries, weights: Floats, rng: np.random.Generator
     ) -> Training:
-        """Make the training on `images` (None: all); the columns of the queries' images are positions in `images`."""
+        """Make the training on `images` (None: all); columns of ``queries.relevant`` are positions in `images`."""
         words, relevant = queries.words, queries.relevant
         if self.kernel != "linear":
-            trained = np.arange(K.shape[0]) if images is None else images
-            return KernelTripletTraining(np.asarray(K), trained, words, relevant, weights, scale=self.scale_, rng=rng)
+            rows = np.arange(K.shape[0]) if images is None else images
+            return KernelTripletTraining(np.asarray(K), rows, words, relevant, weights, scale=self.scale_, rng=rng)
         X = self._scaled(K if images is None else K[images])
         if self.loss == "triplet":
             return TripletTraining(X, words, relevant, weights, rng=rng)
@@ -335,11 +335,11 @@ class Pamir(LinearRanker):
         super()._check_learned()
         check_support(self, self.tag_rows_.shape[1] - 1)
 
-    def _measure_queries(self, judged: JudgedImages | None) -> Measure | None:
+    def _measure_queries(self, validation: JudgedImages | None) -> Measure | None:
         """Return a function that measures the weights on validation queries (AvgP, or nDCG10 for "ndcg"), or None."""
-        if judged is None or judged.queries.relevant.nnz == 0:
+        if validation is None or validation.queries.relevant.nnz == 0:
             return None
-        K, queries = judged.X, judged.queries.among(np.arange(judged.X.shape[0]))
+        K, queries = validation.X, validation.queries.among(np.arange(validation.X.shape[0]))
 
         def blocks() -> Iterator[tuple[slice, Floats]]:
             step = max(1, BLOCK_BYTES // (4 * self.n_tags_))
@@ -356,8 +356,8 @@ class Pamir(LinearRanker):
         return measure
 
     def _queries_of(self, positives: sp.csr_array, idf: Floats, rng: np.random.Generator) -> Queries:
-        made = queries_of_tags(positives, max_words=self.max_words, max_subsets=self.max_subsets, random_state=rng)
-        return Queries(weigh_words(made.words, idf), made.relevant)
+        queries = queries_of_tags(positives, max_words=self.max_words, max_subsets=self.max_subsets, random_state=rng)
+        return Queries(weigh_words(queries.words, idf), queries.relevant)
 
     def _rate(self) -> float:
         return self.aggressiveness
@@ -372,8 +372,8 @@ class Pamir(LinearRanker):
             raise UserError(
                 setting="loss",
                 value=self.loss,
-                expected=f"triplet, as the kernel is {self.kernel!r}",
-                advice="Or choose the `kernel` linear: only linear scorers have losses of the top of the ranking.",
+                expected=f"triplet, because the kernel is {self.kernel!r}",
+                advice="Or choose the `kernel` linear: other kernels only have the loss triplet.",
             )
 
 
@@ -381,7 +381,7 @@ def _idf(positives: sp.csr_array) -> Floats:
     return inverse_frequencies(np.bincount(positives.indices, minlength=positives.shape[1]), positives.shape[0])
 
 
-def _checked(Q: MatrixLike, R: MatrixLike, X: MatrixLike | None) -> Queries:
+def _check_queries(Q: MatrixLike, R: MatrixLike, X: MatrixLike | None) -> Queries:
     weights, relevant = as_csr(Q), as_csr(R)
     relevant = as_csr(relevant.multiply(relevant > 0))
     for name, matrix in (("Q", weights), ("R", relevant)):
@@ -389,7 +389,7 @@ def _checked(Q: MatrixLike, R: MatrixLike, X: MatrixLike | None) -> Queries:
             raise DataError(f"{name} contains NaN or infinity; expected finite numbers.")
     n_images = relevant.shape[1] if X is None else count_rows(X)
     if relevant.shape[1] != n_images:
-        raise ShapeError(f"R judges {relevant.shape[1]} images, but X has {n_images}; expected a column an image.")
+        raise ShapeError(f"R judges {relevant.shape[1]} images, but X has {n_images}; expected one column per image.")
     return Queries(weights, relevant)
 
 
@@ -397,9 +397,9 @@ def set_intercepts(rows: Floats, X: Matrix, positives: sp.csr_array) -> None:
     """Set the biases, the last column of tag rows (n_tags, n_features + 1), to match the frequencies of the tags.
 
     The bias of a tag is the maximum-likelihood intercept of a logistic model with fixed scores: the mean of
-    ``σ(score + bias)`` is the share of images with the tag. Half an image is added to the images with the tag and to
-    those without, to have finite biases for tags of no image or of all images. `X` and `positives` are those of the
-    training images.
+    ``σ(score + bias)`` is the share of images with the tag. Half an image is added to the images with the tag and half
+    an image to the others, so that tags of no image or of all images have finite biases. `X` and `positives` are those
+    of the training images.
     """
     n_images = X.shape[0]
     shares = (np.bincount(positives.indices, minlength=positives.shape[1]) + 0.5) / (n_images + 1.0)
@@ -409,7 +409,7 @@ def set_intercepts(rows: Floats, X: Matrix, positives: sp.csr_array) -> None:
             part = slice(start, start + BLOCK_TAGS)
             scores, share = np.asarray(sample @ rows[part, :-1].T, np.float64), shares[part]
             low, high = logit(share) - scores.max(axis=0), logit(share) - scores.min(axis=0)
-            for _ in range(HALVINGS):
+            for _ in range(BISECTION_STEPS):
                 middle = (low + high) / 2
                 too_many = expit(scores + middle).mean(axis=0) > share
                 high, low = np.where(too_many, middle, high), np.where(too_many, low, middle)

@@ -13,7 +13,7 @@ from visterm.models.epochs import EpochSums, Floats
 from visterm.models.ranking.new_tags import image_rows
 from visterm.models.ranking.training import Training
 
-TOP = 10  # Number of ranks that count for "p10"
+P10_RANKS = 10  # Number of ranks that count for "p10"
 TOP_LOSSES = ("p10", "warp", "ndcg")
 
 
@@ -23,20 +23,20 @@ class TripletTraining(Training):
     `X` has a constant column for the bias, which never changes because both images have it. `weights`, (n_queries,
     n_words), are the weights of words; stored entries of the canonical `relevant`, (n_queries, n_images), are relevant
     images; `tag_rows`, (n_words, width), are changed in place; `rng` draws the seed of the draws. `n_pairs`, the number
-    of pairs of a used query and a relevant image, is the number of triplets per epoch.
+    of pairs of a usable query and a relevant image, is the number of triplets per epoch.
 
-    Queries without words, without relevant images, or with only relevant images are not used: they rank nothing.
+    Queries without words, without relevant images, or with only relevant images are not usable: they rank nothing.
     """
 
     def __init__(
         self, X: Matrix, weights: sp.csr_array, relevant: sp.csr_array, tag_rows: Floats, *, rng: np.random.Generator
     ) -> None:
-        self._take_queries(weights, relevant, rng)
+        self._store_queries(weights, relevant, rng)
         self._rows, self._n_images, self._W = image_rows(X), X.shape[0], tag_rows
         self._scratch = np.zeros(tag_rows.shape[1], np.float32)
 
     def run_epoch(self, rate: float) -> EpochSums:
-        """Draw as many triplets as there are pairs of query and relevant image; `rate` is the maximum step."""
+        """Draw one triplet per pair of query and relevant image; `rate` is the maximum step."""
         loss, n_moved = self.run(self.n_pairs, rate)
         n = max(1, self.n_pairs)
         return EpochSums(loss / n, 1.0, n_moved / n)
@@ -47,10 +47,10 @@ class TripletTraining(Training):
         self._epoch += 1
         return float(loss), int(n_moved)
 
-    def _take_queries(self, weights: sp.csr_array, relevant: sp.csr_array, rng: np.random.Generator) -> None:
+    def _store_queries(self, weights: sp.csr_array, relevant: sp.csr_array, rng: np.random.Generator) -> None:
         """Store the usable queries, and draw the seed of the draws."""
-        used = np.flatnonzero(self._orders_something(relevant) & (np.diff(weights.indptr) > 0))
-        weights, relevant = as_csr(weights[used]), as_csr(relevant[used])
+        usable = np.flatnonzero(self._has_order(relevant) & (np.diff(weights.indptr) > 0))
+        weights, relevant = as_csr(weights[usable]), as_csr(relevant[usable])
         starts = weights.indptr.astype(np.int64), relevant.indptr.astype(np.int64)
         self._queries = JudgedQueries(starts[0], weights.indices, weights.data, starts[1], relevant.indices)
         self._gains = relevant.data
@@ -58,7 +58,7 @@ class TripletTraining(Training):
         self._seed = int(rng.integers(2**62))
         self._epoch = 0
 
-    def _orders_something(self, relevant: sp.csr_array) -> NDArray[np.bool_]:
+    def _has_order(self, relevant: sp.csr_array) -> NDArray[np.bool_]:
         """Return for each query whether images differ in relevance."""
         n_relevant = np.diff(relevant.indptr)
         return np.asarray((n_relevant > 0) & (n_relevant < relevant.shape[1]))
@@ -74,9 +74,9 @@ class KernelTripletTraining(TripletTraining):
     """`TripletTraining` in the dual form: weights of training images, with all their scores in memory.
 
     `K` is the symmetric kernel of all images, which is multiplied by `scale`. `images` are the rows of the training
-    images, and columns of `relevant` are positions in `images`. Held-out images get no weight but have columns, so the
-    weights fit the rows of K. `tag_rows`, (n_words, n_images + 1), are zeros at the start, and are changed in place
-    except for the last column.
+    images, and columns of `relevant` are positions in `images`. Held-out images have columns of weights that stay 0, so
+    the weights match the rows of K. `tag_rows`, (n_words, n_images + 1), are zeros at the start, and are changed in
+    place except for the last column.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class KernelTripletTraining(TripletTraining):
         scale: float,
         rng: np.random.Generator,
     ) -> None:
-        self._take_queries(weights, relevant, rng)
+        self._store_queries(weights, relevant, rng)
         self._K, self._images, self._scale, self._A = np.ascontiguousarray(K), images, scale, tag_rows
         self._F = np.zeros((len(tag_rows), len(K)), np.float32)
 
@@ -132,24 +132,24 @@ class TopTripletTraining(TripletTraining):
         shares = np.ones(len(self._queries.r_start) - 1)
         if loss == "ndcg":  # a query's pairs are drawn evenly, but their changes of nDCG are summed
             shares = np.diff(self._queries.r_start) / ideal_gains(self._queries.r_start, gains)
-        self._judged = gains, shares.astype(np.float32), rank_weights(loss, X.shape[0])
+        self._rank_costs = gains, shares.astype(np.float32), rank_weights(loss, X.shape[0])
         self._max_trials = max_trials
         self._n_trials = 0
 
     def run_epoch(self, rate: float) -> EpochSums:
-        """Draw as many pairs as there are pairs of query and relevant image; `rate` is the maximum step."""
+        """Draw one triplet per pair of query and relevant image; `rate` is the maximum step."""
         sums = super().run_epoch(rate)
         return sums._replace(draws=self._n_trials / max(1, self.n_pairs))
 
-    def _orders_something(self, relevant: sp.csr_array) -> NDArray[np.bool_]:
-        orders = super()._orders_something(relevant)
-        for query in np.flatnonzero(~orders & (np.diff(relevant.indptr) > 0)):
-            orders[query] = np.ptp(relevant.data[relevant.indptr[query] : relevant.indptr[query + 1]]) > 0
-        return orders
+    def _has_order(self, relevant: sp.csr_array) -> NDArray[np.bool_]:
+        has_order = super()._has_order(relevant)
+        for query in np.flatnonzero(~has_order & (np.diff(relevant.indptr) > 0)):
+            has_order[query] = np.ptp(relevant.data[relevant.indptr[query] : relevant.indptr[query + 1]]) > 0
+        return has_order
 
     def _steps(self, n_steps: int, rate: float) -> tuple[float, int]:
         total, n_moved, self._n_trials = rank_violators(
-            n_steps, self._queries, *self._judged, self._rows, self._n_images, self._max_trials, rate,
+            n_steps, self._queries, *self._rank_costs, self._rows, self._n_images, self._max_trials, rate,
             (self._seed, self._epoch), self._W, self._scratch,
         )  # fmt: skip
         return total, n_moved
@@ -160,12 +160,12 @@ def rank_weights(loss: str, n_images: int) -> Floats:
 
     "p10": ``min(r, 10) / 10``, the same for all ranks below the tenth (Usunier et al., α of the first ten ranks).
     "warp": ``Σ_{i ≤ r} 1 / i``, as a share of the largest (WSABIE, Eq. 3). "ndcg": ``D(1) - D(r + 1)`` with the
-    discount ``D(i) = 1 / log2(1 + i)``: LambdaRank's change of nDCG by a swap with the first image, because the only
-    thing known about the rank of p- is that it is above that of p+.
+    discount ``D(i) = 1 / log2(1 + i)``: LambdaRank's change of nDCG by a swap with the first image, because nothing but
+    an order is known: p- ranks above p+.
     """
     r = np.arange(n_images + 1)
     if loss == "p10":
-        weights = np.minimum(r, TOP) / TOP
+        weights = np.minimum(r, P10_RANKS) / P10_RANKS
     elif loss == "warp":
         weights = np.concatenate(([0.0], np.cumsum(1 / r[1:])))
         weights /= weights[-1]

@@ -27,7 +27,7 @@ from visterm.models.ranking.training import Training, TrainingContext
 from visterm.models.ranking.warp import Objective, rank_weights
 
 VALIDATION_QUADRUPLETS = 2000
-IMPOSSIBLE = np.float32(-1e30)
+IMPOSSIBLE_SCORE = np.float32(-1e30)
 MAX_PAIR_TAGS = 20_000  # Maximum number of tags to compute the scores of all pairs of tags at once: 1.6 GB
 
 
@@ -43,7 +43,7 @@ class ObjectsAndParts(EmbeddingRanker):
     labels. It learns only from tagged images and from relations between tags: a picture of a wheel need not show a
     wheel of that car, and parts need not be marked in pictures ("proxy supervision"). Training is that of section
     4.3.3, see `RelatedTraining`; the violation is ``f(x̃) + 1 > f(x)``, the reverse of the paper's step 4.
-    Without relations this is `wsabie` with the paper's weights of ranks, 1 for every true tag that is not the first.
+    Without relations this is `wsabie` with the paper's weights of ranks, 1 for every true tag that is not on top.
 
     Parameters
     ----------
@@ -57,15 +57,14 @@ class ObjectsAndParts(EmbeddingRanker):
         being a part of a wheel, ``f_L(o, p) = W_o · P_p``. Not in the paper.
     alpha : float
         Weight of f_L. The paper has 0.1; with 1, held-out relations of drawn objects and labels of parts were better,
-        and labels of images as good.
+        and labels of images equally good.
     negative_weight : float
-        Share of a step that pushes the vectors of two tags apart that are not known to be related. 1 as in the paper,
+        Share of the steps that push apart the vectors of two tags that are not known to be related. 1 as in the paper,
         where a missing relation counts as an error: held-out relations of drawn objects then ranked below unrelated
-        pairs; with 0.1 they rank above them, and known relations are slightly less precise. 0: vectors are only pulled
-        together.
+        pairs. With 0.1 they rank above unrelated pairs, and known relations are slightly less precise. With 0, vectors
+        are only pulled together.
     listed : float
-        Added to f_L for relations in `part_of`, which the vectors alone may learn too weakly. 0: nothing is added, as
-        in the paper.
+        Number added to f_L for relations in `part_of`, which the vectors alone may learn too weakly. 0 as in the paper.
     suggested : float
         Share of `listed` that is added for an unknown relation that all tags similar to the whole have, at most 1; less
         if fewer have it, see `listed_and_suggested`. With 0, `listed` makes unknown relations harder to find.
@@ -119,7 +118,7 @@ class ObjectsAndParts(EmbeddingRanker):
     }
     takes: ClassVar[tuple[str, ...]] = ("part_of", "siblings")
 
-    _by_rank = False
+    _measures_ranks = False
 
     part_of: ArrayLike | None = None
     shared: bool = True
@@ -177,17 +176,15 @@ class ObjectsAndParts(EmbeddingRanker):
         check_fitted(self)
         A, B = (self._scores(self._image_rows(self._check_features(X))) for X in (X_object, X_part))
         if len(A) != len(B):
-            raise ShapeError(
-                f"There are {len(A)} images of objects and {len(B)} of parts; expected one part an object."
-            )
+            raise ShapeError(f"There are {len(A)} images of objects and {len(B)} of parts; expected the same number.")
         F = self.pair_scores(words=words, offset=offset)
         if possible is not None:
-            F = np.where(possible, F, IMPOSSIBLE)
+            F = np.where(possible, F, IMPOSSIBLE_SCORE)
         if objects is None and parts is None:
             return best_pairs(A, B, F, k, self.n_jobs)
         if objects is not None and parts is not None:
             raise UserError(
-                "Both labels are given, so there is nothing to look for.",
+                "Both labels are given, so no label remains to be ranked.",
                 setting="parts",
                 value=parts,
                 expected="None, or None for `objects`",
@@ -207,8 +204,8 @@ class ObjectsAndParts(EmbeddingRanker):
         as_whole, as_part = self._relation_vectors()
         whole_tags = self._known_tags(tags, len(tags))
         scores = as_whole[whole_tags] @ as_part.T
-        if (believed := self._believed()) is not None:
-            scores += believed[whole_tags].toarray()
+        if (certainties := self._known_and_suggested()) is not None:
+            scores += certainties[whole_tags].toarray()
         return scores
 
     def pair_scores(self, *, words: bool = True, offset: float = 0.0) -> Floats:
@@ -226,8 +223,8 @@ class ObjectsAndParts(EmbeddingRanker):
         if words:
             as_whole, as_part = self._relation_vectors()
             np.matmul(as_whole, as_part.T, out=scores)
-            if (believed := self._believed()) is not None:
-                scores += believed.toarray()
+            if (certainties := self._known_and_suggested()) is not None:
+                scores += certainties.toarray()
             scores *= np.float32(self.alpha)
         scores[self.part_of_[:, 1], self.part_of_[:, 0]] += np.float32(offset)
         return scores
@@ -236,8 +233,8 @@ class ObjectsAndParts(EmbeddingRanker):
         """Learn the rows of new tags, which have no relations; see `PairRanker.add_tags`."""
         super().add_tags(X, Y_new)
         n_new = self.n_tags_ - len(self.relation_rows_)
-        nothing = np.zeros((n_new, self.relation_rows_.shape[1]), np.float32)
-        self.relation_rows_ = np.concatenate([self.relation_rows_, nothing])
+        zeros = np.zeros((n_new, self.relation_rows_.shape[1]), np.float32)
+        self.relation_rows_ = np.concatenate([self.relation_rows_, zeros])
         return self
 
     def _check_learned(self) -> None:
@@ -251,15 +248,15 @@ class ObjectsAndParts(EmbeddingRanker):
         return RowLayout(self.dim, whole, whole + self.dim if self.directed else whole)
 
     def _relation_vectors(self) -> tuple[Floats, Floats]:
-        places, rows = self._layout(), np.hstack([self.tag_rows_, self.relation_rows_])
-        return rows[:, places.whole :][:, : self.dim], rows[:, places.part :][:, : self.dim]
+        layout, rows = self._layout(), np.hstack([self.tag_rows_, self.relation_rows_])
+        return rows[:, layout.whole :][:, : self.dim], rows[:, layout.part :][:, : self.dim]
 
-    def _believed(self) -> sp.csr_array | None:
-        """Return the sparse matrix that f_L adds for known and suggested relations, or None."""
+    def _known_and_suggested(self) -> sp.csr_array | None:
+        """Return what f_L adds for known and suggested relations, [whole, part], as a sparse matrix, or None."""
         if not self.listed or not len(self.part_of_):
             return None
-        believed = listed_and_suggested(self.part_of_, self._known_siblings(self.n_tags_), self.n_tags_, self.suggested)
-        return (self.listed * believed).astype(np.float32)
+        terms = listed_and_suggested(self.part_of_, self._known_siblings(self.n_tags_), self.n_tags_, self.suggested)
+        return (self.listed * terms).astype(np.float32)
 
     def _known_siblings(self, n_tags: int) -> Ints:
         siblings = getattr(self, "siblings_", None) if self.siblings is None else self.siblings
@@ -279,12 +276,12 @@ class ObjectsAndParts(EmbeddingRanker):
         part_of, siblings = self.known("part_of"), self._side.siblings
         self.part_of_ = check_relations([] if part_of is None else part_of, n_tags)
         if self.listed and siblings is not None and np.size(siblings):
-            self.siblings_ = np.asarray(siblings).tolist()  # `_believed` needs them
+            self.siblings_ = np.asarray(siblings).tolist()  # `_known_and_suggested` needs them
         self._known_siblings(n_tags)  # raises an error for invalid tags before training
         image_map, tag_rows = super()._start(X, n_tags, rng)
-        deviation = np.float32(1 / np.sqrt(self.dim))  # related tags have no image features to average out the noise
-        more_rows = [self._normal_rows(n_tags, deviation, rng) for _ in range(self._layout().width // self.dim - 1)]
-        return image_map, np.ascontiguousarray(np.hstack([tag_rows, *more_rows]))
+        deviation = np.float32(1 / np.sqrt(self.dim))  # not that of images, whose sums over features reduce the noise
+        relation_rows = [self._normal_rows(n_tags, deviation, rng) for _ in range(self._layout().width // self.dim - 1)]
+        return image_map, np.ascontiguousarray(np.hstack([tag_rows, *relation_rows]))
 
     def _resume(self) -> Weights:
         return self.image_map_.copy(), np.hstack([self.tag_rows_, self.relation_rows_])
@@ -296,7 +293,7 @@ class ObjectsAndParts(EmbeddingRanker):
 
     def _objective(self, n_tags: int) -> Objective:
         weights = rank_weights(self.weight, max(n_tags, self.max_trials), self.truncate)
-        return Objective(weights, self.max_trials, most_trials=self.max_trials)
+        return Objective(weights, self.max_trials, rank_numerator=self.max_trials)
 
     def _training(self, X: Matrix, positives: sp.csr_array, weights: Weights, context: TrainingContext) -> Training:
         image_map, tag_rows = weights
@@ -304,7 +301,7 @@ class ObjectsAndParts(EmbeddingRanker):
         steps = StepSettings(block, self.max_norm)
         rate_factor = 1.0 if self.image_learning_rate is None else self.image_learning_rate / self.learning_rate
         side = RelatedImages(
-            X, image_map, tag_rows, steps, places=self._layout(), alpha=self.alpha, rate_factor=rate_factor,
+            X, image_map, tag_rows, steps, layout=self._layout(), alpha=self.alpha, rate_factor=rate_factor,
             scale=self.scale_, n_jobs=context.team.size, moving=context.images,
         )  # fmt: skip
         return RelatedTraining(
@@ -313,23 +310,23 @@ class ObjectsAndParts(EmbeddingRanker):
         )  # fmt: skip
 
     def _measured(self, value: float | None) -> tuple[dict[str, float | None], str]:
-        if not self._by_rank:
+        if not self._measures_ranks:
             return super()._measured(value)
         mean_rank = None if value is None else -value
-        shown = "" if mean_rank is None else f"mean rank {mean_rank:,.1f} of {self.n_tags_**2:,} pairs"
-        return {"map": None, "mean_rank": mean_rank}, shown
+        text = "" if mean_rank is None else f"mean rank {mean_rank:,.1f} of {self.n_tags_**2:,} pairs"
+        return {"map": None, "mean_rank": mean_rank}, text
 
     def _measure_map(self, judged: Validation | None, known: sp.csr_array | None = None) -> Measure | None:
         """Return the measure of the weights: with relations, the negative mean rank of pairs of labels."""
-        self._by_rank = False
+        self._measures_ranks = False
         if judged is None or not len(self.part_of_):
             return super()._measure_map(judged, known)
         X, Y = judged
         try:
             drawn = Quadruplets(Y, self.part_of_).draw(VALIDATION_QUADRUPLETS)
-        except DataError:  # no relation with validation images of both tags
+        except DataError:  # no relation has validation images of both tags
             return super()._measure_map(judged, known)
-        self._by_rank = True
+        self._measures_ranks = True
         rows, position = np.unique([drawn.object_images, drawn.part_images], return_inverse=True)
         images = self._check_features(X[rows])  # score each image once, even if it is in many quadruplets
         wholes, parts = position.reshape(2, -1)

@@ -42,16 +42,16 @@ def best_pairs(A: ArrayLike, B: ArrayLike, F: ArrayLike | PairTerms, k: int, n_j
     with itself is a pair, too.
 
     Returns the k best pairs of each row (0: all), shape (n, min(k, number of pairs)); ties by the smaller object tag,
-    then the smaller part tag. The result has exactly the bytes of sorting all scores, for any `n_jobs` and other rows.
+    then the smaller part tag. The bytes are those of sorting all scores, and don't depend on `n_jobs` or other rows.
     Raises ShapeError if the shapes do not match; DataError if a value is not finite, or above 1e37; UserError if `k` or
     `n_jobs` is invalid.
     """
-    A, B, terms = _checked(A, B, F)
+    A, B, terms = _check_scores(A, B, F)
     n, n_tags = A.shape
     k = check_k(k, n_tags * n_tags)
     ids, scores = np.empty((n, k), np.int64), np.empty((n, k), np.float32)
     if k > 0:
-        _in_parts(lambda first, last: top_pairs(A, B, terms, first, last, ids, scores), n, n_jobs)
+        _in_parts(lambda start, stop: top_pairs(A, B, terms, start, stop, ids, scores), n, n_jobs)
     return PairRanking(ids % n_tags, ids // n_tags, scores)
 
 
@@ -67,20 +67,20 @@ def ranks_of_pairs(
 
     Raises the same errors as `best_pairs`, and DataError if a tag doesn't exist.
     """
-    A, B, terms = _checked(A, B, F)
+    A, B, terms = _check_scores(A, B, F)
     i, j = _check_tags("objects", objects, *A.shape), _check_tags("parts", parts, *A.shape)
     ranks = np.empty(len(A), np.int64)
-    _in_parts(lambda first, last: pair_ranks(A, B, terms, i, j, first, last, ranks), len(A), n_jobs)
+    _in_parts(lambda start, stop: pair_ranks(A, B, terms, i, j, start, stop, ranks), len(A), n_jobs)
     return ranks
 
 
-def _checked(A: ArrayLike, B: ArrayLike, F: ArrayLike | PairTerms) -> tuple[Floats, Floats, PairTerms]:
+def _check_scores(A: ArrayLike, B: ArrayLike, F: ArrayLike | PairTerms) -> tuple[Floats, Floats, PairTerms]:
     terms = F if isinstance(F, PairTerms) else label_terms(F)
     A, B = (np.ascontiguousarray(scores, np.float32) for scores in (A, B))
     n_tags = len(terms.F)
     if A.ndim != 2 or A.shape != B.shape or A.shape[1] != n_tags:
         raise ShapeError(
-            f"A has the shape {A.shape}, B {B.shape}; expected (n, {n_tags}) of both, as F has {n_tags} tags."
+            f"A has the shape {A.shape}, B {B.shape}; expected (n, {n_tags}) for both, as F has {n_tags} tags."
         )
     _check_finite("A", A)
     _check_finite("B", B)
@@ -93,8 +93,8 @@ def _check_finite(name: str, values: Floats) -> None:
     check_magnitude(values, MAX_VALUE, name)
 
 
-def _check_tags(name: str, given: ArrayLike, n: int, n_tags: int) -> NDArray[np.int64]:
-    tags = np.asarray(given)
+def _check_tags(name: str, tag_ids: ArrayLike, n: int, n_tags: int) -> NDArray[np.int64]:
+    tags = np.asarray(tag_ids)
     if tags.shape != (n,) or not (np.issubdtype(tags.dtype, np.integer) or n == 0):
         raise ShapeError(f"{name} has the shape {tags.shape} and type {tags.dtype}; expected ({n},) whole numbers.")
     outside = tags[(tags < 0) | (tags >= n_tags)]

@@ -34,8 +34,8 @@ class RowLayout(NamedTuple):
 class RelatedImages(EmbeddedImages):
     """Embedded images plus each example's context, so that a tag's score is a single product with its row.
 
-    `tag_rows` are (n_tags, places.width), `alpha` is the weight of the score of two tags, `rate_factor` the learning
-    rate of the image map divided by that of tags; `contexts` are the contexts of the next block, in the form for
+    `tag_rows` are (n_tags, layout.width), `alpha` is the weight of the score of two tags, `rate_factor` the learning
+    rate of the image map divided by that of tags; `contexts` are the contexts of the next block, as arguments of
     `add_contexts`. Other parameters are those of `EmbeddedImages`.
     """
 
@@ -46,16 +46,16 @@ class RelatedImages(EmbeddedImages):
         tag_rows: Floats,
         steps: StepSettings,
         *,
-        places: RowLayout,
+        layout: RowLayout,
         alpha: float,
         rate_factor: float,
         **settings: Any,
     ) -> None:
         super().__init__(X, image_map, steps, **settings)
-        self.U = np.zeros((steps.block, places.width), np.float32)
+        self.U = np.zeros((steps.block, layout.width), np.float32)
         self.rows = dense_rows(self.U)
-        self.steps = np.zeros((steps.block, places.width), np.float32)
-        self._V, self.places, self.alpha, self._rate_factor = tag_rows, places, alpha, rate_factor
+        self.steps = np.zeros((steps.block, layout.width), np.float32)
+        self._V, self.layout, self.alpha, self._rate_factor = tag_rows, layout, alpha, rate_factor
         self.contexts: tuple[Ints, Ints, Ints] = (self._numbers, self._numbers, self._numbers)
 
     def set_rate(self, rate: float, growth: float = 1.0) -> None:
@@ -65,19 +65,19 @@ class RelatedImages(EmbeddedImages):
     def embed(self, part: slice) -> None:
         """Map the images of a part and add their contexts."""
         super().embed(part)
-        contexts, tag_at, context_at = (array[part] for array in self.contexts)
+        contexts, tag_start, context_start = (array[part] for array in self.contexts)
         U = self.U[: self._n][part]
-        add_contexts(contexts, tag_at, context_at, self.places.dim, self.alpha, self._V, U)
+        add_contexts(contexts, tag_start, context_start, self.layout.dim, self.alpha, self._V, U)
 
 
 class RelatedTraining(PairTraining):
     """Training on quadruplets (object image, object, part image, part); each step needs only one of the images.
 
     A constraint changes one of the two labels of a quadruplet, so the score of the other image is the same on both
-    sides and cancels: in constraint (6) there remain the object's image, its label, and the part's label as its
-    context; in (7) the same for the part. So an epoch visits each pair of image and tag once, with a context drawn
-    among all related tags, whether parts or wholes; tags without relations have no context. Labels that outrank the
-    true label are drawn among all tags that the image does not have.
+    sides and cancels: constraint (6) keeps the object's image, its label, and the part's label as context; constraint
+    (7) keeps the part's image, its label, and the object's label as context. So an epoch visits each pair of image and
+    tag once, with a context drawn among all related tags, whether parts or wholes; tags without relations have no
+    context. Labels that outrank the true label are drawn among all tags that the image does not have.
 
     `pairs`, (n, 2), are (part, whole); for `negative_weight` see `ObjectsAndParts`. Unlike in `PairTraining`,
     ``steps.max_norm`` limits each vector of a tag row by itself.
@@ -93,20 +93,20 @@ class RelatedTraining(PairTraining):
         *,
         pairs: Ints,
         negative_weight: float,
-        **given: Any,
+        **options: Any,
     ) -> None:
-        super().__init__(side, positives, tag_rows, objective, steps._replace(max_norm=math.inf), **given)
-        self._related, self._max_norm, self._spare = side, steps.max_norm, 1.0 - negative_weight
-        places = side.places
+        super().__init__(side, positives, tag_rows, objective, steps._replace(max_norm=math.inf), **options)
+        self._related, self._max_norm, self._undo_share = side, steps.max_norm, 1.0 - negative_weight
+        layout = side.layout
         parts, wholes = pairs[:, 0], pairs[:, 1]
         tags = np.concatenate([parts, wholes])
         order = np.argsort(tags, kind="stable")
         self._partners = np.concatenate([wholes, parts])[order]
-        tag_at = np.repeat(np.array([places.part, places.whole], np.int64), len(pairs))
-        self._tag_at, self._context_at = tag_at[order], np.roll(tag_at, len(pairs))[order]
+        tag_start = np.repeat(np.array([layout.part, layout.whole], np.int64), len(pairs))
+        self._tag_start, self._context_start = tag_start[order], np.roll(tag_start, len(pairs))[order]
         n_partners = np.bincount(tags, minlength=len(tag_rows))
         self._first_partner = np.concatenate([[0], np.cumsum(n_partners)]).astype(np.int64)
-        self._context_seed = self._seed + 1  # its own stream: other draws are the same as without relations
+        self._context_seed = self._seed + 1  # a separate stream: other draws are the same as without relations
 
     def _run_block(self, examples: Ints) -> NDArray[np.float64]:
         n, tags = examples.size, self._tags[examples]
@@ -114,13 +114,13 @@ class RelatedTraining(PairTraining):
         draw_contexts(
             examples, tags, self._first_partner, self._partners, self._context_seed, self._epoch, contexts, entries
         )
-        tag_at = self._tag_at[entries] if self._tag_at.size else entries
-        context_at = self._context_at[entries] if self._context_at.size else entries
-        self._related.contexts = contexts, tag_at, context_at
+        tag_start = self._tag_start[entries] if self._tag_start.size else entries
+        context_start = self._context_start[entries] if self._context_start.size else entries
+        self._related.contexts = contexts, tag_start, context_start
         sums = super()._run_block(examples)
-        alpha_rate = self._related.alpha * self._rule.rate
+        rate = self._related.alpha * self._rule.rate
         move_contexts(
-            contexts, tag_at, context_at, tags, self._violators[:n], self._gains[:n], self._side.steps[:n],
-            self._related.places.dim, alpha_rate / self._side.rate, alpha_rate, self._spare, self._max_norm, self._V,
+            contexts, tag_start, context_start, tags, self._violators[:n], self._gains[:n], self._side.steps[:n],
+            self._related.layout.dim, rate / self._side.rate, rate, self._undo_share, self._max_norm, self._V,
         )  # fmt: skip
         return sums

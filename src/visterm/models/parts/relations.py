@@ -12,7 +12,7 @@ from visterm.core.checks import as_csr, as_generator, check_count, check_size
 from visterm.core.errors import DataError, ShapeError, UserError
 from visterm.core.types import MatrixLike, RandomState
 
-MAX_BYTES = 2 << 30
+MAX_SIMILARITY_BYTES = 2 << 30
 
 
 class QuadrupletBlock(NamedTuple):
@@ -33,7 +33,6 @@ class Quadruplets:
     or no relation has images of both its tags.
 
     Quadruplet `i` depends only on `i` and the seed: you can start anywhere, and read the stream in any blocks.
-
 
     Parameters
     ----------
@@ -73,13 +72,13 @@ class Quadruplets:
         if not self.counts.size:
             raise DataError(
                 f"None of the {len(pairs)} part-of relations has images of both its tags, so there are no quadruplets. "
-                "Pass relations between tags that images bear."
+                "Pass relations between tags that images have."
             )
-        sides = [both for both in candidates if both.n_pairs]
-        self._wholes, self._first_whole = _joined([both.wholes for both in sides])
-        self._parts, self._first_part = _joined([both.parts for both in sides])
-        self._n_shared = np.array([both.n_shared for both in sides], np.int64)
-        self._until = np.cumsum(np.full(self.counts.size, 1 / self.counts.size))
+        usable = [sides for sides in candidates if sides.n_pairs]
+        self._wholes, self._first_whole = _concatenate([sides.wholes for sides in usable])
+        self._parts, self._first_part = _concatenate([sides.parts for sides in usable])
+        self._n_shared = np.array([sides.n_shared for sides in usable], np.int64)
+        self._cumulated = np.cumsum(np.full(self.counts.size, 1 / self.counts.size))
         self._key = as_generator(random_state).integers(2**63, size=2).astype(np.uint64)
 
     @property
@@ -95,15 +94,15 @@ class Quadruplets:
         check_count(n, "n")
         if start < 0:
             raise UserError(setting="start", value=start, expected="a whole number of 0 or more")
-        # One count of Philox gives four numbers, enough for one quadruplet: so the stream can start anywhere.
+        # One count of Philox gives four numbers, enough for one quadruplet, so the stream can start anywhere.
         bits = np.random.Philox(key=self._key).advance(int(start))
-        chosen, fraction = np.random.Generator(bits).random((int(n), 4)).T[:2]
-        relation = np.minimum(np.searchsorted(self._until, chosen, side="right"), self.counts.size - 1)
+        relation_draw, pair_draw = np.random.Generator(bits).random((int(n), 4)).T[:2]
+        relation = np.minimum(np.searchsorted(self._cumulated, relation_draw, side="right"), self.counts.size - 1)
         n_parts = self._first_part[relation + 1] - self._first_part[relation]
         n_shared = self._n_shared[relation]
-        index = np.minimum((fraction * self.counts[relation]).astype(np.int64), self.counts[relation] - 1)
-        # Order of pairs: images with both tags come first on both sides, and their rows have no pair of the image with
-        # itself.
+        index = np.minimum((pair_draw * self.counts[relation]).astype(np.int64), self.counts[relation] - 1)
+        # Pairs are ordered by the whole's image, then the part's. Images with both tags come first on both sides; their
+        # rows are shorter, because an image is not paired with itself.
         n_in_short_rows = n_shared * (n_parts - 1)
         is_short = index < n_in_short_rows
         offset = np.where(is_short, index, index - n_in_short_rows)
@@ -136,9 +135,9 @@ def check_relations(relations: ArrayLike, n_tags: int) -> NDArray[np.int64]:
     if array.min() < 0 or array.max() >= n_tags:
         wrong = array.min() if array.min() < 0 else array.max()
         raise ShapeError(f"The relations name tag column {wrong}; expected 0 to {n_tags - 1}, the columns of Y.")
-    itself = np.flatnonzero(array[:, 0] == array[:, 1])
-    if itself.size:
-        raise DataError(f"Tag column {array[itself[0], 0]} is said to be part of itself. Leave such relations out.")
+    self_relations = np.flatnonzero(array[:, 0] == array[:, 1])
+    if self_relations.size:
+        raise DataError(f"Tag column {array[self_relations[0], 0]} is part of itself. Leave such relations out.")
     return np.unique(array.astype(np.int64), axis=0)
 
 
@@ -165,8 +164,8 @@ def _sides(by_tag: sp.csc_array, part_tag: int, whole_tag: int) -> _Sides:
     return _Sides(np.concatenate((both, others[0])), np.concatenate((both, others[1])), both.size)
 
 
-def _joined(lists: list[NDArray[np.int64]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    return np.concatenate(lists), np.cumsum([0, *(array.size for array in lists)])
+def _concatenate(arrays: list[NDArray[np.int64]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    return np.concatenate(arrays), np.cumsum([0, *(array.size for array in arrays)])
 
 
 def listed_and_suggested(
@@ -174,37 +173,37 @@ def listed_and_suggested(
 ) -> sp.csr_array:
     """Return how certain it is that each tag is a part of each whole: 1 for known relations, at most 1 for suggestions.
 
-    Similar to a whole are its siblings with known parts or, without any, the wholes with which it shares parts,
-    weighted by the cosine of their lists of parts. An unknown part gets `weight` times the share of the similar wholes
-    that have it, up to 1.
+    Wholes are similar if they are siblings with known parts; for a whole without such siblings, if they share parts
+    with it, weighted by the cosine of the lists of parts. An unknown part gets `weight` times the share of the similar
+    wholes that have it, up to 1.
 
     `pairs`, (n, 2), are known relations (part, whole), at least one; `siblings`, (m, 2), are tags of the same kind, in
     any order. Returns CSR of float64, (n_tags, n_tags), whose rows are wholes. Raises TooLargeError if the pairs of
     similar wholes could take more than 2 GiB.
     """
     listed = sp.csr_array((np.ones(len(pairs)), (pairs[:, 1], pairs[:, 0])), shape=(n_tags, n_tags))
-    suggested = weight * (_nearness(listed, siblings) @ listed)
-    believed = sp.csr_array(suggested.minimum(1.0).maximum(listed))
-    believed.setdiag(0)
-    believed.eliminate_zeros()
-    believed.sort_indices()
-    return believed
+    suggested = weight * (_similarity(listed, siblings) @ listed)
+    certainties = sp.csr_array(suggested.minimum(1.0).maximum(listed))
+    certainties.setdiag(0)
+    certainties.eliminate_zeros()
+    certainties.sort_indices()
+    return certainties
 
 
-def _nearness(known: sp.csr_array, siblings: NDArray[np.int64]) -> sp.csr_array:
+def _similarity(listed: sp.csr_array, siblings: NDArray[np.int64]) -> sp.csr_array:
     """Return the similarity of other wholes to each whole; rows sum to 1, or to 0 if no whole is similar."""
-    n_parts = np.diff(known.indptr)
-    n_wholes = np.bincount(known.indices).astype(np.int64)
+    n_parts = np.diff(listed.indptr)
+    n_wholes = np.bincount(listed.indices).astype(np.int64)
     check_size(
         16 * int((n_wholes**2).sum()),
-        MAX_BYTES,
-        f"The likeness of {int((n_parts > 0).sum())} wholes, up to {n_wholes.max()} with the same part,",
+        MAX_SIMILARITY_BYTES,
+        f"The similarity of {int((n_parts > 0).sum())} wholes, up to {n_wholes.max()} with the same part,",
         "Leave out the most common parts, or set listed to 0.",
     )
-    ends = np.concatenate([siblings, siblings[:, ::-1]])
-    ends = np.unique(ends[n_parts[ends[:, 1]] > 0], axis=0)
-    sibling_matrix = sp.csr_array((np.ones(len(ends)), tuple(ends.T)), shape=known.shape)
-    scaled = sp.diags_array(1 / np.sqrt(np.maximum(n_parts, 1))) @ known
+    sibling_pairs = np.concatenate([siblings, siblings[:, ::-1]])
+    sibling_pairs = np.unique(sibling_pairs[n_parts[sibling_pairs[:, 1]] > 0], axis=0)
+    sibling_matrix = sp.csr_array((np.ones(len(sibling_pairs)), tuple(sibling_pairs.T)), shape=listed.shape)
+    scaled = sp.diags_array(1 / np.sqrt(np.maximum(n_parts, 1))) @ listed
     cosines = sp.csr_array(scaled @ scaled.T)
     cosines.setdiag(0)
     has_no_siblings = np.diff(sibling_matrix.indptr) == 0

@@ -42,7 +42,7 @@ PAIR_LIMITS: dict[str, Limit] = {
 """Limits of the settings of training on pairs."""
 
 DRAW_LIMITS: dict[str, Limit] = {
-    "max_trials": partial(check_count, otherwise="or None for as many as there are candidates"),
+    "max_trials": partial(check_count, otherwise="or None for the number of candidates"),
     "truncate": check_count,
     "weight": partial(check_choice, choices=("harmonic", "constant", "top", "truncated")),
     "sampler": partial(check_choice, choices=("draws", "pool")),
@@ -52,11 +52,11 @@ DRAW_LIMITS: dict[str, Limit] = {
 OPEN_LIMITS: dict[str, Limit] = {"schedule": partial(check_choice, choices=(*SCHEDULES, OPEN))}
 """Limits of models that also have the schedule "open"."""
 
-START_ROWS = 16_384  # Number of rows of start values that a thread draws at a time
+START_ROWS = 16_384  # Number of start rows that a thread draws at a time
 
 USUAL_VARIANCE, USUAL_TAGS = 0.5, 100
 """An image's deviation is estimated as if 100 more tags had the usual variance, which follows from the margin of 1: few
-tags give a poor estimate. With the plain deviation, scores of a dozen tags ranked images worse than before."""
+tags give a poor estimate. With the plain deviation, scores of a dozen tags ranked images worse than without any."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -72,13 +72,13 @@ class EmbeddingRanker(PairRanker):
     dim : int
         Size of the joint space. More separates rare tags and costs time and memory in proportion.
     learning_rate : float
-        Size of the steps. More learns faster and with more noise, which `average` reduces.
+        Size of the steps. A larger rate learns faster and with more noise, which `average` reduces.
     max_norm : float
-        Maximum norm of the vector of a feature or a tag (C in the paper). More allows larger scores and more influence
-        of single features: it fits the training images better, and new images only up to a point.
+        Maximum norm of the vector of a feature or a tag (C in the paper). A larger norm allows larger scores and more
+        influence of single features: it fits the training images better, and new images only up to a point.
     row_length : float
         One factor scales the features to this length of the training rows (root mean square), so their unit does not
-        matter. With more, the vectors of the features learn faster than those of the tags.
+        matter. With a larger length, the vectors of the features learn faster than those of the tags.
     epochs : int
         Maximum number of passes over all pairs.
     average : int
@@ -98,8 +98,8 @@ class EmbeddingRanker(PairRanker):
     init_scale : float, optional
         Deviation of the start values; None: 1 / √n_features, as in the WSABIE paper.
     bias : float
-        An additional coordinate that is the same for all images, which gives each tag a bias. With more, tags learn
-        faster how common they are. 0: no bias, as in the paper.
+        An additional coordinate that is the same for all images, which gives each tag a bias. With a larger value, tags
+        learn faster how common they are. 0: no bias, as in the paper.
     standardize : bool
         Whether to make the scores of different images comparable, as training compares only tags of the same image: the
         mean over all tags is subtracted, and the result is divided by the deviation, which is estimated as if 100 more
@@ -174,9 +174,9 @@ class EmbeddingRanker(PairRanker):
     def _check_learned(self) -> None:
         dim, width = self.image_map_.shape[1], self.tag_rows_.shape[1]
         if width not in (dim, dim + 1):
-            raise DataError(f"tag_rows_ has {width} columns and image_map_ {dim}; expected as many, or one more")
+            raise DataError(f"tag_rows_ has {width} columns and image_map_ {dim}; expected the same number or one more")
         if hasattr(self, "tag_spread_") != hasattr(self, "damping_"):
-            raise DataError("There are tag_spread_ and damping_, but not both; expected both or neither")
+            raise DataError("Only one of tag_spread_ and damping_ exists; expected both or neither")
 
     def _image_rows(self, X: Matrix) -> Matrix:
         rows, divisors = self._rows_and_divisors(X)
@@ -227,16 +227,16 @@ class EmbeddingRanker(PairRanker):
         """Draw rows within the maximum norm; many rows are drawn in parts, each with its own random generator."""
         rows = np.empty((n_rows, self.dim), np.float32)
         starts = range(0, n_rows, START_ROWS)
-        streams = [rng] if len(starts) == 1 else [np.random.default_rng(rng.integers(2**63)) for _ in starts]
+        generators = [rng] if len(starts) == 1 else [np.random.default_rng(rng.integers(2**63)) for _ in starts]
 
-        def draw(number: int) -> None:
+        def draw_part(number: int) -> None:
             part = rows[starts[number] : starts[number] + START_ROWS]
-            streams[number].standard_normal(out=part, dtype=np.float32)
+            generators[number].standard_normal(out=part, dtype=np.float32)
             part *= deviation
             limit_norms(part, self.max_norm)
 
         with Team(resolve_jobs(self.n_jobs)) as team:
-            team.run(draw, len(starts))
+            team.run(draw_part, len(starts))
         return rows
 
     def _resume(self) -> Weights:
@@ -275,7 +275,7 @@ def standardized(rows: Floats) -> tuple[Floats, Floats, float]:
 
     The deviation is ``√(|u · spread|² + damping)`` for an image row u: the root of ``(n σ² + m s²) / (n + m)``, where σ
     is the deviation of its n scores, and m = `USUAL_TAGS` more scores have the variance s² = `USUAL_VARIANCE`. The
-    spread, (width, width), is the root of V's covariance times ``n / (n + m)``. Values that are not finite stay so.
+    spread, (width, width), is the root of V's covariance times ``n / (n + m)``. Infinite or NaN values don't raise.
     """
     n, m = len(rows), USUAL_TAGS
     spread = np.zeros((rows.shape[1], rows.shape[1]))

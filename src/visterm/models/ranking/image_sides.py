@@ -17,10 +17,10 @@ from visterm.models.epochs import Floats
 Ints = NDArray[np.int64]
 
 MIN_DENSITY = 0.1
-"""Minimum share of values other than 0 to multiply features as arrays, independent of their storage: sums then have one
-order, and dense and sparse rows with the same values learn the same."""
+"""Minimum share of values other than 0 to multiply features as dense arrays. Their storage does not matter, so that
+dense and sparse rows with the same values are summed in the same order, and learn the same weights."""
 
-DENSE_SHARE = 128  # Number of features per BLAS call that updates weights; constant, for the same bytes on any threads
+SHARE_FEATURES = 128  # Features per BLAS call that updates weights; constant, for the same bytes on any threads
 
 
 class StepSettings(NamedTuple):
@@ -40,10 +40,10 @@ class EmbeddedImages:
     by `scale`, without copying them: the map is the paper's times `scale`, so its steps are `scale`² times and its
     norms `scale` times as large.
 
-    There are three kinds of features, independent of their storage. Dense rows use a matrix product forward and one
-    backward, each in pieces of fixed size. Sparse rows use loops over their values; each share is a range of features
-    with about the same number of values. Rows with a single 1 are images known by number (`by_number`): each changes
-    only its own row of the map.
+    There are three kinds of features, independent of their storage. Dense rows use a matrix product for the image rows
+    and another for the steps, each in pieces of fixed size. Sparse rows use loops over their values; each share is a
+    range of features with about the same number of values. Rows with a single 1 are images known by number
+    (`by_number`): each changes only its own row of the map.
 
     Attributes
     ----------
@@ -77,15 +77,15 @@ class EmbeddedImages:
         n_features, dim = image_map.shape
         n_values = np.count_nonzero(X.data if sp.issparse(X) else X)
         is_dense = n_values >= MIN_DENSITY * X.shape[0] * n_features
-        csr: Any = X if sp.issparse(X) or (is_dense and n_values != X.shape[0]) else sp.csr_array(X)
-        self.by_number = sp.issparse(csr) and bool(np.all(np.diff(csr.indptr) == 1) and np.all(csr.data == 1))
-        self._X, self._dense = csr, is_dense and not self.by_number
+        rows: Any = X if sp.issparse(X) or (is_dense and n_values != X.shape[0]) else sp.csr_array(X)
+        self.by_number = sp.issparse(rows) and bool(np.all(np.diff(rows.indptr) == 1) and np.all(rows.data == 1))
+        self._X, self._dense = rows, is_dense and not self.by_number
         if self._dense:
             self._block_features = np.empty((steps.block, n_features), np.float32)
-            n_shares = -(-n_features // DENSE_SHARE)
+            n_shares = -(-n_features // SHARE_FEATURES)
         else:
-            self._features = sparse_rows(csr.data, csr.indices, csr.indptr)
-            self._bounds = even_bounds(np.bincount(csr.indices, minlength=n_features), n_jobs)
+            self._sparse_features = sparse_rows(rows.data, rows.indices, rows.indptr)
+            self._bounds = even_bounds(np.bincount(rows.indices, minlength=n_features), n_jobs)
             self._stamps, self._touched = np.zeros((2, n_features), np.int64)
             n_shares = n_jobs
 
@@ -113,7 +113,7 @@ class EmbeddedImages:
         elif self._dense:
             np.take(self._X, images, axis=0, out=self._block_features[: self._n])
         else:
-            self._images = self._features.cols[images] if self.by_number else images
+            self._images = self._sparse_features.cols[images] if self.by_number else images
         return self._numbers[: self._n]
 
     def embed(self, part: slice) -> None:
@@ -124,13 +124,13 @@ class EmbeddedImages:
         elif self.by_number:
             copy_rows(self._A, self._images[part], out)
         else:
-            embed(self._features, self._images[part], self._A, out)
+            embed(self._sparse_features, self._images[part], self._A, out)
 
     def move(self, share: int, active: Ints) -> None:
-        """Update one share of the map by Σ x · step over the active images of the block; other steps are 0."""
+        """Update one share of the map by Σ x · step over the block's images with `active` >= 0; other steps are 0."""
         steps, squares = np.ascontiguousarray(self.steps[: self._n, : self._A.shape[1]]), self.squares
         if self._dense:
-            features = slice(share * DENSE_SHARE, (share + 1) * DENSE_SHARE)
+            features = slice(share * SHARE_FEATURES, (share + 1) * SHARE_FEATURES)
             rows, rule = self._block_features[: self._n, features], self._rule
             gradients = counts = squares[:0]
             if squares.size:
@@ -146,13 +146,13 @@ class EmbeddedImages:
             add_steps(self._images, active, steps, start, stop, self._rule, squares, self._A)
             return
         add_outer(
-            self._features, self._images, active, steps, start, stop, self._rule, squares,
+            self._sparse_features, self._images, active, steps, start, stop, self._rule, squares,
             self._A, self._stamps, self._stamp, self._touched,
         )  # fmt: skip
 
 
 def even_bounds(loads: NDArray[np.floating | np.integer], n_shares: int) -> Ints:
     """Split items into `n_shares` ranges of about the same load; return the start of each range, and the end."""
-    total = np.cumsum(loads)
-    inner = np.searchsorted(total, total[-1] * np.arange(1, n_shares) / n_shares)
-    return np.concatenate([[0], inner, [total.size]]).astype(np.int64)
+    cumulated = np.cumsum(loads)
+    inner_bounds = np.searchsorted(cumulated, cumulated[-1] * np.arange(1, n_shares) / n_shares)
+    return np.concatenate([[0], inner_bounds, [cumulated.size]]).astype(np.int64)

@@ -1,4 +1,4 @@
-"""Learn rows for new tags: train each tag separately, its images against others, in parallel over the tags."""
+"""Learn rows for new tags: each tag is trained separately on its images and on others, in parallel over the tags."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import scipy.sparse as sp
 
 from visterm.core.threads import Team
 from visterm.core.types import Matrix
-from visterm.kernels.passive_aggressive import separate_in_turn
+from visterm.kernels.passive_aggressive import separate_tags
 from visterm.kernels.rows import Rows, dense_rows, row_squares, sparse_rows
 from visterm.kernels.topk import top_k
 from visterm.models.epochs import EpochSums, Floats
@@ -17,7 +17,7 @@ from visterm.models.ranking.training import Training
 
 MAX_SHARES = 64  # Maximum number of parts of the tags, to balance the load of threads with frequent tags
 BAR_RANK = 3  # A new tag must beat an image's third best old tag, as photos have about three tags
-PASSES = 20
+N_PASSES = 20
 AGGRESSIVENESS = 0.1  # Maximum step, in units of 1 / mean squared length of an image row
 N_NEGATIVES = 3
 BLOCK_BYTES = 2**25
@@ -45,9 +45,9 @@ class SeparateTraining(Training):
     ) -> None:
         self._rows, self._W, self._offsets, self._team = rows, tag_rows, offsets, team
         self._n_negatives = n_negatives
-        by_tag = sp.csr_array(positives.T)
-        by_tag.sort_indices()
-        self._start, self._members = by_tag.indptr.astype(np.int64), by_tag.indices
+        images_by_tag = sp.csr_array(positives.T)
+        images_by_tag.sort_indices()
+        self._start, self._tag_images = images_by_tag.indptr.astype(np.int64), images_by_tag.indices
         self.squares = np.empty(positives.shape[0], np.float32)
         row_squares(rows, self.squares)
         self._sums = np.empty((positives.shape[1], 3))
@@ -56,15 +56,15 @@ class SeparateTraining(Training):
         self._epoch = 0
 
     def run_epoch(self, rate: float) -> EpochSums:
-        """Visit every pair once, each with its negatives; `rate` is the maximum step."""
+        """Visit each image of each tag once, with its negatives; `rate` is the maximum step."""
 
-        def part(number: int) -> None:
-            separate_in_turn(
-                self._bounds[number], self._bounds[number + 1], self._start, self._members, self._rows, self.squares,
+        def train_part(number: int) -> None:
+            separate_tags(
+                self._bounds[number], self._bounds[number + 1], self._start, self._tag_images, self._rows, self.squares,
                 self._offsets, self._n_negatives, rate, self._seed, self._epoch, self._W, self._sums,
             )  # fmt: skip
 
-        self._team.run(part, len(self._bounds) - 1)
+        self._team.run(train_part, len(self._bounds) - 1)
         self._epoch += 1
         loss, examples, steps = (float(value) for value in self._sums.sum(axis=0))
         examples = max(1.0, examples)
@@ -85,9 +85,9 @@ def learn_new_tags(U: Matrix, V: Floats, positives: sp.csr_array, rng: np.random
     )
     square = float(training.squares.mean()) or 1.0
     mean = np.zeros_like(weights)
-    for done in range(1, PASSES + 1):
+    for n_passes in range(1, N_PASSES + 1):
         training.run_epoch(AGGRESSIVENESS / square)
-        mean += (weights - mean) / np.float32(done)
+        mean += (weights - mean) / np.float32(n_passes)
     return mean
 
 

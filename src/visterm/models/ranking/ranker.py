@@ -43,11 +43,11 @@ MIX_ROWS = 4096  # Number of weight rows that a thread averages at a time
 
 DOUBLING_EPOCHS = 30
 """Number of epochs in which `max_norm` doubles. With few tags per image, values a little above the start are best,
-with many tags nearly twice the start; many tags on images known only by number rank far worse if it is constant."""
+with many tags nearly twice the start. Many tags on images known only by number rank far worse if it is constant."""
 
 FINISH_EPOCHS = 4  # Final epochs on all rows: a second training from the start would take many times as long
-BEST_WEIGHTS_EPOCHS = 2  # Number of epochs that the best weights count as in the running mean of the final epochs
-MAX_HELD_OUT_TAGS = 2000  # Of images known by number: enough to see a difference of 0.01 in MAP, and fast to rank
+BEST_WEIGHTS_EPOCHS = 2  # The best weights count as this many epochs in the running mean of the final epochs
+MAX_HELD_OUT_TAGS = 2000  # Tags of images known by number: enough to see a difference of 0.01 in MAP, and fast to rank
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -69,7 +69,7 @@ class PairRanker(EpochAnnotator):
     limits: ClassVar[dict[str, Limit]] = {"average": check_count}
 
     def partial_fit(self, X: MatrixLike, Y: MatrixLike, *, images: bool = True) -> Self:
-        """Train for one epoch on more images and their tags, from the current weights or, at first, start values.
+        """Train for one epoch on more images and their tags, from the current weights or, without any, start values.
 
         Parameters
         ----------
@@ -127,10 +127,10 @@ class PairRanker(EpochAnnotator):
     ) -> Self:
         """Learn from rows that come in windows, from the start each time it is called.
 
-        Each window is trained like all rows in `fit`: its pairs in random order, in blocks. The weights, the sums of
-        squares of "adagrad" and the methods of drawing are passed on to the next window. The bytes depend on the
-        windows and on `random_state`, but not on `n_jobs` or on where training was interrupted and resumed. No rows of
-        `windows` are held out: `valid` are separate rows for early stopping.
+        Training visits the pairs of a window in random order, in blocks, as `fit` does with all rows. The weights, the
+        sums of squares of "adagrad" and the methods of drawing are passed on to the next window. The bytes depend on
+        the windows and on `random_state`, but not on `n_jobs` or on where training was interrupted and resumed. No rows
+        of `windows` are held out: `valid` are separate rows for early stopping.
 
         Training resumes from ``checkpoints.last()``, a `Checkpoint` or None, and calls ``checkpoints.offer(make)``
         after each window, and after each epoch before `on_epoch`: ``make()`` returns a `Checkpoint`.
@@ -154,7 +154,7 @@ class PairRanker(EpochAnnotator):
                 state.resume(checkpoint)
                 self._publish(*state.means)
             if valid is not None and self.finds_length:
-                state.doubled = DOUBLING_EPOCHS
+                state.doubling_epochs = DOUBLING_EPOCHS
 
             def offer_checkpoint() -> None:
                 if checkpoints is not None:
@@ -197,7 +197,7 @@ class PairRanker(EpochAnnotator):
 
     @abstractmethod
     def _scale_features(self, X: Matrix) -> None:
-        """Set what depends on the size of the training features."""
+        """Set the learned attributes that depend on the scale of the training features."""
 
     @abstractmethod
     def _start(self, X: Matrix, n_tags: int, rng: np.random.Generator) -> Weights:
@@ -254,12 +254,12 @@ class PairRanker(EpochAnnotator):
     def _fixed_passes(
         self, X: Matrix, positives: sp.csr_array, valid: Validation | None, rng: np.random.Generator
     ) -> Iterator[TrainingPass]:
-        """Yield two trainings: on a part of the images, stopped by the held-out ones, then on all from the start.
+        """Yield a training on a part of the images, which held-out images stop, then one on all images from the start.
 
         With validation images there is one training, on all images. A training ends before the next is requested.
         """
-        for learned, held_out, epochs in self._trainings(X.shape[0], valid, rng):
-            rows, tags = (X, positives) if learned is None else (X[learned], positives[learned])
+        for training_ids, held_out, epochs in self._trainings(X.shape[0], valid, rng):
+            rows, tags = (X, positives) if training_ids is None else (X[training_ids], positives[training_ids])
             state = RankingState(weights=self._start(X, positives.shape[1], rng))
             measure = self._measure_map(valid if held_out is None else (X[held_out], positives[held_out]))
             yield TrainingPass(rows, tags, state, epochs, measure)
@@ -272,17 +272,17 @@ class PairRanker(EpochAnnotator):
     ) -> Iterator[tuple[Images | None, Images | None, int]]:
         """Yield the training images (None: all images), the held-out images and the maximum number of epochs.
 
-        Without validation images there are two trainings: on a part of the images, stopped by the held-out ones, then
+        Without validation images there are two trainings: on a part of the images, until held-out images stop it, then
         on all images for the best number of epochs; `history_` is that of the first training.
         """
         self.n_held_out_, self._held_out = 0, None
         if valid is None:
-            learned, held_out = hold_out(n_images, self.share_to_hold_out, rng)
+            training_ids, held_out = hold_out(n_images, self.share_to_hold_out, rng)
             self.n_held_out_ = held_out.size
         if not self.n_held_out_:
             yield None, None, self.epochs
             return
-        yield learned, held_out, self.epochs
+        yield training_ids, held_out, self.epochs
         history = self.history_
         yield None, None, self.n_epochs_
         self.history_ = history
@@ -295,46 +295,46 @@ class PairRanker(EpochAnnotator):
         `Wsabie` describes the method and its defaults, which were chosen on held-out rows of photos (visterms, blobs
         and features of a network), of texts and of images known only by number.
         """
-        X_learned, tags, validation, held_out = X, positives, valid, np.empty(0, np.int64)
+        X_train, tags, validation, held_out = X, positives, valid, np.empty(0, np.int64)
         by_number = getattr(self, "by_number_", False)
         self.n_held_out_, self._held_out = 0, None
         if valid is None and by_number:
             n_with_several = np.count_nonzero(np.diff(positives.indptr) > 1)
-            n_held = min(MAX_HELD_OUT_TAGS, round(self.share_to_hold_out * X.shape[0]), int(n_with_several))
-            if n_held >= MIN_HELD_OUT:
-                tags, images, held_out_tags, _ = hold_one_out(positives, rng, at_most=n_held)
-                validation, self.n_held_out_ = (X[images], held_out_tags), n_held
+            n_held_out = min(MAX_HELD_OUT_TAGS, round(self.share_to_hold_out * X.shape[0]), int(n_with_several))
+            if n_held_out >= MIN_HELD_OUT:
+                tags, images, held_out_tags, _ = hold_one_out(positives, rng, at_most=n_held_out)
+                validation, self.n_held_out_ = (X[images], held_out_tags), n_held_out
         elif valid is None:
-            learned, held_out = hold_out(X.shape[0], self.share_to_hold_out, rng)
+            training_ids, held_out = hold_out(X.shape[0], self.share_to_hold_out, rng)
             if held_out.size:
-                X_learned, tags, self.n_held_out_ = X[learned], positives[learned], held_out.size
+                X_train, tags, self.n_held_out_ = X[training_ids], positives[training_ids], held_out.size
                 validation = X[held_out], positives[held_out]
 
         known = sp.csr_array(validation[0] @ tags) if validation is not None and by_number else None
         measure = self._measure_map(validation, known=known)
         state = RankingState(weights=self._start(X, positives.shape[1], rng))
         if measure is not None:
-            state.doubled = DOUBLING_EPOCHS
-        yield TrainingPass(X_learned, tags, state, self.epochs, measure)
+            state.doubling_epochs = DOUBLING_EPOCHS
+        yield TrainingPass(X_train, tags, state, self.epochs, measure)
         if held_out.size:
-            yield from self._finish(X_learned, tags, state)
+            yield from self._finish(X_train, tags, state)
             self._held_out = HeldOutFit(held_out, self._image_rows(X[held_out]), self.tag_rows_)
         if self.n_held_out_:
             yield from self._finish(X, positives, state)
 
     def _finish(self, X: Matrix, positives: sp.csr_array, previous: RankingState) -> Iterator[TrainingPass]:
         """Continue from the best weights on the given rows; `history_` stays that of the previous training."""
-        best = self.n_epochs_
-        first_in_mean = max(1, best - self.average + 1)  # the earliest epoch in the mean of the best weights
+        best_epoch = self.n_epochs_
+        first_in_mean = max(1, best_epoch - self.average + 1)  # the earliest epoch in the mean of the best weights
         state = RankingState(
             weights=tuple(rows.copy() for rows in previous.best_weights or previous.means),
             growth=previous.growth_in(first_in_mean),
             slowing=FINISH_EPOCHS,
-            mixed=BEST_WEIGHTS_EPOCHS,
+            mean_epochs=BEST_WEIGHTS_EPOCHS,
             training_state=previous.training_state,
         )
         yield TrainingPass(X, positives, state, FINISH_EPOCHS, None)
-        self.n_epochs_, self.history_ = best, previous.history
+        self.n_epochs_, self.history_ = best_epoch, previous.history
 
     def _visit_windows(
         self,
@@ -342,17 +342,17 @@ class PairRanker(EpochAnnotator):
         state: RankingState,
         team: Team,
         monitor: Progress,
-        keep: Callable[[], None],
+        offer_checkpoint: Callable[[], None],
         rate: float,
     ) -> None:
-        """Train on the remaining windows of an epoch with the learning rate `rate`; call `keep` after each window.
+        """Train on the remaining windows of an epoch with the learning rate `rate`, and offer a checkpoint after each.
 
-        Each window is a separate training, which continues from the state of the previous one.
+        Each window is a separate training, which continues from the state of the previous training.
         """
         # Blocks have the size for all windows together, but at most half a window's rows, which are copied at once.
         usual_block = block_for(windows.n_pairs, windows.n_tags)
-        with closing(windows.epoch(state.epoch, state.window)) as parts:
-            for X, Y in parts:
+        with closing(windows.epoch(state.epoch, state.window)) as epoch_windows:
+            for X, Y in epoch_windows:
                 positives = positive_tags(Y)
                 if positives.nnz:
                     rng = np.random.default_rng([state.seed, state.epoch, state.window])
@@ -365,14 +365,14 @@ class PairRanker(EpochAnnotator):
                     state.training_state = training.state()
                 state.window += 1
                 monitor.advance(1, f"epoch {state.epoch}")
-                keep()
+                offer_checkpoint()
 
         state.means_of_epoch = EpochSums(*(float(value) for value in state.sums[:3] / max(1.0, state.sums[3])))
         state.window, state.sums = 0, np.zeros(4)
 
     def _publish_means(self, state: RankingState, team: Team) -> None:
         """Update the running means of the weights and publish them; raise DivergedError if they are not finite."""
-        share = 1 / min(state.mixed + state.epoch, self.average)
+        share = 1 / min(state.mean_epochs + state.epoch, self.average)
         parts = [
             (mean, current, start, min(start + MIX_ROWS, len(mean)))
             for mean, current in zip(state.means, state.weights, strict=True)
@@ -383,12 +383,12 @@ class PairRanker(EpochAnnotator):
             mean, current, start, stop = parts[number]
             return bool(mix_rows(mean, current, share, start, stop))
 
-        finite = all(team.run(mix, len(parts)))
+        is_finite = all(team.run(mix, len(parts)))
         self._publish(*state.means)
         state.published = state.means
-        if not finite:
+        if not is_finite:
             self._refuse_non_finite()
 
     def _positives(self, Y: sp.csr_array) -> sp.csr_array:
-        """Return a matrix with ones for the tags of images, and stored zeros for tags neither right nor wrong."""
+        """Return a matrix with ones for the tags of images, and stored zeros for tags that may be right or wrong."""
         return positive_tags(Y)

@@ -26,7 +26,7 @@ BLOCKS_PER_EPOCH = 64  # Number of blocks if there are many pairs; larger blocks
 
 
 class Training:
-    """The current training: `run_epoch` changes the weights that it was made with."""
+    """One training of a model: `run_epoch` changes the weights that the constructor was given."""
 
     growth: float = 1.0  # Factor of the maximum norm of vectors
 
@@ -35,7 +35,7 @@ class Training:
         raise NotImplementedError
 
     def state(self) -> Arrays:
-        """Return the arrays that training other rows continues from, in addition to the weights; none by default."""
+        """Return the arrays, besides the weights, that a training on other rows continues from; none by default."""
         return {}
 
     def load_state(self, state: Arrays) -> None:
@@ -48,7 +48,7 @@ class TrainingContext(NamedTuple):
     rng: np.random.Generator
     team: Team
     images: bool  # Whether the weights of the image side change, too; otherwise only those of tags
-    block: int  # Pairs that share one state of the weights, for models whose `block` is None
+    block: int  # Number of pairs that use the same weights, for models whose `block` is None
 
 
 class Windows(Protocol):
@@ -62,12 +62,12 @@ class Windows(Protocol):
     def epoch(self, epoch: int, first: int = 0) -> Generator[tuple[Matrix, sp.csr_array]]:
         """Yield features and tags of the windows of an epoch (counted from 1), starting with window `first`.
 
-        The next window may overwrite the arrays of the last one.
+        The next window may overwrite the arrays of the previous window.
         """
 
 
 class Checkpoint(NamedTuple):
-    """Everything that training needs to continue to the same bytes: small facts for JSON, and arrays."""
+    """Everything that training needs to continue to the same bytes: `facts`, which are values for JSON, and arrays."""
 
     facts: dict[str, Any]
     arrays: Arrays
@@ -80,24 +80,24 @@ class Checkpoints(Protocol):
         """Return the last saved state, or None."""
 
     def offer(self, make: Callable[[], Checkpoint]) -> None:
-        """Save what `make` returns, if it is time to."""
+        """Save the result of `make`, if a checkpoint is due."""
 
 
 @dataclass(kw_only=True, eq=False)
 class RankingState(TrainingState):
     """The state of a training: its weights, and their running means, which are published.
 
-    The maximum norm is `growth` times the setting at the start, and one setting more after `doubled` epochs. `mixed` is
-    the number of epochs that the means count as at the start, and `training_state` the `Training.state` of the previous
+    The maximum norm is the setting times `growth` at the start, and times `growth` + 1 after `doubling_epochs` epochs.
+    At the start, the means count as `mean_epochs` epochs; `training_state` is the `Training.state` of the previous
     training. With windows, `window` is the next window of the epoch, `seed` the seed of the windows' draws, and `sums`
-    the results of the windows before it.
+    the results of the previous windows of the epoch.
     """
 
     weights: Weights
     means: Weights = ()
     growth: float = 1.0
-    doubled: float = math.inf
-    mixed: int = 0
+    doubling_epochs: float = math.inf
+    mean_epochs: int = 0
     training_state: Arrays = field(default_factory=dict)
     seed: int = 0
     window: int = 0
@@ -108,7 +108,7 @@ class RankingState(TrainingState):
 
     def growth_in(self, epoch: int) -> float:
         """Return the factor of the maximum norm in an epoch."""
-        return self.growth + (epoch / self.doubled) ** 2
+        return self.growth + (epoch / self.doubling_epochs) ** 2
 
     def checkpoint(self) -> Checkpoint:
         """Return the state as a checkpoint; the arrays are not copied."""
@@ -137,7 +137,7 @@ class RankingState(TrainingState):
             for kind in ("weights", "means", "best")
         )
         if [array.shape for array in weights] != [array.shape for array in self.weights]:
-            raise StorageError("The checkpoint is of another model: its weights have other shapes. Remove it.")
+            raise StorageError("The checkpoint belongs to another model: its weights have other shapes. Remove it.")
         facts = checkpoint.facts
         self.seed, self.epoch, self.window = facts["seed"], facts["epoch"], facts["window"]
         self.weights, self.means, self.training_state = weights, means, kinds["carried"]
@@ -147,7 +147,7 @@ class RankingState(TrainingState):
 
 
 class TrainingPass(NamedTuple):
-    """One training of a fit in memory: rows, tags, state, maximum number of epochs, and the measure to stop by."""
+    """One training of a fit in memory: rows, tags, state, maximum number of epochs, and the measure for stopping."""
 
     X: Matrix
     positives: sp.csr_array
@@ -162,5 +162,5 @@ def positive_tags(Y: sp.csr_array) -> sp.csr_array:
 
 
 def block_for(n_pairs: int, n_tags: int) -> int:
-    """Choose how many of the pairs of an epoch share one state of the weights."""
+    """Return the default number of pairs that use the same weights."""
     return max(min(max(n_tags, MIN_BLOCK), MAX_TAG_BLOCK), min(n_pairs // BLOCKS_PER_EPOCH, MAX_BLOCK))

@@ -32,7 +32,7 @@ class VseEns(EmbeddingRanker):
     Parameters
     ----------
     rank_scale : float
-        λ as a share of the number of tags. Less draws harder negatives; the paper tries 0.001 to 1.
+        λ as a share of the number of tags. A smaller scale draws harder negatives; the paper tries 0.001 to 1.
     dim, learning_rate, max_norm, row_length, epochs, average, patience, valid_share, step, schedule, l2, init_scale
         As in `EmbeddingRanker`.
     standardize, block, n_jobs, random_state

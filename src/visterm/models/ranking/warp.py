@@ -52,11 +52,11 @@ MAX_REDRAWS = 100  # After drawing this many tags that the image has, an adaptiv
 class Objective(NamedTuple):
     """The cost of a pair (image x, true tag y), and how its other tag ȳ is drawn."""
 
-    rank_weights: Floats  # L(k), the cost of a true tag on rank k, which draws estimate; see `rank_weights`
+    rank_weights: Floats  # L(k), the cost of a true tag on rank k (the draws estimate k); see `rank_weights`
     max_trials: int  # Maximum number of draws for a pair
     margin: float = 1.0  # A tag violates it if ``f_ȳ(x) > f_y(x) - margin``; with infinity, the first draw does
-    most_trials: int = 0  # γ: the rank after N draws is estimated as floor(γ / N); 0: as floor(candidates / N)
-    pooled: bool = False  # Whether draws may come from pools that many pairs share
+    rank_numerator: int = 0  # γ: the rank after N draws is estimated as floor(γ / N); 0: as floor(candidates / N)
+    use_pools: bool = False  # Whether draws may come from pools that many pairs share
     loss: Loss = Loss.HINGE  # The cost of a violation by its gap, before it is multiplied by the weight of the rank
     negatives: Callable[..., UniformDraws] | None = None  # Makes the sampler; None: `UniformDraws`
 
@@ -116,7 +116,7 @@ class PairTraining(Training):
     """The state of one training: pairs, weights and temporary arrays. `run_epoch` visits each pair once.
 
     There is a pair for each image and each of its tags: the ones of `positives`, (n_images, n_tags), with sorted
-    columns. Tags that are stored as zeros are in no pair, and are not drawn. `side` is made for blocks of
+    columns. Tags that are stored as zeros are not in a pair, and are not drawn. `side` is made for blocks of
     ``steps.block`` pairs (or of all pairs, if there are fewer). `tag_rows`, (n_tags, width), are changed in place.
     `rng` draws the order of the pairs and the seed of the draws. The bytes of the weights depend on the data, the
     generator, the objective, the steps and the rates, but not on the team's size. `growth` multiplies
@@ -136,21 +136,21 @@ class PairTraining(Training):
     ) -> None:
         self._side, self._V, self._steps, self._rng, self._team = side, tag_rows, steps, rng, team
         self._positives = PositiveTags(positives.indptr.astype(np.int64), positives.indices)
-        in_pair = positives.data > 0
-        self._images = np.repeat(np.arange(positives.shape[0]), np.diff(positives.indptr))[in_pair]
-        self._tags = positives.indices[in_pair].astype(np.int64)
+        is_pair = positives.data > 0
+        self._images = np.repeat(np.arange(positives.shape[0]), np.diff(positives.indptr))[is_pair]
+        self._tags = positives.indices[is_pair].astype(np.int64)
         self._seed, self._epoch = int(rng.integers(2**62)), 0
         self._block = min(steps.block, max(1, self._tags.size))
 
         n_parts = min(MAX_PARTS, max(1, self._block // (MIN_PART_PAIRS * side.grain)))
         if n_parts > 2:  # numbers that most teams can divide evenly
             n_parts -= n_parts % (4 if n_parts > 4 else 2)
-        self._part = -(-self._block // n_parts)
+        self._part_size = -(-self._block // n_parts)
 
         self._negatives = (objective.negatives or UniformDraws)(
             objective, side, self._positives, tag_rows, seed=self._seed, block=self._block, team=team
         )
-        self._rank_loss = RankLoss(objective.rank_weights, objective.most_trials, int(objective.loss))
+        self._rank_loss = RankLoss(objective.rank_weights, objective.rank_numerator, int(objective.loss))
         n_tags = len(tag_rows)
         self._squares = np.ones(n_tags if steps.adagrad else 0, np.float32)
         # half of a tag's load is proportional to its frequency
@@ -168,8 +168,8 @@ class PairTraining(Training):
         order = self._rng.permutation(self._tags.size)
         sums = np.zeros(3)
         blocks = [order[start : start + self._block] for start in range(0, order.size, self._block)]
-        # Sorting changes only the order of sums, as a block uses the weights before it. Pairs of an image then share
-        # its row in the cache, and a thread finds the steps of its rows next to each other.
+        # Sorting changes only the order of sums, as all pairs of a block use the same weights. Pairs of an image then
+        # share its row in the cache, and a thread finds the steps of its rows next to each other.
         self._team.run(lambda number: blocks[number].sort(), len(blocks))
         for examples in blocks:
             sums += self._run_block(examples)
@@ -185,19 +185,19 @@ class PairTraining(Training):
         Returns the sum of the costs, the number of draws, and the number of pairs with a step.
         """
         n, images = examples.size, self._images[examples]
-        rows_at = self._side.take(images)
+        row_ids = self._side.take(images)
         pairs = PairBatch(
-            examples, images, self._tags[examples], rows_at,
+            examples, images, self._tags[examples], row_ids,
             self._violators[:n], self._trials[:n], self._gaps[:n], self._gains[:n],
         )  # fmt: skip
         self._negatives.begin_block(pairs, self._epoch)
-        sums = self._team.run(partial(self._find_steps, pairs), -(-n // self._part))
+        sums = self._team.run(partial(self._find_steps, pairs), -(-n // self._part_size))
         self._team.run(partial(self._move, pairs), len(self._shares))
         return np.asarray(np.sum(sums, axis=0))
 
     def _find_steps(self, pairs: PairBatch, part: int) -> tuple[float, int, int]:
         """Embed a part of the pairs, draw their other tags, and weight the steps by the estimated ranks."""
-        start, stop = part * self._part, min(pairs.tags.size, (part + 1) * self._part)
+        start, stop = part * self._part_size, min(pairs.tags.size, (part + 1) * self._part_size)
         self._side.embed(slice(start, stop))
         self._negatives.draw(pairs, start, stop)
         sums: tuple[float, int, int] = weigh_pairs(
@@ -206,9 +206,9 @@ class PairTraining(Training):
         )  # fmt: skip
         return sums
 
-    def _move(self, pairs: PairBatch, turn: int) -> None:
+    def _move(self, pairs: PairBatch, position: int) -> None:
         """Update one share of the features or tags, and limit the norms."""
-        share = self._shares[turn]
+        share = self._shares[position]
         if share < self._side.n_shares:
             self._side.move(share, pairs.violators)
             return
@@ -216,15 +216,15 @@ class PairTraining(Training):
         add_tag_steps(tuple(pairs), self._side.rows, self._rule, self._squares, start, stop, self._V)
 
     def state(self) -> Arrays:
-        """Return the sums of squares, and the current methods of drawing."""
-        ways = np.array(self._negatives.ways)
-        return {"tag_squares": self._squares, "image_squares": self._side.squares, "ways": ways}
+        """Return the sums of squared gradients, and flags of the current methods of drawing."""
+        methods = np.array(self._negatives.methods)
+        return {"tag_squares": self._squares, "image_squares": self._side.squares, "ways": methods}
 
     def load_state(self, state: Arrays) -> None:
         """Continue from the `state` of an earlier training."""
         np.copyto(self._squares, state["tag_squares"])
         np.copyto(self._side.squares, state["image_squares"])
-        self._negatives.load_ways([bool(way) for way in state["ways"]])
+        self._negatives.load_methods([bool(method) for method in state["ways"]])
 
 
 def interleave(n_first: int, n_second: int) -> list[int]:
@@ -237,10 +237,10 @@ class UniformDraws:
     """Draws uniformly until a tag violates the margin, up to a maximum number of draws.
 
     There are three methods with the same distribution: one tag at a time, pools of tags that many pairs share, or a
-    table of all scores. The number of draws in the last epoch decides which to use. A block has up to `block` pairs.
+    table of all scores. The number of draws in the previous epoch chooses one. A block has up to `block` pairs.
     """
 
-    tabled = True  # Whether one product may compute all scores of a few pairs
+    use_tables = True  # Whether one product may compute all scores of a few pairs
 
     def __init__(
         self,
@@ -254,12 +254,12 @@ class UniformDraws:
         team: Team,
     ) -> None:
         self._side, self._positives, self._V, self._seed, self._team = side, positives, tag_rows, seed, team
-        self._max_trials, self._margin, self._pooled = objective.max_trials, objective.margin, objective.pooled
-        self._tabled = self.tabled and not self._pooled and len(tag_rows) * MIN_TABLE_ROWS <= TABLE_FLOATS
-        self.ways = (False, False)
+        self._max_trials, self._margin, self._use_pools = objective.max_trials, objective.margin, objective.use_pools
+        self._use_tables = self.use_tables and not self._use_pools and len(tag_rows) * MIN_TABLE_ROWS <= TABLE_FLOATS
+        self.methods = (False, False)
         self._no_pool = Pool(np.empty(0, np.int64), np.empty((block, 0), np.float32))
-        self._pool_scores = np.empty((block, POOL_SIZE if self._pooled else 0), np.float32)
-        self._of_thread = threading.local()
+        self._pool_scores = np.empty((block, POOL_SIZE if self._use_pools else 0), np.float32)
+        self._thread_data = threading.local()
 
     def begin_block(self, pairs: PairBatch, epoch: int) -> None:
         """Prepare the draws for a block; `epoch` is a part of their seed."""
@@ -267,22 +267,22 @@ class UniformDraws:
 
     def end_epoch(self, n_draws: float, n_pairs: int) -> None:
         """Choose the method of the next epoch by the number of draws in this epoch."""
-        by_pool = self._pooled and n_draws >= MIN_POOL_DRAWS * n_pairs
-        by_table = self._tabled and n_draws >= MIN_TABLE_DRAWS * len(self._V) * n_pairs
-        self.ways = (bool(by_pool), bool(by_table))
+        by_pool = self._use_pools and n_draws >= MIN_POOL_DRAWS * n_pairs
+        by_table = self._use_tables and n_draws >= MIN_TABLE_DRAWS * len(self._V) * n_pairs
+        self.methods = (bool(by_pool), bool(by_table))
 
-    def load_ways(self, ways: Sequence[bool]) -> None:
+    def load_methods(self, methods: Sequence[bool]) -> None:
         """Use the methods of an earlier training, if this training allows them."""
-        self.ways = (ways[0] and self._pooled, ways[1] and self._tabled)
+        self.methods = (methods[0] and self._use_pools, methods[1] and self._use_tables)
 
-    def draw(self, pairs: PairBatch, first: int, last: int) -> None:
-        """Draw tags for the pairs first .. last-1, a part of their block."""
-        by_pool, by_table = self.ways
+    def draw(self, pairs: PairBatch, first_pair: int, stop_pair: int) -> None:
+        """Draw tags for the pairs `first_pair` .. `stop_pair` - 1, a part of their block."""
+        by_pool, by_table = self.methods
         block, positives, draws = tuple(pairs), tuple(self._positives), tuple(self._draws)
         if by_table:
-            size = max(MIN_TABLE_ROWS, TABLE_FLOATS // len(self._V))
-            for start in range(first, last, size):
-                stop = min(start + size, last)
+            chunk_size = max(MIN_TABLE_ROWS, TABLE_FLOATS // len(self._V))
+            for start in range(first_pair, stop_pair, chunk_size):
+                stop = min(start + chunk_size, stop_pair)
                 scores = np.matmul(self._side.U[start:stop], self._V.T, out=self._table(stop - start))
                 draw_geometric(block, start, stop, positives, scores, draws)
             return
@@ -290,17 +290,17 @@ class UniformDraws:
         pool = self._no_pool
         if by_pool:
             pool = Pool(np.empty(POOL_SIZE, np.int64), self._pool_scores)
-            key = int(pairs.examples[first]) + self._positives.tags.size
+            key = int(pairs.examples[first_pair]) + self._positives.tags.size
             draw_many(self._seed, self._draws.epoch, key, len(self._V), pool.tags)
-            np.matmul(self._side.U[first:last], self._V[pool.tags].T, out=pool.scores[first:last])
-        draw_violators(block, first, last, positives, self._side.rows, self._V, tuple(pool), draws)
+            np.matmul(self._side.U[first_pair:stop_pair], self._V[pool.tags].T, out=pool.scores[first_pair:stop_pair])
+        draw_violators(block, first_pair, stop_pair, positives, self._side.rows, self._V, tuple(pool), draws)
 
     def _table(self, n: int) -> Floats:
         """Return an array for the scores of all tags for n pairs; each thread reuses its own array."""
         n_tags = len(self._V)
-        table: Floats | None = getattr(self._of_thread, "table", None)
+        table: Floats | None = getattr(self._thread_data, "table", None)
         if table is None or table.size < n * n_tags:
-            table = self._of_thread.table = np.empty(n * n_tags, np.float32)
+            table = self._thread_data.table = np.empty(n * n_tags, np.float32)
         return table[: n * n_tags].reshape(n, n_tags)
 
 
@@ -311,7 +311,7 @@ class AdaptiveDraws(UniformDraws):
     ``n_tags · log(n_tags)`` pairs.
     """
 
-    tabled = False
+    use_tables = False
 
     def __init__(
         self,
@@ -326,20 +326,20 @@ class AdaptiveDraws(UniformDraws):
         objective = objective._replace(max_trials=MAX_REDRAWS, margin=math.inf)
         super().__init__(objective, side, positives, tag_rows, **settings)
         n_tags, dim = tag_rows.shape
-        self._lists = SortedTags(np.empty((dim, n_tags), np.int64), np.empty(dim), rank_scale * n_tags)
-        self._until_sorted = 0
+        self._sorted_tags = SortedTags(np.empty((dim, n_tags), np.int64), np.empty(dim), rank_scale * n_tags)
+        self._pairs_until_sort = 0
 
     def begin_block(self, pairs: PairBatch, epoch: int) -> None:
-        """Prepare the draws for a block, and sort the tags again if it is time to."""
+        """Prepare the draws for a block, and sort the tags again if enough pairs were drawn since the last time."""
         super().begin_block(pairs, epoch)
-        if self._until_sorted <= 0:
+        if self._pairs_until_sort <= 0:
             n_tags, dim = self._V.shape
             bounds = np.linspace(0, dim, min(dim, 8) + 1).astype(int)
-            self._team.run(lambda i: sort_tags(self._V, bounds[i], bounds[i + 1], self._lists), len(bounds) - 1)
-            self._until_sorted = max(1, math.ceil(n_tags * math.log(n_tags)))
-        self._until_sorted -= pairs.tags.size
+            self._team.run(lambda i: sort_tags(self._V, bounds[i], bounds[i + 1], self._sorted_tags), len(bounds) - 1)
+            self._pairs_until_sort = max(1, math.ceil(n_tags * math.log(n_tags)))
+        self._pairs_until_sort -= pairs.tags.size
 
-    def draw(self, pairs: PairBatch, first: int, last: int) -> None:
-        """Draw tags for the pairs first .. last-1."""
-        block, positives, lists = tuple(pairs), tuple(self._positives), tuple(self._lists)
-        draw_adaptive(block, first, last, positives, self._side.U, self._V, lists, tuple(self._draws))
+    def draw(self, pairs: PairBatch, start: int, stop: int) -> None:
+        """Draw tags for the pairs `start` .. `stop` - 1."""
+        block, positives, lists = tuple(pairs), tuple(self._positives), tuple(self._sorted_tags)
+        draw_adaptive(block, start, stop, positives, self._side.U, self._V, lists, tuple(self._draws))

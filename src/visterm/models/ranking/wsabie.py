@@ -19,7 +19,7 @@ from visterm.models.ranking.training import positive_tags
 from visterm.models.ranking.warp import Objective, rank_weights
 from visterm.models.stopping import OPEN
 
-MIN_MAX_TRIALS = 100  # Minimum of `max_trials` with the schedule "open"; with very many tags, more are worth the time
+MIN_MAX_TRIALS = 100  # Minimum of `max_trials` with the schedule "open"; with very many tags, more draws are worthwhile
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -59,7 +59,7 @@ class Wsabie(EmbeddingRanker):
         late in training.
     max_trials : int, optional
         Number of draws after which a true tag counts as well ranked. None: the number of candidates, as in the paper;
-        with the schedule "open" 100, or the root of the number of tags if it is larger. Less is faster with many tags.
+        with the schedule "open" 100, or the root of the number of tags if it is larger. Fewer: faster with many tags.
     tree : array-like of int, shape (n_pairs, 2), or None
         Pairs of a tag and one of its ancestors in a tree. Descendants of an image's tag are then not drawn as wrong
         tags, unless the image has one of these descendants, or they are explicit negatives.
@@ -97,7 +97,7 @@ class Wsabie(EmbeddingRanker):
 
     def _check_settings(self) -> None:
         if self.tree is not None and (np.ndim(self.tree) != 2 or np.shape(self.tree)[1] != 2):
-            expected = "the shape (n_pairs, 2): a tag, and one above it"
+            expected = "the shape (n_pairs, 2): a tag and its ancestor"
             raise ShapeError(setting="tree", value=np.shape(self.tree), expected=expected)
 
     def _positives(self, Y: sp.csr_array) -> sp.csr_array:
@@ -110,30 +110,30 @@ class Wsabie(EmbeddingRanker):
             wrong = tree.min() if tree.min() < 0 else tree.max()
             expected = f"0 to {Y.shape[1] - 1}, the columns of Y"
             raise ShapeError(f"`tree` names tag column {wrong}.", setting="tree", value=int(wrong), expected=expected)
-        return pass_over_children(positives, Y, tree)
+        return store_unknown_descendants(positives, Y, tree)
 
     def _objective(self, n_tags: int) -> Objective:
         max_draws = self.max_trials
         if max_draws is None:
             max_draws = max(MIN_MAX_TRIALS, math.isqrt(n_tags)) if self.schedule == OPEN else n_tags
         weights = rank_weights(self.weight, max(n_tags, max_draws), self.truncate)
-        return Objective(weights, max_draws, pooled=self.sampler == "pool")
+        return Objective(weights, max_draws, use_pools=self.sampler == "pool")
 
 
-def pass_over_children(positives: sp.csr_array, Y: sp.csr_array, tree: NDArray[np.int64]) -> sp.csr_array:
-    """Store zeros for all descendants of an image's tag if the image has none of them: each may be right or wrong.
+def store_unknown_descendants(positives: sp.csr_array, Y: sp.csr_array, tree: NDArray[np.int64]) -> sp.csr_array:
+    """Store zeros for the descendants of an image's tag if the image has none of them: they may be right or wrong.
 
     `positives`, (n_images, n_tags), has ones for tags; `Y`, of the same shape, has signs as in `fit`: explicit
     negatives stay wrong. `tree`, (n_pairs, 2), has pairs of a tag and one of its ancestors.
     """
     n_tags = positives.shape[1]
     ones = np.ones(len(tree), np.float32)
-    below = sp.csr_array((ones, (tree[:, 1], tree[:, 0])), shape=(n_tags, n_tags))
-    lowest = as_csr(positives - positives.multiply(positives @ below.T > 0))
-    images, tags = (as_csr(lowest @ below > 0) - as_csr(lowest @ below > 0).multiply(Y != 0)).nonzero()
-    stored_at = positives.tocoo().coords
+    descendants = sp.csr_array((ones, (tree[:, 1], tree[:, 0])), shape=(n_tags, n_tags))
+    lowest = as_csr(positives - positives.multiply(positives @ descendants.T > 0))
+    images, tags = (as_csr(lowest @ descendants > 0) - as_csr(lowest @ descendants > 0).multiply(Y != 0)).nonzero()
+    tag_coords = positives.tocoo().coords
     values = np.concatenate([np.ones(positives.nnz, np.float32), np.zeros(len(images), np.float32)])
-    coords = np.concatenate([stored_at[0], images]), np.concatenate([stored_at[1], tags])
+    coords = np.concatenate([tag_coords[0], images]), np.concatenate([tag_coords[1], tags])
     entries = sp.csr_array((values, coords), shape=positives.shape)
     entries.sort_indices()
     return entries

@@ -1,4 +1,4 @@
-"""The full cross-entropy tagger: what the sampled tagger is measured against, with all tags in each step."""
+"""The full cross-entropy tagger, with all tags in each step: a baseline for the sampled tagger."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ MAX_STEP_BYTES = 2**33
 class CrossEntropyTagger(DeepTagger):
     """A network into the words' space and the words' vectors, learned together by the cross-entropy over all tags.
 
-    Minimises ``- Σ_p log σ(f · v_p) - Σ_n log σ(- f · v_n)`` where p are all tags of an image and n all others. A step
-    reads and moves the rows of all tags, so that its time and memory grow with their number; `SampledTagger` does not.
+    Minimises ``- Σ_p log σ(f · v_p) - Σ_n log σ(- f · v_n)`` where p are all tags of an image and n all other tags. A
+    step reads and moves the rows of all tags, so its time and memory grow with their number, unlike in `SampledTagger`.
 
     Parameters
     ----------
     fixed_vectors : bool
-        Whether the word vectors stay as they are ("fixed WV").
+        Whether the word vectors are fixed ("fixed WV").
     start_low : bool
-        Whether scores start near the log-odds of a tag to be given, and not at 0; see `SampledTagger`.
+        Whether scores start near the log odds that an image has a tag, and not at 0; see `SampledTagger`.
     others
         As in `DeepTagger`.
 
@@ -40,8 +40,8 @@ class CrossEntropyTagger(DeepTagger):
     start_low: bool = False
 
     def _start_score(self, Y: sp.csr_array) -> float:
-        given = (Y.data > 0).sum() / max(np.count_nonzero(np.diff(Y.indptr)), 1)
-        return math.log(given / max(Y.shape[1] - given, 1)) if self.start_low else 0.0
+        tags_per_image = (Y.data > 0).sum() / max(np.count_nonzero(np.diff(Y.indptr)), 1)
+        return math.log(tags_per_image / max(Y.shape[1] - tags_per_image, 1)) if self.start_low else 0.0
 
     def _objective(self, Y: sp.csr_array) -> Any:
         from visterm_research.models.deep.objectives import FullObjective  # torch

@@ -16,21 +16,21 @@ MAX_STEP_BYTES = 2**33
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Fast0Tag(DeepTagger):
-    """A network into the words' space that ranks each tag of an image before each that it has not.
+    """A network into the words' space that ranks the tags of an image before all other tags.
 
     Maximises ``β Σ_p Σ_n log σ(f · (v_p - v_n))`` (equation 5 of Ni et al., after RankNet), where β is one over an
-    image's number of pairs. The word vectors are given and stay as they are, unless asked for.
+    image's number of pairs. The word vectors are fixed unless `fixed_vectors` is False.
 
     Parameters
     ----------
     all_pairs : bool
-        Whether all tags of an image are compared with all others, as published: time and memory grow with the number
-        of tags. False takes the pairs of P and N drawn tags: the sampled form of Ni et al., which costs P·N an image
-        where `SampledTagger` costs P + N.
+        Whether all tags of an image are compared with all other tags, as published: time and memory grow with the
+        number of tags. False compares P with N drawn tags: the sampled form of Ni et al., which needs P · N products
+        per image, and `SampledTagger` P + N.
     fixed_vectors : bool
-        Whether the word vectors stay as they are.
+        Whether the word vectors are fixed.
     positives, negatives, power, background, subset_size
-        As in `SampledTagger`; of no effect with `all_pairs`.
+        As in `SampledTagger`; without effect if `all_pairs` is True.
     others
         As in `DeepTagger`.
 
@@ -55,12 +55,12 @@ class Fast0Tag(DeepTagger):
         from visterm_research.models.deep.objectives import FullObjective, sampled_rank_cost
 
         if self.all_pairs:
-            a_row = -(-Y.nnz // max(Y.shape[0], 1)) + 1
-            n_bytes = 4 * Y.shape[1] * (3 * a_row * self.batch_size + 3 * self._dim())
-            advice = "Take all_pairs=False, or a smaller batch_size."
+            tags_per_image = -(-Y.nnz // max(Y.shape[0], 1)) + 1
+            n_bytes = 4 * Y.shape[1] * (3 * tags_per_image * self.batch_size + 3 * self._dim())
+            advice = "Use all_pairs=False, or a smaller batch_size."
             check_size(n_bytes, MAX_STEP_BYTES, f"A step of {self.batch_size} images and {Y.shape[1]} tags", advice)
             return FullObjective(Y, rank=True)
         return SampledObjective(draws_for(self, Y, self._dim()), cost=sampled_rank_cost)
 
-    def _work_a_tag(self, n_tags: int) -> int:
+    def _work_per_tag(self, n_tags: int) -> int:
         return n_tags if self.all_pairs else self.positives + self.negatives

@@ -1,4 +1,4 @@
-"""CMRM, the cross-media relevance model: P(tag | image) by way of the training images that share its visterms."""
+"""CMRM, the cross-media relevance model: P(tag | image) from the training images that share its visterms."""
 
 from __future__ import annotations
 
@@ -17,37 +17,37 @@ from visterm_research.models.generative.relevance import Floats, RelevanceAnnota
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Cmrm(CountingAnnotator, RelevanceAnnotator):
-    """Expects the tags of those training images that would have given the new image's visterms.
+    """Expects the tags of the training images that are likely to have the new image's visterms.
 
-    ``P(t, p) = Σ_j P(j) P(t|j) Π_v P(v|j)^tf(v, p)``, over training images j that are all as likely, and the score is
-    ``P(t|p) = P(t, p) / P(p)``: the joint would rank images with few visterms first, whatever they show.
-    Tags and visterms of a training image are its own, smoothed with those of all (Jelinek-Mercer):
+    ``P(t, p) = Σ_j P(j) P(t|j) Π_v P(v|j)^tf(v, p)``, over training images j with equal P(j), and the score is
+    ``P(t|p) = P(t, p) / P(p)``: the joint probability would rank images with few visterms first.
+    The distributions of a training image's tags and visterms are smoothed with those of all images (Jelinek-Mercer):
     ``P(t|j) = (1 - α) tf(t, j) / |j| + α P(t)`` and ``P(v|j) = (1 - β) tf(v, j) / Σ_v tf(v, j) + β P(v)``.
 
-    Jeon et al. divide both by the number of tags and visterms together, which would let the weight of visterms thin
-    the tags out.
+    Jeon et al. divide both by the number of tags and visterms together, with which many visterms would lower the
+    probabilities of tags.
 
-    Features are counts, 0 or more (a negative one is an error): weighted and scaled rows, as those of the encoder
-    `visterms`, are parts of visterms. The more visterms an image's row sums to, the fewer training images decide: with
-    hundreds of blocks a single one. `length` sets the sum. Visterms that no training image has say nothing. Explicit
-    negatives count as not given.
+    Features are counts, 0 or more (negative features are an error); weighted and scaled rows, such as those of the
+    encoder `visterms`, are fractions of counts. The more visterms an image's row sums to, the fewer training images
+    decide: with hundreds of blocks, a single image. `length` sets the sum. Visterms that no training image has are
+    ignored, and so are explicit negatives.
 
     Parameters
     ----------
     alpha : float, optional
         Share of a tag's probability that comes from its frequency in all captions, from 0 to below 1. More moves
-        frequent tags up in annotation; it changes no search by one word. None: chosen.
+        frequent tags up in annotation; searches by one word don't change. None: chosen.
     beta : float, optional
-        The same of visterms, above 0 and below 1. More lets more training images have a say. None: chosen.
+        The same for visterms, above 0 and below 1. With more, more training images influence the scores. None: chosen.
     length : float, optional
         Scale every image to this number of visterms. More: fewer training images decide. None: the features are counts.
     random_state : int, RandomState, Generator or None
-        Which images choose α and β, where there are more than 1,000.
+        If there are more than 1,000 images, samples 1,000 of them to choose α and β.
 
     Attributes
     ----------
     alpha_, beta_ : float
-        The values used, chosen as `RelevanceAnnotator` says among 0.02 to 0.8 and 0.03 to 0.98.
+        The used values; chosen values are from 0.02 to 0.8 and from 0.03 to 0.98, see `RelevanceAnnotator`.
     images_ : array or CSR of float64, shape (n_tagged, n_features)
         log P(v|j) / (β P(v)): 0 wherever the image does not have the visterm.
     captions_, background_
@@ -83,8 +83,12 @@ class Cmrm(CountingAnnotator, RelevanceAnnotator):
         totals = np.asarray(counts.sum(axis=0), np.float64).ravel()
         scale = (1 - sharpness) / sharpness * totals.sum()
         inverse = np.divide(scale, totals, out=np.zeros_like(totals), where=totals > 0)
-        own = scale_rows(counts)
-        return sp.csr_array(own @ sp.diags_array(inverse)).log1p() if sp.issparse(own) else np.log1p(own * inverse)
+        frequencies = scale_rows(counts)
+        return (
+            sp.csr_array(frequencies @ sp.diags_array(inverse)).log1p()
+            if sp.issparse(frequencies)
+            else np.log1p(frequencies * inverse)
+        )
 
     def _log_likelihoods(self, X: Matrix, images: Counts, sharpness: float) -> Floats:
         counts = as_counts(X, self.length)

@@ -1,4 +1,4 @@
-"""CMTT, the cross-media translation table: P(tag | visterm) by cosines of their uses over training images."""
+"""CMTT, the cross-media translation table: P(tag | visterm) from cosines of their occurrences in training images."""
 
 from __future__ import annotations
 
@@ -26,29 +26,29 @@ NORMALIZE = ("tags", "visterms")
 class Cmtt(CountingAnnotator):
     """Translates each visterm of an image into tags: ``P(t|p) = Σ_v P(t|v) tf(v, p) / Σ_v tf(v, p)``.
 
-    A tag and a visterm are alike if they are used in the same training images: each is the vector of its weights in
-    them, noise is taken out by keeping the `rank` largest singular values of all vectors side by side, and the table
-    is made of cosines. Tags weigh by their idf, ``-log(n_t / (n + 1))``, and visterms as their features say (`idf`
-    weighs them too), both divided by the length of the image's row.
+    A tag and a visterm are similar if they occur in the same training images. Each is a vector of its weights in the
+    training images; only the `rank` largest singular values of the matrix of all vectors are kept, to reduce noise, and
+    the table consists of cosines. Tags are weighted by their idf, ``-log(n_t / (n + 1))``, visterms by their features
+    (and by idf with `idf`), both divided by the length of the image's row.
 
-    Features are counts, 0 or more; a negative one is an error. An image without any scores 0 for all tags. Images
-    without a tag are left out of training, and explicit negatives count as not given.
+    Features are counts, 0 or more; negative features are an error. The scores of an image without counts are 0. Images
+    without a tag are left out of training, and explicit negatives are ignored.
 
     Parameters
     ----------
     rank : int
-        Singular values kept. Fewer is smoother, more tells rarer tags apart; from the number of images, or of tags
-        and visterms, on, all are, and nothing is taken out.
+        Number of singular values to keep. Fewer is smoother, more separates rarer tags. If it is at least the number of
+        images, or of tags and visterms, all are kept.
     normalize : {"tags", "visterms"}
-        What the table's cosines sum to 1 over. "tags": ``P(t|v)``, the sum over the tags of a visterm, cosines below 0
-        counting as 0. "visterms": as the paper prints it, over the visterms of a tag, and with cosines below 0 as they
-        are; this compares images by how large a part of them speaks for the tag, and a tag whose cosines do not sum
-        to more than 0 scores 0.
+        Over which the table's cosines sum to 1. "tags": ``P(t|v)``, the sum over the tags of a visterm, with negative
+        cosines as 0. "visterms": as printed in the paper, over the visterms of a tag, including negative cosines; an
+        image's score is then the share of its visterms that are evidence of the tag, and 0 for a tag whose cosines
+        don't sum to more than 0.
     idf : bool
-        Weigh visterms by their idf in the table: for plain counts. Rows of the encoder `visterms` are weighted already,
-        and a feature that all images have would weigh next to nothing.
+        Whether to weight visterms by their idf in the table: for plain counts. Rows of the encoder `visterms` are
+        already weighted, and a feature that all images have would have almost no weight.
     random_state : int, RandomState, Generator or None
-        Where the search for singular vectors starts.
+        Start vector of the search for singular vectors.
 
     Attributes
     ----------
@@ -80,7 +80,7 @@ class Cmtt(CountingAnnotator):
     def _check_learned(self) -> None:
         super()._check_learned()
         if hasattr(self, "tag_rows_") == hasattr(self, "table_"):
-            raise DataError("There are tag_rows_ and table_, or neither; expected one of them")
+            raise DataError("Expected one of tag_rows_ and table_, not both or neither")
 
     def _check_settings(self) -> None:
         check_count(self.rank, "rank")
@@ -91,10 +91,10 @@ class Cmtt(CountingAnnotator):
         self._check_settings()
         tagged, given = count_tags(Y)
         counts = sp.csr_array(as_counts(X[tagged]))
-        uses = sp.hstack([_weighted(given, idf=True), _weighted(counts, idf=self.idf)], format="csr")
+        uses = sp.hstack([_weigh(given, idf=True), _weigh(counts, idf=self.idf)], format="csr")
         with one_blas_thread():
-            places = _unit_rows(_places(sp.csr_array(uses), self.rank, rng))
-            products: Any = places[: self.n_tags_] @ places[self.n_tags_ :].T
+            columns = _unit_rows(_column_vectors(sp.csr_array(uses), self.rank, rng))
+            products: Any = columns[: self.n_tags_] @ columns[self.n_tags_ :].T
         cosines: Floats = products.toarray() if sp.issparse(products) else products
         if self.normalize == "tags":
             cosines = np.maximum(cosines, 0)
@@ -112,28 +112,28 @@ class Cmtt(CountingAnnotator):
         return np.asarray(shares @ self.table_, np.float32)
 
 
-def _weighted(counts: Counts, *, idf: bool) -> sp.csr_array:
-    """Weigh the uses of words and scale each image's to unit length."""
+def _weigh(counts: Counts, *, idf: bool) -> sp.csr_array:
+    """Weigh the counts of words by idf, if `idf` is set, and scale each image's row to unit length."""
     if idf:
-        having = np.bincount(counts.indices, minlength=counts.shape[1])
-        weights = -np.log(np.maximum(having, 1) / (counts.shape[0] + 1))
+        n_images_with = np.bincount(counts.indices, minlength=counts.shape[1])
+        weights = -np.log(np.maximum(n_images_with, 1) / (counts.shape[0] + 1))
         counts = sp.csr_array(counts @ sp.diags_array(weights))
     return sp.csr_array(_unit_rows(counts))
 
 
-def _places(uses: sp.csr_array, rank: int, rng: np.random.Generator) -> Any:
-    """Return the place of each column among the largest singular vectors, shape (n_columns, rank): cosines as in M'."""
+def _column_vectors(uses: sp.csr_array, rank: int, rng: np.random.Generator) -> Any:
+    """Return the vector of each column by the largest singular values, (n_columns, rank), with the cosines of M'."""
     if rank >= min(uses.shape):
         return sp.csr_array(uses.T)
     start = rng.standard_normal(min(uses.shape))
     _, lengths, directions = svds(uses, k=rank, v0=start, solver="arpack")
-    places = (directions * lengths[:, None]).T
-    places[np.bincount(uses.indices, minlength=uses.shape[1]) == 0] = 0  # roundings have a cosine too
-    return places
+    columns = (directions * lengths[:, None]).T
+    columns[np.bincount(uses.indices, minlength=uses.shape[1]) == 0] = 0  # otherwise rounding errors would have cosines
+    return columns
 
 
 def _unit_rows(rows: Any) -> Any:
-    """Scale rows to unit length; rows of zeros stay."""
+    """Scale rows to unit length, except rows of zeros."""
     squares = rows.power(2).sum(axis=1) if sp.issparse(rows) else np.einsum("ij,ij->i", rows, rows)
     lengths = np.sqrt(np.asarray(squares, np.float64).ravel())
     factors = np.divide(1, lengths, out=np.zeros_like(lengths), where=lengths > 0)

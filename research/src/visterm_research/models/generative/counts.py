@@ -1,4 +1,4 @@
-"""Images as counts of visterms, captions as counts of tags: what generative models of words are fitted to."""
+"""Images as counts of visterms and captions as counts of tags, the input of generative models of words."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Counts = Any  # Array or CSR of float64, shape (n_images, n_features), nothing b
 
 
 class CountingAnnotator(Annotator):
-    """An annotator whose features are counts, 0 or more, as its scikit-learn tags say."""
+    """An annotator whose features are counts, 0 or more; its scikit-learn tags declare this."""
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -28,23 +28,23 @@ class CountingAnnotator(Annotator):
 
 
 def as_counts(X: Matrix, length: float | None = None) -> Counts:
-    """Return features as counts, in float64, array or CSR as they are; a feature below 0 is a `DataError`.
+    """Return features as counts, float64, in the form of `X`; raise DataError for a feature below 0.
 
-    Whole numbers or not: a visterm of weight 0.3 counts as 0.3 of one. With `length`, every image is
-    scaled to it; one without visterms stays empty.
+    Counts may be fractions: a visterm of weight 0.3 counts 0.3. With `length`, the counts of every image are scaled to
+    this sum; an image without visterms stays empty.
     """
     values: Any = X.data if sp.issparse(X) else X
     if values.min(initial=0) < 0:
         raise DataError(
             f"Negative values in data passed as X: the lowest is {values.min():g}. This model takes features as counts "
-            "of visterms, 0 or more. Encode with visterms or histograms, or take a model of any features (mbrm, knn)."
+            "of visterms, 0 or more. Encode with visterms or histograms, or use a model for any features (mbrm, knn)."
         )
     counts: Counts = X.astype(np.float64)
     return counts if length is None else scale_rows(counts, length)
 
 
 def count_tags(Y: sp.csr_array) -> tuple[NDArray[np.int64], sp.csr_array]:
-    """Return the rows of images that have a tag, and their tags as counts of 1; without any there is a `DataError`."""
+    """Return the rows of images that have a tag, and their tags as counts of 1; raise DataError if no image has one."""
     given = sp.csr_array(Y > 0, dtype=np.float64)
     rows = np.flatnonzero(np.diff(given.indptr))
     if rows.size == 0:
@@ -55,7 +55,7 @@ def count_tags(Y: sp.csr_array) -> tuple[NDArray[np.int64], sp.csr_array]:
 
 
 def scale_rows(counts: Counts, length: float = 1.0) -> Counts:
-    """Scale each row to the sum `length`: with 1, frequencies within the image. Rows of zeros stay."""
+    """Scale each row, except rows of zeros, to the sum `length`; 1 gives the frequencies within an image."""
     sums = np.asarray(counts.sum(axis=1), np.float64).ravel()
     factors = np.divide(length, sums, out=np.zeros_like(sums), where=sums > 0)
     return sp.csr_array(sp.diags_array(factors) @ counts) if sp.issparse(counts) else counts * factors[:, None]

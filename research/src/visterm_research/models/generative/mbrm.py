@@ -1,4 +1,4 @@
-"""MBRM, the multiple Bernoulli relevance model: each tag there or not, features compared by Gaussian kernels."""
+"""MBRM, the multiple Bernoulli relevance model: an image has a tag or not, and Gaussian kernels compare features."""
 
 from __future__ import annotations
 
@@ -17,40 +17,40 @@ from visterm.core.types import Matrix, RandomState
 from visterm.models import row_squares, squared_distances
 from visterm_research.models.generative.relevance import Floats, RelevanceAnnotator
 
-TILE_BYTES = 2**26  # Kernels between regions held at a time
-MAX_TILE_BYTES = 2**29  # Those of one image
+TILE_BYTES = 2**26  # Size of the kernels between regions in memory at a time
+MAX_TILE_BYTES = 2**29  # Maximum size of the kernels of one image
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Mbrm(RelevanceAnnotator):
-    """Expects the tags of training images that look alike, feature for feature, however many tags those have.
+    """Expects the tags of training images with similar features, whatever the number of their tags.
 
     ``P(t|p) = Σ_j P(j|p) P(t|j)``, and ``P(j|p)`` is proportional to the product over the regions g of the image of
-    ``mean_i exp(-|g - r_ij|² / w)``, over the regions r of training image j: a density of Gaussian kernels. A tag is
-    there or not, so that long captions do not thin their tags out as in CMRM's multinomial:
-    ``P(t|j) = (μ [t given to j] + n_t) / (μ + n)``, where ``n_t`` of the ``n`` training images have the tag. All other
-    tags drop out of P(t|p), each being there or not with a sum of 1.
+    ``mean_i exp(-|g - r_ij|² / w)``, over the regions r of training image j: a density of Gaussian kernels. An image
+    has a tag or not, so tags of long captions are not less probable, unlike in CMRM's multinomial:
+    ``P(t|j) = (μ [j has t] + n_t) / (μ + n)``, where ``n_t`` of the ``n`` training images have the tag. P(t|p) does not
+    depend on the other tags, whose probabilities sum to 1.
 
-    Any features will do, dense or sparse, negative ones too. Explicit negatives count as not given.
+    Features may be dense or sparse, and negative. Explicit negatives are ignored.
 
     Parameters
     ----------
     bandwidth : float, optional
-        Width of the kernels: w, in units of the mean squared distance between the regions of training images. More
-        lets more images have a say. None: chosen.
+        Width of the kernels: w, in units of the mean squared distance between the regions of training images. With
+        more, more images influence the scores. None: chosen.
     mu : float, optional
-        μ, in units of n: how much the image's own tags count beside the tag frequencies, above 0. Less moves frequent
-        tags up in annotation; it changes no search by one word. None: chosen.
+        μ, in units of n: weight of the image's own tags compared with the tag frequencies, above 0. Less moves frequent
+        tags up in annotation; searches by one word don't change. None: chosen.
     regions : int
         The features are those of this many regions of equal width, one after the other (the cells of a grid, as in the
-        paper). Any two regions are compared, wherever they lie, which costs time by its square.
+        paper). All pairs of regions are compared, at any positions, so the time grows with the square of `regions`.
     random_state : int, RandomState, Generator or None
-        Which images choose the settings, where there are more than 1,000.
+        If there are more than 1,000 images, samples 1,000 of them to choose the settings.
 
     Attributes
     ----------
     bandwidth_, mu_ : float
-        The values used, chosen as `RelevanceAnnotator` says among 0.003 to 1 and 0.1 to 100.
+        The used values; chosen values are from 0.003 to 1 and from 0.1 to 100, see `RelevanceAnnotator`.
     spread_ : float
         The mean squared distance between regions.
     images_ : array or CSR of float64, shape (n_tagged, n_features)
@@ -91,7 +91,7 @@ class Mbrm(RelevanceAnnotator):
         self._check_width(self.n_features_in_)
 
     def _check_width(self, n_features: int) -> None:
-        """Refuse features that are not those of regions of equal width."""
+        """Raise ShapeError if the features cannot be divided into regions of equal width."""
         if n_features % self.regions:
             raise ShapeError(
                 f"X has {n_features} features, which cannot be those of {self.regions} regions of equal width. "
@@ -107,13 +107,13 @@ class Mbrm(RelevanceAnnotator):
 
     def _log_likelihoods(self, X: Matrix, images: Any, sharpness: float) -> Floats:
         width = sharpness * (self.spread_ or 1.0)
-        known = self._regions(images)
-        smallest = 8 * self.regions * known.shape[0]
-        check_size(smallest, MAX_TILE_BYTES, f"Comparing {self.regions} regions", "Fit it on fewer images or regions.")
-        step = max(1, TILE_BYTES // (8 * self.regions * known.shape[0]))
+        training_regions = self._regions(images)
+        min_bytes = 8 * self.regions * training_regions.shape[0]
+        check_size(min_bytes, MAX_TILE_BYTES, f"Comparing {self.regions} regions", "Fit it on fewer images or regions.")
+        step = max(1, TILE_BYTES // (8 * self.regions * training_regions.shape[0]))
         tiles = []
         for start in range(0, X.shape[0], step):
-            logs = squared_distances(self._regions(X[start : start + step]), known) / -width
+            logs = squared_distances(self._regions(X[start : start + step]), training_regions) / -width
             if self.regions > 1:
                 logs = logsumexp(logs.reshape(len(logs), -1, self.regions), axis=2)
                 logs = logs.reshape(-1, self.regions, logs.shape[1]).sum(axis=1)

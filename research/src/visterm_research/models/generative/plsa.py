@@ -1,4 +1,4 @@
-"""PLSA with aspects tied to tags: captions say what the aspects are, and then visterms are fitted to them."""
+"""PLSA with aspects tied to tags: aspects are fitted to the captions, and then visterms to these aspects."""
 
 from __future__ import annotations
 
@@ -19,42 +19,42 @@ from visterm_research.models.generative.counts import CountingAnnotator, as_coun
 
 Floats = NDArray[np.float64]
 
-MOST_FOLDS = 10_000  # Rounds for a new image, which each search and annotation waits for
-DENSE_FROM = 0.02
-"""Share of stored counts from which on all products through BLAS are faster than those at the stored places."""
+MAX_FOLD_EPOCHS = 10_000  # Maximum number of EM steps for a new image, which delay every annotation
+MIN_DENSE_SHARE = 0.02
+"""Share of stored counts above which computing all products by BLAS is faster than products at the stored entries."""
 
 BLOCK_FLOATS = 2**22
-"""Aspects of new images that are fitted at a time; numbers of a block of products, or of the rows gathered for them."""
+"""Number of floats in memory at a time: aspects of new images, a block of products, or the rows for the products."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Plsa(CountingAnnotator):
     """Explains captions and pictures by the same few aspects: ``P(t|p) = Σ_z P(z|p) P(t|z)``.
 
-    Training has two steps. EM first finds the aspects that make the training captions likeliest, P(z|p) and P(t|z);
-    then P(v|z) is fitted to the pictures with P(z|p) kept, so that aspects are about what tags tell apart and not about
-    whatever fills pictures. For a new image, P(z|p) is fitted to its visterms with P(v|z) kept (folding in), from the
-    aspects of the average training image on.
+    Training has two parts. EM first finds P(z|p) and P(t|z), the aspects that make the training captions most likely;
+    then P(v|z) is fitted to the pictures with fixed P(z|p), so that aspects describe differences between tags, and not
+    the most common visterms. For a new image, P(z|p) is fitted to its visterms with fixed P(v|z) (folding in), starting
+    with the aspects of the average training image.
 
-    The defaults of the rounds were chosen on 500 held-out training photos of Corel5k.
+    The default numbers of EM steps were chosen on 500 held-out training photos of Corel5k.
 
-    Features are counts, 0 or more; a negative one is an error. Visterms that no training image has say nothing, and an
-    image without any has the average aspects. Training images without a tag are left out, and explicit negatives count
-    as not given.
+    Features are counts, 0 or more; negative features are an error. Visterms that no training image has are ignored, and
+    an image without visterms has the average aspects. Training images without a tag are left out, and explicit
+    negatives are ignored.
 
     Parameters
     ----------
     aspects : int
-        Aspects z. More tell finer things apart, need more images, and cost time and memory in proportion. 400 is the
-        paper's choice on Corel5k.
+        Number of aspects z. More separate finer differences, need more images, and take time and memory in proportion.
+        400 is the paper's choice on Corel5k.
     epochs : int
-        Rounds of EM over the captions. More fits rare combinations of tags, in the end by heart.
+        Number of EM steps over the captions. More fit rare combinations of tags, and finally overfit.
     visterm_epochs : int
-        Rounds of EM over the pictures. Few keep rare visterms from being taken for proof of one aspect.
+        Number of EM steps over the pictures. With few, a rare visterm is not evidence of a single aspect.
     fold_epochs : int
-        Rounds of EM for a new image. Fewer keep it nearer to the average image.
+        Number of EM steps for a new image. With fewer, its aspects are nearer to those of the average image.
     random_state : int, RandomState, Generator or None
-        Where the aspects start.
+        Start values of the aspects.
 
     Attributes
     ----------
@@ -91,7 +91,7 @@ class Plsa(CountingAnnotator):
     def _check_settings(self) -> None:
         for name in ("aspects", "epochs", "visterm_epochs", "fold_epochs"):
             check_count(getattr(self, name), name)
-        check_number(self.fold_epochs, "fold_epochs", most=MOST_FOLDS)
+        check_number(self.fold_epochs, "fold_epochs", most=MAX_FOLD_EPOCHS)
 
     def _fit_monitored(
         self,
@@ -137,42 +137,42 @@ class Plsa(CountingAnnotator):
 
 
 def refit_images(counts: sp.csr_array, images: Floats, words: Floats) -> Floats:
-    """Move P(z|p) by one step of EM, P(w|z) kept: ``P(z|p) ∝ Σ_w n(p, w) P(z|p, w)``.
+    """Return P(z|p) after one EM step with fixed P(w|z): ``P(z|p) ∝ Σ_w n(p, w) P(z|p, w)``.
 
-    `counts` are n(p, w), (n_images, n_words); `images` P(z|p), rows of sum 1; `words` P(w|z), columns of sum 1. An
-    image of which no word has a probability stays as it was.
+    `counts` are n(p, w), (n_images, n_words); `images` are P(z|p), whose rows sum to 1; `words` are P(w|z), whose
+    columns sum to 1. The row of an image doesn't change if all its words have the probability 0.
     """
     expected = images * (_ratios(counts, images, words) @ words)
     sums = expected.sum(axis=1, keepdims=True)
-    moved: Floats = np.divide(expected, sums, out=images.copy(), where=sums > 0)
-    return moved
+    updated: Floats = np.divide(expected, sums, out=images.copy(), where=sums > 0)
+    return updated
 
 
 def refit_words(counts: sp.csr_array, images: Floats, words: Floats) -> Floats:
-    """Move P(w|z) by one step of EM, P(z|p) kept: ``P(w|z) ∝ Σ_p n(p, w) P(z|p, w)``.
+    """Return P(w|z) after one EM step with fixed P(z|p): ``P(w|z) ∝ Σ_p n(p, w) P(z|p, w)``.
 
-    Parameters are those of `refit_images`; an aspect that no image has stays as it was.
+    Parameters are those of `refit_images`; an aspect that no image has doesn't change.
     """
     expected = words * (_ratios(counts, images, words).T @ images)
     sums = expected.sum(axis=0, keepdims=True)
-    moved: Floats = np.divide(expected, sums, out=words.copy(), where=sums > 0)
-    return moved
+    updated: Floats = np.divide(expected, sums, out=words.copy(), where=sums > 0)
+    return updated
 
 
 def _ratios(counts: sp.csr_array, images: Floats, words: Floats) -> Any:
-    """Return n(p, w) / P(w|p) at the stored counts; 0 for words without a probability, which no aspect explains."""
-    chances = np.empty(counts.nnz)
+    """Return n(p, w) / P(w|p) for the stored counts; 0 for words with the probability 0, which no aspect explains."""
+    probabilities = np.empty(counts.nnz)
     rows = np.repeat(np.arange(counts.shape[0]), np.diff(counts.indptr))
-    if counts.nnz >= DENSE_FROM * counts.shape[0] * counts.shape[1]:
+    if counts.nnz >= MIN_DENSE_SHARE * counts.shape[0] * counts.shape[1]:
         step = max(1, BLOCK_FLOATS // counts.shape[1])
-        for first in range(0, counts.shape[0], step):
-            stored = slice(*counts.indptr[[first, min(first + step, counts.shape[0])]])
-            products = images[first : first + step] @ words.T
-            chances[stored] = products[rows[stored] - first, counts.indices[stored]]
+        for start in range(0, counts.shape[0], step):
+            stored = slice(*counts.indptr[[start, min(start + step, counts.shape[0])]])
+            products = images[start : start + step] @ words.T
+            probabilities[stored] = products[rows[stored] - start, counts.indices[stored]]
     else:
         step = max(1, BLOCK_FLOATS // images.shape[1])
         for start in range(0, counts.nnz, step):
             stored = slice(start, start + step)
-            np.einsum("ek,ek->e", images[rows[stored]], words[counts.indices[stored]], out=chances[stored])
-    ratios = np.divide(counts.data, chances, out=np.zeros_like(chances), where=chances > 0)
+            np.einsum("ek,ek->e", images[rows[stored]], words[counts.indices[stored]], out=probabilities[stored])
+    ratios = np.divide(counts.data, probabilities, out=np.zeros_like(probabilities), where=probabilities > 0)
     return sp.csr_array((ratios, counts.indices, counts.indptr), shape=counts.shape)

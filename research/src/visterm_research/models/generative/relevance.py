@@ -1,4 +1,4 @@
-"""What relevance models share: training images, weighed by how likely each makes the new one, lend it their tags."""
+"""Base class of relevance models: tags of training images, weighted by the likelihood of the new image given each."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ from visterm_research.models.generative.counts import count_tags
 
 Floats = NDArray[np.float64]
 
-CHOICE_ROWS = 1000  # The most training images, each left out in turn, that choose the settings
+CHOICE_ROWS = 1000  # Use at most this many training images, each left out in turn, to choose the settings
 BLOCK_BYTES = 2**25
 
 
 class RelevanceAnnotator(Annotator):
     """Scores tags by the conditional ``P(t|p) = Σ_j P(j|p) P(t|j)``, ``P(j|p) ∝ P(p|j)``, over training images j.
 
-    All training images that have a tag are as likely before one looks at the picture; those without any know nothing of
-    tags and are left out. A new model writes `_learn_images`, `_log_likelihoods` and `_tag_shares`.
+    All training images with a tag have the same prior probability; images without tags are left out. A new model
+    writes `_learn_images`, `_log_likelihoods` and `_tag_shares`.
 
-    Two settings are left to it: how sharply the likelihood tells training images apart, and how much of a tag's
-    probability comes from its frequency in all captions. Those not given are the ones that rank the tags of training
-    images best (MAP over images) when each is left out of the sum.
+    A model has two settings: how sharply the likelihood separates training images, and the share of a tag's probability
+    that comes from its frequency in all captions. If they are None, those are chosen that rank the tags of training
+    images best (MAP over images) when each image is left out of the sum.
 
     Attributes
     ----------
     images_ : array or CSR of float64
-        What the likelihood knows of the tagged training images.
+        The tagged training images in the form for the likelihood.
     captions_ : csr_array of float64, shape (n_tagged, n_tags)
-        Part of P(t|j) that is the image's own.
+        The part of P(t|j) that depends on the image.
     background_ : ndarray of float64, shape (n_tags,)
-        Part that is the same for all images.
+        The part of P(t|j) that is the same for all images.
     """
 
     probabilities: ClassVar[bool] = True
@@ -57,10 +57,10 @@ class RelevanceAnnotator(Annotator):
     }
 
     likelihood_setting: ClassVar[str]
-    """Parameter that says how sharp the likelihood is; the value used gets the same name with ``_``."""
+    """The parameter for the sharpness of the likelihood; the attribute with the used value has this name and ``_``."""
     likelihood_choices: ClassVar[tuple[float, ...]]
 
-    caption_setting: ClassVar[str]  # Parameter that says how smooth P(t|j) is
+    caption_setting: ClassVar[str]  # The parameter for the smoothness of P(t|j)
     caption_choices: ClassVar[tuple[float, ...]]
 
     def _fit(self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator) -> None:
@@ -82,18 +82,18 @@ class RelevanceAnnotator(Annotator):
 
     @abstractmethod
     def _learn_images(self, X: Matrix, sharpness: float) -> Any:
-        """Return what the likelihood needs of the tagged training images."""
+        """Return the tagged training images in the form for `_log_likelihoods`."""
 
     @abstractmethod
     def _log_likelihoods(self, X: Matrix, images: Any, sharpness: float) -> Floats:
-        """Return log P(p|j), up to what is the same for all j, shape (n_images, n_tagged)."""
+        """Return log P(p|j), shape (n_images, n_tagged), up to a term that is the same for all j."""
 
     @abstractmethod
     def _tag_shares(self, given: sp.csr_array, smoothing: float) -> tuple[sp.csr_array, Floats]:
-        """Return what is P(t|j) together: the image's own part (n_tagged, n_tags) and the background (n_tags,)."""
+        """Return two parts with the sum P(t|j): of the images, (n_tagged, n_tags), and the background, (n_tags,)."""
 
     def _blocks(self, X: Matrix, images: Any, sharpness: float) -> Iterator[tuple[slice, Floats]]:
-        """Yield parts of the images and their log likelihoods."""
+        """Yield slices of the images and their log likelihoods."""
         step = max(1, BLOCK_BYTES // (8 * images.shape[0]))
         for start in range(0, X.shape[0], step):
             part = slice(start, min(start + step, X.shape[0]))
@@ -102,7 +102,7 @@ class RelevanceAnnotator(Annotator):
             yield part, likelihoods
 
     def _choose(self, X: Matrix, given: sp.csr_array, rng: np.random.Generator) -> tuple[float, float]:
-        """Return sharpness and smoothing; those that are None by leaving each of some training images out."""
+        """Return sharpness and smoothing; choose settings that are None by leave-one-out on training images."""
         sharpness, smoothing = (getattr(self, name) for name in (self.likelihood_setting, self.caption_setting))
         sharps = self.likelihood_choices if sharpness is None else (float(sharpness),)
         smooths = self.caption_choices if smoothing is None else (float(smoothing),)
@@ -125,7 +125,7 @@ class RelevanceAnnotator(Annotator):
 
 
 def posteriors(likelihoods: Floats) -> Floats:
-    """Turn log P(p|j) into P(j|p), each row of sum 1; the input is used up."""
+    """Turn log P(p|j) into P(j|p), in place; rows sum to 1."""
     likelihoods -= likelihoods.max(axis=1, keepdims=True)
     np.exp(likelihoods, out=likelihoods)
     likelihoods /= likelihoods.sum(axis=1, keepdims=True)

@@ -36,34 +36,34 @@ MAX_TAG_BYTES = 2**33
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class FastTag(LinearAnnotator):
-    """Learns to predict tags from features, and full tag lists from partial ones, and has the two agree.
+    """Learns to predict tags from features and full tag lists from partial lists, so that both predictions agree.
 
-    People give some of the tags that fit an image. A map B of tags, learned to restore tag lists y from which each tag
-    was dropped with probability `corruption`, adds what they left out, and a linear scorer W learns the full lists:
-    it minimises ``Σ |B y - W x - b|² + alpha |W|² + trust Σ E |y - B ỹ|²``, where ỹ is the corrupted list. The
-    expectation is exact (marginalised), from how many images tags share.
+    People give only some of the tags that fit an image. A map B of tags learns to restore tag lists y from which each
+    tag was dropped with probability `corruption`, and so adds missing tags; a linear scorer W learns the full lists. It
+    minimises ``Σ |B y - W x - b|² + alpha |W|² + trust Σ E |y - B ỹ|²``, where ỹ is the corrupted list. The
+    expectation is exact (marginalised), from the number of images that tags share.
 
-    With B held, W is a ridge regression on ``B y``: B times the one on ``y``. With W held, B solves
-    ``B (trust Q + S) = trust P + W X Y``. The paper solves the two in turn; as one is linear in the other, the point
-    where both hold is solved for at once: ``B (trust Q + S - M) = trust P``, M being the products of tags and their
-    ridge predictions.
+    For a fixed B, W is a ridge regression on ``B y``: B times the regression on ``y``. For a fixed W, B solves
+    ``B (trust Q + S) = trust P + W X Y``. The paper alternates between both; as each is linear in the other, both
+    are solved here at once: ``B (trust Q + S - M) = trust P``, where M are the products of tags and their ridge
+    predictions.
 
     Parameters
     ----------
     alpha : float, optional
-        Penalty, as in `Ridge`. None: chosen as there.
+        Penalty, as in `Ridge`. None: chosen as in `Ridge`.
     corruption : float, optional
-        p, above 0 and below 1. More trusts tags that are seen together more to stand for each other. None: chosen.
+        p, above 0 and below 1. With more, tags that occur together predict each other more. None: chosen.
     trust : float, optional
-        γ, above 0. More holds B to what the tag lists say, less to what the images show. None: chosen.
+        γ, above 0. With more, B depends more on tag lists and less on images. None: chosen.
     random_state : int, RandomState, Generator or None
-        Which images choose the settings, where there are more than 2,000.
+        If there are more than 2,000 images, samples 2,000 of them to choose the settings.
 
     Attributes
     ----------
     alpha_, corruption_, trust_ : float
-        The settings that were used. Those not given are the ones, of ridge first, then of p from 0.1 to 0.9 and γ from
-        0.1 to 10, whose predictions for left-out images rank their tags best (MAP over images).
+        The used settings. Settings that are None are chosen, first the penalty of ridge, then p from 0.1 to 0.9 and γ
+        from 0.1 to 10, so that predictions for left-out images rank their tags best (MAP over images).
     completion_ : ndarray of float32, shape (n_tags, n_tags)
         B.
     tag_rows_, weights_, intercept_
@@ -98,19 +98,19 @@ class FastTag(LinearAnnotator):
         scale = mean_square_norm(X)
         with one_blas_thread():
             alphas = ALPHAS if self.alpha is None else (float(self.alpha),)
-            chosen = choose_penalty(X, given, scale, rng, alphas)
-            fitted = fit_ridge(X, given, chosen.alpha * scale)
-            together = (given.T @ given).toarray().astype(np.float64)
-            # The predictions of each tag summed over the images with each other tag, without holding all of them.
-            moment: Any = (given.T @ X) @ fitted.weights
-            sums = np.asarray(moment, np.float64) + np.outer(given.sum(axis=0, dtype=np.float64), fitted.intercept)
-            predicted = (sums + sums.T) / 2
-            self.alpha_ = chosen.alpha
-            self.corruption_, self.trust_ = self._choose(chosen, given, together, predicted)
-            B = completion(together, predicted, self.corruption_, self.trust_)
+            penalty_choice = choose_penalty(X, given, scale, rng, alphas)
+            ridge = fit_ridge(X, given, penalty_choice.alpha * scale)
+            cooccurrences = (given.T @ given).toarray().astype(np.float64)
+            # The predictions of each tag, summed over the images with each other tag, without all predictions in memory
+            moment: Any = (given.T @ X) @ ridge.weights
+            sums = np.asarray(moment, np.float64) + np.outer(given.sum(axis=0, dtype=np.float64), ridge.intercept)
+            prediction_sums = (sums + sums.T) / 2
+            self.alpha_ = penalty_choice.alpha
+            self.corruption_, self.trust_ = self._choose(penalty_choice, given, cooccurrences, prediction_sums)
+            B = completion(cooccurrences, prediction_sums, self.corruption_, self.trust_)
             self.completion_ = B.astype(np.float32)
-            weights = np.asarray(fitted.weights @ self.completion_.T, np.float32)
-            intercept = np.asarray(B @ fitted.intercept, np.float32)
+            weights = np.asarray(ridge.weights @ self.completion_.T, np.float32)
+            intercept = np.asarray(B @ ridge.intercept, np.float32)
         self._keep(weights, intercept, X)
 
     def _check_settings(self) -> None:
@@ -118,38 +118,38 @@ class FastTag(LinearAnnotator):
             check_number(getattr(self, name), name, above=0, below=below, otherwise="or None to have it chosen")
 
     def _choose(
-        self, chosen: PenaltyChoice, given: sp.csr_array, together: Doubles, predicted: Doubles
+        self, penalty_choice: PenaltyChoice, given: sp.csr_array, cooccurrences: Doubles, prediction_sums: Doubles
     ) -> tuple[float, float]:
-        """Return corruption and trust; those that are None by the ridge predictions of left-out images."""
+        """Return corruption and trust; choose settings that are None by the ridge predictions for left-out images."""
         corruptions = CORRUPTIONS if self.corruption is None else (float(self.corruption),)
         trusts = TRUSTS if self.trust is None else (float(self.trust),)
         pairs = [(corruption, trust) for corruption in corruptions for trust in trusts]
-        if len(pairs) == 1 or chosen.rows.size == 0:
+        if len(pairs) == 1 or penalty_choice.rows.size == 0:
             return pairs[len(pairs) // 2]
-        tags = given[chosen.rows]
+        tags = given[penalty_choice.rows]
         maps = []
         for pair in pairs:
-            scores = chosen.predicted @ completion(together, predicted, *pair).T
+            scores = penalty_choice.predicted @ completion(cooccurrences, prediction_sums, *pair).T
             maps.append(float(np.nanmean(average_precisions(scores, tags))))
         return pairs[int(np.argmax(maps))]
 
 
-def completion(together: Doubles, predicted: Doubles, corruption: float, trust: float) -> Doubles:
+def completion(cooccurrences: Doubles, prediction_sums: Doubles, corruption: float, trust: float) -> Doubles:
     """Solve ``B (trust Q + S - M) = trust P`` for the map B, (n_tags, n_tags), that completes tag lists.
 
-    `together` is S (n_tags, n_tags), images with both tags; `predicted` is M (n_tags, n_tags), the ridge predictions of
-    one tag summed over the images with another. B is 0 in rows and columns of tags that no image has. Raises UserError
-    if `trust` is so small that only roundings are left to solve.
+    `cooccurrences` is S (n_tags, n_tags), the number of images with both tags; `prediction_sums` is M (n_tags, n_tags),
+    the ridge predictions of one tag summed over the images with another. B is 0 in rows and columns of tags that no
+    image has. Raises UserError if `trust` is so small that rounding errors decide.
     """
-    kept = 1 - corruption
-    counts = np.diag(together)
-    left = trust * kept**2 * together + together - predicted
-    left[np.diag_indices_from(left)] += trust * kept * corruption * counts + (counts == 0)
+    keep_probability = 1 - corruption
+    counts = np.diag(cooccurrences)
+    matrix = trust * keep_probability**2 * cooccurrences + cooccurrences - prediction_sums
+    matrix[np.diag_indices_from(matrix)] += trust * keep_probability * corruption * counts + (counts == 0)
     try:
-        factor = cho_factor(left, lower=True, overwrite_a=True)
+        factor = cho_factor(matrix, lower=True, overwrite_a=True)
     except LinAlgError as error:
         raise UserError(
             f"trust is {trust:g}, too small beside the roundings of the predictions. Take a larger trust or alpha."
         ) from error
-    solved: Doubles = cho_solve(factor, trust * kept * together).T
-    return solved
+    B: Doubles = cho_solve(factor, trust * keep_probability * cooccurrences).T
+    return B

@@ -1,4 +1,4 @@
-"""Least squares: ridge without its penalty, to compare others with."""
+"""Least squares: ridge without its penalty, as a baseline."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from visterm.models import (
 Doubles = NDArray[np.float64]
 
 RANK_SHARE = 1e-10
-"""Directions in which the features vary by less than this share of the most (in squares) count as none."""
+"""Directions whose squared variation is less than this share of the largest are ignored."""
 
-CENTRING_SHARE = 1e-13  # What is left of the squares by centring features that never vary
+CENTRING_SHARE = 1e-13  # Rounding errors after centring constant features, as a share of the sum of squares
 
 
 class LeastSquares(LinearAnnotator):
-    """Predicts for each tag 1 where it is given and 0 where not, by least squares with an intercept.
+    """Predicts 1 for images with a tag and 0 for other images, by least squares with an intercept.
 
-    `Ridge` without its penalty: minimises ``Σ (x · w + b - y)²`` for all tags at once, and where many weights do, takes
-    the shortest. Where features are as many as images it learns the noise too; it is there to compare with. Explicit
-    negatives count as not given.
+    This is `Ridge` without its penalty: it minimises ``Σ (x · w + b - y)²`` for all tags at once, by the shortest of
+    all solutions. With as many features as images it also fits the noise, so it is only a baseline. Explicit negatives
+    are ignored.
 
     Attributes
     ----------
@@ -53,31 +53,33 @@ class LeastSquares(LinearAnnotator):
 
 
 def fit_shortest(X: Matrix, T: Matrix) -> LinearFit:
-    """Fit without a penalty, by the eigenvectors of the smaller square system; too large ones by conjugate gradients.
+    """Fit without a penalty, by the eigenvectors of the smaller square system, or by conjugate gradients if large.
 
-    Nothing would hold back roundings of float32 here, so that the squares are summed in float64.
+    Without a penalty, rounding errors of float32 would matter, so squares are summed in float64.
     """
     n, d = X.shape
     mean_x, mean_t = column_means(X), column_means(T)
     if min(n, d) > DIRECT_SIZE:
         return with_intercept(conjugate_gradients(X, T, mean_x, mean_t, 0.0), mean_x, mean_t)
     exact: Any = X.astype(np.float64)
-    least = CENTRING_SHARE * float(exact.power(2).sum() if sp.issparse(exact) else np.einsum("ij,ij->", exact, exact))
+    min_value = CENTRING_SHARE * float(
+        exact.power(2).sum() if sp.issparse(exact) else np.einsum("ij,ij->", exact, exact)
+    )
     if d <= n:
         gram = _dense(exact.T @ exact) - n * np.outer(mean_x, mean_x)
-        weights = _pseudo_solve(gram, _dense(exact.T @ T) - n * np.outer(mean_x, mean_t), least)
+        weights = _pseudo_solve(gram, _dense(exact.T @ T) - n * np.outer(mean_x, mean_t), min_value)
     else:
-        dual = _pseudo_solve(centred_kernel(exact), _dense(T) - mean_t, least)
+        dual = _pseudo_solve(centred_kernel(exact), _dense(T) - mean_t, min_value)
         weights = exact.T @ dual - np.outer(mean_x, dual.sum(axis=0))
     return with_intercept(weights, mean_x, mean_t)
 
 
-def _pseudo_solve(square: Doubles, moment: Doubles, least: float) -> Doubles:
-    """Return the shortest solution: the one in the directions that vary by more than `least`."""
+def _pseudo_solve(square: Doubles, moment: Doubles, min_value: float) -> Doubles:
+    """Return the shortest solution, which only uses directions with eigenvalues above `min_value`."""
     values, vectors = eigh(square, overwrite_a=True)
-    kept = values > max(RANK_SHARE * float(values[-1]), least)
-    some = vectors[:, kept]
-    return np.asarray(some @ ((some.T @ moment) / values[kept, None]))
+    is_kept = values > max(RANK_SHARE * float(values[-1]), min_value)
+    directions = vectors[:, is_kept]
+    return np.asarray(directions @ ((directions.T @ moment) / values[is_kept, None]))
 
 
 def _dense(matrix: Any) -> NDArray[Any]:

@@ -1,4 +1,4 @@
-"""One support vector machine a tag, with a penalty of its own, its scores brought to one scale."""
+"""One support vector machine per tag, each with its own penalty, and scores normalised to the same scale."""
 
 from __future__ import annotations
 
@@ -38,65 +38,65 @@ Doubles = NDArray[np.float64]
 PENALTIES = (0.1, 1.0, 10.0, 100.0)  # Values of C tried, for features of mean squared length 1
 DEFAULT_C = 1.0
 
-LEAST_GAIN = 1e-9  # By less than this no tag leaves the C that is best for all
-ROUNDING = 1e-12  # Variances of less than this share of the mean square are rounding
+MIN_GAIN = 1e-9  # A tag gets another C than the best for all tags only if it gains more than this
+ROUNDING_SHARE = 1e-12  # Variances below this share of the mean square are rounding errors
 ROWS_AT_ONCE = 1024
 TAGS_AT_ONCE = 64
 
 BIAS_FEATURE = 10.0
-"""liblinear penalises the bias as the weight of a feature of this value: large, so that the penalty hardly matters."""
+"""liblinear penalises the bias like the weight of a feature with this value; a large value makes the penalty small."""
 
-SPARSE_BELOW = 0.5
-"""Share of values that are not 0 below which features are handed over as CSR, whatever form they came in."""
+MAX_SPARSE_SHARE = 0.5
+"""Features with less than this share of values other than 0 are converted to CSR, other features to arrays."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Svm(LinearAnnotator):
-    """One support vector machine for each tag, tuned for itself, whose scores are normalised to be comparable.
+    """One support vector machine per tag, each with its own penalty, whose scores are normalised to be comparable.
 
-    The machine of a tag tells images that have it from all others, by a large margin; explicit negatives count as not
-    given. Its score is brought to mean 0 and variance 1 over the training images, so that a query of several words can
-    average the scores of its words (PAMIR paper, section II-A). A tag that no training image has gets the lowest score
-    of any tag on any of them everywhere, one that all have the highest.
+    The machine of a tag separates images with the tag from all other images by a large margin; explicit negatives are
+    ignored. Its scores are normalised to mean 0 and variance 1 over the training images, so that a query of several
+    words can average the scores of its words (PAMIR paper, section II-A). A tag that no training image has always gets
+    the lowest score of all tags on training images, and a tag that all have the highest.
 
-    With the linear kernel scores are ``x · w + b`` and the rows those of `LinearAnnotator`; so they are with
-    ``kernel="precomputed"``, where the features are kernel values with the training images. With the other kernels the
+    With the linear kernel, scores are ``x · w + b`` and rows are those of `LinearAnnotator`; the same holds for
+    ``kernel="precomputed"``, where the features are kernel values with the training images. With the other kernels, the
     model keeps the support vectors of all tags, and its space is tag space.
 
     Parameters
     ----------
     kernel : {"linear", "rbf", "chi2", "intersection", "hellinger", "precomputed"}
-        How images are compared. "linear" has squared hinge losses and is solved by liblinear, the others have hinge
-        losses and are solved by libsvm, in time that grows faster than the square of the images; "chi2", "intersection"
-        and "hellinger" are for histograms. "precomputed": `X` is the kernel with the training images, (n, n_images).
+        How images are compared. "linear" has squared hinge losses and uses liblinear; the others have hinge losses and
+        use libsvm, in time that grows faster than the square of the number of images. "chi2", "intersection" and
+        "hellinger" are for histograms. "precomputed": `X` is the kernel with the training images, (n, n_images).
     C : float, optional
-        What a violated margin costs, for features of mean squared length 1 (a kernel of mean 1 on the diagonal). More
-        fits closer. None: chosen for each tag, from 0.1 to 100, by the average precision of a search for it among
-        validation images; for a tag that none of those has, the one that is best for all tags together.
+        Cost of a violated margin, for features of mean squared length 1 (a kernel with mean 1 on the diagonal). More
+        fits the training images more closely. None: chosen for each tag, from 0.1 to 100, by the average precision of
+        a search for it among validation images; for a tag that none of them has, the best value for all tags together.
     gamma : float, optional
         ``γ`` of "rbf" and "chi2". None: 1 / mean distance between training images.
     normalise : bool
-        Whether each tag's scores are brought to one mean and variance, as for searches by several words. False keeps
-        the margins, which rank the tags of an image far better: those of rare tags stay low.
+        Whether all tags' scores have the same mean and variance, for searches by several words. False keeps the
+        margins, which rank the tags of an image far better, because scores of rare tags are low.
     valid_share : float
-        Share of the images held out to choose C, where `fit` is given no validation images. With 0, or so few images
-        that less than 50 would be held out, C is 1. Machines are trained again on all images.
+        Without validation images, `fit` holds out this share of the images to choose C. With 0, or if fewer than 50
+        images would be held out, C is 1. At the end, machines are trained on all images.
     n_jobs : int, optional
-        Threads, which share out the tags; None or -1 for all cores.
+        Number of threads, which train different tags; None or -1 for all cores.
     random_state : int, RandomState, Generator or None
-        Which images are held out.
+        Draws the held-out images.
 
     Attributes
     ----------
     C_ : ndarray of float64, shape (n_tags,)
         The penalties that were used.
     gamma_ : float
-        0 for kernels without.
+        0 for kernels without γ.
     landmarks_ : array or CSR of float32, shape (n_features, n_support)
-        With "rbf" to "hellinger": the support vectors, as the kernel compares them.
+        With "rbf" to "hellinger": the support vectors, in the form for the kernel.
     tag_rows_, weights_, intercept_
-        As in `LinearAnnotator`; the features are kernel values with the support vectors, or the training images, where
-        the kernel is not linear.
+        As in `LinearAnnotator`; if the kernel is not linear, features are kernel values with the support vectors or the
+        training images.
 
     References
     ----------
@@ -131,25 +131,29 @@ class Svm(LinearAnnotator):
         self.check_settings()
         given = sp.csr_array(Y > 0, dtype=np.float32)
         with one_blas_thread():
-            compare = kernel_with(self, X)
-            F = compare(X)
+            kernel_inputs = kernel_with(self, X)
+            F = kernel_inputs(X)
             check_weight_size(F.shape[1], Y.shape[1], "SVM")
             if self.C is not None:
                 self.C_ = np.full(Y.shape[1], float(self.C))
             elif valid is not None:
-                self.C_ = self._choose(F, given, compare(valid[0]), valid[1], monitor)
+                self.C_ = self._choose(F, given, kernel_inputs(valid[0]), valid[1], monitor)
             else:
-                trained, held = hold_out(X.shape[0], self.share_to_hold_out, rng)
-                some, judged = (F, F) if self.kernel == "linear" else (F[:, trained], F[:, trained])
-                self.C_ = self._choose(some[trained], given[trained], judged[held], given[held], monitor)
-            found = scaled_alike(self._train(F, given, self.C_, monitor), F, given, normalise=self.normalise)
+                training_ids, held_out = hold_out(X.shape[0], self.share_to_hold_out, rng)
+                inputs, held_out_inputs = (
+                    (F, F) if self.kernel == "linear" else (F[:, training_ids], F[:, training_ids])
+                )
+                self.C_ = self._choose(
+                    inputs[training_ids], given[training_ids], held_out_inputs[held_out], given[held_out], monitor
+                )
+            fitted = join_machines(self._train(F, given, self.C_, monitor), F, given, normalise=self.normalise)
         if self.kernel not in KEPT_KERNELS:
-            self._keep(found.weights, found.intercept, X)
+            self._keep(fitted.weights, fitted.intercept, X)
             return
-        support = np.flatnonzero(found.weights.any(axis=1))
+        support = np.flatnonzero(fitted.weights.any(axis=1))
         keep_support(self, X[support])
-        self.weights_ = np.ascontiguousarray(found.weights[support])
-        self.intercept_ = found.intercept
+        self.weights_ = np.ascontiguousarray(fitted.weights[support])
+        self.intercept_ = fitted.intercept
 
     def _check_settings(self) -> None:
         check_kernel(self)
@@ -162,7 +166,7 @@ class Svm(LinearAnnotator):
         return np.asarray(product(kernel_values(self, X), self.weights_) + self.intercept_, np.float32)
 
     def write_steps(self, steps: Any, x: str) -> str:
-        """Add the steps from features to scores, as `WritesSteps` says; with kernels there are none."""
+        """Add the steps from features to scores, see `WritesSteps`; raises UserError for kernels."""
         refuse_kernel(self, "linear")
         return super().write_steps(steps, x)
 
@@ -174,27 +178,29 @@ class Svm(LinearAnnotator):
         super()._check_learned()
         check_support(self, self.tag_rows_.shape[1] - 1 if hasattr(self, "tag_rows_") else len(self.weights_))
 
-    def _choose(self, F: Matrix, given: sp.csr_array, judged: Matrix, tags: sp.csr_array, monitor: Progress) -> Doubles:
-        """Return each tag's C: by a search for it among the judged images, with machines trained on the others."""
+    def _choose(
+        self, F: Matrix, given: sp.csr_array, valid_inputs: Matrix, tags: sp.csr_array, monitor: Progress
+    ) -> Doubles:
+        """Return each tag's C, which is best in a search for it among validation images, after training on `F`."""
         relevant = sp.csc_array(tags > 0)
         if relevant.nnz == 0:
             return np.full(given.shape[1], DEFAULT_C)
-        reached = np.full((given.shape[1], len(PENALTIES)), np.nan)
-        for place, C in enumerate(PENALTIES):
-            machines = self._train(F, given, np.full(given.shape[1], C), monitor, only=np.diff(relevant.indptr) > 0)
+        precisions = np.full((given.shape[1], len(PENALTIES)), np.nan)
+        for column, C in enumerate(PENALTIES):
+            machines = self._train(F, given, np.full(given.shape[1], C), monitor, selected=np.diff(relevant.indptr) > 0)
             for tag, machine in enumerate(machines):
                 if relevant.indptr[tag] < relevant.indptr[tag + 1]:
-                    scores = np.asarray(judged @ machine.weights + machine.bias)
-                    reached[tag, place] = rank_images(scores[:, None], relevant[:, [tag]]).average_precision()[0]
-        common = int(np.argmax(np.nanmean(reached, axis=0)))
-        reached[:, common] = np.nan_to_num(reached[:, common]) + LEAST_GAIN
-        chosen: Doubles = np.asarray(PENALTIES)[np.nanargmax(reached, axis=1)]
-        return chosen
+                    scores = np.asarray(valid_inputs @ machine.weights + machine.bias)
+                    precisions[tag, column] = rank_images(scores[:, None], relevant[:, [tag]]).average_precision()[0]
+        best_column = int(np.argmax(np.nanmean(precisions, axis=0)))
+        precisions[:, best_column] = np.nan_to_num(precisions[:, best_column]) + MIN_GAIN
+        penalties: Doubles = np.asarray(PENALTIES)[np.nanargmax(precisions, axis=1)]
+        return penalties
 
     def _train(
-        self, F: Matrix, given: sp.csr_array, C: Doubles, monitor: Progress, only: NDArray[np.bool_] | None = None
+        self, F: Matrix, given: sp.csr_array, C: Doubles, monitor: Progress, selected: NDArray[np.bool_] | None = None
     ) -> list[Machine]:
-        """Train the machine of each tag (of those in `only`); of tags that none or all images have, without weights."""
+        """Train the machine of each `selected` tag; other tags, and tags of no or all images, get zero weights."""
         solver = LinearMachines(F) if self.kernel == "linear" else KernelMachines(np.asarray(F))
         members = sp.csc_array(given)
         n, n_tags = given.shape
@@ -202,7 +208,7 @@ class Svm(LinearAnnotator):
         def solve(tag: int) -> Machine:
             has = np.zeros(n, bool)
             has[members.indices[members.indptr[tag] : members.indptr[tag + 1]]] = True
-            if has.all() or not has.any() or (only is not None and not only[tag]):
+            if has.all() or not has.any() or (selected is not None and not selected[tag]):
                 return Machine(np.zeros(F.shape[1]), 0.0)
             return solver.solve(has, float(C[tag]))
 
@@ -219,11 +225,11 @@ class Svm(LinearAnnotator):
         return machines
 
 
-def scaled_alike(machines: Sequence[Machine], F: Matrix, given: sp.csr_array, *, normalise: bool) -> LinearFit:
-    """Join the machines of all tags, with scores of mean 0 and variance 1 each over the training images.
+def join_machines(machines: Sequence[Machine], F: Matrix, given: sp.csr_array, *, normalise: bool) -> LinearFit:
+    """Join the machines of all tags, with scores of mean 0 and variance 1 for each tag over the training images.
 
-    Without `normalise` scores stay as they are. A tag that no image has gets the lowest score of any tag on any of
-    them, one that all have the highest.
+    Without `normalise`, scores don't change. A tag that no image has gets the lowest score of all tags on training
+    images, and a tag that all have the highest.
     """
     W = np.stack([machine.weights for machine in machines], axis=1)
     b = np.array([machine.bias for machine in machines])
@@ -240,32 +246,32 @@ def scaled_alike(machines: Sequence[Machine], F: Matrix, given: sp.csr_array, *,
     if normalise:
         means = sums / n
         variances = squares / n - means**2
-        varies = variances > ROUNDING * np.maximum(squares / n, np.finfo(np.float64).tiny)
+        varies = variances > ROUNDING_SHARE * np.maximum(squares / n, np.finfo(np.float64).tiny)
         scales = np.sqrt(np.where(varies, variances, 1.0))
     weights, intercept = W / scales, (b - means) / scales
-    trained = (counts > 0) & (counts < n)
-    intercept[counts == 0] = ((low - means) / scales)[trained].min(initial=-1)
-    intercept[counts == n] = ((high - means) / scales)[trained].max(initial=1)
+    is_trained = (counts > 0) & (counts < n)
+    intercept[counts == 0] = ((low - means) / scales)[is_trained].min(initial=-1)
+    intercept[counts == n] = ((high - means) / scales)[is_trained].max(initial=1)
     return LinearFit(weights.astype(np.float32), intercept.astype(np.float32))
 
 
 class Machine(NamedTuple):
-    """A scorer ``x · weights + bias``, x being a row of features or of kernel values with the training images."""
+    """A scorer ``x · weights + bias``, where x is a row of features or of kernel values with the training images."""
 
     weights: Doubles
     bias: float
 
 
 class LinearMachines:
-    """Solves ``½ |w|² + C Σ |1 - y (w · x + b)|₊²`` in the primal, which draws nothing at random.
+    """Solves ``½ |w|² + C Σ |1 - y (w · x + b)|₊²`` in the primal, without random draws.
 
-    The features `X` are scaled to a mean squared length of 1, to which C relates.
+    C is for features of mean squared length 1, to which `X` is scaled.
     """
 
     def __init__(self, X: Matrix) -> None:
         exact: Any = X.astype(np.float64)
         n_values = exact.nnz if sp.issparse(exact) else np.count_nonzero(exact)
-        if n_values < SPARSE_BELOW * np.prod(exact.shape):
+        if n_values < MAX_SPARSE_SHARE * np.prod(exact.shape):
             exact = sp.csr_array(exact)
             exact.indices, exact.indptr = exact.indices.astype(np.int32), exact.indptr.astype(np.int32)
         elif sp.issparse(exact):
@@ -278,14 +284,14 @@ class LinearMachines:
         """Train the machine that tells images that have a tag from those that have not, both among them."""
         from sklearn.svm import LinearSVC
 
-        found = LinearSVC(C=C, dual=False, intercept_scaling=BIAS_FEATURE).fit(self._features, has)
-        return Machine(found.coef_[0] / self._scale, float(found.intercept_[0]))
+        svm = LinearSVC(C=C, dual=False, intercept_scaling=BIAS_FEATURE).fit(self._features, has)
+        return Machine(svm.coef_[0] / self._scale, float(svm.intercept_[0]))
 
 
 class KernelMachines:
     """Solves ``½ |w|² + C Σ |1 - y (w · φ(x) + b)|₊`` in the dual.
 
-    The kernel `K` of the training images is scaled to a mean of 1 on the diagonal, to which C relates.
+    C is for a kernel with mean 1 on the diagonal, to which the kernel `K` of the training images is scaled.
     """
 
     def __init__(self, K: NDArray[np.float32]) -> None:
@@ -297,7 +303,7 @@ class KernelMachines:
         """Train the machine that tells images that have a tag from those that have not, both among them."""
         from sklearn.svm import SVC
 
-        found = SVC(C=C, kernel="precomputed").fit(self._kernel, has)
+        svm = SVC(C=C, kernel="precomputed").fit(self._kernel, has)
         weights = np.zeros(len(has))
-        weights[found.support_] = found.dual_coef_[0] / self._scale
-        return Machine(weights, float(found.intercept_[0]))
+        weights[svm.support_] = svm.dual_coef_[0] / self._scale
+        return Machine(weights, float(svm.intercept_[0]))

@@ -1,4 +1,4 @@
-"""How far images are from training images in each of several feature blocks, by several distances."""
+"""Distances of images to training images in feature blocks, by several kinds of distances."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from visterm.core.types import Matrix
 from visterm.encoders import Landmarks, landmark_columns
 from visterm.models import row_squares, unit_rows
 
-TILE_ROWS = 2048  # Training rows that are brought to float64 at a time
+TILE_ROWS = 2048  # Number of training rows that are converted to float64 at a time
 
 
 def read_distances(distances: Any, blocks: Any) -> list[str]:
-    """Return the distance of each block that the setting `distances` means: one name for all, or a list of names."""
+    """Return the distance of each block from the setting `distances`: one name for all, or a list of names."""
     n_blocks = 1 if blocks is None else len(list(blocks))
     names = [distances] * n_blocks if isinstance(distances, str) else []
     if isinstance(distances, Iterable) and not isinstance(distances, str):
@@ -34,10 +34,10 @@ def read_distances(distances: Any, blocks: Any) -> list[str]:
 
 
 class Distance(Protocol):
-    """Training rows of one block, ready to be compared with."""
+    """Training rows of one block, in the form for comparing other rows with them."""
 
     def __init__(self, rows: Matrix) -> None:
-        """Take the training rows."""
+        """Prepare the training rows."""
 
     def to(self, X: Matrix) -> NDArray[Any]:
         """Return the distances of the rows of `X` to all training rows, shape (n, n_training)."""
@@ -51,12 +51,12 @@ class Cosine:
 
     def to(self, X: Matrix) -> NDArray[Any]:
         """Return the distances to all training rows."""
-        found: NDArray[Any] = np.maximum(1 - _products(unit_rows(X), self._rows), 0)
-        return found
+        distances: NDArray[Any] = np.maximum(1 - _products(unit_rows(X), self._rows), 0)
+        return distances
 
 
 class Euclidean:
-    """``|x - y|``, through products in float64: in float32 the distance of near rows would be all rounding."""
+    """``|x - y|``, from products in float64: in float32 the distances of near rows would be rounding errors."""
 
     def __init__(self, rows: Matrix) -> None:
         self._rows = rows
@@ -64,15 +64,15 @@ class Euclidean:
 
     def to(self, X: Matrix) -> NDArray[Any]:
         """Return the distances to all training rows."""
-        found = np.empty((X.shape[0], self._rows.shape[0]))
+        distances = np.empty((X.shape[0], self._rows.shape[0]))
         exact = X.astype(np.float64)
-        for start in range(0, found.shape[1], TILE_ROWS):
+        for start in range(0, distances.shape[1], TILE_ROWS):
             tile = slice(start, start + TILE_ROWS)
-            found[:, tile] = _products(exact, self._rows[tile].astype(np.float64))
-        found *= -2
-        found += row_squares(X)[:, None]
-        found += self._squares
-        return np.sqrt(np.maximum(found, 0, out=found), out=found)
+            distances[:, tile] = _products(exact, self._rows[tile].astype(np.float64))
+        distances *= -2
+        distances += row_squares(X)[:, None]
+        distances += self._squares
+        return np.sqrt(np.maximum(distances, 0, out=distances), out=distances)
 
 
 class Manhattan:
@@ -87,9 +87,9 @@ class Manhattan:
     def to(self, X: Matrix) -> NDArray[Any]:
         """Return the distances to all training rows."""
         compared, rest = self._signs.split(X)
-        together = (compared.sum(axis=1, dtype=np.float64) + rest)[:, None] + self._lengths
-        found: NDArray[Any] = np.maximum(together - 2 * self._landmarks.values(compared, 0.0, 1), 0)
-        return found
+        size_sums = (compared.sum(axis=1, dtype=np.float64) + rest)[:, None] + self._lengths
+        distances: NDArray[Any] = np.maximum(size_sums - 2 * self._landmarks.values(compared, 0.0, 1), 0)
+        return distances
 
 
 class ChiSquare:
@@ -106,19 +106,19 @@ class ChiSquare:
 
 
 class Signs:
-    """Takes rows apart by sign: numbers of different sign are as far apart as the sum of their sizes.
+    """Splits rows by sign: the distance of numbers with different signs is the sum of their absolute values.
 
-    Where no training row has a number below 0, negative numbers have nothing in common with any of them.
+    If no training row has a number below 0, negative numbers have nothing in common with training rows.
     """
 
     def __init__(self, rows: Matrix) -> None:
-        self._both = float(rows.min()) < 0
+        self._has_negatives = float(rows.min()) < 0
 
     def split(self, X: Matrix) -> tuple[sp.csr_array, NDArray[np.float64]]:
-        """Return rows that are not negative, to compare, and of each row the sum of the sizes left out."""
+        """Return non-negative rows to compare, and for each row the sum of the absolute values that they leave out."""
         rows = as_csr(X)
         positive, negative = as_csr(rows.maximum(0)), as_csr((-rows).maximum(0))
-        if self._both:
+        if self._has_negatives:
             return as_csr(sp.hstack([positive, negative], format="csr")), np.zeros(rows.shape[0])
         return positive, np.asarray(negative.sum(axis=1, dtype=np.float64))
 
@@ -127,7 +127,7 @@ DISTANCES: dict[str, type[Distance]] = {"l1": Manhattan, "l2": Euclidean, "chi2"
 
 
 class BlockDistances:
-    """The distances of several feature blocks: of training `rows`, the columns of each block, by the name beside it."""
+    """The distances to training `rows` in several feature blocks: `names` are the distances of the blocks."""
 
     def __init__(self, rows: Matrix, blocks: Sequence[slice], names: Sequence[str]) -> None:
         self._blocks = blocks
@@ -136,17 +136,17 @@ class BlockDistances:
 
     def to(self, X: Matrix) -> NDArray[np.float32]:
         """Return the distances of the rows of `X` in each block, shape (n_blocks, n, n_training)."""
-        found = np.empty((len(self._blocks), X.shape[0], self._n_rows), np.float32)
+        distances = np.empty((len(self._blocks), X.shape[0], self._n_rows), np.float32)
         for b, (part, block) in enumerate(zip(self._parts, self._blocks, strict=True)):
-            found[b] = part.to(_columns(X, block))
-        return found
+            distances[b] = part.to(_columns(X, block))
+        return distances
 
 
 def _columns(X: Matrix, block: slice) -> Matrix:
-    whole = block == slice(0, X.shape[1])
+    is_all = block == slice(0, X.shape[1])
     if sp.issparse(X):
-        return X if whole else sp.csr_array(X[:, block])
-    return X if whole else np.ascontiguousarray(X[:, block])
+        return X if is_all else sp.csr_array(X[:, block])
+    return X if is_all else np.ascontiguousarray(X[:, block])
 
 
 def _products(X: Any, rows: Any) -> NDArray[Any]:

@@ -1,4 +1,4 @@
-"""JEC: tags go over from the nearest images, by the sum of equally scaled distances."""
+"""JEC: tags are transferred from the nearest images, by the sum of equally scaled distances."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from visterm.models import Ids, weighted_votes
 from visterm_research.models.neighbours.near_images import DistanceAnnotator, Floats, nearest
 
 UNSEEN_TOGETHER = 1e-3
-"""Stands for no image with both tags, so that their local frequency still ranks the tags that never co-occur."""
+"""Number of images for two tags that never occur together, so that their local frequency still ranks them."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Jec(DistanceAnnotator):
-    """Joint equal contribution: the nearest image gives its tags first, its neighbours fill up.
+    """Joint equal contribution: first the tags of the nearest image, then those of the other neighbours.
 
     The distance of two images is the mean of their distances in the feature blocks, each divided by its largest value
-    in training. Tags are transferred as in the paper (section 3.3): first those of the nearest image, the more
-    frequent in training before the rarer; then those of the other neighbours, by the product of how often they
-    occur there and how often in training together with tags of the first.
+    in training. Tags are transferred as in the paper (section 3.3): first those of the nearest image, by their
+    frequency in training; then those of the other neighbours, by the product of their frequency among these neighbours
+    and the number of training images that they share with tags of the nearest image.
 
-    Scores are between 1 and 2 for the first kind and between 0 and 1 for the second, times ``1 / (1 + d)`` with d the
-    distance of the nearest image: this keeps each image's ranking of tags, and in a search puts images first that are
-    near to a training image.
+    Scores are between 1 and 2 for tags of the nearest image and between 0 and 1 for the others, times ``1 / (1 + d)``,
+    where d is the distance of the nearest image: this doesn't change an image's ranking of tags, and a search ranks
+    images near to a training image first.
 
     Parameters
     ----------
     n_neighbors : int
-        K of the paper. More brings in more tags beyond those of the nearest image.
+        K of the paper. With more, more tags besides those of the nearest image have scores.
     blocks, distances, n_jobs, random_state
         As in `DistanceAnnotator`.
 
@@ -48,7 +48,7 @@ class Jec(DistanceAnnotator):
     frequency_ : ndarray of float32, shape (n_tags,)
         Share of the training images with each tag.
     together_ : csr_array of float32, shape (n_tags, n_tags)
-        Training images with both tags.
+        Number of training images with both tags.
 
     References
     ----------
@@ -80,16 +80,16 @@ class Jec(DistanceAnnotator):
 
         return sp.csr_array(sp.vstack(self._near_parts(X, transfer), format="csr"), dtype=np.float32)
 
-    def _transfer(self, ids: Ids, near: Floats) -> sp.csr_array:
+    def _transfer(self, ids: Ids, distances: Floats) -> sp.csr_array:
         """Score the tags of the neighbours (n, k) of images, nearest first."""
         n, k = ids.shape
-        first = self.given_[ids[:, 0]]
-        frequent = first.multiply(1 + self.frequency_ / max(float(self.frequency_.max()), 1e-12))
-        others = weighted_votes(ids[:, 1:], np.full((n, k - 1), 1 / max(k - 1, 1), np.float32), self.given_)
-        others = others - others.multiply(first)
-        # The share of the first's tags that they are seen with.
-        counted = others.multiply(first @ self.together_) + UNSEEN_TOGETHER * others
-        most = first @ self.together_.diagonal() + UNSEEN_TOGETHER
-        scores = frequent + sp.csr_array(sp.diags_array(1 / most) @ counted)
-        confidence: NDArray[Any] = 1 / (1 + near[:, :1])
+        nearest_tags = self.given_[ids[:, 0]]
+        nearest_scores = nearest_tags.multiply(1 + self.frequency_ / max(float(self.frequency_.max()), 1e-12))
+        other_votes = weighted_votes(ids[:, 1:], np.full((n, k - 1), 1 / max(k - 1, 1), np.float32), self.given_)
+        other_votes = other_votes - other_votes.multiply(nearest_tags)
+        # The number of images that other tags share with the nearest image's tags, as a share of the maximum
+        other_scores = other_votes.multiply(nearest_tags @ self.together_) + UNSEEN_TOGETHER * other_votes
+        max_scores = nearest_tags @ self.together_.diagonal() + UNSEEN_TOGETHER
+        scores = nearest_scores + sp.csr_array(sp.diags_array(1 / max_scores) @ other_scores)
+        confidence: NDArray[Any] = 1 / (1 + distances[:, :1])
         return sp.csr_array(scores.multiply(confidence))

@@ -1,4 +1,4 @@
-"""Approximate nearest neighbours by random-projection median trees: exact within the leaf that an image ends in."""
+"""Approximate nearest neighbours by random-projection median trees: the exact neighbours within an image's leaf."""
 
 from __future__ import annotations
 
@@ -25,40 +25,40 @@ MAX_LEVELS = 30
 class RpKnn(VotingAnnotator):
     """Lets the most similar training images of one leaf of a tree vote for their tags.
 
-    At each node the training images are projected on a random direction and split at the median, so that after
-    `levels` nodes an image arrives at a leaf of about n / 2^levels training images. Its nearest neighbours are those
-    within the leaf: each level halves the time, and loses some of the true neighbours. Votes, scores and the choice of
-    the settings are those of `VotingAnnotator`, as for exact neighbours (`knn`).
+    At each node, the training images are projected on a random direction and split at the median, so after `levels`
+    nodes an image is in a leaf with about n / 2^levels training images. Neighbours are searched only within the leaf:
+    each level halves the time, and loses some of the true neighbours. Votes, scores and the choice of the settings are
+    those of `VotingAnnotator`, as for exact neighbours (`knn`).
 
     Parameters
     ----------
     levels : int
-        p of the paper: nodes gone down. 0 is exact search; no more than leave one training image in a leaf are used.
+        p of the paper: number of nodes from the root to a leaf. 0 is exact search; a leaf has at least one image.
     trees : int
-        Trees, each with directions of its own, whose leaves are searched together. 1 as in the paper; more find more
-        of the true neighbours, and cost time and a number an image each.
+        Number of trees, each with its own directions, whose leaves are searched together. 1 as in the paper; more find
+        more of the true neighbours, and each takes time, and memory for a number per image.
     n_neighbors, power
-        As in `VotingAnnotator`. If the leaves hold fewer neighbours, all of them vote.
+        As in `VotingAnnotator`. If the leaves have fewer neighbours, all of them vote.
     n_jobs : int, optional
-        Threads; None or -1 for all cores.
+        Number of threads; None or -1 for all cores.
     random_state : int, RandomState, Generator or None
-        The directions, and which images choose the settings where there are more than 1,000.
+        Draws the directions and, if there are more than 1,000 images, 1,000 of them to choose the settings.
 
     Attributes
     ----------
     n_neighbors_, power_, rows_, given_
         As in `VotingAnnotator`.
     seeds_ : ndarray of int64, shape (trees,)
-        What each tree's directions are hashed from.
+        The seed of each tree's directions.
     thresholds_ : ndarray of float64, shape (trees, 2^levels)
-        Medians of the projections, of node m in column m (root 1, children 2m and 2m + 1).
+        Medians of the projections; column m is node m (root 1, children 2m and 2m + 1).
     order_ : ndarray of int64, shape (trees, n_images)
         The training images, leaf after leaf.
     bounds_ : ndarray of int64, shape (trees, 2^levels + 1)
-        Where each leaf begins in `order_`.
+        The start of each leaf in `order_`.
     postings_ : csr_array of float32, shape (n_features, trees · n_images)
-        Of sparse features: for each feature the images that have it, in the order of each tree in turn, so that those
-        of a leaf lie together. Absent for dense ones.
+        Only for sparse features: the images that have each feature, in the order of the first tree, the second tree and
+        so on, so that the images of a leaf are adjacent.
 
     References
     ----------
@@ -95,7 +95,7 @@ class RpKnn(VotingAnnotator):
         if (np.diff(self.bounds_) < 1).any():
             raise DataError("bounds_ have a leaf without an image")
         if sp.issparse(self.rows_) != hasattr(self, "postings_"):
-            raise DataError("postings_ are there for dense rows, or missing for sparse ones")
+            raise DataError("postings_ exists for dense rows, or is missing for sparse rows")
         if sp.issparse(self.rows_) and self.postings_.shape[1] != self.order_.size:
             raise DataError(f"postings_ are of {self.postings_.shape[1]} images; expected {self.order_.size}")
 
@@ -123,54 +123,56 @@ class RpKnn(VotingAnnotator):
         with one_blas_thread(), Team(resolve_jobs(self.n_jobs)) as team:
             for start in range(0, X.shape[0], step):
                 block = X[start : start + step]
-                yield _merged([self._within_leaves(tree, postings, block, k, team) for tree in range(self.trees)], k)
+                yield _merge_trees(
+                    [self._within_leaves(tree, postings, block, k, team) for tree in range(self.trees)], k
+                )
 
     def _within_leaves(self, tree: int, postings: Rows | None, X: Matrix, k: int, team: Team) -> tuple[Ids, Cosines]:
-        """Return the k nearest of each row within its leaf of one tree; -1 and -inf where the leaf holds fewer."""
+        """Return the k nearest images of each row within its leaf of one tree; -1 and -inf if the leaf has fewer."""
         rows, order, bounds = _view(X), self.order_[tree], self.bounds_[tree]
         leaves = np.empty(X.shape[0], np.int64)
         find_leaves(rows, self.seeds_[tree], self.thresholds_[tree], leaves)
         ids = np.full((X.shape[0], k), -1, np.int64)
-        near = np.full((X.shape[0], k), -np.inf, np.float32)
+        nearest = np.full((X.shape[0], k), -np.inf, np.float32)
         members = np.argsort(leaves, kind="stable")
         visited, starts = np.unique(leaves[members], return_index=True)
         stops = np.append(starts[1:], members.size)
 
         def search(part: int) -> None:
             first, stop = bounds[visited[part]], bounds[visited[part] + 1]
-            held = order[first:stop]
-            width = min(k, held.size)
-            step = max(1, BLOCK_BYTES // (4 * held.size))
+            leaf_images = order[first:stop]
+            width = min(k, leaf_images.size)
+            step = max(1, BLOCK_BYTES // (4 * leaf_images.size))
             for start in range(starts[part], stops[part], step):
-                some = members[start : min(start + step, stops[part])]
+                queries = members[start : min(start + step, stops[part])]
                 if postings is None:
-                    cosines = np.ascontiguousarray(X[some] @ self.rows_[held].T, np.float32)
+                    cosines = np.ascontiguousarray(X[queries] @ self.rows_[leaf_images].T, np.float32)
                 else:
-                    cosines = np.empty((some.size, held.size), np.float32)
-                    places = tree * order.size
-                    products_within(postings, places + first, places + stop, rows, some, cosines)
+                    cosines = np.empty((queries.size, leaf_images.size), np.float32)
+                    offset = tree * order.size
+                    products_within(postings, offset + first, offset + stop, rows, queries, cosines)
                 best, values = top_k(cosines, width)
-                ids[some, :width], near[some, :width] = held[best], values
+                ids[queries, :width], nearest[queries, :width] = leaf_images[best], values
 
         team.run(search, visited.size)
-        return ids, near
+        return ids, nearest
 
 
-def _merged(found: list[tuple[Ids, Cosines]], k: int) -> tuple[Ids, Cosines]:
-    """Return the k nearest that any tree found, each once; -1 and 0 where there are fewer."""
-    if len(found) == 1:
-        ids, near = found[0]
-        return ids, np.where(ids < 0, np.float32(0), near)
-    ids = np.concatenate([part for part, _ in found], axis=1)
-    near = np.concatenate([part for _, part in found], axis=1)
-    order = np.lexsort((-near, ids), axis=1)
-    ids, near = np.take_along_axis(ids, order, axis=1), np.take_along_axis(near, order, axis=1)
-    again = np.zeros(ids.shape, bool)
-    again[:, 1:] = ids[:, 1:] == ids[:, :-1]
-    ids, near = np.where(again, -1, ids), np.where(again, -np.inf, near)
-    order = np.lexsort((ids, -near), axis=1)[:, :k]
-    ids, near = np.take_along_axis(ids, order, axis=1), np.take_along_axis(near, order, axis=1)
-    return ids, np.where(ids < 0, 0, near).astype(np.float32)
+def _merge_trees(tree_results: list[tuple[Ids, Cosines]], k: int) -> tuple[Ids, Cosines]:
+    """Return the k nearest images in the results of all trees, without duplicates; -1 and 0 if there are fewer."""
+    if len(tree_results) == 1:
+        ids, cosines = tree_results[0]
+        return ids, np.where(ids < 0, np.float32(0), cosines)
+    ids = np.concatenate([part for part, _ in tree_results], axis=1)
+    cosines = np.concatenate([part for _, part in tree_results], axis=1)
+    order = np.lexsort((-cosines, ids), axis=1)
+    ids, cosines = np.take_along_axis(ids, order, axis=1), np.take_along_axis(cosines, order, axis=1)
+    is_duplicate = np.zeros(ids.shape, bool)
+    is_duplicate[:, 1:] = ids[:, 1:] == ids[:, :-1]
+    ids, cosines = np.where(is_duplicate, -1, ids), np.where(is_duplicate, -np.inf, cosines)
+    order = np.lexsort((ids, -cosines), axis=1)[:, :k]
+    ids, cosines = np.take_along_axis(ids, order, axis=1), np.take_along_axis(cosines, order, axis=1)
+    return ids, np.where(ids < 0, 0, cosines).astype(np.float32)
 
 
 def _view(X: Any) -> Rows:

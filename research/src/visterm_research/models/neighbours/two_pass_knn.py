@@ -31,52 +31,50 @@ NEIGHBORS = (1, 2, 4, 8)
 BANDWIDTHS = (5.0, 10.0, 20.0, 40.0, 80.0)
 
 METRICS = ("equal", "blocks", "features")
-LEARN_ROWS = 1000  # The most training images whose neighbourhoods teach a metric in each round
-JUDGE_ROWS = 500  # The most that a metric is judged by, from whose neighbourhoods none learns
-FEWEST_JUDGED = 10
+LEARN_ROWS = 1000  # Maximum number of training images whose neighbourhoods are used to learn a metric in each round
+JUDGE_ROWS = 500  # Maximum number of other training images that measure a metric
+MIN_JUDGED = 10
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class TwoPassKnn(DistanceAnnotator):
-    """Two-pass nearest neighbours: first the nearest images of every tag, then a weighted vote of all those.
+    """Two-pass nearest neighbours: first the nearest images of every tag, then a weighted vote of these images.
 
-    In the first pass the `n_neighbors` images nearest to the image are found within the images of each tag; together
-    they are its semantic neighbours, among which a rare tag has as many images as a frequent one. In the second pass
-    each neighbour at distance d votes for all its tags with the weight ``exp(-bandwidth · d)``. A tag's score is its
-    share of the votes: an estimate of P(tag | image), which compares images for a tag as well as tags for an image.
-    Distances of the feature blocks, each divided by its largest value in training, are averaged; with a learned
-    metric, by weights v, and each feature counts in its block by a weight w, so that blocks and features that tell tags
-    apart decide which images are near.
+    The first pass finds the `n_neighbors` nearest images among the images of each tag; together they are the semantic
+    neighbours, with the same number of images for rare and frequent tags. In the second pass, each neighbour at
+    distance d votes for all its tags with the weight ``exp(-bandwidth · d)``. A tag's score is its share of the votes:
+    an estimate of P(tag | image), with which both images for a tag and tags for an image can be ranked. Distances of
+    the feature blocks, each divided by its largest value in training, are averaged; a learned metric weights blocks by
+    v and features by w, so that blocks and features that separate tags decide which images are near.
 
-    All tags get a vote, so that scores are dense.
+    All tags get a vote, so scores are dense.
 
     Parameters
     ----------
     n_neighbors : int, optional
         K1 of the paper: images of each tag. More is smoother. None: chosen by leaving training images out.
     bandwidth : float, optional
-        How much more the nearest weigh; 0 gives all the same vote. None: chosen.
+        With more, the nearest neighbours have larger weights; with 0, all have the same. None: chosen.
     metric : {"equal", "blocks", "features"}
-        Which weights are learned: none, those of blocks, or those of blocks and features. It takes
-        1,000 images drawn, and many times the time; 500 others judge whether it helps, or else weights stay equal.
-        With fewer than 40 tagged images nothing is learned.
+        Which weights are learned: none, those of blocks, or those of blocks and features. Learning uses 1,000 drawn
+        images and takes many times as long; weights stay equal if the learned ones are not better on 500 other images.
+        With fewer than 40 tagged images, nothing is learned.
     blocks, distances, n_jobs, random_state
-        As in `DistanceAnnotator`; the images drawn choose the settings, too. A learned metric needs blocks that don't
-        overlap; compared by "cosine", a block's features have no weights.
+        As in `DistanceAnnotator`; the drawn images choose the settings, too. A learned metric needs blocks that don't
+        overlap; the features of a block with the distance "cosine" have no weights.
 
     Attributes
     ----------
     n_neighbors_ : int
     bandwidth_ : float
-        The settings that were used. Those not given are the ones that rank the tags of training images best (MAP over
-        images) when each image is left out, among 1 to 8 neighbours and bandwidths of 5 to 80.
+        The used settings. Settings that are None are chosen from 1 to 8 neighbours and bandwidths of 5 to 80: those
+        that rank the tags of training images best (MAP over images) when each image is left out.
     block_weights_ : ndarray of float64, shape (n_blocks,)
-        v, of mean 1; with a learned metric.
+        v, with mean 1; only with a learned metric.
     feature_factors_ : ndarray of float32, shape (n_features,)
-        What features are multiplied by before they are compared: w, and its root in blocks compared by "l2"; with
-        ``metric="features"``.
+        Factors of the features: w, or its root in blocks with the distance "l2"; only with ``metric="features"``.
     rows_, given_, scales_
-        As in `DistanceAnnotator`; the rows are multiplied by the factors already.
+        As in `DistanceAnnotator`; the rows are already multiplied by the factors.
 
     References
     ----------
@@ -99,14 +97,14 @@ class TwoPassKnn(DistanceAnnotator):
     def _fit(self, X: Matrix, Y: sp.csr_array, rng: np.random.Generator) -> None:
         super()._fit(X, Y, rng)
         if self.metric != "equal":
-            self._use(X, self._learned_metric(rng))
+            self._set_metric(X, self._learned_metric(rng))
         self.n_neighbors_, self.bandwidth_ = self._choose(rng)
 
     def _check_learned(self) -> None:
         super()._check_learned()
-        found = {name for name in ("block_weights_", "feature_factors_") if hasattr(self, name)}
-        if found != set(("block_weights_", "feature_factors_")[: METRICS.index(self.metric)]):
-            raise DataError(f"{sorted(found)} do not go with metric={self.metric!r}")
+        existing = {name for name in ("block_weights_", "feature_factors_") if hasattr(self, name)}
+        if existing != set(("block_weights_", "feature_factors_")[: METRICS.index(self.metric)]):
+            raise DataError(f"{sorted(existing)} do not match metric={self.metric!r}")
 
     def _check_settings(self) -> None:
         super()._check_settings()
@@ -119,18 +117,26 @@ class TwoPassKnn(DistanceAnnotator):
         members = self._members()
 
         def vote(_: slice, D: Floats) -> Floats:
-            none = np.full(D.shape[1], -1, np.int64)
-            return self._votes(self._together(D), none, members, self.n_neighbors_, self.bandwidth_)
+            no_images = np.full(D.shape[1], -1, np.int64)
+            return self._votes(self._joint_distances(D), no_images, members, self.n_neighbors_, self.bandwidth_)
 
-        return np.concatenate(self._near_parts(_multiplied(X, getattr(self, "feature_factors_", None)), vote))
+        return np.concatenate(self._near_parts(_multiply_features(X, getattr(self, "feature_factors_", None)), vote))
 
     def _votes(self, D: Floats, left_out: Ids, members: sp.csr_array, n_neighbors: int, bandwidth: float) -> Floats:
-        """Return the votes for images by their distances to all training images; -1: none of these is left out."""
-        given = self.given_
-        votes = np.empty((D.shape[0], given.shape[1]), np.float32)
-        most = min(n_neighbors, given.shape[0])
+        """Return the votes for images, from their distances to all training images; `left_out` is -1 for none."""
+        image_tags = self.given_
+        votes = np.empty((D.shape[0], image_tags.shape[1]), np.float32)
+        max_neighbors = min(n_neighbors, image_tags.shape[0])
         two_pass_votes(
-            D, left_out, members.indptr, members.indices, given.indptr, given.indices, most, float(bandwidth), votes
+            D,
+            left_out,
+            members.indptr,
+            members.indices,
+            image_tags.indptr,
+            image_tags.indices,
+            max_neighbors,
+            float(bandwidth),
+            votes,
         )
         return votes
 
@@ -140,75 +146,79 @@ class TwoPassKnn(DistanceAnnotator):
         return members
 
     def _choose(self, rng: np.random.Generator) -> tuple[int, float]:
-        """Return the settings; those that are None by leaving each of some training images out."""
+        """Return the settings; choose settings that are None by leave-one-out on training images."""
         sizes = NEIGHBORS if self.n_neighbors is None else (int(self.n_neighbors),)
         pairs = [(size, bandwidth) for size in sizes for bandwidth in self._bandwidths()]
         rows = self._sample(rng, SAMPLE_ROWS)
         if len(pairs) == 1 or self.given_[rows].nnz == 0:
             return pairs[0]
-        return pairs[int(np.argmax(self._reached(rows, pairs)))]
+        return pairs[int(np.argmax(self._map_by_settings(rows, pairs)))]
 
     def _bandwidths(self) -> tuple[float, ...]:
         return BANDWIDTHS if self.bandwidth is None else (float(self.bandwidth),)
 
-    def _reached(self, rows: Ids, pairs: list[tuple[int, float]]) -> list[float]:
-        """Return MAP over some training images, each left out, by each pair of settings."""
+    def _map_by_settings(self, rows: Ids, pairs: list[tuple[int, float]]) -> list[float]:
+        """Return MAP over the training images `rows`, each left out, for each pair of settings."""
         members, tags = self._members(), self.given_[rows]
 
         def judge(part: slice, D: Floats) -> list[NDArray[np.float64]]:
-            together = self._together(D)
-            found = [self._votes(together, rows[part], members, *pair) for pair in pairs]
-            return [average_precisions(scores, tags[part]) for scores in found]
+            distances = self._joint_distances(D)
+            votes = [self._votes(distances, rows[part], members, *pair) for pair in pairs]
+            return [average_precisions(scores, tags[part]) for scores in votes]
 
         parts = self._near_parts(self.rows_[rows], judge)
-        return [float(np.nanmean(np.concatenate(of_pair))) for of_pair in zip(*parts, strict=True)]
+        return [float(np.nanmean(np.concatenate(values))) for values in zip(*parts, strict=True)]
 
-    def _together(self, D: Floats) -> Floats:
-        """Return the distances over all blocks, from those in each, (n_blocks, n, n_images)."""
+    def _joint_distances(self, D: Floats) -> Floats:
+        """Return the weighted mean of the distances in all blocks, `D` (n_blocks, n, n_images)."""
         weights = getattr(self, "block_weights_", None)
         if weights is None:
             return np.asarray(D.mean(axis=0))
         return np.asarray(np.tensordot((weights / len(weights)).astype(np.float32), D, axes=1))
 
     def _learned_metric(self, rng: np.random.Generator) -> Metric:
-        """Learn the weights by some training images, judged by others."""
+        """Learn the weights on a part of the training images, and measure them on other training images."""
         X, names = self.rows_, read_distances(self.distances, self._known_blocks())
         blocks = Blocks(self._slices(), names, self.scales_)
         blocks.refuse_overlaps()
         tagged = rng.permutation(np.flatnonzero(np.diff(self.given_.indptr)))
-        judged, others = np.split(tagged, [min(JUDGE_ROWS, tagged.size // 4)])
-        if judged.size < FEWEST_JUDGED:
+        judge_ids, learn_ids = np.split(tagged, [min(JUDGE_ROWS, tagged.size // 4)])
+        if judge_ids.size < MIN_JUDGED:
             return Metric(np.ones(len(names)), np.ones(X.shape[1]))
-        judged.sort()
+        judge_ids.sort()
         size = self._choose(rng)[0]
         pairs = [(size, bandwidth) for bandwidth in self._bandwidths()]
         neighbourhoods = Neighbourhoods(self.given_, size)
 
         def find(metric: Metric) -> list[Neighbourhood]:
-            self._use(X, metric)
-            drawn = np.sort(rng.permutation(others)[:LEARN_ROWS])
+            self._set_metric(X, metric)
+            sample = np.sort(rng.permutation(learn_ids)[:LEARN_ROWS])
 
-            def of_part(part: slice, D: Floats) -> list[Neighbourhood]:
-                images = drawn[part].tolist()
-                return [neighbourhoods.of(*each) for each in zip(images, self._together(D), strict=True)]
+            def neighbourhoods_of_part(part: slice, D: Floats) -> list[Neighbourhood]:
+                images = sample[part].tolist()
+                return [neighbourhoods.of(*pair) for pair in zip(images, self._joint_distances(D), strict=True)]
 
-            return [near for part in self._near_parts(self.rows_[drawn], of_part) for near in part]
+            return [
+                neighbourhood
+                for part in self._near_parts(self.rows_[sample], neighbourhoods_of_part)
+                for neighbourhood in part
+            ]
 
         def judge(metric: Metric) -> float:
-            self._use(X, metric)
-            return max(self._reached(judged, pairs))
+            self._set_metric(X, metric)
+            return max(self._map_by_settings(judge_ids, pairs))
 
         return learn_metric(X, blocks, find, judge, rng, features=self.metric == "features")
 
-    def _use(self, X: Matrix, metric: Metric) -> None:
-        """Compare the training images `X` by a metric from now on."""
+    def _set_metric(self, X: Matrix, metric: Metric) -> None:
+        """Set the learned weights, and the rows of the training images `X`, for a metric."""
         self.block_weights_ = metric.v
         if self.metric == "features":
             self.feature_factors_ = metric.factors(self._slices(), read_distances(self.distances, self._known_blocks()))
-            self.rows_ = _multiplied(X, self.feature_factors_)
+            self.rows_ = _multiply_features(X, self.feature_factors_)
 
 
-def _multiplied(X: Matrix, factors: NDArray[np.float32] | None) -> Matrix:
+def _multiply_features(X: Matrix, factors: NDArray[np.float32] | None) -> Matrix:
     """Return rows with each feature times its factor."""
     if factors is None:
         return X

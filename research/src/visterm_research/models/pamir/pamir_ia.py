@@ -1,4 +1,4 @@
-"""PAMIR for image annotation: one linear scorer a tag, trained to rank by passive-aggressive steps."""
+"""PAMIR for image annotation: one linear scorer per tag, trained to rank by passive-aggressive steps."""
 
 from __future__ import annotations
 
@@ -17,21 +17,22 @@ from visterm_research.kernels.tag_pairs import rank_in_turn
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class PamirIa(LinearRanker):
-    """One linear scorer a tag, trained so that an image's tags score higher than others: PAMIR turned to annotation.
+    """One linear scorer per tag, trained so that an image's tags score higher than other tags: PAMIR for annotation.
 
-    For each pair (image, true tag y), in random order, one other tag ȳ is drawn uniformly. Where the loss
-    ``l = |1 - f_y(x) + f_ȳ(x)|₊`` is above 0, the smallest step that would bring it to 0 is made, but none longer than
-    `aggressiveness`: ``τ = min(aggressiveness, l / (2 |x|²))``, ``w_y += τ x``, ``w_ȳ -= τ x``. Each step sees the
-    weights of the one before, so training uses one thread: `n_jobs` counts only in annotating.
+    For each pair (image, true tag y), in random order, one other tag ȳ is drawn uniformly. If the loss
+    ``l = |1 - f_y(x) + f_ȳ(x)|₊`` is above 0, the smallest step that makes it 0 is taken, up to the length
+    `aggressiveness`: ``τ = min(aggressiveness, l / (2 |x|²))``, ``w_y += τ x``, ``w_ȳ -= τ x``. Each step needs the
+    weights after the previous step, so training uses one thread: `n_jobs` is for annotation only.
 
     Parameters
     ----------
     aggressiveness : float
-        Longest step (C), for features of mean length 1. More follows each pair farther; from 1 on it is rarely reached.
+        Maximum step (C), for features of mean length 1. More adapts more to each pair; a maximum of 1 or more is rarely
+        reached.
     epochs : int
-        The most rounds over all pairs.
+        Maximum number of passes over all pairs.
     row_length, average, patience, valid_share, schedule, n_jobs, random_state
-        As in `EmbeddingRanker`; the schedule is that of `aggressiveness`.
+        As in `EmbeddingRanker`; the schedule changes `aggressiveness`.
 
     References
     ----------
@@ -52,10 +53,10 @@ class PamirIa(LinearRanker):
 
 
 class TurnTraining(Training):
-    """The state of one training in turn: examples and weights.
+    """The state of one training, example after example: the examples and the weights.
 
     `X` has a constant column for the bias; `tag_rows`, (n_tags, width), are changed in place. `rng` draws the order of
-    the examples and the key of the draws.
+    the examples and the seed of the draws.
     """
 
     def __init__(self, X: Matrix, positives: sp.csr_array, tag_rows: Floats, *, rng: np.random.Generator) -> None:
@@ -69,7 +70,7 @@ class TurnTraining(Training):
         self._epoch = 0
 
     def run_epoch(self, rate: float) -> EpochSums:
-        """Visit every example once, in an order drawn anew; `rate` is the longest step."""
+        """Visit every example once, in a new random order; `rate` is the maximum step."""
         order = self._rng.permutation(self._tags.size)
         sums = rank_in_turn(
             order, self._images[order], self._tags[order], self._positive_start, self._positive_tags, self._rows,

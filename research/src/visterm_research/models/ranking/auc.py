@@ -14,17 +14,17 @@ from visterm.models.ranking import OPEN_LIMITS, EmbeddingRanker, Objective, Unif
 
 
 class SingleDraws(UniformDraws):
-    """Draws one tag a pair, whatever its score."""
+    """Draws one tag per pair, whatever its score."""
 
-    tabled = False
+    use_tables = False
 
 
 class AucEmbedding(EmbeddingRanker):
-    """Joint embedding trained by the margin ranking loss ``|1 - f_y(x) + f_ȳ(x)|₊``, all places being equal.
+    """Joint embedding trained by the margin ranking loss ``|1 - f_y(x) + f_ȳ(x)|₊``, with equal weights of all ranks.
 
-    For each pair (image, true tag y) one other tag ȳ is drawn uniformly; a step is made if it violates the margin. All
-    violators weigh the same, wherever they are in the ranking, so this lowers the mean rank of the true tags and not,
-    as WARP does, mistakes at the top.
+    For each pair (image, true tag y), one other tag ȳ is drawn uniformly; a step is made if it violates the margin. All
+    violators have the same weight at any rank, so this improves the mean rank of the true tags and not, like WARP, the
+    top of the ranking.
 
     The settings are those of `EmbeddingRanker`.
 
@@ -44,12 +44,12 @@ class AucEmbedding(EmbeddingRanker):
 class OptAuc(EmbeddingRanker):
     """Joint embedding trained by ``log(1 + exp(f_ȳ(x) - f_y(x)))``, a smooth stand-in for the area under the ROC curve.
 
-    For each pair (image, true tag y) one other tag ȳ is drawn uniformly, and every pair makes a step, a small one where
-    y is far above ȳ already.
+    For each pair (image, true tag y), one other tag ȳ is drawn uniformly, and every pair makes a step, which is small
+    if y is already far above ȳ.
 
-    The settings are those of `EmbeddingRanker`. By default training finds its own length (`Wsabie` says how), as
-    that of `wsabie` does: far ahead on five of six data sets, level on one, at a third of the time. The
-    paper's are ``step="sgd", schedule="constant", bias=0, average=20``, with its own rates, `max_norm` and `l2`.
+    The settings are those of `EmbeddingRanker`. By default, training chooses its number of epochs like `Wsabie`: far
+    better than the paper's settings on five of six data sets and equal on one, in a third of the time. The paper's are
+    ``step="sgd", schedule="constant", bias=0, average=20``, with its own rates, `max_norm` and `l2`.
 
     References
     ----------

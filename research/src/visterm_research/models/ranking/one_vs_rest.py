@@ -1,4 +1,4 @@
-"""One-vs-rest: each tag a linear classifier of its own, trained by passive-aggressive steps."""
+"""One-vs-rest: one linear classifier per tag, trained by passive-aggressive steps."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from visterm.models.ranking import LinearRanker, SeparateTraining, Training, Tra
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class OneVsRest(LinearRanker):
-    """One large-margin linear classifier a tag, which knows nothing of the other tags.
+    """One large-margin linear classifier per tag, independent of the other tags.
 
-    A tag's images are visited in random order; after each come `negatives` images, drawn uniformly among those without
-    the tag. With s = 1 for the former and -1 for the latter the loss is ``l = |1 - s (w · x + b)|₊``, and the step
-    ``s · min(aggressiveness, l / |x|²) · x`` (PA-I). Tags are trained at the same time in several threads.
+    A tag's images are visited in random order; each is followed by `negatives` images, drawn uniformly from those
+    without the tag. With s = 1 for images with the tag and -1 for images without it, the loss is
+    ``l = |1 - s (w · x + b)|₊``, and the step is ``s · min(aggressiveness, l / |x|²) · x`` (PA-I). Several threads
+    train different tags.
 
     Parameters
     ----------
     aggressiveness : float
-        Longest step (C), for features of mean length 1.
+        Maximum step (C), for features of mean length 1.
     negatives : int
-        Images without the tag for each image with it. More puts rare tags lower in an image's ranking, as they mostly
-        belong.
+        Number of images without the tag for each image with it. More ranks rare tags lower, which is mostly right.
     epochs : int
-        Rounds over all pairs, at most.
+        Maximum number of passes over all pairs.
     row_length, average, patience, valid_share, schedule, n_jobs, random_state
-        As in `EmbeddingRanker`; the schedule is that of `aggressiveness`.
+        As in `EmbeddingRanker`; the schedule changes `aggressiveness`.
 
     References
     ----------

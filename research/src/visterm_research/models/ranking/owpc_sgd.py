@@ -10,13 +10,13 @@ from visterm.kernels import PairBatch, move_rows
 from visterm.models.ranking import EmbeddingRanker, Objective, PairTraining, UniformDraws, rank_weights
 from visterm_research.kernels.owpc import weigh_all
 
-TAG_SHARE = 128  # Tags that one BLAS call moves, as every tag does: fixed, for the same bytes
+TAG_SHARE = 128  # Number of tags per BLAS call that updates their rows; constant, for the same bytes
 
 
 class NoDraws(UniformDraws):
     """Draws nothing: all tags are scored."""
 
-    tabled = False
+    use_tables = False
 
 
 class ExactRankTraining(PairTraining):
@@ -28,26 +28,26 @@ class ExactRankTraining(PairTraining):
         self._n_tag_shares = -(-len(self._V) // TAG_SHARE)
 
     def _find_steps(self, pairs: PairBatch, part: int) -> tuple[float, int, int]:
-        """Score all tags for a part of the pairs, and weigh those that violate."""
-        first, last = part * self._part, min(pairs.tags.size, (part + 1) * self._part)
-        self._side.embed(slice(first, last))
-        scores, steps = self._scores[first:last], self._side.steps[first:last]
-        np.matmul(self._side.U[first:last], self._V.T, out=scores)
+        """Score all tags for a part of the pairs, and weight those that violate the margin."""
+        start, stop = part * self._part_size, min(pairs.tags.size, (part + 1) * self._part_size)
+        self._side.embed(slice(start, stop))
+        scores, steps = self._scores[start:stop], self._side.steps[start:stop]
+        np.matmul(self._side.U[start:stop], self._V.T, out=scores)
         sums: tuple[float, int, int]
-        sums = weigh_all(tuple(pairs), first, last, tuple(self._positives), self._rank_loss.weights, self._scores)
+        sums = weigh_all(tuple(pairs), start, stop, tuple(self._positives), self._rank_loss.weights, self._scores)
         if steps.shape[1]:
             np.matmul(scores, self._V[:, : steps.shape[1]], out=steps)
             steps *= np.float32(self._side.rate)
         return sums
 
-    def _move(self, pairs: PairBatch, turn: int) -> None:
-        """Move the share of the features whose turn it is, or of the tags by all factors of the block."""
-        share = self._shares[turn]
+    def _move(self, pairs: PairBatch, position: int) -> None:
+        """Update one share of the features, or one share of the tags by all factors of the block."""
+        share = self._shares[position]
         if share < self._side.n_shares:
-            super()._move(pairs, turn)
+            super()._move(pairs, position)
             return
-        first = (share - self._side.n_shares) * TAG_SHARE
-        n, tags = pairs.tags.size, slice(first, first + TAG_SHARE)
+        start = (share - self._side.n_shares) * TAG_SHARE
+        n, tags = pairs.tags.size, slice(start, start + TAG_SHARE)
         factors, U = self._scores[:n, tags], self._side.U[:n]
         change = factors.T @ U
         change *= np.float32(self._rule.rate)
@@ -60,11 +60,11 @@ class ExactRankTraining(PairTraining):
 
 
 class OwpcSgd(EmbeddingRanker):
-    """Joint embedding trained on the very loss that WARP approximates: all tags are scored for every pair.
+    """Joint embedding trained on the exact loss that WARP approximates: all tags are scored for every pair.
 
-    With ``rank`` the number of tags ȳ with ``1 + f_ȳ(x) > f_y(x)``, each of them makes a step of weight
-    ``(1 + 1/2 + ... + 1/rank) / rank`` (Eq. 6), and the true tag one of as much as all of them together. That is exact,
-    and costs as many scores a pair as there are tags.
+    ``rank`` is the number of tags ȳ with ``1 + f_ȳ(x) > f_y(x)``. Each of them makes a step with the weight
+    ``(1 + 1/2 + ... + 1/rank) / rank`` (Eq. 6), and the true tag makes a step with the sum of these weights. Each pair
+    needs the scores of all tags.
 
     The settings are those of `EmbeddingRanker`.
 

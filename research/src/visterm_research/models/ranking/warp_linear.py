@@ -124,7 +124,7 @@ class PlainImages(EmbeddedImages):
 class PlainDraws(UniformDraws):
     """Scores each tag when it is drawn: dense rows have to learn the same as sparse ones, from the same draws."""
 
-    tabled = False
+    use_tables = False
 
 
 class MarkedDraws(PlainDraws):
@@ -142,7 +142,7 @@ class MarkedDraws(PlainDraws):
     def begin_block(self, pairs: PairBatch, epoch: int) -> None:
         """Mark the tags that violate, if these draws are by marks."""
         super().begin_block(pairs, epoch)
-        if not self.ways[1]:
+        if not self.methods[1]:
             return
         block, n_tags = tuple(pairs), len(self._V)
         score_own_tags(block, self._side.rows, self._V)
@@ -155,15 +155,15 @@ class MarkedDraws(PlainDraws):
 
     def end_epoch(self, n_draws: float, n_pairs: int) -> None:
         """Choose the way of the next epoch, by the draws that this one needed."""
-        self.ways = (False, bool(n_draws >= MARKS_FROM * len(self._V) * n_pairs))
+        self.methods = (False, bool(n_draws >= MARKS_FROM * len(self._V) * n_pairs))
 
-    def load_ways(self, ways: Sequence[bool]) -> None:
+    def load_methods(self, methods: Sequence[bool]) -> None:
         """Draw as a training before did."""
-        self.ways = (False, ways[1])
+        self.methods = (False, methods[1])
 
     def draw(self, pairs: PairBatch, first: int, last: int) -> None:
         """Draw for the pairs first .. last-1."""
-        if not self.ways[1]:
+        if not self.methods[1]:
             super().draw(pairs, first, last)
             return
         block, positives, draws = tuple(pairs), tuple(self._positives), tuple(self._draws)
