@@ -84,7 +84,7 @@ def test_the_whole_story(place):
     assert [line.split()[0] for line in out.splitlines()] == ["on", "run", "run", "difference"]
     assert out.splitlines()[1].split() == ["run", "1", f"{compared['before']:.3f}"]
     assert out.splitlines()[2].split() == ["run", "2,", "new", f"{compared['after']:.3f}"]
-    assert "The new run 2 is the one that a person went back from, so catalogue goes on with its run 1." in err
+    assert "The new run 2 is a run that a person went back from, so catalogue still uses run 1." in err
     assert visterm("use catalogue 2", place)[0] == 0
     assert len(found("fog", place)) > 100
 

@@ -19,7 +19,7 @@ with imported_when_used():
     from visterm.data import relations
     from visterm.evaluation import html_report
     from visterm.library import duplicates as duplicate_photos
-    from visterm.library import mistakes as kept_mistakes
+    from visterm.library import mistakes as stored_mistakes
     from visterm.library import records, steps
     from visterm.store import catalogue as stored_catalogues
     from visterm.tagging.mistakes import KINDS, LIKELY
@@ -148,7 +148,7 @@ def mistakes(
 
     header = ["chance", "95 % interval", "the tag is", "tag", "photo"]
     objects = (mistake.as_dict() for mistake in probable)
-    none = kept_mistakes.why_none(opened.stored) or "No tag stands out as missing or wrong."
+    none = stored_mistakes.why_no_mistakes(opened.stored) or "No tag stands out as missing or wrong."
     show_all(objects, rows, header, json=json, out=out, none=none)
 
 

@@ -21,7 +21,7 @@ from visterm.data.videos import VideoFrames, video_facts
 from visterm.store.catalogue import StoredCatalogue
 from visterm.store.images import FRAME, ImageFile, ImageRecord, NewImage, file_type_of
 
-FRAMES = "frames"  # Folder in a catalogue with the frames of its videos
+FRAMES = "frames"  # Name of a catalogue's folder with the frames of its videos
 NEEDS_FOLDER = "a video: a catalogue in memory takes photos only; save it first"
 
 

@@ -16,7 +16,7 @@ from visterm.core.vocabulary import MOST_TAGS
 from visterm.data.image_folders import is_video, suffix_of
 from visterm.library.duplicates import DISTANCE, MAX_DISTANCE, find_duplicates
 from visterm.library.feedback import ImageView, undo_verdict, verdict_before, verdict_of
-from visterm.library.steps import MOST_PHOTOS, Step, tag_photos, undo_step
+from visterm.library.steps import MAX_PHOTOS, Step, tag_photos, undo_step
 from visterm.store.filters import MAX_INT
 from visterm.store.tags import Verdict
 from visterm.web.bodies import MEDIUM, JsonRoute, takes
@@ -250,7 +250,7 @@ class PhotosChange(RequestBody):
     """What to say of tags of several photos."""
 
     images: list[Annotated[int, Field(ge=0, le=MAX_INT)]] = Field(
-        min_length=1, max_length=MOST_PHOTOS, description="Ids of the photos."
+        min_length=1, max_length=MAX_PHOTOS, description="Ids of the photos."
     )
     give: Tags = Field([], description="Tags to add; any words are accepted.")
     take: Tags = Field([], description="Tags to remove.")
