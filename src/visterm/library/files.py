@@ -65,9 +65,8 @@ def compare(
             for path, state in images_by_path.items()
             if may_be_gone is not None and path not in listed_paths and may_be_gone(path) and not is_there(path)
         ]
-        files.find_moved(
-            [*unknown, *changed], files.candidates_by_size(lost_ids, [str(paths[i]) for i in changed], listed_paths)
-        )
+        candidates = files.candidates_by_size(lost_ids, [str(paths[i]) for i in changed], listed_paths)
+        files.find_moved([*unknown, *changed], candidates)
 
     result.new += [i for i in unknown if i not in result.moved]
     moved_ids = set(result.moved.values())

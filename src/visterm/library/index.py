@@ -160,11 +160,7 @@ class Indexing:
                     stored.tags.set_from_file(image_id, tags)
 
         names = dict(stored.database.rows("SELECT id, name FROM images WHERE state = 'here'"))
-        renamed = (
-            (photos.names[position], compared.kept[position])
-            for position in named_positions
-            if position in compared.kept
-        )
+        renamed = ((photos.names[i], compared.kept[i]) for i in named_positions if i in compared.kept)
         stored.database.write_many(  # for example if a parent folder was indexed
             "UPDATE images SET name = CAST(? AS TEXT) WHERE id = ?",
             [(as_text(name), image_id) for name, image_id in renamed if names[image_id] != name],

@@ -48,8 +48,8 @@ from visterm.library.training import (
     image_precisions,
     learnable_and_held_out,
     learned_names,
+    not_learned_from,
     unjudged_rows,
-    unlearned_positions,
 )
 from visterm.metrics.significance import paired_bootstrap
 from visterm.models.abilities import AddsTags, LearnsOn, RelearnsTags
@@ -103,9 +103,8 @@ def learn(
 
         comparison = _comparison_facts(tagger, learned, held_out)
         is_same = learned.fingerprint == run.fingerprint
-        why_not = (
-            "" if use_even_if_worse or is_same else _reason_not_used(stored, learned, comparison, cautious, by_itself)
-        )
+        must_use = use_even_if_worse or is_same
+        why_not = "" if must_use else _reason_not_used(stored, learned, comparison, cautious, by_itself)
         outcome = _outcome(
             tagger, learned, train, held_out, run_before=run.fingerprint, full=not moves_tags, in_use=not why_not,
             why_not=why_not, number=run.id, number_before=run.id, **comparison,
@@ -142,10 +141,10 @@ def left_out(tagger: Tagger, stored: StoredCatalogue, *, full: bool, min_count: 
         lists = tagger.tree.words.completed(lists, [[]] * len(lists))[0]
     given_tags, vocabulary = Vocabulary.from_lists(lists, aliases=tagger.vocabulary.aliases), tagger.vocabulary
     rare = [tag for tag, count in zip(given_tags.tags, given_tags.counts, strict=True) if count < min_count]
-    unused = [
+    gone = [
         tag for tag, count in zip(vocabulary.tags, vocabulary.counts, strict=True) if count and tag not in given_tags
     ]
-    reasons = ((rare, f"on fewer than {min_count} photos"), (unused, "no photo of the catalogue has them"))
+    reasons = ((rare, f"on fewer than {min_count} photos"), (gone, "no photo of the catalogue has them"))
     parts = [f"{some_tags(tags)} ({reason})" for tags, reason in reasons if tags]
     return f"Not learned: {'; '.join(parts)}." if parts else ""
 
@@ -199,7 +198,7 @@ def _with_updated_tags(tagger: Tagger, train: CatalogueImages, held_out: Catalog
     relations = _with_tree_tags(tagger, tree_tags, vocabulary)
     model.remember(relations.side_of(vocabulary, model.takes))
     model.partial_fit(train.X, train.encode(vocabulary), images=False)
-    learned = _with_another_model(tagger, model, vocabulary, relations)
+    learned = _with_model(tagger, model, vocabulary, relations)
     learned = learned.changed(learned_images=tagger.learned_images.with_names(learned_names(train.images)))
     if tagger.calibration is not None:
         learned = _with_confidences(learned, train, held_out, tagger.calibration)
@@ -222,16 +221,12 @@ def _fitted_again(
     tree_tags, aliases = _new_tree_tags(tagger, train)
     vocabulary = Vocabulary.from_lists(train.tags, min_count=min_count, aliases=aliases)
     if isinstance(tagger.model, RelearnsTags):  # keep tags without photos: searches find them by their vectors
-        old_vocabulary = tagger.vocabulary
-        vocabulary = vocabulary.with_words(
-            old_vocabulary.tags[tag] for tag in np.flatnonzero(old_vocabulary.counts == 0)
-        )
+        old = tagger.vocabulary
+        vocabulary = vocabulary.with_words(old.tags[tag] for tag in np.flatnonzero(old.counts == 0))
     if len(vocabulary) == 0:
         problem, advice = f"No tag has {min_count} images to learn from.", "Lower `min_count`, or tag more images."
         raise DataError(problem, setting="min_count", value=min_count, advice=advice)
-    unfitted = _with_another_model(
-        tagger, clone(tagger.model), vocabulary, _with_tree_tags(tagger, tree_tags, vocabulary)
-    )
+    unfitted = _with_model(tagger, clone(tagger.model), vocabulary, _with_tree_tags(tagger, tree_tags, vocabulary))
     if unfitted.relations.part_of or unfitted.relations.is_a:  # from runs of older versions
         unfitted.model.set_known(part_of=None, siblings=None)
     rows = _training_rows(vocabulary, train, held_out)
@@ -261,7 +256,7 @@ def _with_tree_tags(tagger: Tagger, tree_tags: dict[str, tuple[str, str]], vocab
     return relations._replace(tree=tree, is_a=tree if relations.is_a == relations.tree else relations.is_a)
 
 
-def _with_another_model(tagger: Tagger, model: Annotator, vocabulary: Vocabulary, relations: WordRelations) -> Learned:
+def _with_model(tagger: Tagger, model: Annotator, vocabulary: Vocabulary, relations: WordRelations) -> Learned:
     reference = tagger.reference if vocabulary.tags == tagger.vocabulary.tags else None
     return Learned(
         encoder=tagger.encoder, model=model, vocabulary=vocabulary, facts={**tagger.facts, "tags": len(vocabulary)},
@@ -280,7 +275,7 @@ def _with_confidences(
     learned: Learned, train: CatalogueImages, held_out: CatalogueImages, previous: Calibration | None
 ) -> Learned:
     """Fit confidences on held-out images; if there are too few, use the `previous` confidences."""
-    rows = _training_rows(learned.vocabulary, train, held_out.subset(unlearned_positions(learned, held_out.images)))
+    rows = _training_rows(learned.vocabulary, train, held_out.subset(not_learned_from(learned, held_out.images)))
     if rows.valid is not None or previous is None:
         return with_confidences(learned, rows)
     n_more = len(learned.vocabulary) - previous.slope.size
@@ -293,9 +288,8 @@ def _with_confidences(
 
 def _comparison_facts(before: Tagger, after: Tagger, held_out: CatalogueImages) -> Mapping[str, Any]:
     """Measure the old and the new run on held-out images that neither learned from, over the tags that both know."""
-    part = held_out.subset(
-        np.intersect1d(unlearned_positions(before, held_out.images), unlearned_positions(after, held_out.images))
-    )
+    images = held_out.images
+    part = held_out.subset(np.intersect1d(not_learned_from(before, images), not_learned_from(after, images)))
     shared = [tag for tag in after.vocabulary.tags if tag in before.vocabulary]
     precisions = image_precisions([before, after], part, shared) if part.n_tagged and shared else []
     if not precisions:

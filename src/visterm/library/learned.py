@@ -9,11 +9,7 @@ from typing import Any, Self
 
 from visterm.core.wording import count_of
 
-IS_WORSE, WENT_BACK, NOT_BETTER = (
-    "worse",
-    "left",
-    "held back",
-)  # Why a new run is not used, see `LearningOutcome.why_not`
+IS_WORSE, WENT_BACK, NOT_BETTER = "worse", "left", "held back"  # Values of `LearningOutcome.why_not`
 MAX_LISTED_TAGS = 5  # Maximum number of tags that a message lists
 
 MIN_COMPARED_PHOTOS = 20  # Minimum number of held-out photos: resamples of fewer say little about either run

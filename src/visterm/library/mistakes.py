@@ -32,7 +32,7 @@ from visterm.tagging.mistakes import (
 from visterm.tagging.tagger import Tagger
 
 MISTAKES_FILE = "mistakes.json"
-MAX_STORED_MISTAKES = 2000  # Of each kind
+MAX_STORED = 2000  # Of each kind
 
 
 def look_for_mistakes(
@@ -55,7 +55,7 @@ def look_for_mistakes(
         try:
             mistakes = mistakes_among(
                 tagger.model, vocabulary, list(map(str, ids)), part.X, Y, side=side,
-                settled=vocabulary.encode([answers.get(i, []) for i in ids]), limit=MAX_STORED_MISTAKES,
+                settled=vocabulary.encode([answers.get(i, []) for i in ids]), limit=MAX_STORED,
                 answers=_answers(stored, ids, vocabulary), tree=None if tagger.tree is None else tagger.tree.words,
                 progress=progress, stop=lambda: job.cancelled,
             )  # fmt: skip

@@ -69,17 +69,13 @@ class ListedPhotos:
         if not any(are_outside):
             return self
         kept = [position for position, is_outside in enumerate(are_outside) if not is_outside]
-        outside_links = [
-            Skipped(str(item), LEADS_OUT)
-            for item, is_outside in zip(self.items, are_outside, strict=True)
-            if is_outside
-        ]
+        links = [Skipped(str(item), LEADS_OUT) for item, out in zip(self.items, are_outside, strict=True) if out]
         return replace(
             self,
             items=[self.items[position] for position in kept],
             names=[self.names[position] for position in kept],
             tags=[self.tags[position] for position in kept],
-            left_out=(*self.left_out, *outside_links),
+            left_out=(*self.left_out, *links),
         )
 
 
@@ -165,9 +161,8 @@ def _tags_of_videos(videos: Sequence[str], remarks: list[str]) -> list[list[str]
             tags_of_videos.append(None)
             faults.append(str(error))
     if faults:
-        remarks.append(
-            f"Left out: {count_of(len(faults), 'video')} whose keywords cannot be read, such as: {faults[0]}"
-        )
+        n_faults = count_of(len(faults), "video")
+        remarks.append(f"Left out: {n_faults} whose keywords cannot be read, such as: {faults[0]}")
     remarks += [*refused_remarks(refused), *unread_inside(videos)]
     return tags_of_videos
 
@@ -181,9 +176,8 @@ def with_folder_names(stored: StoredCatalogue, photos: ListedPhotos) -> tuple[Li
     """
     folders = _named_folders(stored)
     stored_folders = dict(folders)
-    for folder in filter(
-        None, [*(indexed_folders(stored, known_only=True) if not folders else []), photos.names_folder]
-    ):
+    recorded_folders = indexed_folders(stored, known_only=True) if not folders else []
+    for folder in filter(None, [*recorded_folders, photos.names_folder]):
         _add_folder(stored, folders, folder)
     if folders != stored_folders:
         stored.database.write("INSERT OR REPLACE INTO meta VALUES (?, ?)", (FOLDERS, json.dumps(folders)))

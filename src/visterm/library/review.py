@@ -17,7 +17,7 @@ from visterm.data.tag_tree import TagTree
 from visterm.store.catalogue import StoredCatalogue
 
 MAX_CANDIDATES = 20_000  # Maximum number of predictions to rank, least certain first, to limit the time
-MIN_COMMON_IMAGES = 5  # A tag is rare if fewer images have it
+MIN_COMMON = 5  # Minimum number of images of a tag that is not rare
 MIN_DISAGREEMENT = 0.25  # Minimum difference between the confidences of two runs that is a reason to ask
 
 Question: TypeAlias = tuple[int, str, float | None, float | None]  # Image id, tag, confidence, earlier confidence
@@ -93,7 +93,7 @@ def review_queue(
 
     while candidates and len(chosen) < k:
         negative_value, number = heapq.heappop(candidates)
-        image_id, tag, confidence, earlier_confidence = open_questions[number]
+        image_id, tag, confidence, earlier = open_questions[number]
         if image_id in chosen_images:
             continue
         new_value = value(number)
@@ -102,9 +102,7 @@ def review_queue(
             continue
         chosen_images.add(image_id)
         n_chosen[tag] += 1
-        chosen.append(
-            ReviewItem(image_id, tag, confidence, new_value, _why(confidence, earlier_confidence, n_images.get(tag, 0)))
-        )
+        chosen.append(ReviewItem(image_id, tag, confidence, new_value, _why(confidence, earlier, n_images.get(tag, 0))))
     return chosen
 
 
@@ -139,14 +137,10 @@ def _without_implied(tree: TagTree, stored: StoredCatalogue, questions: list[Que
     return [question for question in questions if tag_key(question[1]) not in implied.get(question[0], ())]
 
 
-def _why(confidence: float | None, earlier_confidence: float | None, n_images: int) -> list[str]:
+def _why(confidence: float | None, earlier: float | None, n_images: int) -> list[str]:
     reasons = ["the run has no confidences" if confidence is None else f"{confidence:.0%} sure"]
-    if (
-        confidence is not None
-        and earlier_confidence is not None
-        and abs(confidence - earlier_confidence) >= MIN_DISAGREEMENT
-    ):
-        reasons.append(f"the previous run was {earlier_confidence:.0%} sure")
-    if n_images < MIN_COMMON_IMAGES:
+    if confidence is not None and earlier is not None and abs(confidence - earlier) >= MIN_DISAGREEMENT:
+        reasons.append(f"the previous run was {earlier:.0%} sure")
+    if n_images < MIN_COMMON:
         reasons.append(f"a rare tag: {count_of(n_images, 'photo') if n_images else 'no photo has it yet'}")
     return reasons

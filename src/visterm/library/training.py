@@ -72,20 +72,20 @@ def learnable_and_held_out(
     """
     judged = judged_images(tagger, stored, features)
     vocabulary = tagger.vocabulary
-    keys_of_images = [
+    keys = [
         {tag_key(tag if tag not in vocabulary else vocabulary.tags[vocabulary.index(tag)]) for tag in tags}
         for tags in judged.tags
     ]
-    remaining = Counter(tag for tags in keys_of_images for tag in tags)
+    remaining = Counter(tag for tags in keys for tag in tags)
     is_out = np.zeros(len(judged), np.bool_)
     by_content = sorted(range(len(judged)), key=lambda position: judged.images[position].sha256)
 
     for position in by_content:
-        tags = keys_of_images[position]
+        tags = keys[position]
         if is_held_out(judged.images[position]) and all(remaining[tag] != min_count for tag in tags):
             is_out[position] = True
             remaining.subtract(tags)
-    if sum(bool(keys_of_images[position]) for position in np.flatnonzero(is_out)) < MIN_COMPARED_PHOTOS:
+    if sum(bool(keys[position]) for position in np.flatnonzero(is_out)) < MIN_COMPARED_PHOTOS:
         is_out[:] = False
     return judged.subset(np.flatnonzero(~is_out)), judged.subset(np.flatnonzero(is_out))
 
@@ -168,7 +168,7 @@ def learned_names(images: Sequence[ImageRecord]) -> Iterator[str]:
             yield os.path.basename(image.path)
 
 
-def unlearned_positions(learned: Learned | Tagger, images: Sequence[ImageRecord]) -> NDArray[np.int64]:
+def not_learned_from(learned: Learned | Tagger, images: Sequence[ImageRecord]) -> NDArray[np.int64]:
     """Return the positions of images that a run did not learn from.
 
     A run that was fitted on a folder knows its training images by name only. Then each image whose path ends with such

@@ -49,9 +49,7 @@ class FileChange:
     added: tuple[Mark, ...] = ()  # Added tags
     removed: tuple[str, ...] = ()  # Removed tags, which visterm had written
     left_out: tuple[str, ...] = ()  # Not written, because a person removed them or the file format cannot store them
-    visterm_tags: tuple[str, ...] = field(
-        default=(), compare=False
-    )  # All tags by visterm in the file, after the change
+    visterm_tags: tuple[str, ...] = field(default=(), compare=False)  # All tags by visterm in the changed file
     copied: tuple[str, ...] = ()  # Tags by other programs that were copied to more fields, or removed from them
 
     @property

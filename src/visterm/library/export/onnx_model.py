@@ -43,11 +43,7 @@ SETTINGS_FILE = "vision.yml"
 BACKGROUND_LABEL = "background"  # Label of the remaining probability; PhotoPrism drops labels with this name
 PREVIEW_PIXELS = 720  # PhotoPrism's smaller previews are square, while this one has the photo's shape
 THRESHOLD_PERCENT = 50  # Threshold for labels, before division by the mean number of tags per photo
-PHOTOPRISM_FILTERS = {
-    "bilinear": "linear",
-    "bicubic": "bicubic",
-    "lanczos": "lanczos",
-}  # Interpolation -> PhotoPrism's name
+PHOTOPRISM_FILTERS = {"bilinear": "linear", "bicubic": "bicubic", "lanczos": "lanczos"}  # By interpolation
 
 
 class Graph(NamedTuple):
@@ -274,9 +270,8 @@ def export_photoprism_model(tagger: Tagger, out: Path) -> Graph:
         write_labels(folder / MODEL_NAME / LABELS_FILE, [*tagger.vocabulary.tags, BACKGROUND_LABEL])
         tags_per_photo = float(tagger.facts.get("tags given", 0)) / max(1, tagger.facts.get("images", 1))
         threshold = max(1, int(THRESHOLD_PERCENT / max(1.0, tags_per_photo) + 0.5))
-        settings = _settings(
-            graph, tagger.encoder, n_tags + 1, file_hash(folder / MODEL_NAME / f"{MODEL_NAME}.onnx"), threshold
-        )
+        sha256 = file_hash(folder / MODEL_NAME / f"{MODEL_NAME}.onnx")
+        settings = _settings(graph, tagger.encoder, n_tags + 1, sha256, threshold)
         (folder / SETTINGS_FILE).write_text(settings, encoding="utf-8")
         (folder / README_FILE).write_text(_photoprism_readme(tagger, threshold), encoding="utf-8")
     return graph

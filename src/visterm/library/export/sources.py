@@ -137,20 +137,15 @@ class CatalogueSource:
                     if image.path is None or not (is_remote(image.path) or os.path.isfile(image.path)):
                         yield Skipped(image.name, CLOSED if image.path and is_there(image.path) else GONE)
                         continue
-                    given, rejected_tags = current_tags.get(image.id, []), rejected.get(image.id, [])
+                    given, denied = current_tags.get(image.id, []), rejected.get(image.id, [])
                     if tagger.tree is not None:  # also reject children of rejected tags, unless given
-                        given_keys, with_children = (
-                            set(map(tag_key, given)),
-                            tagger.tree.words.with_children(rejected_tags),
-                        )
-                        rejected_tags = [tag for tag in with_children if tag_key(tag) not in given_keys]
+                        given_keys, extended = (set(map(tag_key, given)), tagger.tree.words.with_children(denied))
+                        denied = [tag for tag in extended if tag_key(tag) not in given_keys]
                     spellings = tagger.vocabulary.spellings
-                    judged_keys = {tag_key(word) for tag in (*given, *rejected_tags) for word in spellings(tag)}
+                    judged_keys = {tag_key(word) for tag in (*given, *denied) for word in spellings(tag)}
                     predicted = _predictions(tagger, scores, limits.k, min_confidences)
                     predicted = tuple(tag for tag in predicted if tag_key(tag.tag) not in judged_keys)
-                    yield ExportItem(
-                        as_path(image.path), tuple(given), predicted, tuple(rejected_tags), name=image.name
-                    )
+                    yield ExportItem(as_path(image.path), tuple(given), predicted, tuple(denied), name=image.name)
 
     def written(self, target: str) -> list[ExportItem]:
         """List the image files that tags may have been written to, without tags and without remote objects.

@@ -161,7 +161,7 @@ def _write_fiftyone(items: Iterable[ExportItem], folder: Path, *, copy: bool) ->
     """Write ``data.json`` (paths of photos) or copies of photos, ``labels.json`` and ``predictions.json``."""
     paths: dict[str, str] = {}
     classes: dict[str, int] = {}
-    labels_by_source: tuple[dict[str, object], dict[str, object]] = {}, {}
+    label_maps: tuple[dict[str, object], dict[str, object]] = {}, {}
     if copy:
         (folder / PHOTO_FOLDERS[FIFTYONE]).mkdir()
     for number, item in enumerate(items):
@@ -169,15 +169,13 @@ def _write_fiftyone(items: Iterable[ExportItem], folder: Path, *, copy: bool) ->
         paths[name] = str(item.path.absolute())
         if copy:
             shutil.copyfile(item.path, folder / PHOTO_FOLDERS[FIFTYONE] / f"{name}{suffix_of(item.path)}")
-        for source_labels, marks in zip(labels_by_source, given_and_predicted(item), strict=True):
-            source_labels[name] = [_target(mark, classes) for mark in marks] or None
+        for labels, marks in zip(label_maps, given_and_predicted(item), strict=True):
+            labels[name] = [_target(mark, classes) for mark in marks] or None
 
     if not copy:
         (folder / "data.json").write_text(json_text(paths, indent=1), encoding="utf-8")
-    for file, source_labels in zip(("labels.json", "predictions.json"), labels_by_source, strict=True):
-        (folder / file).write_text(
-            json_text({"classes": list(classes), "labels": source_labels}, indent=1), encoding="utf-8"
-        )
+    for file, labels in zip(("labels.json", "predictions.json"), label_maps, strict=True):
+        (folder / file).write_text(json_text({"classes": list(classes), "labels": labels}, indent=1), encoding="utf-8")
     (folder / "README.md").write_text(_README % ("" if copy else _MANIFEST), encoding="utf-8")
 
 

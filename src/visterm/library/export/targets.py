@@ -52,14 +52,12 @@ def revise(
     name = str(target)
     writable, left_out = _writable(marks)
     keywords = read_keywords(content, name)
-    keys, recorded_keys = (
-        set(map(tag_key, keywords.tags)),
-        {tag_key(mark.tag) for mark in (*keywords.marks, *keywords.copies)},
-    )
+    keys = set(map(tag_key, keywords.tags))
+    recorded = {tag_key(mark.tag) for mark in (*keywords.marks, *keywords.copies)}
     rejected = set(map(tag_key, item.rejected))
     removed = tuple(mark.tag for mark in keywords.marks if tag_key(mark.tag) in rejected & keys)
-    added = tuple(mark for mark in writable if tag_key(mark.tag) not in keys | recorded_keys)
-    left_out += [mark.tag for mark in writable if tag_key(mark.tag) in recorded_keys - keys]
+    added = tuple(mark for mark in writable if tag_key(mark.tag) not in keys | recorded)
+    left_out += [mark.tag for mark in writable if tag_key(mark.tag) in recorded - keys]
 
     with_additions = add_tags(content, writable, name, iptc=iptc)
     revised = remove_tags(with_additions, removed, name) if removed else with_additions
@@ -174,9 +172,8 @@ class SidecarTarget:
         if old is not None or change.added:
             self._write(path, old, new, dry_run=dry_run)
         others = (read_sidecar(other) for other in self._sidecars.of(item.path) if other != path)
-        return replace(
-            change, visterm_tags=(*change.visterm_tags, *(mark.tag for other in others for mark in other.marks))
-        )
+        other_tags = (mark.tag for other in others for mark in other.marks)
+        return replace(change, visterm_tags=(*change.visterm_tags, *other_tags))
 
     def undo(self, image: Path, *, dry_run: bool) -> FileChange:
         """Remove the tags that visterm wrote, and delete files that have nothing else."""
@@ -282,9 +279,9 @@ class EmbeddedTarget:
         iptc = read_iptc(item.path)
         if not iptc.is_writable or not (iptc.is_there or self._iptc):
             return []
-        recorded_keys = {tag_key(mark.tag) for mark in (*xmp.marks, *xmp.copies) if mark.is_in_iptc}
+        recorded = {tag_key(mark.tag) for mark in (*xmp.marks, *xmp.copies) if mark.is_in_iptc}
         removed_keys = {tag_key(mark.tag) for mark in xmp.marks} - set(map(tag_key, xmp.tags))
-        excluded = {*map(tag_key, (*iptc.keywords, *item.rejected)), *recorded_keys, *removed_keys}
+        excluded = {*map(tag_key, (*iptc.keywords, *item.rejected)), *recorded, *removed_keys}
         tags = union([*xmp.tags, *(mark.tag for mark in _writable(marks)[0])])
         return [tag for tag in tags if tag_key(tag) not in excluded and len(tag.encode()) <= MOST_IPTC]
 
@@ -346,20 +343,18 @@ class TextTarget:
         path = self._path(item.path)
         notes, old = self._notes_of(path), content_of(path)
         note = notes.of(path, old)
-        existing_keys = set(map(tag_key, text_tags(read_text(path, limit=MOST_TEXT)))) if old is not None else set()
-        recorded = note.tags if note else []
-        recorded_keys = set(map(tag_key, recorded))
+        existing = set(map(tag_key, text_tags(read_text(path, limit=MOST_TEXT)))) if old is not None else set()
+        written_tags = note.tags if note else []
+        recorded = set(map(tag_key, written_tags))
         unwritable = {mark.tag for mark in marks if _SEPARATORS & set(mark.tag) or mark.tag.startswith("-")}
-        rejected = set(map(tag_key, item.rejected)) & recorded_keys & existing_keys
+        rejected = set(map(tag_key, item.rejected)) & recorded & existing
         added = tuple(
-            mark
-            for mark in marks
-            if tag_key(mark.tag) not in existing_keys | recorded_keys and mark.tag not in unwritable
+            mark for mark in marks if tag_key(mark.tag) not in existing | recorded and mark.tag not in unwritable
         )
         left_out = tuple(
-            mark.tag for mark in marks if mark.tag in unwritable or tag_key(mark.tag) in recorded_keys - existing_keys
+            mark.tag for mark in marks if mark.tag in unwritable or tag_key(mark.tag) in recorded - existing
         )
-        removed = tuple(tag for tag in recorded if tag_key(tag) in rejected)
+        removed = tuple(tag for tag in written_tags if tag_key(tag) in rejected)
         if (added or removed) and not dry_run:
             new = _without_tags(old or b"", rejected)
             if added:
@@ -371,8 +366,8 @@ class TextTarget:
             replace_file(path, old, new, follow_links=self._follow_links)
             notes.is_done(path)
 
-        recorded = [*(tag for tag in recorded if tag not in removed), *(mark.tag for mark in added)]
-        return FileChange(str(item.path), str(path), added, removed, left_out, tuple(recorded))
+        written_tags = [*(tag for tag in written_tags if tag not in removed), *(mark.tag for mark in added)]
+        return FileChange(str(item.path), str(path), added, removed, left_out, tuple(written_tags))
 
     def undo(self, image: Path, *, dry_run: bool) -> FileChange:
         """Remove the tags that visterm wrote, and delete text files that it created and nobody extended."""
@@ -426,13 +421,11 @@ def _updated_note(
 ) -> TextNote:
     given = [mark.tag for mark in added if mark.source == GIVEN]
     predicted = [mark.tag for mark in added if mark.source != GIVEN]
-    created, length = old is None, len(old or b"")
+    is_new, size = old is None, len(old or b"")
     if note is not None:
         given = [*(tag for tag in note.given if tag_key(tag) not in rejected), *given]
         predicted = [*(tag for tag in note.predicted if tag_key(tag) not in rejected), *predicted]
-        created = note.made
+        is_new = note.made
         is_unchanged = old is not None and hashlib.sha256(old).hexdigest() == note.sha256
-        length = note.length if is_unchanged and note.length is not None else -1
-    return TextNote(
-        path.name, given, predicted, created, None if length < 0 else length, hashlib.sha256(new).hexdigest()
-    )
+        size = note.length if is_unchanged and note.length is not None else -1
+    return TextNote(path.name, given, predicted, is_new, None if size < 0 else size, hashlib.sha256(new).hexdigest())

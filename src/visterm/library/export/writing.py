@@ -128,9 +128,7 @@ class CatalogueNotes:
         """
         path = str(image)
         if self._recorded.get(self._ids.get(path, -1)):
-            raise DataError(
-                f"{path} does not exist. Index the folder that it is in now (visterm index), and undo again."
-            )
+            raise DataError(f"{path} does not exist. Index the folder that has it now (visterm index), and undo again.")
         parents = [folder for folder in self._folders if is_inside(path, folder)]
         is_connected = image.parent.is_dir() or any(os.path.isdir(folder) and os.listdir(folder) for folder in parents)
         if path in self._image_ids_elsewhere and not is_connected:

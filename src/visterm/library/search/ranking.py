@@ -358,17 +358,14 @@ def plan_ranking(
     tags, weights = query.weights.indices, query.weights.data
     is_learned = len(tags) > 0 or len(outside) > 0
     settings = {"combine": None if combine == "sum" else combine, "min_confidence": min_confidence, "cutoff": cutoff}
-    reason_setting = next(setting for setting, value in settings.items() if value is not None)
+    setting = next(name for name, value in settings.items() if value is not None)
     if is_learned and has_cutoff and combine not in (None, CONFIDENCE):
         problem = f"A cut-off needs images ranked by confidence, and `combine` is {combine!r}."
         raise UserError(problem, setting="combine", value=combine, advice="Leave one of the two out.")
     if calibration is None and ((is_learned and has_cutoff) or combine == CONFIDENCE):
-        advice = f"Fit the run again with at least 20 tagged photos, and index again; or leave `{reason_setting}` out."
+        advice = f"Fit the run again with at least 20 tagged photos, and index again; or leave `{setting}` out."
         raise UserError(
-            f"`{reason_setting}` needs a run with confidences.",
-            setting=reason_setting,
-            value=settings[reason_setting],
-            advice=advice,
+            f"`{setting}` needs a run with confidences.", setting=setting, value=settings[setting], advice=advice
         )
 
     if not is_learned:
@@ -378,10 +375,8 @@ def plan_ranking(
         if has_cutoff or combine not in (None, "sum"):
             word_list = ", ".join(f"'{word}'" for word in untrained)
             problem = f"No training image has {word_list}, so confidences for it are unknown."
-            advice = (
-                f"Leave `{reason_setting}` out: images are then ranked by the sum of scores; or leave the word out."
-            )
-            raise UserError(problem, setting=reason_setting, value=settings[reason_setting], advice=advice)
+            advice = f"Leave `{setting}` out: images are then ranked by the sum of scores; or leave the word out."
+            raise UserError(problem, setting=setting, value=settings[setting], advice=advice)
         return RankingPlan(BySum(), None, untrained)
     by_confidence = has_cutoff or combine == CONFIDENCE or (combine is None and bool((weights < 0).any()))
     if by_confidence and calibration is not None:

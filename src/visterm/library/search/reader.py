@@ -210,14 +210,10 @@ class CatalogueReader:
         new_tags = self.stored.tags.names_here(unknown_keys) if unknown_keys else {}
         if unknown_keys and (tree := self.tree):
             paths = {key: tree.paths_of(key) for key in unknown_keys}
-            existing_keys = self.stored.tags.names_here(
-                [tag_key(path) for options in paths.values() for path in options]
-            )
+            present = self.stored.tags.names_here([tag_key(path) for options in paths.values() for path in options])
             for key, options in paths.items():
-                existing = {
-                    name: path for path in options if tag_key(path) in existing_keys for name in (key, tag_key(path))
-                }
-                new_tags = existing | new_tags
+                paths_here = [path for path in options if tag_key(path) in present]
+                new_tags = {name: path for path in paths_here for name in (key, tag_key(path))} | new_tags
         return typed_query(self.tagger, words, new_tags)
 
     def like(self, image: ImageLike, k: int = 10, *, among: Filter | None = None, sort: str | None = None) -> Found:
@@ -339,13 +335,11 @@ class CatalogueReader:
         """Return the hits of a ranking's first query, with names, paths, and for videos the best moments for `q`."""
         scores = ranking.scores[0].tolist()
         no_values = [None] * len(scores)
-        probabilities = no_values if confidences is None else [None if np.isnan(p) else p for p in confidences.tolist()]
+        p = no_values if confidences is None else [None if np.isnan(value) else value for value in confidences.tolist()]
         locations = self.stored.where(ranking.ids[0].tolist(), q)
         return [
             Hit(location.name, score, confidence, location.id, location.path, source, location.at, location.link)
-            for location, score, confidence, source in zip(
-                locations, scores, probabilities, sources or no_values, strict=True
-            )
+            for location, score, confidence, source in zip(locations, scores, p, sources or no_values, strict=True)
         ]
 
 
