@@ -222,7 +222,7 @@ def test_the_command_says_what_is_not_learned_before_it_learns_and_that_there_ar
     done = CliRunner().invoke(app, ["fit", str(tmp_path / "catalogue"), "--full", "--min-count", "3"])
     assert done.exit_code == 0, done.output
     said = " ".join(done.stderr.split())
-    assert "Not learned: rare (on fewer than 3 photos); grey (no photo here has them)." in said
+    assert "Not learned: rare (on fewer than 3 photos); grey (no photo of the catalogue has them)." in said
     assert said.index("Not learned: ") < said.index(" tags (0 new)")
     assert "all learned again; no confidences: too few tagged photos could be held out; the runs are" in said
     assert "not learned" not in said

@@ -566,7 +566,7 @@ def test_a_catalogue_writes_given_and_accepted_tags_and_never_rejected_ones(comm
     stored.close()
     assert command("export catalogue --undo")[0] == 0
     assert files(tmp_path / "photos") == before
-    assert "goes with a run" in command("export catalogue photos")[2]
+    assert "is only for runs" in command("export catalogue photos")[2]
 
 
 def test_a_run_wants_images(command, run):

@@ -227,7 +227,7 @@ def test_a_run_that_was_fetched_opens_where_the_hub_is_out_of_reach(hub, run, mo
     Tagger.from_pretrained(REPOSITORY)
     monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", "http://127.0.0.1:9/{repo_id}/{revision}/{filename}")
     assert Tagger.from_pretrained(REPOSITORY).fingerprint == run.fingerprint
-    assert "The hub is out of reach" in caplog.text
+    assert "The hub cannot be reached" in caplog.text
     with pytest.raises(StorageError, match="no network connection"):
         Tagger.from_pretrained("ann/other")
 

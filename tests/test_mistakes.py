@@ -19,7 +19,7 @@ from visterm.library.catalogue import Catalogue
 from visterm.library.mistakes import MISTAKES_FILE, open_mistakes
 from visterm.metrics import average_precisions
 from visterm.models.confidence.mistakes import find_mistakes
-from visterm.tagging.mistakes import KINDS, Mistake, UntoldError, cross_chances, deepest, mistakes_among
+from visterm.tagging.mistakes import KINDS, Mistake, UninformativeFeaturesError, cross_chances, deepest, mistakes_among
 
 N_FLIPPED = 30
 
@@ -115,7 +115,10 @@ def test_features_that_tell_nothing_are_said_to_and_list_nothing(rare_tags):
     _, Y = rare_tags
     X = np.random.default_rng(3).standard_normal((400, 20)).astype(np.float32)
     model = MODELS.create("ridge").fit(X, Y)
-    with pytest.raises(UntoldError, match="The features tell nothing of these tags"), cross_chances(model, X, Y):
+    with (
+        pytest.raises(UninformativeFeaturesError, match="The features contain no information about these tags"),
+        cross_chances(model, X, Y),
+    ):
         pass
 
 

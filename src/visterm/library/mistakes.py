@@ -23,7 +23,7 @@ from visterm.tagging.mistakes import (
     KINDS,
     LIKELY,
     Mistake,
-    UntoldError,
+    UninformativeFeaturesError,
     check_kind,
     deepest,
     mistakes_among,
@@ -59,7 +59,7 @@ def look_for_mistakes(
                 answers=_answers(stored, ids, vocabulary), tree=None if tagger.tree is None else tagger.tree.words,
                 progress=progress, stop=lambda: job.cancelled,
             )  # fmt: skip
-        except UntoldError as error:
+        except UninformativeFeaturesError as error:
             note = str(error)
         if job.cancelled:
             return None

@@ -150,7 +150,7 @@ def _parts(tagger: Tagger, wholes: NDArray[np.int32]) -> list[RelatedTag]:
     beliefs = beliefs_of(tagger)
     if not len(beliefs.known):
         raise _no_relations_error(PARTS, "part-of relations", "part_of")
-    if not beliefs.any:
+    if not beliefs.has_scores:
         pairs = [(part, whole) for whole in wholes for part in beliefs.parts_of(whole)]
         return [RelatedTag(vocabulary.tags[part], vocabulary.tags[whole], PARTS, known=True) for part, whole in pairs]
     scored = []
