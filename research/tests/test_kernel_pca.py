@@ -184,7 +184,7 @@ def test_images_that_are_all_alike_are_refused_with_advice():
         ({"dim": 0}, "dim is 0"),
         ({"landmarks": 1.5}, "landmarks is 1.5"),
         ({"gamma": -1}, "gamma is -1; expected a finite number above 0, or None"),
-        ({"encoder": 7}, "An encoder inside another is 7; expected a name such as 'visterms'"),
+        ({"encoder": 7}, "An inner encoder is 7; expected a name such as 'visterms'"),
         ({"encoder": "ids"}, "'ids' knows images by number only"),
         ({"encoder": "visterm"}, "Unknown encoder 'visterm'. Did you mean 'visterms'"),
     ],

@@ -123,7 +123,7 @@ def evaluate_taggers(
         vocabulary = vocabulary.subset(column for column, tag in enumerate(vocabulary) if tag in only)
     tag_tree = next((tagger.tree.words for tagger in taggers if tagger.tree is not None), None)
     tree_columns = None if tag_tree is None else TreeColumns(tag_tree, vocabulary)
-    check_metrics(metrics, siblings=isa is not None, tree_columns=tree_columns is not None)
+    check_metrics(metrics, siblings=isa is not None, tree=tree_columns is not None)
     if len(vocabulary) == 0:
         raise DataError("The runs, or the runs and these photos, have no tag in common. Measure each run separately.")
     siblings = None if isa is None else sibling_sets(read_relations(isa, vocabulary.tags), vocabulary)
@@ -146,7 +146,7 @@ def evaluate_taggers(
     undefined: dict[str, str] = {}
 
     for ranker in rankers:
-        measured = measure(ranker.blocks, Y, list(metrics), exclude=hidden, siblings=siblings, tree_columns=nodes_above)
+        measured = measure(ranker.blocks, Y, list(metrics), exclude=hidden, siblings=siblings, tree=nodes_above)
         undefined = {}  # optional metric without values to average -> the reason
         for name in optional:
             try:
