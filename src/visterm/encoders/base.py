@@ -67,8 +67,8 @@ class Encoder(AnyEncoder):
 
     def _fit_images(self, images: Images, skip_unreadable: bool, progress: Progress) -> None:
         rng = as_generator(getattr(self, "random_state", None))
-        chosen = rng.permutation(len(images))[: self.fit_images]
-        self._fit_sample(self._readable([images[i] for i in chosen], skip_unreadable), rng, progress)
+        positions = rng.permutation(len(images))[: self.fit_images]
+        self._fit_sample(self._readable([images[i] for i in positions], skip_unreadable), rng, progress)
 
     def _encode_images(self, images: Images, progress: Progress) -> Encoded:
         positions: list[int] = []

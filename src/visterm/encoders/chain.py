@@ -113,16 +113,16 @@ class NestedEncoder(Encoder):
         self, images: Images, skip: bool, progress: Progress, task: str
     ) -> Generator[list[Matrix], None, None]:
         """Yield the rows of randomly drawn images from the fitted inner encoders, batch by batch."""
-        chosen = as_generator(self.random_state).permutation(len(images))[: self.fit_images]
+        positions = as_generator(self.random_state).permutation(len(images))[: self.fit_images]
         unknown = self.unknown_images(images)
         if unknown and not skip:
             self.refuse_unknown(images)
-        chosen = np.array([i for i in chosen if i not in unknown], np.int64)
+        positions = np.array([i for i in positions if i not in unknown], np.int64)
         skipped: list[Skipped] = []
         is_any_read = False
 
-        with reported(progress, task, len(chosen)):
-            for _, rows in self._part_batches([images[i] for i in chosen], skipped, progress):
+        with reported(progress, task, len(positions)):
+            for _, rows in self._part_batches([images[i] for i in positions], skipped, progress):
                 is_any_read = True
                 if skipped and not skip:
                     break
@@ -142,11 +142,11 @@ class NestedEncoder(Encoder):
     def _encode_images(self, images: Images, progress: Progress) -> Encoded:
         all_positions: list[int] = []
         skipped: list[Skipped] = []
-        joined: list[Matrix] = []
+        batches: list[Matrix] = []
         for positions, rows in self._part_batches(images, skipped, progress):
             all_positions += positions
-            joined.append(self._join(rows))
-        return Encoded(stack_rows(joined), np.array(all_positions, np.int64), skipped)
+            batches.append(self._join(rows))
+        return Encoded(stack_rows(batches), np.array(all_positions, np.int64), skipped)
 
     def _encode_batch(self, batch: list[Pixels]) -> Matrix:
         return self._join(self._part_rows(batch, batch))
@@ -328,11 +328,11 @@ class Chain(NestedEncoder):
 
     def _listed(self) -> Sequence[object]:
         encoders = split_specs(self.encoders) if isinstance(self.encoders, str) else self.encoders
-        listed = list(encoders) if isinstance(encoders, Iterable) else []
-        if not listed:
+        items = list(encoders) if isinstance(encoders, Iterable) else []
+        if not items:
             expected = "one or more, such as 'visterms+onnx:PATH' or ['visterms', ('onnx', {'path': PATH})]"
             raise UserError(setting="encoders", value=encoders, expected=expected)
-        return listed
+        return items
 
     def _weights_of_encoders(self) -> NDArray[np.float64]:
         """Return the weight of each encoder. Raises UserError for weights that are not finite numbers above 0."""

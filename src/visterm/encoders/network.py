@@ -217,15 +217,15 @@ class NetworkEncoder(Encoder):
             return self._file()
         paths = [path for path in (self._place(), self.network_path_) if path is not None]
         paths = list(dict.fromkeys(map(os.path.abspath, paths)))
-        existing = [path for path in paths if os.path.isfile(path)]
-        for path in existing:
+        files = [path for path in paths if os.path.isfile(path)]
+        for path in files:
             if self._hash(path) == self.network_sha256_:
                 return path
 
-        if existing:
+        if files:
             raise EncoderMismatchError(
-                f"The network {existing[0]} has changed since this encoder was fitted: its SHA-256 is "
-                f"{self._hash(existing[0])}, expected {self.network_sha256_}. Put the old file back, or fit again."
+                f"The network {files[0]} has changed since this encoder was fitted: its SHA-256 is "
+                f"{self._hash(files[0])}, expected {self.network_sha256_}. Put the old file back, or fit again."
             )
 
         raise StorageError(

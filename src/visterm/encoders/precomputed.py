@@ -79,12 +79,12 @@ class Precomputed(AnyEncoder):
         self.refuse_unknown(images, only_if_all=True)
         table = self._open()
         rows = table.rows_of(images)
-        missing = np.flatnonzero(rows < 0)
+        without_row = np.flatnonzero(rows < 0)
         unused = np.setdiff1d(np.arange(len(table.names)), rows)
         remarks = []
 
-        if missing.size:
-            missing_text = f"{count_of(missing.size, 'image')} (such as '{names[missing[0]]}')"
+        if without_row.size:
+            missing_text = f"{count_of(without_row.size, 'image')} (such as '{names[without_row[0]]}')"
             remarks.append(f"Left out: {missing_text}, without a row in {table.file}.")
         if unused.size:
             unused_text = f"{unused.size:,} of {count_of(len(table.names), 'row')} of {table.file}"

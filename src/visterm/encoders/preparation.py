@@ -267,9 +267,9 @@ def channels_last(
     batch; integers are fixed lengths). Otherwise they are first if the channels of the pictures are first, as in ONNX's
     own operators. Raises UserError, with `label` as the output's name, if the layout remains unknown.
     """
-    first, last = _is_picture(axes[1:], size), _is_picture(axes[:2], size)
-    if first != last:
-        return last
+    fits_first, fits_last = _is_picture(axes[1:], size), _is_picture(axes[:2], size)
+    if fits_first != fits_last:
+        return fits_last
     fixed = [isinstance(axis, int) for axis in declared]
     if fixed in ([True, False, False], [False, False, True]):
         return fixed[2]

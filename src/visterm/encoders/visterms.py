@@ -253,18 +253,18 @@ class Visterms(Encoder):
         """Draw at most `max_blocks` blocks of the given scales, all equally likely, from all images."""
         cutter = self._cutter()
         ends = np.cumsum([sum(cutter.count(image, scale) for scale in scales) for image in codes])
-        drawn = np.sort(rng.permutation(ends[-1])[:max_blocks])
-        cuts = np.searchsorted(drawn, ends)
+        block_numbers = np.sort(rng.permutation(ends[-1])[:max_blocks])
+        cuts = np.searchsorted(block_numbers, ends)
         starts = np.concatenate([[0], cuts[:-1]])
-        used = np.flatnonzero(cuts > starts)
+        image_positions = np.flatnonzero(cuts > starts)
 
         def image_points(j: int) -> NDArray[np.float32]:
-            i = used[j]
-            ids = drawn[starts[i] : cuts[i]] - ends[i]
+            i = image_positions[j]
+            ids = block_numbers[starts[i] : cuts[i]] - ends[i]
             return np.asarray(np.concatenate([cutter.points(codes[i], scale) for scale in scales])[ids])
 
         with Team(resolve_jobs(self.n_jobs)) as team:
-            return np.concatenate(team.run(image_points, len(used)))
+            return np.concatenate(team.run(image_points, len(image_positions)))
 
     def _learn_idf(self, codes: list[Codes], progress: Progress) -> NDArray[np.float32]:
         """Return ``-log(share of images that have the word, or the word in the cell)``; 0 if no image has it."""

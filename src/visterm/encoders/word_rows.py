@@ -69,8 +69,8 @@ def word_rows(encoder: AnyEncoder, words: Sequence[str], prompts: Sequence[str])
     rows = _load(keys)
     uncached = [i for i, key in enumerate(keys) if key not in rows]
 
-    for first in range(0, len(uncached), WORDS_PER_BATCH):
-        batch = uncached[first : first + WORDS_PER_BATCH]
+    for start in range(0, len(uncached), WORDS_PER_BATCH):
+        batch = uncached[start : start + WORDS_PER_BATCH]
         prompt_rows = encoder.text_rows([prompt.replace("{}", words[i]) for i in batch for prompt in prompts])
         means = unit_rows(prompt_rows.reshape(len(batch), len(prompts), prompt_rows.shape[1]).mean(axis=1))
         new_rows = {keys[i]: row for i, row in zip(batch, means, strict=True)}

@@ -146,17 +146,17 @@ def evaluate_taggers(
     undefined: dict[str, str] = {}
 
     for ranker in rankers:
-        measured = measure(ranker.blocks, Y, list(metrics), exclude=hidden, siblings=siblings, tree=nodes_above)
+        tagger_values = measure(ranker.blocks, Y, list(metrics), exclude=hidden, siblings=siblings, tree=nodes_above)
         undefined = {}  # optional metric without values to average -> the reason
         for name in optional:
             try:
-                means({name: measured[name]}, judgements)
+                means({name: tagger_values[name]}, judgements)
             except DataError as error:
                 undefined[name] = str(error)
-        if len(undefined) < len(measured):
-            measured = {name: array for name, array in measured.items() if name not in undefined}
-        means(measured, judgements)  # raises an error for a metric without values to average
-        values.append(measured)
+        if len(undefined) < len(tagger_values):
+            tagger_values = {name: array for name, array in tagger_values.items() if name not in undefined}
+        means(tagger_values, judgements)  # raises an error for a metric without values to average
+        values.append(tagger_values)
 
     return AnnotationEvaluation(
         readable_corpus, vocabulary, Y, hidden, values,
@@ -181,22 +181,22 @@ def encode_for_all(
     """
     if len(corpus) == 0:
         raise DataError("There are no photos to measure on. Check the splits of the tag file.")
-    encoded: dict[str, tuple[Matrix, NDArray[np.int64]]] = {}
+    rows_by_encoder: dict[str, tuple[Matrix, NDArray[np.int64]]] = {}
     skipped = {item.image: item for item in corpus.skipped}
     common = np.arange(len(corpus))
     for tagger in taggers:
         encoder = tagger.encoder
-        if encoder.fingerprint not in encoded:
+        if encoder.fingerprint not in rows_by_encoder:
             if corpus.encoded is None:
                 encoder.refuse_unknown(corpus.images, only_if_all=True)
             X, readable, unread = source_of_rows(encoder, corpus).encode(corpus.images, progress=progress)
-            encoded[encoder.fingerprint] = X, np.asarray(readable)
+            rows_by_encoder[encoder.fingerprint] = X, np.asarray(readable)
             skipped.update({item.image: item for item in unread})
             common = np.intersect1d(common, readable)
 
     rows = {
         name: X if readable.size == common.size else X[np.searchsorted(readable, common)]
-        for name, (X, readable) in encoded.items()
+        for name, (X, readable) in rows_by_encoder.items()
     }
     return [rows[tagger.encoder.fingerprint] for tagger in taggers], corpus.subset(common), list(skipped.values())
 

@@ -256,12 +256,12 @@ def evaluate_run(request: EvaluateRequest, *, say: Say = silent, progress: Progr
 
     photos = _read_photos(taggers[0], request, queries, say)
     if request.queries is None:
-        measured = _measure_annotation(taggers, photos, request, say, progress)
+        results = _measure_annotation(taggers, photos, request, say, progress)
     else:
-        measured = _measure_queries(taggers, photos, request, say, progress)
+        results = _measure_queries(taggers, photos, request, say, progress)
     if request.report is not None:
         say(f"The report is {request.report / PAGE_FILE}")
-    return measured
+    return results
 
 
 class _Photos(NamedTuple):
@@ -300,9 +300,9 @@ def _measure_annotation(
 ) -> Measured:
     names, report, other = _names(taggers, request), request.report, photos.other
     metrics = _metrics(request, tree=any(tagger.tree is not None for tagger in taggers))
-    needed = [*metrics, *(PAGE_METRICS if report else ()), *(BAND_METRICS if request.bands else ())]
+    needed_metrics = [*metrics, *(PAGE_METRICS if report else ()), *(BAND_METRICS if request.bands else ())]
     evaluation = evaluate_taggers(
-        taggers, photos.measured, list(dict.fromkeys(needed)), optional=() if request.metrics else metrics,
+        taggers, photos.measured, list(dict.fromkeys(needed_metrics)), optional=() if request.metrics else metrics,
         only=None if other is None else other.ranked, isa=request.isa, progress=progress,
     )  # fmt: skip
     extra_figures: Figures = {"bands": band_summary(evaluation, names)} if request.bands else {}
@@ -310,7 +310,7 @@ def _measure_annotation(
         extra_figures["map_counts"] = other.counts | {"given": evaluation.given, "given_left_out": evaluation.unknown}
     if request.precision is not None:
         extra_figures["wanted_precision"] = precision_summary(evaluation, names, request.precision)
-    _report_left_out(evaluation, len(taggers), len(evaluation.vocabulary), say, joined=other is not None)
+    _report_left_out(evaluation, len(taggers), len(evaluation.vocabulary), say, mapped=other is not None)
     _warn_of_learned(names, evaluation.learned, len(photos.measured), say)
     metrics = [name for name in metrics if name not in evaluation.undefined]
     values = {name: evaluation.mean(name) for name in metrics} | extra_figures
@@ -385,13 +385,13 @@ def _metrics(request: EvaluateRequest, *, tree: bool = False) -> list[str]:
 
 
 def _report_left_out(
-    evaluation: AnnotationEvaluation | StreamedEvaluation, n_runs: int, n_tags: int, say: Say, *, joined: bool = False
+    evaluation: AnnotationEvaluation | StreamedEvaluation, n_runs: int, n_tags: int, say: Say, *, mapped: bool = False
 ) -> None:
     for reason in evaluation.undefined.values():
         say(f"Left out: {reason}")
     if evaluation.unknown:
         vocabulary_text = "the run's vocabulary" if n_runs == 1 else "the vocabulary of every run"
-        reason = "joined" if joined else f"in {vocabulary_text}"
+        reason = "joined" if mapped else f"in {vocabulary_text}"
         say(f"{evaluation.unknown:,} of {evaluation.given:,} given tags are not {reason} and are not counted.")
     if evaluation.with_siblings is not None:
         say(f"{evaluation.with_siblings:,} of {count_of(n_tags, 'tag')} have siblings.")

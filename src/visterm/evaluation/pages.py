@@ -63,8 +63,8 @@ def annotation_page(evaluation: AnnotationEvaluation, names: Sequence[str], resu
     compared = [metric for metric in COMPARED_METRICS if metric in metrics] or metrics[: len(COMPARED_METRICS)]
     _add_differences(report, results, compared, "images (for measures of tags and words: tags)")
     if len(names) > 1 and len(compared) < len(metrics):
-        others = [metric for metric in metrics if metric not in compared]
-        report.note(f"results.json has the comparisons by {', '.join(others)}.")
+        other_metrics = [metric for metric in metrics if metric not in compared]
+        report.note(f"results.json has the comparisons by {', '.join(other_metrics)}.")
     _add_pictures(report, evaluation, names)
     return report
 
@@ -93,11 +93,11 @@ def _add_metrics(report: Report, names: Sequence[str], results: Figures) -> None
     rows = []
     for name in results["runs"][0]["metrics"]:
         figures = [run["metrics"][name] for run in results["runs"]]
-        best = max(figure["mean"] for figure in figures)
+        highest = max(figure["mean"] for figure in figures)
         [(metric, _)] = check_metrics(name).values()
         rows.append([Cell(name, metric.summary)])
         for figure in figures:
-            mark = "best" if len(figures) > 1 and figure["mean"] == best else ""
+            mark = "best" if len(figures) > 1 and figure["mean"] == highest else ""
             rows[-1].append(Cell(band_figure({name: figure}, name), interval_text(figure), mark))
     report.cells(["measure", *names], rows)
 
@@ -255,8 +255,8 @@ def _add_kinds(report: Report, results: Figures, measures: Sequence[str]) -> Non
         rows = []
         for kind in kinds:
             figures = [run["kinds"][kind][measure] for run in runs]
-            best = max(figure["mean"] for figure in figures)
-            rows.append([*numbers[kind], *(_cell(figure, "best" * (figure["mean"] == best)) for figure in figures)])
+            highest = max(figure["mean"] for figure in figures)
+            rows.append([*numbers[kind], *(_cell(figure, "best" * (figure["mean"] == highest)) for figure in figures)])
         report.cells(["queries", "number", *(run["run"] for run in runs)], rows, caption=measure)
 
 

@@ -152,14 +152,14 @@ def evaluate_queries(
         at_rank.append(np.array([np.nanmean(ranks.precision(k)) for k in range(1, MAX_CURVE_RANK + 1)]))
         searches.append(Searches(scores, weights, hidden, combination))
 
-    seen = None
+    is_seen = None
     if learned is not None and queries is None:
         learned_tags = learned.tags if tree is None else [tree.with_parents(tags) for tags in learned.tags]
-        seen = np.diff(relevant_images(tagger_words[0], taggers[0].vocabulary.encode(learned_tags)).indptr) > 0
+        is_seen = np.diff(relevant_images(tagger_words[0], taggers[0].vocabulary.encode(learned_tags)).indptr) > 0
     n_words = np.diff(tagger_words[0].indptr).astype(np.int64)
     n_relevant = np.diff(relevant.indptr).astype(np.int64)
     return QueryEvaluation(
-        texts, n_relevant, kinds_of_queries(n_words, n_relevant, seen), values, skipped, left_out,
+        texts, n_relevant, kinds_of_queries(n_words, n_relevant, is_seen), values, skipped, left_out,
         readable_corpus, relevant, at_recall, at_rank, searches,
     )  # fmt: skip
 
@@ -189,10 +189,10 @@ def _queries_from_file(
 ) -> SharedQueries:
     """Return the queries of a file that have a relevant image and, for each tagger, a known word."""
     rows = read_query_file(queries) if isinstance(queries, Path) else queries
-    judged = judge_images(rows, names)
+    judged_queries = judge_images(rows, names)
     words: list[list[sp.csr_array]] = [[] for _ in taggers]
     numbers: list[int] = []
-    for number, text in enumerate(judged.texts):
+    for number, text in enumerate(judged_queries.texts):
         try:
             weights = [tagger.vocabulary.query(text).weights for tagger in taggers]
         except UserError:
@@ -203,7 +203,7 @@ def _queries_from_file(
                 tagger_rows.append(row)
     stacked = [as_csr(sp.vstack(parts, format="csr")) if numbers else sp.csr_array((0, 1)) for parts in words]
     n_texts = len({row.query for row in rows})
-    return [judged.texts[i] for i in numbers], stacked, judged.relevant[numbers], n_texts - len(numbers)
+    return [judged_queries.texts[i] for i in numbers], stacked, judged_queries.relevant[numbers], n_texts - len(numbers)
 
 
 def learned_part(corpus: Corpus) -> Corpus | None:

@@ -122,8 +122,8 @@ class Catalogue(CatalogueReader):
         return len(self.stored)
 
     def __repr__(self) -> str:
-        where = "in memory" if self.stored.folder is None else f"in {self.stored.folder}"
-        return f"Catalogue of {count_of(len(self), 'photo')} {where}, searched by {self.tagger!r}"
+        location = "in memory" if self.stored.folder is None else f"in {self.stored.folder}"
+        return f"Catalogue of {count_of(len(self), 'photo')} {location}, searched by {self.tagger!r}"
 
     @property
     def records(self) -> Sequence[ImageRecord]:
@@ -148,8 +148,8 @@ class Catalogue(CatalogueReader):
         """
         check_not_connected(self.stored)
         listed = photos_of(self.tagger.encoder, images, tags)
-        done = self._index(replace(listed, root=None), CHUNK, None, progress)
-        done.warn_of_skipped(images)
+        result = self._index(replace(listed, root=None), CHUNK, None, progress)
+        result.warn_of_skipped(images)
         return self
 
     def index(

@@ -118,9 +118,9 @@ class Duplicates(NamedTuple):
         for group in self.groups:
             keeper = keeper_by(rule, [group.keeper, *(copy.image for copy in group.copies)], tags, folder)
             if keeper is not None:
-                first = Copy(group.keeper, 0, any(c.image is keeper and c.same_bytes for c in group.copies))
+                original = Copy(group.keeper, 0, any(c.image is keeper and c.same_bytes for c in group.copies))
                 others = [copy for copy in group.copies if copy.image is not keeper]
-                groups.append(DuplicateGroup(keeper, [first, *others] if keeper is not group.keeper else others))
+                groups.append(DuplicateGroup(keeper, [original, *others] if keeper is not group.keeper else others))
         return groups
 
 
@@ -160,16 +160,16 @@ def find_duplicates(
     for position, image in enumerate(images):
         if position in grouped:
             continue
-        near = {
+        bits_of_near = {
             other: bits
             for other, bits in near_pictures(position)
             if other not in grouped and other != position and kind_of_alike(image, images[other]) is None
         }
-        if near:
-            grouped.update(near, [position])
+        if bits_of_near:
+            grouped.update(bits_of_near, [position])
             copies = [
-                Copy(images[other], near[other], images[other].sha256 == image.sha256)
-                for other in sorted(near, key=lambda other: (near[other], other))
+                Copy(images[other], bits_of_near[other], images[other].sha256 == image.sha256)
+                for other in sorted(bits_of_near, key=lambda other: (bits_of_near[other], other))
             ]
             groups.append(DuplicateGroup(image, copies))
 

@@ -65,11 +65,11 @@ def run_to_go_back_to(stored: StoredCatalogue, name: str = "") -> StoredRun:
 
     run = find_run(earlier, name, f"To use any other run: visterm use {stored.folder} RUN") if name else earlier[0]
     if stored.folder is not None and folder_kind(stored.folder / RUNS / run.fingerprint) != "run":
-        others = " or ".join(f"{other.id}" for other in earlier if other is not run)
-        advice = f"Choose another: visterm use {stored.folder} {others} --back." if others else "Restore them."
+        numbers = " or ".join(f"{other.id}" for other in earlier if other is not run)
+        advice = f"Choose another: visterm use {stored.folder} {numbers} --back." if numbers else "Restore them."
         raise StorageError(
-            f"The files of run {run.id} are not in {stored.folder / RUNS / run.fingerprint} any more, so the "
-            f"catalogue goes on with run {current.id}. {advice}"
+            f"The files of run {run.id} are no longer in {stored.folder / RUNS / run.fingerprint}, so the catalogue "
+            f"still uses run {current.id}. {advice}"
         )
     return run
 
@@ -92,13 +92,13 @@ def find_run(runs: Sequence[StoredRun], name: str, hint: str = "") -> StoredRun:
 
 def shown_runs(stored: StoredCatalogue, runs: Sequence[StoredRun]) -> list[ShownRun]:
     """Return runs with their figures."""
-    shown = []
+    results = []
     for run in runs:
         folder = None if stored.folder is None else stored.folder / RUNS / run.fingerprint
         facts = read_json(folder / "facts.json") if folder is not None and folder_kind(folder) == "run" else {}
         facts = facts if isinstance(facts, dict) else {}
-        shown.append(ShownRun(run, facts.get("images"), facts.get("tags"), Comparison.of(run.facts)))
-    return shown
+        results.append(ShownRun(run, facts.get("images"), facts.get("tags"), Comparison.of(run.facts)))
+    return results
 
 
 def steps_to_current(stored: StoredCatalogue) -> tuple[list[str], dict[str, str], str]:

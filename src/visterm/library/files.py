@@ -55,22 +55,22 @@ def compare(
     paths = full_paths(items)
     files = _ListedFiles(stored, paths, file_states(paths), stored.images.files(), Team(resolve_jobs(n_jobs)))
     images_by_path, result = files.images_by_path, files.result
-    unknown, redated, changed = files.by_state()
+    unknown, redated, changed_positions = files.by_state()
     listed_paths = set(filter(None, paths))
 
     with files.team:
-        changed += files.store_new_dates(redated)
+        changed_positions += files.store_new_dates(redated)
         lost_ids = [  # files that still exist but were not listed are not lost
             state.id
             for path, state in images_by_path.items()
             if may_be_gone is not None and path not in listed_paths and may_be_gone(path) and not is_there(path)
         ]
-        candidates = files.candidates_by_size(lost_ids, [str(paths[i]) for i in changed], listed_paths)
-        files.find_moved([*unknown, *changed], candidates)
+        candidates = files.candidates_by_size(lost_ids, [str(paths[i]) for i in changed_positions], listed_paths)
+        files.find_moved([*unknown, *changed_positions], candidates)
 
     result.new += [i for i in unknown if i not in result.moved]
     moved_ids = set(result.moved.values())
-    for i in changed:
+    for i in changed_positions:
         image_id = images_by_path[str(paths[i])].id
         if i not in result.moved and image_id not in moved_ids:
             result.changed[i] = image_id
@@ -109,7 +109,7 @@ class _ListedFiles:
         Arrays and unchanged files are added to `result`.
         """
         hidden = {image.path: (image.n_bytes, image.mtime_ns) for image in self.stored.images.hidden()}
-        unknown, redated, changed = [], [], []
+        unknown, redated, resized = [], [], []
         seen_paths: set[str] = set()
         for i, (path, state) in enumerate(zip(self.paths, self.states, strict=True)):
             if path is None:
@@ -127,12 +127,12 @@ class _ListedFiles:
             elif state is not None and state[0] == image.n_bytes:
                 redated.append(i)
             else:
-                changed.append(i)
-        return unknown, redated, changed
+                resized.append(i)
+        return unknown, redated, resized
 
     def store_new_dates(self, redated: Sequence[int]) -> list[int]:
         """Store the new dates of files with unchanged content, and return the positions of the other files."""
-        changed = []
+        changed_positions = []
         for start in range(0, len(redated), FILES_PER_COMMIT):
             chunk = redated[start : start + FILES_PER_COMMIT]
             dates = []
@@ -142,9 +142,9 @@ class _ListedFiles:
                     self.result.kept[i] = image.id
                     dates.append((state[1], image.id))
                 else:
-                    changed.append(i)
+                    changed_positions.append(i)
             self.stored.database.write_many("UPDATE images SET mtime_ns = ? WHERE id = ?", dates)
-        return changed
+        return changed_positions
 
     def candidates_by_size(
         self, lost_ids: Sequence[int], changed_paths: Sequence[str], listed_paths: set[str]

@@ -100,24 +100,24 @@ class Indexing:
             self._update_skipped(photos)
 
             work = sorted([*compared.new, *compared.changed])
-            done = Indexed(
+            result = Indexed(
                 moved=len(compared.moved), gone=len(compared.gone), skipped=list(photos.left_out),
                 kept=len(photos.items) - len(compared.moved) - len(work), remarks=photos.remarks,
             )  # fmt: skip
             with reported(progress, "index photos", len(work)):
-                done = self._encode_all(photos, compared, work, done, chunk_size, job, progress)
+                result = self._encode_all(photos, compared, work, result, chunk_size, job, progress)
 
             filled = self._writer.fill(chunk_size, job, progress)
             undated = self._writer.undated
             if undated:
                 undated_text = f"{count_of(len(undated), 'photo')} whose date cannot be read, such as {min(undated)}"
-                done = replace(done, remarks=[*done.remarks, f"Without a date: {undated_text}."])
-            done = replace(done, rows=filled.rows, encoded=done.encoded + filled.encoded, cancelled=job.cancelled)
+                result = replace(result, remarks=[*result.remarks, f"Without a date: {undated_text}."])
+            result = replace(result, rows=filled.rows, encoded=result.encoded + filled.encoded, cancelled=job.cancelled)
             if not job.cancelled:
                 self._stored.compact()
                 index_rows_if_due(self._tagger, self._stored)
 
-            counts = {name: value for name, value in done.as_dict().items() if value}
+            counts = {name: value for name, value in result.as_dict().items() if value}
             root = photos.root
             not_read = "" if root is None or is_remote(root) else count_not_read([root], videos=True).text
             self._stored.history.note(
@@ -131,7 +131,7 @@ class Indexing:
 
         if self._stored.folder is not None:
             write_skipped(self._stored.folder / SKIPPED, self._stored.skipped.all())
-        return done
+        return result
 
     def _update_unencoded(self, photos: ListedPhotos, compared: ComparedFiles, named_positions: Sequence[int]) -> None:
         """Store moved and gone images in one transaction; then update tags and names of present images."""
@@ -171,9 +171,9 @@ class Indexing:
         skipped, root = self._stored.skipped, photos.root
         previous = skipped.all()
         links = {item.image for item in previous if item.reason.startswith(LEADS_OUT)}
-        others = [item.image for item in previous if item.reason.startswith((CLOSED, NO_TAGS))]
+        unreadable = [item.image for item in previous if item.reason.startswith((CLOSED, NO_TAGS))]
         skipped.remove(links.intersection(str(item) for item in photos.items if not isinstance(item, np.ndarray)))
-        skipped.remove(other for other in others if root is not None and is_inside(os.path.realpath(other), root))
+        skipped.remove(path for path in unreadable if root is not None and is_inside(os.path.realpath(path), root))
         skipped.add(photos.left_out)
 
     def _encode_all(
@@ -181,26 +181,26 @@ class Indexing:
         photos: ListedPhotos,
         compared: ComparedFiles,
         work: Sequence[int],
-        done: Indexed,
+        result: Indexed,
         chunk_size: int,
         job: CatalogueJob,
         progress: Progress,
     ) -> Indexed:
         """Encode and commit photos in chunks, and the slower videos in small chunks; return the updated result."""
-        videos = [position for position in work if is_video(photos.items[position])]
-        others = sorted(set(work) - set(videos)) if videos else work
+        video_positions = [position for position in work if is_video(photos.items[position])]
+        photo_positions = sorted(set(work) - set(video_positions)) if video_positions else work
         video_chunk_size = min(chunk_size, VIDEO_BATCH)
         n_done = 0
-        for chunk in chain(job.chunks(others, chunk_size), job.chunks(videos, video_chunk_size)):
+        for chunk in chain(job.chunks(photo_positions, chunk_size), job.chunks(video_positions, video_chunk_size)):
             accepted, skipped = self._writer.ingest(photos, chunk, compared.changed, StepProgress(progress))
             n_changed = sum(position in compared.changed for position in accepted)
-            done = replace(
-                done,
-                new=done.new + len(accepted) - n_changed,
-                changed=done.changed + n_changed,
-                encoded=done.encoded + (len(accepted) if photos.sha256_of is None else 0),
-                skipped=[*done.skipped, *skipped],
+            result = replace(
+                result,
+                new=result.new + len(accepted) - n_changed,
+                changed=result.changed + n_changed,
+                encoded=result.encoded + (len(accepted) if photos.sha256_of is None else 0),
+                skipped=[*result.skipped, *skipped],
             )
             n_done += len(chunk)
             job.advance(n_done, len(work))
-        return done
+        return result

@@ -286,22 +286,22 @@ def _with_confidences(
     return learned.changed(calibration=previous._replace(slope=slope, offset=offset, held_out=None))
 
 
-def _comparison_facts(before: Tagger, after: Tagger, held_out: CatalogueImages) -> Mapping[str, Any]:
+def _comparison_facts(old_run: Tagger, new_run: Tagger, held_out: CatalogueImages) -> Mapping[str, Any]:
     """Measure the old and the new run on held-out images that neither learned from, over the tags that both know."""
     images = held_out.images
-    part = held_out.subset(np.intersect1d(not_learned_from(before, images), not_learned_from(after, images)))
-    shared = [tag for tag in after.vocabulary.tags if tag in before.vocabulary]
-    precisions = image_precisions([before, after], part, shared) if part.n_tagged and shared else []
+    part = held_out.subset(np.intersect1d(not_learned_from(old_run, images), not_learned_from(new_run, images)))
+    shared = [tag for tag in new_run.vocabulary.tags if tag in old_run.vocabulary]
+    precisions = image_precisions([old_run, new_run], part, shared) if part.n_tagged and shared else []
     if not precisions:
         return {"before": None, "after": None, "compared": 0, "interval": None}
-    first, second = precisions
+    old_precisions, new_precisions = precisions
     interval = None
-    if np.count_nonzero(~np.isnan(first)) >= MIN_COMPARED_PHOTOS:
-        change = paired_bootstrap(second, first)
+    if np.count_nonzero(~np.isnan(old_precisions)) >= MIN_COMPARED_PHOTOS:
+        change = paired_bootstrap(new_precisions, old_precisions)
         interval = (change.low, change.high)
     return {
-        "before": float(np.nanmean(first)),
-        "after": float(np.nanmean(second)),
+        "before": float(np.nanmean(old_precisions)),
+        "after": float(np.nanmean(new_precisions)),
         "compared": part.n_tagged,
         "interval": interval,
     }
@@ -317,7 +317,7 @@ def _switch_to(
     summary: str,
 ) -> int:
     """Write rows and predictions of a new run, make it the current run unless the job is cancelled; return its id."""
-    before = stored.origin.fingerprint
+    previous_run = stored.origin.fingerprint
     is_new = all(run.fingerprint != learned.fingerprint for run in known_runs(stored))
     run_id = keep_run(learned, stored, rows_of=rows_of, facts={"unfinished": True} if is_new else None)
     writer = RowWriter(learned, stored, run_id)
@@ -330,7 +330,7 @@ def _switch_to(
         make_current(stored, run_id)
         compared = {name: facts[name] for name in ("before", "after", "compared", "interval")}
         stored.history.note(
-            FIT, run=learned.fingerprint, before_run=before, full=rows_of is None, learned=summary, **compared
+            FIT, run=learned.fingerprint, before_run=previous_run, full=rows_of is None, learned=summary, **compared
         )
     forget_old_rows(stored)
     index_rows_if_due(learned, stored)

@@ -68,13 +68,13 @@ class ListedPhotos:
         are_outside = [path is not None and not is_remote(path) and not is_inside(path, root) for path in paths]
         if not any(are_outside):
             return self
-        kept = [position for position, is_outside in enumerate(are_outside) if not is_outside]
+        positions = [position for position, is_outside in enumerate(are_outside) if not is_outside]
         links = [Skipped(str(item), LEADS_OUT) for item, out in zip(self.items, are_outside, strict=True) if out]
         return replace(
             self,
-            items=[self.items[position] for position in kept],
-            names=[self.names[position] for position in kept],
-            tags=[self.tags[position] for position in kept],
+            items=[self.items[position] for position in positions],
+            names=[self.names[position] for position in positions],
+            tags=[self.tags[position] for position in positions],
             left_out=(*self.left_out, *links),
         )
 

@@ -102,7 +102,9 @@ def review_queue(
             continue
         chosen_images.add(image_id)
         n_chosen[tag] += 1
-        chosen.append(ReviewItem(image_id, tag, confidence, new_value, _why(confidence, earlier, n_images.get(tag, 0))))
+        chosen.append(
+            ReviewItem(image_id, tag, confidence, new_value, _reasons(confidence, earlier, n_images.get(tag, 0)))
+        )
     return chosen
 
 
@@ -137,7 +139,7 @@ def _without_implied(tree: TagTree, stored: StoredCatalogue, questions: list[Que
     return [question for question in questions if tag_key(question[1]) not in implied.get(question[0], ())]
 
 
-def _why(confidence: float | None, earlier: float | None, n_images: int) -> list[str]:
+def _reasons(confidence: float | None, earlier: float | None, n_images: int) -> list[str]:
     reasons = ["the run has no confidences" if confidence is None else f"{confidence:.0%} sure"]
     if confidence is not None and earlier is not None and abs(confidence - earlier) >= MIN_DISAGREEMENT:
         reasons.append(f"the previous run was {earlier:.0%} sure")

@@ -104,11 +104,11 @@ class RowWriter:
         states_before = file_states(paths)
         X, encoded_items, failed = photos.source.encode(items, progress=steps)
         skipped = list(failed)
-        encoded = [positions[i] for i in encoded_items]
+        encoded_at = [positions[i] for i in encoded_items]
         read_photos = read_records(
-            [photos.items[position] for position in encoded],
-            [photos.names[position] for position in encoded],
-            [photos.tags[position] or () for position in encoded],
+            [photos.items[position] for position in encoded_at],
+            [photos.names[position] for position in encoded_at],
+            [photos.tags[position] or () for position in encoded_at],
             n_jobs=self._n_jobs,
             undated=self.undated,
         )
@@ -138,22 +138,22 @@ class RowWriter:
     def fill(self, chunk_size: int, job: CatalogueJob, progress: Progress) -> Filled:
         """Add missing rows of the run for present images, from stored features or by encoding them; return counts."""
         stored = self._stored
-        missing = stored.images.without_rows(self._run_id)
-        if not missing:
+        unfilled = stored.images.without_rows(self._run_id)
+        if not unfilled:
             return Filled(0, 0)
-        with_features = self.features.in_order(missing)  # for a video, the id of its first frame
-        without_features = sorted(set(missing) - set(with_features))
+        with_features = self.features.in_order(unfilled)  # for a video, the id of its first frame
+        without_features = sorted(set(unfilled) - set(with_features))
         n_rows = n_encoded = 0
-        with reported(progress, "make rows", len(missing)):
+        with reported(progress, "make rows", len(unfilled)):
             for chunk in job.chunks(with_features, chunk_size):
                 ids, X = self.features.rows(stored.frames.with_frames(chunk))
                 self._commit_rows(ids, X, None)
                 n_rows += len(ids)
                 progress.advance(len(chunk))
-                job.advance(n_rows, len(missing))
+                job.advance(n_rows, len(unfilled))
             for chunk in job.chunks(without_features, chunk_size):
                 n_encoded += len(self._encode_again(chunk, StepProgress(progress)))
-                job.advance(n_rows + n_encoded, len(missing))
+                job.advance(n_rows + n_encoded, len(unfilled))
         return Filled(n_rows + n_encoded, n_encoded)
 
     def encode_missing(self, image_ids: Sequence[int], chunk_size: int, job: CatalogueJob, progress: Progress) -> None:
@@ -167,12 +167,12 @@ class RowWriter:
 
     def predict(self, chunk_size: int, job: CatalogueJob, progress: Progress) -> None:
         """Predict tags from features for all images without predictions of the run, including gone images."""
-        missing = self._stored.database.rows(
+        unpredicted = self._stored.database.rows(
             "SELECT id FROM images WHERE file_type != ? AND NOT EXISTS "
             "(SELECT 1 FROM predictions WHERE run_id = ? AND image_id = images.id)",
             (FRAME, self._run_id),
         )
-        ids = self.features.in_order([row[0] for row in missing])
+        ids = self.features.in_order([row[0] for row in unpredicted])
         with reported(progress, "predict", len(ids)):
             for chunk in job.chunks(ids, chunk_size):
                 row_ids, X = self.features.rows(self._stored.frames.with_frames(chunk))
@@ -326,13 +326,13 @@ def annotate_images(
     check_k(k, 0)
     rejected = stored.tags.rejected(image_ids)
     ids, X = CatalogueFeatures(stored, tagger.encoder.fingerprint).rows(stored.frames.with_frames(image_ids))
-    best = predictions_of(tagger, X, stored.frames.videos_of(ids), rejected, k)
+    predictions = predictions_of(tagger, X, stored.frames.videos_of(ids), rejected, k)
     others = [
         (image.id, image.path)
         for image in stored.images.get_many(image_ids)
-        if image.id not in best and image.path is not None and not is_video(image.path)
+        if image.id not in predictions and image.path is not None and not is_video(image.path)
     ]
     if others:
-        rows, kept, _ = tagger.encoder.encode([path for _, path in others])
-        best |= predictions_of(tagger, rows, [others[i][0] for i in kept], rejected, k)
-    return {image_id: best[image_id] for image_id in image_ids if image_id in best}
+        rows, positions, _ = tagger.encoder.encode([path for _, path in others])
+        predictions |= predictions_of(tagger, rows, [others[i][0] for i in positions], rejected, k)
+    return {image_id: predictions[image_id] for image_id in image_ids if image_id in predictions}

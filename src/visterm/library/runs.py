@@ -37,8 +37,8 @@ def switch_run(
     `kind` is the kind of the job and of the history entry: `USE_RUN` or `GO_BACK`.
     """
     with CatalogueJob(stored.jobs, kind, job_id) as job, stored.writing():
-        before = stored.origin.fingerprint
-        if before == tagger.fingerprint:
+        previous_run = stored.origin.fingerprint
+        if previous_run == tagger.fingerprint:
             keep_run(tagger, stored)  # repairs the copy if it is damaged
             return Filled(0, 0)
         forget_unfinished(stored)
@@ -50,7 +50,7 @@ def switch_run(
             with stored.transaction():
                 make_current(stored, run_id)
                 stored.tags.spell_as(tagger.vocabulary.tags)
-                stored.history.note(kind, run=tagger.fingerprint, before=before, folder=tagger.path)
+                stored.history.note(kind, run=tagger.fingerprint, previous_run=previous_run, folder=tagger.path)
             forget_old_rows(stored)
             index_rows_if_due(tagger, stored)
         job.message = f"{filled.rows:,} rows, {filled.encoded:,} encoded"

@@ -70,24 +70,24 @@ def learnable_and_held_out(
     Every tag stays learnable: an image is only held out if at least `min_count` training images remain for each of its
     tags. No images are held out if fewer than 20 of them would have tags. Raises the errors of `judged_images`.
     """
-    judged = judged_images(tagger, stored, features)
+    all_images = judged_images(tagger, stored, features)
     vocabulary = tagger.vocabulary
     keys = [
         {tag_key(tag if tag not in vocabulary else vocabulary.tags[vocabulary.index(tag)]) for tag in tags}
-        for tags in judged.tags
+        for tags in all_images.tags
     ]
     remaining = Counter(tag for tags in keys for tag in tags)
-    is_out = np.zeros(len(judged), np.bool_)
-    by_content = sorted(range(len(judged)), key=lambda position: judged.images[position].sha256)
+    is_out = np.zeros(len(all_images), np.bool_)
+    by_content = sorted(range(len(all_images)), key=lambda position: all_images.images[position].sha256)
 
     for position in by_content:
         tags = keys[position]
-        if is_held_out(judged.images[position]) and all(remaining[tag] != min_count for tag in tags):
+        if is_held_out(all_images.images[position]) and all(remaining[tag] != min_count for tag in tags):
             is_out[position] = True
             remaining.subtract(tags)
     if sum(bool(keys[position]) for position in np.flatnonzero(is_out)) < MIN_COMPARED_PHOTOS:
         is_out[:] = False
-    return judged.subset(np.flatnonzero(~is_out)), judged.subset(np.flatnonzero(is_out))
+    return all_images.subset(np.flatnonzero(~is_out)), all_images.subset(np.flatnonzero(is_out))
 
 
 def judged_images(tagger: Tagger, stored: StoredCatalogue, features: CatalogueFeatures) -> CatalogueImages:
@@ -146,11 +146,11 @@ def unjudged_rows(stored: StoredCatalogue, features: CatalogueFeatures, train: C
     These images show what the library usually contains. The images that people judged are not a representative sample:
     most were the best matches of a search, so tags that people searched for would be too frequent.
     """
-    judged = {image.id for image in train.images} | stored.tags.held().keys() | stored.tags.rejected().keys()
-    others = [i for i in stored.current_rows().ids.tolist() if i not in judged]
-    n_wanted = max(0, min(MIN_TRAINING_ROWS - len(train), len(others)))
-    chosen = np.sort(np.random.default_rng(0).permutation(len(others))[:n_wanted])
-    rows: Matrix | None = features.rows([others[position] for position in chosen])[1]
+    judged_ids = {image.id for image in train.images} | stored.tags.held().keys() | stored.tags.rejected().keys()
+    other_ids = [i for i in stored.current_rows().ids.tolist() if i not in judged_ids]
+    n_wanted = max(0, min(MIN_TRAINING_ROWS - len(train), len(other_ids)))
+    positions = np.sort(np.random.default_rng(0).permutation(len(other_ids))[:n_wanted])
+    rows: Matrix | None = features.rows([other_ids[position] for position in positions])[1]
     return rows
 
 

@@ -203,8 +203,8 @@ class Ranks:
     def r_precision(self) -> NDArray[np.float64]:
         """Return precision at the number of relevant entries: the break-even point, where it equals recall."""
         n_relevant = self.n_relevant
-        inside = self.lists[self.ranks <= n_relevant[self.lists]]
-        return ratio(np.bincount(inside, minlength=self.n_lists), n_relevant)
+        lists_of_hits = self.lists[self.ranks <= n_relevant[self.lists]]
+        return ratio(np.bincount(lists_of_hits, minlength=self.n_lists), n_relevant)
 
     def f1(self, k: int) -> NDArray[np.float64]:
         """Return the harmonic mean of precision and recall at k: 2 hits / (k + relevant entries); 0 without hits."""
@@ -223,11 +223,11 @@ class Ranks:
         points of a precision-recall curve, which may be averaged over lists.
         """
         lists, precision, recall = self._curve()
-        best = np.zeros((self.n_lists, len(recalls)))
+        best_precision = np.zeros((self.n_lists, len(recalls)))
         for column, level in enumerate(recalls):
             reaches_level = recall >= level - _RECALL_TOLERANCE
-            np.maximum.at(best[:, column], lists[reaches_level], precision[reaches_level])
-        return np.where(self.n_relevant[:, None] > 0, best, np.nan)
+            np.maximum.at(best_precision[:, column], lists[reaches_level], precision[reaches_level])
+        return np.where(self.n_relevant[:, None] > 0, best_precision, np.nan)
 
     def _curve(self) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
         """Return the list, precision and recall at each relevant entry, list by list in order of rank."""
@@ -251,8 +251,8 @@ class Ranks:
         in_top = self.ranks <= k
         gain = np.bincount(self.lists[in_top], gains[in_top] / np.log2(1 + self.ranks[in_top]), minlength=self.n_lists)
         order = np.lexsort((-gains, self.lists))
-        first = np.cumsum(self.n_relevant) - self.n_relevant
-        position = np.arange(1, order.size + 1) - first[self.lists[order]]
+        first_position = np.cumsum(self.n_relevant) - self.n_relevant
+        position = np.arange(1, order.size + 1) - first_position[self.lists[order]]
         ideal_gain = np.where(position <= k, gains[order] / np.log2(1 + position), 0.0)
         return ratio(gain, np.bincount(self.lists[order], ideal_gain, minlength=self.n_lists))
 

@@ -247,11 +247,11 @@ class PartMeasures:
         if self._word_ranker is None:
             return
         self._word_ranker.sort()
-        first = 0
+        n_added = 0
         for Y, blocks in parts:
             for rows, block in ScoreBlocks(blocks, Judgements.of(Y)).checked_blocks():
-                self._word_ranker.count(first + rows.start, block)
-            first += Y.shape[0]
+                self._word_ranker.count(n_added + rows.start, block)
+            n_added += Y.shape[0]
 
     def interval(self, name: str) -> Interval:
         """Return the value of a metric and its 95 % interval: by bootstrap over tags, or as in `Moments` over images.

@@ -221,8 +221,8 @@ class StoredImageRanker:
         self._images = np.asarray(new_map(folder / "images.npy", np.int64, shape))
         self._n_above = np.asarray(new_map(folder / "above.npy", np.int64, shape))
 
-    def gather(self, first: int, block: NDArray[np.float32], relevant: sp.csr_array) -> None:
-        """Store the relevant entries of a block of images; the first image has the number `first`."""
+    def gather(self, first_image: int, block: NDArray[np.float32], relevant: sp.csr_array) -> None:
+        """Store the relevant entries of a block of images; the first image has the number `first_image`."""
         rows = np.repeat(np.arange(block.shape[0]), np.diff(relevant.indptr))
         order = np.argsort(relevant.indices, kind="stable")
         rows, tags = rows[order], relevant.indices[order]
@@ -230,7 +230,7 @@ class StoredImageRanker:
         positions = np.repeat(self._next[distinct] - starts, counts) + np.arange(tags.size)
         self._next[distinct] += counts
         keys = _descending(block[rows, tags]).astype(np.uint64) << np.uint64(32)
-        self._keys[positions] = keys | (rows + first).astype(np.uint64)
+        self._keys[positions] = keys | (rows + first_image).astype(np.uint64)
 
     def sort(self) -> None:
         """Sort the entries of each tag, after all images were gathered."""
@@ -242,9 +242,9 @@ class StoredImageRanker:
             bits = (self._keys[chunk] >> np.uint64(32)).astype(np.uint32)  # the scores' bits from `_descending`
             self._scores[chunk] = np.where(bits < _SIGN_BIT, ~bits ^ _SIGN_BIT, bits).astype(np.uint32).view(np.float32)
 
-    def count(self, first: int, block: NDArray[np.float32]) -> None:
+    def count(self, first_image: int, block: NDArray[np.float32]) -> None:
         """Count the irrelevant images of a block above each relevant entry, after the entries were sorted."""
-        count_irrelevant_above(block, first, self._indptr, self._scores, self._images, self._n_above)
+        count_irrelevant_above(block, first_image, self._indptr, self._scores, self._images, self._n_above)
 
     def average_precision(self) -> NDArray[np.float64]:
         """Return the average precision of each tag as a query, shape (n_tags,); NaN if no image is relevant."""

@@ -134,22 +134,22 @@ class ChunkTags:
 
     def _tags_of(self, X: Matrix) -> Iterator[list[Tag]]:
         run, k = self._run, self._k
-        known = run.known_tags(X) if self._request.new_only else None
-        best: Iterable[tuple[NDArray[np.int64], NDArray[np.float32]]]
+        known_tags = run.known_tags(X) if self._request.new_only else None
+        rankings: Iterable[tuple[NDArray[np.int64], NDArray[np.float32]]]
         confidences = None
         if run.tree is not None:
             scores, confidences = run.scored(X)
-            best = _ranked(scores, confidences, self._cutoff, known, k)
+            rankings = _ranked(scores, confidences, self._cutoff, known_tags, k)
         elif self._cutoff is not None and run.calibration is not None:
             blocks = ((block, run.calibration.confidences(block)) for _, block in run.model.score_blocks(X))
-            best = chain.from_iterable(_ranked(*block, self._cutoff, None, k) for block in blocks)
-        elif known is not None:
-            best = new_tags(run.model, X, k, known)
+            rankings = chain.from_iterable(_ranked(*block, self._cutoff, None, k) for block in blocks)
+        elif known_tags is not None:
+            rankings = new_tags(run.model, X, k, known_tags)
         else:
-            best = zip(*run.model.annotate(X, k), strict=True)
+            rankings = zip(*run.model.annotate(X, k), strict=True)
         if self._request.added and run.words.added:
-            best = rank_with_added(best, run.model, X, run.words, k)
-        return _with_names(run, list(best), confidences)
+            rankings = rank_with_added(rankings, run.model, X, run.words, k)
+        return _with_names(run, list(rankings), confidences)
 
 
 def annotate_each(
@@ -180,23 +180,23 @@ def annotate_each(
 
 def best_of(first: Sequence[Scored], second: Sequence[Scored]) -> list[Scored]:
     """Merge the tags (`Tag` or `Prediction`) of two frames of a video, each with its higher score; best first."""
-    best: dict[str, Scored] = {}
+    best_by_tag: dict[str, Scored] = {}
     for tag in sorted([*first, *second], key=attrgetter("score"), reverse=True):
-        best.setdefault(tag.tag, tag)
-    return [*best.values()]
+        best_by_tag.setdefault(tag.tag, tag)
+    return [*best_by_tag.values()]
 
 
 def _ranked(
     scores: NDArray[np.float32],
     confidences: NDArray[np.float64] | None,
     cutoff: Cutoff | None,
-    known: sp.csr_array | None,
+    known_tags: sp.csr_array | None,
     k: int,
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
     """Yield ids and scores of each image's `k` best tags (0: all) above the cut-off, without its known tags."""
     allowed = np.ones(scores.shape, np.bool_) if cutoff is None or confidences is None else confidences >= cutoff.least
-    if known is not None:
-        allowed &= known.toarray() == 0
+    if known_tags is not None:
+        allowed &= known_tags.toarray() == 0
     for row, row_allowed in zip(scores, allowed, strict=True):
         ids = np.flatnonzero(row_allowed)
         ids = ids[np.lexsort((ids, -row[ids]))][: k or None]
@@ -233,14 +233,14 @@ def _with_names(
         yield list(islice(named_tags, len(ids)))
 
 
-def new_tags(model: Annotator, X: Matrix, k: int, known: sp.csr_array) -> list[Ranking]:
-    """Rank the tags that images don't have in `known`, at most `k` per image (0: all)."""
-    known = sp.csr_array(known)
-    max_known = int(np.diff(known.indptr).max(initial=0))
+def new_tags(model: Annotator, X: Matrix, k: int, known_matrix: sp.csr_array) -> list[Ranking]:
+    """Rank the tags that images don't have in `known_matrix`, at most `k` per image (0: all)."""
+    known_matrix = sp.csr_array(known_matrix)
+    max_known = int(np.diff(known_matrix.indptr).max(initial=0))
     ids, scores = model.annotate(X, k + max_known if k else 0)
     rankings = []
     for row in range(X.shape[0]):
-        known_tags = known.indices[known.indptr[row] : known.indptr[row + 1]]
+        known_tags = known_matrix.indices[known_matrix.indptr[row] : known_matrix.indptr[row + 1]]
         new = np.flatnonzero(~np.isin(ids[row], known_tags))[: k or None]
         rankings.append(Ranking(ids[row, new], scores[row, new]))
     return rankings

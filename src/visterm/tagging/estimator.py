@@ -104,8 +104,8 @@ class TaggerEstimator(Estimator, Run):
         self._refuse_unfitted()
         corpus, _ = known_part(self.encoder, read_corpus(self.encoder, images, "auto" if tags is None else tags))
         if self.tree is not None:
-            given, negatives = self.tree.words.completed(corpus.tags, corpus.negatives)
-            corpus = replace(corpus, tags=given, negatives=negatives)
+            given_tags, negatives = self.tree.words.completed(corpus.tags, corpus.negatives)
+            corpus = replace(corpus, tags=given_tags, negatives=negatives)
         X, Y, _ = encode_corpus(self.encoder, corpus, self.vocabulary)
         if len(corpus) and X.shape[0] == 0 and self.encoder.by_number:
             raise DataError(

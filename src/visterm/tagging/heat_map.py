@@ -96,11 +96,11 @@ def draw_heat(photo: NDArray[np.uint8], explanation: Explanation, path: str | os
     sheet.paste(picture, (_GAP, _GAP))
     sheet.paste(_under_heat(picture, share_per_percent / limit), (2 * _GAP + size[0], _GAP))
     pen = ImageDraw.Draw(sheet)
-    below = size[1] + 2 * _GAP
+    y = size[1] + 2 * _GAP
 
     for number, line in enumerate(lines):
-        pen.text((_GAP, below + number * _line_height(font)), line, fill=INK_COLOUR, font=font)
-    _draw_legend(sheet, (_GAP, below + _line_height(font) * len(lines)), min(pictures_across, PHOTO_SIDE), limit, font)
+        pen.text((_GAP, y + number * _line_height(font)), line, fill=INK_COLOUR, font=font)
+    _draw_legend(sheet, (_GAP, y + _line_height(font) * len(lines)), min(pictures_across, PHOTO_SIDE), limit, font)
     file = Path(path)
     file.parent.mkdir(parents=True, exist_ok=True)
     with whole_file(file) as temporary:
@@ -124,11 +124,11 @@ def format_of(path: str | os.PathLike[str]) -> str:
 
 def _covered(start: float, end: float, length: int) -> tuple[int, NDArray[np.float64]]:
     """Return the first pixel of a span, and the covered share of this pixel and the following ones."""
-    first = min(int(start), length - 1)
-    stop = max(first + 1, min(int(np.ceil(end)), length))
-    edges = np.clip(np.arange(first, stop + 1), start, end)
+    first_pixel = min(int(start), length - 1)
+    stop = max(first_pixel + 1, min(int(np.ceil(end)), length))
+    edges = np.clip(np.arange(first_pixel, stop + 1), start, end)
     parts = np.diff(edges)
-    return first, parts if parts.sum() > 0 else np.ones(stop - first)
+    return first_pixel, parts if parts.sum() > 0 else np.ones(stop - first_pixel)
 
 
 def _under_heat(picture: Image.Image, strengths: NDArray[np.float64]) -> Image.Image:

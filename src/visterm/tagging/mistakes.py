@@ -142,8 +142,8 @@ def mistakes_among(
     related = None
     if tree is not None:
         tree_columns = TreeColumns(tree, vocabulary)
-        Y, given, related = tree_columns.completed(Y), Y, tree_columns.pairs
-        implied = Y - Y.multiply(given != 0)
+        Y, given_entries, related = tree_columns.completed(Y), Y, tree_columns.pairs
+        implied = Y - Y.multiply(given_entries != 0)
         settled = implied if settled is None else abs(settled) + abs(implied)
     with cross_chances(model, X, Y, side=side, seed=seed, progress=progress, stop=stop) as (chances, folds):
         if stop():
@@ -151,15 +151,15 @@ def mistakes_among(
         mistakes = find_mistakes(
             chances, Y, folds, settled=settled, answers=answers, tags=columns, related=related, limit=limit, seed=seed
         )
-    listed = []
+    results = []
     for name in KINDS if kind is None else (kind,):
         pairs = getattr(mistakes, name)
         for rank, i in enumerate(np.lexsort((-pairs.chance, pairs.unusual))):
             if rank < N_ALWAYS_LISTED or pairs.chance[i] >= MIN_LISTED_CHANCE:
                 chance_values = (float(values[i]) for values in (pairs.chance, pairs.low, pairs.high))
                 interval = (None, None, None) if pairs.unusual[i] else tuple(chance_values)
-                listed.append(Mistake(names[pairs.images[i]], vocabulary.tags[pairs.tags[i]], name, *interval))
-    return listed
+                results.append(Mistake(names[pairs.images[i]], vocabulary.tags[pairs.tags[i]], name, *interval))
+    return results
 
 
 def deepest(mistakes: Sequence[Mistake], tree: TagTree) -> list[Mistake]:
@@ -172,7 +172,7 @@ def deepest(mistakes: Sequence[Mistake], tree: TagTree) -> list[Mistake]:
     for mistake in mistakes:
         if mistake.kind == "missing":
             missing[mistake.image, mistake.image_id][tag_key(mistake.tag)] = mistake
-    kept = []
+    remaining = []
     for mistake in mistakes:
         in_same_image = missing[mistake.image, mistake.image_id] if mistake.kind == "missing" else {}
         children, parents = (
@@ -182,8 +182,8 @@ def deepest(mistakes: Sequence[Mistake], tree: TagTree) -> list[Mistake]:
         if any((other.chance or 0) >= min(LIKELY, mistake.chance or 0) for other in children):
             continue
         follows = tuple(other.tag for other in parents if (mistake.chance or 0) >= min(LIKELY, other.chance or 0))
-        kept.append(replace(mistake, follows=follows) if follows else mistake)
-    return kept
+        remaining.append(replace(mistake, follows=follows) if follows else mistake)
+    return remaining
 
 
 def check_kind(kind: str | None) -> None:
@@ -240,10 +240,10 @@ def cross_chances(
             for fold in range(N_FOLDS):
                 if stop():
                     break
-                judged, others = np.flatnonzero(folds == fold), np.flatnonzero(folds != fold)
-                copy = unfitted(model).fit(X[others], Y[others], side=side)
-                for start in range(0, judged.size, CHUNK):
-                    rows = judged[start : start + CHUNK]
+                judged_rows, training_rows = np.flatnonzero(folds == fold), np.flatnonzero(folds != fold)
+                copy = unfitted(model).fit(X[training_rows], Y[training_rows], side=side)
+                for start in range(0, judged_rows.size, CHUNK):
+                    rows = judged_rows[start : start + CHUNK]
                     scores[rows] = search_scores(copy, X[rows])
                 progress.advance()
         if not stop():

@@ -65,8 +65,8 @@ def known_relations(tagger: Run, k: int = 20, more: WordRelations | None = None)
         return [ScoredRelation(tags[part], tags[whole], None) for part, whole in pairs]
     rows, row_of = np.unique(wholes, return_inverse=True)
     scores = np.asarray(tagger.model.relation_scores(rows))[row_of, parts]
-    best = np.lexsort((parts, wholes, -scores))[: k or None]
-    return [ScoredRelation(tags[parts[i]], tags[wholes[i]], float(scores[i])) for i in best]
+    order = np.lexsort((parts, wholes, -scores))[: k or None]
+    return [ScoredRelation(tags[parts[i]], tags[wholes[i]], float(scores[i])) for i in order]
 
 
 def write_relations(path: str | os.PathLike[str], relations: list[ScoredRelation]) -> None:
@@ -202,11 +202,11 @@ class PartBeliefs:
         shares = np.zeros((len(wholes), self.n_tags), np.float32)
         for row, whole in enumerate(wholes.tolist()):
             for kind in self._kinds_of.get(whole, []):
-                others = [tag for tag in self._members[kind] if tag != whole and tag in self._parts_of]
-                if len(others) >= MIN_OTHER_TAGS:
-                    parts = [part for tag in others for part in self._parts_of[tag]]
+                siblings = [tag for tag in self._members[kind] if tag != whole and tag in self._parts_of]
+                if len(siblings) >= MIN_OTHER_TAGS:
+                    parts = [part for tag in siblings for part in self._parts_of[tag]]
                     counts = np.bincount(parts, minlength=self.n_tags)
-                    np.maximum(shares[row], (counts / len(others)).astype(np.float32), out=shares[row])
+                    np.maximum(shares[row], (counts / len(siblings)).astype(np.float32), out=shares[row])
         return shares
 
     @cached_property
@@ -224,15 +224,15 @@ class PartBeliefs:
         UserError if the model doesn't score relations.
         """
         check_learned_parts(self.model)
-        best = [np.empty((0, 3))]
+        best_pairs = [np.empty((0, 3))]
         for start in range(0, self.n_tags, BLOCK_SIZE):
             wholes = np.arange(start, min(start + BLOCK_SIZE, self.n_tags))
             scores = self.scores(wholes)
             scores[self._pair_mask(wholes, self.known)] = IMPOSSIBLE_SCORE
             ids, values = top_k(scores, min(k or self.n_tags, self.n_tags))
             rows, ranks = np.nonzero(values > 0)
-            best.append(np.column_stack([ids[rows, ranks], wholes[rows], values[rows, ranks]]))
-        pairs = np.concatenate(best)
+            best_pairs.append(np.column_stack([ids[rows, ranks], wholes[rows], values[rows, ranks]]))
+        pairs = np.concatenate(best_pairs)
         order = np.lexsort((pairs[:, 0], pairs[:, 1], -pairs[:, 2]))[: k or None]
         return [(int(part), int(whole), float(score)) for part, whole, score in pairs[order]]
 
@@ -248,8 +248,8 @@ class PartBeliefs:
 def beliefs_of(tagger: Run, more: WordRelations | None = None) -> PartBeliefs:
     """Return the known relations of a tagger, including `more`, with the model's scores of all other pairs."""
     tags = tagger.vocabulary
-    known = np.concatenate([relations.pairs(tags) for relations in (tagger.relations, more) if relations is not None])
-    return PartBeliefs(tagger.model, known, len(tags), tagger.relations.kinds(tags))
+    pairs = np.concatenate([relations.pairs(tags) for relations in (tagger.relations, more) if relations is not None])
+    return PartBeliefs(tagger.model, pairs, len(tags), tagger.relations.kinds(tags))
 
 
 def labels_parts(model: Annotator) -> bool:

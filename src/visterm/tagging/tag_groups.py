@@ -206,16 +206,18 @@ class TagPhotos:
         probabilities = [np.zeros(0)]
         step = max(1, BLOCK_FLOATS // self._rows.shape[1])
         for left, right in ((first[i : i + step], second[i : i + step]) for i in range(0, len(first), step)):
-            both = self._Y[:, left].multiply(self._Y[:, right]).tocsc()
-            n_both = np.asarray(both.sum(axis=0), np.float64).ravel()
-            sums_of_both = both.T @ self._rows
-            apart = 2 * n_both < np.minimum(self.counts[left], self.counts[right])
-            n_left, n_right = (np.where(apart, self.counts[tags] - n_both, 1)[:, None] for tags in (left, right))
+            with_both = self._Y[:, left].multiply(self._Y[:, right]).tocsc()
+            n_both = np.asarray(with_both.sum(axis=0), np.float64).ravel()
+            sums_of_both = with_both.T @ self._rows
+            is_comparable = 2 * n_both < np.minimum(self.counts[left], self.counts[right])
+            n_left, n_right = (
+                np.where(is_comparable, self.counts[tags] - n_both, 1)[:, None] for tags in (left, right)
+            )
             gap = ((self.sums[left] - sums_of_both) / n_left - (self.sums[right] - sums_of_both) / n_right) ** 2
             same = self._within * (1 / n_left + 1 / n_right) + 2 * SPELLING_VARIANCE * self._between
             different = same + 2 * self._between
             log_odds = (np.log(different / same) - gap * (1 / same - 1 / different)).sum(axis=1) / 2 * LOG_ODDS_FACTOR
-            probabilities.append(np.where(apart, 1 / (1 + np.exp(-np.clip(log_odds, -500, 500))), 0.0))
+            probabilities.append(np.where(is_comparable, 1 / (1 + np.exp(-np.clip(log_odds, -500, 500))), 0.0))
         return np.concatenate(probabilities)
 
 
@@ -321,8 +323,8 @@ def _pairs_by_images(Y: sp.csr_array, U: Matrix, V: NDArray[np.float32], family:
         by_vectors, by_images = (rows[chunk] @ rows[frequent].T for rows in (vectors, images))
         similarity = (by_vectors + by_images) / 2
         too_rare = counts[chunk, None] * counts[None, frequent] < min_product
-        together = shared[chunk][:, frequent].toarray() > 0
-        similarity[too_rare | together | (np.minimum(by_vectors, by_images) < MIN_COSINE)] = -np.inf
+        share_images = shared[chunk][:, frequent].toarray() > 0
+        similarity[too_rare | share_images | (np.minimum(by_vectors, by_images) < MIN_COSINE)] = -np.inf
         nearest = similarity.argmax(axis=1)
         highest = similarity[np.arange(len(chunk)), nearest]
         has_match = np.isfinite(highest)

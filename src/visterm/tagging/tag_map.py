@@ -82,8 +82,8 @@ def nearest_tags(model: Annotator, vocabulary: Vocabulary, tag: str, k: int = 10
     cosine = V @ V[index] / np.maximum(norms * norms[index], np.finfo(np.float32).tiny)
     cosine[index] = -np.inf
     k = len(vocabulary) - 1 if k == 0 else min(k, len(vocabulary) - 1)
-    best = np.lexsort((np.arange(len(cosine)), -cosine))[:k]
-    return [Neighbour(vocabulary.tags[i], float(cosine[i])) for i in best]
+    nearest = np.lexsort((np.arange(len(cosine)), -cosine))[:k]
+    return [Neighbour(vocabulary.tags[i], float(cosine[i])) for i in nearest]
 
 
 class PlacedTag(NamedTuple):

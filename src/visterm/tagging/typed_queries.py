@@ -55,8 +55,8 @@ def typed_query(run: Run, words: str | Sequence[str], new_tags: Mapping[str, str
     unknown_words = [word.text for word in unknown]
     if not signs or (unknown_positive and max(signs) < 0):
         message = run.vocabulary.unknown_words(unknown_positive or unknown_words)
-        rest = "The words with a '-' only leave photos out, so nothing is searched for." if signs else ""
-        problem = f"{message} {rest}".strip()
+        negative_note = "The words with a '-' only leave photos out, so nothing is searched for." if signs else ""
+        problem = f"{message} {negative_note}".strip()
         raise UnknownNameError(problem, setting="words", value=words, advice=_advice(run))
 
     tags, names = run.vocabulary.weights_of((column, sign) for column, sign in parsed if column < n_tags)

@@ -91,19 +91,19 @@ class RunSource:
         with reported(progress, "read photos", len(images)):
             for start in range(0, len(images), CHUNK):
                 chunk = images[start : start + CHUNK]
-                X, kept, skipped = tagger.encoder.encode(chunk, progress=StepProgress(progress))
+                X, positions, skipped = tagger.encoder.encode(chunk, progress=StepProgress(progress))
                 yield from skipped
-                if len(kept) == 0:
+                if len(positions) == 0:
                     continue
-                for position, scores in zip(kept, _scores(tagger, tagger.model.image_rows(X)), strict=True):
+                for position, scores in zip(positions, _scores(tagger, tagger.model.image_rows(X)), strict=True):
                     image = chunk[position]
                     try:
-                        given = tuple(sidecars.keywords(image).of_people)
+                        keywords = tuple(sidecars.keywords(image).of_people)
                     except Exception as error:  # broken metadata may raise anything
                         yield not_written(image, error)
                         continue
                     predicted = _predictions(tagger, scores, limits.k, min_confidences)
-                    yield ExportItem(image, given, predicted, name=self._name(image))
+                    yield ExportItem(image, keywords, predicted, name=self._name(image))
 
     def written(self, target: str) -> list[ExportItem]:
         """List the image files, without tags."""
@@ -204,8 +204,8 @@ def _predictions(
     confidences = tagger.confidences(scores)
     if confidences is None or min_confidences is None:
         scores = scores if tagger.tree is None else tagger.tree.raised(scores)
-        best = np.lexsort((np.arange(len(scores)), -scores))[:k]
-        return tuple(Predicted(tagger.vocabulary.tags[tag]) for tag in best)
-    best = np.lexsort((np.arange(len(confidences)), -confidences))
-    best = best[(confidences >= min_confidences)[best]][: k or None]
-    return tuple(Predicted(tagger.vocabulary.tags[tag], float(confidences[tag])) for tag in best)
+        best_tags = np.lexsort((np.arange(len(scores)), -scores))[:k]
+        return tuple(Predicted(tagger.vocabulary.tags[tag]) for tag in best_tags)
+    best_tags = np.lexsort((np.arange(len(confidences)), -confidences))
+    best_tags = best_tags[(confidences >= min_confidences)[best_tags]][: k or None]
+    return tuple(Predicted(tagger.vocabulary.tags[tag], float(confidences[tag])) for tag in best_tags)

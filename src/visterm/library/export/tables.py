@@ -58,18 +58,18 @@ def table_of(items: Iterable[ExportItem], to: str, *, run: str | None = None) ->
     if to == CSV:
         table.write(_row(COLUMNS))
     for item in items:
-        given, predicted = given_and_predicted(item, run)
+        given_marks, predicted_marks = given_and_predicted(item, run)
         name = item.name or str(item.path)
         if to == JSONL:
             predicted_data = [
                 {"tag": mark.tag} | ({} if mark.confidence is None else {"confidence": round(mark.confidence, 4)})
-                for mark in predicted
+                for mark in predicted_marks
             ]
-            record = {"file_name": name, "tags": [mark.tag for mark in given], "predicted": predicted_data}
-            table.write(json_text(record | ({"run": run} if run and predicted else {})) + "\n")
+            record = {"file_name": name, "tags": [mark.tag for mark in given_marks], "predicted": predicted_data}
+            table.write(json_text(record | ({"run": run} if run and predicted_marks else {})) + "\n")
             continue
-        confidences = ["" if mark.confidence is None else f"{mark.confidence:.4f}" for mark in predicted]
-        tags = [_cell([mark.tag for mark in marks]) for marks in (given, predicted)]
+        confidences = ["" if mark.confidence is None else f"{mark.confidence:.4f}" for mark in predicted_marks]
+        tags = [_cell([mark.tag for mark in marks]) for marks in (given_marks, predicted_marks)]
         table.write(_row(map(guarded, [name, *tags, ";".join(confidences)])))
     return table.getvalue()
 

@@ -99,9 +99,9 @@ def _with_image_keywords(marks: Sequence[Mark], embedded: Keywords, rejected: Se
         tag_key(path[-1]): path for path in embedded.paths[::-1]
     }
     keys, rejected_keys = set(map(tag_key, embedded.of_people)), set(map(tag_key, rejected))
-    given = [Mark(tag, GIVEN, path=paths.get(tag_key(tag), ())) for tag in embedded.of_people]
+    image_marks = [Mark(tag, GIVEN, path=paths.get(tag_key(tag), ())) for tag in embedded.of_people]
     return [
-        *(mark for mark in given if tag_key(mark.tag) not in rejected_keys),
+        *(mark for mark in image_marks if tag_key(mark.tag) not in rejected_keys),
         *[mark for mark in marks if tag_key(mark.tag) not in keys],
     ]
 
@@ -171,8 +171,8 @@ class SidecarTarget:
         new, change = revise(old or SIDECAR, item, marks, path)
         if old is not None or change.added:
             self._write(path, old, new, dry_run=dry_run)
-        others = (read_sidecar(other) for other in self._sidecars.of(item.path) if other != path)
-        other_tags = (mark.tag for other in others for mark in other.marks)
+        other_files = (read_sidecar(other) for other in self._sidecars.of(item.path) if other != path)
+        other_tags = (mark.tag for other in other_files for mark in other.marks)
         return replace(change, visterm_tags=(*change.visterm_tags, *other_tags))
 
     def undo(self, image: Path, *, dry_run: bool) -> FileChange:

@@ -164,11 +164,11 @@ def merged_photos(parts: Sequence[Ids]) -> tuple[Ids, Ids, Ids]:
     all_ids = np.concatenate(parts)
     order = np.argsort(all_ids, kind="stable")  # merges the parts
     ids = all_ids[order]
-    first = np.empty(len(ids), np.bool_)
-    first[0], first[1:] = True, ids[1:] != ids[:-1]
+    is_first = np.empty(len(ids), np.bool_)
+    is_first[0], is_first[1:] = True, ids[1:] != ids[:-1]
     back = np.empty(len(ids), np.int64)
-    back[order] = np.cumsum(first) - 1
-    return ids[first], order[first], back
+    back[order] = np.cumsum(is_first) - 1
+    return ids[is_first], order[is_first], back
 
 
 def positions_of(requested: Ids, ids: Ids) -> Ids:

@@ -224,9 +224,9 @@ class BySum:
             # Usually few rejected photos are among the best, so a slightly longer ranking is long enough
             for n in [2 * k, k + n_out][: 1 + (n_out <= MAX_DROPPED)] if k else ():
                 ranking = rows.search(q, n, among=photos.passing)
-                kept = np.flatnonzero(positions_of(ranking.ids[0], photos.left_out) < 0)
-                if len(kept) >= k or ranking.ids.shape[1] < n or n == k + n_out:
-                    best = Ranking(ranking.ids[:, kept], ranking.scores[:, kept])
+                kept_positions = np.flatnonzero(positions_of(ranking.ids[0], photos.left_out) < 0)
+                if len(kept_positions) >= k or ranking.ids.shape[1] < n or n == k + n_out:
+                    best = Ranking(ranking.ids[:, kept_positions], ranking.scores[:, kept_positions])
                     break
             else:
                 best = rows.search(q, k, among=photos.ids)
@@ -267,8 +267,8 @@ class ByConfidence:
             # Compute confidences only for photos that lead or may be among the k most likely photos
             certain_positions, n_likely = judged.certain_positions(ids), k + len(judged.left_out)
             likely = contenders(self.calibration, products, words.tags, words.weights, n_likely, certain_positions)
-            needed = union(likely, positions_of(judged.ids, ids))
-            ids, products = ids[needed], products[needed]
+            needed_positions = union(likely, positions_of(judged.ids, ids))
+            ids, products = ids[needed_positions], products[needed_positions]
         ids, products = photos.without_left_out(ids, products)
         products_of = partial(scores.rows.products, ids=None if ids is scores.rows.ids else ids)
         log_odds = scores.tagger.word_odds(products, words.tags, products_of)
@@ -354,9 +354,9 @@ def plan_ranking(
     has_cutoff, calibration = cutoff or min_confidence is not None, tagger.calibration
     if combine is not None:
         check_combination(combine, tagger.model)
-    outside = () if query.outside is None else query.outside.words
+    outside_words = () if query.outside is None else query.outside.words
     tags, weights = query.weights.indices, query.weights.data
-    is_learned = len(tags) > 0 or len(outside) > 0
+    is_learned = len(tags) > 0 or len(outside_words) > 0
     settings = {"combine": None if combine == "sum" else combine, "min_confidence": min_confidence, "cutoff": cutoff}
     setting = next(name for name, value in settings.items() if value is not None)
     if is_learned and has_cutoff and combine not in (None, CONFIDENCE):
@@ -370,7 +370,7 @@ def plan_ranking(
 
     if not is_learned:
         return RankingPlan(ById(has_cutoff), None)
-    untrained = [*(tagger.vocabulary.tags[tag] for tag in tags[tagger.vocabulary.counts[tags] == 0]), *outside]
+    untrained = [*(tagger.vocabulary.tags[tag] for tag in tags[tagger.vocabulary.counts[tags] == 0]), *outside_words]
     if untrained:
         if has_cutoff or combine not in (None, "sum"):
             word_list = ", ".join(f"'{word}'" for word in untrained)
@@ -416,17 +416,17 @@ def merge(ranked: Ranked, sums: tuple[Floats, Floats], k: int) -> tuple[Ranking,
 
 def best_by(keys: Sequence[NDArray[np.number]], k: int) -> Ids:
     """Return the positions of the k (0: all) largest items by the first key, ties by the next key, and so on."""
-    chosen: list[Ids] = []
+    positions: list[Ids] = []
     tied, remaining = np.arange(len(keys[0])), k or len(keys[0])
     for key in keys:
         if len(tied) <= remaining:
             break
         values = key[tied]
         threshold = np.partition(values, len(tied) - remaining)[len(tied) - remaining]
-        chosen.append(tied[values > threshold])
-        remaining -= len(chosen[-1])
+        positions.append(tied[values > threshold])
+        remaining -= len(positions[-1])
         tied = tied[values == threshold]
-    candidates = np.concatenate([*chosen, tied]) if chosen else tied
+    candidates = np.concatenate([*positions, tied]) if positions else tied
     return candidates[np.lexsort([-key[candidates] for key in reversed(keys)])][: k or None]
 
 

@@ -253,10 +253,10 @@ class CatalogueReader:
         row = row / np.maximum(row_lengths(row)[0], np.finfo(np.float32).tiny)
         cosines = rows.products(row, ids if among else None, unit=True)[:, 0]  # for all photos, without copying rows
 
-        others = np.arange(len(ids)) if image_id is None else np.flatnonzero(ids != image_id)
-        n_best = check_k(N_SORTED if sort in COLUMNS else k, len(others))
-        order, scores = top_k(np.ascontiguousarray(cosines[None, others], np.float32), n_best)
-        ranking, n_found = Ranking(ids[others[order]], scores), len(ids)
+        other_positions = np.arange(len(ids)) if image_id is None else np.flatnonzero(ids != image_id)
+        n_best = check_k(N_SORTED if sort in COLUMNS else k, len(other_positions))
+        order, scores = top_k(np.ascontiguousarray(cosines[None, other_positions], np.float32), n_best)
+        ranking, n_found = Ranking(ids[other_positions[order]], scores), len(ids)
         if sort in COLUMNS:
             n_found = n_best
             ranking = ranking_at(ranking, self._sorted(ranking.ids[0], np.arange(n_best), sort, k))
@@ -306,8 +306,8 @@ class CatalogueReader:
         spellings, own_spellings = {}, {}
         for tag in (*among.tags, *among.without, *among.predicted):
             name = in_spelling_of_run(vocabulary, tag)
-            below = [] if tree is None else [*tree.paths_of(name), *tree.below(name)]  # children imply it
-            spellings[tag] = [spelling for word in (name, *below) for spelling in vocabulary.spellings(word)]
+            children = [] if tree is None else [*tree.paths_of(name), *tree.below(name)]  # children imply it
+            spellings[tag] = [spelling for word in (name, *children) for spelling in vocabulary.spellings(word)]
             if tree is not None and tag in among.predicted:
                 own_spellings[tag] = vocabulary.spellings(name)
         folder_path = None if among.folder is None else real_path(among.folder)

@@ -59,8 +59,8 @@ class SearchRequest:
         }  # fmt: skip
         for setting, value in word_options.items():
             if value and not by_words:
-                other = "`like`" if self.like is not None else "a search without words"
-                problem = f"`{setting}` and {other} do not go together."
+                conflict = "`like`" if self.like is not None else "a search without words"
+                problem = f"`{setting}` and {conflict} do not go together."
                 raise UserError(problem, setting=setting, value=value, advice="Leave one of the two out.")
 
 

@@ -131,18 +131,18 @@ def related_tags(tagger: Tagger, query: Query, how: str) -> list[RelatedTag]:
     """
     check_choice(how, "expand", EXPANSIONS)
     positive_tags = query.weights.indices[query.weights.data > 0]
-    others = [*([] if query.outside is None else query.outside.words), *query.not_learned]
-    if not len(positive_tags) and others:
-        problem = f"Only tags that the run has learned have relations, and it has not learned: {', '.join(others)}."
+    unlearned = [*([] if query.outside is None else query.outside.words), *query.not_learned]
+    if not len(positive_tags) and unlearned:
+        problem = f"Only tags that the run has learned have relations, and it has not learned: {', '.join(unlearned)}."
         raise UserError(problem, setting="expand", value=how, advice="Leave `expand` out, or add a tag.")
     if not len(positive_tags):
         problem = "All words of the search have a '-', so there is no word to expand."
         raise UserError(problem, setting="expand", value=how, advice="Add a word without a '-'.")
     related = _parts(tagger, positive_tags) if how == PARTS else _siblings(tagger, positive_tags)
-    first: dict[str, RelatedTag] = {}
+    first_of_tag: dict[str, RelatedTag] = {}
     for item in related:
-        first.setdefault(item.tag, item)
-    return [item for item in first.values() if tagger.vocabulary.index(item.tag) not in positive_tags]
+        first_of_tag.setdefault(item.tag, item)
+    return [item for item in first_of_tag.values() if tagger.vocabulary.index(item.tag) not in positive_tags]
 
 
 def _parts(tagger: Tagger, wholes: NDArray[np.int32]) -> list[RelatedTag]:
@@ -155,12 +155,12 @@ def _parts(tagger: Tagger, wholes: NDArray[np.int32]) -> list[RelatedTag]:
         return [RelatedTag(vocabulary.tags[part], vocabulary.tags[whole], PARTS, known=True) for part, whole in pairs]
     scored = []
     for whole, scores in zip(wholes, beliefs.scores(wholes.astype(np.int64)), strict=True):
-        known = beliefs.parts_of(whole)
-        for part in np.union1d(np.flatnonzero(scores > 0), known):
+        known_parts = beliefs.parts_of(whole)
+        for part in np.union1d(np.flatnonzero(scores > 0), known_parts):
             related = RelatedTag(
-                vocabulary.tags[part], vocabulary.tags[whole], PARTS, bool(part in known), float(scores[part])
+                vocabulary.tags[part], vocabulary.tags[whole], PARTS, bool(part in known_parts), float(scores[part])
             )
-            scored.append((part not in known, -scores[part], part, related))
+            scored.append((part not in known_parts, -scores[part], part, related))
     return [related for *_, related in sorted(scored, key=lambda item: item[:3])]
 
 
