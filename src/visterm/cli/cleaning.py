@@ -56,7 +56,7 @@ def duplicates(
     stored = stored_catalogues.StoredCatalogue.open(catalogue)
     groups = duplicate_photos.find_duplicates(stored, progress=Bars())
     if keep is not None:
-        rule, folder = (keep, "") if keep in duplicate_photos.RULES else ("folder", keep)
+        rule, folder = (keep, "") if keep in duplicate_photos.KEEPER_RULES else ("folder", keep)
         chosen = groups.kept_by(rule, stored.tags.held(), folder)
         if groups.groups and not chosen:
             raise UserError(

@@ -37,7 +37,7 @@ MIN_TAG_IMAGES = 5  # Minimum number of images of a tag in the list of worst tag
 N_ROWS = 20
 """Number of rows of pictures, one per query and run, half of them for the best queries: keeps the page below 3 MB."""
 
-N_FOUND = 5
+N_FOUND = 5  # Number of best images of each query with pictures
 MAX_PICTURED_RUNS = 4  # Show pictures of at most this many runs; the tables have all runs
 
 VERDICT_TEXTS = {1: ("better", "good"), -1: ("worse", "poor"), 0: ("no significant difference", "")}

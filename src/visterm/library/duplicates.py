@@ -28,13 +28,13 @@ from visterm.data.images import decode_images
 from visterm.store.catalogue import StoredCatalogue
 from visterm.store.images import ImageRecord
 
-DISTANCE = 6  # Default limit of differing bits: half-size copies at quality 60 differ in 0 to 6, others rarely in 8
+DEFAULT_DISTANCE = 6  # Of 64 bits: half-size copies at quality 60 differ in 0 to 6, others rarely in 8
 
 MAX_DISTANCE = 12
 
 MAX_SHAPE_DIFFERENCE = math.log(1.05)  # Of log(width / height): copies are scaled, but never stretched
 
-RULES = ("largest", "oldest", "most tags", "folder")  # Which picture of a group to keep, see `keeper_by`
+KEEPER_RULES = ("largest", "oldest", "most tags", "folder")  # Which picture of a group to keep, see `keeper_by`
 
 NearPictures: TypeAlias = Callable[[int], Iterator[tuple[int, int]]]
 """Position of a picture -> (position, differing bits) of the pictures near it, including itself."""
@@ -126,7 +126,7 @@ class Duplicates(NamedTuple):
 
 def find_duplicates(
     stored: StoredCatalogue,
-    distance: int = DISTANCE,
+    distance: int = DEFAULT_DISTANCE,
     *,
     look: bool = True,
     n_jobs: int | None = None,
@@ -182,7 +182,7 @@ def find_duplicates(
 def keeper_by(
     rule: str, images: Sequence[ImageRecord], tags: Mapping[int, Sequence[str]], folder: str = ""
 ) -> ImageRecord | None:
-    """Choose the picture to keep among copies by one of `RULES`; the first one if there is a tie.
+    """Choose the picture to keep among copies by one of `KEEPER_RULES`; the first one if there is a tie.
 
     `tags` are the tags of pictures by id. The rule "folder" chooses the first picture in `folder`, an absolute path or
     the start of names, or None if there is no picture in it. Raises UserError if the rule is invalid.
@@ -196,7 +196,7 @@ def keeper_by(
         "oldest": lambda image: (image.taken or "9999", image.mtime_ns),
         "most tags": lambda image: (-len(tags.get(image.id, ())),),
     }
-    check_choice(rule, "rule", RULES)
+    check_choice(rule, "rule", KEEPER_RULES)
     return min(images, key=orders[rule])
 
 

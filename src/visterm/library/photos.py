@@ -32,8 +32,8 @@ from visterm.store.images import ImageFile
 
 LEADS_OUT = "a link that leads out of the folder"
 
-FOLDERS = "folders"
-"""Key in the table ``meta`` of a JSON object: indexed folder -> prefix of the names of its photos."""
+FOLDERS_KEY = "folders"
+"""Key, in the table ``meta``, of a JSON object: indexed folder -> prefix of the names of its photos."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +180,7 @@ def with_folder_names(stored: StoredCatalogue, photos: ListedPhotos) -> tuple[Li
     for folder in filter(None, [*recorded_folders, photos.names_folder]):
         _add_folder(stored, folders, folder)
     if folders != stored_folders:
-        stored.database.write("INSERT OR REPLACE INTO meta VALUES (?, ?)", (FOLDERS, json.dumps(folders)))
+        stored.database.write("INSERT OR REPLACE INTO meta VALUES (?, ?)", (FOLDERS_KEY, json.dumps(folders)))
     names, named_positions = list(photos.names), []
     for position, path in enumerate(full_paths(photos.items, follow_files=False)):
         if path is None:
@@ -195,12 +195,12 @@ def with_folder_names(stored: StoredCatalogue, photos: ListedPhotos) -> tuple[Li
 
 def _named_folders(stored: StoredCatalogue) -> dict[str, str]:
     """Return the indexed folders: folder -> prefix of the names of its photos."""
-    text = stored.database.value("SELECT value FROM meta WHERE key = ?", (FOLDERS,))
+    text = stored.database.value("SELECT value FROM meta WHERE key = ?", (FOLDERS_KEY,))
     try:
         return {str(folder): str(prefix) for folder, prefix in json.loads(text or "{}").items()}
     except (ValueError, AttributeError) as error:
         raise CorruptFileError(
-            f"{stored.database.path} is damaged: '{FOLDERS}' in its table meta is not valid JSON."
+            f"{stored.database.path} is damaged: '{FOLDERS_KEY}' in its table meta is not valid JSON."
         ) from error
 
 

@@ -17,7 +17,7 @@ from visterm.data.tag_tree import TagTree
 from visterm.store.catalogue import StoredCatalogue
 
 MAX_CANDIDATES = 20_000  # Maximum number of predictions to rank, least certain first, to limit the time
-MIN_COMMON = 5  # Minimum number of images of a tag that is not rare
+MIN_COMMON_IMAGES = 5  # Minimum number of images of a tag that is not rare
 MIN_DISAGREEMENT = 0.25  # Minimum difference between the confidences of two runs that is a reason to ask
 
 Question: TypeAlias = tuple[int, str, float | None, float | None]  # Image id, tag, confidence, earlier confidence
@@ -143,6 +143,6 @@ def _reasons(confidence: float | None, earlier: float | None, n_images: int) -> 
     reasons = ["the run has no confidences" if confidence is None else f"{confidence:.0%} sure"]
     if confidence is not None and earlier is not None and abs(confidence - earlier) >= MIN_DISAGREEMENT:
         reasons.append(f"the previous run was {earlier:.0%} sure")
-    if n_images < MIN_COMMON:
+    if n_images < MIN_COMMON_IMAGES:
         reasons.append(f"a rare tag: {count_of(n_images, 'photo') if n_images else 'no photo has it yet'}")
     return reasons

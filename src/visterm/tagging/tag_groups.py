@@ -35,7 +35,7 @@ from visterm.models.blend import kept
 SIMILAR_IMAGES = "images alike, never together"
 
 CERTAIN_REASONS = (SAME_LETTERS, PLURAL)  # Spellings of one word that need no other evidence
-LIKELY_MIN_LETTERS = {DOUBLED: 4, LEFT_OUT: 5}
+MIN_LETTERS_OF_LIKELY_SLIPS = {DOUBLED: 4, LEFT_OUT: 5}
 """Minimum length of both words for a slip to count as a misspelling unless photos contradict it: most shorter words
 are one slip away from another word."""
 
@@ -148,7 +148,7 @@ def alias_pairs(
     def is_believed(pair: AliasPair) -> bool:
         if pair.how in CERTAIN_REASONS:
             return True
-        is_likely = min(len(folded(tags[tag])) for tag in pair[:2]) >= LIKELY_MIN_LETTERS.get(pair.how, np.inf)
+        is_likely = min(len(folded(tags[tag])) for tag in pair[:2]) >= MIN_LETTERS_OF_LIKELY_SLIPS.get(pair.how, np.inf)
         if pair.nearness is None:
             return is_likely
         threshold = thresholds[pair.how] if not is_likely else MIN_LIKELY_SLIP if Y is not None else -np.inf

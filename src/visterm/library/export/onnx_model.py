@@ -35,7 +35,7 @@ from visterm.tagging.tagger import Tagger
 PICTURES, SCORES, CONFIDENCES = "pictures", "scores", "confidences"  # Names of the input and the outputs
 GRAPH_FILE, LABELS_FILE, PREPARATION_FILE = "model.onnx", "labels.txt", "preparation.json"
 EXAMPLE_FILE, README_FILE = "tag_photo.py", "README.md"
-TOLERANCE = 1e-4  # Maximum difference between graph and run on random test pictures
+MAX_ERROR = 1e-4  # Maximum difference between graph and run on random test pictures
 N_TEST_PICTURES = 4
 
 MODEL_NAME = "visterm"  # Name of the model, its folder and its file
@@ -153,7 +153,7 @@ def _is_same(tagger: Tagger, graph: Graph, n_photos: int, *, for_photoprism: boo
         return False
     return all(
         values.shape == np.shape(expected[name])
-        and bool(np.allclose(values, expected[name], atol=TOLERANCE * max(1.0, float(np.abs(values).max())), rtol=0))
+        and bool(np.allclose(values, expected[name], atol=MAX_ERROR * max(1.0, float(np.abs(values).max())), rtol=0))
         for name, values in zip(graph.outputs, outputs, strict=True)
     )
 

@@ -29,7 +29,7 @@ from visterm.tagging.annotating import cutoff_of
 from visterm.tagging.tagger import Tagger
 
 MAX_SCORES = 2**22  # Maximum number of scores in memory
-GONE, CLOSED = "no such file", "no permission"
+NO_FILE, NO_PERMISSION = "no such file", "no permission"
 
 
 class Limits(NamedTuple):
@@ -135,7 +135,7 @@ class CatalogueSource:
                 for image, scores in zip(images, _best_scores(tagger, stored, chunk), strict=True):
                     progress.advance()
                     if image.path is None or not (is_remote(image.path) or os.path.isfile(image.path)):
-                        yield Skipped(image.name, CLOSED if image.path and is_there(image.path) else GONE)
+                        yield Skipped(image.name, NO_PERMISSION if image.path and is_there(image.path) else NO_FILE)
                         continue
                     given, denied = current_tags.get(image.id, []), rejected.get(image.id, [])
                     if tagger.tree is not None:  # also reject children of rejected tags, unless given

@@ -23,7 +23,7 @@ from visterm.library.export.onnx_model import export_folder
 
 CSV, JSONL = "csv", "jsonl"
 TABLES = (CSV, JSONL)
-COLUMNS = ("file_name", "tags", "predicted", "confidence")
+TABLE_COLUMNS = ("file_name", "tags", "predicted", "confidence")
 
 FIFTYONE, IMAGEFOLDER = "fiftyone", "imagefolder"
 DATASETS = (FIFTYONE, IMAGEFOLDER)
@@ -56,7 +56,7 @@ def table_of(items: Iterable[ExportItem], to: str, *, run: str | None = None) ->
         raise UserError(f"'{to}' is not a table format.", setting="to", value=to, expected=" or ".join(TABLES))
     table = io.StringIO(newline="")
     if to == CSV:
-        table.write(_row(COLUMNS))
+        table.write(_row(TABLE_COLUMNS))
     for item in items:
         given_marks, predicted_marks = given_and_predicted(item, run)
         name = item.name or str(item.path)
@@ -78,7 +78,7 @@ def write_table(path: Path, text: str) -> None:
     """Write a table atomically. Raises UserError if `path` is another file, StorageError if writing fails."""
     previous = content_of(path)
     first_line = (previous or b"").split(b"\n", 1)[0]
-    if first_line and not (first_line.strip() == ",".join(COLUMNS).encode() or b'"predicted": ' in first_line):
+    if first_line and not (first_line.strip() == ",".join(TABLE_COLUMNS).encode() or b'"predicted": ' in first_line):
         problem = f"{path} is not an earlier export, and would be overwritten."
         raise UserError(problem, setting="out", value=str(path), advice="Choose another `out`, or remove it.")
     replace_file(path, previous, text.encode("utf-8", "replace"))

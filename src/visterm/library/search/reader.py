@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 ImageLike: TypeAlias = "str | os.PathLike[str] | NDArray[np.uint8] | int"
 
-N_SORTED = 200  # Number of best images without confidences that are sorted by another order
-MAX_SORTED = 5000  # Sort at most this many images with confidences
+N_SORTED_BEST = 200  # Number of best images that another order sorts, if there are no confidences
+MAX_SORTED_IMAGES = 5000  # Maximum number of images that another order sorts, if there are confidences
 
 
 class CatalogueReader:
@@ -153,8 +153,8 @@ class CatalogueReader:
             Search only images that pass: by tags, folder, date, size, type and review.
         sort : {"chance", "taken", "oldest", "name", "added"}, optional
             None: "chance", best first. Other orders only sort images with a confidence of at least `min_confidence`
-            (None: 0.5), or without confidences the `N_SORTED` best images, so that worse matches don't come between
-            them.
+            (None: 0.5), or without confidences the `N_SORTED_BEST` best images, so that worse matches don't come
+            between them.
 
         Raises
         ------
@@ -172,7 +172,7 @@ class CatalogueReader:
         if min_confidence is not None:
             check_number(min_confidence, "min_confidence", least=0, below=1)
         check_k(k, 0)
-        n_ranked = MAX_SORTED if sort in COLUMNS else k
+        n_ranked = MAX_SORTED_IMAGES if sort in COLUMNS else k
 
         query = self.query_weights(words)
         plan = plan_ranking(self.tagger, query, combine, cutoff=cutoff, min_confidence=min_confidence)
@@ -191,7 +191,7 @@ class CatalogueReader:
         if sort in COLUMNS:
             positions = np.arange(ranking.ids.shape[1])
             if ranked.n_likely is None and (confidences is None or np.isnan(confidences).all()):
-                positions = positions[:N_SORTED]
+                positions = positions[:N_SORTED_BEST]
             elif ranked.n_likely is None and confidences is not None:
                 positions = np.flatnonzero(confidences >= PREDICTED_FROM)
             n_found, positions = len(positions), self._sorted(ranking.ids[0], positions, sort, k)
@@ -229,7 +229,7 @@ class CatalogueReader:
         among : Filter, optional
             Search only images that pass.
         sort : {"chance", "taken", "oldest", "name", "added"}, optional
-            None: "chance", most similar first. Other orders sort the `N_SORTED` most similar images.
+            None: "chance", most similar first. Other orders sort the `N_SORTED_BEST` most similar images.
 
         Raises
         ------
@@ -254,7 +254,7 @@ class CatalogueReader:
         cosines = rows.products(row, ids if among else None, unit=True)[:, 0]  # for all photos, without copying rows
 
         other_positions = np.arange(len(ids)) if image_id is None else np.flatnonzero(ids != image_id)
-        n_best = check_k(N_SORTED if sort in COLUMNS else k, len(other_positions))
+        n_best = check_k(N_SORTED_BEST if sort in COLUMNS else k, len(other_positions))
         order, scores = top_k(np.ascontiguousarray(cosines[None, other_positions], np.float32), n_best)
         ranking, n_found = Ranking(ids[other_positions[order]], scores), len(ids)
         if sort in COLUMNS:

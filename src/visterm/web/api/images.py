@@ -14,7 +14,7 @@ from visterm.core.errors import DataError, UserError
 from visterm.core.remote import is_remote
 from visterm.core.vocabulary import MOST_TAGS
 from visterm.data.image_folders import is_video, suffix_of
-from visterm.library.duplicates import DISTANCE, MAX_DISTANCE, find_duplicates
+from visterm.library.duplicates import DEFAULT_DISTANCE, MAX_DISTANCE, find_duplicates
 from visterm.library.feedback import ImageView, undo_verdict, verdict_before, verdict_of
 from visterm.library.steps import MAX_PHOTOS, Step, tag_photos, undo_step
 from visterm.store.filters import MAX_INT
@@ -232,7 +232,7 @@ async def duplicates(
     service: Shared,
     distance: Annotated[
         int, Query(ge=0, le=MAX_DISTANCE, description="Bits of 64 in which the hashes may differ.")
-    ] = DISTANCE,
+    ] = DEFAULT_DISTANCE,
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> Response:
