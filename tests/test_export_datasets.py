@@ -138,7 +138,7 @@ def test_what_data_sets_do_not_have_is_left_out_with_its_reason(items, tmp_path)
     found = list(only_pictures([*items, *others]))
     assert found[: len(items)] == items
     assert [each.reason for each in found[len(items) :]] == [
-        "not in a format that data sets have: .mp4", "not in a format that data sets have: .nef", "broken",
+        "data sets cannot have files of type .mp4", "data sets cannot have files of type .nef", "broken",
     ]  # fmt: skip
 
 

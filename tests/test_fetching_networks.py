@@ -269,9 +269,7 @@ def test_a_gated_repository_says_where_to_accept_and_takes_the_users_token(hub, 
             monkeypatch.setenv("HF_TOKEN", token)
         code, _, err = visterm("encoders get tiny", tmp_path)
         assert code == 2
-        assert (
-            "must accept its licence first, at https://huggingface.co/tests/tiny, and then log in: hf auth login" in err
-        )
+        assert "accept its licence first, at https://huggingface.co/tests/tiny, and then log in: hf auth login" in err
     monkeypatch.setenv("HF_TOKEN", "accepted")
     code, _, err = visterm("encoders get tiny", tmp_path)
     assert code == 0, err  # and the store, which refuses tokens, got none

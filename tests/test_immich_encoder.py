@@ -259,7 +259,7 @@ def test_the_command_line_learns_and_tags_by_the_server(server, photos, tmp_path
     assert done.returncode == 0, done.stderr
     refused = run_command(["annotate", tmp_path / "run", folder / "0.png"])
     assert refused.returncode == 2
-    told = f"would send your photos to {server.url}. If you trust it: VISTERM_IMMICH={server.url} visterm"
+    told = f"would send your photos to {server.url}. If you trust the server: VISTERM_IMMICH={server.url} visterm"
     assert told in refused.stderr
     monkeypatch.setenv("VISTERM_STORES", server.url)
     told = run_command(["annotate", tmp_path / "run", folder / "0.png", folder / "1.png", "-k", 1]).stdout
@@ -390,7 +390,7 @@ def test_the_recipe_of_the_docs_works_and_the_run_says_where_photos_would_go(ser
         done = run_command(line)
         assert done.returncode == 0, done.stderr
     monkeypatch.delenv("VISTERM_IMMICH")
-    would = f"to {server.url}. If you trust it: VISTERM_IMMICH={server.url} visterm"
+    would = f"to {server.url}. If you trust the server: VISTERM_IMMICH={server.url} visterm"
     for line, sent in [(["annotate", tmp_path / "run", folder], "photos"), ([*search[:-1], "maroon"], "words")]:
         refused = run_command(line)
         assert refused.returncode == 2

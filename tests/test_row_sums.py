@@ -93,7 +93,7 @@ def test_the_command_checks_and_names_what_has_no_checksum_and_what_is_damaged(t
     tiny = make_tiny_catalogue(tmp_path)
     done = run_command(["info", tiny.folder, "--check"])
     assert (
-        "checked: no damage: the rows and the runs are unchanged, all features can be read, and the database is sound"
+        "checked: no damage: the rows and the runs are unchanged, all features can be read, and the database passes"
         in done.stdout
     )
     stored = StoredCatalogue.open(tiny.folder)

@@ -78,7 +78,7 @@ def test_runs_that_do_not_know_refuse_with_advice(library, tmp_path):
     folder, tagger, given = library
     name = next(iter(given))
     bare = Tagger.from_parts(tagger.encoder, tagger.model, tagger.vocabulary)
-    with pytest.raises(UserError, match=r"needs a run with confidences. Fit it again"):
+    with pytest.raises(UserError, match=r"needs a run with confidences. Fit the run again"):
         bare.annotate([name], precision=0.9)
     assert bare.annotate([name]).images[0].tags[0].confidence is None
     old = Tagger.load(folder / "run")

@@ -63,7 +63,9 @@ def test_signed_features_can_be_compared_by_products(name):
 
 @pytest.mark.parametrize("name", ["intersection", "hellinger", "chi2"])
 def test_kernels_of_histograms_refuse_negative_features(name):
-    with pytest.raises(DataError, match=r"not negative, but there is -1\. Choose the kernel 'linear' or 'rbf'"):
+    with pytest.raises(
+        DataError, match=r"does not allow negative features, but there is -1\. Choose the kernel 'linear' or 'rbf'"
+    ):
         landmark_columns(name, np.array([[1, -1]], np.float32))
 
 

@@ -111,11 +111,11 @@ class EvaluateRequest:
         }
         for setting, (value, reason) in annotation_settings.items():
             if self.queries is not None and value:
-                problem = f"`{setting}` cannot be combined with `queries`: {reason}."
+                problem = f"`{setting}` and `queries` do not go together: {reason}."
                 raise UserError(problem, setting=setting, value=value, advice="Leave one of them out.")
 
         if self.map is not None and self.queries not in (None, QUERIES_OF_TAGS):
-            problem = "`map` cannot be combined with a file of `queries`."
+            problem = "`map` and a file of `queries` do not go together."
             raise UserError(
                 problem,
                 setting="map",
