@@ -31,7 +31,7 @@ from search import streams
 
 from visterm.core.persist import new_folder
 from visterm.core.threads import resolve_jobs
-from visterm.library.runs import typical_queries
+from visterm.library.runs import sample_queries
 from visterm.models.ranking.wsabie import Wsabie
 from visterm.store import stored_rows
 from visterm.store.catalogue import Origin, StoredCatalogue
@@ -167,13 +167,13 @@ def of_a_model(X: Any, Y: Any, later: Any, n_rows: int, folder: Path) -> dict[st
     tags = rng.permutation(model.n_tags_)
     made, _ = filled(folder, U)
     start = time.perf_counter()
-    made.build_index(typical_queries(model, tags[: len(tags) // 2]))
+    made.build_index(sample_queries(model, tags[: len(tags) // 2]))
     building = time.perf_counter() - start
     others = tags[len(tags) // 2 :][:QUERIES]
     words = sp.eye_array(model.n_tags_, format="csr", dtype=np.float32)[others]
     queries = {
         "one tag": model.query_rows(sp.csr_array(words)),
-        "two tags": typical_queries(model, others),
+        "two tags": sample_queries(model, others),
         "photos": model.image_rows(later)[:QUERIES],
     }
     exact = exactly(made.current_rows())

@@ -20,14 +20,14 @@ def say(**told: object) -> None:
 
 def index(catalogue: Catalogue, photos: Path, rng: random.Random) -> None:
     """Change photos, move some, and index, for ever."""
-    take_in = RowWriter.take_in
+    take_in = RowWriter.ingest
 
     def and_say(self, listed, *given):
         taken, skipped = take_in(self, listed, *given)
         say(taken={str(listed.items[place]): file_hash(listed.items[place]) for place in taken})
         return taken, skipped
 
-    RowWriter.take_in = and_say
+    RowWriter.ingest = and_say
     while True:
         catalogue.index(photos, chunk_size=2)
         there = sorted(path for path in photos.iterdir() if not path.name.startswith("."))

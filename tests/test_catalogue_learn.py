@@ -23,7 +23,7 @@ from visterm.library import training
 from visterm.library.dictionary import photos_of_tags, tree_level
 from visterm.library.encoded_features import CatalogueFeatures
 from visterm.library.info import describe
-from visterm.library.learned import IS_WORSE, in_words
+from visterm.library.learned import IS_WORSE, outcome_text
 from visterm.library.training import is_held_out
 from visterm.metrics import average_precisions
 from visterm.store.filters import Filter
@@ -50,7 +50,7 @@ def made(run, tmp_path, n=60):
 @pytest.fixture
 def few_are_compared(monkeypatch):
     """Runs are compared on as few photos as there are here."""
-    monkeypatch.setattr(training, "FEWEST_COMPARED", 1)
+    monkeypatch.setattr(training, "MIN_COMPARED_PHOTOS", 1)
 
 
 def held_out(catalogue):
@@ -84,8 +84,8 @@ def test_a_full_fit_learns_from_all_but_those_held_out_and_is_measured_on_these(
     first = catalogue.learn(full=True)
     assert (first.full, first.images, first.held_out) == (True, 60 - len(out), len(out))
     assert first.compared <= len(out)
-    said = in_words(replace(first, before=None, after=None, compared=0, interval=None), tmp_path / "catalogue")
-    assert "; the runs are not compared: there is no tagged photo that neither learned from. " in said
+    said = outcome_text(replace(first, before=None, after=None, compared=0, interval=None), tmp_path / "catalogue")
+    assert "; the runs are not compared: no tagged photo was held out from both. " in said
     second = catalogue.learn(full=True)
     assert second.compared == len(out)
     assert second.before == pytest.approx(second.after)
@@ -139,7 +139,7 @@ def test_a_tag_that_is_given_to_one_photo_is_learned_from_it(model, is_out, runs
     assert [hit.id for hit in catalogue.search("nebel 霧", 1).hits] == [image_id]
     done = catalogue.learn(full=True, use_even_if_worse=True)
     assert (done.new_tags, done.new, done.held_out) == (1, ("Nebel 霧",), len(out) - is_out)
-    assert "tags (1 new: Nebel 霧) from" in in_words(done, "catalogue")
+    assert "tags (1 new: Nebel 霧) from" in outcome_text(done, "catalogue")
     found = catalogue.search("nebel 霧", 0).hits
     assert found[0].id == image_id
     assert len(found) == 60
@@ -195,7 +195,7 @@ def test_no_tag_is_given_up_to_compare_runs(runs, tmp_path):
     given = {tag for record in catalogue.records for tag in catalogue.image(record.id).tags}
     assert given == set(catalogue.tagger.vocabulary.tags)
     assert done.held_out == 1
-    assert "not learned" not in in_words(done, "catalogue")
+    assert "not learned" not in outcome_text(done, "catalogue")
 
 
 def test_forty_answers_and_learning_keep_every_tag_and_hold_out_nothing_while_too_few_could_be_compared(runs, tmp_path):
@@ -210,7 +210,7 @@ def test_forty_answers_and_learning_keep_every_tag_and_hold_out_nothing_while_to
         done = catalogue.learn(full=True, use_even_if_worse=True)
         assert set(catalogue.tagger.vocabulary.tags) == given
         assert (done.images, done.held_out, done.comparison) == (60, 0, None)
-        assert "fewer than 20 photos could be kept apart" in in_words(done, tmp_path / "catalogue")
+        assert "fewer than 20 photos can be held out" in outcome_text(done, tmp_path / "catalogue")
 
 
 def test_the_command_says_what_is_not_learned_before_it_learns_and_that_there_are_no_confidences(runs, tmp_path):
@@ -222,7 +222,7 @@ def test_the_command_says_what_is_not_learned_before_it_learns_and_that_there_ar
     done = CliRunner().invoke(app, ["fit", str(tmp_path / "catalogue"), "--full", "--min-count", "3"])
     assert done.exit_code == 0, done.output
     said = " ".join(done.stderr.split())
-    assert "Not learned: rare (on fewer than 3 photos); grey (no photo here has them)." in said
+    assert "Not learned: rare (on fewer than 3 photos); grey (no photo of the catalogue has them)." in said
     assert said.index("Not learned: ") < said.index(" tags (0 new)")
     assert "all learned again; no confidences: too few tagged photos could be held out; the runs are" in said
     assert "not learned" not in said
@@ -282,7 +282,7 @@ def test_a_fit_that_is_stopped_changes_nothing(runs, tmp_path, monkeypatch):
         patch.setattr("visterm.library.learn.RowWriter.predict", stop)
         done = catalogue.learn()
     assert (done.cancelled, done.run) == (True, old)
-    assert in_words(done, tmp_path) == "Stopped; nothing has changed."
+    assert outcome_text(done, tmp_path) == "Stopped; nothing has changed."
     assert [run.fingerprint for run in catalogue.stored.runs.all()] == [old]
     assert [folder.name for folder in (tmp_path / "catalogue" / "runs").iterdir()] == [old]
     assert catalogue.tagger.fingerprint == old
@@ -304,13 +304,13 @@ def test_old_rows_are_dropped_and_the_catalogue_knows_which_run_made_which(runs,
 
 def worsened(catalogue, monkeypatch):
     """Let the next full fit learn from shuffled tags, so that it ranks tags worse."""
-    rows = learning._rows
+    rows = learning._training_rows
 
     def shuffled(vocabulary, train, out):
         order = np.random.default_rng(0).permutation(len(train))
         return rows(vocabulary, replace(train, tags=[train.tags[i] for i in order]), out)
 
-    monkeypatch.setattr(learning, "_rows", shuffled)
+    monkeypatch.setattr(learning, "_training_rows", shuffled)
 
 
 @pytest.mark.usefixtures("few_are_compared")
@@ -325,8 +325,8 @@ def test_too_few_photos_held_out_call_no_run_worse(runs, tmp_path, monkeypatch):
     said = catalogue.stored.jobs.latest(1)[0].message
     assert f"on {done.compared} photos held out, too few to say which run is better (20 are needed). " in said
     cautious = replace(done, in_use=False, why_not=IS_WORSE)
-    assert f". The new run {done.number} did worse on these, so " in in_words(cautious, "catalogue")
-    assert "is worse" not in in_words(cautious, "catalogue")
+    assert f". The new run {done.number} did worse on these, so " in outcome_text(cautious, "catalogue")
+    assert "is worse" not in outcome_text(cautious, "catalogue")
 
 
 def test_a_worse_run_is_kept_but_not_used_unless_that_is_asked_for(runs, tmp_path, monkeypatch):

@@ -315,7 +315,7 @@ def test_the_command_filters_lists_and_finds_alike(catalogue, tmp_path):
 @pytest.mark.parametrize(
     ("options", "wording"),
     [
-        ({}, "Missing argument WORDS. Say what to find: WORDS, a photo to be --like, or a filter."),
+        ({}, "Missing argument WORDS. Pass WORDS, a photo as --like, or a filter."),
         ({"words": "red", "like": "003.png"}, "WORDS and --like do not go together. Leave one of the two out."),
         ({"words": "red", "expand": ["odd"]}, "--expand is 'odd'; expected one of: parts, siblings."),
         ({"words": "red", "min-confidence": 2}, "--min-confidence is 2; expected a number of 0 or more and below 1."),

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 
 from empty_catalogues import empty_catalogue
 from visterm.core.errors import CorruptFileError, MissingExtraError, StorageError
-from visterm.library.runs import typical_queries
+from visterm.library.runs import sample_queries
 from visterm.models.linear.ridge import Ridge
 from visterm.store import row_index, stored_rows
 from visterm.store.catalogue import Origin, StoredCatalogue
@@ -81,7 +81,7 @@ def test_an_index_is_measured_on_searches_for_two_tags(n_tags):
     model = Ridge().fit(rng.standard_normal((2 * n_tags, 3), np.float32), Y)
     V = model.query_rows(sp.csr_array(np.eye(n_tags, dtype=np.float32)))
     V = V.toarray() if sp.issparse(V) else V
-    queries = typical_queries(model, np.arange(n_tags))
+    queries = sample_queries(model, np.arange(n_tags))
     first, second = np.triu_indices(n_tags, 1)
     pairs = V[first] + V[second]
     assert len(queries) == min(200, n_tags)

@@ -128,7 +128,7 @@ def test_evaluate_measures_sibling_precision_by_an_is_a_file(run, library, tmp_p
     options = ("evaluate", run, library.images, "--tags", library.tags_file, "--json")
     refused = visterm(*options, "--metric", "psib@5", cwd=tmp_path)
     assert refused.returncode == 2
-    assert "psib@5 needs to know what tags are kinds of" in refused.stderr
+    assert "psib@5 needs to know which tags are siblings" in refused.stderr
     tags = [item["tag"] for item in lines(visterm("tags", run, "--like", "tree", "-k", 3, "--json"))]
     (tmp_path / "isa.csv").write_text("".join(f"{tag},what grows\n" for tag in ["tree", *tags]), encoding="utf-8")
     (tmp_path / "rules.toml").write_text("isa = 'isa.csv'\n", encoding="utf-8")

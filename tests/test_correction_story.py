@@ -84,7 +84,7 @@ def test_the_whole_story(place):
     assert [line.split()[0] for line in out.splitlines()] == ["on", "run", "run", "difference"]
     assert out.splitlines()[1].split() == ["run", "1", f"{compared['before']:.3f}"]
     assert out.splitlines()[2].split() == ["run", "2,", "new", f"{compared['after']:.3f}"]
-    assert "The new run 2 is the one that a person went back from, so catalogue goes on with its run 1." in err
+    assert "The new run 2 is a run that a person went back from, so catalogue still uses run 1." in err
     assert visterm("use catalogue 2", place)[0] == 0
     assert len(found("fog", place)) > 100
 
@@ -94,8 +94,8 @@ def test_the_whole_story(place):
     [
         ("tag catalogue nothing.png --add fog", "There is no file nothing.png, and no image of the catalogue"),
         ("tag catalogue tags.csv --add fog", "tags.csv is not in "),
-        ("tag catalogue 000.png --add ' '", "there is nothing in it"),
-        ("tag catalogue 000.png 001.png --add mist --remove ''", "there is nothing in it"),
+        ("tag catalogue 000.png --add ' '", "is not a tag: it is empty"),
+        ("tag catalogue 000.png 001.png --add mist --remove ''", "is not a tag: it is empty"),
         ("tag run 000.png", "is a run; expected a catalogue"),
         ("tag catalogue", "PHOTOS are missing. Name at least one photo"),
         ("tag catalogue 000.png --undo 1", "Leave the photos and tags out"),
@@ -185,7 +185,7 @@ def test_answers_come_from_a_spreadsheet_or_a_program(form, asked, monkeypatch):
     [
         ("{image},maybe,{tag}", "line 3: the verdict is 'maybe'; expected right or wrong, or nothing"),
         ("nothing.png,right,{tag}", "There is no file nothing.png"),
-        ("{image},right,", "there is nothing in it"),
+        ("{image},right,", "is not a tag: it is empty"),
     ],
 )
 def test_after_an_answer_that_cannot_be_used_none_is_stored(line, message, asked):

@@ -19,7 +19,7 @@ from tiny_catalogue import save_catalogue
 from visterm.cli import main
 from visterm.core.remote import only_named_stores
 from visterm.data.contents import exif_of
-from visterm.library.duplicates import FLAT, find_duplicates, near_pairs, perceptual_hash
+from visterm.library.duplicates import FLAT_HASH, find_duplicates, near_pairs, perceptual_hash
 from visterm.library.records import read_records
 from visterm.store.catalogue import Origin, StoredCatalogue
 
@@ -62,8 +62,8 @@ def test_lighter_copies_have_the_same_hash():
 def test_pictures_without_contrast_are_like_no_other():
     black, nearly = np.zeros((40, 40, 3), np.uint8), np.full((40, 40, 3), 250, np.uint8)
     nearly[::2] += 1
-    assert perceptual_hash(black) == perceptual_hash(nearly) == FLAT
-    assert near_pairs(np.array([FLAT, FLAT]), 12) == []
+    assert perceptual_hash(black) == perceptual_hash(nearly) == FLAT_HASH
+    assert near_pairs(np.array([FLAT_HASH, FLAT_HASH]), 12) == []
 
 
 def shade(kind: str, seed: int, grain: float = 3) -> Image.Image:

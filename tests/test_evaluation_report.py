@@ -19,7 +19,7 @@ from visterm.data.images import data_uri
 from visterm.evaluation.charts import Series, bar_chart, line_chart
 from visterm.evaluation.evaluate import evaluate_taggers
 from visterm.evaluation.evaluate_run import write_report
-from visterm.evaluation.html_report import SMALL_THUMBNAIL, Report
+from visterm.evaluation.html_report import SMALL_THUMBNAIL_SIDE, Report
 from visterm.evaluation.pages import N_FOUND, N_PICTURES, N_ROWS, annotation_page, best_and_worst, query_page
 from visterm.evaluation.query_evaluation import evaluate_queries
 from visterm.evaluation.summaries import (
@@ -119,7 +119,7 @@ def test_the_page_of_a_run_has_its_measures_curves_tags_and_pictures(taggers, he
     page = check_page(html)
     assert len(page.all("img")) == 16  # eight best and eight worst of the test images
     assert len(page.all("svg")) == 2 + 4
-    assert "Which differs" not in html
+    assert "Significant differences" not in html
     figure = results["runs"][0]["metrics"]["map"]
     assert f"<td>{figure['mean']:.3f}<small>{figure['low']:.3f} to {figure['high']:.3f}</small></td>" in html
     assert figure["low"] < figure["mean"] < figure["high"]
@@ -209,13 +209,13 @@ def test_images_by_number_have_no_pictures_and_the_page_says_so(tmp_path):
     assert check_page(html).all("img") == []
     assert "known by name or number only" in html
     told = Corpus.read_names(tmp_path / "pairs.csv")
-    with pytest.raises(DataError, match="Nothing is left to find"):
+    with pytest.raises(DataError, match="No photo remains to be found"):
         evaluate_queries([tagger], told)
 
 
 def test_the_page_stays_below_3_mb_even_with_pictures_of_noise():
-    noise = np.random.default_rng(0).integers(0, 256, (SMALL_THUMBNAIL, SMALL_THUMBNAIL, 3), dtype=np.uint8)
-    assert max(N_ROWS * N_FOUND, 2 * N_PICTURES) * len(data_uri(noise, SMALL_THUMBNAIL)) < 2.8e6
+    noise = np.random.default_rng(0).integers(0, 256, (SMALL_THUMBNAIL_SIDE, SMALL_THUMBNAIL_SIDE, 3), dtype=np.uint8)
+    assert max(N_ROWS * N_FOUND, 2 * N_PICTURES) * len(data_uri(noise, SMALL_THUMBNAIL_SIDE)) < 2.8e6
 
 
 def test_the_page_of_queries_has_kinds_curves_and_what_was_found(taggers, held_out):

@@ -315,7 +315,7 @@ def test_a_photo_that_gives_nothing_is_drawn_too(tmp_path):
 
 
 def test_what_cannot_be_explained_is_refused_with_what_can(pictures):
-    with pytest.raises(UserError, match=r"model 'knn' of this run are no sums over features.*such as wsabie"):
+    with pytest.raises(UserError, match=r"model 'knn' of this run are not sums over features.*such as wsabie"):
         explain(fitted(pictures, "knn", {"n_neighbors": 3, "power": 1}), pictures[0], "red")
     by_name = Tagger(encoder="ids", model="ridge").fit(["a", "b", "c"], tags=[["x"], ["y"], ["x"]])
     with pytest.raises(UserError, match=r"known by number have no features.*visterm tags RUN --like"):
@@ -335,7 +335,7 @@ def test_without_places_the_features_have_shares_that_sum_to_the_score_and_there
     assert sum_of(found) == pytest.approx(found.score, abs=1e-5)
     assert sum(item.share for item in found.features) + found.bias == pytest.approx(found.score, abs=1e-5)
     assert found.explained_by == ["ridge"]
-    assert "'mean_colour' does not know which places" in found.as_dict()["no_heat"]
+    assert "'mean_colour' cannot assign its features to places" in found.as_dict()["no_heat"]
     with pytest.raises(UserError, match="There is no heat map: The encoder 'mean_colour'"):
         heat(found, (72, 48))
 
@@ -350,7 +350,10 @@ def test_in_a_chain_the_heat_map_is_of_the_encoders_that_know_places_and_the_oth
     assert heat(found, (72, 48)).sum() == pytest.approx(sum(place.share for place in found.places))
     settings = {"encoders": [MEANS, MEANS]}
     tagger = Tagger(model="ridge", encoder="chain", encoder_params=settings, n_jobs=1).fit(pictures, tags=TAGS)
-    assert "encoders (mean_colour, mean_colour) do not know" in explain(tagger, pictures[13], "red").no_heat
+    assert (
+        "encoders (mean_colour, mean_colour) cannot assign their features"
+        in explain(tagger, pictures[13], "red").no_heat
+    )
 
 
 def test_rows_of_another_program_are_explained_by_their_features(tmp_path):

@@ -512,7 +512,7 @@ def test_an_export_replaces_an_earlier_export_and_no_other_table(command, run, t
         mine.write_text(own)
         code, _, err = command(f"export {run}/run photos --to {to} -o {mine} -k 1")
         assert code != 0
-        assert "is no earlier export, and would be lost" in err
+        assert "is not an earlier export, and would be overwritten" in err
         assert mine.read_text() == own
         for _ in range(2):
             assert command(f"export {run}/run photos --to {to} -o again.{to} -k 1")[0] == 0
@@ -526,7 +526,7 @@ def test_an_export_replaces_an_earlier_export_and_no_other_table(command, run, t
         ("--to csv --undo --dry-run", "--undo is for"),
         ("--to xmp -o x", "-o is for tables, data sets and models"),
         ("--to csv --overwrite --dry-run", "--overwrite is for tags in files of photos"),
-        ("--to darktable --overwrite", "--overwrite is for tags inside of photos"),
+        ("--to darktable --overwrite", "--overwrite is for tags inside photos"),
         ("--min-confidence 1.5", "--min-confidence is 1.5; expected a number from 0 to 1."),
     ],
 )
@@ -566,7 +566,7 @@ def test_a_catalogue_writes_given_and_accepted_tags_and_never_rejected_ones(comm
     stored.close()
     assert command("export catalogue --undo")[0] == 0
     assert files(tmp_path / "photos") == before
-    assert "goes with a run" in command("export catalogue photos")[2]
+    assert "is only for runs" in command("export catalogue photos")[2]
 
 
 def test_a_run_wants_images(command, run):

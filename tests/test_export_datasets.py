@@ -138,7 +138,7 @@ def test_what_data_sets_do_not_have_is_left_out_with_its_reason(items, tmp_path)
     found = list(only_pictures([*items, *others]))
     assert found[: len(items)] == items
     assert [each.reason for each in found[len(items) :]] == [
-        "not in a format that data sets have: .mp4", "not in a format that data sets have: .nef", "broken",
+        "data sets cannot have files of type .mp4", "data sets cannot have files of type .nef", "broken",
     ]  # fmt: skip
 
 
@@ -148,7 +148,7 @@ def test_commands_write_data_sets_of_a_catalogue_and_replace_nothing(tmp_path):
         code, _, err = visterm(f"export catalogue --to {to} -k 2 -o {to}", tmp_path)
         assert (code, f"Wrote {to}: " in err) == (0, True), err
         code, _, err = visterm(f"export catalogue --to {to} -k 2 -o {to}", tmp_path)
-        assert (code, "nothing is replaced" in err) == (2, True)
+        assert (code, "already exists" in err) == (2, True)
         assert "Would write: " in visterm(f"export catalogue --to {to} -k 2 --dry-run", tmp_path)[2]
     lines = (tmp_path / "imagefolder" / "metadata.jsonl").read_text().splitlines()
     assert len(lines) == len(read_fiftyone(tmp_path / "fiftyone", "labels.json"))
@@ -163,6 +163,6 @@ def test_commands_write_data_sets_of_a_catalogue_and_replace_nothing(tmp_path):
 def test_a_folder_that_is_there_is_kept(items, tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "mine.txt").write_text("mine")
-    with pytest.raises(StorageError, match="nothing is replaced"):
+    with pytest.raises(StorageError, match="already exists and is not an empty folder"):
         export_dataset(items, "imagefolder", tmp_path / "out")
     assert os.listdir(tmp_path / "out") == ["mine.txt"]

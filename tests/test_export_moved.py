@@ -128,7 +128,7 @@ def test_a_photo_that_is_not_where_the_catalogue_knows_it_is_named(place, to):
     for path in (place / "photos").glob("0.*"):
         move(path, place / "photos" / "moved")
     said = run_in(place, f"export cat --to {to} --undo", code=3)
-    assert "0.jpg: not written because the photo is not there. Index the folder that it is in now" in said
+    assert "0.jpg: not written because the photo does not exist. Index the folder that has it now" in said
     run_in(place, "index cat photos")
     run_in(place, f"export cat --to {to} --undo")
     assert files_of_tags(place) == []

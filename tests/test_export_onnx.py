@@ -138,7 +138,7 @@ def test_the_graph_gives_the_scores_and_confidences_of_annotate(model, settings,
     tagger = fitted(photos, network, model, settings=settings)
     export_model(tagger, tmp_path / "model")
     onnx.checker.check_model(onnx.load(tmp_path / "model" / "model.onnx"), full_check=True)
-    told = "share it only with people who may know these" in (tmp_path / "model" / "README.md").read_text()
+    told = "share it only with people who may see these" in (tmp_path / "model" / "README.md").read_text()
     assert told == (model in ("knn", "kernel_ridge", "auto"))
     assert sorted(path.name for path in (tmp_path / "model").iterdir()) == [
         "README.md", "labels.txt", "model.onnx", "preparation.json", "tag_photo.py",
@@ -183,7 +183,7 @@ def test_tags_above_others_are_raised_in_the_graph_too(photos, network, tmp_path
 def test_a_run_without_confidences_gives_scores_alone(photos, network, tmp_path):
     tagger = fitted(photos, network, calibrate=False)
     assert export_model(tagger, tmp_path / "model").outputs == [SCORES]
-    with pytest.raises(UserError, match="PhotoPrism takes confidences, and this run has none"):
+    with pytest.raises(UserError, match="PhotoPrism needs confidences, and this run has none"):
         export_photoprism_model(tagger, tmp_path / "other")
     assert not (tmp_path / "other").exists()
 
@@ -212,13 +212,13 @@ def test_another_encoder_is_refused_with_what_to_do(photos):
 def test_a_network_whose_rows_depend_on_their_company_is_refused_for_several_views(photos, tmp_path):
     network = colour_network(tmp_path / "net.onnx", outputs=("likened",))
     tagger = fitted(photos, network, encoder={"root": False, "normalise": False})
-    with pytest.raises(UserError, match=r"computes other rows for 3 pictures together.* views=whole"):
+    with pytest.raises(UserError, match=r"computes different rows for 3 pictures together.* views=whole"):
         graph_of(tagger)
 
 
 def test_nothing_is_replaced(run, tmp_path):
     (tmp_path / "mine.txt").write_text("mine")
-    with pytest.raises(StorageError, match="nothing is replaced"):
+    with pytest.raises(StorageError, match="already exists and is not an empty folder"):
         export_model(run, tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
 
@@ -306,7 +306,7 @@ def test_the_command_writes_both_folders_and_refuses_what_does_not_go_together(r
         "export run --to onnx": "--to onnx writes a folder, named by -o",
         "export run photos --to onnx -o other": "Leave IMAGES out",
         "export run --to onnx --undo -o other": "delete its output",
-        "export run --to onnx -o model": "nothing is replaced",
+        "export run --to onnx -o model": "already exists",
     }.items():
         code, _, err = visterm(line, tmp_path)
         assert (code, reason in err) == (2, True), err

@@ -195,7 +195,7 @@ def test_lightroom_gets_an_xmp_file_for_raw_photos_and_photoprism_none(tmp_path)
     assert contents(tmp_path) == before
     (skipped,) = export("photoprism", ExportItem(raw, (), PREDICTED))
     assert isinstance(skipped, Skipped)
-    assert "is a RAW file, and none is written into" in skipped.reason
+    assert "is a RAW file, which visterm never changes" in skipped.reason
     (tmp_path / "1.nef").write_bytes(b"another camera's")
     (skipped,) = export("lightroom", ExportItem(raw, (), PREDICTED))
     assert isinstance(skipped, Skipped)

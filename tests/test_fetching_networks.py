@@ -200,7 +200,7 @@ def test_a_file_that_another_program_put_into_the_cache_is_refused_and_left_ther
     code, _, err = visterm("encoders get tiny", tmp_path)
     assert code == 2
     assert blob.read_bytes() == damaged
-    assert f"{blob.name} is what the hub says. It was left in {blob}" in err
+    assert f"{blob.name} is the hash on the hub. It stays in {blob}" in err
     assert "trust" not in err
     blob.unlink()
     assert visterm("encoders get tiny", tmp_path)[0] == 0
@@ -234,7 +234,7 @@ def test_a_revision_that_is_gone_and_a_file_that_changed_in_it_are_refused(hub, 
     del repository.commits[first]
     code, _, err = visterm("encoders get tiny", tmp_path)
     assert code == 2
-    assert f"has no revision {first} any more" in err
+    assert f"no longer has the revision {first}" in err
     assert f"remove the repository from {lock_file()}" in err
 
 
@@ -269,9 +269,7 @@ def test_a_gated_repository_says_where_to_accept_and_takes_the_users_token(hub, 
             monkeypatch.setenv("HF_TOKEN", token)
         code, _, err = visterm("encoders get tiny", tmp_path)
         assert code == 2
-        assert (
-            "must accept its licence first, at https://huggingface.co/tests/tiny, and then log in: hf auth login" in err
-        )
+        assert "accept its licence first, at https://huggingface.co/tests/tiny, and then log in: hf auth login" in err
     monkeypatch.setenv("HF_TOKEN", "accepted")
     code, _, err = visterm("encoders get tiny", tmp_path)
     assert code == 0, err  # and the store, which refuses tokens, got none
@@ -356,7 +354,7 @@ def test_a_hostile_hub_writes_nothing(hub, cache, files, tmp_path, monkeypatch, 
     hub.lies = {header: value.format(outside=tmp_path)}
     if header == "ETag":  # which counts where the other is missing
         hub.lies["X-Linked-ETag"] = ""
-    with pytest.raises(StorageError, match=rf"{hub.url}/tests/tiny/.* is not answered as a hub does.*HF_ENDPOINT"):
+    with pytest.raises(StorageError, match=rf"{hub.url}/tests/tiny/.* does not answer like a hub.*HF_ENDPOINT"):
         fetch_network(network_named("tiny"))
     assert sorted(tmp_path.rglob("*")) == before
 
@@ -370,7 +368,7 @@ def test_a_hub_that_lies_later_writes_nothing_outside_the_cache(hub, cache, file
     before = around()
     hub.lies = dict.fromkeys(("X-Linked-ETag", "ETag", "X-Repo-Commit"), "../../../x.py")
     hub.honest = honest
-    with pytest.raises(StorageError, match="is not answered as a hub does"):
+    with pytest.raises(StorageError, match="does not answer like a hub"):
         fetch_network(network_named("tiny"))
     assert {path.name for path in around() - before} <= {"cache", lock_file().name}
     assert all(path.resolve().is_relative_to(cache) for path in left(cache))
@@ -395,7 +393,7 @@ def test_a_row_that_names_a_file_outside_its_repository_writes_nothing(hub, cach
     hub.repository("tests/tiny", {name: b"network"})
     table.write_text(ROW.replace("visual/model.onnx", name.replace("\\", "\\\\")))
     before = sorted(tmp_path.rglob("*"))
-    with pytest.raises(StorageError, match=r"tests/tiny can have no .*; expected a name without \.\."):
+    with pytest.raises(StorageError, match=r"is not a name in tests/tiny; expected no \.\."):
         fetch_network(network_named("tiny"))
     assert sorted(tmp_path.rglob("*")) == before
 
@@ -418,7 +416,7 @@ def test_files_whose_hash_nobody_knew_are_said_to_be_trusted(hub, cache, table, 
         trusted = [
             line
             for line in lines
-            if f"No SHA-256 of it was known: this file is trusted from now on, by {lock_file()}" in line
+            if f"Its SHA-256 was unknown: this file is trusted from now on, see {lock_file()}" in line
         ]
         assert len(trusted) == n_trusted
         assert not any(line.startswith("visual/model.onnx") for line in trusted)

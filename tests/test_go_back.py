@@ -14,7 +14,7 @@ from visterm.core.errors import StorageError, UserError
 from visterm.library import learn as learning
 from visterm.library import training
 from visterm.library.info import describe
-from visterm.library.learned import HELD_BACK, LEFT, Comparison, in_words
+from visterm.library.learned import NOT_BETTER, WENT_BACK, Comparison, outcome_text
 from visterm.library.training import is_held_out
 
 
@@ -31,7 +31,7 @@ def learned(tmp_path_factory):
     catalogue.index(folder / "photos", tags=write_tags(folder / "tags.csv", tags))
     first = next(record.id for record in catalogue.records if not is_held_out(record))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(training, "FEWEST_COMPARED", 1)
+        patch.setattr(training, "MIN_COMPARED_PHOTOS", 1)
         for tag in ("fog", "mist"):
             catalogue.give(first, [tag])
             catalogue.learn(full=True)
@@ -42,7 +42,7 @@ def learned(tmp_path_factory):
 @pytest.fixture
 def catalogue(learned, tmp_path, monkeypatch):
     """A copy of it, whose runs are compared on as few photos."""
-    monkeypatch.setattr(training, "FEWEST_COMPARED", 1)
+    monkeypatch.setattr(training, "MIN_COMPARED_PHOTOS", 1)
     shutil.copytree(learned, tmp_path / "catalogue")
     return Catalogue.load(tmp_path / "catalogue", n_jobs=1)
 
@@ -111,9 +111,9 @@ def test_the_same_run_learned_again_is_not_used_unless_that_is_asked_for(catalog
     third = catalogue.tagger.fingerprint
     catalogue.go_back()
     done = catalogue.learn(full=True)
-    assert (done.run, done.in_use, done.why_not, in_use(catalogue)) == (third, False, LEFT, 2)
-    assert "The new run 3 is the one that a person went back from, so" in in_words(done, "catalogue")
-    assert "visterm use catalogue 3" in in_words(done, "catalogue")
+    assert (done.run, done.in_use, done.why_not, in_use(catalogue)) == (third, False, WENT_BACK, 2)
+    assert "The new run 3 is a run that a person went back from, so" in outcome_text(done, "catalogue")
+    assert "visterm use catalogue 3" in outcome_text(done, "catalogue")
     assert numbers(catalogue.earlier_runs()) == [1]
     assert catalogue.learn(full=True, use_even_if_worse=True).in_use
     assert in_use(catalogue) == 3
@@ -127,7 +127,7 @@ def test_the_same_run_learned_again_is_not_used_unless_that_is_asked_for(catalog
 def test_what_is_learned_by_itself_replaces_the_run_that_a_person_went_back_to_only_if_better(catalogue, monkeypatch):
     def measured(interval):
         monkeypatch.setattr(
-            learning, "_compared",
+            learning, "_comparison_facts",
             lambda *_: {"before": 0.5, "after": 0.6, "compared": 40, "interval": interval},
         )  # fmt: skip
 
@@ -135,8 +135,8 @@ def test_what_is_learned_by_itself_replaces_the_run_that_a_person_went_back_to_o
     catalogue.give(1, ["haze"])
     measured((-0.1, 0.3))
     done = catalogue.learn(full=True, by_itself=True)
-    assert (done.in_use, done.why_not, in_use(catalogue)) == (False, HELD_BACK, 2)
-    assert "A person went back to run 2, and the new run 4 is not clearly better, so" in in_words(done, "catalogue")
+    assert (done.in_use, done.why_not, in_use(catalogue)) == (False, NOT_BETTER, 2)
+    assert "A person went back to run 2, and the new run 4 is not clearly better, so" in outcome_text(done, "catalogue")
     measured((0.05, 0.15))
     assert catalogue.learn(full=True, by_itself=True).in_use
     catalogue.give(1, ["smoke"])
@@ -168,8 +168,8 @@ def test_the_comparison_stays_with_the_run(catalogue):
 def test_a_comparison_says_what_its_interval_means(interval, verdict, words):
     found = Comparison.of({"before": 0.5, "after": 0.6, "compared": 1000, "interval": interval and list(interval)})
     assert found.verdict == verdict
-    assert words in found.in_words()
-    assert found.in_words().startswith("MAP 0.500 before, 0.600 now (+0.100")
+    assert words in found.summary()
+    assert found.summary().startswith("MAP 0.500 before, 0.600 now (+0.100")
 
 
 def test_runs_without_a_comparison_have_none():

@@ -21,7 +21,7 @@ HISTORY = [
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """A run that has the history above, and one of a model that learns in one go."""
+    """A run that has the history above, and one of a model that is not trained in epochs."""
     folder = tmp_path_factory.mktemp("history")
     names, tags = [str(i) for i in range(20)], [["a", "b"] if i % 2 else ["c", "d"] for i in range(20)]
     tagger = Tagger(encoder="ids", model_params={"dim": 2, "epochs": 2}).fit(names, tags)
@@ -68,5 +68,5 @@ def test_the_best_mean_rank_is_the_least():
 
 
 def test_a_model_that_learns_in_one_go_has_nothing_to_draw(runs, tmp_path):
-    with pytest.raises(UserError, match="'prior' learns in one go"):
+    with pytest.raises(UserError, match="'prior' is not trained in epochs"):
         training_history(runs / "at_once")

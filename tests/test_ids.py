@@ -105,7 +105,7 @@ def test_numbers_that_the_run_does_not_know_are_listed_and_the_others_gone_on_wi
     assert done.returncode == 3, done.stderr
     assert "Skipped 1 photo (1 not among the 90 images that this run was fitted on)" in done.stderr
     assert "Skipped 7000: not among the 90 images" in done.stderr
-    assert "fit again with the tags of this one" in done.stderr
+    assert "fit again with the tags of this image" in done.stderr
     if arguments[0] == "annotate":
         assert [answer["image"] for answer in lines(done)] == ["7", "8"]
 
@@ -121,7 +121,7 @@ def test_numbers_that_the_run_does_not_know_are_listed_and_the_others_gone_on_wi
         (["evaluate", "RUN", "--tags", "STRANGERS"], "None of the 2 images is known"),
         (["evaluate", "RUN", "--tags", "STRANGERS", "--queries", "tags"], "None of the 2 images is known"),
         (["evaluate", "RUN", ".", "--tags", "FILE"], "Leave IMAGES out"),
-        (["evaluate", "RUN", "--tags", "TOLD"], "once the excluded entries are left out"),
+        (["evaluate", "RUN", "--tags", "TOLD"], "without the excluded entries"),
     ],
 )
 def test_a_mistake_ends_in_one_line_and_exit_code_2(arguments, message, run, tmp_path):
@@ -275,7 +275,7 @@ def test_each_image_has_the_row_of_the_identity_with_its_number():
 
 
 def test_an_encoder_of_names_is_not_fitted_on_pictures():
-    with pytest.raises(DataError, match="does not look at pixels"):
+    with pytest.raises(DataError, match="looks up images by name"):
         Tagger(encoder="ids").fit([np.zeros((4, 4, 3), np.uint8)], [["a"]])
 
 

@@ -151,16 +151,16 @@ def test_pauses_double(server, photos, sleeps):
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("[1, 2]", "answers with no vector"),
-        ('{"clip": "[0.1, "}', "answers with no vector"),
+        ("[1, 2]", "answers without a vector"),
+        ('{"clip": "[0.1, "}', "answers without a vector"),
         ('{"clip": "[[1], [2]]"}', r"an array of shape \(2, 1\); expected a vector"),
         ('{"clip": "[]"}', r"an array of shape \(0,\); expected a vector"),
         ('{"clip": "7"}', r"an array of shape \(\); expected a vector"),
-        ('{"clip": ["a"]}', "answers with no vector"),
-        ('{"faces": []}', "answers with no vector"),
-        (f'{{"clip": [1{"0" * 400}]}}', "answers with no vector"),
-        ("<html>", "answers with no vector"),
-        ("[" * 900_000, "answers with no vector"),
+        ('{"clip": ["a"]}', "answers without a vector"),
+        ('{"faces": []}', "answers without a vector"),
+        (f'{{"clip": [1{"0" * 400}]}}', "answers without a vector"),
+        ("<html>", "answers without a vector"),
+        ("[" * 900_000, "answers without a vector"),
         ("[" * 2**21, r"more than 1,048,576 bytes"),
     ],
 )
@@ -187,14 +187,14 @@ def test_a_text_whose_vector_is_not_finite_is_the_servers_fault_and_so_is_the_fi
 ):
     for ask in (lambda: encoder.text_rows(["red"]), lambda: encoder.fit(photos)):
         server.faults = [json_answer(content)]
-        with pytest.raises(ServiceError, match="answers with a vector that holds NaN or infinity"):
+        with pytest.raises(ServiceError, match="answers with a vector that has NaN or infinity"):
             ask()
 
 
 def test_a_model_that_the_server_replaced_by_another_is_an_error(server, encoder, photos):
     encoder.fit(photos)
     server.faults = [json_answer('{"clip": "[1, 2, 3]"}')]
-    with pytest.raises(ShapeError, match=f"The model '{MODEL}' of .* gives 3 numbers, and 512 were expected"):
+    with pytest.raises(ShapeError, match=f"The model '{MODEL}' of .* returns 3 numbers instead of 512"):
         encoder.transform(photos)
 
 
@@ -207,7 +207,9 @@ def test_a_model_that_the_server_does_not_know_is_said_before_any_photo_is_read(
 
 def test_another_server_is_said_to_be_none_of_immichs(server, monkeypatch):
     Immich(url=server.url).check_settings()
-    with pytest.raises(ServiceError, match=r"is not Immich's machine-learning server: GET /ping gives 404, '{\"detail"):
+    with pytest.raises(
+        ServiceError, match=r"is not Immich's machine-learning server: GET /ping returns 404, '{\"detail"
+    ):
         Immich(url=f"{server.url}/api").check_settings()
 
 
@@ -257,7 +259,7 @@ def test_the_command_line_learns_and_tags_by_the_server(server, photos, tmp_path
     assert done.returncode == 0, done.stderr
     refused = run_command(["annotate", tmp_path / "run", folder / "0.png"])
     assert refused.returncode == 2
-    told = f"would send your photos to {server.url}. If you trust it: VISTERM_IMMICH={server.url} visterm"
+    told = f"would send your photos to {server.url}. If you trust the server: VISTERM_IMMICH={server.url} visterm"
     assert told in refused.stderr
     monkeypatch.setenv("VISTERM_STORES", server.url)
     told = run_command(["annotate", tmp_path / "run", folder / "0.png", folder / "1.png", "-k", 1]).stdout
@@ -388,7 +390,7 @@ def test_the_recipe_of_the_docs_works_and_the_run_says_where_photos_would_go(ser
         done = run_command(line)
         assert done.returncode == 0, done.stderr
     monkeypatch.delenv("VISTERM_IMMICH")
-    would = f"to {server.url}. If you trust it: VISTERM_IMMICH={server.url} visterm"
+    would = f"to {server.url}. If you trust the server: VISTERM_IMMICH={server.url} visterm"
     for line, sent in [(["annotate", tmp_path / "run", folder], "photos"), ([*search[:-1], "maroon"], "words")]:
         refused = run_command(line)
         assert refused.returncode == 2

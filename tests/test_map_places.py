@@ -255,7 +255,7 @@ def test_a_chain_with_an_encoder_without_places_is_taken_apart_by_the_others(pho
     row = encoder.transform([photos[0]])
     given = np.asarray(seen.rows.sum(axis=0)).ravel() + seen.elsewhere
     np.testing.assert_allclose(given, (row.toarray() if sp.issparse(row) else row)[0], atol=1e-5)
-    with pytest.raises(UserError, match=r"chain's encoders \(mean_colour\) do not know"):
+    with pytest.raises(UserError, match=r"chain's encoders \(mean_colour\) cannot assign their features"):
         Chain(encoders=[means], n_jobs=1).fit(photos).places(photos[0])
 
 

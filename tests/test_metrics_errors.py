@@ -62,12 +62,12 @@ def test_a_metric_over_nothing_says_so(metric):
 
 
 def test_auc_without_wrong_tags_says_so():
-    with pytest.raises(DataError, match="no image has a relevant and another tag"):
+    with pytest.raises(DataError, match="no image has a relevant and an irrelevant tag"):
         evaluate(SCORES, np.ones((2, 3)), ["auc"])
 
 
 def test_excluding_every_relevant_tag_says_so():
-    with pytest.raises(DataError, match="once the excluded entries are left out"):
+    with pytest.raises(DataError, match="without the excluded entries"):
         evaluate(SCORES, Y, ["map"], exclude=Y)
 
 
@@ -76,7 +76,7 @@ def test_scores_that_have_no_order_are_refused_with_the_image(bad):
     scores = SCORES.copy()
     scores[1, 2] = bad
     for given in (scores, [HALVES[0], (slice(1, 2), scores[1:])]):
-        with pytest.raises(DataError, match="image 1 hold NaN or infinity"):
+        with pytest.raises(DataError, match="image 1 have NaN or infinity"):
             evaluate(given, Y, ["map"])
 
 
@@ -107,7 +107,7 @@ def test_an_exclusion_of_another_shape_is_refused():
 
 
 def test_one_time_blocks_too_large_to_keep_are_refused_only_where_they_are_needed_twice(monkeypatch):
-    monkeypatch.setattr(ranking, "CACHE_BYTES", 12)
+    monkeypatch.setattr(ranking, "MAX_CACHE_BYTES", 12)
     with pytest.raises(TooLargeError, match="Pass a callable"):
         evaluate(iter(HALVES), Y, ["word_map"])
     assert evaluate(iter(HALVES), Y, ["map"]) == evaluate(SCORES, Y, ["map"])
@@ -122,7 +122,7 @@ def test_a_callable_is_asked_again_where_its_blocks_are_too_large_to_keep(monkey
 
     assert evaluate(fresh, Y, ["word_map"]) == evaluate(SCORES, Y, ["word_map"])
     assert len(calls) == 1
-    monkeypatch.setattr(ranking, "CACHE_BYTES", 12)
+    monkeypatch.setattr(ranking, "MAX_CACHE_BYTES", 12)
     assert evaluate(fresh, Y, ["word_map"]) == evaluate(SCORES, Y, ["word_map"])
     assert len(calls) == 3
 

@@ -54,7 +54,7 @@ def test_the_same_values_give_the_same_interval():
 
 
 def test_resampling_in_small_parts_gives_as_many_resamples(monkeypatch):
-    monkeypatch.setattr(significance, "DRAWS_AT_ONCE", 100)
+    monkeypatch.setattr(significance, "MAX_DRAWS_IN_MEMORY", 100)
     values = np.arange(30.0)
     assert bootstrap_mean(values, n_resamples=1001).low == pytest.approx(values.mean() - 1.96 * 1.58, abs=0.4)
 
@@ -64,7 +64,7 @@ def test_resampling_in_small_parts_gives_as_many_resamples(monkeypatch):
     [
         ([1, 2], [1, 2, 3], ShapeError, "first has 2 values, second 3"),
         ([[1, 2]], [1, 2], ShapeError, "2 dimensions"),
-        ([1, np.nan, 2], [1, 2, 3], DataError, "1 images have a value of one model only, the first is 1"),
+        ([1, np.nan, 2], [1, 2, 3], DataError, "1 images have a value of one model only, such as image 1"),
         ([1, np.inf], [1, 2], DataError, "infinite"),
         ([np.nan], [np.nan], DataError, "No image has a value; at least 1"),
     ],

@@ -16,10 +16,10 @@ from visterm.core.tables import MODELS
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.tag_tree import TagTree
 from visterm.library.catalogue import Catalogue
-from visterm.library.mistakes import FILE, kept_mistakes
+from visterm.library.mistakes import MISTAKES_FILE, open_mistakes
 from visterm.metrics import average_precisions
 from visterm.models.confidence.mistakes import find_mistakes
-from visterm.tagging.mistakes import KINDS, Mistake, UntoldError, cross_chances, deepest, mistakes_among
+from visterm.tagging.mistakes import KINDS, Mistake, UninformativeFeaturesError, cross_chances, deepest, mistakes_among
 
 N_FLIPPED = 30
 
@@ -115,7 +115,10 @@ def test_features_that_tell_nothing_are_said_to_and_list_nothing(rare_tags):
     _, Y = rare_tags
     X = np.random.default_rng(3).standard_normal((400, 20)).astype(np.float32)
     model = MODELS.create("ridge").fit(X, Y)
-    with pytest.raises(UntoldError, match="The features tell nothing of these tags"), cross_chances(model, X, Y):
+    with (
+        pytest.raises(UninformativeFeaturesError, match="The features contain no information about these tags"),
+        cross_chances(model, X, Y),
+    ):
         pass
 
 
@@ -231,23 +234,23 @@ def test_mistakes_of_a_tag_are_found_by_its_aliases(catalogue, monkeypatch):
 
 def test_a_catalogue_lists_the_tag_above_again_once_the_one_under_it_is_rejected(catalogue):
     folder = catalogue.stored.folder
-    kept = (folder / FILE).read_bytes()
+    kept = (folder / MISTAKES_FILE).read_bytes()
     image = id_of(catalogue, "003.jpg")
     entries = [[image, tag, "missing", chance, 0.1, 1.0] for tag, chance in (("flower", 0.9), ("rose", 0.7))]
-    (folder / FILE).write_text(json.dumps({"images": 120, "mistakes": entries}))
+    (folder / MISTAKES_FILE).write_text(json.dumps({"images": 120, "mistakes": entries}))
     tree = TagTree([("rose", "flower")])
 
     def listed():
-        return [(one.tag, one.follows) for one in kept_mistakes(catalogue.stored, tree=tree)]
+        return [(one.tag, one.follows) for one in open_mistakes(catalogue.stored, tree=tree)]
 
     try:
         assert listed() == [("rose", ("flower",))]
-        assert [one.tag for one in kept_mistakes(catalogue.stored, tag="flower", tree=tree)] == ["flower"]
+        assert [one.tag for one in open_mistakes(catalogue.stored, tag="flower", tree=tree)] == ["flower"]
         catalogue.judge(image, "rose", -1)
         assert listed() == [("flower", ())]
     finally:
         catalogue.judge(image, "rose", 0)
-        (folder / FILE).write_bytes(kept)
+        (folder / MISTAKES_FILE).write_bytes(kept)
 
 
 def test_mistakes_that_cannot_be_looked_for_raise(catalogue):
@@ -256,7 +259,7 @@ def test_mistakes_that_cannot_be_looked_for_raise(catalogue):
     with pytest.raises(StorageError, match="in memory"):
         Catalogue(catalogue.tagger).look_for_mistakes()
     assert Catalogue(catalogue.tagger).mistakes() is None
-    file = catalogue.stored.folder / FILE
+    file = catalogue.stored.folder / MISTAKES_FILE
     content = file.read_bytes()
     file.write_text('{"mistakes": [[1, "dots", "odd", 0.5, 0.4, 0.6]]}')
     with pytest.raises(CorruptFileError, match=r"mistakes\.json is damaged"):

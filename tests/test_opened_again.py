@@ -246,7 +246,7 @@ def test_where_the_current_run_is_damaged_each_command_names_the_way_back_and_wh
     file.write_bytes(content[:-1] + bytes([content[-1] ^ 64]))
     for line in ("search {} red", "index {} photos", "tags {}", "info {}", "info {} --check"):
         code, _, err = visterm(line.format(catalogue), catalogue.parent)
-        assert (code, f"Or go back to the run before: visterm use {catalogue}" in err) == (2, True), err
+        assert (code, f"Or go back to the previous run: visterm use {catalogue}" in err) == (2, True), err
     assert visterm(f"use {catalogue} --back", catalogue.parent)[0] == 0
     code, _, err = visterm(f"info {catalogue} --check", catalogue.parent)
     assert (code, f"runs/{second}/model.safetensors was changed" in err) == (2, True)

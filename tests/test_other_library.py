@@ -64,9 +64,9 @@ def test_only_joined_tags_are_ranked_and_what_is_left_out_is_counted(folder):
     }  # fmt: skip
     assert found["map_counts"] == counts
     for line in (
-        "Joined 2 of these photos' 4 tags with the run's: 1 by name, 1 by the map.",
-        "Left out 2 tags of theirs, such as 'sea', 'red fish'.",
-        "Left out 2 of the run's 4 tags: none of theirs means them.",
+        "Matched 2 of these photos' 4 tags with tags of the run: 1 by name, 1 by the map.",
+        "Left out 2 tags of these photos, such as 'sea', 'red fish'.",
+        "Left out 2 of the run's 4 tags: no tag of the photos matches.",
         "The map has 1 tag that no photo has, such as 'nowhere'.",
         "17 of 33 given tags are not joined and are not counted.",
     ):

@@ -12,7 +12,7 @@ import httpx
 from served_library import served
 from tiny_catalogue import make_tiny_catalogue
 from visterm import Catalogue
-from visterm.library.mistakes import FILE
+from visterm.library.mistakes import MISTAKES_FILE
 
 
 def hidden(page, name):
@@ -82,13 +82,15 @@ def test_what_is_only_unusual_has_no_percentage_and_features_that_tell_nothing_a
     image = next(record.id for record in catalogue.records if "rare one" in catalogue.image(record.id).tags)
     kept = {"images": 60, "mistakes": [[image, "rare one", "wrong", None, None, None]], "note": ""}
     with served(folder) as address, httpx.Client(base_url=address, timeout=600) as client:
-        (folder / FILE).write_text(json.dumps(kept))
+        (folder / MISTAKES_FILE).write_text(json.dumps(kept))
         question = re.search(r'<p class="mistake wrong">(.*?)</p>', client.get("/review?queue=mistakes").text)[1]
         assert question == "<b>Perhaps wrong</b>: unusual for this tag"
         [listed] = client.get("/api/v1/mistakes").json()["mistakes"]
         assert (listed["chance"], listed["low"], listed["high"], listed["reason"]) == (
             None, None, None, "unusual for this tag",
         )  # fmt: skip
-        (folder / FILE).write_text(json.dumps({"images": 60, "mistakes": [], "note": "The features tell nothing."}))
+        (folder / MISTAKES_FILE).write_text(
+            json.dumps({"images": 60, "mistakes": [], "note": "The features tell nothing."})
+        )
         assert "<p>The features tell nothing.</p>" in client.get("/review?queue=mistakes").text
         assert client.get("/api/v1/mistakes").json()["note"] == "The features tell nothing."

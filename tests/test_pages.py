@@ -387,7 +387,7 @@ def test_merging_puts_one_tag_in_place_of_another(client, catalogue):
     assert merge_tags(catalogue, "heaven", "sky") == 2
     assert [catalogue.image(image_id).tags for image_id in images] == [["sky"], ["sky"]]
     assert merge_tags(catalogue, "heaven", "sky") == 0
-    with pytest.raises(UserError, match="one tag already"):
+    with pytest.raises(UserError, match="spellings of the same tag"):
         merge_tags(catalogue, "Sky", "sky ")
     answer = client.post("/tags/merge", data={"tag": "heaven", "into": "sky"})
     assert (answer.status_code, answer.headers["location"]) == (303, "/tag?name=sky")

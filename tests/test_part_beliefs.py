@@ -93,7 +93,7 @@ def test_blocks_of_wholes_give_what_one_block_gives(monkeypatch):
     told = [(0, 4), (1, 5), (2, 6), (3, 4), (0, 2), (1, 3)]
     beliefs = PartBeliefs(Scored(scores, True, told), [], 8)
     whole = beliefs.unknown(0)
-    monkeypatch.setattr("visterm.tagging.part_relations.BLOCK", 3)
+    monkeypatch.setattr("visterm.tagging.part_relations.BLOCK_SIZE", 3)
     assert beliefs.unknown(0) == whole
     assert beliefs.unknown(4) == whole[:4]
     expected = [

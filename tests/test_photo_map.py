@@ -15,7 +15,7 @@ from tiny_catalogue import make_tiny_catalogue
 from visterm import Catalogue
 from visterm.core.errors import CorruptFileError, MissingExtraError
 from visterm.library import photo_map
-from visterm.library.photo_map import FILE, PhotoMap, draw_map, read_map
+from visterm.library.photo_map import MAP_FILE, PhotoMap, draw_map, read_map
 
 
 @pytest.fixture(scope="module")
@@ -51,10 +51,10 @@ def test_photos_that_look_alike_lie_together_and_the_map_is_kept(catalogue):
 def test_new_photos_are_placed_by_their_neighbours_and_the_others_stay(catalogue, monkeypatch):
     whole = draw_map(catalogue)
     known = np.isin(whole.ids, [3, 8, 14, 21], invert=True)
-    photo_map._write(catalogue.stored.folder / FILE, PhotoMap(whole.ids[known], whole.places[known]))
-    monkeypatch.setattr(photo_map, "NEIGHBOURS", 3)
-    monkeypatch.setattr(photo_map, "CHUNK", 2)
-    assert photo_map.not_on_map(catalogue.stored, read_map(catalogue.stored)) == 4
+    photo_map._write(catalogue.stored.folder / MAP_FILE, PhotoMap(whole.ids[known], whole.places[known]))
+    monkeypatch.setattr(photo_map, "N_NEIGHBOURS", 3)
+    monkeypatch.setattr(photo_map, "PHOTOS_PER_WRITE", 2)
+    assert photo_map.n_not_on_map(catalogue.stored, read_map(catalogue.stored)) == 4
     found = draw_map(catalogue)
     assert found.ids.tolist() == list(range(24))
     np.testing.assert_array_equal(found.places[known], whole.places[known])
@@ -64,8 +64,8 @@ def test_new_photos_are_placed_by_their_neighbours_and_the_others_stay(catalogue
 
 def test_a_kill_between_two_chunks_loses_no_chunk_that_was_written(catalogue, monkeypatch):
     whole = draw_map(catalogue)
-    photo_map._write(catalogue.stored.folder / FILE, PhotoMap(whole.ids[:16], whole.places[:16]))
-    monkeypatch.setattr(photo_map, "CHUNK", 3)
+    photo_map._write(catalogue.stored.folder / MAP_FILE, PhotoMap(whole.ids[:16], whole.places[:16]))
+    monkeypatch.setattr(photo_map, "PHOTOS_PER_WRITE", 3)
     write, written = photo_map._write, []
 
     def die_at_the_third(file, found):
@@ -90,7 +90,7 @@ def test_photos_that_are_gone_are_not_on_the_map_and_a_damaged_map_is_said_to_be
     draw_map(catalogue)
     catalogue.stored.mark([5], "gone")
     assert 5 not in read_map(catalogue.stored).ids
-    (catalogue.stored.folder / FILE).write_bytes(b"no map")
+    (catalogue.stored.folder / MAP_FILE).write_bytes(b"no map")
     with pytest.raises(CorruptFileError, match="draw the map again"):
         read_map(catalogue.stored)
     draw_map(catalogue, anew=True)
@@ -98,7 +98,7 @@ def test_photos_that_are_gone_are_not_on_the_map_and_a_damaged_map_is_said_to_be
 
 
 def test_without_umap_learn_the_message_names_the_extra(catalogue, monkeypatch):
-    monkeypatch.setattr(photo_map, "MIN_FOR_UMAP", 10)
+    monkeypatch.setattr(photo_map, "MIN_PHOTOS_FOR_UMAP", 10)
     monkeypatch.setitem(sys.modules, "umap", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'visterm\[map\]'"):
         draw_map(catalogue, anew=True)

@@ -131,7 +131,7 @@ def test_nothing_to_measure_is_said_with_what_to_check(library, runs, tmp_path):
     file = tmp_path / "q.csv"
     file.write_text("query,image\nworda,nowhere.jpg\n", encoding="utf-8")
     tagger = Tagger.load(runs[0])
-    with pytest.raises(DataError, match="Check that the query file names photos as the tag file does"):
+    with pytest.raises(DataError, match="Check that the query file has the same photo names as the tag file"):
         evaluate_queries([tagger], corpus, file)
     with pytest.raises(DataError, match="words that the run knows and at least 1000 of these photos have"):
         evaluate_queries([tagger], corpus, min_count=1000)

@@ -90,7 +90,7 @@ def test_a_picture_is_of_the_kind_that_its_name_says(name, kind, command, run, t
         assert picture.format == kind
 
 
-@pytest.mark.parametrize(("name", "said"), [("a.bmp", "ends in .bmp"), ("a", "has no ending")])
+@pytest.mark.parametrize(("name", "said"), [("a.bmp", "ends in .bmp"), ("a", "has no extension")])
 def test_a_picture_of_another_kind_is_refused_before_the_run_is_looked_at(name, said, refusal):
     assert f"{name} {said}; expected the name of a picture that ends in .png, .jpg, .jpeg, .webp." in refusal(
         f"explain nowhere photo.jpg red -o {name}"

@@ -316,7 +316,7 @@ def test_words_without_relations_have_no_groups(place):
         ("search plain_catalogue car --expand parts", "knows no part-of relations. Fit it with a file of tag rules"),
         ("search plain_catalogue car --expand siblings", "knows no is-a relations. Fit it with a file of tag rules"),
         ("search ridge_catalogue car --expand wholes", "'wholes'; expected one of: parts, siblings"),
-        ("search ridge_catalogue -car --expand parts", "none to expand"),
+        ("search ridge_catalogue -car --expand parts", "no word to expand"),
         ("tags ridge --parts predicted", "'ridge' does not learn which tags are parts of which"),
         ("tags ridge --parts some", "--parts is 'some'; expected predicted or known"),
         ("tags plain --parts known", "knows no part-of relations"),

@@ -93,7 +93,7 @@ def test_where_runs_disagree_is_asked_before_what_both_are_as_sure_of():
     )
     items = review_queue(stored)
     assert [item.tag for item in items] == ["sky", "sea"]
-    assert items[0].why[1] == "the run before was 80% sure"
+    assert items[0].why[1] == "the previous run was 80% sure"
     assert len(items[1].why) == 2
 
 

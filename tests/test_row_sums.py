@@ -93,7 +93,7 @@ def test_the_command_checks_and_names_what_has_no_checksum_and_what_is_damaged(t
     tiny = make_tiny_catalogue(tmp_path)
     done = run_command(["info", tiny.folder, "--check"])
     assert (
-        "checked: no damage: the rows and the runs are unchanged, all features can be read, and the database is sound"
+        "checked: no damage: the rows and the runs are unchanged, all features can be read, and the database passes"
         in done.stdout
     )
     stored = StoredCatalogue.open(tiny.folder)
@@ -167,6 +167,6 @@ def test_a_changed_value_that_an_index_has_is_damage(old, new, tmp_path):
 def test_what_has_no_checksum_is_said(tmp_path):
     place = make_tiny_catalogue(tmp_path, n_images=4)
     out = run_command(["info", place.folder, "--check"]).stdout
-    assert "Not checked: single values of the database that no index has (sizes, dates, scores), and seconds of" in out
+    assert "Not checked: values of the database that are in no index (sizes, dates, scores), and seconds of" in out
     (run,) = (place.folder / "runs").iterdir()
     assert "Not checked: seconds of training (model.times.json)" in run_command(["info", run, "--check"]).stdout

@@ -163,7 +163,7 @@ def test_a_scorer_refuses_what_it_cannot_measure(frame, features):
     assert repr(visterm.scorer("P@3")) == "scorer('P@3')"
     with pytest.raises(UnknownNameError, match=r"Unknown metric 'mapp'. Did you mean 'map'"):
         visterm.scorer("mapp")
-    with pytest.raises(UserError, match="what tags are kinds of"):
+    with pytest.raises(UserError, match="which tags are siblings"):
         visterm.scorer("psib@5")
     with pytest.raises(UserError, match=r"A MaxAbsScaler has no scores of tags\. scorer\('map'\) measures taggers"):
         visterm.scorer()(MaxAbsScaler(), features, frame["tags"])

@@ -100,7 +100,7 @@ def test_a_step_is_undone_once_and_not_after_something_else_was_said(catalogue):
     step = tag_photos(catalogue, MANY, right=["dots"])
     catalogue.judge(MANY[3], "dots", -1)
     before = all_said(catalogue)
-    with pytest.raises(UserError, match="something else has been said"):
+    with pytest.raises(UserError, match="there is later feedback"):
         undo_step(catalogue, step.number)
     assert all_said(catalogue) == before
     with pytest.raises(DataError, match="no step 123456"):

@@ -110,7 +110,7 @@ def test_a_new_run_that_is_worse_on_few_photos_is_not_used_unasked(opened, monke
     run = catalogue.stored.origin.fingerprint
     for few in ({"before": 0.5, "after": 0.4}, {"before": 0.4, "after": 0.5}):
         found = {**few, "compared": 5, "interval": None}
-        monkeypatch.setattr("visterm.library.learn._compared", lambda *_, found=found: found)
+        monkeypatch.setattr("visterm.library.learn._comparison_facts", lambda *_, found=found: found)
         photo, text = first_of_ours(library)
         library.untag(photo, text)
         done = sync(catalogue, library, LOW)

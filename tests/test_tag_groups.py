@@ -16,7 +16,7 @@ from visterm import Catalogue, Tagger
 from visterm.core.vocabulary import Vocabulary
 from visterm.data.spellings import DOUBLED, EXCHANGED, LEFT_OUT, PLURAL, TWO_SLIPS
 from visterm.data.tag_rules import Alias, TagRules
-from visterm.tagging.tag_groups import NEVER_TOGETHER, AliasPair, alias_pairs, aliases_of
+from visterm.tagging.tag_groups import SIMILAR_IMAGES, AliasPair, alias_pairs, aliases_of
 
 # -- pairs -------------------------------------------------------------------------------------------------------------
 
@@ -112,7 +112,7 @@ def test_tags_of_photos_alike_that_nobody_writes_together_are_found():
     # Half of the photos are of the sea, with "sea" or "meer"; half of these have "wave" as well, beside either.
     lists = [["sea", "wave"], ["sea"], ["meer", "wave"], ["meer"]] * 5 + [["cow"], ["kuh"]] * 10
     pairs = by_photos(lists)
-    assert [(pair.first, pair.second, pair.how) for pair in pairs] == [(0, 1, NEVER_TOGETHER), (3, 4, NEVER_TOGETHER)]
+    assert [(pair.first, pair.second, pair.how) for pair in pairs] == [(0, 1, SIMILAR_IMAGES), (3, 4, SIMILAR_IMAGES)]
 
 
 def test_tags_that_stand_together_or_are_too_rare_to_do_so_are_not():
@@ -136,7 +136,7 @@ def test_spellings_of_a_word_are_looked_at_together():
 
 def test_a_group_is_called_by_its_most_frequent_tag():
     vocabulary = Vocabulary(["gull", "gulls", "segull", "Möwe", "sea"], [5, 9, 1, 2, 30])
-    pairs = [AliasPair(0, 1, PLURAL, 0.5), AliasPair(0, 3, NEVER_TOGETHER, 0.456)]
+    pairs = [AliasPair(0, 1, PLURAL, 0.5), AliasPair(0, 3, SIMILAR_IMAGES, 0.456)]
     assert aliases_of(vocabulary, pairs) == [
         Alias("gull", "gulls", "plural, 0.50"),
         Alias("Möwe", "gulls", "images alike, never together (as gull), 0.46"),

@@ -123,7 +123,7 @@ def test_places_that_end_alike_are_told_apart_and_names_above_are_not_named_twic
     assert set(found.tree) == {("birds/crane", "birds"), ("machines/crane", "machines")}
     assert Corpus.read(tmp_path, "xmp").tree == found.tree
     parents = Parents(tree=TagTree(found.tree))
-    (mark,) = ExportItem(tmp_path, ("machines/crane",)).wanted(None, parents)
+    (mark,) = ExportItem(tmp_path, ("machines/crane",)).marks_to_write(None, parents)
     assert (mark.tag, mark.path) == ("crane", ("machines", "crane"))
 
 
@@ -196,7 +196,7 @@ def test_what_a_person_said_is_in_the_next_export_before_anything_is_learned(to,
             source._stored.close()
             (tmp_path / f"tags.{to}").write_text(table_of(items, to), encoding="utf-8")
             people = {row.image: row.tags for row in find_tags(tmp_path / f"tags.{to}", tmp_path / "photos").records}
-            both = {item.name: [mark.tag for mark in item.wanted(None, Parents())] for item in items}
+            both = {item.name: [mark.tag for mark in item.marks_to_write(None, Parents())] for item in items}
             return {name: (people.get(name, []), sorted(set(both[name]) - set(people.get(name, [])))) for name in both}
         export(catalogue, to)
         found = {}

@@ -13,7 +13,7 @@ from command_line import visterm
 from visterm import Catalogue, Tagger
 from visterm.library.dictionary import photos_of_tags, tree_level
 from visterm.library.encoded_features import CatalogueFeatures
-from visterm.library.training import all_said
+from visterm.library.training import judged_images
 from visterm.models.confidence.calibration import Calibration
 from visterm.store.filters import Filter
 from visterm.web.app import create_app
@@ -120,7 +120,7 @@ def test_searches_and_completions_know_no_tag_that_no_photo_has_any_more(catalog
 
 def test_learning_takes_the_same_tags(catalogue):
     features = CatalogueFeatures(catalogue.stored, catalogue.tagger.encoder.fingerprint)
-    part = all_said(catalogue.tagger, catalogue.stored, features)
+    part = judged_images(catalogue.tagger, catalogue.stored, features)
     learned = {image.name[0]: sorted(tags) for image, tags in zip(part.images, part.tags, strict=True)}
     assert learned == {name: sorted(tags) for name, tags in NOW.items()}
 

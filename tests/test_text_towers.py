@@ -20,8 +20,8 @@ from visterm.core.errors import DataError, StorageError, UnknownNameError, UserE
 from visterm.encoders import word_rows as words_module
 from visterm.encoders.named import TABLE_ENV, make_encoder, network_named
 from visterm.encoders.onnx import Onnx
-from visterm.encoders.text_tower import OnnxTextTower, prepared
-from visterm.encoders.word_rows import kept_words, prompts_of, word_rows
+from visterm.encoders.text_tower import OnnxTextTower, prepared_text
+from visterm.encoders.word_rows import prompts_of, word_cache_path, word_rows
 
 LONG = " ".join(f"{word}{i}" for i in range(40) for word in ("husky", "snow"))
 KINDS = ["clip", "siglip"]
@@ -57,7 +57,7 @@ def change(kind, tmp_path, old, new):
 def test_rows_are_those_of_transformers(kind, towers):
     tower, encoder = towers(kind), make_encoder("tiny", {}, {"n_jobs": 2})
     texts = [*TEXTS, LONG, "x"]
-    as_the_tower_wants = [prepared(text, canonicalise=kind == "siglip") for text in texts]
+    as_the_tower_wants = [prepared_text(text, canonicalise=kind == "siglip") for text in texts]
     rows = encoder.text_rows(texts)
     assert rows.dtype == np.float32
     assert rows.shape == (6, WIDTH[kind])
@@ -73,7 +73,7 @@ def test_texts_are_padded_to_the_length_of_the_tower_and_cut_before_the_end(kind
     for text in [*TEXTS, LONG, ""]:
         tokens = opened.tokens(text)
         right = tower.tokenizer(
-            prepared(text, canonicalise=kind == "siglip"),
+            prepared_text(text, canonicalise=kind == "siglip"),
             padding="max_length",
             truncation=True,
             max_length=tower.length,
@@ -88,9 +88,9 @@ def test_texts_are_padded_to_the_length_of_the_tower_and_cut_before_the_end(kind
 
 def test_a_text_is_canonicalised_as_siglip_was_trained():
     said = {" Polar_Bear's  ICE,\tand-sea! ": "polar bears ice andsea", "Île-de-France": "îledefrance", "...": ""}
-    assert {text: prepared(text, canonicalise=True) for text in said} == said
-    assert prepared(" Polar_Bear's  ICE\n", canonicalise=False) == "Polar_Bear's ICE"
-    assert prepared("a\ud800b", canonicalise=False) == "a?b"
+    assert {text: prepared_text(text, canonicalise=True) for text in said} == said
+    assert prepared_text(" Polar_Bear's  ICE\n", canonicalise=False) == "Polar_Bear's ICE"
+    assert prepared_text("a\ud800b", canonicalise=False) == "a?b"
 
 
 def test_a_texts_vector_depends_on_no_other_text_and_on_no_number_of_threads(towers):
@@ -131,7 +131,7 @@ def test_what_is_kept_may_be_damaged_or_not_writable(towers, caplog):
     towers("clip")
     encoder = make_encoder("tiny", {}, {})
     right = word_rows(encoder, ["husky"], ["{}"]).matrix
-    kept_words().write_bytes(b"no database" * 100)
+    word_cache_path().write_bytes(b"no database" * 100)
     assert word_rows(encoder, ["husky"], ["{}"]).matrix.tobytes() == right.tobytes()
     assert "are computed again" in caplog.text
     assert "are computed each time" in caplog.text

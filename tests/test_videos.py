@@ -298,10 +298,10 @@ def test_learning_takes_the_frame_that_shows_the_tag(run, tmp_path):
     for record in catalogue.records:
         catalogue.give(record.id, tags.get(record.name, ["green"]))
     from visterm.library.encoded_features import CatalogueFeatures
-    from visterm.library.training import gathered
+    from visterm.library.training import learnable_and_held_out
 
     features = CatalogueFeatures(catalogue.stored, catalogue.tagger.encoder.fingerprint)
-    parts = gathered(catalogue.tagger, catalogue.stored, features)
+    parts = learnable_and_held_out(catalogue.tagger, catalogue.stored, features)
     assert sum(map(len, parts)) == 25
     [(part, place)] = [(p, i) for p in parts for i, image in enumerate(p.images) if image.id == film]
     _ids, X = features.rows([catalogue.stored.frames.of([film])[1].image_id])

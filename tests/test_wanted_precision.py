@@ -78,13 +78,13 @@ def test_runs_that_do_not_know_refuse_with_advice(library, tmp_path):
     folder, tagger, given = library
     name = next(iter(given))
     bare = Tagger.from_parts(tagger.encoder, tagger.model, tagger.vocabulary)
-    with pytest.raises(UserError, match=r"needs a run with confidences. Fit it again"):
+    with pytest.raises(UserError, match=r"needs a run with confidences. Fit the run again"):
         bare.annotate([name], precision=0.9)
     assert bare.annotate([name]).images[0].tags[0].confidence is None
     old = Tagger.load(folder / "run")
     old.parts = old.parts.changed(calibration=old.calibration._replace(held_out=None))
     for asked in ({"precision": 0.9}, {"best_f1": True}):
-        with pytest.raises(UserError, match="keeps nothing that cut-offs are chosen by"):
+        with pytest.raises(UserError, match="has no held-out confidences to choose a cut-off"):
             old.annotate([name], **asked)
     assert old.annotate([name], min_confidence=0.0).images[0].tags
     with pytest.raises(UserError, match=r"precision is 1\.5; expected a number above 0 and below 1"):

@@ -89,9 +89,9 @@ def draw(n: int, folder: Path) -> dict[str, float]:
 
     X, group = grouped(n, 1)
     new, group_of_new = grouped(n // 10, 2)
-    photo_map._in_a_plane(photo_map._directions(X[:500]))  # compiles
+    photo_map._plane_positions(photo_map._directions(X[:500]))  # compiles
     started = time.perf_counter()
-    known = photo_map.PhotoMap(np.arange(n), photo_map._in_a_plane(photo_map._directions(X)))
+    known = photo_map.PhotoMap(np.arange(n), photo_map._plane_positions(photo_map._directions(X)))
     seconds = time.perf_counter() - started
     every = np.concatenate([X, new])
     started = time.perf_counter()

@@ -189,7 +189,7 @@ def test_rows_made_elsewhere_stand_beside_those_of_pixels(files, scenes, tmp_pat
     np.testing.assert_allclose(block, made * encoder.factors_[0], rtol=1e-6)
     rows = encoder.transform(files[::-1])
     np.testing.assert_allclose(rows[:, :5].toarray()[::-1] if sp.issparse(rows) else rows[::-1, :5], block, rtol=1e-6)
-    with pytest.raises(DataError, match="does not look at pixels"):
+    with pytest.raises(DataError, match="looks up images by name"):
         encoder.transform(scenes)
 
 

@@ -63,7 +63,9 @@ def test_signed_features_can_be_compared_by_products(name):
 
 @pytest.mark.parametrize("name", ["intersection", "hellinger", "chi2"])
 def test_kernels_of_histograms_refuse_negative_features(name):
-    with pytest.raises(DataError, match=r"not negative, but there is -1\. Choose the kernel 'linear' or 'rbf'"):
+    with pytest.raises(
+        DataError, match=r"does not allow negative features, but there is -1\. Choose the kernel 'linear' or 'rbf'"
+    ):
         landmark_columns(name, np.array([[1, -1]], np.float32))
 
 
@@ -184,7 +186,7 @@ def test_images_that_are_all_alike_are_refused_with_advice():
         ({"dim": 0}, "dim is 0"),
         ({"landmarks": 1.5}, "landmarks is 1.5"),
         ({"gamma": -1}, "gamma is -1; expected a finite number above 0, or None"),
-        ({"encoder": 7}, "An encoder inside another is 7; expected a name such as 'visterms'"),
+        ({"encoder": 7}, "An inner encoder is 7; expected a name such as 'visterms'"),
         ({"encoder": "ids"}, "'ids' knows images by number only"),
         ({"encoder": "visterm"}, "Unknown encoder 'visterm'. Did you mean 'visterms'"),
     ],

@@ -208,7 +208,7 @@ def test_an_encoder_of_names_lists_images_that_it_does_not_know_with_what_to_do(
     encoder.refuse_unknown(images, only_if_all=True)
     with pytest.raises(DataError, match=r"None of the 2 images is known\. The image 'a' is not among"):
         encoder.refuse_unknown(["a", "b"], only_if_all=True)
-    with pytest.raises(DataError, match="does not look at pixels"):
+    with pytest.raises(DataError, match="looks up images by name"):
         encoder.encode([np.zeros((4, 4, 3), np.uint8)])
 
 

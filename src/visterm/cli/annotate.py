@@ -174,7 +174,7 @@ def explain(
         options.may_replace(out)
     explanation = explaining.explain(visterm.Tagger.load(run), image, tag)
     if out is not None:
-        heat_map.size_of(explanation)  # raises an error if there is no heat map, before the photo is read
+        heat_map.heat_map_size(explanation)  # raises an error if there is no heat map, before the photo is read
         heat_map.draw_heat(image_files.read_image(image, max_side=heat_map.PHOTO_SIDE), explanation, out)
         say(f"The shares are drawn in {out}")
     if json:

@@ -56,7 +56,7 @@ def duplicates(
     stored = stored_catalogues.StoredCatalogue.open(catalogue)
     groups = duplicate_photos.find_duplicates(stored, progress=Bars())
     if keep is not None:
-        rule, folder = (keep, "") if keep in duplicate_photos.RULES else ("folder", keep)
+        rule, folder = (keep, "") if keep in duplicate_photos.KEEPER_RULES else ("folder", keep)
         kept_groups = groups.kept_by(rule, stored.tags.held(), folder)
         if groups.groups and not kept_groups:
             raise UserError(
@@ -148,7 +148,7 @@ def mistakes(
 
     header = ["chance", "95 % interval", "the tag is", "tag", "photo"]
     objects = (mistake.as_dict() for mistake in probable)
-    none = stored_mistakes.why_none(opened.stored) or "No tag stands out as missing or wrong."
+    none = stored_mistakes.why_no_mistakes(opened.stored) or "No tag stands out as missing or wrong."
     show_all(objects, rows, header, json=json, out=out, empty_note=none)
 
 

@@ -198,7 +198,7 @@ def _export_model(run: Path, images: Path | None, to: str, out: Path, *, json: b
         emit({"folder": str(out), "tags": len(tagger.vocabulary), "bytes": len(graph.content), "views": graph.n_views})
     tags = count_of(len(tagger.vocabulary), "tag")
     say(f"Wrote {out}: {tags}, {len(graph.content) / 1e6:.1f} MB. Its README.md says how to use it.")
-    if warning := onnx_model.holding_photos(tagger):
+    if warning := onnx_model.privacy_warning(tagger):
         say(" ".join(warning.split()))
 
 
@@ -212,7 +212,7 @@ def _count_items(
             skipped.append(item)
             continue
         counts["photos"] += bool(item.name)  # the old paths of moved photos have no name
-        for mark in item.wanted(None, export_items.Parents()) if tags else ():
+        for mark in item.marks_to_write(None, export_items.Parents()) if tags else ():
             counts["tags" if mark.source == keywords.GIVEN else "predicted"] += 1
         yield item
 

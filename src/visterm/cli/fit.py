@@ -177,7 +177,7 @@ def _fit_catalogue(context: typer.Context, catalogue: Path) -> None:
         ]
         table(rows, [f"on {count_of(comparison.compared, 'photo')} held out", "MAP", "95 % interval"])
 
-    say(learned_runs.in_words(learned, catalogue))
+    say(learned_runs.outcome_text(learned, catalogue))
 
 
 TUNE_EXAMPLES = (

@@ -92,7 +92,7 @@ def index(
     not_read = say_not_read([images], videos=True)
     for remark in result.remarks:
         say(remark)
-    say(f"Indexed {count_of(len(catalogue), 'photo')} ({result.in_words()}). The catalogue is in {path}.")
+    say(f"Indexed {count_of(len(catalogue), 'photo')} ({result.summary()}). The catalogue is in {path}.")
     if json:
         emit({"catalogue": str(path), "images": len(catalogue), **result.as_dict(), **tag_facts, "not_read": not_read})
     raise typer.Exit(say_skipped(result.skipped, path / "skipped.jsonl"))
@@ -196,7 +196,7 @@ def watch(
     for folder, result in watcher.rounds():
         for remark in result.remarks if folder else ():
             say(remark)
-        changes, n_skipped = result.in_words(kept=False), len(result.skipped)
+        changes, n_skipped = result.summary(kept=False), len(result.skipped)
         if changes == "nothing new" and not n_skipped and not folder:
             continue
         skipped_note = f", {n_skipped:,} skipped, listed in {catalogue / 'skipped.jsonl'}" if n_skipped else ""

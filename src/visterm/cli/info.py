@@ -79,13 +79,13 @@ def info(
         emit(facts)
         return
     for name, value in facts.items():
-        if name == folder_facts.TRIED:
+        if name == folder_facts.TRIED_MODELS:
             show(f"{name}:")
             _show_tried(value)
         elif isinstance(value, dict) and value:
             show(f"{label(name)}:")
             for key, setting in value.items():
-                if key == folder_facts.TRIED:
+                if key == folder_facts.TRIED_MODELS:
                     _show_tried(setting)
                 elif setting != []:
                     text = _typed(setting) if name.endswith("settings") else _setting(key, setting)

@@ -288,7 +288,7 @@ def _planned_tags(
         for image_id, photo in photos.items():
             remote_keys = set(map(tag_key, [*photo.tags, *photo.guessed]))
             given_keys = set(map(tag_key, photo.given or ()))
-            marks = item_of[image_id].wanted(None, Parents())
+            marks = item_of[image_id].marks_to_write(None, Parents())
             given_keys |= texts.parent_keys([*(photo.given or ()), *(mark.tag for mark in marks)])
             pushed.young += bool(marks) and not photo.ready and photo.folder != NOT_OURS
             for mark in marks:

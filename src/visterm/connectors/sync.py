@@ -23,7 +23,7 @@ from visterm.core.errors import DataError, StorageError, UserError
 from visterm.core.progress import SILENT, Progress, Say, silent
 from visterm.core.vocabulary import clean_tag, tag_fault
 from visterm.core.wording import count_of
-from visterm.library.learned import in_words
+from visterm.library.learned import outcome_text
 from visterm.store.connected import PARENT, ProgramConnection
 from visterm.store.database import as_text, now
 
@@ -220,5 +220,5 @@ def _learn(catalogue: Catalogue, result: SyncRound, progress: Progress) -> None:
             result.remarks.append(f"Nothing was learned: {error}")
             return
         assert catalogue.stored.folder is not None
-        result.learned = in_words(learned, catalogue.stored.folder)
+        result.learned = outcome_text(learned, catalogue.stored.folder)
     connected.mark_learned()

@@ -22,7 +22,7 @@ from visterm.data.corpus import Corpus
 from visterm.data.image_folders import Unsearched, find_images, is_video, readable_suffixes, suffix_of
 from visterm.data.sidecars import SUFFIX as XMP
 from visterm.data.tag_files import KEYWORDS, read_keyword_tags
-from visterm.library.feedback import hand_over
+from visterm.library.feedback import copy_feedback
 from visterm.library.files import is_inside
 from visterm.library.index import Indexed, Indexing
 from visterm.library.photos import ListedPhotos, check_has_photos, check_not_connected, indexed_folders, photos_of
@@ -231,7 +231,7 @@ class FolderWatcher:
                     self._catalogue.refresh()
                     work = Indexing(self._catalogue.tagger, self._stored)
                     done = work.run(listed(), chunk_size=CHUNK_PHOTOS, stop=self._stop.is_set, progress=self._progress)
-                    if n_moved := hand_over(self._stored):
+                    if n_moved := copy_feedback(self._stored):
                         self._say(f"Tags and corrections of {count_of(n_moved, 'photo')} went to copies elsewhere.")
                     return done
             except InUseError as error:

@@ -1,4 +1,4 @@
-"""Base class of encoders of pixels: it decodes images in batches and skips unreadable ones."""
+"""Base class of encoders of pixels: decodes images in batches and skips unreadable images."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Encoder(AnyEncoder):
     ``_`` and are saved with the run.
     """
 
-    batch_size: int = 32  # Images encoded at a time; a default for encoders without this setting
+    batch_size: int = 32  # Number of images encoded together; a default for encoders without this setting
     fit_images: int = 5000  # Maximum number of images to learn from; ``random_state`` draws them
 
     @abstractmethod
@@ -51,7 +51,7 @@ class Encoder(AnyEncoder):
 
     @property
     def reading_side(self) -> int | None:
-        """The side at which a caller may decode images itself and still get the same rows as from the files."""
+        """The longest side to which a caller may reduce images and still get the same rows as from the files."""
         return self._max_side
 
     def _describe_all(
@@ -67,11 +67,11 @@ class Encoder(AnyEncoder):
 
     def _fit_images(self, images: Images, skip_unreadable: bool, progress: Progress) -> None:
         rng = as_generator(getattr(self, "random_state", None))
-        chosen = rng.permutation(len(images))[: self.fit_images]
-        self._fit_sample(self._readable([images[i] for i in chosen], skip_unreadable), rng, progress)
+        positions = rng.permutation(len(images))[: self.fit_images]
+        self._fit_sample(self._readable([images[i] for i in positions], skip_unreadable), rng, progress)
 
     def _encode_images(self, images: Images, progress: Progress) -> Encoded:
-        kept: list[int] = []
+        positions: list[int] = []
         skipped: list[Skipped] = []
         parts: list[Matrix] = []
         batch: list[Decoded] = []
@@ -83,32 +83,32 @@ class Encoder(AnyEncoder):
             progress.advance()
 
             if batch and (len(batch) == self.batch_size or number == len(images)):
-                kept += [decoded.index for decoded in batch]
+                positions += [decoded.index for decoded in batch]
                 parts.append(self._encode_batch([decoded.pixels for decoded in batch]))
                 batch = []
         rows = stack_rows(parts)
         rows = as_csr(rows) if sp.issparse(rows) else rows.astype(np.float32, copy=False)
-        return Encoded(rows, np.array(kept, np.int64), skipped)
+        return Encoded(rows, np.array(positions, np.int64), skipped)
 
     def _learns(self) -> bool:
         kind = type(self)
         return kind._fit_sample is not Encoder._fit_sample or kind._fit_images is not Encoder._fit_images
 
     def _readable(self, images: Images, skip: bool) -> Iterator[Pixels]:
-        """Yield the readable images; raise for unreadable ones unless `skip`, and if none can be read."""
-        any_read, skipped = False, list[Skipped]()
+        """Yield the readable images. Raises ImageError if an image is unreadable and not `skip`, or if all are."""
+        is_any_read, skipped = False, list[Skipped]()
         for item in self._decoded(images):
             if isinstance(item, Decoded):
-                any_read = True
+                is_any_read = True
                 yield item.pixels
             elif not skip:
                 raise ImageError(item.image, item.reason)
             else:
                 skipped.append(item)
-        if not any_read:
+        if not is_any_read:
             raise NoneReadableError(skipped)
 
     def _decoded(self, images: Images) -> Iterator[Decoded | Skipped]:
-        """Decode images in other threads, one batch ahead of the one being encoded."""
+        """Decode images in other threads, one batch ahead of the encoded batch."""
         jobs = getattr(self, "n_jobs", None)
         return decode_images(images, max_side=self._max_side, n_jobs=jobs, ahead=self.batch_size)

@@ -28,11 +28,11 @@ from visterm.kernels.pixels import (
 )
 from visterm.kernels.word_groups import nearest_in_groups, prepare_groups
 
-MAX_BLOCK_CELLS = 8  # Maximum number of cells along a block's side: a pixel is then in 64 blocks per scale
+MAX_BLOCK_CELLS = 8  # Maximum number of cells along a block's side, where a pixel is in 64 blocks per scale
 OVERLAP_TOLERANCE = 1e-3  # Tolerance for overlaps written as rounded 1 - 1/n
 MAX_LEVELS = 6
 
-LookUp: TypeAlias = "Callable[[NDArray[np.float32]], tuple[NDArray[np.int32], NDArray[np.float32]]]"
+FindNearest: TypeAlias = "Callable[[NDArray[np.float32]], tuple[NDArray[np.int32], NDArray[np.float32]]]"
 Level: TypeAlias = "tuple[slice, NDArray[np.int32], np.float32]"
 
 
@@ -108,7 +108,7 @@ class BlockCutter:
 
 
 def _ends(edges: NDArray[np.float64], block_cells: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return where blocks begin and end along one side; if a block needs more cells than exist, all are one block."""
+    """Return where blocks begin and end along one side; if a block needs more cells than exist, there is one block."""
     n_cells = min(block_cells, len(edges) - 1)
     return edges[:-n_cells], edges[n_cells:]
 
@@ -138,40 +138,40 @@ class WordFinder:
         self._first = np.cumsum(scale_words) - scale_words
         self._n_words = scale_words
         self._spread = spread
-        self._look_up: list[LookUp] = []
+        self._find_nearest: list[FindNearest] = []
 
         for first, n_words in zip(self._first, scale_words, strict=True):
             words, n_nearest = codebook[first : first + n_words], min(neighbours, int(n_words))
-            n_groups = math.isqrt(int(n_words))  # as many groups as words per group
+            n_groups = math.isqrt(int(n_words))  # equal to the mean number of words per group
             if nearest_groups is None or nearest_groups >= n_groups:
-                look_up: LookUp = partial(nearest_words, prepared=prepare_codebook(words), n_nearest=n_nearest)
+                find: FindNearest = partial(nearest_words, prepared=prepare_codebook(words), n_nearest=n_nearest)
             else:
                 centres = learn_codebook(words, n_groups, np.random.default_rng(0))
                 nearest, _ = assign_words(words, prepare_codebook(centres))
                 groups = np.unique(nearest, return_inverse=True)[1]  # drop empty groups
                 book = prepare_groups(words, groups, int(groups.max()) + 1)
                 n_probed = min(nearest_groups, int(groups.max()) + 1)
-                look_up = partial(nearest_in_groups, book=book, n_probed=n_probed, n_nearest=n_nearest)
-            self._look_up.append(look_up)
+                find = partial(nearest_in_groups, book=book, n_probed=n_probed, n_nearest=n_nearest)
+            self._find_nearest.append(find)
 
     def find(
         self, images: Sequence[Codes], i: int, *, with_boxes: bool
     ) -> tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.float64]]:
         """Return the words of all blocks of image i, the words' shares, and the blocks' boxes (`BlockCutter.boxes`).
 
-        Words are int32 (n_blocks, neighbours). Shares, float32, say how much of a block counts for each word: rows sum
-        to 1, and columns beyond the number of a scale's words are 0. Boxes are empty unless `with_boxes`.
+        Words are int32 (n_blocks, neighbours). Shares, float32, are the parts of a block that count for each word: rows
+        sum to 1, and columns beyond the number of a scale's words are 0. Boxes are empty unless `with_boxes`.
         """
         codes = images[i]
         words, shares, boxes = [], [], [np.empty((0, 4))]
         tiny = float(np.finfo(np.float32).tiny)
         for scale in range(len(self.cutter.sides)):
-            codebook = 0 if len(self._look_up) == 1 else scale
+            codebook = 0 if len(self._find_nearest) == 1 else scale
             points = self.cutter.points(codes, scale)
             scale_words = np.zeros((len(points), self.neighbours), np.int32)
             scale_shares = np.zeros(scale_words.shape, np.float32)
             n_nearest = min(self.neighbours, int(self._n_words[codebook]))
-            nearest, scores = self._look_up[codebook](points)
+            nearest, scores = self._find_nearest[codebook](points)
             scale_words[:, :n_nearest] = nearest + np.int32(self._first[codebook])
             width = max(self.softness * max(float(self._spread[codebook]), tiny), tiny)
             extra_distances = 2 * (scores[:, :1].astype(np.float64) - scores)
@@ -193,10 +193,9 @@ class VistermPyramid(NamedTuple):
     def levels(self, words: NDArray[np.int32], boxes: NDArray[np.float64]) -> Iterator[Level]:
         """Yield the words of an image for each level, renumbered by the cell that contains the block's centre.
 
-        A level consists of its columns of the row, the words numbered from its first column, and the factor of its bag,
-        which has length 1. `words` has shape (n_blocks, n_nearest); `boxes`, (n_blocks, 4), are left, top, right and
-        bottom as shares of the image's width and height. With a single level, boxes are not
-        read.
+        A level consists of its columns in the row, its words numbered from the first of these columns, and the factor
+        of its bag, which has length 1. `words` has shape (n_blocks, n_nearest); `boxes`, (n_blocks, 4), are left, top,
+        right and bottom as shares of the image's width and height. A single level does not need boxes.
         """
         first = 0
         for level, weight in enumerate(self.weights):
@@ -235,9 +234,9 @@ def block_places(
 ) -> Places:
     """Split the row of an image into the parts that its blocks contribute.
 
-    A visterm's weight in the row, after root and normalisation, is divided among the blocks in proportion to how much
-    they count for it: over all blocks, its weights sum to the weight in the row. In a pyramid, the weight of a visterm
-    in a cell is divided among the blocks of that cell. For `idf` (n_columns,) and `root` see `bag_row`.
+    A visterm's weight in the row, after root and normalisation, is divided among the blocks in proportion to their
+    shares of the visterm: over all blocks, its weights sum to the weight in the row. In a pyramid, the weight of a
+    visterm in a cell is divided among the blocks of that cell. For `idf` (n_columns,) and `root` see `bag_row`.
     """
     words, counts, boxes = finder.find([codes], 0, with_boxes=True)
     blocks = np.repeat(np.arange(len(words)), words.shape[1])
@@ -262,8 +261,8 @@ def block_places(
 def weights_of_levels(levels: int, level_weights: Sequence[float] | None) -> NDArray[np.float64]:
     """Return the weights of the levels, the whole picture first; they sum to 1.
 
-    `level_weights` are scaled to sum to 1. None: 1/2 for the finest level, half as much for each coarser one, except
-    that the two coarsest are equal.
+    `level_weights` are scaled to sum to 1. None: 1/2 for the finest level, half as much for each coarser level,
+    except that the two coarsest are equal.
     """
     if level_weights is None:
         level_weights = [2.0 ** (max(level, 1) - levels) for level in range(levels)]
@@ -273,18 +272,18 @@ def weights_of_levels(levels: int, level_weights: Sequence[float] | None) -> NDA
 
 
 def check_levels(levels: int, level_weights: Sequence[float] | None) -> None:
-    """Refuse an invalid number of levels, and weights that are not one number above 0 per level."""
+    """Raise UserError for an invalid number of levels, or weights that are not one number above 0 per level."""
     check_count(levels, "levels")
     check_number(levels, "levels", least=1, most=MAX_LEVELS)
     if level_weights is not None:
-        expected = f"None, or {levels} numbers above 0, one a level"
+        expected = f"None, or {levels} numbers above 0, one per level"
         check_numbers(level_weights, "level_weights", expected)
         if len(level_weights) != levels:
             raise UserError(setting="level_weights", value=level_weights, expected=expected)
 
 
 def check_numbers(values: object, name: str, expected: str, *, most: float = np.inf) -> None:
-    """Refuse values that are not a sequence of at least one finite number above 0 and at most `most`."""
+    """Raise UserError for values that are not a sequence of at least one finite number above 0 and at most `most`."""
     numbers = list(values) if isinstance(values, Sequence | np.ndarray) and not isinstance(values, str) else []
     are_valid = [isinstance(v, int | float | np.number) and not isinstance(v, bool) and 0 < v <= most for v in numbers]
     if not are_valid or not all(are_valid) or not np.isfinite(numbers).all():

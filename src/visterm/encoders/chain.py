@@ -33,16 +33,16 @@ from visterm.encoders.contract import (
 )
 from visterm.encoders.named import make_encoder, split_specs
 
-DENSE_ABOVE = 0.5  # Share of non-zero values above which an array is smaller than CSR
+MAX_CSR_DENSITY = 0.5  # Share of non-zero values above which an array is smaller than CSR
 MAX_COLUMNS = 2**40
 
 
 class NestedEncoder(Encoder):
     """An encoder that contains other encoders. Subclasses implement `_listed`, `_fit_images` and `_join`.
 
-    To encode, each image is decoded once, at the largest size that an inner encoder reads; the others get it reduced to
-    their size. A row is the same as from the encoder alone, except for rounding if a photo is reduced in two steps. To
-    fit, each encoder reads its own training images.
+    To encode, each image is decoded once, at the largest size that an inner encoder reads, and reduced to the size of
+    each other encoder. A row is the same as from the encoder alone, except for rounding if a photo is reduced in two
+    steps. To fit, each encoder reads its training images itself.
 
     Encoders of names are allowed too, unless they know images by number only. If all inner encoders are of names, no
     image is opened.
@@ -74,7 +74,7 @@ class NestedEncoder(Encoder):
         """Make the rows of images from the rows of the inner encoders, one matrix per encoder."""
 
     def _make_parts(self) -> list[AnyEncoder]:
-        """Make unfitted inner encoders; they get this encoder's seed and threads unless their settings differ."""
+        """Make unfitted inner encoders, with this encoder's seed and threads unless their settings differ."""
         options = {"random_state": self.random_state, "n_jobs": self.n_jobs}
         parts: list[AnyEncoder] = []
         for item in self._listed():
@@ -85,11 +85,11 @@ class NestedEncoder(Encoder):
                 parts.append(make_encoder(pair[0], pair[1], options))
             else:
                 expected = "a name such as 'visterms' or 'onnx:PATH', a pair of a name and settings, or an encoder"
-                problem = f"An encoder inside another is {item!r}."
+                problem = f"An inner encoder is {item!r}."
                 raise UserError(problem, setting=self.argument, value=item, expected=expected)
             if parts[-1].by_number:
-                problem = f"The encoder {item!r} knows images by number only: its rows say nothing of others."
-                raise UserError(problem, setting=self.argument, value=item, advice="Use it alone.")
+                problem = f"The encoder {item!r} knows images by number only: it has no rows for other images."
+                raise UserError(problem, setting=self.argument, value=item, advice="Use it without other encoders.")
         return parts
 
     def check_settings(self) -> None:
@@ -113,40 +113,40 @@ class NestedEncoder(Encoder):
         self, images: Images, skip: bool, progress: Progress, task: str
     ) -> Generator[list[Matrix], None, None]:
         """Yield the rows of randomly drawn images from the fitted inner encoders, batch by batch."""
-        chosen = as_generator(self.random_state).permutation(len(images))[: self.fit_images]
+        positions = as_generator(self.random_state).permutation(len(images))[: self.fit_images]
         unknown = self.unknown_images(images)
         if unknown and not skip:
             self.refuse_unknown(images)
-        chosen = np.array([i for i in chosen if i not in unknown], np.int64)
+        positions = np.array([i for i in positions if i not in unknown], np.int64)
         skipped: list[Skipped] = []
-        any_read = False
+        is_any_read = False
 
-        with reported(progress, task, len(chosen)):
-            for _, rows in self._part_batches([images[i] for i in chosen], skipped, progress):
-                any_read = True
+        with reported(progress, task, len(positions)):
+            for _, rows in self._part_batches([images[i] for i in positions], skipped, progress):
+                is_any_read = True
                 if skipped and not skip:
                     break
                 yield rows
 
         if skipped and not skip:
             raise ImageError(skipped[0].image, skipped[0].reason)
-        if not any_read:
+        if not is_any_read:
             unread = [Skipped(name_of(images[i]), reason) for i, reason in unknown.items()]
             raise NoneReadableError([*skipped, *unread])
 
     def unknown_images(self, images: AnyImages) -> dict[int, str]:
-        """Return the images that an inner encoder does not know, by position, with its reason."""
+        """Return the images that an inner encoder does not know, by position, with the encoder's reason."""
         reasons = {i: reason for part in reversed(self.parts_) for i, reason in part.unknown_images(images).items()}
         return dict(sorted(reasons.items()))
 
     def _encode_images(self, images: Images, progress: Progress) -> Encoded:
-        kept: list[int] = []
+        all_positions: list[int] = []
         skipped: list[Skipped] = []
-        joined: list[Matrix] = []
+        batches: list[Matrix] = []
         for positions, rows in self._part_batches(images, skipped, progress):
-            kept += positions
-            joined.append(self._join(rows))
-        return Encoded(stack_rows(joined), np.array(kept, np.int64), skipped)
+            all_positions += positions
+            batches.append(self._join(rows))
+        return Encoded(stack_rows(batches), np.array(all_positions, np.int64), skipped)
 
     def _encode_batch(self, batch: list[Pixels]) -> Matrix:
         return self._join(self._part_rows(batch, batch))
@@ -155,7 +155,7 @@ class NestedEncoder(Encoder):
         self, images: Images, skipped: list[Skipped], progress: Progress
     ) -> Iterator[tuple[list[int], list[Matrix]]]:
         """Yield the positions of readable images, batch by batch, and their rows from each inner encoder."""
-        if not self._looks_at_pixels():
+        if not self._reads_pixels():
             for start in range(0, len(images), self.batch_size):
                 chunk = images[start : start + self.batch_size]
                 yield list(range(start, start + len(chunk))), self._part_rows([], chunk)
@@ -175,7 +175,7 @@ class NestedEncoder(Encoder):
                 batch = []
 
     def _part_rows(self, pixels: list[Pixels], images: AnyImages) -> list[Matrix]:
-        """Return the rows of images from each inner encoder; `pixels` are [] if no encoder looks at them."""
+        """Return the rows of images from each inner encoder; `pixels` are [] if no encoder reads pixels."""
         rows: list[Matrix] = []
         for part in self.parts_:
             if not isinstance(part, Encoder):
@@ -188,9 +188,9 @@ class NestedEncoder(Encoder):
                 rows.append(part._encode_batch(reduced))
         return rows
 
-    def _looks_at_pixels(self) -> bool:
+    def _reads_pixels(self) -> bool:
         return any(
-            part._looks_at_pixels() if isinstance(part, NestedEncoder) else isinstance(part, Encoder)
+            part._reads_pixels() if isinstance(part, NestedEncoder) else isinstance(part, Encoder)
             for part in self.parts_
         )
 
@@ -225,11 +225,11 @@ class Chain(NestedEncoder):
     weights : list of float, optional
         ``w``, one per encoder, above 0. None: all equal.
     random_state : int, RandomState, Generator or None
-        Draws the training images whose rows are measured; also for encoders without their own setting.
+        Draws the images whose rows are measured; also used by encoders without their own setting.
     batch_size : int
-        Images encoded at a time.
+        Number of images encoded together.
     n_jobs : int, optional
-        Threads, also for encoders without their own setting; None is all cores.
+        Number of threads, also for encoders without their own setting; None is all cores.
 
     Attributes
     ----------
@@ -273,14 +273,14 @@ class Chain(NestedEncoder):
 
     @property
     def blocks(self) -> list[int]:
-        """Widths of the blocks of all encoders; an encoder without blocks is a single one."""
+        """Widths of the blocks of all encoders; an encoder without blocks is a single block."""
         return [int(width) for width in self.widths_]
 
     def places(self, image: str | os.PathLike[str] | Pixels) -> Places:
-        """Split the row of one image into contributions of places, for encoders that know them.
+        """Split the row of one image into contributions of places, for encoders that support it.
 
         The features of the other encoders are in `elsewhere`, under their names. Raises ImageError if the image cannot
-        be read; UserError if no encoder knows places.
+        be read; UserError if no encoder supports places.
         """
         check_fitted(self)
         photo = read_image(image, max_side=self._max_side)
@@ -294,12 +294,12 @@ class Chain(NestedEncoder):
 
         if not any(len(part.boxes) for part in parts):
             names = ", ".join(ENCODERS.name_of(part) for part in self.parts_)
-            raise UserError(f"The chain's encoders ({names}) do not know which places of a picture numbers come from.")
+            raise UserError(f"The chain's encoders ({names}) cannot assign their features to places of a picture.")
         return stacked_places(parts, self.factors_)
 
     def _fit_images(self, images: Images, skip_unreadable: bool, progress: Progress) -> None:
         self._check_params()
-        weights = self._chosen_weights()
+        weights = self._weights_of_encoders()
         self._fit_parts(images, skip_unreadable, progress)
         batches = list(self._sample_rows(images, skip_unreadable, progress, "measure rows"))
         rows = [stack_rows(list(part)) for part in zip(*batches, strict=True)]
@@ -309,16 +309,16 @@ class Chain(NestedEncoder):
         widths = [encoder.blocks or [part.shape[1]] for encoder, part in zip(self.parts_, rows, strict=True)]
         self.widths_ = np.concatenate(widths, dtype=np.int64)
         density = sum(sp.csr_array(part).nnz for part in rows) / sum(int(np.prod(part.shape)) for part in rows)
-        self.dense_ = not any(sp.issparse(part) for part in rows) or density > DENSE_ABOVE
+        self.dense_ = not any(sp.issparse(part) for part in rows) or density > MAX_CSR_DENSITY
 
     def _check_learned(self) -> None:
         widths = [part.width for part in self.parts_]
         if None not in widths and sum(width or 0 for width in widths) != self.width:
-            raise DataError(f"widths_ is {self.widths_.tolist()}; the encoders inside give rows of {widths}")
+            raise DataError(f"widths_ is {self.widths_.tolist()}; the inner encoders return rows of widths {widths}")
 
     def _check_params(self) -> None:
         check_count(self.batch_size, "batch_size")
-        self._chosen_weights()
+        self._weights_of_encoders()
 
     def _join(self, rows: list[Matrix]) -> Matrix:
         scaled: list[Any] = [part * np.float32(factor) for part, factor in zip(rows, self.factors_, strict=True)]
@@ -328,18 +328,18 @@ class Chain(NestedEncoder):
 
     def _listed(self) -> Sequence[object]:
         encoders = split_specs(self.encoders) if isinstance(self.encoders, str) else self.encoders
-        listed = list(encoders) if isinstance(encoders, Iterable) else []
-        if not listed:
+        items = list(encoders) if isinstance(encoders, Iterable) else []
+        if not items:
             expected = "one or more, such as 'visterms+onnx:PATH' or ['visterms', ('onnx', {'path': PATH})]"
             raise UserError(setting="encoders", value=encoders, expected=expected)
-        return listed
+        return items
 
-    def _chosen_weights(self) -> NDArray[np.float64]:
-        """Return the weight of each encoder; refuse weights that are not finite numbers above 0."""
+    def _weights_of_encoders(self) -> NDArray[np.float64]:
+        """Return the weight of each encoder. Raises UserError for weights that are not finite numbers above 0."""
         n = len(self._listed())
         if self.weights is None:
             return np.ones(n)
-        expected = f"None, or {n} finite numbers above 0, one an encoder"
+        expected = f"None, or {n} finite numbers above 0, one per encoder"
         error_to_raise = UserError(setting="weights", value=self.weights, expected=expected)
 
         try:

@@ -1,4 +1,4 @@
-"""Learn codebooks of words and palettes of colours by a fast k-means, with the same bytes for any number of threads."""
+"""Learn codebooks of words and palettes of colours by k-means; the result does not depend on the number of threads."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from visterm.core.threads import Team, one_blas_thread, resolve_jobs
 from visterm.kernels.nearest import TILE, add_by_word, nearest_words, prepare_codebook
 from visterm.kernels.pixels import lab_from_rgb
 
-POINTS_PER_TASK = 8 * TILE  # Points per task. Fixed, so that the last bits do not depend on the number of threads.
+POINTS_PER_TASK = 8 * TILE  # Fixed, so that the last bits do not depend on the number of threads
 
 COLOUR_SPACES = ("lab", "rgb")  # Spaces in which colours are compared
 PIXELS_PER_IMAGE = 100
-PALETTE_STEPS = 20
+MAX_PALETTE_STEPS = 20
 
-MAX_COLOURS = 256  # A pixel's colour is kept in a byte
-MAX_VALUE = 1e6  # Maximum of colours and words read from files; results of larger ones may overflow float32
+MAX_COLOURS = 256  # A pixel's colour is stored in a byte
+MAX_VALUE = 1e6  # Maximum value of colours and words from files; results of larger values may overflow float32
 
 
 def learn_codebook(
@@ -35,9 +35,10 @@ def learn_codebook(
 ) -> NDArray[np.float32]:
     """Learn at most `n_words` words by k-means on `points`, float32 (n_words, n_features).
 
-    It starts from distinct points drawn at random; if there are fewer than `n_words`, there are fewer words. A word
-    that loses all its points is moved to one of the points furthest from their words. It stops after `iterations` Lloyd
-    steps, or when no point changes its word. Progress shows each step as `task`; `n_jobs` only changes the run time.
+    Training starts from distinct points drawn at random; if there are fewer than `n_words`, there are fewer words. A
+    word that loses all its points is moved to one of the points furthest from their words. Training stops after
+    `iterations` Lloyd steps, or when no point changes its word. Progress shows each step as `task`; `n_jobs` only
+    changes the run time.
     """
     first_index: dict[bytes, int] = {}
     for index in rng.permutation(len(points)):
@@ -58,7 +59,7 @@ def learn_codebook(
             sums = np.zeros(codebook.shape, np.float64)
             counts = np.zeros(len(codebook), np.int64)
             add_by_word(points, words, sums, counts)
-            empty_words = np.flatnonzero(counts == 0)  # these words move to the points furthest from theirs
+            empty_words = np.flatnonzero(counts == 0)  # moved to the points furthest from their words
             furthest = np.argsort(-distances, kind="stable")[: len(empty_words)]
             sums[empty_words], counts[empty_words] = points[furthest], 1
             codebook = (sums / counts[:, None]).astype(np.float32)
@@ -86,13 +87,13 @@ def learn_palette(
     n_jobs: int | None = None,
     progress: Progress = SILENT,
 ) -> NDArray[np.float32]:
-    """Learn at most `n_colours` colours by k-means on pixels, the same number of them from each image.
+    """Learn at most `n_colours` colours by k-means on pixels, with the same number of pixels from each image.
 
-    Colours are compared and returned in the space "lab" or "rgb", float32 (n_colours, 3); there are fewer if the pixels
-    have fewer. `n_jobs` only changes the run time.
+    Colours are compared and returned in the space "lab" or "rgb", float32 (n_colours, 3); there are fewer rows if the
+    pixels have fewer colours. `n_jobs` only changes the run time.
     """
     flat_images = (pixels.reshape(-1, 3) for pixels in images)
     drawn_pixels = np.concatenate([pixels[rng.integers(0, len(pixels), PIXELS_PER_IMAGE)] for pixels in flat_images])
     points: NDArray[np.float32] = (lab_from_rgb(drawn_pixels) if space == "lab" else drawn_pixels).astype(np.float32)
     options: dict[str, Any] = {"n_jobs": n_jobs, "progress": progress}
-    return learn_codebook(points, n_colours, rng, iterations=PALETTE_STEPS, task="learn colours", **options)
+    return learn_codebook(points, n_colours, rng, iterations=MAX_PALETTE_STEPS, task="learn colours", **options)

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 AnyImages: TypeAlias = "Sequence[Any]"  # Images as an encoder accepts them: paths, pixels, names or numbers
 
-NOT_FINITE = "no finite features: the encoder gave NaN or infinity"  # A reason to skip an image
+NOT_FINITE = "no finite features: the encoder returned NaN or infinity"  # A reason to skip an image
 
 
 class Encoded(NamedTuple):
@@ -63,7 +63,7 @@ class AnyEncoder(Estimator, ABC):
 
     by_number: ClassVar[bool] = False  # Whether images are known by number only: rows of the identity matrix
 
-    argument: str | None = None  # The parameter that ``--encoder name:argument`` fills
+    argument: str | None = None  # The parameter that ``--encoder name:argument`` sets
     speed_params: tuple[str, ...] = ("n_jobs", "batch_size")  # Do not change the output; not part of the fingerprint
     test_params: ClassVar[dict[str, object]] = {}  # Parameters of a small instance for the contract tests
 
@@ -87,7 +87,7 @@ class AnyEncoder(Estimator, ABC):
     def fit(
         self, images: AnyImages, y: object = None, *, skip_unreadable: bool = False, progress: Progress = SILENT
     ) -> Self:
-        """Learn from images; encoders that learn nothing only check their settings.
+        """Learn from images; encoders without learned attributes only check their settings.
 
         Parameters
         ----------
@@ -102,7 +102,7 @@ class AnyEncoder(Estimator, ABC):
         """
         images = listed(images)
         if len(images) == 0:
-            raise DataError(f"{type(self).__name__} was given no images to learn from; at least 1 is needed.")
+            raise DataError(f"{type(self).__name__} has no images to learn from; at least 1 is needed.")
         for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
             delattr(self, name)
         self._fit_images(images, skip_unreadable, progress)
@@ -114,7 +114,7 @@ class AnyEncoder(Estimator, ABC):
         return self.fit(images, y, **options).transform(images)
 
     def check_settings(self) -> None:
-        """Refuse invalid settings and missing files before any image is read.
+        """Check settings and files before any image is read.
 
         Raises UserError if a setting is out of its range; StorageError if a file that the encoder needs is missing or
         cannot be used.
@@ -122,14 +122,11 @@ class AnyEncoder(Estimator, ABC):
         self._check_params()
 
     def check_stored_settings(self) -> None:
-        """Refuse invalid settings that were read from a run's files, without opening other files."""
+        """Raise UserError for invalid settings that were read from a run's files, without opening other files."""
         self._check_params()
 
     def check_allowed(self) -> None:
-        """Check, before an image is opened, that the server images would be sent to is allowed.
-
-        Raises UserError if not.
-        """
+        """Raise UserError, before an image is opened, if images would be sent to a server that is not allowed."""
 
     def transform(self, images: AnyImages) -> Matrix:
         """Encode images: exactly one row per image, in order.
@@ -145,10 +142,10 @@ class AnyEncoder(Estimator, ABC):
         return rows
 
     def encode(self, images: AnyImages, *, progress: Progress = SILENT) -> Encoded:
-        """Encode the images that can be read or, for an encoder of names, are known; list the others.
+        """Encode the images that can be read or, for an encoder of names, are known; return also the skipped images.
 
-        Returns the rows, the positions of their images, and the skipped images with reasons. Raises DataError if an
-        encoder of names gets pixels.
+        Returns the rows, the positions of their images, and the skipped images with reasons. Raises DataError if pixels
+        are passed to an encoder of names.
         """
         images = listed(images)
         if not hasattr(self, "fitted_") and self._learns():
@@ -177,9 +174,9 @@ class AnyEncoder(Estimator, ABC):
         return {}
 
     def refuse_unknown(self, images: AnyImages, *, only_if_all: bool = False) -> None:
-        """Raise DataError if an image has no row or, with `only_if_all`, if all images have none.
+        """Raise DataError if an image has no row or, with `only_if_all`, if no image has a row.
 
-        If all are unknown, the images are probably the wrong ones.
+        If all images are unknown, they are probably the wrong images.
         """
         unknown = self.unknown_images(images)
         n, n_unknown = len(images), len(unknown)
@@ -262,14 +259,14 @@ class AnyEncoder(Estimator, ABC):
         return True
 
     def _fingerprint_params(self, params: dict[str, object]) -> dict[str, object]:
-        """Replace parameters that do not identify their content (a path) by ones that do (a hash)."""
+        """Replace parameters that do not identify their content, such as paths, by hashes of the content."""
         return params
 
 
 def no_text_tower(name: str) -> UserError:
     """Return the error for a network or an encoder without a text tower."""
     problem = f"'{name}' has no text tower, so words have no vectors in the space of its rows."
-    advice = "Take a network that has one (visterm encoders lists them), immich or open_clip."
+    advice = "Use a network with a text tower (visterm encoders lists them), immich or open_clip."
     return UserError(problem, setting="encoder", value=name, advice=advice)
 
 
@@ -283,19 +280,19 @@ def name_of(image: object) -> str:
     if isinstance(image, int | np.integer) and not isinstance(image, bool):
         return str(image)
     raise DataError(
-        f"An image is named by a text, a path or a whole number here, not {type(image).__name__}: this encoder does "
-        "not look at pixels. Choose another one for that."
+        f"This encoder looks up images by name: expected a text, a path or a whole number, not {type(image).__name__}. "
+        "For pixels, choose another encoder."
     )
 
 
 class Places(NamedTuple):
-    """A feature row as a sum of contributions of places: ``Σ rows + elsewhere``."""
+    """A feature row as a sum of the contributions of places: ``Σ rows + elsewhere``."""
 
     # shape (n_places, 4): left, top, right and bottom, as shares of the picture's sides. Places may overlap.
     boxes: NDArray[np.float64]
     rows: Matrix  # array or CSR of float64, shape (n_places, n_features): each place's contribution to the row
     elsewhere: NDArray[np.float64]  # shape (n_features,): the part that belongs to no place
-    # Names of a place and of a feature, such as "block" and "visterm"
+    # Singular nouns for places and features, such as "block" and "visterm"
     place: str
     feature: str
     source: str = ""  # Description of `elsewhere`; empty if it is 0
@@ -326,10 +323,10 @@ def stacked_places(parts: Sequence[Places], factors: NDArray[np.float64]) -> Pla
 
 @runtime_checkable
 class HasPlaces(Protocol):
-    """An encoder that knows which places of a picture contribute to its row."""
+    """An encoder that can split the row of a picture into contributions of places."""
 
     def places(self, image: Any) -> Places:
         """Split the row of one image (a path, or an upright RGB array) into contributions of places.
 
-        Raises ImageError if it cannot be read; UserError if, with these settings, the row is not a sum over places.
+        Raises ImageError if the image cannot be read; UserError if these settings give rows that are not such sums.
         """

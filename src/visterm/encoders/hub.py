@@ -1,4 +1,4 @@
-"""Fetch a network by name from the Hugging Face hub into its cache on this machine; only complete files are kept."""
+"""Fetch a network by name from the Hugging Face hub into the cache of the hub's client, in complete files only."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from visterm.encoders.named import (
     revision_of,
 )
 
-HUB_SAYS: Final = "is what the hub says"
-MAX_UNSTATED_BYTES: Final = 64 * MB  # Maximum size of a file if the hub does not state it; files in git are smaller
+HUB_ORIGIN: Final = "is the hash on the hub"  # Ends the sentence "The expected hash ..."
+MAX_UNSTATED_BYTES: Final = 64 * MB  # Maximum size of a file whose size the hub does not state; files in git are small
 _ETAG: Final = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")  # SHA-1 of git, SHA-256 of large files
 _VALID_NAME: Final = re.compile(r"(?!\.{1,2}(/|$))[^/\\:\0]+(/(?!\.{1,2}(/|$))[^/\\:\0]+)*")
 """Valid names of files in a repository: no "..", and no absolute path on any system."""
@@ -51,7 +51,7 @@ def fetch_network(network: Network, *, say: Say = silent) -> list[str]:
     DiskError if the disk is full or fails.
     """
     if network.repository is None:
-        raise UserError(f"The files of '{network.name}' are on this machine: its row names no repository.")
+        raise UserError(f"The files of '{network.name}' are on this machine: its row has no repository.")
     client = _client()
     say(f"{network.name}: {network.size()} from {network.repository}. Licence: {network.licence}")
     paths = []
@@ -63,8 +63,8 @@ def fetch_network(network: Network, *, say: Say = silent) -> list[str]:
             revision = revision_of(network)
             page = f"https://huggingface.co/{network.repository}"
             no_revision = (
-                f"the repository has no revision {revision} any more. It was changed: look at {page}. If you trust the "
-                f"new one, remove the repository from {lock_file()}, and fetch again."
+                f"the repository no longer has the revision {revision}. It was changed: see {page}. If you trust the "
+                f"new revision, remove the repository from {lock_file()}, and fetch again."
             )
             action = f"{file.file} of {network.repository} could not be fetched"
             with hub_errors(action, page, retry_note=": it resumes where it stopped", no_revision=no_revision):
@@ -79,7 +79,7 @@ def fetch_network(network: Network, *, say: Say = silent) -> list[str]:
         elif expected is None:
             _record(network, file, Path(required(network, file)).parts[-1 - len(Path(file.file).parts)])
         path = required(network, file)
-        trust_note = f". No SHA-256 of it was known: this file is trusted from now on, by {lock_file()}"
+        trust_note = f". Its SHA-256 was unknown: this file is trusted from now on, see {lock_file()}"
         say(f"{file.file} is in {path}{'' if expected else trust_note}")
         paths.append(path)
     return paths
@@ -102,20 +102,20 @@ class FetchedFile(NamedTuple):
 
 
 def fetch_file(
-    repository: str, name: str, revision: str, *, expected: str | None = None, origin: str = HUB_SAYS
+    repository: str, name: str, revision: str, *, expected: str | None = None, origin: str = HUB_ORIGIN
 ) -> FetchedFile:
     """Fetch a file of a repository into the cache of the hub's client.
 
-    ETag and commit become part of a path only if they are hex digits: the client's own download accepts any values, so
-    a hostile hub or proxy could write anywhere. `expected` is the SHA-256 that the file must have, and `origin`
-    says where it is recorded.
+    ETag and commit become part of a path only if they are hex digits: the client's download accepts any values, so a
+    hostile hub or proxy could write anywhere. `expected` is the SHA-256 that the file must have, and `origin` says
+    where it is recorded.
 
     Raises StorageError if the server's answer is invalid, or the name points outside the cache; EncoderMismatchError if
     the file is not the expected one, CorruptFileError if it differs from the hub's hash; and errors of the client.
     """
     client = _client()
     if invalid_names := [text for text in (name, revision) if not _VALID_NAME.fullmatch(text)]:
-        raise StorageError(f"{repository} can have no {invalid_names[0]!r}; expected a name without .., \\ and colons.")
+        raise StorageError(f"{invalid_names[0]!r} is not a name in {repository}; expected no .., \\ and colons.")
     headers = client.utils.build_hf_headers(library_name="visterm")
     url = client.hf_hub_url(repository, name, revision=revision)
     metadata = client.get_hf_file_metadata(url, headers=headers)
@@ -123,14 +123,14 @@ def fetch_file(
     is_other = COMMIT_HASH.fullmatch(revision) and commit != revision
     if is_other or not (_ETAG.fullmatch(etag) and COMMIT_HASH.fullmatch(commit)):
         raise StorageError(
-            f"{url} is not answered as a hub does: its ETag is {etag[:100]!r} and its commit {commit[:100]!r}; "
+            f"{url} does not answer like a hub: its ETag is {etag[:100]!r} and its commit {commit[:100]!r}; "
             f"expected 40 or 64 hex digits, and {revision if is_other else '40'}. Check HF_ENDPOINT and HTTPS_PROXY."
         )
 
     file = f"{name} of {repository}"
     if len(etag) == 64:
         _check(file, etag, expected, origin)
-        expected, origin = (expected, origin) if expected else (etag, HUB_SAYS)
+        expected, origin = (expected, origin) if expected else (etag, HUB_ORIGIN)
 
     cache, folder = Path(client.constants.HF_HUB_CACHE), f"models--{repository.replace('/', '--')}"
     blob, lock = cache / folder / "blobs" / etag, cache / ".locks" / folder / f"{etag}.lock"
@@ -164,7 +164,7 @@ def fetch_file(
 
 
 class _BoundedFile(BufferedWriter):
-    """A file that accepts no more bytes than the server announced: a body may be endless or compressed."""
+    """A file that accepts only the number of bytes that the server announced: a body may be endless or compressed."""
 
     def __init__(self, raw: FileIO, label: str, max_bytes: int) -> None:
         super().__init__(raw)
@@ -191,22 +191,25 @@ def _link(blob: Path, path: Path) -> None:
 
 
 def _check(file: str, sha256: str, expected: str | None, origin: str, existing: Path | None = None) -> None:
-    """Refuse a file with an unexpected hash; `existing` is its path in the cache, if it already existed."""
+    """Raise an error for a file with an unexpected hash; `existing` is its path in the cache, if it already existed.
+
+    The error is CorruptFileError if the hash differs from the hub's, else EncoderMismatchError.
+    """
     if expected in (None, sha256):
         return
-    kept_note = "It was not kept."
+    note = "It was not kept."
     if existing:
-        kept_note = f"It was left in {existing}, as other programs may use it. If damaged, remove it and fetch again."
-    message = f"{file} is not the known file: its SHA-256 is {sha256}, but {expected} {origin}. {kept_note}"
-    if origin == HUB_SAYS:
+        note = f"It stays in {existing}, because other programs may use it. If damaged, remove it and fetch again."
+    message = f"{file} is not the known file: its SHA-256 is {sha256}, but {expected} {origin}. {note}"
+    if origin == HUB_ORIGIN:
         raise CorruptFileError(message)
-    raise EncoderMismatchError(f"{message} If you trust the new one, change that line, and fetch again.")
+    raise EncoderMismatchError(f"{message} If you trust the new file, change that line, and fetch again.")
 
 
 def _record(network: Network, file: NetworkFile, commit: str, sha256: str | None = None) -> None:
-    before = locked(network)
-    sums = {**before.get("sha256", {}), file.file: sha256 or file_hash(required(network, file))}
-    entry = {"revision": before.get("revision", commit), "sha256": sums}
+    previous = locked(network)
+    sums = {**previous.get("sha256", {}), file.file: sha256 or file_hash(required(network, file))}
+    entry = {"revision": previous.get("revision", commit), "sha256": sums}
     lock_file().parent.mkdir(parents=True, exist_ok=True)
     write_whole(lock_file(), json_text({**read_lock(), network.repository: entry}, indent=1, sort_keys=True).encode())
 
@@ -219,15 +222,13 @@ def hub_errors(action: str, page: str, *, retry_note: str = "", no_revision: str
     """
     errors = _client().errors
     refusals = {  # GatedRepoError is a subclass of RepositoryNotFoundError
-        errors.GatedRepoError: (
-            f"who fetches it must accept its licence first, at {page}, and then log in: hf auth login"
-        ),
-        errors.RevisionNotFoundError: no_revision or f"the repository has no such revision. Look at {page}.",
+        errors.GatedRepoError: (f"accept its licence first, at {page}, and then log in: hf auth login"),
+        errors.RevisionNotFoundError: no_revision or f"the repository has no such revision. See {page}.",
         errors.RepositoryNotFoundError: "there is no such repository, or it is private. Log in: hf auth login",
-        errors.EntryNotFoundError: f"the repository has no such file. Look at {page}.",
+        errors.EntryNotFoundError: f"the repository has no such file. See {page}.",
         errors.OfflineModeIsEnabled: (
             "the hub's client is in offline mode. Unset HF_HUB_OFFLINE, and run the command again; or fetch it on "
-            "another machine, and copy its folder HF_HOME here."
+            "another machine, and copy its folder HF_HOME to this machine."
         ),
     }
     try:
@@ -243,7 +244,7 @@ def hub_errors(action: str, page: str, *, retry_note: str = "", no_revision: str
         reason = re.sub(r"\[Errno -?\d+\] ", "", (str(error).strip() or type(error).__name__).splitlines()[0])
         advice = (
             "This machine has no network connection, or the proxy (HTTPS_PROXY) or the mirror (HF_ENDPOINT) is wrong. "
-            "Run the command again when that is fixed"
+            "Correct this, and run the command again"
             if is_unreached(error)
             else "Check proxies (HTTPS_PROXY) and the mirror (HF_ENDPOINT), and run the command again"
         )
@@ -251,6 +252,6 @@ def hub_errors(action: str, page: str, *, retry_note: str = "", no_revision: str
 
 
 def is_unreached(error: BaseException) -> bool:
-    """Return whether the hub's client could not connect to the hub, or may not (offline mode)."""
+    """Return whether the hub's client could not connect to the hub, or is in offline mode."""
     kinds = {kind.__name__ for kind in type(error).__mro__}
     return not kinds.isdisjoint({"ConnectError", "ConnectTimeout", "ConnectionError"})

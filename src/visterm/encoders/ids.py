@@ -14,7 +14,7 @@ from visterm.encoders.contract import AnyEncoder, AnyImages, Encoded, name_of
 
 
 class Ids(AnyEncoder):
-    """Gives each image that it was fitted on a number, and the row of the identity matrix with that number.
+    """Numbers the images that it is fitted on; the row of an image is the row of the identity matrix with its number.
 
     An embedding model then learns a separate vector for each image, as in the VSE-ens paper and in recommenders, where
     images are users and tags are items. An image may be named by a text, a path or a whole number; 7 and ``"7"`` are
@@ -44,18 +44,18 @@ class Ids(AnyEncoder):
 
     def _check_learned(self) -> None:
         if len(set(self.names_)) < len(self.names_):
-            raise DataError("names_ has a name twice")
+            raise DataError("names_ has duplicate names")
 
     def _fit_images(self, images: AnyImages, skip_unreadable: bool, progress: Progress) -> None:
         self._numbers = {name: number for number, name in enumerate(dict.fromkeys(map(name_of, images)))}
         self.names_ = list(self._numbers)
 
     def unknown_images(self, images: AnyImages) -> dict[int, str]:
-        """Return the images that it was not fitted on, by position, with advice."""
+        """Return the images that the encoder was not fitted on, by position, with advice."""
         numbers = self._numbers_by_name()
         reason = (
             f"not among the {len(numbers):,} images that this run was fitted on: it knows images by number only; fit "
-            "again with the tags of this one, or with an encoder that looks at pixels"
+            "again with the tags of this image, or with an encoder that looks at pixels"
         )
         return {i: reason for i, image in enumerate(images) if name_of(image) not in numbers}
 

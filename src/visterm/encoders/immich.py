@@ -1,4 +1,4 @@
-"""Immich's machine-learning server as an encoder: it turns photos and texts into vectors of one space."""
+"""Immich's machine-learning server as an encoder: turns photos and texts into vectors of one space."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ SERVER_ENV = "VISTERM_IMMICH"  # The environment variable that overrides `url`
 MAX_SIDE = 1440  # Maximum side of the photos that are sent, in pixels, as in Immich's own previews
 JPEG_QUALITY = 95  # Quality of the JPEG files that are sent, with colours in full resolution
 MAX_ANSWER_BYTES = 2**20  # Maximum size of an answer: the 1,152 numbers of the widest model take 15 kB
-MAX_DIM = 2**14
-RECENT_SECONDS = 300.0  # For this number of seconds after an answer, refused connections are retried
+MAX_WIDTH = 2**14
+RETRY_SECONDS = 300.0  # Retry refused connections for this time after an answer
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Immich(Encoder):
     """Vectors of photos from the machine-learning server of Immich, which also turns texts into vectors.
 
-    As for Immich, the server prepares the photo for the model and runs the model. Rows are the model's vectors divided
+    As in Immich, the server prepares the photo for the model and runs the model. Rows are the model's vectors divided
     by their length, so that products with `text_rows` are cosines. Only photos, of at most 1,440 pixels per side, and
     texts are sent, and only to a server that was named when visterm was started.
 
@@ -46,11 +46,11 @@ class Immich(Encoder):
     ----------
     url : str, optional
         The server's address: ``http://host:3003``. The environment variable VISTERM_IMMICH overrides it, for runs whose
-        server has moved. If neither is set, the address used by `fit`.
+        server has moved. If neither is set, the address from `fit` is used.
     model : str
         The model's name in Immich's settings of smart search; the server downloads the model at first use.
     at_once : int
-        Photos or texts that are sent to the server at the same time.
+        Number of photos or texts that are sent to the server at the same time.
     timeout : float
         Maximum time for an answer, in seconds; the first one includes loading the model.
     retries : int
@@ -67,7 +67,7 @@ class Immich(Encoder):
     Attributes
     ----------
     width_ : int
-        Numbers per row. It identifies the output together with the model's name: the server says no more.
+        Numbers per row. Together with the model's name, it identifies the output: the server reports nothing else.
     server_ : str
         The address that was used by `fit`.
     """
@@ -77,7 +77,7 @@ class Immich(Encoder):
     location_attributes = ("server_",)
     test_params: ClassVar[dict[str, object]] = {"retries": 1, "wait": 0.01}
 
-    learned: ClassVar[dict[str, Kind]] = {"width_": Whole(least=1, most=MAX_DIM), "server_": Text()}
+    learned: ClassVar[dict[str, Kind]] = {"width_": Whole(least=1, most=MAX_WIDTH), "server_": Text()}
 
     url: str | None = None
     model: str = "ViT-B-32__openai"
@@ -109,7 +109,9 @@ class Immich(Encoder):
         Raises UserError if a text is empty; ServiceError as in `encode`.
         """
         if blanks := [text for text in texts if not text.strip()]:
-            raise UserError(f"A text is {blanks[0]!r}.", setting="texts", value=blanks[0], expected="at least a letter")
+            raise UserError(
+                f"A text is {blanks[0]!r}.", setting="texts", value=blanks[0], expected="at least one letter"
+            )
         return self._rows(len(texts), lambda i: ("textual", "text", texts[i].encode("utf-8", "replace")))
 
     def check_settings(self) -> None:
@@ -122,8 +124,8 @@ class Immich(Encoder):
         answer = self._ask(f"{server}/ping")
         if answer.status != 200 or answer.content.strip() != b"pong":
             raise ServiceError(
-                f"{server} is not Immich's machine-learning server: GET /ping gives {answer.status}, "
-                f"'{answer.shown[:60]}', and not 'pong'. That server's port is 3003, the one of Immich itself 2283."
+                f"{server} is not Immich's machine-learning server: GET /ping returns {answer.status}, "
+                f"'{answer.shown[:60]}', and not 'pong'. The port of that server is 3003, the port of Immich is 2283."
             )
         self._vector("visual", "image", _jpeg(np.full((32, 32, 3), 128, np.uint8)), patient=False)
 
@@ -174,8 +176,8 @@ class Immich(Encoder):
         width = getattr(self, "width_", len(rows[0]) if rows else 0)
         if others := [len(row) for row in rows if len(row) != width]:
             raise ShapeError(
-                f"The model '{self.model}' of {self._server()} gives {others[0]} numbers, and {width} were expected: "
-                "the server's models have changed. Fit again."
+                f"The model '{self.model}' of {self._server()} returns {others[0]} numbers instead of {width}: the "
+                "server's models have changed. Fit again."
             )
         return unit_rows(np.array(rows, np.float32).reshape(n, width))
 
@@ -195,8 +197,8 @@ class Immich(Encoder):
             reply, advice = answer.shown or "no message", _HINT
             if answer.status >= 500:
                 advice = (
-                    "It does so for names that it does not know, and where it cannot download a model: see its log, "
-                    "and take a name from Immich's settings of smart search: `encoder.model`=NAME."
+                    "The name is unknown to the server, or the server cannot download the model: see its log, and use "
+                    "a name from Immich's settings of smart search: `encoder.model`=NAME."
                 )
             problem = f"{server} refuses the model '{self.model}' (status {answer.status}: {reply})."
             raise ServiceError(problem, setting="model", value=self.model, advice=advice)
@@ -208,12 +210,12 @@ class Immich(Encoder):
             with np.errstate(over="ignore"):
                 row = np.asarray(json.loads(vector) if isinstance(vector, str) else vector, np.float32)
         except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
-            raise ServiceError(f"{server} answers with no vector ({answer.shown[:80]}). {_HINT}") from error
+            raise ServiceError(f"{server} answers without a vector ({answer.shown[:80]}). {_HINT}") from error
 
-        if row.ndim != 1 or not 0 < len(row) <= MAX_DIM:
+        if row.ndim != 1 or not 0 < len(row) <= MAX_WIDTH:
             raise ServiceError(f"{server} answers with an array of shape {row.shape}; expected a vector. {_HINT}")
         if not (patient and is_photo) and not np.isfinite(row).all():  # such photos are skipped later
-            raise ServiceError(f"{server} answers with a vector that holds NaN or infinity. {_HINT}")
+            raise ServiceError(f"{server} answers with a vector that has NaN or infinity. {_HINT}")
         return row
 
     def _server(self, data: str = "photos") -> str:
@@ -225,19 +227,19 @@ class Immich(Encoder):
             return server_address(address, SERVER_ENV)
         url = getattr(self, "server_", None) if self.url is None else self.url
         if url is None:
-            advice = f"Name it: `encoder` immich:http://host:3003, or {SERVER_ENV}=http://host:3003 in the environment."
+            advice = f"Pass `encoder` immich:http://host:3003, or set {SERVER_ENV}=http://host:3003 in the environment."
             raise UserError("immich needs the address of a server.", setting="url", advice=advice)
         server = server_address(url, "url")
         if not is_named(server):
-            advice = f"If you trust it: {SERVER_ENV}={server} visterm ..."
+            advice = f"If you trust the server: {SERVER_ENV}={server} visterm ..."
             raise UserError(f"This run would send your {data} to {server}.", setting="url", value=server, advice=advice)
         return server
 
     def _ask(
         self, url: str, body: bytes | None = None, headers: Mapping[str, str] | None = None, *, patient: bool = False
     ) -> ServerAnswer:
-        under_way = patient and time.monotonic() - getattr(self, "_answered", -RECENT_SECONDS) < RECENT_SECONDS
-        patience = Patience(self.timeout, self.retries if patient else min(self.retries, 1), self.wait, under_way)
+        has_answered = patient and time.monotonic() - getattr(self, "_answered", -RETRY_SECONDS) < RETRY_SECONDS
+        patience = Patience(self.timeout, self.retries if patient else min(self.retries, 1), self.wait, has_answered)
         return ask(url, body=body, headers=headers, patience=patience, most=MAX_ANSWER_BYTES)
 
 

@@ -14,10 +14,10 @@ from visterm.core.threads import Team, resolve_jobs
 from visterm.core.types import Matrix
 from visterm.kernels.overlaps import Overlap, add_dense_overlaps, add_sparse_overlaps
 
-SPARSE_BELOW = 0.1
-"""Share of non-zero values below which landmarks are CSR: a fifth of the memory, and below 0.05 also faster."""
+MIN_DENSE_SHARE = 0.1
+"""Landmarks with a lower share of non-zero values are CSR: a fifth of the memory, and below 0.05 also faster."""
 
-TASK_ROWS = 32  # Number of rows per task of a thread
+ROWS_PER_TASK = 32
 
 
 class Kernel(NamedTuple):
@@ -41,7 +41,7 @@ KERNELS = {
 
 
 class Landmarks:
-    """Rows that other rows are compared with, by a kernel of `KERNELS`.
+    """Rows with which other rows are compared by a kernel of `KERNELS`.
 
     `columns`, float32 (n_features, n_landmarks), dense or CSR, come from `landmark_columns`.
     """
@@ -55,14 +55,14 @@ class Landmarks:
     def values(self, rows: Matrix, gamma: float, n_jobs: int | None) -> NDArray[np.float32]:
         """Return the kernel between rows, dense or sparse, and all landmarks, shape (n_rows, n_landmarks)."""
         if not self._kernel.common:
-            return self._common(self._prepared(rows), n_jobs)
+            return self._overlap_sums(self._prepared(rows), n_jobs)
         return np.exp(-gamma * self.distances(rows, n_jobs)).astype(np.float32)
 
     def distances(self, rows: Matrix, n_jobs: int | None) -> NDArray[np.float64]:
         """Return the distances that the kernel is computed from, shape (n_rows, n_landmarks)."""
         prepared = self._prepared(rows)
         size_sums = self._measure(prepared)[:, None] + self._sizes
-        return np.maximum(size_sums - self._kernel.common * self._common(prepared, n_jobs).astype(np.float64), 0)
+        return np.maximum(size_sums - self._kernel.common * self._overlap_sums(prepared, n_jobs).astype(np.float64), 0)
 
     def usual_gamma(self, rows: Matrix, n_jobs: int | None) -> float:
         """Return 1 / the mean distance between landmarks; `rows` are the landmarks. 1 if all distances are 0."""
@@ -73,7 +73,7 @@ class Landmarks:
     def _prepared(self, rows: Matrix) -> sp.csr_array:
         n = self._columns.shape[0]
         if rows.shape[1] != n:
-            raise ShapeError(f"There are rows of {rows.shape[1]} features; the landmarks have {n}.")
+            raise ShapeError(f"The rows have {rows.shape[1]} features, but the landmarks have {n}.")
         return prepared_rows(self._name, rows)
 
     def _measure(self, rows: sp.csr_array) -> NDArray[np.float64]:
@@ -82,20 +82,20 @@ class Landmarks:
         row_ids = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
         return np.bincount(row_ids, powers, minlength=rows.shape[0]).astype(np.float64)
 
-    def _common(self, rows: sp.csr_array, n_jobs: int | None) -> NDArray[np.float32]:
+    def _overlap_sums(self, rows: sp.csr_array, n_jobs: int | None) -> NDArray[np.float32]:
         sums = np.zeros((rows.shape[0], self._columns.shape[1]), np.float32)
         columns: Any = self._columns
         overlap = self._kernel.overlap
         row_arrays = rows.indptr, rows.indices, rows.data
 
         def add_part(i: int) -> None:
-            span = i * TASK_ROWS, min((i + 1) * TASK_ROWS, rows.shape[0])
+            span = i * ROWS_PER_TASK, min((i + 1) * ROWS_PER_TASK, rows.shape[0])
             if sp.issparse(columns):
                 add_sparse_overlaps(overlap, *row_arrays, columns.indptr, columns.indices, columns.data, *span, sums)
             else:
                 add_dense_overlaps(overlap, *row_arrays, columns, *span, sums)
 
-        n_parts = -(-rows.shape[0] // TASK_ROWS)
+        n_parts = -(-rows.shape[0] // ROWS_PER_TASK)
         with Team(min(resolve_jobs(n_jobs), n_parts)) as team:
             team.run(add_part, n_parts)
         return sums
@@ -104,19 +104,19 @@ class Landmarks:
 def landmark_columns(kernel: str, rows: Matrix) -> Matrix:
     """Prepare rows for the kernel and transpose them for `Landmarks`; CSR if few values are not 0."""
     columns = as_csr(prepared_rows(kernel, rows).T)
-    return columns if columns.nnz < SPARSE_BELOW * np.prod(columns.shape) else columns.toarray()
+    return columns if columns.nnz < MIN_DENSE_SHARE * np.prod(columns.shape) else columns.toarray()
 
 
 def prepared_rows(kernel: str, rows: Matrix) -> sp.csr_array:
     """Return rows prepared for a kernel, as canonical CSR.
 
-    Raises DataError if the kernel does not allow negative values, and there are some.
+    Raises DataError if there are negative values and the kernel does not allow them.
     """
     csr = as_csr(rows)
     if not KERNELS[kernel].signed and csr.nnz and csr.data.min() < 0:
         alternatives = " or ".join(f"'{name}'" for name, entry in KERNELS.items() if entry.signed)
         raise DataError(
-            f"The kernel '{kernel}' compares features that are not negative, but there is {csr.data.min():.3g}. "
+            f"The kernel '{kernel}' does not allow negative features, but there is {csr.data.min():.3g}. "
             f"Choose the kernel {alternatives}, or an encoder of histograms."
         )
     if KERNELS[kernel].rooted:

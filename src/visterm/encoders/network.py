@@ -25,11 +25,11 @@ from visterm.encoders.onnx_graph import network_hash
 from visterm.encoders.preparation import Preparation, check_views, views_of
 
 MAX_KEPT_OUTPUTS = 2000
-"""Maximum number of photos whose outputs are kept: a chain would otherwise run each photo three times. They
-take a few megabytes, and a picture is hashed in a hundredth of the time that a small network (MobileNetV2) takes."""
+"""Maximum number of photos whose outputs are kept: a chain would otherwise run each photo three times. They take a few
+megabytes, and hashing a picture takes a hundredth of the time of a small network (MobileNetV2)."""
 
-PHOTOS_PER_CALL = 4  # Photos that a thread passes to a network at once, so that the weights are read once for all
-SIDE_FACTOR = 3  # Photos are read at up to 3 times the longer side of the network's pictures
+PHOTOS_PER_CALL = 4  # Photos that a thread passes to a network together, to read the weights only once for them
+MAX_SIDE_FACTOR = 3  # Photos are read at up to 3 times the longer side of the network's pictures
 
 
 class OpenNetwork(Protocol):
@@ -43,7 +43,7 @@ class OpenNetwork(Protocol):
 
     @property
     def same_in_any_company(self) -> bool:
-        """Whether a picture's row is the same in any batch: then each thread passes a few pictures."""
+        """Whether a picture's row does not depend on the batch: then each thread passes a few pictures."""
 
     def rows(self, pictures: NDArray[np.uint8]) -> NDArray[np.float32]:
         """Return the rows, (n, n_features), of pictures, (n, height, width, 3)."""
@@ -111,7 +111,7 @@ class NetworkEncoder(Encoder):
         return network_hash(path)
 
     def _keep(self, path: str) -> None:
-        """Store settings from files next to the network that affect rows, if any, in attributes ending in ``_``."""
+        """Store settings that affect rows, from files next to the network, in attributes ending in ``_``."""
 
     def _check_params(self) -> None:
         """Open the network, which checks its file and settings."""
@@ -119,7 +119,7 @@ class NetworkEncoder(Encoder):
         self._open()
 
     def check_stored_settings(self) -> None:
-        """Refuse settings of the wrong type; the network is opened at first use."""
+        """Raise UserError for settings of the wrong type; the network is opened at first use."""
         check_views(self.views)
         check_count(self.batch_size, "batch_size")
 
@@ -149,7 +149,7 @@ class NetworkEncoder(Encoder):
     def _encode_batch(self, batch: list[Pixels]) -> NDArray[np.float32]:
         rows = self._outputs(batch)
         if rows.shape[1] != len(self.centre_):
-            raise ShapeError(f"The network gives {rows.shape[1]} features, and was fitted with {len(self.centre_)}.")
+            raise ShapeError(f"The network returns {rows.shape[1]} features, but was fitted with {len(self.centre_)}.")
         if self.rooted_:
             rows = np.sign(rows) * np.sqrt(np.abs(rows))
         rows -= self.centre_
@@ -161,7 +161,7 @@ class NetworkEncoder(Encoder):
     def _outputs(self, batch: list[Pixels]) -> NDArray[np.float32]:
         """Return the output of each photo, averaged over its views, shape (len(batch), n_features)."""
         check_views(self.views)
-        network, known_outputs = self._open(), self._kept_outputs
+        network, kept_outputs = self._open(), self._kept_outputs
 
         def pictures(i: int) -> NDArray[np.uint8]:
             return np.stack(list(views_of(batch[i], network.preparation, self.views)))
@@ -171,14 +171,14 @@ class NetworkEncoder(Encoder):
 
         def mean_outputs(part: int) -> list[NDArray[np.float32]]:
             views_by_photo = [pictures(i) for i in range(part * step, min(part * step + step, len(batch)))]
-            if known_outputs is None:
+            if kept_outputs is None:
                 return _means(network, views_by_photo)
             keys = [(hashlib.sha256(views).digest(), views.shape) for views in views_by_photo]
-            unseen = {key: views for key, views in zip(keys, views_by_photo, strict=True) if key not in known_outputs}
-            outputs = dict(zip(unseen, _means(network, list(unseen.values())), strict=True)) if unseen else {}
-            rows = [outputs[key] if key in outputs else known_outputs[key] for key in keys]
-            if len(known_outputs) < MAX_KEPT_OUTPUTS:
-                known_outputs.update(outputs)
+            not_kept = {key: views for key, views in zip(keys, views_by_photo, strict=True) if key not in kept_outputs}
+            outputs = dict(zip(not_kept, _means(network, list(not_kept.values())), strict=True)) if not_kept else {}
+            rows = [outputs[key] if key in outputs else kept_outputs[key] for key in keys]
+            if len(kept_outputs) < MAX_KEPT_OUTPUTS:
+                kept_outputs.update(outputs)
             return rows
 
         with Team(threads) as team:
@@ -188,7 +188,7 @@ class NetworkEncoder(Encoder):
 
     @property
     def _max_side(self) -> int:
-        return SIDE_FACTOR * int(max(self._open().preparation.size))
+        return MAX_SIDE_FACTOR * int(max(self._open().preparation.size))
 
     def _open(self) -> OpenNetwork:
         """Open the network at first use, and again if a parameter or the file has changed.
@@ -209,7 +209,7 @@ class NetworkEncoder(Encoder):
         return self._opened
 
     def _network_file(self) -> str:
-        """Return the path of the network that this encoder was fitted with or, before `fit`, of the configured one.
+        """Return the path of the network that this encoder was fitted with or, before `fit`, of the configured network.
 
         Raises EncoderMismatchError if the file has changed; StorageError if it is missing.
         """
@@ -217,20 +217,20 @@ class NetworkEncoder(Encoder):
             return self._file()
         paths = [path for path in (self._place(), self.network_path_) if path is not None]
         paths = list(dict.fromkeys(map(os.path.abspath, paths)))
-        existing = [path for path in paths if os.path.isfile(path)]
-        for path in existing:
+        files = [path for path in paths if os.path.isfile(path)]
+        for path in files:
             if self._hash(path) == self.network_sha256_:
                 return path
 
-        if existing:
+        if files:
             raise EncoderMismatchError(
-                f"The network {existing[0]} has changed since this encoder was fitted: its SHA-256 is "
-                f"{self._hash(existing[0])}, expected {self.network_sha256_}. Put the old file back, or fit again."
+                f"The network {files[0]} has changed since this encoder was fitted: its SHA-256 is "
+                f"{self._hash(files[0])}, expected {self.network_sha256_}. Put the old file back, or fit again."
             )
 
         raise StorageError(
             f"The network that this encoder was fitted with, SHA-256 {self.network_sha256_}, is not at "
-            f"{' nor at '.join(paths)}. Put it back there, or use encoder.set_params({self.file_parameter}=...)."
+            f"{' nor at '.join(paths)}. Put it back, or use encoder.set_params({self.file_parameter}=...)."
         )
 
     def _file(self) -> str:

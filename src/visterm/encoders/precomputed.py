@@ -29,7 +29,7 @@ ROWS_PER_READ = 4096  # Number of rows that are read at a time to hash a file
 class Precomputed(AnyEncoder):
     """Feature rows from a file that another program wrote; see `read_features` for the formats.
 
-    An image's row has the same path, or is the only one whose path ends with the image's path or the other way round
+    The row of an image is the row with the same path, or the only row where one of both paths ends with the other
     (``1.jpg`` and ``photos/1.jpg``). Images without a row are skipped and listed. All used rows are read into memory:
     only features written by ``visterm encode`` are streamed. You can add rows of new images, made by the same network,
     to the file. The rows of the images that the encoder was fitted on must not change: this is checked when the file is
@@ -48,9 +48,9 @@ class Precomputed(AnyEncoder):
     Attributes
     ----------
     names_ : list of str
-        Names, in the file, of the images that it was fitted on.
+        Names, in the file, of the images that the encoder was fitted on.
     rows_sha256_ : str
-        Hash of their rows.
+        Hash of the rows of these images.
     features_path_, names_path_ : str
         Absolute paths at `fit` (empty without names). Files may move: `path` and `names` are tried first.
     """
@@ -79,17 +79,17 @@ class Precomputed(AnyEncoder):
         self.refuse_unknown(images, only_if_all=True)
         table = self._open()
         rows = table.rows_of(images)
-        missing = np.flatnonzero(rows < 0)
+        without_row = np.flatnonzero(rows < 0)
         unused = np.setdiff1d(np.arange(len(table.names)), rows)
         remarks = []
 
-        if missing.size:
-            missing_text = f"{count_of(missing.size, 'image')} (such as '{names[missing[0]]}')"
-            remarks.append(f"Left out: {missing_text} that {table.file} has no row for.")
+        if without_row.size:
+            missing_text = f"{count_of(without_row.size, 'image')} (such as '{names[without_row[0]]}')"
+            remarks.append(f"Left out: {missing_text}, without a row in {table.file}.")
         if unused.size:
             unused_text = f"{unused.size:,} of {count_of(len(table.names), 'row')} of {table.file}"
             example = table.names[unused[0]]
-            remarks.append(f"Not used: {unused_text} (such as '{example}'), whose images are not named by the tags.")
+            remarks.append(f"Not used: {unused_text} (such as '{example}'), whose images have no tags.")
         return remarks
 
     def unknown_images(self, images: AnyImages) -> dict[int, str]:
@@ -99,9 +99,9 @@ class Precomputed(AnyEncoder):
         """
         table = self._open()
         reason = (
-            f"not among the {count_of(len(table.names), 'image')} of {table.file} (such as '{table.names[0]}'): make "
-            "its features with the same network and add its row to the file, or fit with an encoder that looks at "
-            "pixels"
+            f"not among the {count_of(len(table.names), 'image')} of {table.file} (such as '{table.names[0]}'): "
+            "compute its features with the same network and add its row to the file, or fit with an encoder that "
+            "looks at pixels"
         )
         return dict.fromkeys(np.flatnonzero(table.rows_of(images) < 0).tolist(), reason)
 
@@ -137,8 +137,8 @@ class Precomputed(AnyEncoder):
             if (rows < 0).any():
                 name = self.names_[int(np.argmin(rows))]
                 raise EncoderMismatchError(
-                    f"{path} has no row of '{name}' any more, which this encoder was fitted on. Rows may be added, but "
-                    "those that were learned from must stay. Put them back, or fit again."
+                    f"{path} no longer has a row of '{name}', on which this encoder was fitted. You can add rows, but "
+                    "not remove the rows of training images. Put them back, or fit again."
                 )
             if len(rows) and self._opened.digest(rows) != self.rows_sha256_:
                 raise EncoderMismatchError(
@@ -151,7 +151,7 @@ class Precomputed(AnyEncoder):
     def _find(self) -> tuple[str, str | None]:
         """Return the paths of the features and their names: the parameters or, if missing, those of `fit`."""
         if self.path is None:
-            advice = "Name it: `encoder` precomputed:FEATURES.npy, or `encoder.path`=FEATURES.npy."
+            advice = "Pass `encoder` precomputed:FEATURES.npy, or `encoder.path`=FEATURES.npy."
             raise UserError("precomputed needs a file of features.", setting="path", advice=advice)
         paths = (os.fspath(self.path), None if self.names is None else os.fspath(self.names))
         if not hasattr(self, "features_path_") or os.path.exists(paths[0]):
@@ -161,8 +161,8 @@ class Precomputed(AnyEncoder):
             return self.features_path_, self.names_path_ or None
         tried_paths = dict.fromkeys([os.path.abspath(paths[0]), self.features_path_])
         raise StorageError(
-            f"The features that this encoder was fitted with are not at {' nor at '.join(tried_paths)}. Put them back "
-            "there, or in Python name their new place: encoder.set_params(path=...)."
+            f"The features that this encoder was fitted with are not at {' nor at '.join(tried_paths)}. Put them "
+            "back, or in Python set their new path: encoder.set_params(path=...)."
         )
 
     def _fingerprint_params(self, params: dict[str, object]) -> dict[str, object]:
@@ -178,43 +178,43 @@ class _OpenFeatures:
     def __init__(self, table: FeatureTable, path: str | os.PathLike[str]) -> None:
         self.names, self._rows = table
         self.file = os.fspath(path)
-        self._places = {name_key(name): row for row, name in enumerate(self.names)}
-        self._by_end = PathsByEnd(self._places)
+        self._row_of_key = {name_key(name): row for row, name in enumerate(self.names)}
+        self._paths_by_end = PathsByEnd(self._row_of_key)
 
     def rows_of(self, images: AnyImages) -> NDArray[np.int64]:
-        """Return the row of each image; -1 if there is none."""
+        """Return the row of each image; -1 for images without a row."""
         rows = np.full(len(images), -1, np.int64)
         claimed: dict[int, str] = {}
         for i, image in enumerate(images):
             name = name_of(image)
             key = name_key(name)
-            if key in self._places:
-                rows[i] = self._places[key]
+            if key in self._row_of_key:
+                rows[i] = self._row_of_key[key]
                 continue
-            matches = self._by_end.ending_as(key)
+            matches = self._paths_by_end.ending_as(key)
             if len(matches) > 1:
                 raise DataError(
                     f"The image '{name}' may be {len(matches)} rows of {self.file}: {', '.join(matches[:3])}"
-                    f"{', …' if len(matches) > 3 else ''}. Name it by its path there."
+                    f"{', …' if len(matches) > 3 else ''}. Use its path in the file."
                 )
             if matches:
-                row = self._places[matches[0]]
+                row = self._row_of_key[matches[0]]
                 first_path, second_path = (f"/{path}" for path in (claimed.setdefault(row, name), name))
                 if not first_path.endswith(second_path) and not second_path.endswith(first_path):
                     raise DataError(
                         f"The images '{claimed[row]}' and '{name}' would both have the row '{self.names[row]}' of "
-                        f"{self.file}. Write there the paths by which the images differ."
+                        f"{self.file}. Write longer paths into the file, to distinguish the images."
                     )
                 rows[i] = row
         return rows
 
     def take(self, rows: NDArray[np.int64]) -> Matrix:
-        """Return rows as float32; refuse rows that are not finite."""
+        """Return rows as float32. Raises DataError for rows that are not finite."""
         values = self._block(rows)
-        finite = finite_rows(values)
-        if not finite.all():
+        is_finite = finite_rows(values)
+        if not is_finite.all():
             raise DataError(
-                f"The features of '{self.names[rows[np.argmin(finite)]]}' in {self.file} have NaN, infinity or a "
+                f"The features of '{self.names[rows[np.argmin(is_finite)]]}' in {self.file} have NaN, infinity or a "
                 "number too large for float32; expected finite numbers."
             )
         return values
@@ -237,5 +237,5 @@ class _OpenFeatures:
         values = self._rows[rows]
         if sp.issparse(values):
             return as_csr(values)
-        with np.errstate(over="ignore"):  # numbers that are too large become infinity, which is refused
+        with np.errstate(over="ignore"):  # numbers that are too large become infinity
             return np.ascontiguousarray(values, dtype=np.float32)

@@ -15,23 +15,23 @@ from PIL import Image
 from visterm.core.checks import check_choice, check_number
 from visterm.core.errors import DataError, UserError
 
-Settings: TypeAlias = "dict[str, Any]"  # How a network takes pictures, from JSON files and parameters
+Settings: TypeAlias = "dict[str, Any]"  # Settings of `Preparation`, from JSON files and parameters
 Numbers: TypeAlias = "NDArray[Any]"  # An array of any numeric type
 IMAGENET_MEAN: Final = (0.485, 0.456, 0.406)
 IMAGENET_STD: Final = (0.229, 0.224, 0.225)
-FILTERS: Final = {
+RESIZE_FILTERS: Final = {
     "bilinear": Image.Resampling.BILINEAR,
     "bicubic": Image.Resampling.BICUBIC,
     "lanczos": Image.Resampling.LANCZOS,
 }
 """Filters for resizing, all with antialiasing."""
 CHANNEL_ORDERS: Final = ("RGB", "BGR")
-MAX_SIDE: Final = 2**13  # Maximum side of a picture in pixels: networks take hundreds
+MAX_SIDE: Final = 2**13  # Maximum side of a picture in pixels: usual networks have hundreds
 
 VIEWS = {"whole": (None,), "centre": (0.5,), "three": (None, 0.0, 1.0), "trained": (0.5,)}
-"""The pictures of each kind of view. None is the whole photo, squeezed into the network's picture; a number is the
-largest crop of the network's shape, at a position from the start (0) to the end (1) of the longer side. "trained" crops
-only the central part that the network was evaluated on (`Preparation.crop`)."""
+"""Kind of view -> the positions of its pictures. None is the whole photo, squeezed into the network's picture; a number
+is the largest crop of the network's shape, from the start (0) to the end (1) of the longer side. "trained" only crops
+the central part on which the network was evaluated (`Preparation.crop`)."""
 
 RESIZES: Final = ("shortest", "shortest_floor", "squash", "pad")
 """How the view "trained" resizes a photo, if this is known to the pixel. The shortest side fits and the centre is
@@ -52,7 +52,7 @@ class Preparation:
     scale: float = 1 / 255  # Factor of the pixels, which are 0 to 255
     colours: str = "RGB"  # {"RGB", "BGR"}. The order of the channels.
     interpolation: str = "bilinear"  # {"bilinear", "bicubic", "lanczos"}. The filter that resizes photos.
-    crop: float | None = 1.0  # The central part that it was evaluated on; None: whole photos, squeezed
+    crop: float | None = 1.0  # Share of the central part in the network's evaluation; None: whole photos, squeezed
     resize: str | None = None  # One of `RESIZES`; None: crop and resize in one step, not at whole pixels
     fill: float = 0  # Grey level of margins, 0 to 255
 
@@ -71,7 +71,7 @@ class Preparation:
 
 
 def as_size(value: Any) -> tuple[int, int]:
-    """Return height and width from a single number of pixels or a pair; refuse anything else."""
+    """Return height and width from a single number of pixels or a pair. Raises UserError for anything else."""
     sides = (value, value) if np.ndim(value) == 0 else tuple(value)
     if len(sides) != 2 or not all(
         isinstance(side, int | np.integer) and not isinstance(side, bool) and 0 < side <= MAX_SIDE for side in sides
@@ -82,7 +82,7 @@ def as_size(value: Any) -> tuple[int, int]:
 
 
 def as_colours(name: str, value: float | Sequence[float], *, above: float = -math.inf) -> tuple[float, float, float]:
-    """Return numbers for red, green and blue from a single number or three; refuse anything else."""
+    """Return numbers for red, green and blue from a single number or three. Raises UserError for anything else."""
     error_to_raise = UserError(setting=name, value=value, expected="a number, or three: for red, green and blue")
     try:
         numbers = np.asarray(value, dtype=np.float64)
@@ -98,7 +98,7 @@ def as_colours(name: str, value: float | Sequence[float], *, above: float = -mat
 
 
 def as_choice(name: str, choices: Iterable[str], value: object) -> str:
-    """Return `value` if it is one of `choices`; refuse anything else."""
+    """Return `value` if it is one of `choices`. Raises UserError for anything else."""
     check_choice(value, name, choices)
     return str(value)
 
@@ -114,7 +114,7 @@ CHECKS: Final[dict[str, Callable[[Any], Any]]] = {
     "std": partial(as_colours, "std", above=0),
     "scale": partial(_as_number, "scale", above=0),
     "colours": partial(as_choice, "colours", CHANNEL_ORDERS),
-    "interpolation": partial(as_choice, "interpolation", FILTERS),
+    "interpolation": partial(as_choice, "interpolation", RESIZE_FILTERS),
     "crop": partial(_as_number, "crop", above=0, most=1, otherwise="or None for the whole photo"),
     "resize": lambda value: None if value is None else as_choice("resize", RESIZES, value),
     "fill": partial(_as_number, "fill", least=0, most=255),
@@ -123,25 +123,25 @@ CHECKS: Final[dict[str, Callable[[Any], Any]]] = {
 
 
 def check_views(views: object) -> None:
-    """Refuse a name that is not in `VIEWS`."""
+    """Raise UserError for a name that is not in `VIEWS`."""
     as_choice("views", VIEWS, views)
 
 
 def views_of(photo: NDArray[np.uint8], preparation: Preparation, views: str) -> Iterator[NDArray[np.uint8]]:
     """Yield the pictures of one photo for `views`, a name of `VIEWS`, each resized in one step.
 
-    A picture is uint8, of `preparation.size`. A photo with the network's aspect ratio has only one.
+    A picture is uint8, of `preparation.size`. A photo with the network's aspect ratio has only one picture.
     """
     image = Image.fromarray(photo)
     height, width = preparation.size
     if views == "trained" and preparation.resize is not None:
         resized, x, y = _resized_and_offset(image.size, preparation)
         picture = Image.new("RGB", (width, height), (round(preparation.fill),) * 3)
-        picture.paste(image.resize(resized, FILTERS[preparation.interpolation]), (-x, -y))
+        picture.paste(image.resize(resized, RESIZE_FILTERS[preparation.interpolation]), (-x, -y))
         yield np.asarray(picture)
         return
     for box in boxes_of(image.size, preparation, views):
-        yield np.asarray(image.resize((width, height), FILTERS[preparation.interpolation], box=box))
+        yield np.asarray(image.resize((width, height), RESIZE_FILTERS[preparation.interpolation], box=box))
 
 
 def boxes_of(size: tuple[int, int], preparation: Preparation, views: str) -> Iterator[Box | None]:
@@ -194,16 +194,16 @@ def _resized_and_offset(size: tuple[int, int], preparation: Preparation) -> tupl
         short = round(height / (preparation.crop or 1))
         fitted = (short, int(short * h / w)) if w <= h else (int(short * w / h), short)
     else:
-        ratio_shown = min(h / height, w / width) * (preparation.crop or 1)
-        fitted = round(w / ratio_shown), round(h / ratio_shown)
+        ratio = min(h / height, w / width) * (preparation.crop or 1)
+        fitted = round(w / ratio), round(h / ratio)
     to_int = int if preparation.resize == "shortest_floor" else round
     return fitted, to_int((fitted[0] - width) / 2), to_int((fitted[1] - height) / 2)
 
 
 MEAN_TOLERANCE = 1e-3  # Tolerance of averages relative to the mean absolute value; enough for float16 networks too
 POOLINGS = ("mean", "class", "both", "before_classes")
-"""How an output becomes a row: the mean of its tokens, the first one (the class token), the class token followed by the
-mean of the others ("both"), or the input of the final layer of classes."""
+"""How an output becomes a row: the mean of its tokens, the first token (the class token), the class token followed by
+the mean of the other tokens ("both"), or the input of the final layer of classes."""
 
 
 def pooled(
@@ -236,7 +236,7 @@ def pooled(
         rows = rows.mean(axis=1)
     if not np.isfinite(rows).all():
         raise DataError(
-            f"{label} holds NaN or infinity. Check mean, std and scale of the network, or choose another output."
+            f"{label} has NaN or infinity. Check mean, std and scale of the network, or choose another output."
         )
     return rows
 
@@ -244,7 +244,7 @@ def pooled(
 def map_averaging_to(tensor: Numbers, row: NDArray[np.float32]) -> NDArray[np.float32] | None:
     """Return a tensor as a map (height, width, n_features) if its average is `row`; else None.
 
-    The tensor may have the features first or last: the layout is the one that fits the row.
+    The tensor may have the features first or last: the layout that fits the row is used.
     """
     if tensor.ndim != 3:
         return None
@@ -263,22 +263,22 @@ def channels_last(
     """Return whether a map with these axes is (height, width, channels) and not (channels, height, width).
 
     Height and width of a map are those of the picture (`size`) divided by the same number. If this fits both layouts or
-    neither, the channels are the only axis whose length the graph declares (`declared`: the three axes after the batch;
-    integers are fixed lengths). Otherwise they are first if the channels of the pictures are first, as in ONNX's own
-    operators. Raises UserError, with `label` as the output's name, if the layout remains unknown.
+    no layout, the channels are the only axis whose length the graph declares (`declared`: the three axes after the
+    batch; integers are fixed lengths). Otherwise they are first if the channels of the pictures are first, as in ONNX's
+    own operators. Raises UserError, with `label` as the output's name, if the layout remains unknown.
     """
-    first, last = _is_picture(axes[1:], size), _is_picture(axes[:2], size)
-    if first != last:
-        return last
+    fits_first, fits_last = _is_picture(axes[1:], size), _is_picture(axes[:2], size)
+    if fits_first != fits_last:
+        return fits_last
     fixed = [isinstance(axis, int) for axis in declared]
     if fixed in ([True, False, False], [False, False, True]):
         return fixed[2]
 
     if pictures_last:
         raise UserError(
-            f"{label} is maps of the axes {axes}, and nothing says which of these are the channels.", setting="layout",
-            advice='Say it of pictures and of maps: `encoder.layout`=("channels_last", "channels_first"), or '
-            '"channels_last" twice.',
+            f"{label} has maps with the axes {axes}, and it is unknown which axis has the channels.", setting="layout",
+            advice='Set the layouts of pictures and of maps: `encoder.layout`=("channels_last", "channels_first"), or '
+            '"channels_last" for both.',
         )  # fmt: skip
     return False
 

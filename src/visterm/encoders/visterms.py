@@ -1,4 +1,4 @@
-"""Bags of visterms: overlapping blocks of a photo as words of texture and colour, weighted like the words of a text."""
+"""Bags of visterms: overlapping blocks of a photo as words of texture and colour, weighted as in text retrieval."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ from visterm.kernels.nearest import prepare_codebook
 from visterm.kernels.pixels import N_PATTERNS, colour_codes, colour_table, gray_levels, lbp_codes
 
 COLOUR_IMAGES = 500  # Maximum number of images whose pixels the colours are learned from
-CODEBOOK_STEPS = 10
+MAX_CODEBOOK_STEPS = 10
 MIN_BLOCKS_PER_WORD = 10  # Minimum number of sampled blocks per word of the codebook
-OVERLAP = 0.5  # As in the papers
+OVERLAP = 0.5  # Overlap of blocks in the papers
 MAX_SCALES = 32
-NEW_PARAMS = {"overlap": OVERLAP, "levels": 1, "level_weights": None, "nearest_groups": None, "shared_words": False}
+LATER_PARAMS = {"overlap": OVERLAP, "levels": 1, "level_weights": None, "nearest_groups": None, "shared_words": False}
 """Settings added in later versions, with the values that reproduce the earlier behaviour."""
 
 
@@ -52,11 +52,11 @@ NEW_PARAMS = {"overlap": OVERLAP, "levels": 1, "level_weights": None, "nearest_g
 class Visterms(Encoder):
     """Bags of visual words, as in section IV-B of the PAMIR paper [1]_ and 6.2 of the WSABIE paper [2]_.
 
-    A photo is cut into square blocks at a few scales, each overlapping the next (by half). A block is described by two
-    histograms: of the uniform LBP(8,2) codes of its pixels' brightness (texture, 59 bins) and of their nearest codebook
-    colours. k-means on the training blocks gives each scale its visual words, the visterms; a block counts for the few
-    words that are nearest to it. An image's row has ``√tf · idf`` for each visterm, divided by the row's length, with
-    ``idf = -log(share of training images that have the visterm)``.
+    A photo is cut into square blocks at a few scales; each block overlaps the next by half. A block is described by two
+    histograms of its pixels: of the uniform LBP(8,2) codes of brightness (texture, 59 bins) and of the nearest codebook
+    colours. k-means on the training blocks gives each scale its visual words, the visterms; a block counts for its few
+    nearest words. An image's row has ``√tf · idf`` for each visterm, divided by the row's length, with ``idf =
+    -log(share of training images that have the visterm)``.
 
     With more than one of `levels`, visterms are counted in the whole picture, in its quarters, in its sixteenths, ...
     [3]_. A visterm in a cell is a separate term with its own idf. Each level is a bag of length 1, so the inner product
@@ -104,8 +104,8 @@ class Visterms(Encoder):
         Weight a word by the square root of its frequency, so that a large plain sky does not dominate.
     levels : int
         Number of pyramid levels. 1 is the whole picture only; the last level has 2^(levels - 1) cells per side. A block
-        belongs to the cell of its centre. Each level multiplies the number of features by nearly 4 and makes rows
-        longer. Whether that improves the ranking depends on the model: try it on your own photos.
+        belongs to the cell that contains its centre. Each level multiplies the number of features by nearly 4 and makes
+        rows longer. Whether that improves the ranking depends on the model: try it on your own photos.
     level_weights : sequence of float, optional
         Weights of the levels in the inner product of two rows, the whole picture first. None: 1/2 for the finest level
         and half as much for each coarser one, except that the two coarsest are equal, as in [3]_.
@@ -116,9 +116,9 @@ class Visterms(Encoder):
     random_state : int, RandomState, Generator or None
         Draws the training images, pixels and blocks, and the initial words of k-means.
     batch_size : int
-        Images encoded at a time.
+        Number of images encoded together.
     n_jobs : int, optional
-        Threads; None is all cores. The output is the same for any number.
+        Number of threads; None is all cores. The output is the same for any number.
 
     Attributes
     ----------
@@ -129,9 +129,9 @@ class Visterms(Encoder):
     scale_words_ : ndarray of int64, shape (n_scales,)
         Number of words of each scale; a single number if scales share their words.
     spread_ : ndarray of float32, shape (n_scales,)
-        Mean squared distance of the sampled blocks to their words; a single number if scales share them.
+        Mean squared distance of the sampled blocks to their words; a single number if scales share their words.
     idf_ : ndarray of float32, shape (n_features,)
-        One value per word, or per word and cell; 0 if no training image has it.
+        One value per word, or per word and cell; 0 for words that no training image has.
 
     References
     ----------
@@ -194,7 +194,7 @@ class Visterms(Encoder):
         colour_sample = list(islice(sample, COLOUR_IMAGES))
         options: dict[str, Any] = {"n_jobs": self.n_jobs, "progress": progress}
         self.colours_ = learn_palette(colour_sample, self.colours, self.colour_space, rng, **options)
-        # keep the codes of all images: their blocks are used for the words, and again for the idf
+        # keep the codes of all images: their blocks are needed for the words and for the idf
         code_of = partial(pixel_codes, table=self._table())
         codes = self._describe_all(chain(colour_sample, sample), code_of, **options)
         self._learn_words(codes, rng, progress)
@@ -220,8 +220,8 @@ class Visterms(Encoder):
         )
 
     def _fingerprint_params(self, params: dict[str, object]) -> dict[str, object]:
-        """Leave out settings that have their original value, so that rows stored before they existed stay valid."""
-        return {key: value for key, value in params.items() if key not in NEW_PARAMS or value != NEW_PARAMS[key]}
+        """Leave out later settings with their original value, so that rows stored by earlier versions stay valid."""
+        return {key: value for key, value in params.items() if key not in LATER_PARAMS or value != LATER_PARAMS[key]}
 
     def _learn_words(self, codes: list[Codes], rng: np.random.Generator, progress: Progress) -> None:
         """Learn the words of each scale, or of all scales together, and the mean distance of blocks to their words."""
@@ -237,7 +237,7 @@ class Visterms(Encoder):
             n_words = max(1, min(max_words, len(points) // MIN_BLOCKS_PER_WORD))
             options: dict[str, Any] = {"n_jobs": self.n_jobs, "progress": progress}
             task = "learn visterms" if self.shared_words else f"learn visterms of scale {group + 1} of {n_groups}"
-            words = learn_codebook(points, n_words, rng, iterations=CODEBOOK_STEPS, task=task, **options)
+            words = learn_codebook(points, n_words, rng, iterations=MAX_CODEBOOK_STEPS, task=task, **options)
             _, scores = assign_words(points, prepare_codebook(words), n_jobs=self.n_jobs)
             squares = np.square(points).sum(axis=1) - 2 * scores
             codebooks.append(words)
@@ -253,18 +253,18 @@ class Visterms(Encoder):
         """Draw at most `max_blocks` blocks of the given scales, all equally likely, from all images."""
         cutter = self._cutter()
         ends = np.cumsum([sum(cutter.count(image, scale) for scale in scales) for image in codes])
-        drawn = np.sort(rng.permutation(ends[-1])[:max_blocks])
-        cuts = np.searchsorted(drawn, ends)
+        block_numbers = np.sort(rng.permutation(ends[-1])[:max_blocks])
+        cuts = np.searchsorted(block_numbers, ends)
         starts = np.concatenate([[0], cuts[:-1]])
-        used = np.flatnonzero(cuts > starts)
+        image_positions = np.flatnonzero(cuts > starts)
 
         def image_points(j: int) -> NDArray[np.float32]:
-            i = used[j]
-            ids = drawn[starts[i] : cuts[i]] - ends[i]
+            i = image_positions[j]
+            ids = block_numbers[starts[i] : cuts[i]] - ends[i]
             return np.asarray(np.concatenate([cutter.points(codes[i], scale) for scale in scales])[ids])
 
         with Team(resolve_jobs(self.n_jobs)) as team:
-            return np.concatenate(team.run(image_points, len(used)))
+            return np.concatenate(team.run(image_points, len(image_positions)))
 
     def _learn_idf(self, codes: list[Codes], progress: Progress) -> NDArray[np.float32]:
         """Return ``-log(share of images that have the word, or the word in the cell)``; 0 if no image has it."""
@@ -305,11 +305,11 @@ class Visterms(Encoder):
             raise DataError(f"colours_ has {len(self.colours_)} colours; expected at most {MAX_COLOURS}")
         n_codebooks = 1 if self.shared_words else len(self.scales)
         if len(self.scale_words_) != n_codebooks or self.scale_words_.sum() != len(self.codebook_):
-            expected = f"the words of {n_codebooks} codebooks, {len(self.codebook_)} in all"
+            expected = f"the words of {n_codebooks} codebooks, {len(self.codebook_)} in total"
             raise DataError(f"scale_words_ is {self.scale_words_.tolist()}; expected {expected}")
         n_columns = len(self.codebook_) * (4**self.levels - 1) // 3  # in 1 + 4 + 16 ... cells
         if len(self.idf_) != n_columns:
-            raise DataError(f"idf_ has {len(self.idf_)} numbers; expected {n_columns}, one a column")
+            raise DataError(f"idf_ has {len(self.idf_)} numbers; expected {n_columns}, one per column")
 
     def _check_params(self) -> None:
         optional = () if self.nearest_groups is None else ("nearest_groups",)

@@ -24,9 +24,9 @@ from visterm.encoders.contract import AnyEncoder
 from visterm.encoders.named import users_table
 
 LOG = logging.getLogger("visterm.encoders")
-LANGUAGE = "english"
+DEFAULT_LANGUAGE = "english"
 BUILT_IN_PROMPTS = Path(__file__).with_name("prompts.toml")
-WORDS_PER_BATCH = 256  # Words that are embedded, then cached, at a time: a kill loses at most these
+WORDS_PER_BATCH = 256  # Words that are embedded and cached together: a killed process loses at most these
 MAX_CACHED_WORDS = 200_000  # Maximum number of cached words: 600 MB with 768 numbers each
 
 
@@ -50,7 +50,7 @@ def prompts_of(language: str) -> list[str]:
             ) from error
 
     if language not in prompts:
-        advice = f"Others can be added in {user_path}."
+        advice = f"You can add languages in {user_path}."
         raise UnknownNameError(
             unknown("language", language, list(prompts)), setting="language", value=language, advice=advice
         )
@@ -61,20 +61,20 @@ def word_rows(encoder: AnyEncoder, words: Sequence[str], prompts: Sequence[str])
     """Return vectors of words, of length 1, from the text tower of an encoder.
 
     A word's vector is the normalised mean of the unit vectors of its prompts, and does not depend on the other words.
-    Vectors are cached in the file `kept_words`. Raises the same errors as `AnyEncoder.text_rows`.
+    Vectors are cached in the file `word_cache_path`. Raises the same errors as `AnyEncoder.text_rows`.
     """
     words = list(dict.fromkeys(filter(None, map(clean_tag, words))))
     tower = json.dumps([encoder.text_fingerprint, *prompts]).encode()
     keys = [hashlib.sha256(tower + b"\0" + word.encode("utf-8", "replace")).digest() for word in words]
     rows = _load(keys)
-    missing = [i for i, key in enumerate(keys) if key not in rows]
+    uncached = [i for i, key in enumerate(keys) if key not in rows]
 
-    for first in range(0, len(missing), WORDS_PER_BATCH):
-        batch = missing[first : first + WORDS_PER_BATCH]
+    for start in range(0, len(uncached), WORDS_PER_BATCH):
+        batch = uncached[start : start + WORDS_PER_BATCH]
         prompt_rows = encoder.text_rows([prompt.replace("{}", words[i]) for i in batch for prompt in prompts])
         means = unit_rows(prompt_rows.reshape(len(batch), len(prompts), prompt_rows.shape[1]).mean(axis=1))
         new_rows = {keys[i]: row for i, row in zip(batch, means, strict=True)}
-        _keep(new_rows)
+        _store(new_rows)
         rows |= new_rows
     return WordVectors(words, np.array([rows[key] for key in keys], np.float32).reshape(len(words), -1))
 
@@ -85,42 +85,44 @@ def unit_rows(rows: NDArray[np.floating]) -> NDArray[np.float32]:
     return (rows / np.where(lengths > 0, lengths, 1)).astype(np.float32)
 
 
-def kept_words() -> Path:
-    """Return the path of the cache of vectors. It may be deleted: vectors are then recomputed."""
+def word_cache_path() -> Path:
+    """Return the path of the cache of vectors. If the file is deleted, vectors are computed again."""
     return users_table().with_name("words.sqlite")
 
 
 def _load(keys: Sequence[bytes]) -> dict[bytes, NDArray[np.float32]]:
-    if not kept_words().is_file():
+    if not word_cache_path().is_file():
         return {}
     rows = {}
     try:
-        with closing(sqlite3.connect(kept_words(), timeout=10)) as database:
+        with closing(sqlite3.connect(word_cache_path(), timeout=10)) as database:
             for key in keys:
                 for (row,) in database.execute("SELECT row FROM rows WHERE key = ?", (key,)):
                     rows[key] = np.frombuffer(row, "<f4")
     except (sqlite3.Error, OSError, ValueError, TypeError) as error:
-        LOG.warning("The vectors of words in %s cannot be read, and are computed again: %s", kept_words(), error)
+        LOG.warning("The vectors of words in %s cannot be read, and are computed again: %s", word_cache_path(), error)
         return {}
     return rows
 
 
-def _keep(rows: dict[bytes, NDArray[np.float32]]) -> None:
-    """Cache vectors; delete the oldest if there are too many."""
+def _store(rows: dict[bytes, NDArray[np.float32]]) -> None:
+    """Add vectors to the cache, and delete the oldest vectors if there are too many."""
     try:
-        kept_words().parent.mkdir(parents=True, exist_ok=True)
-        with closing(sqlite3.connect(kept_words(), timeout=10)) as database, database:
+        word_cache_path().parent.mkdir(parents=True, exist_ok=True)
+        with closing(sqlite3.connect(word_cache_path(), timeout=10)) as database, database:
             database.execute("CREATE TABLE IF NOT EXISTS rows (key BLOB PRIMARY KEY, row BLOB NOT NULL)")
             pairs = [(key, row.astype("<f4").tobytes()) for key, row in rows.items()]
             database.executemany("INSERT OR REPLACE INTO rows VALUES (?, ?)", pairs)
             newest = database.execute("SELECT max(rowid) FROM rows").fetchone()[0]
             database.execute("DELETE FROM rows WHERE rowid <= ?", (newest - MAX_CACHED_WORDS,))
     except (sqlite3.Error, OSError) as error:
-        LOG.warning("The vectors of words cannot be stored in %s, and are computed each time: %s", kept_words(), error)
+        LOG.warning(
+            "The vectors of words cannot be stored in %s, and are computed each time: %s", word_cache_path(), error
+        )
 
 
 def check_prompts(prompts: Any, name: str = "prompts") -> list[str]:
-    """Return a list of prompts, texts with ``{}`` for the word; refuse anything else. `name` is the setting's name."""
+    """Return a list of prompts, texts with ``{}`` for the word. Raises UserError for others; `name` is the setting."""
     is_list = isinstance(prompts, Sequence) and not isinstance(prompts, str) and len(prompts) > 0
     if not is_list or not all(isinstance(prompt, str) and "{}" in prompt for prompt in prompts):
         raise UserError(setting=name, value=prompts, expected="texts with {} for the word, at least one")

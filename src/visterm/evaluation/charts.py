@@ -12,12 +12,12 @@ from typing import NamedTuple
 from visterm.evaluation.html_report import escape
 
 WIDTH, LINES_HEIGHT = 480, 300
-LEFT, RIGHT, BOTTOM = 46, 14, 42
+X_START, X_END, BOTTOM_MARGIN = 46, WIDTH - 14, 42  # Of the x axis, in pixels
 BAR_HEIGHT, GROUP_GAP, LABELS_WIDTH, VALUES_WIDTH = 11, 7, 150, 42
 LEGEND_ROW_HEIGHT, HEADING_HEIGHT = 18, 24
 MAX_LABEL_LENGTH, MAX_NAME_LENGTH = 22, 62
 DASHES = ["", *(f' stroke-dasharray="{dash}"' for dash in ("7 3", "2 3", "9 3 2 3", "12 4", "4 2"))]
-"""Dashes of the lines, for readers who cannot distinguish the colours."""
+"""SVG attributes for the dashes of lines, for readers who cannot distinguish the colours."""
 
 N_COLOURS = len(DASHES)
 N_TICKS = 5
@@ -39,39 +39,39 @@ def line_chart(title: str, x_label: str, y_label: str, x: Sequence[Sequence[floa
     x_ticks = _ticks(max((max(x_values, default=0.0) for x_values in x), default=1.0))
     y_ticks = _ticks(max((max(line.values, default=0.0) for line in lines), default=1.0))
     height = LINES_HEIGHT + top
-    bottom = height - BOTTOM
+    bottom = height - BOTTOM_MARGIN
 
     def x_at(value: float) -> float:
-        return LEFT + (WIDTH - LEFT - RIGHT) * value / x_ticks[-1]
+        return X_START + (X_END - X_START) * value / x_ticks[-1]
 
     def y_at(value: float) -> float:
         return bottom - (bottom - top - 12) * value / y_ticks[-1]
 
     parts = [legend]
     parts += [
-        f'<line class=grid-line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y_at(tick):.1f}" y2="{y_at(tick):.1f}"/>'
-        f'<text class=soft x="{LEFT - 6}" y="{y_at(tick) + 4:.1f}" text-anchor=end>{tick:g}</text>'
+        f'<line class=grid-line x1="{X_START}" x2="{X_END}" y1="{y_at(tick):.1f}" y2="{y_at(tick):.1f}"/>'
+        f'<text class=soft x="{X_START - 6}" y="{y_at(tick) + 4:.1f}" text-anchor=end>{tick:g}</text>'
         for tick in y_ticks
     ]
     parts += [
         f'<text class=soft x="{x_at(tick):.1f}" y="{bottom + 16}" text-anchor=middle>{tick:g}</text>'
         for tick in x_ticks
     ]
-    parts.append(f'<line class=axis x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{bottom}" y2="{bottom}"/>')
+    parts.append(f'<line class=axis x1="{X_START}" x2="{X_END}" y1="{bottom}" y2="{bottom}"/>')
 
     for number, (x_values, line) in enumerate(zip(x, lines, strict=True)):
-        points = [(x_at(a), y_at(b)) for a, b in zip(x_values, line.values, strict=True)]
-        path = " ".join(f"{a:.1f},{b:.1f}" for a, b in points)
+        points = [(x_at(px), y_at(py)) for px, py in zip(x_values, line.values, strict=True)]
+        path = " ".join(f"{px:.1f},{py:.1f}" for px, py in points)
         parts.append(f'<polyline class="line c{number % N_COLOURS}"{DASHES[number % N_COLOURS]} points="{path}"/>')
-        for (a, b), x_value, value in zip(points, x_values, line.values, strict=True):
+        for (px, py), x_value, value in zip(points, x_values, line.values, strict=True):
             point_title = escape(f"{line.name}: {y_label} {value:.3f} at {x_label} {x_value:.3g}")
             parts.append(
-                f'<circle class="dot c{number % N_COLOURS}" cx="{a:.1f}" cy="{b:.1f}" r="3">'
+                f'<circle class="dot c{number % N_COLOURS}" cx="{px:.1f}" cy="{py:.1f}" r="3">'
                 f"<title>{point_title}</title></circle>"
             )
 
     parts.append(
-        f'<text x="{(LEFT + WIDTH - RIGHT) / 2:.0f}" y="{height - 6}" text-anchor=middle>{escape(x_label)}</text>'
+        f'<text x="{(X_START + X_END) / 2:.0f}" y="{height - 6}" text-anchor=middle>{escape(x_label)}</text>'
         f'<text x="12" y="{(top + bottom) / 2:.0f}" text-anchor=middle '
         f'transform="rotate(-90 12 {(top + bottom) / 2:.0f})">{escape(y_label)}</text>'
     )
@@ -122,18 +122,18 @@ def _svg(title: str, height: float, parts: Sequence[str]) -> str:
 
 
 def _legend(series: Sequence[Series], *, dashed: bool) -> tuple[str, int]:
-    """Return a legend with one series per row as SVG, and its height; empty for a single series."""
+    """Return a legend with one series per row as SVG, and its height; "" and 0 for a single series."""
     if len(series) < 2:
         return "", 0
     rows = []
     for number, item in enumerate(series):
         y, colour = LEGEND_ROW_HEIGHT * number + 9, number % N_COLOURS
         symbol = (
-            f'<line class="line c{colour}"{DASHES[colour]} x1="{LEFT}" x2="{LEFT + 30}" y1="{y}" y2="{y}"/>'
+            f'<line class="line c{colour}"{DASHES[colour]} x1="{X_START}" x2="{X_START + 30}" y1="{y}" y2="{y}"/>'
             if dashed
-            else f'<rect class="bar c{colour}" x="{LEFT}" y="{y - 5}" width="30" height="{BAR_HEIGHT - 2}"/>'
+            else f'<rect class="bar c{colour}" x="{X_START}" y="{y - 5}" width="30" height="{BAR_HEIGHT - 2}"/>'
         )
-        rows.append(f'{symbol}<text x="{LEFT + 38}" y="{y + 4}">{escape(_short(item.name, MAX_NAME_LENGTH))}</text>')
+        rows.append(f'{symbol}<text x="{X_START + 38}" y="{y + 4}">{escape(_short(item.name, MAX_NAME_LENGTH))}</text>')
     return "".join(rows), LEGEND_ROW_HEIGHT * len(series)
 
 
@@ -146,7 +146,7 @@ def _short(text: str, max_length: int) -> str:
 
 
 def _ticks(maximum: float) -> list[float]:
-    """Return about five round numbers from 0 to the first one that is not below `maximum`."""
+    """Return about five round numbers, from 0 to the first round number that is not below `maximum`."""
     if not maximum > 0:
         return [0.0, 1.0]
     min_step = maximum / N_TICKS

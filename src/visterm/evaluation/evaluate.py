@@ -32,7 +32,7 @@ DEFAULT_METRICS = ("map", "p@1", "p@5", "r@5", "f1@5", "tag_p@5", "tag_r@5", "ta
 
 TREE_METRICS = ("hp@5", "hr@5", "hf1@5")  # Additional default metrics for runs with a tree of tags
 SIBLING_METRIC = "psib@5"  # Additional default metric if siblings of tags are known
-NO_MEANS = ("tag_f1", "n_plus")  # Metrics of all tags together, without a value per image or per tag
+JOINT_METRICS = ("tag_f1", "n_plus")  # Metrics of all tags together, without values per image or tag
 
 
 @dataclass(frozen=True)
@@ -46,9 +46,8 @@ class AnnotationEvaluation:
     # image.
     hidden: sp.csr_array | None
     values: list[dict[str, NDArray[np.float64]]]  # Per tagger, the output of `visterm.metrics.measure`
-    # Number of tags that people gave, and how many of them are not ranked
-    given: int
-    unknown: int
+    given: int  # Number of tags that people gave
+    unknown: int  # Number of given tags that are not ranked
     learned: list[int]  # Per tagger, number of images whose names it learned from
     skipped: list[Skipped]  # Images that could not be read
     rankers: list[Ranker]  # Per tagger, to rank the tags of single images
@@ -95,7 +94,7 @@ class Ranker(NamedTuple):
 def is_mean(metric: str) -> bool:
     """Return whether a metric is a mean over images or tags, and so has an interval."""
     [requested] = check_metrics(metric).values()
-    return requested.metric.name not in NO_MEANS
+    return requested.metric.name not in JOINT_METRICS
 
 
 def evaluate_taggers(
@@ -113,29 +112,29 @@ def evaluate_taggers(
     Several taggers are compared on the images that all can read and the tags that all know. For images known by number,
     tags that any tagger has learned are left out of the rankings.
 
-    `metrics` are names from ``visterm metrics``; those that are also `optional` are left out if they have no values to
-    average, unless that is true for all metrics. `only` are the tags to rank, from `join_library`; None: all tags that
-    all taggers know. `isa` defines siblings for ``psib@k``: a CSV of child,parent, or the folder of WordNet's database
+    `metrics` are names from ``visterm metrics``; `optional` metrics are left out if they have no values to average,
+    unless no metric has values. `only` are the tags to rank, from `join_library`; None: all tags that all taggers know.
+    `isa` defines siblings for ``psib@k``: a CSV of child,parent, or the folder of WordNet's database
     files. If a run has a tree, photos with a child tag also have its parents, for all taggers. Raises DataError if
     there are no photos to measure on, or the relations are invalid.
     """
     vocabulary = shared_vocabulary(taggers)
     if only is not None:
         vocabulary = vocabulary.subset(column for column, tag in enumerate(vocabulary) if tag in only)
-    words = next((tagger.tree.words for tagger in taggers if tagger.tree is not None), None)
-    tree = None if words is None else TreeColumns(words, vocabulary)
-    check_metrics(metrics, siblings=isa is not None, tree=tree is not None)
+    tag_tree = next((tagger.tree.words for tagger in taggers if tagger.tree is not None), None)
+    tree_columns = None if tag_tree is None else TreeColumns(tag_tree, vocabulary)
+    check_metrics(metrics, siblings=isa is not None, tree=tree_columns is not None)
     if len(vocabulary) == 0:
-        raise DataError("The runs, or they and these photos, have no tag in common. Measure each on its own.")
+        raise DataError("The runs, or the runs and these photos, have no tag in common. Measure each run separately.")
     siblings = None if isa is None else sibling_sets(read_relations(isa, vocabulary.tags), vocabulary)
-    above = None if tree is None else tree.above
-    rows, read, skipped = encode_for_all(taggers, corpus, progress)
+    nodes_above = None if tree_columns is None else tree_columns.above
+    rows, readable_corpus, skipped = encode_for_all(taggers, corpus, progress)
     given_tags = [tag for tags in corpus.tags for tag in tags]
-    if tree is not None:
-        tags, negatives = tree.words.completed(read.tags, read.negatives)
-        read = replace(read, tags=tags, negatives=negatives)
+    if tree_columns is not None:
+        tags, negatives = tree_columns.words.completed(readable_corpus.tags, readable_corpus.negatives)
+        readable_corpus = replace(readable_corpus, tags=tags, negatives=negatives)
 
-    Y = vocabulary.encode(read.tags, read.negatives)
+    Y = vocabulary.encode(readable_corpus.tags, readable_corpus.negatives)
     hidden = _learned_tags(taggers, rows, vocabulary)
     judgements = Judgements.of(Y, hidden)
     rankers = []
@@ -147,20 +146,20 @@ def evaluate_taggers(
     undefined: dict[str, str] = {}
 
     for ranker in rankers:
-        measured = measure(ranker.blocks, Y, list(metrics), exclude=hidden, siblings=siblings, tree=above)
+        tagger_values = measure(ranker.blocks, Y, list(metrics), exclude=hidden, siblings=siblings, tree=nodes_above)
         undefined = {}  # optional metric without values to average -> the reason
         for name in optional:
             try:
-                means({name: measured[name]}, judgements)
+                means({name: tagger_values[name]}, judgements)
             except DataError as error:
                 undefined[name] = str(error)
-        if len(undefined) < len(measured):
-            measured = {name: array for name, array in measured.items() if name not in undefined}
-        means(measured, judgements)  # raises an error for a metric without values to average
-        values.append(measured)
+        if len(undefined) < len(tagger_values):
+            tagger_values = {name: array for name, array in tagger_values.items() if name not in undefined}
+        means(tagger_values, judgements)  # raises an error for a metric without values to average
+        values.append(tagger_values)
 
     return AnnotationEvaluation(
-        read, vocabulary, Y, hidden, values,
+        readable_corpus, vocabulary, Y, hidden, values,
         given=len(given_tags),
         unknown=sum(tag not in vocabulary for tag in given_tags),
         learned=[0 if run.encoder.by_number else run.learned_images.count(corpus.names) for run in taggers],
@@ -182,22 +181,22 @@ def encode_for_all(
     """
     if len(corpus) == 0:
         raise DataError("There are no photos to measure on. Check the splits of the tag file.")
-    encoded: dict[str, tuple[Matrix, NDArray[np.int64]]] = {}
+    rows_by_encoder: dict[str, tuple[Matrix, NDArray[np.int64]]] = {}
     skipped = {item.image: item for item in corpus.skipped}
     common = np.arange(len(corpus))
     for tagger in taggers:
         encoder = tagger.encoder
-        if encoder.fingerprint not in encoded:
+        if encoder.fingerprint not in rows_by_encoder:
             if corpus.encoded is None:
                 encoder.refuse_unknown(corpus.images, only_if_all=True)
             X, readable, unread = source_of_rows(encoder, corpus).encode(corpus.images, progress=progress)
-            encoded[encoder.fingerprint] = X, np.asarray(readable)
+            rows_by_encoder[encoder.fingerprint] = X, np.asarray(readable)
             skipped.update({item.image: item for item in unread})
             common = np.intersect1d(common, readable)
 
     rows = {
         name: X if readable.size == common.size else X[np.searchsorted(readable, common)]
-        for name, (X, readable) in encoded.items()
+        for name, (X, readable) in rows_by_encoder.items()
     }
     return [rows[tagger.encoder.fingerprint] for tagger in taggers], corpus.subset(common), list(skipped.values())
 
@@ -211,9 +210,9 @@ def shared_vocabulary(taggers: Sequence[Run]) -> Vocabulary:
 
 def _learned_tags(taggers: Sequence[Run], rows: Sequence[Matrix], vocabulary: Vocabulary) -> sp.csr_array | None:
     """Return (n_images, n_tags), nonzero for tags that a tagger learned from images known by number; None if no tag."""
-    learned = [
+    learned_tags = [
         sp.csr_array(abs(known_tags)[:, [tagger.vocabulary.index(tag) for tag in vocabulary]])
         for tagger, X in zip(taggers, rows, strict=True)
         if (known_tags := tagger.known_tags(X)) is not None
     ]
-    return sp.csr_array(sum(learned[1:], start=learned[0])) if learned else None
+    return sp.csr_array(sum(learned_tags[1:], start=learned_tags[0])) if learned_tags else None

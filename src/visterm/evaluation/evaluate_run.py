@@ -55,13 +55,13 @@ if TYPE_CHECKING:
     from visterm.evaluation.streamed import StreamedEvaluation
 
 REPORT_KIND = "report"
-PAGE, RESULTS = "index.html", "results.json"  # Files of a report, for people and for programs
-OF_TAGS = "tags"  # Value of `queries` for queries made from tags
+PAGE_FILE, RESULTS_FILE = "index.html", "results.json"  # Files of a report, for people and for programs
+QUERIES_OF_TAGS = "tags"  # Value of `queries` for queries made from tags
 
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluateRequest:
-    """What to measure, on which images, and what to write; has a field for each option of ``visterm evaluate``."""
+    """What to measure, on which images, and what to write; with a field for each option of ``visterm evaluate``."""
 
     runs: Sequence[Tagger | Place]
     """The run to measure, as a `Tagger` or a path, then runs to compare it with, on the images that all can read."""
@@ -84,7 +84,7 @@ class EvaluateRequest:
     queries: Place | None = None
     """Measure searches instead: ``"tags"`` for queries made from tags, or a query file."""
     max_words: int = 3
-    """Maximum number of words in queries made from tags; 0: as many as an image has tags."""
+    """Maximum number of words in queries made from tags; 0: the number of tags of an image."""
     combine: str = "sum"
     """How the scores of words are combined: "sum", "product" or "confidence"."""
     report: Path | None = None
@@ -106,17 +106,22 @@ class EvaluateRequest:
 
         annotation_settings = {
             "metrics": (self.metrics, "queries are measured by AvgP, BEP and P10"),
-            "bands": (self.bands, "bands are of tags that are put on images"),
-            "precision": (self.precision, "it is the precision of tags that are put on images"),
+            "bands": (self.bands, "bands are for predicted tags"),
+            "precision": (self.precision, "it is the precision of predicted tags"),
         }
         for setting, (value, reason) in annotation_settings.items():
             if self.queries is not None and value:
                 problem = f"`{setting}` and `queries` do not go together: {reason}."
                 raise UserError(problem, setting=setting, value=value, advice="Leave one of them out.")
 
-        if self.map is not None and self.queries not in (None, OF_TAGS):
+        if self.map is not None and self.queries not in (None, QUERIES_OF_TAGS):
             problem = "`map` and a file of `queries` do not go together."
-            raise UserError(problem, setting="map", value=self.map, advice="Use `queries` tags, the photos' own.")
+            raise UserError(
+                problem,
+                setting="map",
+                value=self.map,
+                advice="Set `queries` to 'tags', for queries from the photos' tags.",
+            )
         if self.isa is not None and not self.isa.exists():
             problem, advice = f"There is no file or folder {self.isa}.", "Correct the rule isa of the `tag_rules`."
             raise UserError(problem, setting="tag_rules", value=self.isa, advice=advice)
@@ -238,25 +243,25 @@ def evaluate_run(request: EvaluateRequest, *, say: Say = silent, progress: Progr
     there are no photos to measure on.
     """
     request.check()
-    queries = None if request.queries in (None, OF_TAGS) else read_query_file(str(request.queries))
+    queries = None if request.queries in (None, QUERIES_OF_TAGS) else read_query_file(str(request.queries))
     streamed = plan_streaming(request.images, request.memory, say, "measured shard by shard") is not None
     if streamed:
         request.check_streamed()
     taggers = [run if isinstance(run, Tagger) else Tagger.load(run, n_jobs=request.n_jobs) for run in request.runs]
     if request.precision is not None:
-        for tagger in taggers:  # raise the error for a run without confidences before images are read
+        for tagger in taggers:  # raises an error for a run without confidences, before images are read
             cutoff_of(tagger.calibration, precision=request.precision)
     if streamed:
         return _measure_streamed(taggers[0], request, say, progress)
 
     photos = _read_photos(taggers[0], request, queries, say)
     if request.queries is None:
-        measured = _measure_annotation(taggers, photos, request, say, progress)
+        results = _measure_annotation(taggers, photos, request, say, progress)
     else:
-        measured = _measure_queries(taggers, photos, request, say, progress)
+        results = _measure_queries(taggers, photos, request, say, progress)
     if request.report is not None:
-        say(f"The report is {request.report / PAGE}")
-    return measured
+        say(f"The report is {request.report / PAGE_FILE}")
+    return results
 
 
 class _Photos(NamedTuple):
@@ -295,9 +300,9 @@ def _measure_annotation(
 ) -> Measured:
     names, report, other = _names(taggers, request), request.report, photos.other
     metrics = _metrics(request, tree=any(tagger.tree is not None for tagger in taggers))
-    needed = [*metrics, *(PAGE_METRICS if report else ()), *(BAND_METRICS if request.bands else ())]
+    needed_metrics = [*metrics, *(PAGE_METRICS if report else ()), *(BAND_METRICS if request.bands else ())]
     evaluation = evaluate_taggers(
-        taggers, photos.measured, list(dict.fromkeys(needed)), optional=() if request.metrics else metrics,
+        taggers, photos.measured, list(dict.fromkeys(needed_metrics)), optional=() if request.metrics else metrics,
         only=None if other is None else other.ranked, isa=request.isa, progress=progress,
     )  # fmt: skip
     extra_figures: Figures = {"bands": band_summary(evaluation, names)} if request.bands else {}
@@ -305,7 +310,7 @@ def _measure_annotation(
         extra_figures["map_counts"] = other.counts | {"given": evaluation.given, "given_left_out": evaluation.unknown}
     if request.precision is not None:
         extra_figures["wanted_precision"] = precision_summary(evaluation, names, request.precision)
-    _report_left_out(evaluation, len(taggers), len(evaluation.vocabulary), say, joined=other is not None)
+    _report_left_out(evaluation, len(taggers), len(evaluation.vocabulary), say, mapped=other is not None)
     _warn_of_learned(names, evaluation.learned, len(photos.measured), say)
     metrics = [name for name in metrics if name not in evaluation.undefined]
     values = {name: evaluation.mean(name) for name in metrics} | extra_figures
@@ -331,7 +336,7 @@ def _measure_queries(
     learned = [0 if tagger.encoder.by_number else tagger.learned_images.count(image_names) for tagger in taggers]
     _warn_of_learned(names, learned, len(image_names), say)
     if evaluation.left_out:
-        say(f"Queries left out: {evaluation.left_out:,}, without a tag of the run or without a relevant photo here.")
+        say(f"Queries left out: {evaluation.left_out:,}, without a tag of the run or without a relevant photo.")
     summary = query_summary(evaluation, names) | ({} if other is None else {"map_counts": other.counts})
     if report is not None:
         results = query_results(evaluation, summary)
@@ -341,10 +346,10 @@ def _measure_queries(
 
 def _measure_streamed(tagger: Tagger, request: EvaluateRequest, say: Say, progress: Progress) -> Measured:
     """Measure a run on features that do not fit in memory, with temporary files in the parent folder of the run."""
-    from visterm.evaluation.streamed import evaluate_streamed  # not at the top: it imports pyarrow
+    from visterm.evaluation.streamed import evaluate_streamed  # imports pyarrow
 
     if tagger.tree is not None:
-        problem = "The run's tags have a tree: all features are needed in memory."
+        problem = "The run has a tree of tags, which needs all features in memory."
         raise UserError(problem, setting="memory", value=request.memory, advice="Allow more `memory`.")
     [run] = _names([tagger], request)
     metrics = _metrics(request)
@@ -371,7 +376,7 @@ def _names(taggers: Sequence[Tagger], request: EvaluateRequest) -> list[str]:
 
 
 def _metrics(request: EvaluateRequest, *, tree: bool = False) -> list[str]:
-    """Return the requested metrics, or the default ones, with the metrics of siblings and of a tree if they apply."""
+    """Return the requested metrics, or the default metrics, with those of siblings and of a tree if they apply."""
     requested = request.metrics
     if not requested:
         siblings = [] if request.isa is None else [SIBLING_METRIC]
@@ -380,13 +385,13 @@ def _metrics(request: EvaluateRequest, *, tree: bool = False) -> list[str]:
 
 
 def _report_left_out(
-    evaluation: AnnotationEvaluation | StreamedEvaluation, n_runs: int, n_tags: int, say: Say, *, joined: bool = False
+    evaluation: AnnotationEvaluation | StreamedEvaluation, n_runs: int, n_tags: int, say: Say, *, mapped: bool = False
 ) -> None:
     for reason in evaluation.undefined.values():
         say(f"Left out: {reason}")
     if evaluation.unknown:
         vocabulary_text = "the run's vocabulary" if n_runs == 1 else "the vocabulary of every run"
-        reason = "joined" if joined else f"in {vocabulary_text}"
+        reason = "joined" if mapped else f"in {vocabulary_text}"
         say(f"{evaluation.unknown:,} of {evaluation.given:,} given tags are not {reason} and are not counted.")
     if evaluation.with_siblings is not None:
         say(f"{evaluation.with_siblings:,} of {count_of(n_tags, 'tag')} have siblings.")
@@ -397,8 +402,8 @@ def _warn_of_learned(names: Sequence[str], learned: Sequence[int], n_images: int
         if n_learned:
             say(
                 f"{'The run' if len(names) == 1 else f'The run {name}'} has learned from {n_learned:,} of these "
-                f"{count_of(n_images, 'photo')} (by their names), so the figures are too good. Hold "
-                "some out before fitting: a column 'split' in the tag file, with train and test."
+                f"{count_of(n_images, 'photo')} (by their names), so the figures are too high. Hold "
+                "photos out before fitting: add a column 'split' with train and test to the tag file."
             )
 
 
@@ -408,5 +413,5 @@ def write_report(path: Place, page: Report, results: Figures) -> None:
     Raises StorageError if something other than a report is at `path`.
     """
     with new_folder(path, REPORT_KIND) as folder:
-        page.write(folder / PAGE)
-        write_json(folder / RESULTS, results)
+        page.write(folder / PAGE_FILE)
+        write_json(folder / RESULTS_FILE, results)

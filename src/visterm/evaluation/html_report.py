@@ -18,8 +18,8 @@ from visterm.core.writing import write_whole
 from visterm.data.corpus import Corpus
 from visterm.data.images import ImageLike, data_uri
 
-THUMBNAIL, SMALL_THUMBNAIL = 192, 160
-"""Longer side in pixels; a small thumbnail is a JPEG of about 6 kB, for pages with many pictures."""
+THUMBNAIL_SIDE, SMALL_THUMBNAIL_SIDE = 192, 160
+"""Longer side in pixels; small thumbnails, of about 6 kB as JPEG, are for pages with many pictures."""
 
 STYLE = files("visterm.evaluation").joinpath("report.css").read_text(encoding="utf-8")
 
@@ -49,7 +49,7 @@ class Report:
 
     title: str
     lead: str
-    thumbnail: int = THUMBNAIL
+    thumbnail: int = THUMBNAIL_SIDE
     parts: list[str] = field(default_factory=list)
 
     def section(self, heading: str, lead: str = "") -> None:
@@ -68,7 +68,7 @@ class Report:
         """Add a note on why pictures are missing, if the images are known by name only."""
         pairs = zip(corpus.images, corpus.names, strict=True)
         if all(isinstance(image, str) and image == name for image, name in pairs):
-            self.note("These images are known by name or number only, so there are no pictures of them to show.")
+            self.note("These images are known by name or number only, so there are no pictures to show.")
 
     def legend(self, right: str, wrong: str) -> None:
         """Add a legend of the two colours of tags."""
@@ -117,7 +117,7 @@ class Report:
             '<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content="width=device-width">'
             f"<title>{escape(self.title)}</title><style>{STYLE}</style>"
             f"<main><h1>{escape(self.title)}</h1><p class=lead>{escape(self.lead)}</p>{''.join(self.parts)}</main>"
-            "<footer>Written by visterm. One file, nothing is fetched from anywhere.</footer></html>\n"
+            "<footer>Written by visterm. This page loads nothing from the internet.</footer></html>\n"
         )
 
     def write(self, path: Path) -> None:

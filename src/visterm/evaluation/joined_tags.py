@@ -19,8 +19,8 @@ from visterm.data.tag_tree import TagTree
 MAP_FILE = PairFormat("map of tags", ("their_tag", "run_tag"), "puppy,dog", needs_header=True)
 BY_NAMES = "names"  # Value of `tag_map` to match only tags with the same name
 
-NONE = -1  # The number of the run's tag if no tag matches
-EXAMPLES = 3  # Number of left-out tags in a message, the most frequent first
+NONE = -1  # Number in place of the run's tag if no tag matches
+N_EXAMPLES = 3  # Number of tags that a message lists
 
 TagMap = str | os.PathLike[str] | Mapping[str, str]
 
@@ -29,7 +29,7 @@ TagMap = str | os.PathLike[str] | Mapping[str, str]
 class JoinedTags:
     """The matching tag of a run for each tag of another library; arrays of shape (n_theirs,)."""
 
-    ours: NDArray[np.int64]  # The number of the run's tag, or -1; several of their tags may have the same one
+    ours: NDArray[np.int64]  # The number of the run's tag, or -1; several tags may match the same tag of the run
     by_name: NDArray[np.bool_]
     """Whether a tag is matched by its name; the other matches come from a map, or from vectors."""
 
@@ -37,8 +37,8 @@ class JoinedTags:
 def join_tags(ours: Vocabulary, theirs: Sequence[str], translation: Mapping[str, str] | None = None) -> JoinedTags:
     """Match each tag of another library with a tag of `ours`, by `translation` (their tag -> our tag) or by its name.
 
-    Names are compared without case, and aliases count. The translation has priority, so that their ``turkey`` can be
-    another bird than ours. A translation to an unknown tag matches nothing.
+    Names are compared without case, and aliases count. The translation has priority, because a tag can have another
+    meaning in the other library. A translation to an unknown tag matches nothing.
     """
     tag_of = {tag_key(their_tag): our_tag for their_tag, our_tag in (translation or {}).items()}
     columns = [ours.get(tag_of.get(tag_key(tag), tag)) for tag in theirs]
@@ -66,18 +66,18 @@ def join_library(vocabulary: Vocabulary, corpus: Corpus, tag_map: TagMap, tree: 
     run does not have.
     """
     translation = {} if tag_map == BY_NAMES else _read(tag_map, vocabulary)
-    their = Vocabulary.from_lists([*corpus.tags, *([tag] for tags in corpus.negatives for tag in tags)])
-    joined = join_tags(vocabulary, their.tags, translation)
+    theirs = Vocabulary.from_lists([*corpus.tags, *([tag] for tags in corpus.negatives for tag in tags)])
+    joined = join_tags(vocabulary, theirs.tags, translation)
     is_joined = joined.ours != NONE
     if not is_joined.any():
-        tags_text = f"{count_of(len(their), 'tag')} of these photos (such as {_examples(their.tags)})"
+        tags_text = f"{count_of(len(theirs), 'tag')} of these photos (such as {_examples(theirs.tags)})"
         raise DataError(
             f"None of the {tags_text} is a tag of the run.",
             setting="map", value=tag_map, advice="Pass as `map` a file with the columns their_tag and run_tag.",
         )  # fmt: skip
 
-    names = {
-        tag_key(tag): vocabulary.tags[number] for tag, number in zip(their, joined.ours, strict=True) if number >= 0
+    run_tag_of = {
+        tag_key(tag): vocabulary.tags[number] for tag, number in zip(theirs, joined.ours, strict=True) if number >= 0
     }
     ranked = dict.fromkeys(vocabulary.tags[number] for number in joined.ours[is_joined])
     if tree is not None:
@@ -85,50 +85,51 @@ def join_library(vocabulary: Vocabulary, corpus: Corpus, tag_map: TagMap, tree: 
             ranked.update(dict.fromkeys(parent for parent in tree.above(tag) if parent in vocabulary))
 
     numbers = np.flatnonzero(~is_joined)
-    left_out = [their.tags[number] for number in numbers[np.argsort(-their.counts[numbers], kind="stable")]]
-    by_name, by_map = int(joined.by_name.sum()), int((is_joined & ~joined.by_name).sum())
-    unused = [tag for tag in translation if tag not in their]
+    left_out = [theirs.tags[number] for number in numbers[np.argsort(-theirs.counts[numbers], kind="stable")]]
+    n_by_name, n_by_map = int(joined.by_name.sum()), int((is_joined & ~joined.by_name).sum())
+    unused = [tag for tag in translation if tag not in theirs]
     counts: dict[str, int | list[str]] = {
-        "their_tags": len(their), "joined_by_name": by_name, "joined_by_map": by_map, "their_tags_left_out": left_out,
+        "their_tags": len(theirs), "joined_by_name": n_by_name, "joined_by_map": n_by_map,
+        "their_tags_left_out": left_out,
         "run_tags": len(vocabulary), "run_tags_ranked": len(ranked), "map_without_photos": unused,
     }  # fmt: skip
 
     remarks = [
-        f"Joined {by_name + by_map:,} of these photos' {count_of(len(their), 'tag')} with the run's: {by_name:,} by "
-        f"name, {by_map:,} by the map."
+        f"Matched {n_by_name + n_by_map:,} of these photos' {count_of(len(theirs), 'tag')} with tags of the run: "
+        f"{n_by_name:,} by name, {n_by_map:,} by the map."
     ]
     if left_out:
-        remarks.append(f"Left out {count_of(len(left_out), 'tag')} of theirs, such as {_examples(left_out)}.")
-    if n_unmatched := len(vocabulary) - len(ranked):
-        remarks.append(f"Left out {n_unmatched:,} of the run's {len(vocabulary):,} tags: none of theirs means them.")
+        remarks.append(f"Left out {count_of(len(left_out), 'tag')} of these photos, such as {_examples(left_out)}.")
+    if n_left := len(vocabulary) - len(ranked):
+        remarks.append(f"Left out {n_left:,} of the run's {len(vocabulary):,} tags: no tag of the photos matches.")
     if unused:
         remarks.append(f"The map has {count_of(len(unused), 'tag')} that no photo has, such as '{unused[0]}'.")
 
     tags, negatives = (
-        [list(dict.fromkeys(names.get(tag_key(tag), tag) for tag in tags)) for tags in lists]
+        [list(dict.fromkeys(run_tag_of.get(tag_key(tag), tag) for tag in tags)) for tags in lists]
         for lists in (corpus.tags, corpus.negatives)
     )
     return OtherLibrary(replace(corpus, tags=tags, negatives=negatives), list(ranked), counts, remarks)
 
 
 def _read(tag_map: TagMap, vocabulary: Vocabulary) -> dict[str, str]:
-    """Return their tag -> the run's tag. Raises UserError for an unknown tag, DataError for a tag with two meanings."""
+    """Return tag -> the run's tag. Raises UserError for an unknown tag, DataError for a tag that is mapped to two."""
     if isinstance(tag_map, Mapping):
-        pairs: Iterable[WordPair] = [WordPair(theirs, ours, "map") for theirs, ours in tag_map.items()]
+        pairs: Iterable[WordPair] = [WordPair(tag, run_tag, "map") for tag, run_tag in tag_map.items()]
     else:
         pairs = read_pairs(tag_map, MAP_FILE)
     translation: dict[str, str] = {}
-    first_meaning: dict[str, str] = {}
-    for theirs, ours, source in pairs:
-        if ours not in vocabulary:
-            problem = f"{source}: {vocabulary.unknown_words([ours])}"
-            raise UserError(problem, setting="map", value=ours, advice="The map goes from their_tag to run_tag.")
-        meaning = first_meaning.setdefault(tag_key(theirs), ours)
-        if vocabulary.index(meaning) != vocabulary.index(ours):
-            raise DataError(f"{source}: '{theirs}' means '{ours}' here and '{meaning}' above. Leave one line out.")
-        translation[theirs] = ours
+    first_run_tag: dict[str, str] = {}
+    for tag, run_tag, source in pairs:
+        if run_tag not in vocabulary:
+            problem = f"{source}: {vocabulary.unknown_words([run_tag])}"
+            raise UserError(problem, setting="map", value=run_tag, advice="The map goes from their_tag to run_tag.")
+        first = first_run_tag.setdefault(tag_key(tag), run_tag)
+        if vocabulary.index(first) != vocabulary.index(run_tag):
+            raise DataError(f"{source}: '{tag}' is mapped to '{run_tag}', and above to '{first}'. Leave one line out.")
+        translation[tag] = run_tag
     return translation
 
 
 def _examples(tags: Sequence[str]) -> str:
-    return ", ".join(f"'{tag}'" for tag in tags[:EXAMPLES])
+    return ", ".join(f"'{tag}'" for tag in tags[:N_EXAMPLES])

@@ -12,35 +12,35 @@ from visterm.core.types import Tag
 from visterm.core.wording import count_of
 from visterm.evaluation.charts import Series, bar_chart, line_chart
 from visterm.evaluation.evaluate import AnnotationEvaluation, is_mean
-from visterm.evaluation.html_report import SMALL_THUMBNAIL, Cell, Report, Shown
-from visterm.evaluation.query_evaluation import CURVE_RANKS, RECALLS, QueryEvaluation
+from visterm.evaluation.html_report import SMALL_THUMBNAIL_SIDE, Cell, Report, Shown
+from visterm.evaluation.query_evaluation import MAX_CURVE_RANK, RECALLS, QueryEvaluation
 from visterm.evaluation.summaries import (
     CURVE_KS,
-    OF_A_TAG,
+    METRIC_OF_TAG_MEASURE,
     PRECISION_HEADER,
     TAG_K,
     Figures,
     band_figure,
     band_metrics,
-    between,
+    interval_text,
     precision_cells,
 )
 from visterm.metrics import check_metrics
-from visterm.metrics.retrieval import EASY_FROM
+from visterm.metrics.retrieval import MIN_EASY_IMAGES
 
 N_PICTURES = 12  # Number of the best images, and of the worst images
-N_CHIPS = 5
-N_TAGS = 15
+N_LISTED_TAGS = 5  # Per image
+N_CHART_TAGS = 15  # Number of the most frequent tags, and of the worst tags
 COMPARED_METRICS = ("map", "p@5", "word_map")  # Metrics with a table of comparisons; results.json has all
 MIN_TAG_IMAGES = 5  # Minimum number of images of a tag in the list of worst tags: fewer are not reliable
 
 N_ROWS = 20
-"""Rows of pictures, half of them for the best queries, one per query and run. Keeps the page below 3 MB."""
+"""Number of rows of pictures, one per query and run, half of them for the best queries: keeps the page below 3 MB."""
 
-N_FOUND = 5
+N_FOUND = 5  # Number of best images of each query with pictures
 MAX_PICTURED_RUNS = 4  # Show pictures of at most this many runs; the tables have all runs
 
-VERDICTS = {1: ("better", "good"), -1: ("worse", "poor"), 0: ("no sure difference", "")}
+VERDICT_TEXTS = {1: ("better", "good"), -1: ("worse", "poor"), 0: ("no significant difference", "")}
 """Sign of a significant difference between two runs (0: not significant) -> its text and its CSS class."""
 
 
@@ -51,7 +51,7 @@ def annotation_page(evaluation: AnnotationEvaluation, names: Sequence[str], resu
         f"How well {' and '.join(names) if len(names) < 3 else f'{len(names)} runs'} put tags on images",
         f"Measured on {count_of(len(evaluation.corpus), 'image')} and {count_of(len(evaluation.vocabulary), 'tag')}, "
         f"against the tags that people gave: {evaluation.given:,}{left_out_note}.",
-        thumbnail=SMALL_THUMBNAIL,
+        thumbnail=SMALL_THUMBNAIL_SIDE,
     )
     _add_metrics(report, names, results)
     _add_precision_curves(report, names, results)
@@ -63,8 +63,8 @@ def annotation_page(evaluation: AnnotationEvaluation, names: Sequence[str], resu
     compared = [metric for metric in COMPARED_METRICS if metric in metrics] or metrics[: len(COMPARED_METRICS)]
     _add_differences(report, results, compared, "images (for measures of tags and words: tags)")
     if len(names) > 1 and len(compared) < len(metrics):
-        others = [metric for metric in metrics if metric not in compared]
-        report.note(f"Of {', '.join(others)} the same is in results.json.")
+        other_metrics = [metric for metric in metrics if metric not in compared]
+        report.note(f"results.json has the comparisons by {', '.join(other_metrics)}.")
     _add_pictures(report, evaluation, names)
     return report
 
@@ -74,7 +74,7 @@ def query_page(evaluation: QueryEvaluation, names: Sequence[str], results: Figur
     report = Report(
         f"How well {' and '.join(names) if len(names) < 3 else f'{len(names)} runs'} find images by words",
         f"Measured by {count_of(len(evaluation.texts), 'query')} on {count_of(len(evaluation.corpus), 'image')}.",
-        thumbnail=SMALL_THUMBNAIL,
+        thumbnail=SMALL_THUMBNAIL_SIDE,
     )
     measures = list(evaluation.values[0])
     _add_kinds(report, results, measures)
@@ -87,18 +87,18 @@ def query_page(evaluation: QueryEvaluation, names: Sequence[str], results: Figur
 def _add_metrics(report: Report, names: Sequence[str], results: Figures) -> None:
     report.section(
         "Measures",
-        "Below each, the interval in which it lies at 95 % when images are drawn anew (for measures of tags and words: "
-        f"tags).{' The largest of a row is marked.' * (len(names) > 1)}",
+        "Below each value is its 95 % bootstrap interval over images (for measures of tags and words: over tags)."
+        f"{' The largest value of a row is marked.' * (len(names) > 1)}",
     )
     rows = []
     for name in results["runs"][0]["metrics"]:
         figures = [run["metrics"][name] for run in results["runs"]]
-        best = max(figure["mean"] for figure in figures)
+        highest = max(figure["mean"] for figure in figures)
         [(metric, _)] = check_metrics(name).values()
         rows.append([Cell(name, metric.summary)])
         for figure in figures:
-            mark = "best" if len(figures) > 1 and figure["mean"] == best else ""
-            rows[-1].append(Cell(band_figure({name: figure}, name), between(figure), mark))
+            mark = "best" if len(figures) > 1 and figure["mean"] == highest else ""
+            rows[-1].append(Cell(band_figure({name: figure}, name), interval_text(figure), mark))
     report.cells(["measure", *names], rows)
 
 
@@ -106,8 +106,8 @@ def _add_precision_curves(report: Report, names: Sequence[str], results: Figures
     runs = results["runs"]
     report.section(
         "Precision as more tags are given",
-        "Precision at k is the share of right tags among the first k, recall at k the share of the tags that people "
-        "gave that are among them; both averaged over images.",
+        "Precision at k is the share of right tags among the first k. Recall at k is the share of people's tags that "
+        "are among the first k. Both are averaged over images.",
     )
     precisions = [Series(name, run["precision_at_k"]) for name, run in zip(names, runs, strict=True)]
     recalls = [run["recall_at_k"] for run in runs]
@@ -125,7 +125,7 @@ def _add_bands(report: Report, names: Sequence[str], bands: Sequence[Figures]) -
     """Add a table per run, with one row per band of `band_summary`."""
     report.section(
         "Rare and frequent tags",
-        "Tags in bands by how many training images they have. Every image was given its five best of all tags; the "
+        "Tags in bands by their number of training images. Every image gets its five best tags from all bands; the "
         "means are over the tags of the band that a measured image has.",
     )
     metrics = band_metrics(bands)
@@ -133,7 +133,7 @@ def _add_bands(report: Report, names: Sequence[str], bands: Sequence[Figures]) -
         rows = []
         for band in bands:
             figures = band["runs"][number]["metrics"]
-            cells = [Cell(band_figure(figures, metric), between(figures.get(metric))) for metric in metrics]
+            cells = [Cell(band_figure(figures, metric), interval_text(figures.get(metric))) for metric in metrics]
             counts = [Cell(f"{band['tags']:,}", f"{band['measured_tags']:,} measured"), Cell(f"{band['images']:,}")]
             rows.append([Cell(band["band"]), *counts, *cells])
         header = ["training photos of a tag", "tags", "photos", *metrics]
@@ -145,8 +145,8 @@ def _add_precision(report: Report, precision: Figures) -> None:
     wanted, runs = precision["wanted"], precision["runs"]
     report.section(
         "Requested and achieved precision",
-        f"Every image was given the tags above a cut-off chosen for a precision of {wanted:.0%}, by images that the "
-        "run held out. Below each share of right tags the interval in which it lies at 95 %.",
+        f"Every image gets the tags above a cut-off for a precision of {wanted:.0%}, which was chosen on the run's "
+        "held-out images. Below each share of right tags is its 95 % interval.",
     )
     for run in runs:
         rows = [[Cell(text, note) for text, note in precision_cells(row, wanted)] for row in run["bands"]]
@@ -155,36 +155,36 @@ def _add_precision(report: Report, precision: Figures) -> None:
 
 def _add_tags(report: Report, evaluation: AnnotationEvaluation, names: Sequence[str], results: Figures) -> None:
     counts = np.array(results["tag_images"])
-    precision = evaluation.values[0][OF_A_TAG["average precision"]]
+    precision = evaluation.values[0][METRIC_OF_TAG_MEASURE["average precision"]]
     frequent = np.lexsort((np.arange(counts.size), -counts))
-    frequent = frequent[counts[frequent] > 0][:N_TAGS]
+    frequent = frequent[counts[frequent] > 0][:N_CHART_TAGS]
     min_images = min(MIN_TAG_IMAGES, int(counts.max(initial=0)))
-    rated = np.flatnonzero((counts >= min_images) & ~np.isnan(precision))
-    worst = rated[np.lexsort((-counts[rated], precision[rated]))][:N_TAGS]
+    rated_tags = np.flatnonzero((counts >= min_images) & ~np.isnan(precision))
+    worst = rated_tags[np.lexsort((-counts[rated_tags], precision[rated_tags]))][:N_CHART_TAGS]
     report.section(
         "Tag by tag",
-        f"Average precision: of all images, ranked by how well the tag fits. Recall at {TAG_K}: the share of the tag's "
-        f"images that get it among their {TAG_K} tags. After each tag, how many of the images have it.",
+        f"Average precision: of all images, ranked by the score of the tag. Recall at {TAG_K}: the share of the tag's "
+        f"images that get it among their {TAG_K} tags. In brackets: the number of images with the tag.",
     )
 
-    for heading, chosen in (
+    for heading, tags in (
         (f"The {len(frequent)} most frequent tags", frequent),
-        (f"The {len(worst)} tags found worst, of those that at least {min_images} images have", worst),
+        (f"The {len(worst)} worst tags, of those that at least {min_images} images have", worst),
     ):
         report.subsection(heading)
-        labels = [(evaluation.vocabulary.tags[tag], f"({counts[tag]:,})") for tag in chosen]
+        labels = [(evaluation.vocabulary.tags[tag], f"({counts[tag]:,})") for tag in tags]
         charts = []
         for measure in ("average precision", f"recall@{TAG_K}"):
-            values = [run_values[OF_A_TAG[measure]][chosen].tolist() for run_values in evaluation.values]
+            values = [run_values[METRIC_OF_TAG_MEASURE[measure]][tags].tolist() for run_values in evaluation.values]
             bars = [Series(name, tag_values) for name, tag_values in zip(names, values, strict=True)]
             charts.append((bar_chart(f"{heading}: {measure}", measure, labels, bars), (), ()))
         report.columns(charts)
 
 
-def _add_differences(report: Report, results: Figures, measures: Sequence[str], what: str) -> None:
+def _add_differences(report: Report, results: Figures, measures: Sequence[str], items: str) -> None:
     """Add a section that compares all pairs of runs, with a table per measure, if there are several runs.
 
-    `results` has the ``runs`` and ``pairs`` of a summary; `what` is the noun for the compared items: "images".
+    `results` has the ``runs`` and ``pairs`` of a summary; `items` is the noun for the compared items: "images".
     """
     names = [run["run"] for run in results["runs"]]
     if len(names) < 2:
@@ -192,9 +192,9 @@ def _add_differences(report: Report, results: Figures, measures: Sequence[str], 
     n_pairs = len(names) * (len(names) - 1) // 2
     correction_note = f", p-values corrected for the {n_pairs} pairs (Holm)" if n_pairs > 1 else ""
     report.section(
-        "Which differs significantly from which",
-        f"Each row against each column: mean difference, and whether it is sure at 95 % by Wilcoxon's signed ranks of "
-        f"the differences over {what}{correction_note}.",
+        "Significant differences",
+        f"Mean difference of the run of each row from the run of each column, and whether it is significant at 95 % by "
+        f"Wilcoxon's signed-rank test over {items}{correction_note}.",
     )
 
     for measure in measures:
@@ -202,7 +202,7 @@ def _add_differences(report: Report, results: Figures, measures: Sequence[str], 
         for (first, second), pair in zip(combinations(range(len(names)), 2), results["pairs"], strict=True):
             difference = pair[measure]
             for row, column, sign in ((first, second, 1), (second, first, -1)):
-                verdict, mark = VERDICTS[sign * difference["better"]]
+                verdict, mark = VERDICT_TEXTS[sign * difference["better"]]
                 note = f"{verdict}, p = {difference['holm_p']:.2g}"
                 rows[row][column + 1] = Cell(f"{sign * difference['mean']:+.3f}", note, mark)
         report.cells(["", *names], rows, caption=measure)
@@ -214,17 +214,17 @@ def _add_pictures(report: Report, evaluation: AnnotationEvaluation, names: Seque
     run_text = f" of {names[0]}" if len(names) > 1 else ""
     report.section(
         f"The images with the best tags{run_text}, and with the worst",
-        "By the average precision of all tags, ranked for the image; shown are the first few.",
+        "By the average precision of all tags, ranked for the image. The first few tags are shown.",
     )
     report.note_on_pictures(evaluation.corpus)
     report.legend("people gave it too", "people did not")
     corpus, tags = evaluation.corpus, evaluation.vocabulary.tags
-    for heading, chosen in (("Best", best), ("Worst", worst)):
-        if not chosen:
+    for heading, images in (("Best", best), ("Worst", worst)):
+        if not images:
             continue
         report.subsection(heading)
         cards = []
-        for image, ranking in zip(chosen, evaluation.best_tags(chosen, N_CHIPS), strict=True):
+        for image, ranking in zip(images, evaluation.best_tags(images, N_LISTED_TAGS), strict=True):
             picture = Shown(corpus.images[image], name=corpus.names[image])
             relevant = evaluation.Y[[image]].toarray()[0] > 0
             chips = [Tag(tags[tag], float(score)) for tag, score in zip(*ranking, strict=True)]
@@ -237,11 +237,11 @@ def _add_kinds(report: Report, results: Figures, measures: Sequence[str]) -> Non
     """Add a table of kinds by measures for a single run; for several runs, a table of kinds by runs per measure."""
     report.section(
         "Measures by kind of query",
-        "AvgP: average precision. BEP: precision among as many images as are relevant (break-even point). P10: "
-        "precision among the first ten. nDCG10, where some images are more relevant than others: the discounted gain "
-        "of the first ten as a share of the largest possible. Below each, the interval in which it lies at 95 % when "
-        f"queries are drawn anew. Easy queries have {EASY_FROM} or more relevant images, difficult ones fewer. Seen "
-        "ones have a relevant image among those learned from, test-only ones have none.",
+        "AvgP: average precision. BEP: precision at the number of relevant images (break-even point). P10: precision "
+        "among the first ten. nDCG10, if some images are more relevant than others: the discounted gain of the first "
+        "ten as a share of the largest possible. Below each value is its 95 % bootstrap interval over queries. "
+        f"Easy queries have {MIN_EASY_IMAGES} or more relevant images, difficult queries have fewer. Seen queries have "
+        "a relevant training image, test-only queries have none.",
     )
     runs = results["runs"]
     kinds = runs[0]["kinds"]
@@ -255,21 +255,21 @@ def _add_kinds(report: Report, results: Figures, measures: Sequence[str]) -> Non
         rows = []
         for kind in kinds:
             figures = [run["kinds"][kind][measure] for run in runs]
-            best = max(figure["mean"] for figure in figures)
-            rows.append([*numbers[kind], *(_cell(figure, "best" * (figure["mean"] == best)) for figure in figures)])
+            highest = max(figure["mean"] for figure in figures)
+            rows.append([*numbers[kind], *(_cell(figure, "best" * (figure["mean"] == highest)) for figure in figures)])
         report.cells(["queries", "number", *(run["run"] for run in runs)], rows, caption=measure)
 
 
 def _cell(figure: dict[str, float], mark: str = "") -> Cell:
-    return Cell(f"{figure['mean']:.3f}", between(figure), mark)
+    return Cell(f"{figure['mean']:.3f}", interval_text(figure), mark)
 
 
 def _add_query_curves(report: Report, evaluation: QueryEvaluation, names: Sequence[str]) -> None:
     report.section(
         "Precision curves",
-        "Averaged over all queries. By recall, precision is interpolated: the best that comes with as much or more.",
+        "Averaged over all queries. Precision by recall is interpolated: the best precision at this recall or more.",
     )
-    ranks = range(1, CURVE_RANKS + 1)
+    ranks = range(1, MAX_CURVE_RANK + 1)
     charts = []
     for title, x_label, header, x, curves in (
         ("Precision by recall", "recall", "recall", RECALLS, evaluation.precision_at_recall),
@@ -287,17 +287,17 @@ def _add_queries(report: Report, evaluation: QueryEvaluation, names: Sequence[st
     run_text = f" of {names[0]}" if len(names) > 1 else ""
     report.section(
         f"The best queries{run_text}, and the worst",
-        f"By average precision; of equals, those with more relevant images. Below each, the first {N_FOUND} images, "
-        "best first; outlined and ticked are the relevant ones.",
+        f"By average precision; ties are broken by more relevant images. Below each query are its first {N_FOUND} "
+        "images, best first; relevant images are outlined and ticked.",
     )
     report.note_on_pictures(evaluation.corpus)
 
-    for heading, chosen in (("Best", best), ("Worst", worst)):
-        if not chosen:
+    for heading, queries in (("Best", best), ("Worst", worst)):
+        if not queries:
             continue
         report.subsection(heading)
-        rankings = [evaluation.best_images(chosen, N_FOUND, number) for number in range(len(run_names))]
-        for row, query in enumerate(chosen):
+        rankings = [evaluation.best_images(queries, N_FOUND, number) for number in range(len(run_names))]
+        for row, query in enumerate(queries):
             note = f"{count_of(int(evaluation.n_relevant[query]), 'relevant image')}, average precision "
             note += " · ".join(f"{values['AvgP'][query]:.2f}" for values in evaluation.values[: len(run_names)])
             report.query(evaluation.texts[query], note, level=4)
@@ -311,14 +311,14 @@ def _add_queries(report: Report, evaluation: QueryEvaluation, names: Sequence[st
 
 
 def best_and_worst(
-    values: NDArray[np.float64], n_relevant: NDArray[np.int64], most: int
+    values: NDArray[np.float64], n_relevant: NDArray[np.int64], max_queries: int
 ) -> tuple[list[int], list[int]]:
-    """Return the numbers of up to `most` best queries (or images) and of the worst ones, without overlap.
+    """Return the numbers of up to `max_queries` best queries (or images) and of the worst queries, without overlap.
 
-    For equal values, queries with more relevant images come first in both lists, as their values are more reliable.
+    For equal values, queries with more relevant images come first in both lists: their values are more reliable.
     """
     defined = np.flatnonzero(~np.isnan(values))
     best_first = defined[np.lexsort((defined, -n_relevant[defined], -values[defined]))]
     worst_first = defined[np.lexsort((defined, -n_relevant[defined], values[defined]))]
-    best = best_first[: min(most, (defined.size + 1) // 2)].tolist()
-    return best, [query for query in worst_first.tolist() if query not in best][:most]
+    best = best_first[: min(max_queries, (defined.size + 1) // 2)].tolist()
+    return best, [query for query in worst_first.tolist() if query not in best][:max_queries]

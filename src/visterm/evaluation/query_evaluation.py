@@ -34,7 +34,7 @@ MIN_COUNT = 2
 """Minimum number of images of a word in queries made from tags (PAMIR, section V-A: 179 words for Corel5k)."""
 
 RECALLS = tuple(step / 10 for step in range(11))  # Recall levels of the precision-recall curves
-CURVE_RANKS = 20  # Last rank of the precision curves
+MAX_CURVE_RANK = 20
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class QueryEvaluation:
 
 
 class Searches(NamedTuple):
-    """The data by which one tagger ranks images for queries."""
+    """The data for ranking images for queries by one tagger."""
 
     scores: Scores  # Yields blocks of the input of `combine`, shape (n_images, n_tags)
     weights: sp.csr_array  # shape (n_queries, n_tags)
@@ -109,33 +109,36 @@ def evaluate_queries(
     it.
 
     `queries` is a file (`visterm.data.query_files.read_query_file`) or its rows. None: queries are made from the tags
-    that all taggers know and at least `min_count` images have, with at most `max_words` words (None: as many as an
-    image has tags); `learned`, the images of the training set, is needed to tell seen queries from new ones. `combine`
-    is "sum", "product" or "confidence", as in `Catalogue.search`. Raises DataError if there are no images, or no
-    queries with a relevant image; UserError if `combine` needs probabilities or confidences that a run does not have.
+    that all taggers know and at least `min_count` images have, with at most `max_words` words (None: the
+    number of tags of an image); `learned`, the images of the training set, is needed to tell seen queries from new
+    queries. `combine` is "sum", "product" or "confidence", as in `Catalogue.search`. Raises DataError if there are no
+    images, or no queries with a relevant image; UserError if `combine` needs probabilities or confidences that a run
+    does not have.
     """
     combinations = [_combination(combine, tagger) for tagger in taggers]
     tree = next((tagger.tree.words for tagger in taggers if tagger.tree is not None), None)
-    rows, read, skipped = encode_for_all(taggers, corpus, progress)
+    rows, readable_corpus, skipped = encode_for_all(taggers, corpus, progress)
     if queries is None:
         if tree is not None:
-            read = replace(read, tags=[tree.with_parents(tags) for tags in read.tags])
-        texts, tagger_words, relevant, left_out = queries_from_tags(taggers, read.tags, max_words, min_count)
+            readable_corpus = replace(readable_corpus, tags=[tree.with_parents(tags) for tags in readable_corpus.tags])
+        texts, tagger_words, relevant, left_out = queries_from_tags(taggers, readable_corpus.tags, max_words, min_count)
     else:
-        texts, tagger_words, relevant, left_out = _queries_from_file(taggers, read.names, queries)
+        texts, tagger_words, relevant, left_out = _queries_from_file(taggers, readable_corpus.names, queries)
 
     if len(texts) == 0:
-        advice = "Check that the query file names photos as the tag file does, with words that are tags of the run."
+        advice = (
+            "Check that the query file has the same photo names as the tag file, and words that are tags of the run."
+        )
         if queries is None:
             advice = f"Queries of tags use words that the run knows and at least {min_count} of these photos have."
-        raise DataError("No query has a relevant photo among those measured.", advice=advice)
+        raise DataError("No query has a relevant photo among the measured photos.", advice=advice)
 
-    learned_to_have = [
+    hidden_by_tagger = [
         relevant_images(words, known_tags)
         for tagger, X, words in zip(taggers, rows, tagger_words, strict=True)
         if (known_tags := tagger.known_tags(X)) is not None
     ]
-    hidden = sum(learned_to_have[1:], start=learned_to_have[0]) if learned_to_have else None
+    hidden = sum(hidden_by_tagger[1:], start=hidden_by_tagger[0]) if hidden_by_tagger else None
     values, at_recall, at_rank, searches = [], [], [], []
 
     for tagger, X, words, combination in zip(taggers, rows, tagger_words, combinations, strict=True):
@@ -143,28 +146,28 @@ def evaluate_queries(
         scores = partial(_scores, tagger, X, combine)
         ranks = rank_queries(scores, weights, relevant, exclude=hidden, combine=combination)
         if ranks.ranks.size == 0:
-            raise DataError("Nothing is left to find: the run learned all these tags. Measure on held-out tags.")
+            raise DataError("No photo remains to be found: the run learned all these tags. Measure on held-out tags.")
         values.append(measure_queries(ranks, relevant))
         at_recall.append(np.nanmean(ranks.interpolated_precision(RECALLS), axis=0))
-        at_rank.append(np.array([np.nanmean(ranks.precision(k)) for k in range(1, CURVE_RANKS + 1)]))
+        at_rank.append(np.array([np.nanmean(ranks.precision(k)) for k in range(1, MAX_CURVE_RANK + 1)]))
         searches.append(Searches(scores, weights, hidden, combination))
 
-    seen = None
+    is_seen = None
     if learned is not None and queries is None:
         learned_tags = learned.tags if tree is None else [tree.with_parents(tags) for tags in learned.tags]
-        seen = np.diff(relevant_images(tagger_words[0], taggers[0].vocabulary.encode(learned_tags)).indptr) > 0
+        is_seen = np.diff(relevant_images(tagger_words[0], taggers[0].vocabulary.encode(learned_tags)).indptr) > 0
     n_words = np.diff(tagger_words[0].indptr).astype(np.int64)
     n_relevant = np.diff(relevant.indptr).astype(np.int64)
     return QueryEvaluation(
-        texts, n_relevant, kinds_of_queries(n_words, n_relevant, seen), values, skipped, left_out,
-        read, relevant, at_recall, at_rank, searches,
+        texts, n_relevant, kinds_of_queries(n_words, n_relevant, is_seen), values, skipped, left_out,
+        readable_corpus, relevant, at_recall, at_rank, searches,
     )  # fmt: skip
 
 
 SharedQueries: TypeAlias = tuple[list[str], list[sp.csr_array], sp.csr_array, int]
 """The texts of the queries; per tagger, a matrix of words, shape (n_queries, n_tags), above 0 for a word and below 0
-for a `-word`; the relevant images, shape (n_queries, n_images); and how many queries of a file were left out, because
-they have no word that every tagger knows, or no relevant image."""
+for a `-word`; the relevant images, shape (n_queries, n_images); and the number of queries of a file that were left out,
+because they have no word that every tagger knows, or no relevant image."""
 
 
 def queries_from_tags(
@@ -172,8 +175,8 @@ def queries_from_tags(
 ) -> SharedQueries:
     """Make queries from the tags that all taggers know; the matrix of each tagger has the tagger's own columns."""
     vocabulary = Vocabulary.from_lists(tags, min_count=min_count, aliases=taggers[0].vocabulary.aliases)
-    known = (column for column, tag in enumerate(vocabulary) if all(tag in tagger.vocabulary for tagger in taggers))
-    shared = vocabulary.subset(known)
+    columns = (column for column, tag in enumerate(vocabulary) if all(tag in tagger.vocabulary for tagger in taggers))
+    shared = vocabulary.subset(columns)
     if len(shared) == 0:
         return [], [], sp.csr_array((0, len(tags))), 0
     queries = queries_of_tags(shared.encode(tags), max_words=max_words)
@@ -186,10 +189,10 @@ def _queries_from_file(
 ) -> SharedQueries:
     """Return the queries of a file that have a relevant image and, for each tagger, a known word."""
     rows = read_query_file(queries) if isinstance(queries, Path) else queries
-    judged = judge_images(rows, names)
+    judged_queries = judge_images(rows, names)
     words: list[list[sp.csr_array]] = [[] for _ in taggers]
     numbers: list[int] = []
-    for number, text in enumerate(judged.texts):
+    for number, text in enumerate(judged_queries.texts):
         try:
             weights = [tagger.vocabulary.query(text).weights for tagger in taggers]
         except UserError:
@@ -200,7 +203,7 @@ def _queries_from_file(
                 tagger_rows.append(row)
     stacked = [as_csr(sp.vstack(parts, format="csr")) if numbers else sp.csr_array((0, 1)) for parts in words]
     n_texts = len({row.query for row in rows})
-    return [judged.texts[i] for i in numbers], stacked, judged.relevant[numbers], n_texts - len(numbers)
+    return [judged_queries.texts[i] for i in numbers], stacked, judged_queries.relevant[numbers], n_texts - len(numbers)
 
 
 def learned_part(corpus: Corpus) -> Corpus | None:
@@ -217,7 +220,7 @@ def _combination(combine: str, tagger: Tagger) -> Combine:
     if tagger.calibration is None:
         raise UserError(
             f"`combine` '{combine}' needs a run with confidences, and {tagger.path or 'this run'} has none.",
-            setting="combine", value=combine, advice="Fit it again with at least 20 tagged photos, or use 'sum'.",
+            setting="combine", value=combine, advice="Fit a run with at least 20 tagged photos, or use 'sum'.",
         )  # fmt: skip
     if tagger.tree is None:
         return tagger.calibration.log_confidences
@@ -226,7 +229,7 @@ def _combination(combine: str, tagger: Tagger) -> Combine:
 
 
 def _scores(tagger: Tagger, X: Matrix, combine: str) -> Iterator[tuple[slice, NDArray[np.floating]]]:
-    """Yield scores of all tags; for confidences with a tree, log odds, where a parent is not below its children."""
+    """Yield scores of all tags; for confidences with a tree, log odds, where parents are not below their children."""
     for rows, block in tagger.model.score_blocks(X):
         if combine == CONFIDENCE and tagger.tree is not None and tagger.calibration is not None:
             yield rows, tagger.tree.raised(tagger.calibration.odds(block))

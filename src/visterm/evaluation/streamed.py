@@ -101,12 +101,12 @@ def evaluate_streamed(
         judged = MeasuredTags(Path(folder), shards, tags, vocabulary, split=split, **columns)
         measures = PartMeasures(metrics, (judged.n_images, len(vocabulary)), judged.counts(), Path(folder), siblings)
         learned = 0
-        progress.start("evaluate", shards.n_rows * (1 + measures.twice))
+        progress.start("evaluate", shards.n_rows * (1 + measures.needs_second_pass))
         try:
             for names, part in _parts(tagger.model, shards, judged, progress):
                 learned += tagger.learned_images.count(names)
                 measures.add(part)
-            if measures.twice:
+            if measures.needs_second_pass:
                 measures.add_again(part for _, part in _parts(tagger.model, shards, judged, progress))
         finally:
             progress.finish()

@@ -25,12 +25,12 @@ PAGE_METRICS = (
 )  # fmt: skip
 """Metrics that the page on annotation needs in addition to the requested ones."""
 
-OF_A_TAG = {
+METRIC_OF_TAG_MEASURE = {
     "average precision": "word_map", f"precision@{TAG_K}": f"tag_p@{TAG_K}", f"recall@{TAG_K}": f"tag_r@{TAG_K}",
 }  # fmt: skip
 
 BAND_METRICS = (f"tag_p@{TAG_K}", f"tag_r@{TAG_K}", f"tag_f1@{TAG_K}", f"n_plus@{TAG_K}", "word_map")
-"""Measures of a band: the first two must be measured, the last one is optional, the others follow from them."""
+"""Metrics of a band: the first two must be measured, the last is optional, the others follow from the first two."""
 
 PRECISION_HEADER = ("training photos of a tag", "requested", "achieved", "right", "tags per photo", "recall")
 
@@ -45,14 +45,14 @@ def annotation_summary(evaluation: AnnotationEvaluation, names: Sequence[str], m
             for metric, interval in intervals.items()
         }
         runs.append({"run": name, "metrics": figures})
-    pairs = _pairs({metric: evaluation.compare(metric) for metric in metrics if is_mean(metric)}, names)
+    pairs = _pair_figures({metric: evaluation.compare(metric) for metric in metrics if is_mean(metric)}, names)
     return {"images": len(evaluation.corpus), "tags": len(evaluation.vocabulary), "runs": runs, "pairs": pairs}
 
 
 def annotation_results(evaluation: AnnotationEvaluation, summary: Figures) -> Figures:
-    """Return a summary with bands of tags, curves, and the values of all images and tags added.
+    """Return a summary with additional bands of tags, curves, and the values of all images and tags.
 
-    `PAGE_METRICS` must have been measured. Bands in the summary are not recomputed.
+    `PAGE_METRICS` must have been measured. Bands in the summary are not computed again.
     """
     results: Figures = {"measured": "annotation"} | summary | {"runs": [dict(run) for run in summary["runs"]]}
     names = [run["run"] for run in summary["runs"]]
@@ -66,7 +66,7 @@ def annotation_results(evaluation: AnnotationEvaluation, summary: Figures) -> Fi
         run["precision_at_k"] = [evaluation.mean(f"p@{k}", number) for k in CURVE_KS]
         run["recall_at_k"] = [evaluation.mean(f"r@{k}", number) for k in CURVE_KS]
         run["average_precision_of_images"] = _numbers(values["map"])
-        run["of_tags"] = {name: _numbers(values[metric]) for name, metric in OF_A_TAG.items()}
+        run["of_tags"] = {name: _numbers(values[metric]) for name, metric in METRIC_OF_TAG_MEASURE.items()}
     return results
 
 
@@ -81,12 +81,12 @@ def query_summary(evaluation: QueryEvaluation, names: Sequence[str]) -> Figures:
                 kinds[kind] = {"queries": int(mask.sum())} | intervals
         runs.append({"run": name, "kinds": kinds})
 
-    pairs = _pairs({measure: evaluation.compare(measure) for measure in measures}, names)
+    pairs = _pair_figures({measure: evaluation.compare(measure) for measure in measures}, names)
     return {"queries": len(evaluation.texts), "runs": runs, "pairs": pairs}
 
 
 def query_results(evaluation: QueryEvaluation, summary: Figures) -> Figures:
-    """Return a summary with curves, and the kinds and values of all queries added."""
+    """Return a summary with additional curves, and the kinds and values of all queries."""
     results: Figures = {"measured": "queries"} | summary | {"runs": [dict(run) for run in summary["runs"]]}
     results |= {
         "left_out": evaluation.left_out,
@@ -102,10 +102,10 @@ def query_results(evaluation: QueryEvaluation, summary: Figures) -> Figures:
     return results
 
 
-def _pairs(compared: dict[str, list[Compared]], names: Sequence[str]) -> list[Figures]:
+def _pair_figures(comparisons_by_measure: dict[str, list[Compared]], names: Sequence[str]) -> list[Figures]:
     """Return one entry per pair of runs, with the comparison by each measure."""
     pairs: dict[tuple[int, int], Figures] = {}
-    for measure, comparisons in compared.items():
+    for measure, comparisons in comparisons_by_measure.items():
         for pair in comparisons:
             first, second, difference = pair.first, pair.second, pair.difference
             pairs.setdefault((first, second), {"first": names[first], "second": names[second]})[measure] = {
@@ -158,32 +158,32 @@ def band_metrics(bands: Sequence[Figures]) -> list[str]:
 
 
 def band_figure(figures: Figures, metric: str) -> str:
-    """Return a measure of a band as text: a dash if it has no value, and N+ as a whole number."""
+    """Return a measure of a band as text: a dash without a value, and N+ as a whole number."""
     if metric not in figures:
         return "-"
     return f"{figures[metric]['mean']:.3f}" if not metric.startswith("n_plus") else f"{figures[metric]['mean']:.0f}"
 
 
-def between(figure: Figures | None) -> str:
-    """Return the interval of a measure as text; "" if it has none."""
+def interval_text(figure: Figures | None) -> str:
+    """Return the interval of a measure as text; "" if it has no interval."""
     return f"{figure['low']:.3f} to {figure['high']:.3f}" if figure is not None and "low" in figure else ""
 
 
-def precision_summary(evaluation: AnnotationEvaluation, names: Sequence[str], wanted: float) -> Figures:
-    """Measure how many tags are right if each run predicts tags for a requested precision.
+def precision_summary(evaluation: AnnotationEvaluation, names: Sequence[str], precision: float) -> Figures:
+    """Measure the share of right tags if each run predicts tags for a requested precision.
 
     Returns ``wanted``, and for each run ``bands``: all tags, then bands by training images of the first run, the rarest
     first. Each band has its name, the number of tags, ``given`` and ``right`` predictions over all images,
-    ``precision`` (mean, low, high), ``reached`` (whether `wanted` is not above the interval), ``recall`` and
+    ``precision`` (mean, low, high), ``reached`` (whether ``wanted`` is not above the interval), ``recall`` and
     ``tags_an_image``. Precision and ``reached`` are None without predictions, recall is None without tags from people.
-    Raises UserError if a run has no calibration, or `wanted` is not between 0 and 1.
+    Raises UserError if a run has no calibration, or `precision` is not between 0 and 1.
     """
     all_tags = ("all", np.arange(len(evaluation.vocabulary)))
     bands = [all_tags, *((band.name, band.tags) for band in frequency_bands(evaluation.vocabulary.counts))]
     runs = []
 
     for name, ranker in zip(names, evaluation.rankers, strict=True):
-        given, right = _counts(evaluation, ranker, wanted, [tags for _, tags in bands])
+        given, right = _counts(evaluation, ranker, precision, [tags for _, tags in bands])
         rows = []
         for number, (band, tags) in enumerate(bands):
             share = share_of_right(right[number], given[number])
@@ -194,39 +194,39 @@ def precision_summary(evaluation: AnnotationEvaluation, names: Sequence[str], wa
                 "given": int(given[number].sum()),
                 "right": n_right,
                 "precision": None if share is None else share._asdict(),
-                "reached": None if share is None else share.high >= wanted,
+                "reached": None if share is None else share.high >= precision,
                 "recall": n_right / n_relevant if n_relevant else None,
                 "tags_an_image": float(given[number].mean()),
             })  # fmt: skip
         runs.append({"run": name, "bands": rows})
 
-    return {"wanted": wanted, "runs": runs}
+    return {"wanted": precision, "runs": runs}
 
 
 def _counts(
-    evaluation: AnnotationEvaluation, ranker: Ranker, wanted: float, bands: Sequence[NDArray[np.int64]]
+    evaluation: AnnotationEvaluation, ranker: Ranker, precision: float, bands: Sequence[NDArray[np.int64]]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the number of predicted tags, and of right ones, per band and image, shape (n_bands, n_images)."""
-    cutoff: Any = cutoff_of(ranker.tagger.calibration, precision=wanted)  # raises an error without a calibration
+    """Return the number of predicted and of right tags per band and image, shape (n_bands, n_images)."""
+    cutoff: Any = cutoff_of(ranker.tagger.calibration, precision=precision)  # raises an error without a calibration
     given, right = np.zeros((2, len(bands), len(evaluation.corpus)), np.int64)
     columns = slice(None) if ranker.columns is None else ranker.columns
     for rows, scores in ranker.tagger.model.score_blocks(ranker.X):
-        above = (ranker.tagger.confidences(scores) >= cutoff.least)[:, columns]
+        is_predicted = (ranker.tagger.confidences(scores) >= cutoff.least)[:, columns]
         if evaluation.hidden is not None:
-            above &= evaluation.hidden[rows].toarray() == 0
-        hits = above & (evaluation.Y[rows].toarray() > 0)
+            is_predicted &= evaluation.hidden[rows].toarray() == 0
+        hits = is_predicted & (evaluation.Y[rows].toarray() > 0)
         for number, tags in enumerate(bands):
-            given[number, rows], right[number, rows] = above[:, tags].sum(axis=1), hits[:, tags].sum(axis=1)
+            given[number, rows], right[number, rows] = is_predicted[:, tags].sum(axis=1), hits[:, tags].sum(axis=1)
     return given, right
 
 
-def precision_cells(row: Figures, wanted: float) -> list[tuple[str, str]]:
+def precision_cells(row: Figures, precision: float) -> list[tuple[str, str]]:
     """Return the cells of a band's row as (text, note below it); a dash for a missing value."""
     share, recall = row["precision"], row["recall"]
     return [
         (row["band"], ""),
-        (f"{wanted:.3f}", ""),
-        ("-" if share is None else f"{share['mean']:.3f}", between(share)),
+        (f"{precision:.3f}", ""),
+        ("-" if share is None else f"{share['mean']:.3f}", interval_text(share)),
         (f"{row['right']:,} of {row['given']:,}", ""),
         (f"{row['tags_an_image']:.2f}", ""),
         ("-" if recall is None else f"{recall:.3f}", ""),

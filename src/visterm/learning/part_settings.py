@@ -78,13 +78,13 @@ def check_combination(combine: str, model: Annotator) -> None:
     if combine not in COMBINATIONS:
         raise UserError(setting="combine", value=combine, expected=f"one of {', '.join(map(repr, COMBINATIONS))}")
     if combine == "product" and not isinstance(model, GivesProbabilities):
-        able_models = list(names_with(MODELS, lambda part: hasattr(part, "probabilities")))
+        able_models = ", ".join(names_with(MODELS, lambda part: hasattr(part, "probabilities")))
         raise UserError(
             f"The scores of the model '{MODELS.name_of(model)}' are not probabilities, so words are not combined by "
             "their product.",
             setting="combine",
             value=combine,
-            advice=f"Search by the sum, or fit one of {', '.join(able_models)}." if able_models else "Search by the sum.",
+            advice=f"Search by the sum, or fit one of {able_models}." if able_models else "Search by the sum.",
         )
 
 

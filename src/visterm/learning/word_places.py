@@ -87,9 +87,10 @@ class WordSource:
                 raise UserError(setting="word_vectors", value=value, expected=f"one of {valid_names}")
             return cls(LEARNED, method=method)
         if kind == ENCODER:
-            from visterm.encoders.word_rows import LANGUAGE, prompts_of
+            from visterm.encoders.word_rows import DEFAULT_LANGUAGE, prompts_of
 
-            return cls(ENCODER, method=method or LANGUAGE, prompts=tuple(prompts_of(method or LANGUAGE)))
+            language = method or DEFAULT_LANGUAGE
+            return cls(ENCODER, method=language, prompts=tuple(prompts_of(language)))
         if not isinstance(value, str | os.PathLike):
             raise UserError(
                 f"`word_vectors` is of type {type(value).__name__}",

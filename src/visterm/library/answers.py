@@ -32,28 +32,28 @@ def store_answers(catalogue: Catalogue, text: str, path: Path) -> list[int]:
     verdicts = []
     with catalogue.stored.database.transaction():
         for row in rows:
-            where, cell = f"{path}, line {row.line}", row.cells.get(verdict)
+            location, cell = f"{path}, line {row.line}", row.cells.get(verdict)
             answer = str("" if cell is None else cell).strip().lower()
             if answer and answer not in VERDICTS:
                 raise TagFileError(
-                    f"{where}: the verdict is {answer!r}; expected right or wrong, or nothing to leave it open."
+                    f"{location}: the verdict is {answer!r}; expected right or wrong, or nothing to leave it open."
                 )
             verdicts.append(VERDICTS.get(answer, 0))
             if answer:
-                image_id = _image_id(catalogue, where, row.cells.get(image), row.cells.get(id_column or ""))
+                image_id = _image_id(catalogue, location, row.cells.get(image), row.cells.get(id_column or ""))
                 catalogue.judge(image_id, str(row.cells.get(tag) or ""), verdicts[-1])
 
     return verdicts
 
 
-def _image_id(catalogue: Catalogue, where: str, name: object, number: object) -> int:
+def _image_id(catalogue: Catalogue, location: str, name: object, number: object) -> int:
     """Return the id of an answer's photo: from the column id, checked against the name, or else by name."""
     if number in (None, ""):
         return ids_of(catalogue.stored, [str(name)])[0]
     if not str(number).isdecimal():
-        raise DataError(f"{where}: the id is {number!r}; expected a whole number. Leave the column id out.")
+        raise DataError(f"{location}: the id is {number!r}; expected a whole number. Leave the column id out.")
     image_id = int(str(number))
     stored_name = catalogue.image(image_id).record.name
     if stored_name != name:
-        raise DataError(f"{where}: the photo {number} is {stored_name}, and not {name}. Leave the column id out.")
+        raise DataError(f"{location}: the photo {number} is {stored_name}, and not {name}. Leave the column id out.")
     return image_id

@@ -1,4 +1,4 @@
-"""The catalogue: photos with their rows, tags and feedback, to search and to learn from."""
+"""The catalogue: photos with their rows, tags and feedback, for searches and training."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from visterm.core.progress import SILENT, Progress
 from visterm.core.types import CHUNK, Skipped
 from visterm.core.wording import count_of
 from visterm.library import earlier_runs as earlier
-from visterm.library.feedback import ImageView, TagCount, all_spelled, count_tags, known_image, spelled, take_back
+from visterm.library.feedback import ImageView, TagCount, all_spelled, count_tags, known_image, spelled, undo_verdicts
 from visterm.library.photos import ListedPhotos, check_has_photos, check_not_connected, photos_of
 from visterm.library.search.reader import CatalogueReader
 from visterm.store.catalogue import RUNS, SKIPPED, Origin, StoredCatalogue
@@ -47,7 +47,7 @@ class Catalogue(CatalogueReader):
     tagger : Tagger
         The current run.
     stored : StoredCatalogue
-        The tables and rows themselves: images, tags, runs, jobs.
+        The tables and rows: images, tags, runs, jobs.
     skipped : list of Skipped
         Images that could not be read, or that the encoder does not know.
 
@@ -93,7 +93,7 @@ class Catalogue(CatalogueReader):
 
         Several processes may search a catalogue and give feedback, but only one at a time may index or learn; others
         get an error that names that process. Pass `run` to repair a catalogue whose current run is damaged: `run` is
-        opened instead; pass it to `use` next. Raises StorageError if there is no catalogue at `path`, or it is
+        opened instead; then pass it to `use`. Raises StorageError if there is no catalogue at `path`, or it is
         damaged; EncoderMismatchError if the rows were computed by another run.
         """
         catalogue = cls.__new__(cls)
@@ -122,8 +122,8 @@ class Catalogue(CatalogueReader):
         return len(self.stored)
 
     def __repr__(self) -> str:
-        where = "in memory" if self.stored.folder is None else f"in {self.stored.folder}"
-        return f"Catalogue of {count_of(len(self), 'photo')} {where}, searched by {self.tagger!r}"
+        location = "in memory" if self.stored.folder is None else f"in {self.stored.folder}"
+        return f"Catalogue of {count_of(len(self), 'photo')} {location}, searched by {self.tagger!r}"
 
     @property
     def records(self) -> Sequence[ImageRecord]:
@@ -148,8 +148,8 @@ class Catalogue(CatalogueReader):
         """
         check_not_connected(self.stored)
         listed = photos_of(self.tagger.encoder, images, tags)
-        done = self._index(replace(listed, root=None), CHUNK, None, progress)
-        done.tell_skipped(images)
+        result = self._index(replace(listed, root=None), CHUNK, None, progress)
+        result.warn_of_skipped(images)
         return self
 
     def index(
@@ -230,12 +230,12 @@ class Catalogue(CatalogueReader):
         chunk_size, job_id, progress
             As in `index`.
         """
-        from visterm.library.runs import adopt
+        from visterm.library.runs import switch_run
 
         if isinstance(tagger, str):
             tagger = self._own_run(tagger)
         check_has_photos(tagger.encoder)
-        filled = adopt(tagger, self.stored, kind=kind, chunk_size=chunk_size, job_id=job_id, progress=progress)
+        filled = switch_run(tagger, self.stored, kind=kind, chunk_size=chunk_size, job_id=job_id, progress=progress)
         if self.stored.origin.fingerprint == tagger.fingerprint:
             self._use_tagger(tagger)
         return filled
@@ -314,20 +314,20 @@ class Catalogue(CatalogueReader):
         with stored.database.transaction():
             image_id = known_image(stored, image_id).id
             stored.tags.give(image_id, names, "person")
-            take_back(stored, image_id, names, -1)
+            undo_verdicts(stored, image_id, names, -1)
             stored.images.mark_reviewed([image_id])
 
     def take(self, image_id: int, tags: Iterable[str]) -> None:
-        """Remove tags from an image in one transaction; tags from a tag file are rejected, or they would return."""
+        """Remove tags from an image in one transaction, and reject those of them that a tag file gives."""
         stored = self.stored
         names = all_spelled(self.tagger.vocabulary, tags, stored)
         with stored.database.transaction():
             image_id = known_image(stored, image_id).id
             from_files = {tag.tag for tag in stored.tags.given(image_id) if tag.source == "file"}
             stored.tags.take(image_id, names, "person")
-            take_back(stored, image_id, names, 1)
+            undo_verdicts(stored, image_id, names, 1)
             run_id = stored.runs.current().id
-            for name in from_files.intersection(names):  # the file gives it again when it is next read, so reject it
+            for name in from_files.intersection(names):  # the file would give the tag again when it is read next
                 stored.tags.judge(image_id, name, -1, run_id=run_id)
             stored.images.mark_reviewed([image_id])
 
@@ -407,10 +407,10 @@ class Catalogue(CatalogueReader):
         Returns at most `limit` mistakes of one `kind` ("missing" or "wrong") or both, missing tags first, of one `tag`
         or all tags, the most probable of a kind first; None if `look_for_mistakes` was never called.
         """
-        from visterm.library.mistakes import kept_mistakes
+        from visterm.library.mistakes import open_mistakes
 
         spelling = None if tag is None else self.tagger.vocabulary.spellings(tag)[0]
-        return kept_mistakes(self.stored, limit, kind=kind, tag=spelling, tree=self.tree)
+        return open_mistakes(self.stored, limit, kind=kind, tag=spelling, tree=self.tree)
 
     def refresh(self) -> bool:
         """Open the current run again if another process or thread has changed it; return whether it was changed."""

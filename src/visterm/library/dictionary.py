@@ -23,15 +23,15 @@ from visterm.store.catalogue import StoredCatalogue
 from visterm.store.filters import Filter
 from visterm.tagging.tagger import Tagger
 
-CATALOGUE = "catalogue"
+CATALOGUE_KIND = "catalogue"
 
 
 def open_dictionary(path: str | os.PathLike[str]) -> Tagger:
     """Open a run, or the current run of a catalogue.
 
-    Raises StorageError if neither is at `path`, or it is damaged.
+    Raises StorageError if `path` is not a run or a catalogue, or is damaged.
     """
-    if folder_kind(path) == CATALOGUE:
+    if folder_kind(path) == CATALOGUE_KIND:
         stored = StoredCatalogue.open(path)
         try:
             return Tagger.open(stored.run_folder, None, whole=True)
@@ -45,10 +45,10 @@ def add_to_dictionary(
 ) -> Added:
     """Add words to the dictionary of a run or a catalogue: all of them, or none if there is an error.
 
-    Catalogues have their own copy of a run, which does not change with it. `file` is the new path of the word vector
-    file, which the run stores. Raises the errors of `Tagger.add_words`.
+    A catalogue has its own copy of a run, which does not change when the run does. `file` is the new path of the word
+    vector file, which the run stores. Raises the errors of `Tagger.add_words`.
     """
-    if folder_kind(path) == CATALOGUE:
+    if folder_kind(path) == CATALOGUE_KIND:
         catalogue = Catalogue.load(path)
         added = catalogue.tagger.add_words(words, file=file)
         catalogue.save(path)
@@ -71,10 +71,10 @@ def merge_tags(catalogue: Catalogue, tag: str, into: str) -> int:
     names are the same tag, or one of them is empty.
     """
     if tag_key(tag) == tag_key(into):
-        problem = f"'{tag}' and '{into}' are one tag already, however it is spelled."
+        problem = f"'{tag}' and '{into}' are spellings of the same tag."
         raise UserError(problem, setting="into", value=into, advice="Name two tags.")
     if not clean_tag(tag) or not clean_tag(into):
-        raise UserError("A tag that is merged has a name, and so has the one that it is merged into: pass both.")
+        raise UserError("The name of a tag to merge is empty. Pass two tags.")
     stored = catalogue.stored
     with stored.database.transaction():
         images = stored.find(Filter(tags=(clean_tag(tag),))).tolist()
@@ -96,8 +96,8 @@ class TreeTag(NamedTuple):
 def tree_level(catalogue: Catalogue, under: str = "", among: Filter | None = None) -> list[TreeTag]:
     """Return the tags directly below a tag, or the top level if `under` is empty; all tags if there is no tree.
 
-    With a filter, these are the tags of photos that pass, else all tags of photos and of the run. Tags with others
-    below them come first, then tags with the most photos.
+    With a filter, these are the tags of photos that pass, else all tags of photos and of the run. Tags with children
+    come first, then tags with the most photos.
     """
     photos = catalogue.stored.database.keep(
         ("photos of tags", catalogue.tagger.fingerprint, among), lambda: photos_of_tags(catalogue, among)
@@ -119,21 +119,21 @@ def tree_level(catalogue: Catalogue, under: str = "", among: Filter | None = Non
 def photos_of_tags(catalogue: Catalogue, among: Filter | None = None) -> dict[str, int]:
     """Count the photos per tag: those that have the tag, given or accepted, or a tag below it in the tree.
 
-    With a filter, only photos that pass are counted, and tags without such a photo are left out; without, the result
-    includes all tags of the run. Spellings and aliases count as the same tag.
+    With a filter, only photos that pass are counted, and tags without such a photo are left out; without a filter, the
+    result includes all tags of the run. Spellings and aliases count as the same tag.
     """
     vocabulary, tree = catalogue.tagger.vocabulary, catalogue.tree
     current_tags = catalogue.stored.tags.held(catalogue.ids(among) if among else None)
     numbers = {tag: i for i, tag in enumerate(dict.fromkeys(tag for tags in current_tags.values() for tag in tags))}
-    shown: dict[str, str] = {}  # Key -> the tag as shown
+    tag_of_key: dict[str, str] = {}
     columns: dict[str, int] = {}
     pairs = []
     for number, tag in enumerate([*numbers, *(() if among else vocabulary.tags)]):
         vocabulary_index = vocabulary.get(tag)
         name = tag if vocabulary_index is None else vocabulary.tags[vocabulary_index]
-        for counted in (name, *(tree.above(name) if tree else ())):
-            shown.setdefault(tag_key(counted), counted)
-            pairs.append((number, columns.setdefault(tag_key(counted), len(columns))))
+        for counted_tag in (name, *(tree.above(name) if tree else ())):
+            tag_of_key.setdefault(tag_key(counted_tag), counted_tag)
+            pairs.append((number, columns.setdefault(tag_key(counted_tag), len(columns))))
 
     if not pairs:
         return {}
@@ -148,4 +148,4 @@ def photos_of_tags(catalogue: Catalogue, among: Filter | None = None) -> dict[st
     has_tag = sp.csr_array((ones, photo_tags, starts), shape=(len(current_tags), n_tags))
     counts_as = sp.csr_array((np.ones(len(pairs), np.int32), (tag_rows, counted_as)), shape=(n_tags, len(columns)))
     counts = np.bincount((has_tag @ counts_as).indices, minlength=len(columns))
-    return {shown[key]: int(counts[column]) for key, column in columns.items()}
+    return {tag_of_key[key]: int(counts[column]) for key, column in columns.items()}

@@ -28,13 +28,13 @@ from visterm.data.images import decode_images
 from visterm.store.catalogue import StoredCatalogue
 from visterm.store.images import ImageRecord
 
-DISTANCE = 6  # Default limit of differing bits: half-size copies at quality 60 differ in 0 to 6, others rarely in 8
+DEFAULT_DISTANCE = 6  # Of 64 bits: half-size copies at quality 60 differ in 0 to 6, others rarely in 8
 
 MAX_DISTANCE = 12
 
 MAX_SHAPE_DIFFERENCE = math.log(1.05)  # Of log(width / height): copies are scaled, but never stretched
 
-RULES = ("largest", "oldest", "most tags", "folder")  # Which picture of a group to keep, see `keeper_by`
+KEEPER_RULES = ("largest", "oldest", "most tags", "folder")  # Which picture of a group to keep, see `keeper_by`
 
 NearPictures: TypeAlias = Callable[[int], Iterator[tuple[int, int]]]
 """Position of a picture -> (position, differing bits) of the pictures near it, including itself."""
@@ -42,10 +42,9 @@ NearPictures: TypeAlias = Callable[[int], Iterator[tuple[int, int]]]
 # Pictures are reduced to 32 x 32 grey levels, and their 8 x 8 lowest frequencies are used (Zauner 2010, phash.org)
 GREY_SIDE, N_FREQUENCIES = 32, 8
 
-FLAT = 0  # Hash of all pictures without contrast, which are never compared
+FLAT_HASH = 0  # Hash of all pictures without contrast, which are never compared
 
-# With a lower standard deviation of grey levels, a picture is flat: its frequencies are compression noise
-MIN_CONTRAST = 2.0
+MIN_CONTRAST = 2.0  # Standard deviation of grey levels; below it, frequencies are compression noise
 
 # A picture has no structure if the median absolute deviation of its frequencies is lower, absolutely or as a share of
 # the contrast (standard deviation). In clear skies, fog, vignettes and drawn gradients, a few frequencies have all the
@@ -54,8 +53,9 @@ MIN_CONTRAST = 2.0
 # (minimum 4.6).
 MIN_DEVIATION, MIN_DEVIATION_SHARE = 3.0, 0.3
 
-CHUNK = 256  # Number of pictures hashed per commit
+PICTURES_PER_COMMIT = 256
 HASHED_SIDE = 8 * GREY_SIDE  # Maximum side of decoded pictures: faster for JPEG, with the same hash
+
 # Matches paths of copies: ``Backup/1.jpg``, ``1 copy.jpg``, ``1 - Kopie.jpg``, ``1 (2).jpg``
 _COPY = re.compile(
     r"(?<![a-z])(backups?|copy|copies?|kopien?|copia|duplicates?|sicherung(en)?)(?![a-z])|\(\d+\)", re.IGNORECASE
@@ -118,15 +118,15 @@ class Duplicates(NamedTuple):
         for group in self.groups:
             keeper = keeper_by(rule, [group.keeper, *(copy.image for copy in group.copies)], tags, folder)
             if keeper is not None:
-                first = Copy(group.keeper, 0, any(c.image is keeper and c.same_bytes for c in group.copies))
+                original = Copy(group.keeper, 0, any(c.image is keeper and c.same_bytes for c in group.copies))
                 others = [copy for copy in group.copies if copy.image is not keeper]
-                groups.append(DuplicateGroup(keeper, [first, *others] if keeper is not group.keeper else others))
+                groups.append(DuplicateGroup(keeper, [original, *others] if keeper is not group.keeper else others))
         return groups
 
 
 def find_duplicates(
     stored: StoredCatalogue,
-    distance: int = DISTANCE,
+    distance: int = DEFAULT_DISTANCE,
     *,
     look: bool = True,
     n_jobs: int | None = None,
@@ -136,8 +136,8 @@ def find_duplicates(
     """Group the pictures of a catalogue whose hashes differ in at most `distance` bits.
 
     `distance` is 0 to 12 of 64 bits: 0 finds copies that were scaled or slightly recompressed; 10 also finds some
-    pictures that are merely similar. Each copy is near the keeper itself, not only near another copy. Series of shots
-    and screenshots are similar but differ in important details, so they only count as copies if files are identical.
+    pictures that are merely similar. Each copy is near the keeper, not only near another copy. Series of shots and
+    screenshots are similar but differ in important details, so they only count as copies if the files are identical.
 
     Hashes are stored in the catalogue, so that only pictures without a hash are read. Without `look` no picture is
     read, and pictures without a hash are only compared by content. `stop` is called between chunks of pictures; when it
@@ -148,41 +148,41 @@ def find_duplicates(
     skipped = _hash_new_pictures(stored, n_jobs, progress, stop) if look else []
     tags = stored.tags.held()
 
-    def rank(image: ImageRecord) -> tuple[object, ...]:
+    def keeper_order(image: ImageRecord) -> tuple[object, ...]:
         size = (-image.width * image.height, -len(tags.get(image.id, ())), -image.n_bytes)
         return (*size, bool(_COPY.search(image.name)), len(image.path or image.name), image.mtime_ns, image.id)
 
-    images = sorted(stored.images.all(), key=rank)
+    images = sorted(stored.images.all(), key=keeper_order)
     near_pictures = _near_pictures(images, distance)
 
     groups: list[DuplicateGroup] = []
-    taken: set[int] = set()
+    grouped: set[int] = set()
     for position, image in enumerate(images):
-        if position in taken:
+        if position in grouped:
             continue
-        near = {
+        bits_of_near = {
             other: bits
             for other, bits in near_pictures(position)
-            if other not in taken and other != position and kind_of_alike(image, images[other]) is None
+            if other not in grouped and other != position and kind_of_alike(image, images[other]) is None
         }
-        if near:
-            taken.update(near, [position])
+        if bits_of_near:
+            grouped.update(bits_of_near, [position])
             copies = [
-                Copy(images[other], near[other], images[other].sha256 == image.sha256)
-                for other in sorted(near, key=lambda other: (near[other], other))
+                Copy(images[other], bits_of_near[other], images[other].sha256 == image.sha256)
+                for other in sorted(bits_of_near, key=lambda other: (bits_of_near[other], other))
             ]
             groups.append(DuplicateGroup(image, copies))
 
-    copies_of_all = {copy.image.id for group in groups for copy in group.copies}
-    remaining = {position for position, image in enumerate(images) if image.id not in copies_of_all}
-    alike = _group_similar(images, near_pictures, remaining)
+    copy_ids = {copy.image.id for group in groups for copy in group.copies}
+    not_copies = {position for position, image in enumerate(images) if image.id not in copy_ids}
+    alike = _group_similar(images, near_pictures, not_copies)
     return Duplicates(sorted(groups, key=lambda group: (-len(group.copies), group.keeper.id)), alike, skipped)
 
 
 def keeper_by(
     rule: str, images: Sequence[ImageRecord], tags: Mapping[int, Sequence[str]], folder: str = ""
 ) -> ImageRecord | None:
-    """Choose the picture to keep among copies by one of `RULES`; the first one if there is a tie.
+    """Choose the picture to keep among copies by one of `KEEPER_RULES`; the first one if there is a tie.
 
     `tags` are the tags of pictures by id. The rule "folder" chooses the first picture in `folder`, an absolute path or
     the start of names, or None if there is no picture in it. Raises UserError if the rule is invalid.
@@ -196,12 +196,12 @@ def keeper_by(
         "oldest": lambda image: (image.taken or "9999", image.mtime_ns),
         "most tags": lambda image: (-len(tags.get(image.id, ())),),
     }
-    check_choice(rule, "rule", RULES)
+    check_choice(rule, "rule", KEEPER_RULES)
     return min(images, key=orders[rule])
 
 
 def kind_of_alike(a: ImageRecord, b: ImageRecord) -> str | None:
-    """Return the kind of two similar pictures, "series" or "screenshots"; None for copies of one picture.
+    """Return why two similar pictures are not copies, "series" or "screenshots"; None if they are copies.
 
     Copies keep the camera's date, so different dates mean different shots. Shots from the same second have the same
     size and unrelated names, while copies are scaled or have related names (``1.jpg`` and ``1 copy.jpg``).
@@ -233,13 +233,13 @@ def _group_similar(images: list[ImageRecord], near_pictures: NearPictures, remai
 
 
 def _near_pictures(images: list[ImageRecord], distance: int) -> NearPictures:
-    """Compare pictures, once per distinct content, and return a function that lists near pictures."""
+    """Compare all pictures, and return a function that lists the pictures near a picture."""
     by_content: defaultdict[str, list[int]] = defaultdict(list)
     for position, image in enumerate(images):
         by_content[image.sha256].append(position)
     contents = list(by_content.values())
     content_of = {position: content for content, positions in enumerate(contents) for position in positions}
-    hashes = np.array([images[positions[0]].phash or FLAT for positions in contents], np.int64)
+    hashes = np.array([images[positions[0]].phash or FLAT_HASH for positions in contents], np.int64)
     shapes = np.array([images[positions[0]].width / images[positions[0]].height for positions in contents])
 
     bits_between: defaultdict[int, dict[int, int]] = defaultdict(dict)
@@ -260,7 +260,7 @@ def _hash_new_pictures(
     stored: StoredCatalogue, n_jobs: int | None, progress: Progress, stop: Callable[[], bool]
 ) -> list[Skipped]:
     """Read the pictures without a hash and store their hashes; return the unreadable pictures."""
-    missing, skipped = [], []
+    unhashed, skipped = [], []
     for image in stored.images.all():
         if image.path is None or image.phash is not None or is_video(image.path):
             continue
@@ -270,20 +270,20 @@ def _hash_new_pictures(
         except UserError as error:  # a catalogue may name any store
             skipped.append(Skipped(image.name, str(error)))
         else:
-            missing.append(image)
+            unhashed.append(image)
 
-    with reported(progress, "look at photos", len(missing)):
-        for start in range(0, len(missing), CHUNK):
+    with reported(progress, "look at photos", len(unhashed)):
+        for start in range(0, len(unhashed), PICTURES_PER_COMMIT):
             if stop():
                 break
-            chunk = missing[start : start + CHUNK]
+            chunk = unhashed[start : start + PICTURES_PER_COMMIT]
             hashes = []
-            read = decode_images([image.path or "" for image in chunk], max_side=HASHED_SIDE, n_jobs=n_jobs)
-            for image, decoded in zip(chunk, read, strict=True):
-                if isinstance(decoded, Skipped):
-                    skipped.append(decoded)
+            decoded_pictures = decode_images([image.path or "" for image in chunk], max_side=HASHED_SIDE, n_jobs=n_jobs)
+            for image, picture in zip(chunk, decoded_pictures, strict=True):
+                if isinstance(picture, Skipped):
+                    skipped.append(picture)
                 else:
-                    hashes.append((image.id, perceptual_hash(decoded.pixels)))
+                    hashes.append((image.id, perceptual_hash(picture.pixels)))
                 progress.advance()
             stored.images.set_phashes(hashes)
     return skipped
@@ -299,13 +299,13 @@ def _as_dict(image: ImageRecord) -> dict[str, object]:
 def perceptual_hash(pixels: NDArray[np.uint8]) -> int:
     """Return 64 bits as a signed number: a bit is set if a low frequency of the picture is above the median.
 
-    `pixels` are uint8, shape (height, width, 3). The result is from -2⁶³ to 2⁶³ - 1; `FLAT` for a picture without
+    `pixels` are uint8, shape (height, width, 3). The result is from -2⁶³ to 2⁶³ - 1; `FLAT_HASH` for a picture without
     contrast. For a picture without structure it is a checksum of the pixels, which only identical pixels share.
     """
     small = Image.fromarray(pixels).convert("L").resize((GREY_SIDE, GREY_SIDE), Image.Resampling.LANCZOS)
     grey = np.asarray(small, dtype=np.float64)
     if grey.std() < MIN_CONTRAST:
-        return FLAT
+        return FLAT_HASH
     low = dctn(grey, norm="ortho")[:N_FREQUENCIES, :N_FREQUENCIES].ravel()
     low[0] = 0.0  # ignore the overall brightness
     median = np.median(low)
@@ -321,14 +321,14 @@ def near_pairs(hashes: NDArray[np.int64], distance: int) -> list[tuple[tuple[int
     Returns sorted ((i, j), differing bits) with positions i < j in `hashes`; flat hashes are left out.
     """
     bits = hashes.view(np.uint64)
-    usable = np.flatnonzero(hashes != FLAT)
+    usable = np.flatnonzero(hashes != FLAT_HASH)
     edges = np.linspace(0, 64, distance + 2).astype(np.uint64)
     piece_pairs = [np.empty((0, 2), np.int64)]
     for start, stop in pairwise(edges):
         piece = (bits[usable] >> start) & np.uint64((1 << int(stop - start)) - 1)
         order = np.argsort(piece, kind="stable")
         members, values = usable[order], piece[order]
-        # Compare with the next, second next, ... member, until no two share a piece: this visits all pairs
+        # Compare each member with the next, second next, ... member, while they share a piece: this visits all pairs
         shift, starts = 1, np.arange(len(members))
         while True:
             starts = starts[starts + shift < len(members)]

@@ -40,21 +40,21 @@ def known_runs(stored: StoredCatalogue) -> list[StoredRun]:
 def earlier_runs(stored: StoredCatalogue) -> list[StoredRun]:
     """List the runs that a catalogue can go back to, latest first: those in use before the current run."""
     runs = {run.fingerprint: run for run in known_runs(stored)}
-    before, _, _ = steps_to_current(stored)
-    return [runs[name] for name in dict.fromkeys(reversed(before)) if name in runs and not runs[name].current]
+    previous, _, _ = steps_to_current(stored)
+    return [runs[name] for name in dict.fromkeys(reversed(previous)) if name in runs and not runs[name].current]
 
 
 def naming_earlier(stored: StoredCatalogue, error: StorageError) -> StorageError:
-    """Add the command that goes back to the previous run to the error of a current run that cannot be opened."""
+    """Return the error of a current run that cannot be opened, with the command that goes back to the previous run."""
     if not earlier_runs(stored):
         return error
-    return type(error)(f"{error} Or go back to the run before: visterm use {stored.folder} --back")
+    return type(error)(f"{error} Or go back to the previous run: visterm use {stored.folder} --back")
 
 
 def run_to_go_back_to(stored: StoredCatalogue, name: str = "") -> StoredRun:
-    """Return the previous run, or an earlier run with the number or start of the fingerprint `name`.
+    """Return the previous run, or the earlier run whose number or start of the fingerprint is `name`.
 
-    Raises UserError if there is no earlier run, or none called `name`; StorageError if its files are gone.
+    Raises UserError if there is no such run; StorageError if its files are gone.
     """
     current, earlier = stored.runs.current(), earlier_runs(stored)
     if not earlier:
@@ -65,11 +65,11 @@ def run_to_go_back_to(stored: StoredCatalogue, name: str = "") -> StoredRun:
 
     run = find_run(earlier, name, f"To use any other run: visterm use {stored.folder} RUN") if name else earlier[0]
     if stored.folder is not None and folder_kind(stored.folder / RUNS / run.fingerprint) != "run":
-        others = " or ".join(f"{other.id}" for other in earlier if other is not run)
-        advice = f"Choose another: visterm use {stored.folder} {others} --back." if others else "Restore them."
+        numbers = " or ".join(f"{other.id}" for other in earlier if other is not run)
+        advice = f"Choose another: visterm use {stored.folder} {numbers} --back." if numbers else "Restore them."
         raise StorageError(
-            f"The files of run {run.id} are not in {stored.folder / RUNS / run.fingerprint} any more, so the "
-            f"catalogue goes on with run {current.id}. {advice}"
+            f"The files of run {run.id} are no longer in {stored.folder / RUNS / run.fingerprint}, so the catalogue "
+            f"still uses run {current.id}. {advice}"
         )
     return run
 
@@ -92,34 +92,34 @@ def find_run(runs: Sequence[StoredRun], name: str, hint: str = "") -> StoredRun:
 
 def shown_runs(stored: StoredCatalogue, runs: Sequence[StoredRun]) -> list[ShownRun]:
     """Return runs with their figures."""
-    shown = []
+    results = []
     for run in runs:
         folder = None if stored.folder is None else stored.folder / RUNS / run.fingerprint
         facts = read_json(folder / "facts.json") if folder is not None and folder_kind(folder) == "run" else {}
         facts = facts if isinstance(facts, dict) else {}
-        shown.append(ShownRun(run, facts.get("images"), facts.get("tags"), Comparison.of(run.facts)))
-    return shown
+        results.append(ShownRun(run, facts.get("images"), facts.get("tags"), Comparison.of(run.facts)))
+    return results
 
 
 def steps_to_current(stored: StoredCatalogue) -> tuple[list[str], dict[str, str], str]:
-    """Return how a catalogue came to its current run, according to its history.
+    """Return the steps that led to the current run of a catalogue, according to its history.
 
-    Returns the runs that were in use before, latest last, without those that were skipped by going back; the runs that
-    a person went back from and nobody has used since, with the time; and the kind of the last change (`FIT`, `USE_RUN`,
-    `GO_BACK` or "").
+    Returns the runs that were in use previously, latest last, without those that were skipped by going back; the runs
+    that a person went back from and nobody has used since, with the time; and the kind of the last change (`FIT`,
+    `USE_RUN`, `GO_BACK` or "").
     """
-    before: list[str] = []
-    went_back_from: dict[str, str] = {}
-    last = ""
+    previous: list[str] = []
+    undone: dict[str, str] = {}
+    last_change = ""
     for event in stored.history.of(FIT, USE_RUN, GO_BACK):
         if "run" not in event.details:  # The run was not changed
             continue
-        run, last = str(event.details["run"]), event.what
+        run, last_change = str(event.details["run"]), event.what
         if event.what == GO_BACK:
-            went_back_from[str(event.details["before"])] = event.at
-            while before and before.pop() != run:
+            undone[str(event.details["before"])] = event.at
+            while previous and previous.pop() != run:
                 pass
         else:
-            before.append(str(event.details.get("before_run" if event.what == FIT else "before")))
-        went_back_from.pop(run, None)
-    return before, went_back_from, last
+            previous.append(str(event.details.get("before_run" if event.what == FIT else "before")))
+        undone.pop(run, None)
+    return previous, undone, last_change

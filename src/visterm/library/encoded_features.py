@@ -52,7 +52,7 @@ class CatalogueFeatures:
                 ((self.fingerprint, image_id, shard, row) for row, image_id in enumerate(image_ids)),
             )
 
-    def places(self, image_ids: Iterable[int] | None = None) -> list[tuple[int, str, int]]:
+    def locations(self, image_ids: Iterable[int] | None = None) -> list[tuple[int, str, int]]:
         """Return (image id, shard, row in the shard) of the images that have a row, ordered by shard and row."""
         among = "" if image_ids is None else f"AND image_id {LISTED} "
         return self._stored.database.rows(
@@ -69,7 +69,7 @@ class CatalogueFeatures:
             return [], None
         ids: list[int] = []
         parts = []
-        for shard, group in groupby(self.places(image_ids), key=itemgetter(1)):
+        for shard, group in groupby(self.locations(image_ids), key=itemgetter(1)):
             images, _, rows = zip(*group, strict=True)
             parts.append(read_shard(self.folder / shard).rows[np.array(rows)])
             ids += images
@@ -77,7 +77,7 @@ class CatalogueFeatures:
 
     def in_order(self, image_ids: Sequence[int]) -> list[int]:
         """Return the ids of images that have a row, in shard order: chunks of them read each shard about once."""
-        return [] if self.folder is None else [image_id for image_id, _, _ in self.places(image_ids)]
+        return [] if self.folder is None else [image_id for image_id, _, _ in self.locations(image_ids)]
 
     def check(self) -> None:
         """Read all shards that the catalogue lists, and check that they have the rows of its images.
@@ -86,7 +86,7 @@ class CatalogueFeatures:
         """
         if self.folder is None:
             return
-        for shard, group in groupby(self.places(), key=itemgetter(1)):
+        for shard, group in groupby(self.locations(), key=itemgetter(1)):
             file = self.folder / shard
             content = read_shard(file)
             wrong = np.flatnonzero(~finite_rows(content.rows)).tolist()

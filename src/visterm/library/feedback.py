@@ -22,7 +22,7 @@ class ImageView:
 
     record: ImageRecord
     given: list[GivenTag]
-    """From tag files and people, by name, without rejected tags, and without tags of files below a rejected tag."""
+    """Tags from tag files and people, by name, without rejected tags and their children from files."""
     predicted: list[Prediction]  # By the current run, best first, without tags that a person rejected
     verdicts: dict[str, int]  # Tag -> latest verdict: accepted (1) or rejected (-1)
     written: list[WrittenTag]  # Tags that were written into files (`visterm export`)
@@ -51,14 +51,14 @@ class TagCount:
     """One tag of a catalogue with its counts of present images."""
 
     tag: str  # In the run's or the catalogue's spelling; counts include other spellings and aliases
-    images: int  # Images that have it: given or accepted, and not rejected
-    # Images with this tag from a tag file or a person, and numbers of verdicts
+    images: int  # Number of images that have it: given or accepted, and not rejected
+    # Number of images with this tag from a tag file or a person, and numbers of verdicts
     given: int
     accepted: int
     rejected: int
     predicted: int
-    """Images for which the current run predicts it with a confidence of at least 0.5 (or at all, if the run has no
-    confidences), without images for which it was rejected."""
+    """Number of images for which the current run predicts it with a confidence of at least 0.5 (or at all, if the run
+    has no confidences), without images for which it was rejected."""
     precision: float | None  # Share of accepting verdicts; None without verdicts
     learned: bool  # Whether the current run knows it
 
@@ -67,10 +67,10 @@ class TagCount:
         return asdict(self)
 
 
-def hand_over(stored: StoredCatalogue) -> int:
-    """Copy people's feedback from images that are gone to present copies of them; return the number of copies.
+def copy_feedback(stored: StoredCatalogue) -> int:
+    """Copy people's feedback from images that are gone to present images with the same content; return their number.
 
-    This is for images that were copied to another drive and then deleted. Reviewed copies are not changed.
+    This is for images that were copied to another drive and then deleted. Reviewed images are not changed.
     """
     copies = stored.database.rows(
         "SELECT gone.id, min(copy.id) FROM images AS gone JOIN images AS copy ON copy.sha256 = gone.sha256 "
@@ -100,17 +100,17 @@ def count_tags(stored: StoredCatalogue, vocabulary: Vocabulary) -> list[TagCount
             "AND (confidence IS NULL OR confidence >= ?) GROUP BY p.tag_id",
             (PREDICTED_FROM,),
         )
-        predicted = dict(rows)
+        n_predicted = dict(rows)
 
-        shown = {tag_key(tag): tag for tag in vocabulary.tags}
+        tag_of_key = {tag_key(tag): tag for tag in vocabulary.tags}
         for entry in stored.tags.counts():
             name = entry.pop("tag")
             column = vocabulary.get(name)
-            tag = shown.setdefault(tag_key(name), name) if column is None else vocabulary.tags[column]
+            tag = tag_of_key.setdefault(tag_key(name), name) if column is None else vocabulary.tags[column]
             spellings[tag].append(name)
             total = counts.setdefault(tag, {**zeros, "predicted": 0})
-            for what, n_images in (*entry.items(), ("predicted", predicted.get(name, 0))):
-                total[what] += n_images
+            for kind, n_images in (*entry.items(), ("predicted", n_predicted.get(name, 0))):
+                total[kind] += n_images
         for tag, names in spellings.items():
             if len(names) > 1:  # an image may have several of them
                 counts[tag]["images"] = len(stored.find(Filter(tags=(tag,), spellings={tag: names})))
@@ -133,7 +133,7 @@ def known_image(stored: StoredCatalogue, image_id: int) -> ImageRecord:
     return record
 
 
-def take_back(stored: StoredCatalogue, image_id: int, names: Iterable[str], verdict: int) -> None:
+def undo_verdicts(stored: StoredCatalogue, image_id: int, names: Iterable[str], verdict: int) -> None:
     """Undo the current verdicts on these tags of an image if they equal `verdict`."""
     verdicts = stored.tags.verdicts(image_id)
     for name in names:
@@ -147,7 +147,7 @@ def spelled(vocabulary: Vocabulary, tag: str, stored: StoredCatalogue | None = N
     This is the only check of new tags of a catalogue. Tags that the run or the catalogue `stored` knows are always
     accepted. Raises UserError if the tag is empty or invalid according to `tag_fault`.
     """
-    name = as_known(vocabulary, tag)
+    name = in_spelling_of_run(vocabulary, tag)
     stored_name = None if stored is None else stored.tags.spelled(name)
     if stored_name is None and name not in vocabulary:
         fault = tag_fault(name)
@@ -157,38 +157,38 @@ def spelled(vocabulary: Vocabulary, tag: str, stored: StoredCatalogue | None = N
     return stored_name or name
 
 
-def as_known(vocabulary: Vocabulary, tag: str) -> str:
+def in_spelling_of_run(vocabulary: Vocabulary, tag: str) -> str:
     """Return a tag in the run's spelling, or unchanged if the run does not have it.
 
     A path in the run's tag tree (``animals/dog``) stands for its last tag. Raises UserError if the tag is empty.
     """
     name = clean_tag(tag)
     if not name:
-        shown = tag[:MOST_LETTERS]
-        problem = f"{shown!r} is no tag: there is nothing in it."
-        raise UserError(problem, setting="tag", value=shown, advice="Write at least one letter.")
+        excerpt = tag[:MOST_LETTERS]
+        problem = f"{excerpt!r} is not a tag: it is empty."
+        raise UserError(problem, setting="tag", value=excerpt, advice="Write at least one letter.")
     column = vocabulary.get(name)  # for an alias, the column of its tag
-    known = None if column is None else vocabulary.tags[column]
-    if known is None or tag_key(known) == tag_key(name):
-        return known or name
-    return known if ends_in(name, known) else name
+    known_tag = None if column is None else vocabulary.tags[column]
+    if known_tag is None or tag_key(known_tag) == tag_key(name):
+        return known_tag or name
+    return known_tag if ends_in(name, known_tag) else name
 
 
 def all_spelled(
-    vocabulary: Vocabulary, tags: Iterable[str], stored: StoredCatalogue | None = None, most: float = MOST_TAGS
+    vocabulary: Vocabulary, tags: Iterable[str], stored: StoredCatalogue | None = None, max_tags: float = MOST_TAGS
 ) -> list[str]:
     """Return the tags of one image in the spelling by `spelled`, without duplicates.
 
-    Raises UserError if `tags` is a single text, has more than `most` tags, or has an invalid tag.
+    Raises UserError if `tags` is a single text, has more than `max_tags` tags, or has an invalid tag.
     """
     if isinstance(tags, str):
         raise UserError(setting="tags", value=tags[:MOST_LETTERS], expected="a list of tags")
     names: dict[str, None] = {}
     for tag in tags:
         names[spelled(vocabulary, tag, stored)] = None
-        if len(names) > most:
-            problem = f"There are more than {most} tags for an image, and at most as many are accepted at once."
-            raise UserError(problem, setting="tags", advice="Leave out those that say least.")
+        if len(names) > max_tags:
+            problem = f"There are more than {max_tags} tags for an image, the maximum number at once."
+            raise UserError(problem, setting="tags", advice="Leave out the least important tags.")
     return list(names)
 
 
@@ -224,7 +224,7 @@ def undo_verdict(stored: StoredCatalogue, number: int) -> Verdict:
         )
         if latest != number:
             raise UserError(
-                f"Of '{entry.tag}' something else has been said since (entry {latest} of the log). Undo that first."
+                f"There is a later answer about '{entry.tag}' (entry {latest} of the log). Undo that first."
             )
         new_number = stored.tags.judge(entry.image_id, entry.tag, verdict_before(stored, entry), run_id=entry.run_id)
         return verdict_of(stored, new_number)

@@ -18,7 +18,7 @@ from visterm.data.image_folders import is_there
 from visterm.store.catalogue import StoredCatalogue
 from visterm.store.images import ImageFile, ImageState
 
-CHUNK = 512  # Number of files hashed per commit
+FILES_PER_COMMIT = 512
 
 
 @dataclass(slots=True)
@@ -28,8 +28,7 @@ class ComparedFiles:
     new: list[int] = field(default_factory=list)  # Positions of new files
     changed: dict[int, int] = field(default_factory=dict)  # Position -> image with this path, but other content
     moved: dict[int, int] = field(default_factory=dict)  # Position -> image that moved to this path
-    kept: dict[int, int] = field(default_factory=dict)
-    """Position -> unchanged image."""
+    kept: dict[int, int] = field(default_factory=dict)  # Position -> unchanged image
     gone: list[int] = field(default_factory=list)  # Ids of images that are gone
 
 
@@ -55,31 +54,32 @@ def compare(
     """
     paths = full_paths(items)
     files = _ListedFiles(stored, paths, file_states(paths), stored.images.files(), Team(resolve_jobs(n_jobs)))
-    known, result = files.known, files.result
-    fresh, touched, differ = files.by_state()
-    listed = set(filter(None, paths))
+    images_by_path, result = files.images_by_path, files.result
+    unknown, redated, changed_positions = files.by_state()
+    listed_paths = set(filter(None, paths))
 
     with files.team:
-        differ += files.see_touched(touched)
-        lost = [  # files that still exist but were not listed are not lost
+        changed_positions += files.store_new_dates(redated)
+        lost_ids = [  # files that still exist but were not listed are not lost
             state.id
-            for path, state in known.items()
-            if may_be_gone is not None and path not in listed and may_be_gone(path) and not is_there(path)
+            for path, state in images_by_path.items()
+            if may_be_gone is not None and path not in listed_paths and may_be_gone(path) and not is_there(path)
         ]
-        files.find_moved([*fresh, *differ], files.may_have_moved(lost, [str(paths[i]) for i in differ], listed))
+        candidates = files.candidates_by_size(lost_ids, [str(paths[i]) for i in changed_positions], listed_paths)
+        files.find_moved([*unknown, *changed_positions], candidates)
 
-    result.new += [i for i in fresh if i not in result.moved]
-    claimed = set(result.moved.values())
-    for i in differ:
-        image_id = known[str(paths[i])].id
-        if i not in result.moved and image_id not in claimed:
+    result.new += [i for i in unknown if i not in result.moved]
+    moved_ids = set(result.moved.values())
+    for i in changed_positions:
+        image_id = images_by_path[str(paths[i])].id
+        if i not in result.moved and image_id not in moved_ids:
             result.changed[i] = image_id
         elif i not in result.moved:
             result.new.append(i)
-        elif image_id not in claimed:
+        elif image_id not in moved_ids:
             result.gone.append(image_id)  # another image has its path, and its content was not found
 
-    result.gone += [image_id for image_id in lost if image_id not in claimed]
+    result.gone += [image_id for image_id in lost_ids if image_id not in moved_ids]
     result.new.sort()
     return result
 
@@ -91,16 +91,16 @@ class _ListedFiles:
     stored: StoredCatalogue
     paths: Sequence[str | None]
     states: Sequence[FileState | None]
-    known: dict[str, ImageState]
+    images_by_path: dict[str, ImageState]
     team: Team
     result: ComparedFiles = field(default_factory=ComparedFiles)
     digests: dict[int, str | None] = field(default_factory=dict)
 
     def hashes(self, positions: Sequence[int]) -> list[str | None]:
         """Return the content hashes of files, each computed once."""
-        missing = [i for i in positions if i not in self.digests]
-        contents = self.team.run(lambda n: content_hash(str(self.paths[missing[n]])), len(missing))
-        self.digests.update(zip(missing, contents, strict=True))
+        unhashed = [i for i in positions if i not in self.digests]
+        contents = self.team.run(lambda n: content_hash(str(self.paths[unhashed[n]])), len(unhashed))
+        self.digests.update(zip(unhashed, contents, strict=True))
         return [self.digests[i] for i in positions]
 
     def by_state(self) -> tuple[list[int], list[int], list[int]]:
@@ -109,52 +109,56 @@ class _ListedFiles:
         Arrays and unchanged files are added to `result`.
         """
         hidden = {image.path: (image.n_bytes, image.mtime_ns) for image in self.stored.images.hidden()}
-        fresh, touched, differ = [], [], []
-        seen: set[str] = set()
+        unknown, redated, resized = [], [], []
+        seen_paths: set[str] = set()
         for i, (path, state) in enumerate(zip(self.paths, self.states, strict=True)):
             if path is None:
                 self.result.new.append(i)
                 continue
-            if path in seen:  # another link to a listed file
+            if path in seen_paths:  # another link to a listed file
                 continue
-            seen.add(path)
-            image = self.known.get(path)
+            seen_paths.add(path)
+            image = self.images_by_path.get(path)
             if image is None:
                 if state is None or hidden.get(path) != state:  # else it is an unchanged file that a person hid
-                    fresh.append(i)
+                    unknown.append(i)
             elif state == (image.n_bytes, image.mtime_ns):
                 self.result.kept[i] = image.id
             elif state is not None and state[0] == image.n_bytes:
-                touched.append(i)
+                redated.append(i)
             else:
-                differ.append(i)
-        return fresh, touched, differ
+                resized.append(i)
+        return unknown, redated, resized
 
-    def see_touched(self, touched: Sequence[int]) -> list[int]:
+    def store_new_dates(self, redated: Sequence[int]) -> list[int]:
         """Store the new dates of files with unchanged content, and return the positions of the other files."""
-        differ = []
-        for start in range(0, len(touched), CHUNK):
-            chunk = touched[start : start + CHUNK]
+        changed_positions = []
+        for start in range(0, len(redated), FILES_PER_COMMIT):
+            chunk = redated[start : start + FILES_PER_COMMIT]
             dates = []
             for i, digest in zip(chunk, self.hashes(chunk), strict=True):
-                image, state = self.known[str(self.paths[i])], self.states[i]
+                image, state = self.images_by_path[str(self.paths[i])], self.states[i]
                 if digest == image.sha256 and state is not None:
                     self.result.kept[i] = image.id
                     dates.append((state[1], image.id))
                 else:
-                    differ.append(i)
+                    changed_positions.append(i)
             self.stored.database.write_many("UPDATE images SET mtime_ns = ? WHERE id = ?", dates)
-        return differ
+        return changed_positions
 
-    def may_have_moved(
-        self, lost: Sequence[int], differ: Sequence[str], listed: set[str]
+    def candidates_by_size(
+        self, lost_ids: Sequence[int], changed_paths: Sequence[str], listed_paths: set[str]
     ) -> dict[int, list[Candidate]]:
-        """File size -> images that may have moved: first lost ones, then those gone before, elsewhere, or replaced."""
-        gone, replaced = set(lost), set(differ)
+        """Return the images that may have moved, by file size.
+
+        In this order: images lost in this comparison, images that were gone already, images outside the listed files,
+        and images whose file has other content now.
+        """
+        lost_set, replaced = set(lost_ids), set(changed_paths)
         candidates = [
-            (0 if state.id in gone else 3 if path in replaced else 2, state.id, path, state)
-            for path, state in self.known.items()
-            if state.id in gone or path in replaced or path not in listed
+            (0 if state.id in lost_set else 3 if path in replaced else 2, state.id, path, state)
+            for path, state in self.images_by_path.items()
+            if state.id in lost_set or path in replaced or path not in listed_paths
         ]
         statement = "SELECT id, path, n_bytes, mtime_ns, sha256 FROM images WHERE state = 'gone' AND path IS NOT NULL"
         for image_id, path, *state in self.stored.database.rows(statement):
@@ -166,8 +170,8 @@ class _ListedFiles:
         return by_size
 
     def find_moved(self, positions: Sequence[int], by_size: dict[int, list[Candidate]]) -> None:
-        """Find the images that files have the content of, and add them to `result` as moved."""
-        claimed: set[int] = set()
+        """Find images with the content of files at other paths, and add them to `result` as moved."""
+        moved_ids: set[int] = set()
         to_read = []
         for i in positions:
             size, date = self.states[i] or (-1, 0)
@@ -177,11 +181,11 @@ class _ListedFiles:
                 image_id,
                 path,
                 image,
-            ) in candidates:  # back unchanged, for example on a disk that was disconnected
+            ) in candidates:  # the file is back unchanged, for example on a disk that was disconnected
                 is_back = rank == 1 and (path, image.mtime_ns) == (self.paths[i], date)
-                if is_back and image_id not in claimed:
+                if is_back and image_id not in moved_ids:
                     self.result.moved[i] = image_id
-                    claimed.add(image_id)
+                    moved_ids.add(image_id)
                     break
             else:
                 if candidates:
@@ -189,12 +193,12 @@ class _ListedFiles:
 
         for i, digest in zip(to_read, self.hashes(to_read), strict=True):
             for rank, image_id, path, image in by_size[(self.states[i] or (-1, 0))[0]]:
-                if image_id in claimed or image.sha256 != digest:
+                if image_id in moved_ids or image.sha256 != digest:
                     continue
-                if rank == 2 and is_there(path):  # a copy, as the original still exists
+                if rank == 2 and is_there(path):  # the file is a copy: the original still exists
                     continue
                 self.result.moved[i] = image_id
-                claimed.add(image_id)
+                moved_ids.add(image_id)
                 break
 
 
@@ -203,7 +207,7 @@ def full_paths(items: Sequence[ImageFile], *, follow_files: bool = True) -> list
 
     Without `follow_files`, only links to folders are resolved.
     """
-    real_path = cache(os.path.realpath)  # cached, because there are few folders
+    real_path = cache(os.path.realpath)  # many files share a folder
 
     def full(item: str) -> str:
         if is_remote(item):

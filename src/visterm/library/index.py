@@ -25,9 +25,9 @@ from visterm.data.tag_formats.tables import column_note
 from visterm.features.training_rows import Photos
 from visterm.features.video_rows import VIDEO_BATCH
 from visterm.library.files import ComparedFiles, compare, full_paths, is_inside
-from visterm.library.photos import LEADS_OUT, ListedPhotos, named_by_folder
+from visterm.library.photos import LEADS_OUT, ListedPhotos, with_folder_names
 from visterm.library.rows import RowWriter
-from visterm.library.runs import speed_up
+from visterm.library.runs import index_rows_if_due
 from visterm.store.catalogue import SKIPPED, StoredCatalogue
 from visterm.store.database import as_text
 from visterm.store.history import CatalogueJob
@@ -42,15 +42,15 @@ class Indexed:
     changed: int = 0  # Images with new content, encoded again; they keep id, tags and feedback
     moved: int = 0  # Images with a new path, or that were gone before; not encoded again
     gone: int = 0  # Images no longer in the folder; searches skip them, but their data is kept
-    kept: int = 0  # Unchanged
+    kept: int = 0  # Unchanged images
     skipped: list[Skipped] = field(default_factory=list)  # Unreadable images; if in the catalogue, they stay
     encoded: int = 0  # Number of images that were decoded and encoded
     rows: int = 0  # Older images that got a missing row of the run, from stored features if possible
     cancelled: bool = False  # Whether the job was cancelled; all counts are committed
     remarks: list[str] = field(default_factory=list)  # Notes for people about unread parts of the folder
 
-    def tell_skipped(self, images: Photos) -> None:
-        """Warn if some of `images` were skipped. Raises NoneReadableError if all of them were."""
+    def warn_of_skipped(self, images: Photos) -> None:
+        """Warn if some of `images` were skipped. Raises NoneReadableError if all of them were skipped."""
         if not self.skipped:
             return
         if not (self.new or self.changed or self.moved or self.kept):
@@ -65,7 +65,7 @@ class Indexed:
             "skipped": len(self.skipped)
         }
 
-    def in_words(self, *, kept: bool = True) -> str:
+    def summary(self, *, kept: bool = True) -> str:
         """Return the counts for people: ``3 new, 1 moved``; with `kept`, also the number of unchanged images."""
         counts = {"new": self.new, "changed": self.changed, "moved": self.moved, "gone": self.gone}
         counts |= {"unchanged": self.kept} if kept else {}
@@ -92,32 +92,32 @@ class Indexing:
         """Index photos; see `Catalogue.index`. Stops between two chunks when `stop` returns True."""
         photos = self._writer.spelled(photos)  # before anything is written
         with CatalogueJob(self._stored.jobs, "index", job_id, stop) as job, self._stored.writing():
-            photos, named = named_by_folder(self._stored, photos)
-            compared = compare(self._stored, photos.items, may_be_gone=photos.lets_go(), n_jobs=self._n_jobs)
-            self._update_unencoded(photos, compared, named)
+            photos, named_positions = with_folder_names(self._stored, photos)
+            compared = compare(self._stored, photos.items, may_be_gone=photos.gone_filter(), n_jobs=self._n_jobs)
+            self._update_unencoded(photos, compared, named_positions)
             self._writer.features.sweep()
             self._writer.videos.sweep()
             self._update_skipped(photos)
 
             work = sorted([*compared.new, *compared.changed])
-            done = Indexed(
+            result = Indexed(
                 moved=len(compared.moved), gone=len(compared.gone), skipped=list(photos.left_out),
                 kept=len(photos.items) - len(compared.moved) - len(work), remarks=photos.remarks,
             )  # fmt: skip
             with reported(progress, "index photos", len(work)):
-                done = self._encode_all(photos, compared, work, done, chunk_size, job, progress)
+                result = self._encode_all(photos, compared, work, result, chunk_size, job, progress)
 
             filled = self._writer.fill(chunk_size, job, progress)
             undated = self._writer.undated
             if undated:
                 undated_text = f"{count_of(len(undated), 'photo')} whose date cannot be read, such as {min(undated)}"
-                done = replace(done, remarks=[*done.remarks, f"Without a date: {undated_text}."])
-            done = replace(done, rows=filled.rows, encoded=done.encoded + filled.encoded, cancelled=job.cancelled)
+                result = replace(result, remarks=[*result.remarks, f"Without a date: {undated_text}."])
+            result = replace(result, rows=filled.rows, encoded=result.encoded + filled.encoded, cancelled=job.cancelled)
             if not job.cancelled:
                 self._stored.compact()
-                speed_up(self._tagger, self._stored)
+                index_rows_if_due(self._tagger, self._stored)
 
-            counts = {name: value for name, value in done.as_dict().items() if value}
+            counts = {name: value for name, value in result.as_dict().items() if value}
             root = photos.root
             not_read = "" if root is None or is_remote(root) else count_not_read([root], videos=True).text
             self._stored.history.note(
@@ -131,9 +131,9 @@ class Indexing:
 
         if self._stored.folder is not None:
             write_skipped(self._stored.folder / SKIPPED, self._stored.skipped.all())
-        return done
+        return result
 
-    def _update_unencoded(self, photos: ListedPhotos, compared: ComparedFiles, named: Sequence[int]) -> None:
+    def _update_unencoded(self, photos: ListedPhotos, compared: ComparedFiles, named_positions: Sequence[int]) -> None:
         """Store moved and gone images in one transaction; then update tags and names of present images."""
         stored = self._stored
         if compared.moved or compared.gone:
@@ -149,18 +149,18 @@ class Indexing:
         skipped = [item.image for item in stored.skipped.all()]
         stored.skipped.remove(image for image in skipped if not (os.path.lexists(image) or is_there(image)))
         listed_tags = {image_id: photos.tags[position] for position, image_id in present.items()}
-        given = {image_id: tags for image_id, tags in listed_tags.items() if tags is not None}
+        listed_by_file = {image_id: tags for image_id, tags in listed_tags.items() if tags is not None}
         previous_tags: defaultdict[int, dict[str, set[str]]] = defaultdict(lambda: {"file": set(), "person": set()})
         statement = "SELECT image_id, tags.name, source FROM given JOIN tags ON tags.id = tag_id"
-        for image_id, tag, source in stored.database.rows(statement) if given else ():
+        for image_id, tag, source in stored.database.rows(statement) if listed_by_file else ():
             previous_tags[image_id][source].add(tag_key(tag))
         with stored.database.transaction():
-            for image_id, tags in given.items():
+            for image_id, tags in listed_by_file.items():
                 if set(map(tag_key, tags)) - previous_tags[image_id]["person"] != previous_tags[image_id]["file"]:
                     stored.tags.set_from_file(image_id, tags)
 
         names = dict(stored.database.rows("SELECT id, name FROM images WHERE state = 'here'"))
-        renamed = ((photos.names[position], compared.kept[position]) for position in named if position in compared.kept)
+        renamed = ((photos.names[i], compared.kept[i]) for i in named_positions if i in compared.kept)
         stored.database.write_many(  # for example if a parent folder was indexed
             "UPDATE images SET name = CAST(? AS TEXT) WHERE id = ?",
             [(as_text(name), image_id) for name, image_id in renamed if names[image_id] != name],
@@ -171,9 +171,9 @@ class Indexing:
         skipped, root = self._stored.skipped, photos.root
         previous = skipped.all()
         links = {item.image for item in previous if item.reason.startswith(LEADS_OUT)}
-        others = [item.image for item in previous if item.reason.startswith((CLOSED, NO_TAGS))]
+        unreadable = [item.image for item in previous if item.reason.startswith((CLOSED, NO_TAGS))]
         skipped.remove(links.intersection(str(item) for item in photos.items if not isinstance(item, np.ndarray)))
-        skipped.remove(other for other in others if root is not None and is_inside(os.path.realpath(other), root))
+        skipped.remove(path for path in unreadable if root is not None and is_inside(os.path.realpath(path), root))
         skipped.add(photos.left_out)
 
     def _encode_all(
@@ -181,26 +181,26 @@ class Indexing:
         photos: ListedPhotos,
         compared: ComparedFiles,
         work: Sequence[int],
-        done: Indexed,
+        result: Indexed,
         chunk_size: int,
         job: CatalogueJob,
         progress: Progress,
     ) -> Indexed:
-        """Encode and commit photos in chunks, and videos, which are slow, in small ones; return the updated result."""
-        videos = [position for position in work if is_video(photos.items[position])]
-        others = sorted(set(work) - set(videos)) if videos else work
+        """Encode and commit photos in chunks, and the slower videos in small chunks; return the updated result."""
+        video_positions = [position for position in work if is_video(photos.items[position])]
+        photo_positions = sorted(set(work) - set(video_positions)) if video_positions else work
         video_chunk_size = min(chunk_size, VIDEO_BATCH)
         n_done = 0
-        for chunk in chain(job.chunks(others, chunk_size), job.chunks(videos, video_chunk_size)):
-            accepted, skipped = self._writer.take_in(photos, chunk, compared.changed, StepProgress(progress))
+        for chunk in chain(job.chunks(photo_positions, chunk_size), job.chunks(video_positions, video_chunk_size)):
+            accepted, skipped = self._writer.ingest(photos, chunk, compared.changed, StepProgress(progress))
             n_changed = sum(position in compared.changed for position in accepted)
-            done = replace(
-                done,
-                new=done.new + len(accepted) - n_changed,
-                changed=done.changed + n_changed,
-                encoded=done.encoded + (len(accepted) if photos.sha256_of is None else 0),
-                skipped=[*done.skipped, *skipped],
+            result = replace(
+                result,
+                new=result.new + len(accepted) - n_changed,
+                changed=result.changed + n_changed,
+                encoded=result.encoded + (len(accepted) if photos.sha256_of is None else 0),
+                skipped=[*result.skipped, *skipped],
             )
             n_done += len(chunk)
             job.advance(n_done, len(work))
-        return done
+        return result

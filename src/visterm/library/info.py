@@ -20,7 +20,7 @@ from visterm.learning.learned import FACTS_KIND
 from visterm.learning.run import name_blocks
 from visterm.library.earlier_runs import known_runs, naming_earlier
 from visterm.library.encoded_features import CatalogueFeatures
-from visterm.library.learn import FROM_HERE
+from visterm.library.learn import LEARNED_HERE
 from visterm.library.learned import Comparison
 from visterm.store.catalogue import FEATURES as CATALOGUE_FEATURES
 from visterm.store.catalogue import StoredCatalogue
@@ -28,11 +28,11 @@ from visterm.store.connected import OFF, WRITTEN, ProgramConnection
 from visterm.store.history import Event, StoredRun
 from visterm.tagging.annotations.pieces import ANNOTATIONS, AnnotationFolder, annotation_folder
 
-DESCRIBED = Record({"name": Text(), "params": Record(), "values": Record()})
-TRIED = "models tried"  # By `auto`: one entry per model
+DESCRIPTION_SCHEMA = Record({"name": Text(), "params": Record(), "values": Record()})
+TRIED_MODELS = "models tried"  # Fact of runs by `auto`, with one entry per model
 
-COMPARED = tuple(field.name for field in fields(Comparison))  # Facts of a run that its comparison already shows
-LATEST = 5  # Number of jobs and of history entries to show
+COMPARISON_FACTS = tuple(field.name for field in fields(Comparison))  # Facts of a run that its comparison already shows
+N_LATEST = 5  # Number of jobs and of history entries to show
 
 
 def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -49,7 +49,9 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
     if kind not in ("run", "catalogue"):
         advice = "Make one with visterm fit, index or encode."
         if not as_path(path).exists():
-            raise StorageError(f"There is no run, catalogue or features folder at {path}: nothing is there. {advice}")
+            raise StorageError(
+                f"There is no run, catalogue or features folder at {path}: the path does not exist. {advice}"
+            )
         raise StorageError(f"{path} is neither a run nor a catalogue of visterm, nor a features folder. {advice}")
     if kind == "run":
         return {"kind": kind} | _run_facts(open_folder(path, kind))
@@ -62,14 +64,14 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def check(path: str | os.PathLike[str]) -> str:
-    """Verify the checksums of a run or a catalogue, its features and its database; return what was checked.
+    """Verify the checksums of a run or a catalogue, its features and its database; return text on what was checked.
 
-    Raises CorruptFileError if something is damaged; UserError if neither is at `path`.
+    Raises CorruptFileError if something is damaged; UserError if `path` is not a run or a catalogue.
     """
     kind = folder_kind(path)
     if kind == "run":
         open_folder(path, kind)
-        return "no damage: all files are as they were written. Not checked: seconds of training (model.times.json)"
+        return "no damage: all files are unchanged. Not checked: seconds of training (model.times.json)"
     if kind != "catalogue":
         problem = f"`check` is for runs and catalogues, and {path} is neither."
         raise UserError(problem, setting="check", value=True, advice="Leave `check` out.")
@@ -83,24 +85,24 @@ def check(path: str | os.PathLike[str]) -> str:
         if run.current or folder.exists():  # users may delete the files of earlier runs
             open_folder(folder, "run")
     return (
-        "no damage: the rows and the runs are unchanged, all features can be read, and the database is sound as SQLite "
-        "checks it. Not checked: single values of the database that no index has (sizes, dates, scores), and seconds "
-        "of training (model.times.json)"
+        "no damage: the rows and the runs are unchanged, all features can be read, and the database passes SQLite's "
+        "checks. Not checked: values of the database that are in no index (sizes, dates, scores), and seconds of "
+        "training (model.times.json)"
     )
 
 
 def training_history(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
     """Return the training history of the model of a run or a catalogue, one dict per epoch.
 
-    Raises StorageError if neither is at `path`; UserError if the model is not trained in epochs.
+    Raises StorageError if `path` is not a run or a catalogue; UserError if the model is not trained in epochs.
     """
     folder = open_folder(StoredCatalogue.open(path).run_folder if folder_kind(path) == "catalogue" else path, "run")
     model = _read_described(folder, "model")
     history: list[dict[str, Any]] = _learned(model, "history_") or []
     if not history:
         raise UserError(
-            f"The model '{model['name']}' learns in one go, so there is no history of epochs to draw. "
-            "Models that go through the data many times, such as wsabie, keep one."
+            f"The model '{model['name']}' is not trained in epochs, so there is no history to draw. "
+            "Models that pass over the data many times, such as wsabie, have one."
         )
     return history
 
@@ -132,7 +134,7 @@ def _feature_facts(features: FeatureFolder) -> dict[str, Any]:
             "skipped images so far": sum(len(note["skipped"]) for note in notes),
             "encoder": encoder["name"],
             "encoder settings": encoder["params"],
-            "go on": "visterm encode was stopped, or is still at it: run the same command again, and it goes on",
+            "go on": "visterm encode was stopped, or is still running: to continue, run the same command again",
         }
     update = {"shards of an unfinished update": len(notes)} if features.unfinished.is_dir() else {}
     return {
@@ -158,30 +160,30 @@ def _run_facts(folder: Path) -> dict[str, Any]:
         map_scores, ranks = (
             [entry[name] for entry in history if entry.get(name) is not None] for name in ("map", "mean_rank")
         )
-        tried = _learned(model, "report_")
-        if tried is not None:  # name the blocks of a chain of encoders, one block each, like the encoders
+        tried_models = _learned(model, "report_")
+        if tried_models is not None:  # name the blocks of a chain of encoders, one block each, like the encoders
             parts = [part["name"] for part in encoder["values"].get("parts_", {}).get("estimators", [])]
-            tried = name_blocks(tried, parts)
+            tried_models = name_blocks(tried_models, parts)
         learned = {
             "epochs": _learned(model, "n_epochs_"),
             "best validation MAP": max(map_scores, default=_learned(model, "valid_map_")),
             "best validation mean rank": min(ranks, default=None),
             "validation word MAP": _learned(model, "valid_word_map_"),
-            TRIED: tried,
+            TRIED_MODELS: tried_models,
         }
 
-    named = {
+    names = {
         "encoder": encoder["name"], "encoder settings": encoder["params"],
         "model": model["name"], "model settings": model["params"],
     }  # fmt: skip
-    return facts | named | {name: value for name, value in learned.items() if value is not None}
+    return facts | names | {name: value for name, value in learned.items() if value is not None}
 
 
 def _read_described(folder: Path, name: str) -> dict[str, Any]:
     """Read the JSON description of an encoder or a model, for display only, without creating the object."""
     with refusing(folder / f"{name}.json"):
         described: dict[str, Any] = read_description(folder, name)
-        DESCRIBED.check(described, Sizes())
+        DESCRIPTION_SCHEMA.check(described, Sizes())
         for value in described["values"].values():
             Record().check(value, Sizes())
     return described
@@ -216,7 +218,7 @@ def catalogue_facts(stored: StoredCatalogue) -> dict[str, Any]:
             "rows": count("SELECT count(*) FROM rows WHERE run_id = ?", (run.rows_of,)),
             "rows of": next(other.fingerprint for other in all_runs if other.id == run.rows_of),
             "made by": _maker(run, connection),
-            **{name: value for name, value in run.facts.items() if name not in (FROM_HERE, *COMPARED)},
+            **{name: value for name, value in run.facts.items() if name not in (LEARNED_HERE, *COMPARISON_FACTS)},
             **({} if (comparison := Comparison.of(run.facts)) is None else {"comparison": comparison.as_dict()}),
         }
         for run in all_runs
@@ -243,10 +245,10 @@ def catalogue_facts(stored: StoredCatalogue) -> dict[str, Any]:
         "runs": runs,
         "jobs": {
             f"{job.id} {job.kind}": ": ".join(filter(None, (job.state, job.error or job.message)))
-            for job in stored.jobs.latest(LATEST)
+            for job in stored.jobs.latest(N_LATEST)
         },
         **({"not read": not_read} if not_read else {}),
-        "history": {f"{event.at} {event.what}": _details(event, all_runs) for event in stored.history.latest(LATEST)},
+        "history": {f"{event.at} {event.what}": _details(event, all_runs) for event in stored.history.latest(N_LATEST)},
     }
 
 
@@ -262,7 +264,7 @@ def _details(event: Event, runs: Sequence[StoredRun]) -> str:
 
 
 def _maker(run: StoredRun, connection: ProgramConnection | None) -> str:
-    if FROM_HERE in run.facts:
+    if LEARNED_HERE in run.facts:
         return "this catalogue"
     return run.folder or ("a run that was not saved" if connection is None else "visterm connect")
 

@@ -1,4 +1,4 @@
-"""Learning from a catalogue: from the tags that people gave and accepted, and from those that they rejected."""
+"""Learn a run from a catalogue: from given and accepted tags, and from rejected tags."""
 
 from __future__ import annotations
 
@@ -29,27 +29,27 @@ from visterm.learning.word_places import LEARNED
 from visterm.library.earlier_runs import FIT, GO_BACK, NOT_USED, known_runs, steps_to_current
 from visterm.library.learned import (
     BETTER,
-    FEWEST_COMPARED,
-    HELD_BACK,
     IS_WORSE,
-    LEFT,
+    MIN_COMPARED_PHOTOS,
+    NOT_BETTER,
     TOO_FEW,
+    WENT_BACK,
     WORSE,
     Comparison,
     LearningOutcome,
-    in_words,
+    outcome_text,
     some_tags,
 )
 from visterm.library.rows import RowWriter
-from visterm.library.runs import forget_old_rows, forget_unfinished, keep_run, speed_up, switch_to
+from visterm.library.runs import forget_old_rows, forget_unfinished, index_rows_if_due, keep_run, make_current
 from visterm.library.training import (
     BY_CONTENT,
     CatalogueImages,
-    background,
-    gathered,
     image_precisions,
-    names_learned,
-    not_learned,
+    learnable_and_held_out,
+    learned_names,
+    not_learned_from,
+    unjudged_rows,
 )
 from visterm.metrics.significance import paired_bootstrap
 from visterm.models.abilities import AddsTags, LearnsOn, RelearnsTags
@@ -61,8 +61,8 @@ from visterm.store.catalogue import StoredCatalogue
 from visterm.store.history import CatalogueJob
 from visterm.tagging.tagger import Tagger
 
-FROM_HERE = "learned from this catalogue"  # The fact of a catalogue's run that was not brought from elsewhere
-ENOUGH = 0.5  # Share of the images that a run learned from, from which on others take their place unasked
+LEARNED_HERE = "learned from this catalogue"  # Fact of a run that was trained on the catalogue's own tags
+MIN_IMAGE_RATIO = 0.5  # Fit again without `full` only with at least this share of the current run's training images
 
 
 def learn(
@@ -79,42 +79,46 @@ def learn(
 ) -> LearningOutcome:
     """Learn a run from a catalogue; see `Catalogue.learn`."""
     if stored.folder is None:
-        raise StorageError("A catalogue in memory keeps no features to learn from. Save it, and load it again.")
+        raise StorageError("A catalogue in memory has no features to learn from. Save it, and load it again.")
     with CatalogueJob(stored.jobs, "fit", job_id) as job, stored.writing():
         forget_unfinished(stored)
         run = stored.runs.current()
         writer = RowWriter(tagger, stored, run.id)
         writer.encode_missing(sorted(stored.tags.held().keys() | stored.tags.rejected().keys()), CHUNK, job, progress)
-        train, held_out = gathered(tagger, stored, writer.features, min_count)
+        train, held_out = learnable_and_held_out(tagger, stored, writer.features, min_count)
         moves_tags = _moves_tags(tagger, full)
         same_rows = isinstance(tagger.model, RelearnsTags)
-        if _has_enough(tagger, train, refuse=not (full or moves_tags)) and same_rows:
-            moves_tags = False  # learned at once from the same images, which would else count once more in each round
+        has_enough = _has_enough_images(tagger, train)
+        if not (full or moves_tags or has_enough):
+            raise _too_few_images(tagger, train)
+        if has_enough and same_rows:
+            moves_tags = False  # fit again: updates would count the same images once more in each round
         if moves_tags:
-            learned = _moved(tagger, train, held_out)
+            learned = _with_updated_tags(tagger, train, held_out)
         else:
-            others = background(stored, writer.features, train) if same_rows else None
-            learned = _anew(
-                tagger, train, held_out, others, min_count, progress, lambda _: "stop" if job.cancelled else None
+            unjudged = unjudged_rows(stored, writer.features, train) if same_rows else None
+            learned = _fitted_again(
+                tagger, train, held_out, unjudged, min_count, progress, lambda _: "stop" if job.cancelled else None
             )
 
-        compared = _compared(tagger, learned, held_out)
+        comparison = _comparison_facts(tagger, learned, held_out)
         is_same = learned.fingerprint == run.fingerprint
-        why_not = "" if use_even_if_worse or is_same else _why_not(stored, learned, compared, cautious, by_itself)
-        outcome = _what_was_learned(
+        must_use = use_even_if_worse or is_same
+        why_not = "" if must_use else _reason_not_used(stored, learned, comparison, cautious, by_itself)
+        outcome = _outcome(
             tagger, learned, train, held_out, run_before=run.fingerprint, full=not moves_tags, in_use=not why_not,
-            why_not=why_not, number=run.id, number_before=run.id, **compared,
+            why_not=why_not, number=run.id, number_before=run.id, **comparison,
         )  # fmt: skip
 
         if not is_same and not job.cancelled:
             rows_of = run.rows_of if moves_tags or same_rows else None
-            facts = {FROM_HERE: True, **compared, "run_before": run.fingerprint}
+            facts = {LEARNED_HERE: True, **comparison, "run_before": run.fingerprint}
             if not why_not:
-                number = _make_current(learned, stored, rows_of, job, progress, facts, outcome.in_words)
+                number = _switch_to(learned, stored, rows_of, job, progress, facts, outcome.summary)
             else:
                 number = keep_run(learned, stored, rows_of=rows_of, facts=facts)
                 stored.history.note(
-                    NOT_USED, run=learned.fingerprint, why=why_not, learned=outcome.in_words, **compared
+                    NOT_USED, run=learned.fingerprint, why=why_not, learned=outcome.summary, **comparison
                 )  # fmt: skip
             outcome = replace(outcome, number=number)
 
@@ -124,22 +128,24 @@ def learn(
                 run.fingerprint, not moves_tags, 0, len(tagger.vocabulary), 0, len(held_out), None, None, 0,
                 run.fingerprint, cancelled=True,
             )  # fmt: skip
-        job.message = in_words(outcome, stored.folder)
+        job.message = outcome_text(outcome, stored.folder)
         return outcome
 
 
 def left_out(tagger: Tagger, stored: StoredCatalogue, *, full: bool, min_count: int) -> str:
-    """Return which tags `learn` will not learn, and why, as a sentence; empty if it learns all."""
+    """Return a sentence with the tags that `learn` will not learn, and why; empty if it learns all tags."""
     if _moves_tags(tagger, full):
         return ""
     lists = list(stored.tags.held().values())
     if tagger.tree is not None:
         lists = tagger.tree.words.completed(lists, [[]] * len(lists))[0]
-    given, known = Vocabulary.from_lists(lists, aliases=tagger.vocabulary.aliases), tagger.vocabulary
-    rare = [tag for tag, count in zip(given.tags, given.counts, strict=True) if count < min_count]
-    gone = [tag for tag, count in zip(known.tags, known.counts, strict=True) if count and tag not in given]
-    why = ((rare, f"on fewer than {min_count} photos"), (gone, "no photo here has them"))
-    parts = [f"{some_tags(tags)} ({reason})" for tags, reason in why if tags]
+    given_tags, vocabulary = Vocabulary.from_lists(lists, aliases=tagger.vocabulary.aliases), tagger.vocabulary
+    rare = [tag for tag, count in zip(given_tags.tags, given_tags.counts, strict=True) if count < min_count]
+    gone = [
+        tag for tag, count in zip(vocabulary.tags, vocabulary.counts, strict=True) if count and tag not in given_tags
+    ]
+    reasons = ((rare, f"on fewer than {min_count} photos"), (gone, "no photo of the catalogue has them"))
+    parts = [f"{some_tags(tags)} ({reason})" for tags, reason in reasons if tags]
     return f"Not learned: {'; '.join(parts)}." if parts else ""
 
 
@@ -147,110 +153,110 @@ def _moves_tags(tagger: Tagger, full: bool) -> bool:
     return not full and isinstance(tagger.model, LearnsOn) and isinstance(tagger.model, AddsTags)
 
 
-def _what_was_learned(
-    old: Tagger, learned: Tagger, train: CatalogueImages, held_out: CatalogueImages, **how: Any
+def _outcome(
+    old: Tagger, learned: Tagger, train: CatalogueImages, held_out: CatalogueImages, **facts: Any
 ) -> LearningOutcome:
-    new = tuple(tag for tag in learned.vocabulary.tags if tag not in old.vocabulary)
-    rare = tuple(tag for tag in Vocabulary.from_lists(train.tags).tags if tag not in learned.vocabulary)
+    new_tags = tuple(tag for tag in learned.vocabulary.tags if tag not in old.vocabulary)
+    rare_tags = tuple(tag for tag in Vocabulary.from_lists(train.tags).tags if tag not in learned.vocabulary)
     return LearningOutcome(
-        run=learned.fingerprint, images=len(train), tags=len(learned.vocabulary), new_tags=len(new),
-        held_out=len(held_out), new=new, too_rare=rare, confidences=learned.calibration is not None, **how,
+        run=learned.fingerprint, images=len(train), tags=len(learned.vocabulary), new_tags=len(new_tags),
+        held_out=len(held_out), new=new_tags, too_rare=rare_tags, confidences=learned.calibration is not None, **facts,
     )  # fmt: skip
 
 
-def _why_not(
-    stored: StoredCatalogue, learned: Tagger, compared: Mapping[str, object], cautious: bool, by_itself: bool
+def _reason_not_used(
+    stored: StoredCatalogue, learned: Tagger, comparison_facts: Mapping[str, object], cautious: bool, by_itself: bool
 ) -> str:
-    """Return why a new run is not used unless that is asked for, see `LearningOutcome.why_not`; empty if it is used."""
-    comparison = Comparison.of(compared)
+    """Return why a new run is not used, see `LearningOutcome.why_not`; empty if it is used."""
+    comparison = Comparison.of(comparison_facts)
     verdict = TOO_FEW if comparison is None else comparison.verdict
     if verdict == WORSE or (cautious and verdict == TOO_FEW and comparison is not None and comparison.difference < 0):
         return IS_WORSE
-    _, went_back_from, last_step = steps_to_current(stored)
-    if learned.fingerprint in went_back_from:
-        return LEFT
-    return HELD_BACK if by_itself and verdict != BETTER and last_step == GO_BACK else ""
+    _, undone_runs, last_step = steps_to_current(stored)
+    if learned.fingerprint in undone_runs:
+        return WENT_BACK
+    return NOT_BETTER if by_itself and verdict != BETTER and last_step == GO_BACK else ""
 
 
-def _moved(tagger: Tagger, train: CatalogueImages, held_out: CatalogueImages) -> Tagger:
-    """Move a copy's rows of tags once over the images, and add rows for new tags."""
-    grown, aliases = _grown(tagger, train)
-    seen = Vocabulary.from_lists(train.tags, aliases=aliases)
-    names = [tag for tag in seen.tags if tagger.vocabulary.get(tag) is None]
+def _with_updated_tags(tagger: Tagger, train: CatalogueImages, held_out: CatalogueImages) -> Tagger:
+    """Return a copy of a tagger whose tag rows were updated in one pass over the images, with rows for new tags."""
+    tree_tags, aliases = _new_tree_tags(tagger, train)
+    given_tags = Vocabulary.from_lists(train.tags, aliases=aliases)
+    new_tags = [tag for tag in given_tags.tags if tagger.vocabulary.get(tag) is None]
     source, vectors = tagger.words.source, {}
-    model = deepcopy(tagger.model)  # the one that searches stays as it is
-    old = tagger.vocabulary
-    vocabulary = old
-    if names:
-        Y_new = seen.subset(seen.index(tag) for tag in names).encode(train.tags)
+    model = deepcopy(tagger.model)  # searches still use the old model
+    old_vocabulary = tagger.vocabulary
+    vocabulary = old_vocabulary
+    if new_tags:
+        Y_new = given_tags.subset(given_tags.index(tag) for tag in new_tags).encode(train.tags)
         if isinstance(model, RelearnsTags) and source is not None and source.gives_others:
-            vectors = {SETTING: vectors_of_tags(source.read(names), names)[0]}
+            vectors = {SETTING: vectors_of_tags(source.read(new_tags), new_tags)[0]}
         model.add_tags(train.X, Y_new, **vectors)
         counts = np.asarray((Y_new > 0).sum(axis=0), np.int64).ravel()
-        counts = np.concatenate([old.counts, counts])
-        vocabulary = Vocabulary([*old.tags, *names], counts, old.aliases | seen.aliases)
-    relations = _related(tagger, grown, vocabulary)
+        counts = np.concatenate([old_vocabulary.counts, counts])
+        vocabulary = Vocabulary([*old_vocabulary.tags, *new_tags], counts, old_vocabulary.aliases | given_tags.aliases)
+    relations = _with_tree_tags(tagger, tree_tags, vocabulary)
     model.remember(relations.side_of(vocabulary, model.takes))
     model.partial_fit(train.X, train.encode(vocabulary), images=False)
-    learned = _with_another_model(tagger, model, vocabulary, relations)
-    learned = learned.changed(learned_images=tagger.learned_images.with_names(names_learned(train.images)))
+    learned = _with_model(tagger, model, vocabulary, relations)
+    learned = learned.changed(learned_images=tagger.learned_images.with_names(learned_names(train.images)))
     if tagger.calibration is not None:
         learned = _with_confidences(learned, train, held_out, tagger.calibration)
     return Tagger.of_parts(learned)
 
 
-def _anew(
+def _fitted_again(
     tagger: Tagger,
     train: CatalogueImages,
     held_out: CatalogueImages,
-    others: Matrix | None,
+    unjudged: Matrix | None,
     min_count: int,
     progress: Progress,
     on_epoch: OnEpoch,
 ) -> Tagger:
-    """Fit an unfitted copy on all, stopped by what is held out where the model can stop.
+    """Return a tagger that was fitted from scratch; the held-out images stop the training of models that can stop.
 
-    `others` are rows of images of which nothing was said.
+    `unjudged` are rows of images without feedback.
     """
-    grown, aliases = _grown(tagger, train)
+    tree_tags, aliases = _new_tree_tags(tagger, train)
     vocabulary = Vocabulary.from_lists(train.tags, min_count=min_count, aliases=aliases)
-    if isinstance(tagger.model, RelearnsTags):  # tags without photos stay: words found by their vectors
+    if isinstance(tagger.model, RelearnsTags):  # keep tags without photos: searches find them by their vectors
         old = tagger.vocabulary
         vocabulary = vocabulary.with_words(old.tags[tag] for tag in np.flatnonzero(old.counts == 0))
     if len(vocabulary) == 0:
-        problem, advice = f"No tag has {min_count} images to learn from.", "Lower `min_count`, or give more tags."
+        problem, advice = f"No tag has {min_count} images to learn from.", "Lower `min_count`, or tag more images."
         raise DataError(problem, setting="min_count", value=min_count, advice=advice)
-    start = _with_another_model(tagger, clone(tagger.model), vocabulary, _related(tagger, grown, vocabulary))
-    if start.relations.part_of or start.relations.is_a:  # settings of runs that were fitted before fit took them
-        start.model.set_known(part_of=None, siblings=None)
-    rows = _rows(vocabulary, train, held_out)
-    if others is not None:
-        nothing = sp.csr_array((others.shape[0], len(vocabulary)), dtype=rows.Y.dtype)
-        rows = rows._replace(X=stack_rows([rows.X, others]), Y=sp.csr_array(sp.vstack([rows.Y, nothing])))
-    source, starts = tagger.words.source, None
-    if source is not None and SETTING in start.model.takes:
-        starts = StartWords(source, None if source.kind == LEARNED else source.read(vocabulary))
-    learned = learn_rows(start, rows, starts, progress=progress, on_epoch=on_epoch)
+    unfitted = _with_model(tagger, clone(tagger.model), vocabulary, _with_tree_tags(tagger, tree_tags, vocabulary))
+    if unfitted.relations.part_of or unfitted.relations.is_a:  # from runs of older versions
+        unfitted.model.set_known(part_of=None, siblings=None)
+    rows = _training_rows(vocabulary, train, held_out)
+    if unjudged is not None:
+        no_tags = sp.csr_array((unjudged.shape[0], len(vocabulary)), dtype=rows.Y.dtype)
+        rows = rows._replace(X=stack_rows([rows.X, unjudged]), Y=sp.csr_array(sp.vstack([rows.Y, no_tags])))
+    source, start_words = tagger.words.source, None
+    if source is not None and SETTING in unfitted.model.takes:
+        start_words = StartWords(source, None if source.kind == LEARNED else source.read(vocabulary))
+    learned = learn_rows(unfitted, rows, start_words, progress=progress, on_epoch=on_epoch)
     learned = learned.changed(facts={**learned.facts, BY_CONTENT: True, "images": len(train)})
     return Tagger.of_parts(_with_confidences(learned, train, held_out, None))
 
 
-def _grown(tagger: Tagger, train: CatalogueImages) -> tuple[dict[str, tuple[str, str]], dict[str, str]]:
-    """Return new tags that are paths in the run's tree, see `TagTree.grown`, and aliases with what they are called."""
+def _new_tree_tags(tagger: Tagger, train: CatalogueImages) -> tuple[dict[str, tuple[str, str]], dict[str, str]]:
+    """Return new tags that are paths in the run's tree, see `TagTree.grown`, and aliases that include their names."""
     aliases, tree = tagger.vocabulary.aliases, tagger.tree
-    grown = {} if tree is None else tree.words.grown(dict.fromkeys(tag for tags in train.tags for tag in tags))
-    return grown, aliases | {path: name for path, (name, _) in grown.items() if path != name}
+    tree_tags = {} if tree is None else tree.words.grown(dict.fromkeys(tag for tags in train.tags for tag in tags))
+    return tree_tags, aliases | {path: name for path, (name, _) in tree_tags.items() if path != name}
 
 
-def _related(tagger: Tagger, grown: dict[str, tuple[str, str]], vocabulary: Vocabulary) -> WordRelations:
+def _with_tree_tags(tagger: Tagger, tree_tags: dict[str, tuple[str, str]], vocabulary: Vocabulary) -> WordRelations:
     relations = tagger.relations
-    if not (pairs := [pair for pair in grown.values() if pair[0] in vocabulary]):
+    if not (pairs := [pair for pair in tree_tags.values() if pair[0] in vocabulary]):
         return relations
     tree = TagTree([*relations.tree, *pairs], vocabulary.aliases).pairs
     return relations._replace(tree=tree, is_a=tree if relations.is_a == relations.tree else relations.is_a)
 
 
-def _with_another_model(tagger: Tagger, model: Annotator, vocabulary: Vocabulary, relations: WordRelations) -> Learned:
+def _with_model(tagger: Tagger, model: Annotator, vocabulary: Vocabulary, relations: WordRelations) -> Learned:
     reference = tagger.reference if vocabulary.tags == tagger.vocabulary.tags else None
     return Learned(
         encoder=tagger.encoder, model=model, vocabulary=vocabulary, facts={**tagger.facts, "tags": len(vocabulary)},
@@ -258,49 +264,50 @@ def _with_another_model(tagger: Tagger, model: Annotator, vocabulary: Vocabulary
     )  # fmt: skip
 
 
-def _rows(vocabulary: Vocabulary, train: CatalogueImages, held_out: CatalogueImages) -> TrainingRows:
-    """Return what is learned from, and what is stopped by where that is enough to say anything."""
+def _training_rows(vocabulary: Vocabulary, train: CatalogueImages, held_out: CatalogueImages) -> TrainingRows:
+    """Return the training rows, with the held-out images for validation if enough of them have tags."""
     valid = (held_out.X, held_out.encode(vocabulary)) if held_out.n_tagged >= MIN_IMAGES else None
-    names = list(names_learned(train.images))
+    names = list(learned_names(train.images))
     return TrainingRows(vocabulary, train.X, train.encode(vocabulary), valid, [], names=names)
 
 
 def _with_confidences(
-    learned: Learned, train: CatalogueImages, held_out: CatalogueImages, before: Calibration | None
+    learned: Learned, train: CatalogueImages, held_out: CatalogueImages, previous: Calibration | None
 ) -> Learned:
-    """Fit confidences on what was not learned from; where that is too little, those of before stand in."""
-    rows = _rows(learned.vocabulary, train, held_out.subset(not_learned(learned, held_out.images)))
-    if rows.valid is not None or before is None:
+    """Fit confidences on held-out images; if there are too few, use the `previous` confidences."""
+    rows = _training_rows(learned.vocabulary, train, held_out.subset(not_learned_from(learned, held_out.images)))
+    if rows.valid is not None or previous is None:
         return with_confidences(learned, rows)
-    n_more = len(learned.vocabulary) - before.slope.size
+    n_more = len(learned.vocabulary) - previous.slope.size
     if n_more == 0:
-        return learned.changed(calibration=before)
-    # New tags get the middle of the lines; cut-offs were chosen without them
-    slope, offset = (np.append(a, np.full(n_more, np.median(a))) for a in (before.slope, before.offset))
-    return learned.changed(calibration=before._replace(slope=slope, offset=offset, held_out=None))
+        return learned.changed(calibration=previous)
+    # New tags get the median line; the previous cut-offs do not apply to them
+    slope, offset = (np.append(a, np.full(n_more, np.median(a))) for a in (previous.slope, previous.offset))
+    return learned.changed(calibration=previous._replace(slope=slope, offset=offset, held_out=None))
 
 
-def _compared(before: Tagger, after: Tagger, held_out: CatalogueImages) -> Mapping[str, Any]:
-    """Measure both runs on images held out that neither learned from, over the tags that both know."""
-    part = held_out.subset(np.intersect1d(not_learned(before, held_out.images), not_learned(after, held_out.images)))
-    shared = [tag for tag in after.vocabulary.tags if tag in before.vocabulary]
-    precisions = image_precisions([before, after], part, shared) if part.n_tagged and shared else []
+def _comparison_facts(old_run: Tagger, new_run: Tagger, held_out: CatalogueImages) -> Mapping[str, Any]:
+    """Measure the old and the new run on held-out images that neither learned from, over the tags that both know."""
+    images = held_out.images
+    part = held_out.subset(np.intersect1d(not_learned_from(old_run, images), not_learned_from(new_run, images)))
+    shared = [tag for tag in new_run.vocabulary.tags if tag in old_run.vocabulary]
+    precisions = image_precisions([old_run, new_run], part, shared) if part.n_tagged and shared else []
     if not precisions:
         return {"before": None, "after": None, "compared": 0, "interval": None}
-    first, second = precisions
+    old_precisions, new_precisions = precisions
     interval = None
-    if np.count_nonzero(~np.isnan(first)) >= FEWEST_COMPARED:
-        change = paired_bootstrap(second, first)
+    if np.count_nonzero(~np.isnan(old_precisions)) >= MIN_COMPARED_PHOTOS:
+        change = paired_bootstrap(new_precisions, old_precisions)
         interval = (change.low, change.high)
     return {
-        "before": float(np.nanmean(first)),
-        "after": float(np.nanmean(second)),
+        "before": float(np.nanmean(old_precisions)),
+        "after": float(np.nanmean(new_precisions)),
         "compared": part.n_tagged,
         "interval": interval,
     }
 
 
-def _make_current(
+def _switch_to(
     learned: Tagger,
     stored: StoredCatalogue,
     rows_of: int | None,
@@ -309,8 +316,8 @@ def _make_current(
     facts: dict[str, Any],
     summary: str,
 ) -> int:
-    """Write rows and predictions of a new run, then put it in the place of the old one, unless the job is cancelled."""
-    before = stored.origin.fingerprint
+    """Write rows and predictions of a new run, make it the current run unless the job is cancelled; return its id."""
+    previous_run = stored.origin.fingerprint
     is_new = all(run.fingerprint != learned.fingerprint for run in known_runs(stored))
     run_id = keep_run(learned, stored, rows_of=rows_of, facts={"unfinished": True} if is_new else None)
     writer = RowWriter(learned, stored, run_id)
@@ -320,27 +327,28 @@ def _make_current(
         return run_id
     with stored.transaction():
         stored.runs.add(learned.fingerprint, learned.encoder.fingerprint, facts=facts)
-        switch_to(stored, run_id)
+        make_current(stored, run_id)
         compared = {name: facts[name] for name in ("before", "after", "compared", "interval")}
         stored.history.note(
-            FIT, run=learned.fingerprint, before_run=before, full=rows_of is None, learned=summary, **compared
+            FIT, run=learned.fingerprint, before_run=previous_run, full=rows_of is None, learned=summary, **compared
         )
     forget_old_rows(stored)
-    speed_up(learned, stored)
+    index_rows_if_due(learned, stored)
     return run_id
 
 
-def _has_enough(tagger: Tagger, train: CatalogueImages, *, refuse: bool) -> bool:
-    n_before = int(tagger.facts.get("images", 0))
-    has_enough = train.n_tagged >= ENOUGH * (n_before if tagger.facts.get("tags given", 1) else 0)
-    if refuse and not has_enough:
-        raise UserError(
-            f"The model '{MODELS.name_of(tagger.model)}' learns all at once, and of the catalogue's images "
-            f"{train.n_tagged:,} have tags to learn from, while its run learned from {n_before:,}: the new run would "
-            "know less.",
-            setting="full",
-            value=False,
-            advice="Index the photos that it learned from with their tags (visterm index CATALOGUE PHOTOS --tags "
-            "FILE), or learn from these alone with `full`.",
-        )
-    return has_enough
+def _has_enough_images(tagger: Tagger, train: CatalogueImages) -> bool:
+    n_before = int(tagger.facts.get("images", 0)) if tagger.facts.get("tags given", 1) else 0
+    return train.n_tagged >= MIN_IMAGE_RATIO * n_before
+
+
+def _too_few_images(tagger: Tagger, train: CatalogueImages) -> UserError:
+    return UserError(
+        f"The model '{MODELS.name_of(tagger.model)}' can only be fitted from scratch, and the catalogue has "
+        f"{train.n_tagged:,} tagged images, while its run learned from {int(tagger.facts.get('images', 0)):,}: the new "
+        "run would know less.",
+        setting="full",
+        value=False,
+        advice="Index the photos that the run learned from with their tags (visterm index CATALOGUE PHOTOS --tags "
+        "FILE), or learn from the catalogue's images alone with `full`.",
+    )

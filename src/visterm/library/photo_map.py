@@ -1,4 +1,4 @@
-"""A map of the photos: two coordinates per photo, with photos that are similar to the run close together."""
+"""A map of the photos: two coordinates per photo; photos with similar rows are close together."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from visterm.store.history import CatalogueJob
 Floats = NDArray[np.float32]
 Ids = NDArray[np.int64]
 
-FILE = "photo_map.npz"
-COMPONENTS = 50  # Number of principal components for finding neighbours, as in the map of tags
-NEIGHBOURS = 15  # For UMAP (its default), and for placing later photos at the mean of their neighbours
-MIN_FOR_UMAP = 30  # With fewer photos, two principal components are the map: too few neighbours for UMAP
-MAX_FITTED = 20_000  # Fit UMAP to at most this many evenly chosen photos; place others by their neighbours
-CHUNK = 2048  # Number of photos placed by neighbours per write
+MAP_FILE = "photo_map.npz"
+N_COMPONENTS = 50  # Number of principal components for finding neighbours, as in the map of tags
+N_NEIGHBOURS = 15  # For UMAP (its default), and for placing later photos at the mean of their neighbours
+MIN_PHOTOS_FOR_UMAP = 30  # With fewer photos, two principal components are the map: too few neighbours for UMAP
+MAX_UMAP_PHOTOS = 20_000  # Fit UMAP to at most this many evenly chosen photos; place others by their neighbours
+PHOTOS_PER_WRITE = 2048  # Of the photos placed by neighbours
 MAX_NEW_SHARE = 0.5  # Place all photos again if more than this share is new
 
 
@@ -43,14 +43,14 @@ class PhotoMap(NamedTuple):
 
 def read_map(stored: StoredCatalogue) -> PhotoMap | None:
     """Return the map of a catalogue's present photos; None if no map was drawn yet."""
-    photo_map = None if stored.folder is None else _read(stored.folder / FILE)
+    photo_map = None if stored.folder is None else _read(stored.folder / MAP_FILE)
     if photo_map is None:
         return None
     is_here = np.isin(photo_map.ids, stored.find(Filter()))
     return PhotoMap(photo_map.ids[is_here], photo_map.places[is_here])
 
 
-def not_on_map(stored: StoredCatalogue, photo_map: PhotoMap) -> int:
+def n_not_on_map(stored: StoredCatalogue, photo_map: PhotoMap) -> int:
     """Return the number of photos that are not on the map yet."""
     return len(np.setdiff1d(stored.find(Filter()), photo_map.ids))
 
@@ -60,18 +60,18 @@ def draw_map(
 ) -> PhotoMap | None:
     """Draw a map of all photos of a catalogue, and store it in the catalogue's folder.
 
-    UMAP (McInnes, Healy, Melville 2018) places up to `MAX_FITTED` photos by the directions of their rows, like searches
-    for similar photos. All other and later photos are placed at the mean of their nearest neighbours, so that the map
-    stays familiar; with `anew`, or if more than half of the photos are new, all photos are placed again. Photos placed
-    by neighbours are saved in chunks: if the process is killed, call `draw_map` again to continue.
+    UMAP (McInnes, Healy, Melville 2018) places up to `MAX_UMAP_PHOTOS` photos by the directions of their rows, which
+    searches for similar photos also use. All other and later photos are placed at the mean of their nearest
+    neighbours, so that the map stays familiar; with `anew`, or if more than half of the photos are new, all photos are
+    placed again. Photos placed by neighbours are saved in chunks: if the process is killed, call `draw_map` again.
 
     Returns None if the job `job_id` was cancelled. Raises MissingExtraError if umap-learn is not installed; DataError
     if no photo has a row; StorageError if the catalogue is in memory.
     """
     stored = catalogue.stored
     if stored.folder is None:
-        raise StorageError("A catalogue in memory keeps no map. Save it, and load it again.")
-    file = stored.folder / FILE
+        raise StorageError("A catalogue in memory has no map. Save it, and load it again.")
+    file = stored.folder / MAP_FILE
 
     with CatalogueJob(stored.jobs, "map", job_id) as job, one_blas_thread():
         catalogue.refresh()
@@ -81,9 +81,9 @@ def draw_map(
             raise DataError("No photo has a row of the current run, so there is nothing to draw. Index photos first.")
         base_map = None if anew else _read(file)
         if base_map is None or len(np.setdiff1d(ids, base_map.ids)) > MAX_NEW_SHARE * len(ids):
-            fitted = ids[np.unique(np.linspace(0, len(ids) - 1, min(len(ids), MAX_FITTED)).astype(np.int64))]
+            fitted_ids = ids[np.unique(np.linspace(0, len(ids) - 1, min(len(ids), MAX_UMAP_PHOTOS)).astype(np.int64))]
             with reported(progress, "draw the map", 1):
-                base_map = PhotoMap(fitted, _in_a_plane(_directions(rows.rows(fitted))))
+                base_map = PhotoMap(fitted_ids, _plane_positions(_directions(rows.rows(fitted_ids))))
                 progress.advance()
             if job.cancelled:
                 return None
@@ -111,15 +111,17 @@ def _place_by_neighbours(
     photo_map = PhotoMap(photo_map.ids[is_present], photo_map.places[is_present])
     if len(new):
         anchors = photo_map
-        neighbour_search = neighbors.NearestNeighbors(n_neighbors=min(NEIGHBOURS, len(anchors.ids)), algorithm="brute")
+        neighbour_search = neighbors.NearestNeighbors(
+            n_neighbors=min(N_NEIGHBOURS, len(anchors.ids)), algorithm="brute"
+        )
         neighbour_search.fit(preprocessing.normalize(rows_of(anchors.ids)))
         with reported(progress, "place new photos", len(new)):
-            for start in range(0, len(new), CHUNK):
+            for start in range(0, len(new), PHOTOS_PER_WRITE):
                 if stop():
                     return None
-                chunk = new[start : start + CHUNK]
+                chunk = new[start : start + PHOTOS_PER_WRITE]
                 nearest = neighbour_search.kneighbors(preprocessing.normalize(rows_of(chunk)), return_distance=False)
-                # Less than a dot's width apart, so that photos with the same neighbours can be told apart
+                # Less than the width of a dot: separates photos with the same neighbours
                 spread = np.random.default_rng(0).normal(0, 0.002, (len(chunk), 2))
                 places = np.clip(anchors.places[nearest].mean(axis=1) + spread, 0, 1).astype(np.float32)
                 order = np.argsort(all_ids := np.concatenate([photo_map.ids, chunk]))
@@ -131,16 +133,16 @@ def _place_by_neighbours(
     return photo_map
 
 
-def _in_a_plane(X: Floats) -> Floats:
+def _plane_positions(X: Floats) -> Floats:
     """Project rows to a plane, shape (n, 2): from 0 to 1 in the longer direction, and centred in the other."""
-    if len(X) >= MIN_FOR_UMAP:
+    if len(X) >= MIN_PHOTOS_FOR_UMAP:
         try:
             from umap import UMAP
         except ImportError as error:
             raise MissingExtraError(
                 "The map of photos needs umap-learn. Install it with: pip install 'visterm[map]'"
             ) from error
-        X = UMAP(n_neighbors=min(NEIGHBOURS, len(X) - 1), min_dist=0.1, random_state=0, n_jobs=1).fit_transform(X)
+        X = UMAP(n_neighbors=min(N_NEIGHBOURS, len(X) - 1), min_dist=0.1, random_state=0, n_jobs=1).fit_transform(X)
     plane = np.zeros((len(X), 2), np.float64)
     plane[:, : min(2, X.shape[1])] = X[:, :2]
     plane -= plane.min(axis=0)
@@ -152,11 +154,11 @@ def _in_a_plane(X: Floats) -> Floats:
 
 
 def _directions(rows: Matrix) -> Floats:
-    """Normalise rows to length 1, and reduce them to at most `COMPONENTS` principal components."""
+    """Normalise rows to length 1, and reduce them to at most `N_COMPONENTS` principal components."""
     from sklearn import decomposition, preprocessing
 
     unit = preprocessing.normalize(rows)
-    n = min(COMPONENTS, *unit.shape)
+    n = min(N_COMPONENTS, *unit.shape)
     if not isinstance(unit, np.ndarray):
         n = min(n, unit.shape[1] - 1)
         return np.asarray(decomposition.TruncatedSVD(max(n, 1), random_state=0).fit_transform(unit), np.float32)
@@ -179,9 +181,9 @@ def _read(file: Path) -> PhotoMap | None:
         with np.load(file, allow_pickle=False) as arrays:
             ids, places = arrays["ids"], arrays["places"]
         if ids.dtype != np.int64 or places.dtype != np.float32 or places.shape != (len(ids), 2):
-            raise ValueError("it has other arrays than a map")
+            raise ValueError("its arrays are not those of a map")
         if not np.isfinite(places).all() or (np.diff(ids) <= 0).any():
-            raise ValueError("its places are not finite, or its ids are not in order")
+            raise ValueError("its positions are not finite, or its ids are not in order")
     except (ValueError, KeyError, EOFError, zipfile.BadZipFile, OSError) as error:
         raise CorruptFileError(
             f"{file} is damaged: {error}. Remove it, and draw the map again (visterm map {file.parent})."

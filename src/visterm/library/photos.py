@@ -32,8 +32,8 @@ from visterm.store.images import ImageFile
 
 LEADS_OUT = "a link that leads out of the folder"
 
-FOLDERS = "folders"
-"""Key in the table ``meta`` of a JSON object: indexed folder -> prefix of the names of its photos."""
+FOLDERS_KEY = "folders"
+"""Key, in the table ``meta``, of a JSON object: indexed folder -> prefix of the names of its photos."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class ListedPhotos:
     source: Any  # An encoder or features, which compute the rows
     sha256_of: Callable[[Any], str] | None  # For features: image -> hash of the encoded content
     root: str | None  # Absolute path of the searched folder; None for single images
-    named_in: str | None = None  # Folder that names are relative to: `root`, or the image folder of features
+    names_folder: str | None = None  # Names are relative to this folder: `root`, or the image folder of features
     left_out: tuple[Skipped, ...] = ()
     """Links that lead out of the folder, and unreadable subfolders and tag files."""
     remarks: list[str] = field(default_factory=list)  # Notes for people about unread parts of the folder
@@ -55,8 +55,8 @@ class ListedPhotos:
     may_be_gone: Callable[[str], bool] | None = None
     """Path -> whether its photo is gone if the file does not exist. None: True for photos in `root`."""
 
-    def lets_go(self) -> Callable[[str], bool] | None:
-        """Return `may_be_gone` or its default; None if no photos are to be marked as gone."""
+    def gone_filter(self) -> Callable[[str], bool] | None:
+        """Return `may_be_gone`, or its default for photos in `root`; None if no photos are to be marked as gone."""
         root = self.root
         return self.may_be_gone or (None if root is None else lambda path: is_inside(path, root))
 
@@ -65,17 +65,17 @@ class ListedPhotos:
         if self.root is None or is_remote(self.root):
             return self
         paths, root = full_paths(self.items), self.root
-        is_outside = [path is not None and not is_remote(path) and not is_inside(path, root) for path in paths]
-        if not any(is_outside):
+        are_outside = [path is not None and not is_remote(path) and not is_inside(path, root) for path in paths]
+        if not any(are_outside):
             return self
-        kept = [position for position, out in enumerate(is_outside) if not out]
-        leads_out = [Skipped(str(item), LEADS_OUT) for item, out in zip(self.items, is_outside, strict=True) if out]
+        positions = [position for position, is_outside in enumerate(are_outside) if not is_outside]
+        links = [Skipped(str(item), LEADS_OUT) for item, out in zip(self.items, are_outside, strict=True) if out]
         return replace(
             self,
-            items=[self.items[position] for position in kept],
-            names=[self.names[position] for position in kept],
-            tags=[self.tags[position] for position in kept],
-            left_out=(*self.left_out, *leads_out),
+            items=[self.items[position] for position in positions],
+            names=[self.names[position] for position in positions],
+            tags=[self.tags[position] for position in positions],
+            left_out=(*self.left_out, *links),
         )
 
 
@@ -116,23 +116,23 @@ def photos_of(
             videos = [str(path) for path in find_images(root, unsearched=unsearched, videos=True) if is_video(path)]
             videos = [path for path in videos if path not in listed]
             names, items = [*names, *videos], [*items, *videos]
-            given += _tags_beside(videos, remarks) if corpus.source in (KEYWORDS, "auto") else [None] * len(videos)
+            given += _tags_of_videos(videos, remarks) if corpus.source in (KEYWORDS, "auto") else [None] * len(videos)
 
-    named_in = root if corpus.folder is None else real_path(corpus.folder)
+    names_folder = root if corpus.folder is None else real_path(corpus.folder)
     left_out = tuple({os.path.realpath(item.image): item for item in (*unsearched.closed, *corpus.skipped)}.values())
     if corpus.encoded is None:
         encoder.refuse_unknown(items, only_if_all=True)
         return ListedPhotos(
-            items, names, given, source, None, root, named_in, left_out, remarks, corpus.source, corpus.tree
+            items, names, given, source, None, root, names_folder, left_out, remarks, corpus.source, corpus.tree
         )  # fmt: skip
     if items and not any(map(is_there, items)):
         raise DataError(
             f"None of the {count_of(len(items), 'photo')} is where it was when its features were made (such as "
-            f"{items[0]}), and a catalogue keeps the places of its photos. If they have moved, tell the features: "
-            "`visterm encode NEW_FOLDER -o FEATURES` takes over the rows of all photos that are the same there."
+            f"{items[0]}), and a catalogue stores the paths of its photos. If they have moved, update the features: "
+            "`visterm encode NEW_FOLDER -o FEATURES` keeps the rows of all photos with the same content."
         )
     return ListedPhotos(
-        items, names, given, source, corpus.encoded.sha256_of, root, named_in, left_out, tags_from=corpus.source,
+        items, names, given, source, corpus.encoded.sha256_of, root, names_folder, left_out, tags_from=corpus.source,
         tree=corpus.tree,
     )  # fmt: skip
 
@@ -147,9 +147,9 @@ def _with_arrays(items: Sequence[Any]) -> Sequence[ImageFile]:
     return [item if isinstance(item, str | os.PathLike | np.ndarray) else read_image(item) for item in items]
 
 
-def _tags_beside(videos: Sequence[str], remarks: list[str]) -> list[list[str] | None]:
-    """Return people's tags from XMP files next to videos, or None without a file; damaged files add a remark."""
-    sidecars, bad = Sidecars(), []
+def _tags_of_videos(videos: Sequence[str], remarks: list[str]) -> list[list[str] | None]:
+    """Return people's tags from the XMP files of videos, None without a file; add remarks on damaged files."""
+    sidecars, faults = Sidecars(), []
     refused: list[str] = []
     tags_of_videos: list[list[str] | None] = []
     for video in map(Path, videos):
@@ -159,53 +159,55 @@ def _tags_beside(videos: Sequence[str], remarks: list[str]) -> list[list[str] | 
             tags_of_videos.append(usable_keywords(tags, str(video), refused) if files else None)
         except DataError as error:
             tags_of_videos.append(None)
-            bad.append(str(error))
-    if bad:
-        remarks.append(f"Left out: {count_of(len(bad), 'video')} whose keywords cannot be read, such as: {bad[0]}")
+            faults.append(str(error))
+    if faults:
+        n_faults = count_of(len(faults), "video")
+        remarks.append(f"Left out: {n_faults} whose keywords cannot be read, such as: {faults[0]}")
     remarks += [*refused_remarks(refused), *unread_inside(videos)]
     return tags_of_videos
 
 
-def named_by_folder(stored: StoredCatalogue, photos: ListedPhotos) -> tuple[ListedPhotos, list[int]]:
-    """Name photos by their paths in indexed folders, and return also the positions of the photos in such folders.
+def with_folder_names(stored: StoredCatalogue, photos: ListedPhotos) -> tuple[ListedPhotos, list[int]]:
+    """Name photos by their paths in indexed folders; also return the positions of the photos in such folders.
 
     For the first indexed folder, a name is the path relative to it. Names in further folders begin with the folder's
     own name, because folders often have files with the same name. Photos outside of all indexed folders keep their
     names. The folders are stored in `stored`; the caller must have its writer lock.
     """
     folders = _named_folders(stored)
-    previous_folders = dict(folders)
-    for folder in filter(None, [*(indexed_folders(stored, known_only=True) if not folders else []), photos.named_in]):
+    stored_folders = dict(folders)
+    recorded_folders = indexed_folders(stored, known_only=True) if not folders else []
+    for folder in filter(None, [*recorded_folders, photos.names_folder]):
         _add_folder(stored, folders, folder)
-    if folders != previous_folders:
-        stored.database.write("INSERT OR REPLACE INTO meta VALUES (?, ?)", (FOLDERS, json.dumps(folders)))
-    names, named = list(photos.names), []
+    if folders != stored_folders:
+        stored.database.write("INSERT OR REPLACE INTO meta VALUES (?, ?)", (FOLDERS_KEY, json.dumps(folders)))
+    names, named_positions = list(photos.names), []
     for position, path in enumerate(full_paths(photos.items, follow_files=False)):
         if path is None:
             continue
         for folder, prefix in folders.items():
             if is_inside(path, folder):
                 names[position] = prefix + path.removeprefix(start_of_paths(folder)).replace(os.sep, "/")
-                named.append(position)
+                named_positions.append(position)
                 break
-    return replace(photos, names=names), named
+    return replace(photos, names=names), named_positions
 
 
 def _named_folders(stored: StoredCatalogue) -> dict[str, str]:
     """Return the indexed folders: folder -> prefix of the names of its photos."""
-    text = stored.database.value("SELECT value FROM meta WHERE key = ?", (FOLDERS,))
+    text = stored.database.value("SELECT value FROM meta WHERE key = ?", (FOLDERS_KEY,))
     try:
         return {str(folder): str(prefix) for folder, prefix in json.loads(text or "{}").items()}
     except (ValueError, AttributeError) as error:
         raise CorruptFileError(
-            f"{stored.database.path} is damaged: '{FOLDERS}' in its table meta is no JSON."
+            f"{stored.database.path} is damaged: '{FOLDERS_KEY}' in its table meta is not valid JSON."
         ) from error
 
 
 def _add_folder(stored: StoredCatalogue, folders: dict[str, str], folder: str) -> None:
     """Add a folder to the indexed folders with a prefix, unless it is inside another indexed folder.
 
-    A folder that contains others, or to which their photos have moved, replaces them and takes over a prefix.
+    A folder replaces the folders that it contains, and those whose photos are gone, and gets the prefix of one of them.
     """
     if folder in folders or any(is_inside(folder, other) for other in folders):
         return
@@ -235,8 +237,8 @@ def check_has_photos(encoder: AnyEncoder) -> None:
         raise UserError(
             "A catalogue keeps photos, and this run knows its images by number only "
             f"(encoder {ENCODERS.name_of(encoder)}).",
-            advice="Rank tags for them with `visterm annotate RUN NAME --new-only`, or fit with an encoder that looks "
-            "at pixels.",
+            advice="Rank tags for them with `visterm annotate RUN NAME --new-only`, or fit a run with an encoder that "
+            "reads pixels.",
         )
 
 
@@ -245,15 +247,15 @@ def check_not_connected(stored: StoredCatalogue) -> None:
     connection = stored.connected.get()
     if connection is not None:
         raise UserError(
-            f"This catalogue is connected to {connection.title} at {connection.address}, and takes photos from there "
-            "only.",
-            advice="Bring it up to date with: visterm sync CATALOGUE. For photos in a folder, make another catalogue: "
+            f"This catalogue is connected to {connection.title} at {connection.address}, and only has "
+            "photos from that library.",
+            advice="To update it: visterm sync CATALOGUE. For photos in a folder, make another catalogue: "
             "visterm index RUN IMAGES -o NEW_CATALOGUE",
         )
 
 
 def indexed_folders(stored: StoredCatalogue, *, known_only: bool = False) -> list[str]:
-    """Return the indexed folders; if none is recorded, unless `known_only`, the topmost folders with images."""
+    """Return the indexed folders; if no folder is recorded, the topmost folders with images, unless `known_only`."""
     folders = sorted({run["folder"] for run in stored.history.details_of("index") if run.get("folder")})
     if not folders and not known_only:
         statement = "SELECT DISTINCT folder FROM images WHERE state = 'here' AND path IS NOT NULL ORDER BY folder"

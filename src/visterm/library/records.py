@@ -21,7 +21,7 @@ from visterm.data.videos import VideoFrames, video_facts
 from visterm.store.catalogue import StoredCatalogue
 from visterm.store.images import FRAME, ImageFile, ImageRecord, NewImage, file_type_of
 
-FRAMES = "frames"  # Folder in a catalogue with the frames of its videos
+FRAMES_FOLDER = "frames"  # Name of a catalogue's folder with the frames of its videos
 NEEDS_FOLDER = "a video: a catalogue in memory takes photos only; save it first"
 
 
@@ -38,7 +38,7 @@ class CatalogueVideos:
 
     def __init__(self, stored: StoredCatalogue, n_jobs: int | None = None) -> None:
         self._stored, self._n_jobs = stored, n_jobs
-        self._frames = None if stored.folder is None else VideoFrames(stored.folder / FRAMES)
+        self._frames = None if stored.folder is None else VideoFrames(stored.folder / FRAMES_FOLDER)
 
     def read(
         self, paths: Sequence[str], names: Sequence[str], tags: Sequence[Iterable[str]]

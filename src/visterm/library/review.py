@@ -16,9 +16,9 @@ from visterm.core.wording import count_of
 from visterm.data.tag_tree import TagTree
 from visterm.store.catalogue import StoredCatalogue
 
-CANDIDATES = 20_000  # Maximum number of predictions to rank, least certain first, to limit the time
-RARE_BELOW = 5  # A tag is rare if fewer images have it
-MIN_DISAGREEMENT = 0.25  # Mention differences between the confidences of two runs from this size up
+MAX_CANDIDATES = 20_000  # Maximum number of predictions to rank, least certain first, to limit the time
+MIN_COMMON_IMAGES = 5  # Minimum number of images of a tag that is not rare
+MIN_DISAGREEMENT = 0.25  # Minimum difference between the confidences of two runs that is a reason to ask
 
 Question: TypeAlias = tuple[int, str, float | None, float | None]  # Image id, tag, confidence, earlier confidence
 
@@ -51,65 +51,67 @@ def review_queue(
 
     The value of an answer is its entropy in bits (uncertainty sampling: Lewis, Gale 1994) plus the difference between
     the confidences of the current and the previous run (query by committee: Seung, Opper, Sompolinsky 1992), divided by
-    the square root of 1 + the number of images with the tag. Each image appears once, and each chosen tag counts like
+    the square root of 1 + the number of images with the tag. Each image appears once, and each chosen tag counts as
     one more image with the tag, so that the questions cover many images and tags.
 
-    With `frequent`, tags that searches often show come first: the value is instead multiplied by the square root of the
-    number of images that have the tag or are predicted to have it.
+    With `frequent`, tags that searches often show come first: instead of the division, the value is multiplied by the
+    square root of the number of images that have the tag or are predicted to have it.
 
-    Without confidences, the order of predictions is pseudo-random but the same in each call. Asking about each tag's
-    best images first was less useful in experiments, although more answers were yes: searches already find them.
+    Without confidences, the order of predictions is pseudo-random but the same in each call. In experiments, asking
+    about each tag's best images first was less useful, although more answers were yes: searches already find these.
 
-    Questions come from stored predictions, without those that were given, accepted or rejected, that follow from such
-    tags in the `tree`, or whose (image id, tag) is in `skip`.
+    Questions come from stored predictions. Left out are tags that were given, accepted or rejected, tags that follow
+    from these in the `tree`, and each (image id, tag) in `skip`.
     """
     open_questions = [question for question in _unanswered(stored) if question[:2] not in skip]
-    images = {tag["tag"]: tag["images"] for tag in stored.tags.counts()}
+    n_images = {tag["tag"]: tag["images"] for tag in stored.tags.counts()}
 
     if tree is not None:
         open_questions = _without_implied(tree, stored, open_questions)
-        counts_by_key = {tag_key(tag): n for tag, n in images.items()}
-        images = {
+        counts_by_key = {tag_key(tag): n for tag, n in n_images.items()}
+        n_images = {
             tag: sum(counts_by_key.get(tag_key(word), 0) for word in (tag, *tree.below(tag)))
             for tag in dict.fromkeys(tag for _, tag, *_ in open_questions)
         }
 
     p = np.array([0.5 if q[2] is None else q[2] for q in open_questions], np.float64).clip(1e-9, 1 - 1e-9)
-    earlier = np.array([x if q[3] is None else q[3] for x, q in zip(p, open_questions, strict=True)], np.float64)
-    worth = -(p * np.log2(p) + (1 - p) * np.log2(1 - p)) + np.abs(p - earlier)  # all equal without confidences
-    predicted = Counter(tag for _, tag, *_ in open_questions)
+    earlier_p = np.array([x if q[3] is None else q[3] for x, q in zip(p, open_questions, strict=True)], np.float64)
+    bits = -(p * np.log2(p) + (1 - p) * np.log2(1 - p)) + np.abs(p - earlier_p)  # all equal without confidences
+    n_predicted = Counter(tag for _, tag, *_ in open_questions)
     chosen: list[ReviewItem] = []
-    seen: set[int] = set()
+    chosen_images: set[int] = set()
     n_chosen: Counter[str] = Counter()
 
     def value(number: int) -> float:
         tag = open_questions[number][1]
         if frequent:
-            return float(worth[number]) * math.sqrt((images.get(tag, 0) + predicted[tag]) / (1 + n_chosen[tag]))
-        return float(worth[number]) / math.sqrt(1 + images.get(tag, 0) + n_chosen[tag])
+            return float(bits[number]) * math.sqrt((n_images.get(tag, 0) + n_predicted[tag]) / (1 + n_chosen[tag]))
+        return float(bits[number]) / math.sqrt(1 + n_images.get(tag, 0) + n_chosen[tag])
 
     candidates = [(-value(number), number) for number in range(len(open_questions))]
     heapq.heapify(candidates)
 
     while candidates and len(chosen) < k:
         negative_value, number = heapq.heappop(candidates)
-        image_id, tag, confidence, before = open_questions[number]
-        if image_id in seen:
+        image_id, tag, confidence, earlier = open_questions[number]
+        if image_id in chosen_images:
             continue
         new_value = value(number)
-        if new_value < -negative_value:  # its tag was chosen in the meantime
+        if new_value < -negative_value:  # another image was chosen for this tag in the meantime
             heapq.heappush(candidates, (-new_value, number))
             continue
-        seen.add(image_id)
+        chosen_images.add(image_id)
         n_chosen[tag] += 1
-        chosen.append(ReviewItem(image_id, tag, confidence, new_value, _why(confidence, before, images.get(tag, 0))))
+        chosen.append(
+            ReviewItem(image_id, tag, confidence, new_value, _reasons(confidence, earlier, n_images.get(tag, 0)))
+        )
     return chosen
 
 
 def _unanswered(stored: StoredCatalogue) -> list[Question]:
     """Return the unanswered predictions as questions, least certain first."""
     run = stored.runs.current()
-    earlier = [other.id for other in stored.runs.all() if other.id != run.id]
+    earlier_ids = [other.id for other in stored.runs.all() if other.id != run.id]
     return stored.database.rows(
         "SELECT p.image_id, tags.name, p.confidence, "
         "(SELECT confidence FROM predictions AS e WHERE e.run_id = ? AND e.image_id = p.image_id "
@@ -122,7 +124,7 @@ def _unanswered(stored: StoredCatalogue) -> list[Question]:
         "ORDER BY abs(coalesce(p.confidence, 0.5) - 0.5), "
         "iif(p.confidence IS NULL, ((p.image_id * 7919 + p.tag_id) * 2654435761) % 1000003, 0), p.image_id, "
         "p.score DESC, tags.name LIMIT ?",
-        (max(earlier, default=-1), run.id, CANDIDATES),
+        (max(earlier_ids, default=-1), run.id, MAX_CANDIDATES),
     )
 
 
@@ -137,10 +139,10 @@ def _without_implied(tree: TagTree, stored: StoredCatalogue, questions: list[Que
     return [question for question in questions if tag_key(question[1]) not in implied.get(question[0], ())]
 
 
-def _why(confidence: float | None, before: float | None, n_images: int) -> list[str]:
+def _reasons(confidence: float | None, earlier: float | None, n_images: int) -> list[str]:
     reasons = ["the run has no confidences" if confidence is None else f"{confidence:.0%} sure"]
-    if confidence is not None and before is not None and abs(confidence - before) >= MIN_DISAGREEMENT:
-        reasons.append(f"the run before was {before:.0%} sure")
-    if n_images < RARE_BELOW:
+    if confidence is not None and earlier is not None and abs(confidence - earlier) >= MIN_DISAGREEMENT:
+        reasons.append(f"the previous run was {earlier:.0%} sure")
+    if n_images < MIN_COMMON_IMAGES:
         reasons.append(f"a rare tag: {count_of(n_images, 'photo') if n_images else 'no photo has it yet'}")
     return reasons

@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from visterm.store.catalogue import StoredCatalogue
     from visterm.tagging.tagger import Tagger
 
-OTHER_CONTENT = "changed since its features were made"
+CHANGED_SINCE_ENCODING = "changed since its features were made"
 
-N_KEPT = 10  # Number of predictions stored per image
+N_STORED_PREDICTIONS = 10  # Per image
 
 
 class Filled(NamedTuple):
@@ -59,7 +59,7 @@ class RowWriter:
         self.undated: list[str] = []  # Photos with an unreadable date, and their text
         self.videos = CatalogueVideos(stored, self._n_jobs)
 
-    def take_in(
+    def ingest(
         self, photos: ListedPhotos, positions: Sequence[int], changed: Mapping[int, int], steps: StepProgress
     ) -> tuple[list[int], list[Skipped]]:
         """Encode and commit photos; return the positions of the added photos, and the skipped photos with reasons.
@@ -68,18 +68,18 @@ class RowWriter:
         progress. The `positions` are either all photos or all videos.
         """
         are_videos = is_video(photos.items[positions[0]])
-        return (self._take_videos if are_videos else self._take_photos)(photos, positions, changed, steps)
+        return (self._ingest_videos if are_videos else self._ingest_photos)(photos, positions, changed, steps)
 
-    def _take_videos(
+    def _ingest_videos(
         self, photos: ListedPhotos, positions: Sequence[int], changed: Mapping[int, int], steps: StepProgress
     ) -> tuple[list[int], list[Skipped]]:
-        """Encode and commit videos by their frames; parameters and result as in `take_in`."""
+        """Encode and commit videos by their frames; parameters and result as in `ingest`."""
         paths = [str(path) for path in full_paths([photos.items[position] for position in positions])]
         names = [photos.names[position] for position in positions]
         tags = [photos.tags[position] or () for position in positions]
-        read = self.videos.read(paths, names, tags)
-        skipped = [video for video in read if isinstance(video, Skipped)]
-        videos = [(i, video) for i, video in zip(positions, read, strict=True) if isinstance(video, ReadVideo)]
+        read_videos = self.videos.read(paths, names, tags)
+        skipped = [video for video in read_videos if isinstance(video, Skipped)]
+        videos = [(i, video) for i, video in zip(positions, read_videos, strict=True) if isinstance(video, ReadVideo)]
         X, frames = encode_frames(self._tagger.encoder, [video.files for _, video in videos])
         rows, accepted, records, moments = [], [], [], []
         for number, (position, video) in enumerate(videos):
@@ -96,30 +96,30 @@ class RowWriter:
         steps.advance(len(positions))
         return accepted, skipped
 
-    def _take_photos(
+    def _ingest_photos(
         self, photos: ListedPhotos, positions: Sequence[int], changed: Mapping[int, int], steps: StepProgress
     ) -> tuple[list[int], list[Skipped]]:
         items = [photos.items[position] for position in positions]
         paths = full_paths(items)
         states_before = file_states(paths)
-        X, kept, failed = photos.source.encode(items, progress=steps)
+        X, encoded_items, failed = photos.source.encode(items, progress=steps)
         skipped = list(failed)
-        encoded = [positions[i] for i in kept]
-        read = read_records(
-            [photos.items[position] for position in encoded],
-            [photos.names[position] for position in encoded],
-            [photos.tags[position] or () for position in encoded],
+        encoded_at = [positions[i] for i in encoded_items]
+        read_photos = read_records(
+            [photos.items[position] for position in encoded_at],
+            [photos.names[position] for position in encoded_at],
+            [photos.tags[position] or () for position in encoded_at],
             n_jobs=self._n_jobs,
             undated=self.undated,
         )
         rows, accepted, records = [], [], []
 
-        for row, (i, record) in enumerate(zip(kept, read, strict=True)):
+        for row, (i, record) in enumerate(zip(encoded_items, read_photos, strict=True)):
             reason = None
             if isinstance(record, Skipped):
                 reason = record.reason
             elif photos.sha256_of is not None and record.sha256 != photos.sha256_of(items[i]):
-                reason = OTHER_CONTENT
+                reason = CHANGED_SINCE_ENCODING
             elif states_before[i] is not None and states_before[i] != (record.n_bytes, record.mtime_ns):
                 reason = CHANGED
             if reason is None:
@@ -130,7 +130,7 @@ class RowWriter:
             else:
                 skipped.append(Skipped(str(items[i]), reason))
 
-        if len(rows) < len(kept):
+        if len(rows) < len(encoded_items):
             X = X[np.array(rows, np.int64)]
         self._commit(photos, X, accepted, records, changed, [_with_full_path(item) for item in skipped])
         return accepted, skipped
@@ -138,41 +138,41 @@ class RowWriter:
     def fill(self, chunk_size: int, job: CatalogueJob, progress: Progress) -> Filled:
         """Add missing rows of the run for present images, from stored features or by encoding them; return counts."""
         stored = self._stored
-        missing = stored.images.without_rows(self._run_id)
-        if not missing:
+        unfilled = stored.images.without_rows(self._run_id)
+        if not unfilled:
             return Filled(0, 0)
-        ready = self.features.in_order(missing)  # for a video the first frame, which stands for all
-        others = sorted(set(missing) - set(ready))
+        with_features = self.features.in_order(unfilled)  # for a video, the id of its first frame
+        without_features = sorted(set(unfilled) - set(with_features))
         n_rows = n_encoded = 0
-        with reported(progress, "make rows", len(missing)):
-            for chunk in job.chunks(ready, chunk_size):
+        with reported(progress, "make rows", len(unfilled)):
+            for chunk in job.chunks(with_features, chunk_size):
                 ids, X = self.features.rows(stored.frames.with_frames(chunk))
                 self._commit_rows(ids, X, None)
                 n_rows += len(ids)
                 progress.advance(len(chunk))
-                job.advance(n_rows, len(missing))
-            for chunk in job.chunks(others, chunk_size):
+                job.advance(n_rows, len(unfilled))
+            for chunk in job.chunks(without_features, chunk_size):
                 n_encoded += len(self._encode_again(chunk, StepProgress(progress)))
-                job.advance(n_rows + n_encoded, len(missing))
+                job.advance(n_rows + n_encoded, len(unfilled))
         return Filled(n_rows + n_encoded, n_encoded)
 
     def encode_missing(self, image_ids: Sequence[int], chunk_size: int, job: CatalogueJob, progress: Progress) -> None:
         """Encode images that have no features yet and store their features, before training."""
-        others = sorted(set(image_ids) - set(self.features.in_order(image_ids)))
-        if not others:
+        without_features = sorted(set(image_ids) - set(self.features.in_order(image_ids)))
+        if not without_features:
             return
-        with reported(progress, "encode photos", len(others)):
-            for chunk in job.chunks(others, chunk_size):
+        with reported(progress, "encode photos", len(without_features)):
+            for chunk in job.chunks(without_features, chunk_size):
                 self._encode_again(chunk, StepProgress(progress))
 
     def predict(self, chunk_size: int, job: CatalogueJob, progress: Progress) -> None:
-        """Predict tags from features for all images without predictions of the run, including images that are gone."""
-        missing = self._stored.database.rows(  # images that are gone may come back
+        """Predict tags from features for all images without predictions of the run, including gone images."""
+        unpredicted = self._stored.database.rows(
             "SELECT id FROM images WHERE file_type != ? AND NOT EXISTS "
             "(SELECT 1 FROM predictions WHERE run_id = ? AND image_id = images.id)",
             (FRAME, self._run_id),
         )
-        ids = self.features.in_order([row[0] for row in missing])
+        ids = self.features.in_order([row[0] for row in unpredicted])
         with reported(progress, "predict", len(ids)):
             for chunk in job.chunks(ids, chunk_size):
                 row_ids, X = self.features.rows(self._stored.frames.with_frames(chunk))
@@ -182,7 +182,7 @@ class RowWriter:
     def spelled(self, photos: ListedPhotos) -> ListedPhotos:
         """Return photos with their tags in the run's spelling, without duplicates and empty tags.
 
-        Tags with a path of parent tags get the name that the run's tree has for this path. The number of tags per photo
+        A tag that is a path of parent tags gets the name of this path in the run's tree. The number of tags per photo
         is not limited. Raises UserError if a photo has an invalid tag.
         """
         vocabulary = self._tagger.vocabulary
@@ -190,8 +190,8 @@ class RowWriter:
         path_of_name = {tag_key(name): path for path, name in paths if path in vocabulary}
         tags = []
         for given in photos.tags:
-            texts = None if given is None else [path_of_name.get(tag_key(tag), tag) for tag in filter(clean_tag, given)]
-            tags.append(None if texts is None else all_spelled(vocabulary, texts, most=math.inf))
+            names = None if given is None else [path_of_name.get(tag_key(tag), tag) for tag in filter(clean_tag, given)]
+            tags.append(None if names is None else all_spelled(vocabulary, names, max_tags=math.inf))
         return replace(photos, tags=tags)
 
     def _commit(
@@ -263,12 +263,12 @@ class RowWriter:
                 failed.append(Skipped(error.path, error.reason))
         if not files:
             return []
-        X, kept, unreadable = self._tagger.encoder.encode([file for _, file in files], progress=steps)
+        X, encoded_positions, unreadable = self._tagger.encoder.encode([file for _, file in files], progress=steps)
         is_finite, unchanged_ids = finite_rows(X), {image.id for image in images if _is_unchanged(image)}
-        videos = self._stored.frames.videos_of([files[i][0].id for i in kept])
+        videos = self._stored.frames.videos_of([files[i][0].id for i in encoded_positions])
         rows = [row for row, video in enumerate(videos) if is_finite[row] and video in unchanged_ids]
-        encoded = [files[kept[row]][0] for row in rows]
-        X = X if len(rows) == len(kept) else X[np.array(rows, np.int64)]
+        encoded = [files[encoded_positions[row]][0] for row in rows]
+        X = X if len(rows) == len(encoded_positions) else X[np.array(rows, np.int64)]
         shard = self.features.write([image.name for image in encoded], [image.sha256 for image in encoded], X)
         self._stored.skipped.add(map(_with_full_path, [*failed, *unreadable]))
         self._commit_rows([image.id for image in encoded], X, shard)
@@ -285,7 +285,11 @@ def _with_full_path(item: Skipped) -> Skipped:
 
 
 def predictions_of(
-    tagger: Tagger, X: Matrix, image_ids: Sequence[int], rejected: Mapping[int, Sequence[str]], k: int = N_KEPT
+    tagger: Tagger,
+    X: Matrix,
+    image_ids: Sequence[int],
+    rejected: Mapping[int, Sequence[str]],
+    k: int = N_STORED_PREDICTIONS,
 ) -> dict[int, list[Prediction]]:
     """Return the k best tags (0: all) per image id, best first, without tags that a person rejected.
 
@@ -322,13 +326,13 @@ def annotate_images(
     check_k(k, 0)
     rejected = stored.tags.rejected(image_ids)
     ids, X = CatalogueFeatures(stored, tagger.encoder.fingerprint).rows(stored.frames.with_frames(image_ids))
-    best = predictions_of(tagger, X, stored.frames.videos_of(ids), rejected, k)
+    predictions = predictions_of(tagger, X, stored.frames.videos_of(ids), rejected, k)
     others = [
         (image.id, image.path)
         for image in stored.images.get_many(image_ids)
-        if image.id not in best and image.path is not None and not is_video(image.path)
+        if image.id not in predictions and image.path is not None and not is_video(image.path)
     ]
     if others:
-        rows, kept, _ = tagger.encoder.encode([path for _, path in others])
-        best |= predictions_of(tagger, rows, [others[i][0] for i in kept], rejected, k)
-    return {image_id: best[image_id] for image_id in image_ids if image_id in best}
+        rows, positions, _ = tagger.encoder.encode([path for _, path in others])
+        predictions |= predictions_of(tagger, rows, [others[i][0] for i in positions], rejected, k)
+    return {image_id: predictions[image_id] for image_id in image_ids if image_id in predictions}

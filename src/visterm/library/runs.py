@@ -23,7 +23,7 @@ from visterm.tagging.tagger import Tagger
 N_RUNS_WITH_ROWS = 2  # Number of runs whose rows are kept
 
 
-def adopt(
+def switch_run(
     tagger: Tagger,
     stored: StoredCatalogue,
     *,
@@ -37,8 +37,8 @@ def adopt(
     `kind` is the kind of the job and of the history entry: `USE_RUN` or `GO_BACK`.
     """
     with CatalogueJob(stored.jobs, kind, job_id) as job, stored.writing():
-        before = stored.origin.fingerprint
-        if before == tagger.fingerprint:
+        previous_run = stored.origin.fingerprint
+        if previous_run == tagger.fingerprint:
             keep_run(tagger, stored)  # repairs the copy if it is damaged
             return Filled(0, 0)
         forget_unfinished(stored)
@@ -48,11 +48,11 @@ def adopt(
         writer.predict(chunk_size, job, progress)
         if not job.cancelled:
             with stored.transaction():
-                switch_to(stored, run_id)
+                make_current(stored, run_id)
                 stored.tags.spell_as(tagger.vocabulary.tags)
-                stored.history.note(kind, run=tagger.fingerprint, before=before, folder=tagger.path)
+                stored.history.note(kind, run=tagger.fingerprint, previous_run=previous_run, folder=tagger.path)
             forget_old_rows(stored)
-            speed_up(tagger, stored)
+            index_rows_if_due(tagger, stored)
         job.message = f"{filled.rows:,} rows, {filled.encoded:,} encoded"
         if kind == GO_BACK and not job.cancelled:
             job.message = f"Back to run {run_id}; {job.message}"
@@ -62,7 +62,7 @@ def adopt(
 def keep_run(
     tagger: Tagger, stored: StoredCatalogue, *, rows_of: int | None = None, facts: Mapping[str, object] | None = None
 ) -> int:
-    """Copy a run into the catalogue, and return its id there. Use `switch_to` to make it the current run.
+    """Copy a run into the catalogue, and return its id in the catalogue. Use `make_current` to make it the current run.
 
     Raises StorageError if the copy cannot be written.
     """
@@ -77,7 +77,7 @@ def keep_run(
     )
 
 
-def switch_to(stored: StoredCatalogue, run_id: int) -> None:
+def make_current(stored: StoredCatalogue, run_id: int) -> None:
     """Make a run the current run, inside a transaction, and test that its copy in the catalogue can search."""
     stored.use_run(run_id)
     if stored.folder is not None:
@@ -90,27 +90,27 @@ def forget_old_rows(stored: StoredCatalogue) -> None:
     The runs themselves are kept, and can be used again.
     """
     runs = stored.runs.all()
-    latest = [*(run for run in runs if run.current), *earlier_runs(stored), *reversed(runs)]
-    kept = list(dict.fromkeys(run.id for run in latest))[:N_RUNS_WITH_ROWS]
-    needed = {run.rows_of for run in runs if run.id in kept}
+    by_priority = [*(run for run in runs if run.current), *earlier_runs(stored), *reversed(runs)]
+    kept_ids = list(dict.fromkeys(run.id for run in by_priority))[:N_RUNS_WITH_ROWS]
+    ids_with_rows = {run.rows_of for run in runs if run.id in kept_ids}
     with stored.transaction():
         for run in runs:
-            if run.id not in needed:
+            if run.id not in ids_with_rows:
                 stored.database.write("DELETE FROM rows WHERE run_id = ?", (run.id,))
                 stored.database.write("DELETE FROM segments WHERE run_id = ?", (run.id,))
-            if run.id not in kept:
+            if run.id not in kept_ids:
                 stored.database.write("DELETE FROM predictions WHERE run_id = ?", (run.id,))
 
 
-def speed_up(tagger: Tagger, stored: StoredCatalogue) -> None:
-    """Index the rows if there are very many, an index library is installed, and searches get faster."""
+def index_rows_if_due(tagger: Tagger, stored: StoredCatalogue) -> None:
+    """Index the rows if there are very many, an index library is installed, and the index makes searches faster."""
     if stored.folder is None or not stored.index_is_due():
         return
-    stored.build_index(typical_queries(tagger.model, np.arange(tagger.model.n_tags_)))
+    stored.build_index(sample_queries(tagger.model, np.arange(tagger.model.n_tags_)))
 
 
-def typical_queries(model: Annotator, tags: NDArray[np.int64]) -> NDArray[np.float32]:
-    """Return query rows of searches for random pairs of `tags`, shape (at most 200, width), to test an index.
+def sample_queries(model: Annotator, tags: NDArray[np.int64]) -> NDArray[np.float32]:
+    """Return query rows of searches for random pairs of tags, shape (at most 200, width), to test an index.
 
     Query rows are distributed differently from image rows, and are harder for an index than rows of single tags.
     """

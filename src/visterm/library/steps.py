@@ -1,4 +1,4 @@
-"""Steps: feedback on many photos at once, stored in one transaction and undone as a whole."""
+"""Steps: feedback on many photos at once, stored in one transaction and undone together."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from visterm.store.catalogue import StoredCatalogue
 from visterm.store.images import AMONG, LISTED, as_list
 
 TAG_PHOTOS, KEEP_ONE, UNDO = "tag photos", "keep one of each", "undo"  # Kinds of events in the history
-MOST_PHOTOS = 5000  # Maximum number of photos per step, which blocks other writers for up to 30 s
+MAX_PHOTOS = 5000  # Maximum number of photos per step, which blocks other writers for up to 30 s
 
 Judgements = set[tuple[str | int, ...]]
-"""("given", image id, tag id, source), ("verdict", image id, tag id, verdict) and ("reviewed", image id)."""
+"""Entries ("given", image id, tag id, source), ("verdict", image id, tag id, verdict) and ("reviewed", image id)."""
 
 
 class Step(NamedTuple):
@@ -41,13 +41,13 @@ def tag_photos(
     """Add, remove, accept or reject tags of many photos in one transaction.
 
     Each photo is changed as by `Catalogue.give`, `take` and `judge`. The step becomes an entry of the history. Raises
-    DataError if an id is unknown; UserError if there are no photos or more than `MOST_PHOTOS`, no tags, or an invalid
+    DataError if an id is unknown; UserError if there are no photos or more than `MAX_PHOTOS`, no tags, or an invalid
     tag.
     """
     images = list(dict.fromkeys(image_ids))
-    if not 0 < len(images) <= MOST_PHOTOS:
+    if not 0 < len(images) <= MAX_PHOTOS:
         problem = f"{count_of(len(images), 'photo')} chosen."
-        expected = f"1 to {MOST_PHOTOS:,} at once"
+        expected = f"1 to {MAX_PHOTOS:,} at once"
         raise UserError(problem, setting="image_ids", value=len(images), expected=expected)
     stored, vocabulary = catalogue.stored, catalogue.tagger.vocabulary
     spelled = {
@@ -84,35 +84,35 @@ def keep_one_of_each(catalogue: Catalogue, choices: Sequence[Choice], *, merge_t
 
     No file is changed. Hidden photos don't appear in searches, counts and exports, and stay hidden when their folder is
     indexed again, unless their file changes. Raises DataError if an id is unknown; UserError if a photo is both kept
-    and hidden, is gone already, or the catalogue is connected to another program's library.
+    and hidden or is gone already, or the catalogue is connected to another program's library.
     """
     stored = catalogue.stored
     if stored.connected.get() is not None:
         raise UserError("This catalogue shows another program's library, which has its own trash: hide photos there.")
     keepers = [choice.keep for choice in choices]
-    others = [image_id for choice in choices for image_id in choice.others]
-    if not others or len({*keepers, *others}) < len(keepers) + len(others):
-        raise UserError("Name one photo to keep of each group, and one or more others to hide, each photo once.")
-    for image_id in (*keepers, *others):
+    other_ids = [image_id for choice in choices for image_id in choice.others]
+    if not other_ids or len({*keepers, *other_ids}) < len(keepers) + len(other_ids):
+        raise UserError("Name one photo to keep per group, and one or more others to hide, each photo once.")
+    for image_id in (*keepers, *other_ids):
         if feedback.known_image(stored, image_id).state != "here":
             raise UserError(f"Photo {image_id} is hidden, or its file is gone. Reload the page.")
-    tags_of = stored.tags.held(others) if merge_tags else {}
+    tags_of = stored.tags.held(other_ids) if merge_tags else {}
 
     def change() -> None:
-        for keep, copies in choices:
+        for keeper_id, copies in choices:
             tags = sorted({tag for image_id in copies for tag in tags_of.get(image_id, ())})
             if tags:
-                catalogue.give(keep, tags)
-        stored.mark(others, "gone")
-        stored.images.hide(others)
+                catalogue.give(keeper_id, tags)
+        stored.mark(other_ids, "gone")
+        stored.images.hide(other_ids)
 
     names = {tag for tags in tags_of.values() for tag in tags}
-    return _step(stored, KEEP_ONE, keepers, names, change, kept=len(keepers), hidden=len(others), ids=others)
+    return _step(stored, KEEP_ONE, keepers, names, change, kept=len(keepers), hidden=len(other_ids), ids=other_ids)
 
 
 def _step(
     stored: StoredCatalogue,
-    what: str,
+    kind: str,
     images: list[int],
     names: Iterable[str],
     change: Callable[[], None],
@@ -125,7 +125,7 @@ def _step(
         before = _judgements(stored, images, (row[0] for row in stored.database.rows(ids_query, (keys,))))
         change()
         after = _judgements(stored, images, (row[0] for row in stored.database.rows(ids_query, (keys,))))
-        number = stored.history.note(what, **details, was=sorted(before - after), now=sorted(after - before))
+        number = stored.history.note(kind, **details, was=sorted(before - after), now=sorted(after - before))
     return Step(number, images, len({entry[1] for entry in before ^ after if entry[0] != "reviewed"}))
 
 
@@ -141,13 +141,13 @@ def undo_step(catalogue: Catalogue, number: int) -> Step:
         if event is None or event.what not in (TAG_PHOTOS, KEEP_ONE):
             raise DataError(f"There is no step {number}.")
         is_undone = any(other.details.get("step") == number for other in stored.history.of(UNDO))
-        was, now = ({tuple(change) for change in event.details[name]} for name in ("was", "now"))
-        changes = was | now
+        old, new = ({tuple(change) for change in event.details[name]} for name in ("was", "now"))
+        changes = old | new
         current = _judgements(stored, {c[1] for c in changes}, {c[2] for c in changes if len(c) > 2})
-        if is_undone or not now <= current or any(change in current for change in was if change[0] != "reviewed"):
+        if is_undone or not new <= current or any(change in current for change in old if change[0] != "reviewed"):
             raise UserError(
-                "This step was undone already, or something else has been said of these photos since. Change them one "
-                "by one."
+                "This step was undone already, or there is later feedback on the same tags of these photos. Change the "
+                "photos one by one."
             )
 
         hidden = [record for record in stored.images.get_many(event.details.get("ids", [])) if record.state == "gone"]
@@ -159,30 +159,30 @@ def undo_step(catalogue: Catalogue, number: int) -> Step:
 
         names = dict(connection.execute("SELECT id, name FROM tags").fetchall())
         connection.executemany(
-            "DELETE FROM given WHERE image_id = ? AND tag_id = ?", [c[1:3] for c in now if c[0] == "given"]
+            "DELETE FROM given WHERE image_id = ? AND tag_id = ?", [c[1:3] for c in new if c[0] == "given"]
         )
         connection.executemany(
-            "INSERT INTO given (image_id, tag_id, source) VALUES (?, ?, ?)", [c[1:] for c in was if c[0] == "given"]
+            "INSERT INTO given (image_id, tag_id, source) VALUES (?, ?, ?)", [c[1:] for c in old if c[0] == "given"]
         )
-        verdicts = {c[1:3]: 0 for c in now if c[0] == "verdict"} | {c[1:3]: c[3] for c in was if c[0] == "verdict"}
+        verdicts = {c[1:3]: 0 for c in new if c[0] == "verdict"} | {c[1:3]: c[3] for c in old if c[0] == "verdict"}
         run_id = stored.runs.current().id
         for (image_id, tag_id), verdict in sorted(verdicts.items()):
             stored.tags.judge(image_id, names[tag_id], verdict, run_id=run_id)
 
-        settled = stored.tags.settled(change[1] for change in now)  # reviewed by other feedback
-        stored.images.mark_reviewed([c[1] for c in now if c[0] == "reviewed" and c[1] not in settled], reviewed=False)
+        settled = stored.tags.settled(change[1] for change in new)  # reviewed by other feedback
+        stored.images.mark_reviewed([c[1] for c in new if c[0] == "reviewed" and c[1] not in settled], reviewed=False)
         images = sorted({change[1] for change in changes})
         stored.history.note(UNDO, step=number, photos=len(images))
-    return Step(number, images, len({change[1] for change in was ^ now if change[0] != "reviewed"}))
+    return Step(number, images, len({change[1] for change in old ^ new if change[0] != "reviewed"}))
 
 
 def _judgements(stored: StoredCatalogue, images: Iterable[int], tag_ids: Iterable[int]) -> Judgements:
     """Return the judgements of some tags of some images, and which of the images were reviewed."""
     condition = f"image_id {LISTED} AND tag_id {LISTED}"
-    image_list, both = as_list(images), (as_list(images), as_list(tag_ids))
+    image_list, both_lists = as_list(images), (as_list(images), as_list(tag_ids))
     statements = {
-        f"SELECT 'given', image_id, tag_id, source FROM given WHERE {condition}": both,
-        f"SELECT 'verdict', image_id, tag_id, verdict FROM verdicts WHERE verdict != 0 AND {condition}": both,
+        f"SELECT 'given', image_id, tag_id, source FROM given WHERE {condition}": both_lists,
+        f"SELECT 'verdict', image_id, tag_id, verdict FROM verdicts WHERE verdict != 0 AND {condition}": both_lists,
         f"SELECT 'reviewed', id FROM images WHERE reviewed IS NOT NULL AND {AMONG}": (image_list,),
     }
     return {tuple(row) for statement, values in statements.items() for row in stored.database.rows(statement, values)}

@@ -1,4 +1,4 @@
-"""What a catalogue has to learn from: feature rows, tags that images have and have not, and which are held out."""
+"""Training images of a catalogue: feature rows, given and rejected tags, and which images are held out."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from visterm.core.types import Matrix
 from visterm.core.vocabulary import Vocabulary, tag_key
 from visterm.learning.learned import Learned
 from visterm.library.encoded_features import CatalogueFeatures
-from visterm.library.learned import FEWEST_COMPARED
+from visterm.library.learned import MIN_COMPARED_PHOTOS
 from visterm.metrics.ranking import average_precisions
 from visterm.store.catalogue import StoredCatalogue
 from visterm.store.images import ImageRecord
 from visterm.tagging.tagger import Tagger
 
-HELD_OUT = 10  # One image in this many is held out
-BACKGROUND = 2000  # Images that models which learn all tags in a moment learn from at least, if there are so many
-MOST_SCORES = 2**26  # Scores that are looked at to compare two runs: where there are very many tags, fewer images are
-BY_CONTENT = "held out by content"  # The fact of a run that all it learned from is remembered by content
+HELD_OUT_RATIO = 10  # One image in this many is held out
+MIN_TRAINING_ROWS = 2000  # With fewer judged images, models that learn all tags together also get other images
+MAX_SCORES = 2**26  # Maximum number of scores to compare two runs; with very many tags, fewer images are compared
+BY_CONTENT = "held out by content"  # Fact of a run that records all its training images by content
 
 
 @dataclass(frozen=True)
 class CatalogueImages:
-    """Some images to learn from, or to judge by, one entry of each in all."""
+    """Images to learn from or to compare runs on, with their features and tags in the same order."""
 
     images: list[ImageRecord]
     X: Matrix  # shape (n_images, n_features)
@@ -43,16 +43,16 @@ class CatalogueImages:
 
     @property
     def n_tagged(self) -> int:
-        """Images with a tag."""
+        """Number of images with a tag."""
         return sum(map(bool, self.tags))
 
-    def subset(self, places: Sequence[int] | NDArray[np.int64]) -> CatalogueImages:
+    def subset(self, positions: Sequence[int] | NDArray[np.int64]) -> CatalogueImages:
         """Return some of the images."""
-        chosen = np.asarray(places, np.int64)
-        rows = chosen.tolist()
+        indices = np.asarray(positions, np.int64)
+        rows = indices.tolist()
         return CatalogueImages(
             [self.images[i] for i in rows],
-            self.X[chosen],
+            self.X[indices],
             [self.tags[i] for i in rows],
             [self.negatives[i] for i in rows],
         )
@@ -62,45 +62,46 @@ class CatalogueImages:
         return vocabulary.encode(self.tags, self.negatives)
 
 
-def gathered(
+def learnable_and_held_out(
     tagger: Tagger, stored: StoredCatalogue, features: CatalogueFeatures, min_count: int = 1
 ) -> tuple[CatalogueImages, CatalogueImages]:
-    """Return what is to be learned from, and what is held out: always the same images, by their content.
+    """Split the judged images into training images and held-out images: always the same images, chosen by content.
 
-    No tag is given up for a comparison: an image is held out only if `min_count` others with each of its tags are left
-    to learn from, and none is where fewer than 20 with tags would be. Raises what `all_said` raises.
+    Every tag stays learnable: an image is only held out if at least `min_count` training images remain for each of its
+    tags. No images are held out if fewer than 20 of them would have tags. Raises the errors of `judged_images`.
     """
-    everything = all_said(tagger, stored, features)
-    known = tagger.vocabulary
-    meant = [
-        {tag_key(tag if tag not in known else known.tags[known.index(tag)]) for tag in tags} for tags in everything.tags
+    all_images = judged_images(tagger, stored, features)
+    vocabulary = tagger.vocabulary
+    keys = [
+        {tag_key(tag if tag not in vocabulary else vocabulary.tags[vocabulary.index(tag)]) for tag in tags}
+        for tags in all_images.tags
     ]
-    remaining = Counter(tag for tags in meant for tag in tags)
-    out = np.zeros(len(everything), np.bool_)
-    by_content = sorted(range(len(everything)), key=lambda position: everything.images[position].sha256)
+    remaining = Counter(tag for tags in keys for tag in tags)
+    is_out = np.zeros(len(all_images), np.bool_)
+    by_content = sorted(range(len(all_images)), key=lambda position: all_images.images[position].sha256)
 
     for position in by_content:
-        tags = meant[position]
-        if is_held_out(everything.images[position]) and all(remaining[tag] != min_count for tag in tags):
-            out[position] = True
+        tags = keys[position]
+        if is_held_out(all_images.images[position]) and all(remaining[tag] != min_count for tag in tags):
+            is_out[position] = True
             remaining.subtract(tags)
-    if sum(bool(meant[position]) for position in np.flatnonzero(out)) < FEWEST_COMPARED:
-        out[:] = False
-    return everything.subset(np.flatnonzero(~out)), everything.subset(np.flatnonzero(out))
+    if sum(bool(keys[position]) for position in np.flatnonzero(is_out)) < MIN_COMPARED_PHOTOS:
+        is_out[:] = False
+    return all_images.subset(np.flatnonzero(~is_out)), all_images.subset(np.flatnonzero(is_out))
 
 
-def all_said(tagger: Tagger, stored: StoredCatalogue, features: CatalogueFeatures) -> CatalogueImages:
-    """Return all images that people said something of.
+def judged_images(tagger: Tagger, stored: StoredCatalogue, features: CatalogueFeatures) -> CatalogueImages:
+    """Return all images with tags or rejected tags.
 
-    A video stands for its tags with one frame, see `_with_best_frames`. Raises DataError if no image has a tag, or
-    none of them can be read.
+    A video is represented by one frame, see `_with_best_frames`. Raises DataError if no image has a tag, or none of
+    the tagged images can be read.
     """
     current_tags, rejected = stored.tags.held(), stored.tags.rejected()
     ids, X = features.rows(sorted(current_tags.keys() | rejected.keys()))
-    if not any(i in current_tags for i in ids):  # what was rejected alone says nothing of what images show
+    if not any(i in current_tags for i in ids):  # rejected tags alone do not say what images show
         raise DataError(
-            "No image of the catalogue has a tag to learn from. Add or accept some, or index the images with the tags "
-            "that they have (visterm index CATALOGUE PHOTOS --tags FILE)."
+            "No image of the catalogue has a tag to learn from. Add or accept some, or index the images with "
+            "their tags (visterm index CATALOGUE PHOTOS --tags FILE)."
         )
     tags, negatives = [current_tags.get(i, []) for i in ids], [rejected.get(i, []) for i in ids]
     if tagger.tree is not None:
@@ -111,53 +112,55 @@ def all_said(tagger: Tagger, stored: StoredCatalogue, features: CatalogueFeature
 def _with_best_frames(
     part: CatalogueImages, tagger: Tagger, stored: StoredCatalogue, features: CatalogueFeatures
 ) -> CatalogueImages:
-    """Return images with the row of its best frame for each video.
+    """Return the images with the row of the best frame for each video.
 
-    A person saw the whole video, and a tag is of some of its frames only. The best frame has the largest sum of scores
-    of the tags that were given or rejected, as far as the run knows them; it knows none: the first.
+    People tag a whole video, but only some of its frames show the tag. The best frame has the largest sum of scores of
+    the given and rejected tags that the run knows. If it knows none of them, the first frame is used.
     """
     frames_of = stored.frames.by_video(image.id for image in part.images)
     if not frames_of:
         return part
     ids, F = features.rows([frame.image_id for frames in frames_of.values() for frame in frames])
     row_of = {image_id: row for row, image_id in enumerate(ids)}
-    which, chosen = [], []
+    video_positions, frame_rows = [], []
     for position, image in enumerate(part.images):
         tags = [tagger.vocabulary.get(tag) for tag in (*part.tags[position], *part.negatives[position])]
         columns = sorted({tag for tag in tags if tag is not None})
         rows = [row_of[frame.image_id] for frame in frames_of.get(image.id, ()) if frame.image_id in row_of]
         if columns and rows:
             scores = tagger.model.decision_function(F[np.array(rows)])[:, columns].sum(axis=1)
-            which.append(position)
-            chosen.append(rows[int(np.argmax(scores))])
-    if not which:
+            video_positions.append(position)
+            frame_rows.append(rows[int(np.argmax(scores))])
+    if not video_positions:
         return part
 
-    others = np.setdiff1d(np.arange(len(part)), which)
-    return replace(part, X=stack_rows([part.X[others], F[np.array(chosen)]])[np.argsort([*others.tolist(), *which])])
+    others = np.setdiff1d(np.arange(len(part)), video_positions)
+    return replace(
+        part, X=stack_rows([part.X[others], F[np.array(frame_rows)]])[np.argsort([*others.tolist(), *video_positions])]
+    )
 
 
-def background(stored: StoredCatalogue, features: CatalogueFeatures, train: CatalogueImages) -> Matrix | None:
-    """Return rows of images of which nothing was said, up to `BACKGROUND` with those of `train`; None if there is none.
+def unjudged_rows(stored: StoredCatalogue, features: CatalogueFeatures, train: CatalogueImages) -> Matrix | None:
+    """Return rows of images without feedback, up to `MIN_TRAINING_ROWS` with those of `train`; None if there are none.
 
-    They say what images look like on the whole. Those that people were asked about are no sample of that: each is what
-    some word means most, and by these alone the words that were asked for most would seem to be everywhere.
+    These images show what the library usually contains. The images that people judged are not a representative sample:
+    most were the best matches of a search, so tags that people searched for would be too frequent.
     """
-    judged = {image.id for image in train.images} | stored.tags.held().keys() | stored.tags.rejected().keys()
-    others = [i for i in stored.current_rows().ids.tolist() if i not in judged]
-    n_wanted = max(0, min(BACKGROUND - len(train), len(others)))
-    chosen = np.sort(np.random.default_rng(0).permutation(len(others))[:n_wanted])
-    rows: Matrix | None = features.rows([others[position] for position in chosen])[1]
+    judged_ids = {image.id for image in train.images} | stored.tags.held().keys() | stored.tags.rejected().keys()
+    other_ids = [i for i in stored.current_rows().ids.tolist() if i not in judged_ids]
+    n_wanted = max(0, min(MIN_TRAINING_ROWS - len(train), len(other_ids)))
+    positions = np.sort(np.random.default_rng(0).permutation(len(other_ids))[:n_wanted])
+    rows: Matrix | None = features.rows([other_ids[position] for position in positions])[1]
     return rows
 
 
 def is_held_out(image: ImageRecord) -> bool:
-    """Return whether an image may be held out: decided by its content alone, so that it stays so wherever it lies."""
-    return int(image.sha256[:12], 16) % HELD_OUT == 0
+    """Return whether an image may be held out; this depends on its content only, and not on its path."""
+    return int(image.sha256[:12], 16) % HELD_OUT_RATIO == 0
 
 
-def names_learned(images: Sequence[ImageRecord]) -> Iterator[str]:
-    """Yield the names under which a run remembers that it learned from images: content, name and file."""
+def learned_names(images: Sequence[ImageRecord]) -> Iterator[str]:
+    """Yield the names by which a run recognises its training images: content hash, name and file name."""
     for image in images:
         yield f"sha256:{image.sha256}"
         yield image.name
@@ -165,17 +168,17 @@ def names_learned(images: Sequence[ImageRecord]) -> Iterator[str]:
             yield os.path.basename(image.path)
 
 
-def not_learned(learned: Learned | Tagger, images: Sequence[ImageRecord]) -> NDArray[np.int64]:
-    """Return the places of images that a run did not learn from.
+def not_learned_from(learned: Learned | Tagger, images: Sequence[ImageRecord]) -> NDArray[np.int64]:
+    """Return the positions of images that a run did not learn from.
 
-    A run that was fitted on a folder knows its images by name only: then any image with a path that ends so counts as
-    learned from, rather too many than too few.
+    A run that was fitted on a folder knows its training images by name only. Then each image whose path ends with such
+    a name counts as a training image, even if it is another image with the same name.
     """
     positions = []
     by_content = bool(learned.facts.get(BY_CONTENT))
     for position, image in enumerate(images):
         names = [f"sha256:{image.sha256}"]
-        if not by_content:  # all that a tag file may have called it: its name, and each end of its path
+        if not by_content:  # all names that a tag file may use: its name, and each end of its path
             names.append(image.name)
             if image.path is not None:
                 parts = image.path.strip(os.sep).split(os.sep)
@@ -188,10 +191,10 @@ def not_learned(learned: Learned | Tagger, images: Sequence[ImageRecord]) -> NDA
 def image_precisions(
     taggers: Sequence[Tagger], part: CatalogueImages, tags: Sequence[str]
 ) -> list[NDArray[np.float64]]:
-    """Return how well each run ranks some of its tags for the images that have any: average precisions, by image."""
+    """Return the average precisions of images with any of `tags`, shape (n_images,), for the rankings of each run."""
     Y = part.encode(Vocabulary(list(tags)))
     tagged = np.flatnonzero(np.diff((Y > 0).tocsr().indptr))
-    tagged = tagged[: max(1, MOST_SCORES // max(len(tagger.vocabulary) for tagger in taggers))]
+    tagged = tagged[: max(1, MAX_SCORES // max(len(tagger.vocabulary) for tagger in taggers))]
     precisions = []
     for tagger in taggers if len(tagged) else ():
         columns = np.array([tagger.vocabulary.index(tag) for tag in tags], np.int64)

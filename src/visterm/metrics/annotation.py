@@ -19,7 +19,7 @@ class GivenTags:
     """Assigns the best k tags to every image and measures each tag, as in the literature on Corel.
 
     Means are over the tags that are relevant to at least one image. A tag that no image gets has precision 0, as in
-    that literature. Images without a relevant tag get tags too, which are all wrong. `ks` are the values of k to
+    that literature. Images without a relevant tag also get tags, which are all wrong. `ks` are the values of k to
     measure; if fewer tags are ranked, an image gets all of them.
     """
 
@@ -47,12 +47,12 @@ class GivenTags:
             self._n_right[k] += other._n_right[k]
 
     def precisions(self, k: int) -> NDArray[np.float64]:
-        """Return each tag's share of right images among those that get it (0 if none), NaN without relevant images."""
+        """Return the share of right images among those that get each tag (0: no image); NaN without relevant images."""
         shares = ratio(self._n_right[k], np.maximum(self._n_given[k], 1))
         return np.where(self._n_relevant > 0, shares, np.nan)
 
     def recalls(self, k: int) -> NDArray[np.float64]:
-        """Return each tag's share of right images among its relevant images; NaN if there are none."""
+        """Return the share of each tag's relevant images that get it; NaN without relevant images."""
         return ratio(self._n_right[k], self._n_relevant)
 
     def f1(self, k: int) -> NDArray[np.float64]:
@@ -79,26 +79,26 @@ class SiblingTags:
 
     def __init__(self, judgements: Judgements, siblings: MatrixLike, ks: Iterable[int]) -> None:
         n_tags = judgements.n_tags
-        near = as_csr(siblings)
-        if near.shape != (n_tags, n_tags):
+        siblings_csr = as_csr(siblings)
+        if siblings_csr.shape != (n_tags, n_tags):
             raise ShapeError(
-                setting="siblings", value=near.shape, expected=f"the shape {(n_tags, n_tags)} (tags, tags)"
+                setting="siblings", value=siblings_csr.shape, expected=f"the shape {(n_tags, n_tags)} (tags, tags)"
             )
-        self._near = _ones(near + sp.eye_array(n_tags, format="csr"))
+        self._siblings = _ones(siblings_csr + sp.eye_array(n_tags, format="csr"))
         self._judgements = judgements
-        self._n_near = {k: np.zeros(judgements.n_images, np.int64) for k in ks}
+        self._n_right = {k: np.zeros(judgements.n_images, np.int64) for k in ks}
 
     def add(self, rows: slice, block: NDArray[np.floating]) -> None:
         """Predict tags of some images by their scores."""
-        ids, ranked = _best_tags(block, self._n_near)
-        near = (self._judgements.relevant(rows) @ self._near.T).toarray() > 0
-        given_near = np.take_along_axis(near, ids, axis=1) & ranked
-        for k, n_near in self._n_near.items():
-            n_near[rows] = given_near[:, :k].sum(axis=1)
+        ids, ranked = _best_tags(block, self._n_right)
+        counts_as_right = (self._judgements.relevant(rows) @ self._siblings.T).toarray() > 0
+        assigned_right = np.take_along_axis(counts_as_right, ids, axis=1) & ranked
+        for k, n_near in self._n_right.items():
+            n_near[rows] = assigned_right[:, :k].sum(axis=1)
 
     def precisions(self, k: int) -> NDArray[np.float64]:
-        """Return the share of the k tags that count, for each image; NaN if no tag is relevant."""
-        return ratio(self._n_near[k], np.where(np.diff(self._judgements.indptr) > 0, k, 0))
+        """Return the share of each image's k tags that are right or a sibling; NaN if no tag is relevant."""
+        return ratio(self._n_right[k], np.where(np.diff(self._judgements.indptr) > 0, k, 0))
 
 
 class TreeTags:
@@ -116,9 +116,7 @@ class TreeTags:
     def __init__(self, judgements: Judgements, above: MatrixLike, ks: Iterable[int]) -> None:
         self._above = _ones(above)
         if self._above.shape[0] != judgements.n_tags:
-            raise ShapeError(
-                setting="tree", value=self._above.shape, expected=f"{judgements.n_tags} rows, one for each tag"
-            )
+            raise ShapeError(setting="tree", value=self._above.shape, expected=f"{judgements.n_tags} rows, one per tag")
         self._judgements = judgements
         # For each image, the number of nodes in P, and in both P and T
         self._counts = {k: np.zeros((2, judgements.n_images), np.int64) for k in ks}
@@ -159,12 +157,12 @@ def f1_of_means(precisions: NDArray[np.float64], recalls: NDArray[np.float64]) -
     At least one tag must not be NaN.
     """
     precision, recall = np.nanmean(precisions), np.nanmean(recalls)
-    total = precision + recall
-    return np.full(1, 2 * precision * recall / total if total > 0 else 0.0)
+    precision_plus_recall = precision + recall
+    return np.full(1, 2 * precision * recall / precision_plus_recall if precision_plus_recall > 0 else 0.0)
 
 
 def _best_tags(block: NDArray[np.floating], ks: Iterable[int]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Return the best tags of each image, up to the largest k, and whether each is assigned, not excluded."""
+    """Return the best tags of each image, up to the largest k, and for each tag whether it is ranked, not excluded."""
     ids, values = top_k(block, min(max(ks), block.shape[1]))
     return ids, np.isfinite(values)
 

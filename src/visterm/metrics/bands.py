@@ -19,7 +19,7 @@ THIRD_NAMES = ("rare", "middling", "frequent")
 class Band(NamedTuple):
     """Tags with a similar number of training images."""
 
-    name: str  # Such as "5 to 19", the numbers of training images; for thirds, such as "rare (1 to 3)"
+    name: str  # Numbers of training images, such as "5 to 19"; for thirds, such as "rare (1 to 3)"
     # Minimum and maximum number of training images, inclusive; `most` is -1 if there is no maximum
     least: int
     most: int
@@ -49,30 +49,30 @@ def bands_from(counts: ArrayLike, starts: Sequence[int]) -> list[Band]:
     for least, most in zip(starts, ends, strict=True):
         tags = np.flatnonzero((counts >= least) & ((counts <= most) | (most < 0)))
         if tags.size:
-            bands.append(Band(_named(least, most), least, most, tags))
+            bands.append(Band(_range_text(least, most), least, most, tags))
     return bands
 
 
 def thirds_of(counts: ArrayLike) -> list[Band]:
     """Divide tags into rare, middling and frequent bands of about equal size; return the non-empty ones, rarest first.
 
-    Tags with the same number of training images are in the same third: the third of the middle one of them. The tags
-    with the fewest images are always rare, even if they are the majority, and those with the most are frequent.
+    Tags with the same number of training images are in the same third: the third of the middle tag among them. The tags
+    with the fewest images are always rare, even if they are the majority, and the tags with the most are frequent.
     """
     counts = np.asarray(counts, np.int64)
-    _, inverse, ties = np.unique(counts, return_inverse=True, return_counts=True)
-    # In half ranks, so that the middle of an even number of ties is an integer too.
-    middle = 2 * np.cumsum(ties) - ties
-    thirds = 3 * middle // (2 * max(counts.size, 1))
+    _, inverse, tie_sizes = np.unique(counts, return_inverse=True, return_counts=True)
+    # In half ranks, so that the middle of an even number of ties is an integer
+    middle_half_ranks = 2 * np.cumsum(tie_sizes) - tie_sizes
+    thirds = 3 * middle_half_ranks // (2 * max(counts.size, 1))
     thirds[-1:] = len(THIRD_NAMES) - 1
     thirds[:1] = 0
-    third = thirds[inverse]
+    third_of_tag = thirds[inverse]
     bands = []
     for third_index, name in enumerate(THIRD_NAMES):
-        tags = np.flatnonzero(third == third_index)
+        tags = np.flatnonzero(third_of_tag == third_index)
         if tags.size:
             least, most = int(counts[tags].min()), int(counts[tags].max())
-            bands.append(Band(f"{name} ({_named(least, most)})", least, most, tags))
+            bands.append(Band(f"{name} ({_range_text(least, most)})", least, most, tags))
     return bands
 
 
@@ -98,7 +98,7 @@ def band_values(values: dict[str, NDArray[np.float64]], band: Band, k: int) -> d
     return measures
 
 
-def _named(least: int, most: int) -> str:
+def _range_text(least: int, most: int) -> str:
     if most < 0:
         return f"{least:,} or more"
     return "none" if most == 0 else f"{least:,}" if least == most else f"{least:,} to {most:,}"

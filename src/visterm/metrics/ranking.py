@@ -1,4 +1,4 @@
-"""Relevance judgements, blocks of scores, and measures of ranked lists from the ranks of relevant entries."""
+"""Relevance judgements, blocks of scores, and measures of ranked lists by the ranks of their relevant entries."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from visterm.core.vocabulary import Vocabulary
 from visterm.data.frames import lists_of_tags
 from visterm.kernels.topk import first_non_finite_row, rank_in_rows
 
-_ROUNDING = 1e-9  # Recalls are fractions: 3 / 10 counts as 0.3
+_RECALL_TOLERANCE = 1e-9  # Recalls are rounded fractions: 3 / 10 counts as 0.3
 
 Numbers: TypeAlias = "NDArray[np.integer | np.floating]"
 
@@ -25,11 +25,13 @@ Block: TypeAlias = "tuple[slice, NDArray[np.floating]]"
 
 Scores: TypeAlias = "NDArray[np.floating] | Iterable[Block] | Callable[[], Iterable[Block]]"
 
-CACHE_BYTES = 2**29
+MAX_CACHE_BYTES = 2**29
 
 MATRIX_BLOCK_BYTES = 2**25
 
-SCORES_EXPECTED = "a NumPy array (n_images, n_tags), pairs (slice of rows, array), or a callable that gives such pairs"
+SCORES_EXPECTED = (
+    "a NumPy array (n_images, n_tags), pairs (slice of rows, array), or a callable that returns such pairs"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +82,9 @@ class ScoreBlocks:
     """Scores as blocks of whole rows, checked; excluded entries are minus infinity.
 
     `scores` is an array (n_images, n_tags), an iterable of (slice, array), or a callable that returns such an iterable.
-    Higher is better; scores are finite. A block's slice says which images its rows are; together the blocks have every
-    image once, in any order. A block may be overwritten when the next one is requested. `judgements` define the shape
-    and the excluded entries.
+    Higher is better; scores are finite. The slice of a block says which images its rows belong to; together the blocks
+    have every image once, in any order. A block may be overwritten when the next one is requested. `judgements` define
+    the shape and the excluded entries.
     """
 
     def __init__(self, scores: Scores, judgements: Judgements) -> None:
@@ -100,20 +102,20 @@ class ScoreBlocks:
             self._one_time = iter(scores) is scores
 
     def first_pass(self) -> Iterator[Block]:
-        """Yield the blocks of `once`, and keep those that are costly or impossible to compute again for `second_pass`.
+        """Yield the blocks, and cache those that are costly or impossible to compute again, for `second_pass`.
 
-        Keeps at most 512 MiB.
+        Caches at most 512 MiB.
         """
         cached: list[Block] = []
         n_bytes = 0
-        for rows, block in self.once():
+        for rows, block in self.checked_blocks():
             n_bytes += block.nbytes
-            if n_bytes > CACHE_BYTES:
+            if n_bytes > MAX_CACHE_BYTES:
                 cached.clear()
                 if self._one_time:
                     raise TooLargeError(
-                        f"Metrics of words go through the scores twice, and one-time blocks of more than "
-                        f"{CACHE_BYTES / 2**30:.1f} GiB are not kept. Pass a callable that returns the blocks again."
+                        f"Metrics of words read the scores twice, and one-time blocks of more than "
+                        f"{MAX_CACHE_BYTES / 2**30:.1f} GiB are not cached. Pass a callable that returns the blocks."
                     )
             elif self._one_time or callable(self._scores):
                 cached.append((rows, block.copy()))
@@ -122,34 +124,36 @@ class ScoreBlocks:
 
     def second_pass(self) -> Iterator[Block]:
         """Yield the same blocks once more."""
-        yield from self.once() if self._cached is None else self._cached
+        yield from self.checked_blocks() if self._cached is None else self._cached
 
-    def once(self) -> Iterator[Block]:
-        """Check the blocks and yield them as (rows, scores) in C order, float32 or float64; split a matrix."""
+    def checked_blocks(self) -> Iterator[Block]:
+        """Check the blocks and yield (rows, scores) in C order, float32 or float64; a matrix is split into blocks."""
         n_tags, excluded = self._judgements.n_tags, self._judgements.excluded
-        seen = np.zeros(self._judgements.n_images, bool)
+        scored = np.zeros(self._judgements.n_images, bool)
         blocks: Any = self._scores() if callable(self._scores) else self._scores
         if isinstance(blocks, np.ndarray):
             matrix, step = blocks, max(1, MATRIX_BLOCK_BYTES // (blocks.itemsize * n_tags))
-            blocks = ((slice(start, start + step), matrix[start : start + step]) for start in range(0, seen.size, step))
+            blocks = (
+                (slice(start, start + step), matrix[start : start + step]) for start in range(0, scored.size, step)
+            )
 
         for item in blocks:
             if not (isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], slice)):
-                problem = f"`scores` gives a {type(item).__name__}, not blocks."
+                problem = f"`scores` returns a {type(item).__name__}, not blocks."
                 raise UserError(problem, setting="scores", value=type(item).__name__, expected=SCORES_EXPECTED)
-            (start, stop, _), block = item[0].indices(seen.size), np.asarray(item[1])
+            (start, stop, _), block = item[0].indices(scored.size), np.asarray(item[1])
             expected = stop - start, n_tags
             if block.shape != expected:
                 label = f"The score block of images {start} to {stop}"
                 raise ShapeError(f"{label} has the shape {block.shape}; expected {expected} (images, tags).")
-            if seen[start:stop].any():
-                raise ShapeError(f"Image {start + seen[start:stop].argmax()} is in two score blocks; expected once.")
-            seen[start:stop] = True
+            if scored[start:stop].any():
+                raise ShapeError(f"Image {start + scored[start:stop].argmax()} is in two score blocks; expected once.")
+            scored[start:stop] = True
             block = np.ascontiguousarray(block, np.float32 if block.dtype == np.float32 else np.float64)
             row = first_non_finite_row(block)
             if row >= 0:
                 raise DataError(
-                    f"The scores of image {start + row} hold NaN or infinity, which cannot be ranked. "
+                    f"The scores of image {start + row} have NaN or infinity, which cannot be ranked. "
                     "Check the features of that image and the weights of the model."
                 )
             rows = slice(start, stop)
@@ -160,10 +164,10 @@ class ScoreBlocks:
                 ] = -np.inf
             yield rows, block
 
-        if not seen.all():
+        if not scored.all():
             raise ShapeError(
-                f"The score blocks hold {seen.sum()} images, but the tags {seen.size}; the first without scores is "
-                f"{seen.argmin()}. Pass scores of the same images as tags."
+                f"The score blocks have {scored.sum()} images, but the tags {scored.size}; the first without scores is "
+                f"{scored.argmin()}. Pass scores of the same images as tags."
             )
 
 
@@ -199,8 +203,8 @@ class Ranks:
     def r_precision(self) -> NDArray[np.float64]:
         """Return precision at the number of relevant entries: the break-even point, where it equals recall."""
         n_relevant = self.n_relevant
-        inside = self.lists[self.ranks <= n_relevant[self.lists]]
-        return ratio(np.bincount(inside, minlength=self.n_lists), n_relevant)
+        lists_of_hits = self.lists[self.ranks <= n_relevant[self.lists]]
+        return ratio(np.bincount(lists_of_hits, minlength=self.n_lists), n_relevant)
 
     def f1(self, k: int) -> NDArray[np.float64]:
         """Return the harmonic mean of precision and recall at k: 2 hits / (k + relevant entries); 0 without hits."""
@@ -219,11 +223,11 @@ class Ranks:
         points of a precision-recall curve, which may be averaged over lists.
         """
         lists, precision, recall = self._curve()
-        best = np.zeros((self.n_lists, len(recalls)))
+        best_precision = np.zeros((self.n_lists, len(recalls)))
         for column, level in enumerate(recalls):
-            reaches_level = recall >= level - _ROUNDING
-            np.maximum.at(best[:, column], lists[reaches_level], precision[reaches_level])
-        return np.where(self.n_relevant[:, None] > 0, best, np.nan)
+            reaches_level = recall >= level - _RECALL_TOLERANCE
+            np.maximum.at(best_precision[:, column], lists[reaches_level], precision[reaches_level])
+        return np.where(self.n_relevant[:, None] > 0, best_precision, np.nan)
 
     def _curve(self) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
         """Return the list, precision and recall at each relevant entry, list by list in order of rank."""
@@ -234,23 +238,23 @@ class Ranks:
 
     def reciprocal_rank(self) -> NDArray[np.float64]:
         """Return 1 / the rank of the first relevant entry."""
-        best = np.zeros(self.n_lists)
-        np.maximum.at(best, self.lists, 1 / self.ranks)
-        return ratio(best, np.minimum(self.n_relevant, 1))
+        best_reciprocal = np.zeros(self.n_lists)
+        np.maximum.at(best_reciprocal, self.lists, 1 / self.ranks)
+        return ratio(best_reciprocal, np.minimum(self.n_relevant, 1))
 
     def ndcg(self, k: int) -> NDArray[np.float64]:
         """Return the discounted gain, Σ 1 / log2(1 + rank) over the hits at k, divided by the maximum possible."""
         return self.graded_ndcg(k, np.ones(self.ranks.size))
 
     def graded_ndcg(self, k: int, gains: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the same as `ndcg` for relevant entries with `gains`, shape (n_relevant,)."""
+        """Return `ndcg` for relevant entries with different `gains`, shape (n_relevant,)."""
         in_top = self.ranks <= k
         gain = np.bincount(self.lists[in_top], gains[in_top] / np.log2(1 + self.ranks[in_top]), minlength=self.n_lists)
         order = np.lexsort((-gains, self.lists))
-        first = np.cumsum(self.n_relevant) - self.n_relevant
-        position = np.arange(1, order.size + 1) - first[self.lists[order]]
-        best = np.where(position <= k, gains[order] / np.log2(1 + position), 0.0)
-        return ratio(gain, np.bincount(self.lists[order], best, minlength=self.n_lists))
+        first_position = np.cumsum(self.n_relevant) - self.n_relevant
+        position = np.arange(1, order.size + 1) - first_position[self.lists[order]]
+        ideal_gain = np.where(position <= k, gains[order] / np.log2(1 + position), 0.0)
+        return ratio(gain, np.bincount(self.lists[order], ideal_gain, minlength=self.n_lists))
 
 
 def ratio(numerator: Numbers, denominator: Numbers) -> NDArray[np.float64]:
@@ -301,7 +305,7 @@ def rank_tags(scores: Scores, Y: MatrixLike, *, exclude: MatrixLike | None = Non
     """
     judgements = Judgements.of(Y, exclude)
     ranks = TagRanks.of(judgements)
-    for rows, block in ScoreBlocks(scores, judgements).once():
+    for rows, block in ScoreBlocks(scores, judgements).checked_blocks():
         ranks.add(rows, block)
     return ranks
 

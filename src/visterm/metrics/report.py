@@ -41,9 +41,9 @@ def evaluate(
 
     Parameters
     ----------
-    scores : ndarray (n_images, n_tags), blocks, or callable that gives blocks
-        Finite; higher is better. Blocks are pairs (slice of rows, array); a callable allows metrics of words to read
-        them twice without keeping them.
+    scores : ndarray (n_images, n_tags), blocks, or callable that returns blocks
+        Finite; higher is better. Blocks are pairs (slice of rows, array); with a callable, metrics of words can
+        read them twice without keeping them.
     Y : array-like or sparse, shape (n_images, n_tags)
         Relevant tags are above 0. Unknown tags (0) and explicit negatives (below 0) are not relevant.
     metrics : str or sequence of str
@@ -105,7 +105,7 @@ def _measure(
     requested = check_metrics(metrics, siblings=siblings is not None, tree=tree is not None)
     rankers = _rankers(list(requested.values()), judgements, siblings, tree)
     word_ranker, blocks = rankers.get("word"), ScoreBlocks(scores, judgements)
-    for rows, block in blocks.once() if word_ranker is None else blocks.first_pass():
+    for rows, block in blocks.checked_blocks() if word_ranker is None else blocks.first_pass():
         for ranker in rankers.values():
             ranker.add(rows, block)
     if word_ranker is not None:
@@ -117,7 +117,7 @@ def _measure(
 def _rankers(
     requested: Iterable[RequestedMetric], judgements: Judgements, siblings: MatrixLike | None, tree: MatrixLike | None
 ) -> dict[str, Any]:
-    """Return, by kind, the objects that collect the evidence for metrics block by block."""
+    """Return the objects that collect the evidence for metrics block by block: kind of metric -> object."""
     ks: dict[str, list[int]] = {}
     for metric, k in requested:
         ks.setdefault(metric.of, []).append(k)
@@ -132,18 +132,18 @@ def _rankers(
 
 
 def _values(requested: dict[str, RequestedMetric], rankers: dict[str, Any]) -> dict[str, NDArray[np.float64]]:
-    """Return the values of metrics, once every block has been added."""
+    """Return the values of metrics after all blocks were added."""
     evidence = rankers | {kind: ranker.result() for kind, ranker in rankers.items() if kind == "word"}
     return {name: metric.values(evidence[metric.of], k) for name, (metric, k) in requested.items()}
 
 
 def _nothing_to_average(name: str, shape: tuple[int, int], n_relevant: int, *, excluded: bool = False) -> DataError:
     """Return the error for a metric that is not defined for any image or tag."""
-    reason = "no image has a relevant tag" if n_relevant == 0 else "no image has a relevant and another tag"
-    exclusion_note = " once the excluded entries are left out" if excluded else ""
+    reason = "no image has a relevant tag" if n_relevant == 0 else "no image has a relevant and an irrelevant tag"
+    exclusion_note = " without the excluded entries" if excluded else ""
     return DataError(
         f"{name} has nothing to average: of {shape[0]} images and {shape[1]} tags, {reason}{exclusion_note}. "
-        "Evaluate on images that people have tagged, with the tags that the model knows."
+        "Evaluate on images with tags that the model knows."
     )
 
 
@@ -151,7 +151,7 @@ class scorer:  # noqa: N801, called as a function
     """A metric of ``visterm metrics`` for scikit-learn's `scoring=`.
 
     You can also call it: ``scorer("p@5")(estimator, X, Y)``. The estimator is a tagger, a model, a pipeline that ends
-    in one of these, or any estimator with a `decision_function` that has one column per tag.
+    with a tagger or model, or any estimator with a `decision_function` that has one column per tag.
 
     Parameters
     ----------
@@ -181,7 +181,7 @@ class scorer:  # noqa: N801, called as a function
         if not hasattr(estimator, "decision_function"):
             raise UserError(
                 f"A {type(estimator).__name__} has no scores of tags. {self!r} measures taggers, models of visterm, "
-                "and pipelines that end in one."
+                "and pipelines that end with one of these."
             )
         return evaluate(estimator.decision_function(X), as_matrix(y, estimator), self.metric)[self.metric]
 
@@ -211,47 +211,47 @@ class PartMeasures:
         self._requested = check_metrics(metrics, siblings=siblings is not None, tree=False)
         self._shape, self._n_relevant, self._siblings = shape, n_relevant, siblings
         kinds = {metric.of for metric, _ in self._requested.values()}
-        self._given: GivenTags | None = None
-        self._words = StoredImageRanker(folder, n_relevant, shape[0]) if "word" in kinds else None
+        self._given_tags: GivenTags | None = None
+        self._word_ranker = StoredImageRanker(folder, n_relevant, shape[0]) if "word" in kinds else None
         self._image_moments = {
             name: Moments() for name, (metric, _) in self._requested.items() if metric.of in ("image", "sibling")
         }
-        self._n_seen = 0
+        self._n_images = 0
 
     @property
-    def twice(self) -> bool:
+    def needs_second_pass(self) -> bool:
         """Whether the images must be passed a second time, to `add_again`."""
-        return self._words is not None
+        return self._word_ranker is not None
 
     def add(self, part: Part) -> None:
         """Add the next images."""
         Y, blocks = part
         judgements = Judgements.of(Y)
-        in_memory = [requested for requested in self._requested.values() if requested.metric.of != "word"]
-        rankers = _rankers(in_memory, judgements, self._siblings, None)
-        for rows, block in ScoreBlocks(blocks, judgements).once():
+        without_words = [requested for requested in self._requested.values() if requested.metric.of != "word"]
+        rankers = _rankers(without_words, judgements, self._siblings, None)
+        for rows, block in ScoreBlocks(blocks, judgements).checked_blocks():
             for ranker in rankers.values():
                 ranker.add(rows, block)
-            if self._words is not None:
-                self._words.gather(self._n_seen + rows.start, block, judgements.relevant(rows))
-        if self._given is None:
-            self._given = rankers.get("tag")
+            if self._word_ranker is not None:
+                self._word_ranker.gather(self._n_images + rows.start, block, judgements.relevant(rows))
+        if self._given_tags is None:
+            self._given_tags = rankers.get("tag")
         else:
-            self._given.add_counts(rankers["tag"])
+            self._given_tags.add_counts(rankers["tag"])
         for name, values in _values({name: self._requested[name] for name in self._image_moments}, rankers).items():
             self._image_moments[name].add(values)
-        self._n_seen += judgements.n_images
+        self._n_images += judgements.n_images
 
     def add_again(self, parts: Iterable[Part]) -> None:
         """Add all images a second time, in the same order, if there are metrics of words."""
-        if self._words is None:
+        if self._word_ranker is None:
             return
-        self._words.sort()
-        first = 0
+        self._word_ranker.sort()
+        n_added = 0
         for Y, blocks in parts:
-            for rows, block in ScoreBlocks(blocks, Judgements.of(Y)).once():
-                self._words.count(first + rows.start, block)
-            first += Y.shape[0]
+            for rows, block in ScoreBlocks(blocks, Judgements.of(Y)).checked_blocks():
+                self._word_ranker.count(n_added + rows.start, block)
+            n_added += Y.shape[0]
 
     def interval(self, name: str) -> Interval:
         """Return the value of a metric and its 95 % interval: by bootstrap over tags, or as in `Moments` over images.
@@ -261,7 +261,7 @@ class PartMeasures:
         values = np.empty(0)
         if name not in self._image_moments:
             metric, k = self._requested[name]
-            values = metric.values(self._given if metric.of == "tag" else self._words, k)
+            values = metric.values(self._given_tags if metric.of == "tag" else self._word_ranker, k)
         elif self._image_moments[name].n:
             return self._image_moments[name].interval()
         if np.isnan(values).all():

@@ -1,4 +1,4 @@
-"""Measures of search: each tag is a query that ranks the images, in memory or in files; also queries of more words."""
+"""Measures of search: rankings of images for each tag, in memory or in files, and for queries of several words."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from visterm.core.writing import new_map
 from visterm.kernels.topk import count_irrelevant_above, top_k
 from visterm.metrics.ranking import Block, Judgements, Ranks, ScoreBlocks, Scores, ratio
 
-ENTRIES_PER_STEP = 2**20  # Number of entries per step
-MAX_IMAGES = 2**32  # An entry is 8 bytes: 4 of the score, and 4 of the image's number
-_SIGN = np.uint32(2**31)
+ENTRIES_PER_STEP = 2**20
+MAX_IMAGES = 2**32  # An entry has 4 bytes for the score and 4 bytes for the number of the image
+_SIGN_BIT = np.uint32(2**31)
 
-EASY_FROM = 3  # Minimum number of relevant images of an easy query (PAMIR, Table X)
+MIN_EASY_IMAGES = 3  # Minimum number of relevant images of an easy query (PAMIR, Table X)
 TOP_IMAGES = 10  # Number of first images for P10 and nDCG10
 BLOCK_BYTES = 2**25
 
@@ -54,14 +54,14 @@ class ImageRanker:
         self._scores[span] = block[self._images[span] - rows.start, self._judgements.tags[span]]
 
     def count(self, rows: slice, block: NDArray[np.floating]) -> None:
-        """Count the irrelevant images of `rows` above each relevant entry, once every block is added."""
+        """Count the irrelevant images of `rows` above each relevant entry, after all blocks were added."""
         if self._order is None:
             self._order = np.lexsort((self._images, -self._scores, self._judgements.tags))
             self._scores, self._images = self._scores[self._order], self._images[self._order]
         count_irrelevant_above(block, rows.start, self._indptr, self._scores, self._images, self._n_above)
 
     def result(self) -> Ranks:
-        """Return the ranks, once every block is counted."""
+        """Return the ranks, after all blocks were counted."""
         tags = np.repeat(np.arange(self._judgements.n_tags), np.diff(self._indptr))
         total = np.concatenate(([0], np.cumsum(self._n_above)))
         first = self._indptr[tags]
@@ -72,8 +72,8 @@ class ImageRanker:
 def rank_images(scores: Scores, Y: MatrixLike, *, exclude: MatrixLike | None = None) -> Ranks:
     """Rank the relevant images of each tag within its column of scores; ties are broken by the smaller image id.
 
-    Parameters and errors are those of `visterm.metrics.ranking.rank_tags`; a one-time iterator of more than 512 MiB
-    x with `TooLargeError`, because the scores are read twice.
+    Parameters and errors are those of `visterm.metrics.ranking.rank_tags`; also raises TooLargeError for a one-time
+    iterator of more than 512 MiB, because the scores are read twice.
     """
     judgements = Judgements.of(Y, exclude)
     blocks, ranker = ScoreBlocks(scores, judgements), ImageRanker(judgements)
@@ -93,7 +93,7 @@ def rank_queries(
 
     Parameters
     ----------
-    scores : ndarray (n_images, n_tags), or callable that gives blocks (slice of images, array)
+    scores : ndarray (n_images, n_tags), or callable that returns blocks (slice of images, array)
         Scores of the images for each tag; higher is better.
     Q : array-like or sparse, shape (n_queries, n_tags)
         Weights of the words.
@@ -113,9 +113,9 @@ def rank_queries(
     """
     Q, R = as_csr(Q), as_csr(R)
     if Q.shape[0] == 0:
-        raise DataError("There are no queries to rank images for. Pass one or more.")
+        raise DataError("There are no queries to rank images for. Pass at least one.")
     if Q.shape[0] != R.shape[0]:
-        raise ShapeError(f"Q has {Q.shape[0]} queries, but R {R.shape[0]}; expected a row of each for every query.")
+        raise ShapeError(f"Q has {Q.shape[0]} queries, but R {R.shape[0]}; expected one row of each per query.")
     excluded_images = None if exclude is None else sp.csr_array(as_csr(exclude).T)
     return rank_images(partial(_query_blocks, scores, Q, combine), sp.csr_array(R.T), exclude=excluded_images)
 
@@ -165,13 +165,13 @@ def kinds_of_queries(
     """Return masks of the queries of each kind (PAMIR, Tables X, XI and XII), bool of shape (n_queries,).
 
     The kinds are ``all``; ``easy`` (3 or more relevant images) and ``difficult`` (fewer); ``one word`` and ``several
-    words``; with `seen` also ``seen`` and ``test only``: `seen` says whether a training image is relevant to the query
-    too. Kinds without queries are included.
+    words``; with `seen` also ``seen`` and ``test only``: `seen` says whether a training image is relevant to the
+    query. Kinds without queries are included.
     """
     kinds = {
         "all": np.ones(n_words.size, np.bool_),
-        "easy": n_relevant >= EASY_FROM,
-        "difficult": n_relevant < EASY_FROM,
+        "easy": n_relevant >= MIN_EASY_IMAGES,
+        "difficult": n_relevant < MIN_EASY_IMAGES,
         "one word": n_words == 1,
         "several words": n_words > 1,
     }
@@ -210,7 +210,9 @@ class StoredImageRanker:
 
     def __init__(self, folder: Path, n_relevant: NDArray[np.int64], n_images: int) -> None:
         if n_images > MAX_IMAGES:
-            raise TooLargeError(f"word_map and word_p take at most {MAX_IMAGES:,} images, not {n_images:,}. Omit them.")
+            raise TooLargeError(
+                f"word_map and word_p support at most {MAX_IMAGES:,} images, not {n_images:,}. Omit them."
+            )
         self._indptr = np.concatenate(([0], np.cumsum(n_relevant))).astype(np.int64)
         self._next = self._indptr[:-1].copy()
         shape = (max(1, int(self._indptr[-1])),)
@@ -219,8 +221,8 @@ class StoredImageRanker:
         self._images = np.asarray(new_map(folder / "images.npy", np.int64, shape))
         self._n_above = np.asarray(new_map(folder / "above.npy", np.int64, shape))
 
-    def gather(self, first: int, block: NDArray[np.float32], relevant: sp.csr_array) -> None:
-        """Store the relevant entries of a block of images; the first image has the number `first`."""
+    def gather(self, first_image: int, block: NDArray[np.float32], relevant: sp.csr_array) -> None:
+        """Store the relevant entries of a block of images; the first image has the number `first_image`."""
         rows = np.repeat(np.arange(block.shape[0]), np.diff(relevant.indptr))
         order = np.argsort(relevant.indices, kind="stable")
         rows, tags = rows[order], relevant.indices[order]
@@ -228,31 +230,31 @@ class StoredImageRanker:
         positions = np.repeat(self._next[distinct] - starts, counts) + np.arange(tags.size)
         self._next[distinct] += counts
         keys = _descending(block[rows, tags]).astype(np.uint64) << np.uint64(32)
-        self._keys[positions] = keys | (rows + first).astype(np.uint64)
+        self._keys[positions] = keys | (rows + first_image).astype(np.uint64)
 
     def sort(self) -> None:
-        """Sort the entries of each tag, once all are gathered."""
+        """Sort the entries of each tag, after all images were gathered."""
         for start, stop in zip(self._indptr[:-1].tolist(), self._indptr[1:].tolist(), strict=True):
             self._keys[start:stop].sort()
         for start in range(0, int(self._indptr[-1]), ENTRIES_PER_STEP):
             chunk = slice(start, min(start + ENTRIES_PER_STEP, int(self._indptr[-1])))
             self._images[chunk] = self._keys[chunk] & np.uint64(MAX_IMAGES - 1)
             bits = (self._keys[chunk] >> np.uint64(32)).astype(np.uint32)  # the scores' bits from `_descending`
-            self._scores[chunk] = np.where(bits < _SIGN, ~bits ^ _SIGN, bits).astype(np.uint32).view(np.float32)
+            self._scores[chunk] = np.where(bits < _SIGN_BIT, ~bits ^ _SIGN_BIT, bits).astype(np.uint32).view(np.float32)
 
-    def count(self, first: int, block: NDArray[np.float32]) -> None:
-        """Count the irrelevant images of a block above each relevant entry, once the entries are sorted."""
-        count_irrelevant_above(block, first, self._indptr, self._scores, self._images, self._n_above)
+    def count(self, first_image: int, block: NDArray[np.float32]) -> None:
+        """Count the irrelevant images of a block above each relevant entry, after the entries were sorted."""
+        count_irrelevant_above(block, first_image, self._indptr, self._scores, self._images, self._n_above)
 
     def average_precision(self) -> NDArray[np.float64]:
         """Return the average precision of each tag as a query, shape (n_tags,); NaN if no image is relevant."""
-        return ratio(self._sums(lambda position, rank: position / rank), np.diff(self._indptr))
+        return ratio(self._sums_over_entries(lambda position, rank: position / rank), np.diff(self._indptr))
 
     def precision(self, k: int) -> NDArray[np.float64]:
         """Return the precision at k of each tag as a query, shape (n_tags,); NaN if no image is relevant."""
-        return ratio(self._sums(lambda _, rank: rank <= k), np.where(np.diff(self._indptr) > 0, k, 0))
+        return ratio(self._sums_over_entries(lambda _, rank: rank <= k), np.where(np.diff(self._indptr) > 0, k, 0))
 
-    def _sums(
+    def _sums_over_entries(
         self, measure: Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.floating | np.bool_]]
     ) -> NDArray[np.float64]:
         """Sum ``measure(position among relevant entries, rank among all)`` over the entries of each tag."""
@@ -273,6 +275,6 @@ class StoredImageRanker:
 
 
 def _descending(scores: NDArray[np.float32]) -> NDArray[np.uint32]:
-    """Map scores to uint32 in reverse order: the larger the score, the smaller the result; 0 and -0 are equal."""
+    """Map scores to uint32 in reverse order: larger scores have smaller results, and 0 and -0 have the same."""
     bits = (scores.astype(np.float32) + np.float32(0)).view(np.uint32)
-    return np.where(bits < _SIGN, ~(bits | _SIGN), bits).astype(np.uint32)
+    return np.where(bits < _SIGN_BIT, ~(bits | _SIGN_BIT), bits).astype(np.uint32)

@@ -13,17 +13,17 @@ from numpy.typing import ArrayLike, NDArray
 from visterm.core.checks import check_count
 from visterm.core.errors import DataError, ShapeError
 
-DRAWS_AT_ONCE = 2**22
+MAX_DRAWS_IN_MEMORY = 2**22
 
 TIE_TOLERANCE = 1e-10
-"""Relative to the largest value: differences closer than this count as equal, as sums of fractions are rounded."""
+"""Relative to the largest value: differences closer than this count as equal, because sums of fractions are rounded."""
 
-LEVEL = 0.95  # Share of the resamples inside an interval
-MAX_EXACT = 13  # Maximum number of differences with ties for the exact test over all signs, as in SciPy
-Z95 = 1.959964  # Two-sided 95 % quantile of the normal distribution, for intervals of a share
-NORMAL_95 = 1.959963984540054  # Two-sided 95 % quantile of the normal distribution
-ONE_SIDED = 1.644854  # One-sided 95 % quantile of the normal distribution
-RESAMPLES = 1000  # Number of resamples of images or queries for the intervals of evaluations
+CONFIDENCE_LEVEL = 0.95  # Share of the resamples inside an interval
+MAX_EXACT_TIES = 13  # Maximum number of differences with ties for the exact test over all signs, as in SciPy
+Z95 = 1.959964  # Two-sided 95 % quantile of the normal distribution, rounded, for intervals of shares
+EXACT_Z95 = 1.959963984540054  # For intervals of means
+ONE_SIDED_Z95 = 1.644854  # One-sided 95 % quantile of the normal distribution
+N_RESAMPLES = 1000  # Number of resamples of images or queries for the intervals of evaluations
 
 
 class Interval(NamedTuple):
@@ -37,9 +37,8 @@ class Interval(NamedTuple):
 class Difference(NamedTuple):
     """A mean difference between two models on the same images."""
 
-    # First minus second, and its interval under resampling of the images
-    mean: float
-    low: float
+    mean: float  # First minus second
+    low: float  # Ends of the interval under resampling of the images
     high: float
     p_value: float
     """Twice the share of resamples with a difference of 0 or the opposite sign, at most 1. Small: the sign is clear."""
@@ -49,8 +48,7 @@ class Difference(NamedTuple):
 class SignedRanks(NamedTuple):
     """Wilcoxon's signed ranks of the differences between two models."""
 
-    # Sums of the ranks, by size, of the differences in favour of each model
-    first_better: float
+    first_better: float  # Sum of the ranks of the differences in favour of the first model
     second_better: float
     p_value: float
     """For the hypothesis that differences are symmetric around 0. Small: the model with the larger sum is better."""
@@ -139,7 +137,7 @@ def signed_ranks(first: ArrayLike, second: ArrayLike) -> SignedRanks:
     >>> signed_ranks([0.9, 0.8, 0.7, 0.9, 0.6, 0.4], [0.1, 0.2, 0.3, 0.4, 0.5, 0.5]).second_better
     1.5
     """
-    sizes = _numbered_sizes(*_pairs(first, second))
+    sizes = _signed_sizes(*_pairs(first, second))
     sizes = sizes[sizes != 0]
     if sizes.size == 0:
         return SignedRanks(0.0, 0.0, 1.0, 0)
@@ -147,9 +145,9 @@ def signed_ranks(first: ArrayLike, second: ArrayLike) -> SignedRanks:
 
     ranks = rankdata(np.abs(sizes))
     first = float(ranks[sizes > 0].sum())
-    tied = np.unique(ranks).size < ranks.size
-    # The same as in SciPy, which takes half a second to try all signs one by one if there are ties.
-    p_value = _all_signs(ranks, first) if tied and ranks.size <= MAX_EXACT else float(wilcoxon(sizes).pvalue)
+    has_ties = np.unique(ranks).size < ranks.size
+    # As in SciPy, which takes half a second to try all signs one by one if there are ties
+    p_value = _all_signs(ranks, first) if has_ties and ranks.size <= MAX_EXACT_TIES else float(wilcoxon(sizes).pvalue)
     return SignedRanks(first, float(ranks[sizes < 0].sum()), p_value, sizes.size)
 
 
@@ -164,7 +162,7 @@ def compare_pairs(values: Sequence[Any]) -> list[Compared]:
     tests = [signed_ranks(values[a], values[b]) for a, b in pairs]
     corrected = holm([test.p_value for test in tests])
     return [
-        Compared(a, b, paired_bootstrap(values[a], values[b], n_resamples=RESAMPLES), test, float(p))
+        Compared(a, b, paired_bootstrap(values[a], values[b], n_resamples=N_RESAMPLES), test, float(p))
         for (a, b), test, p in zip(pairs, tests, corrected, strict=True)
     ]
 
@@ -184,11 +182,11 @@ def holm(p_values: Sequence[float]) -> NDArray[np.float64]:
 
 def interval_of(values: NDArray[np.float64]) -> Interval:
     """Return the mean of the defined values and its 95 % bootstrap interval, for evaluations."""
-    return bootstrap_mean(values, n_resamples=RESAMPLES)
+    return bootstrap_mean(values, n_resamples=N_RESAMPLES)
 
 
-def _numbered_sizes(first: NDArray[np.float64], second: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Replace differences by signed integers in the order of their sizes: 0 for none, the same for equal sizes."""
+def _signed_sizes(first: NDArray[np.float64], second: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Replace differences by signed integers in the order of their sizes: 0 for no difference, ties are equal."""
     differences = first - second
     order = np.argsort(np.abs(differences))
     noise = TIE_TOLERANCE * max(np.abs(first).max(initial=0), np.abs(second).max(initial=0))
@@ -205,14 +203,14 @@ def _all_signs(ranks: NDArray[np.float64], rank_sum: float) -> float:
 
 
 def _pairs(first: ArrayLike, second: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the values that are defined in both arrays; refuse values that are defined in only one."""
+    """Return the values that are defined in both arrays. Raises DataError if a value is defined in only one."""
     a, b = _vector(first, "first"), _vector(second, "second")
     if a.size != b.size:
         raise ShapeError(f"first has {a.size} values, second {b.size}; expected values of the same images.")
     one_sided = np.flatnonzero(np.isnan(a) != np.isnan(b))
     if one_sided.size:
         raise DataError(
-            f"{one_sided.size} images have a value of one model only, the first is {one_sided[0]}. "
+            f"{one_sided.size} images have a value of one model only, such as image {one_sided[0]}. "
             "Compare values of the same metric on the same images and tags."
         )
     both_defined = ~np.isnan(a)
@@ -222,7 +220,7 @@ def _pairs(first: ArrayLike, second: ArrayLike) -> tuple[NDArray[np.float64], ND
 def _vector(values: ArrayLike, name: str) -> NDArray[np.float64]:
     array = np.asarray(values, np.float64)
     if array.ndim != 1:
-        raise ShapeError(f"{name} has {array.ndim} dimensions; expected 1, one value an image.")
+        raise ShapeError(f"{name} has {array.ndim} dimensions; expected 1, one value per image.")
     if np.isinf(array).any():
         raise DataError(f"{name} has infinite values; expected finite numbers, or NaN where a metric is not defined.")
     return array
@@ -234,12 +232,12 @@ def _resampled_means(values: NDArray[np.float64], n_resamples: int) -> tuple[NDA
     if values.size == 0:
         raise DataError("No image has a value; at least 1 is needed to resample. Evaluate more images.")
     rng = np.random.default_rng(0)
-    step = max(1, DRAWS_AT_ONCE // values.size)
+    step = max(1, MAX_DRAWS_IN_MEMORY // values.size)
     means = np.empty(n_resamples)
     for start in range(0, n_resamples, step):
         chunk = means[start : start + step]
         chunk[:] = values[rng.integers(values.size, size=(chunk.size, values.size))].mean(axis=1)
-    low, high = np.quantile(means, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    low, high = np.quantile(means, [(1 - CONFIDENCE_LEVEL) / 2, (1 + CONFIDENCE_LEVEL) / 2])
     return means, float(low), float(high)
 
 
@@ -264,7 +262,7 @@ class Moments:
         """
         mean = self._sum / self.n if self.n else math.nan
         variance = max(0.0, self._squares / self.n - mean**2) if self.n else math.nan
-        half = NORMAL_95 * math.sqrt(variance / max(1, self.n))
+        half = EXACT_Z95 * math.sqrt(variance / max(1, self.n))
         return Interval(mean, mean - half, mean + half)
 
 
@@ -300,12 +298,12 @@ def share_of_right(n_right: ArrayLike, n_given: ArrayLike) -> Interval | None:
 
 
 def upper_share(n_right: Any, n: Any) -> NDArray[np.float64]:
-    """Return the upper end of the one-sided 95 % interval of shares, `n_right` of `n`: Wilson's, of independent ones.
+    """Return the upper end of Wilson's one-sided 95 % interval of the shares `n_right` of `n`.
 
-    The lower end is 1 less that of the others: ``1 - upper_share(n - n_right, n)``.
+    The lower end is ``1 - upper_share(n - n_right, n)``.
     """
     n = np.asarray(n, np.float64)
     share = n_right / n
-    half = ONE_SIDED * np.sqrt(share * (1 - share) / n + ONE_SIDED**2 / (4 * n**2))
-    upper: NDArray[np.float64] = (share + ONE_SIDED**2 / (2 * n) + half) / (1 + ONE_SIDED**2 / n)
+    half = ONE_SIDED_Z95 * np.sqrt(share * (1 - share) / n + ONE_SIDED_Z95**2 / (4 * n**2))
+    upper: NDArray[np.float64] = (share + ONE_SIDED_Z95**2 / (2 * n) + half) / (1 + ONE_SIDED_Z95**2 / n)
     return upper

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-USUAL_K = 5
+EXAMPLE_K = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +33,10 @@ class Metric:
 
     @property
     def example(self) -> str:
-        """The name as typed, with the usual k."""
-        return self.spelled(USUAL_K)
+        """The name as typed, with a usual k."""
+        return self.spelling(EXAMPLE_K)
 
-    def spelled(self, k: int) -> str:
+    def spelling(self, k: int) -> str:
         """Return the name as typed, with `k`."""
         return f"{self.name}@{k}" if self.takes_k else self.name
 
@@ -47,7 +47,7 @@ class Metric:
 
 
 class RequestedMetric(NamedTuple):
-    """A metric as requested by a user; k is 0 if it takes none."""
+    """A metric as requested by a user; k is 0 if the metric takes no k."""
 
     metric: Metric
     k: int
@@ -115,22 +115,22 @@ def check_metrics(
     """Parse metrics as users type them, ``map`` or ``p@5``; case does not matter.
 
     `siblings` and `tree` say whether siblings and a tree of tags are available. Raises UnknownNameError for an unknown
-    metric, with the nearest names; UserError if no metric is named, a k is missing, not allowed or not a whole number
-    of 1 or more, or a metric needs missing siblings or a missing tree.
+    metric, with the nearest names; UserError if no metric is requested, a k is missing, not allowed or not a whole
+    number of 1 or more, or a metric needs missing siblings or a missing tree.
     """
     names = [names] if isinstance(names, str) else list(names)
     if not names:
         examples = ", ".join(metric.example for metric in METRICS)
-        raise UserError("No metric is named.", setting="metrics", value=names, expected=f"some of {examples}")
+        raise UserError("No metric is requested.", setting="metrics", value=names, expected=f"some of {examples}")
     requested = {name: _parse(name) for name in names}
     for name, (metric, _) in requested.items():
         if metric.of == "sibling" and not siblings:
-            advice = "Pass `siblings`; for a run, give `tag_rules` with the rule isa."
+            advice = "Pass `siblings`; for a run, pass `tag_rules` with the rule isa."
             raise UserError(
-                f"{name} needs to know what tags are kinds of.", setting="metrics", value=name, advice=advice
+                f"{name} needs to know which tags are siblings.", setting="metrics", value=name, advice=advice
             )
         if metric.of == "tree" and not tree:
-            advice = "Pass `tree`, or a run that was fitted with one."
+            advice = "Pass `tree`, or a run that was fitted with a tree."
             raise UserError(f"{name} needs a tree, and images in memory.", setting="metrics", value=name, advice=advice)
     return requested
 
@@ -140,15 +140,15 @@ def _parse(name: str) -> RequestedMetric:
     metric = next((metric for metric in METRICS if metric.name == base), None)
     if metric is None:
         digits = re.search(r"[1-9]\d*$", name)
-        k = int(digits.group()) if digits else USUAL_K
-        problem = unknown("metric", name, [metric.spelled(k) for metric in METRICS])
+        k = int(digits.group()) if digits else EXAMPLE_K
+        problem = unknown("metric", name, [metric.spelling(k) for metric in METRICS])
         raise UnknownNameError(problem, setting="metrics", value=name, advice="`visterm metrics` lists them.")
     if not metric.takes_k:
         if separator:
-            wrong = f"The metric '{name}' has a k, but {base} looks at whole rankings."
-            raise UserError(wrong, setting="metrics", value=name, advice=f"Write '{base}'.")
+            problem = f"The metric '{name}' has a k, but {base} measures whole rankings."
+            raise UserError(problem, setting="metrics", value=name, advice=f"Write '{base}'.")
         return RequestedMetric(metric, 0)
     if not re.fullmatch(r"[0-9]{1,9}", k_text) or int(k_text) < 1:
-        wrong = f"The metric '{name}' needs a k, a whole number of 1 or more."
-        raise UserError(wrong, setting="metrics", value=name, advice=f"Write '{metric.example}', say.")
+        problem = f"The metric '{name}' needs a k, a whole number of 1 or more."
+        raise UserError(problem, setting="metrics", value=name, advice=f"Write, for example, '{metric.example}'.")
     return RequestedMetric(metric, int(k_text))

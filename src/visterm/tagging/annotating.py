@@ -84,7 +84,7 @@ class Annotations(Framed, _Annotations):
 
 
 class TagsWanted(NamedTuple):
-    """How many tags to return per image, and which: see `Tagger.annotate`."""
+    """The number and the kind of tags to return per image, see `Tagger.annotate`."""
 
     k: int | None = None
     new_only: bool = False
@@ -95,28 +95,25 @@ class TagsWanted(NamedTuple):
 
 
 class ChunkTags:
-    """Tags the images of chunks.
+    """Tags the images of chunks. Raises UserError if the run doesn't support the request."""
 
-    Raises UserError if the run doesn't support the request.
-    """
-
-    def __init__(self, run: Run, wanted: TagsWanted) -> None:
-        if wanted.new_only and run.given is None:
+    def __init__(self, run: Run, request: TagsWanted) -> None:
+        if request.new_only and run.given is None:
             raise UserError(
-                "`new_only` needs images that are known by number, and this run knows them by "
+                "`new_only` needs images that are known by number, and the encoder of this run is "
                 f"'{ENCODERS.name_of(run.encoder)}'.",
                 setting="new_only", value=True, advice="Leave `new_only` out, or fit with the encoder ids.",
             )  # fmt: skip
         self._cutoff = cutoff_of(
-            run.calibration, precision=wanted.precision, best_f1=wanted.best_f1, min_confidence=wanted.min_confidence
+            run.calibration, precision=request.precision, best_f1=request.best_f1, min_confidence=request.min_confidence
         )
-        if self._cutoff is not None and wanted.added:
+        if self._cutoff is not None and request.added:
             raise UserError(
-                "Words that were added have no confidence, as no image has them, so none are above a cut-off.",
-                setting="added", value=True, advice="Leave `added` out, or ask for a number of tags (`k`).",
+                "Words that were added have no confidence, because no training image has them.",
+                setting="added", value=True, advice="Leave `added` out, or pass a number of tags (`k`).",
             )  # fmt: skip
-        self._run, self._wanted = run, wanted
-        self._k = (DEFAULT_K if self._cutoff is None else 0) if wanted.k is None else wanted.k
+        self._run, self._request = run, request
+        self._k = (DEFAULT_K if self._cutoff is None else 0) if request.k is None else request.k
 
     def of(self, chunk: Chunk) -> Iterator[Annotated | Skipped]:
         """Yield the skipped images, then the other images with their tags."""
@@ -130,36 +127,36 @@ class ChunkTags:
         parts = (self._tags_of(chunk.rows[start : start + step]) for start in range(0, len(chunk.names), step))
         tagged = zip(chunk.names, chain.from_iterable(parts), strict=True)
         for name, rows in groupby(tagged, key=itemgetter(0)):
-            if is_video(name):  # a row for each frame
+            if is_video(name):  # one row per frame
                 yield Annotated(name, reduce(best_of, (tags for _, tags in rows))[: k or None])
             else:
                 yield from (Annotated(name, tags) for _, tags in rows)
 
     def _tags_of(self, X: Matrix) -> Iterator[list[Tag]]:
         run, k = self._run, self._k
-        known = run.known_tags(X) if self._wanted.new_only else None
-        best: Iterable[tuple[NDArray[np.int64], NDArray[np.float32]]]
+        known_tags = run.known_tags(X) if self._request.new_only else None
+        rankings: Iterable[tuple[NDArray[np.int64], NDArray[np.float32]]]
         confidences = None
         if run.tree is not None:
             scores, confidences = run.scores_and_confidences(X)
-            best = _ranked(scores, confidences, self._cutoff, known, k)
+            rankings = _ranked(scores, confidences, self._cutoff, known_tags, k)
         elif self._cutoff is not None and run.calibration is not None:
             blocks = ((block, run.calibration.confidences(block)) for _, block in run.model.score_blocks(X))
-            best = chain.from_iterable(_ranked(*block, self._cutoff, None, k) for block in blocks)
-        elif known is not None:
-            best = new_tags(run.model, X, k, known)
+            rankings = chain.from_iterable(_ranked(*block, self._cutoff, None, k) for block in blocks)
+        elif known_tags is not None:
+            rankings = new_tags(run.model, X, k, known_tags)
         else:
-            best = zip(*run.model.annotate(X, k), strict=True)
-        if self._wanted.added and run.words.added:
-            best = rank_with_added(best, run.model, X, run.words, k)
-        return _named(run, list(best), confidences)
+            rankings = zip(*run.model.annotate(X, k), strict=True)
+        if self._request.added and run.words.added:
+            rankings = rank_with_added(rankings, run.model, X, run.words, k)
+        return _with_names(run, list(rankings), confidences)
 
 
 def annotate_each(
-    run: Run, images: Photos, wanted: TagsWanted, *, progress: Progress = SILENT
+    run: Run, images: Photos, request: TagsWanted, *, progress: Progress = SILENT
 ) -> Iterator[Annotated | Skipped]:
     """Yield tagged images one after another, to limit the memory; see `Tagger.annotate`."""
-    tags = ChunkTags(run, wanted)
+    tags = ChunkTags(run, request)
     are_features_folders = isinstance(images, list | tuple) and bool(images) and all(map(is_features, images))
     try:
         if are_features_folders or is_features(images):
@@ -169,77 +166,81 @@ def annotate_each(
                 yield from tags.of(chunk)
             return
         with_videos = run.encoder.reads != "names"
-        given, unsearched = [images] if is_name(run.encoder, images) else images, Unsearched()
-        names, items = as_images(given, unsearched=unsearched, videos=with_videos)
+        inputs, unsearched = [images] if is_name(run.encoder, images) else images, Unsearched()
+        names, items = as_images(inputs, unsearched=unsearched, videos=with_videos)
         yield from unsearched.closed
         run.encoder.refuse_unknown(items, only_if_all=True)
         progress.start("tag photos", len(items))
         for start in range(0, len(items), CHUNK):
-            X, kept, skipped = encode_all(run.encoder, items[start : start + CHUNK], StepProgress(progress))
-            yield from tags.of(Chunk([names[start + position] for position in kept], X, skipped))
+            X, positions, skipped = encode_all(run.encoder, items[start : start + CHUNK], StepProgress(progress))
+            yield from tags.of(Chunk([names[start + position] for position in positions], X, skipped))
     finally:
         progress.finish()
 
 
 def best_of(first: Sequence[Scored], second: Sequence[Scored]) -> list[Scored]:
-    """Join the tags (`Tag` or `Prediction`) of two frames of a video, each tag with its higher score; best first."""
-    best: dict[str, Scored] = {}
+    """Merge the tags (`Tag` or `Prediction`) of two frames of a video, each with its higher score; best first."""
+    best_by_tag: dict[str, Scored] = {}
     for tag in sorted([*first, *second], key=attrgetter("score"), reverse=True):
-        best.setdefault(tag.tag, tag)
-    return [*best.values()]
+        best_by_tag.setdefault(tag.tag, tag)
+    return [*best_by_tag.values()]
 
 
 def _ranked(
     scores: NDArray[np.float32],
     confidences: NDArray[np.float64] | None,
     cutoff: Cutoff | None,
-    known: sp.csr_array | None,
+    known_tags: sp.csr_array | None,
     k: int,
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
     """Yield ids and scores of each image's `k` best tags (0: all) above the cut-off, without its known tags."""
     allowed = np.ones(scores.shape, np.bool_) if cutoff is None or confidences is None else confidences >= cutoff.least
-    if known is not None:
-        allowed &= known.toarray() == 0
+    if known_tags is not None:
+        allowed &= known_tags.toarray() == 0
     for row, row_allowed in zip(scores, allowed, strict=True):
         ids = np.flatnonzero(row_allowed)
         ids = ids[np.lexsort((ids, -row[ids]))][: k or None]
         yield ids, row[ids]
 
 
-def _named(
-    run: Run, rankings: list[tuple[NDArray[np.int64], NDArray[np.float32]]], given: NDArray[np.float64] | None = None
+def _with_names(
+    run: Run,
+    rankings: list[tuple[NDArray[np.int64], NDArray[np.float32]]],
+    all_confidences: NDArray[np.float64] | None = None,
 ) -> Iterator[list[Tag]]:
     """Yield the tags of each image from their ids and scores; confidences are computed for all images at once.
 
-    `given` are the confidences of all tags, (n_images, n_tags), if they don't follow from the scores alone.
+    `all_confidences`, shape (n_images, n_tags), is set if confidences don't follow from the scores alone.
     """
     tags, words, n = run.vocabulary.tags, run.words.added, len(run.vocabulary)
     tag_ids = np.concatenate([np.asarray(ids, np.int64) for ids, _ in rankings])
     values = np.concatenate([np.asarray(scores, np.float64) for _, scores in rankings])
     confidences: list[float | None] = [None] * tag_ids.size
     if run.calibration is not None:
-        # An added word has no calibration; the confidence of tag 0 is computed in its place, and not used.
-        cols = np.where(tag_ids < n, tag_ids, 0)
-        if given is None:
-            confidences = run.calibration.confidences(values, cols).tolist()
+        # An added word has no calibration: the confidence of tag 0 is computed instead, and not used.
+        columns = np.where(tag_ids < n, tag_ids, 0)
+        if all_confidences is None:
+            confidences = run.calibration.confidences(values, columns).tolist()
         else:
-            confidences = given[np.repeat(np.arange(len(rankings)), [len(ids) for ids, _ in rankings]), cols].tolist()
-    named = (
+            confidences = all_confidences[
+                np.repeat(np.arange(len(rankings)), [len(ids) for ids, _ in rankings]), columns
+            ].tolist()
+    named_tags = (
         Tag(tags[i], s, confidence=confidence) if i < n else Tag(words[i - n], s, trained=False)
         for i, s, confidence in zip(tag_ids.tolist(), values.tolist(), confidences, strict=True)
     )
     for ids, _ in rankings:
-        yield list(islice(named, len(ids)))
+        yield list(islice(named_tags, len(ids)))
 
 
-def new_tags(model: Annotator, X: Matrix, k: int, known: sp.csr_array) -> list[Ranking]:
-    """Rank the tags that images don't have in `known`, at most `k` per image (0: all)."""
-    known = sp.csr_array(known)
-    max_known = int(np.diff(known.indptr).max(initial=0))
+def new_tags(model: Annotator, X: Matrix, k: int, known_matrix: sp.csr_array) -> list[Ranking]:
+    """Rank the tags that images don't have in `known_matrix`, at most `k` per image (0: all)."""
+    known_matrix = sp.csr_array(known_matrix)
+    max_known = int(np.diff(known_matrix.indptr).max(initial=0))
     ids, scores = model.annotate(X, k + max_known if k else 0)
     rankings = []
     for row in range(X.shape[0]):
-        known_tags = known.indices[known.indptr[row] : known.indptr[row + 1]]
+        known_tags = known_matrix.indices[known_matrix.indptr[row] : known_matrix.indptr[row + 1]]
         new = np.flatnonzero(~np.isin(ids[row], known_tags))[: k or None]
         rankings.append(Ranking(ids[row, new], scores[row, new]))
     return rankings
@@ -281,7 +282,7 @@ def cutoff_of(
         raise UserError(
             f"`{setting}` needs a run with confidences.",
             setting=setting, value=cutoffs[setting],
-            advice=f"Fit it again with at least 20 tagged photos, or leave `{setting}` out.",
+            advice=f"Fit the run again with at least 20 tagged photos, or leave `{setting}` out.",
         )  # fmt: skip
 
     n_tags = calibration.slope.size
@@ -290,10 +291,10 @@ def cutoff_of(
         return cutoff
     if calibration.held_out is None:
         raise UserError(
-            "This run keeps nothing that cut-offs are chosen by: it learned more tags from too few photos to judge its "
-            "confidences anew.",
+            "This run has no held-out confidences to choose a cut-off: it learned new tags from too few photos to "
+            "fit its confidences again.",
             setting="best_f1" if precision is None else "precision", value=best_f1 if precision is None else precision,
-            advice="Fit it again, or pass the confidence yourself (`min_confidence`).",
+            advice="Fit the run again, or pass a minimum confidence (`min_confidence`).",
         )  # fmt: skip
     held_out = calibration.held_out
     chosen = cutoff_for_precision(held_out, precision) if precision is not None else cutoff_of_best_f1(held_out, mean)

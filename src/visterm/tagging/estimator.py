@@ -20,7 +20,7 @@ from visterm.learning.part_settings import move_encoder
 from visterm.learning.run import Run
 
 _PARTS = ("encoder", "model")
-_MAX_SHOWN = 5  # Tags in `repr`
+_MAX_TAGS = 5  # In `repr`
 
 
 class ScoredTags(NamedTuple):
@@ -28,20 +28,20 @@ class ScoredTags(NamedTuple):
 
     scores: Callable[[], Iterator[Any]]  # Yields rows and their scores, block by block
     Y: sp.csr_array  # shape (n_images, n_tags)
-    exclude: sp.csr_array | None  # Not 0 for training tags of the same image
+    exclude: sp.csr_array | None  # Not 0 for an image's training tags
 
 
 class TaggerEstimator(Estimator, Run):
     """A run with scikit-learn's methods, and loading from disk or the hub; `Tagger` has the constructor and `fit`."""
 
-    _made_with: Mapping[str, Any]
+    _settings: Mapping[str, Any]
     min_count: int
     seed: int
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the constructor's settings by name, with `deep` also ``model__dim``, ``encoder__max_side`` etc."""
-        if "_made_with" in vars(self):
-            settings = dict(self._made_with)
+        if "_settings" in vars(self):
+            settings = dict(self._settings)
         else:  # a run from disk
             names = {"encoder": ENCODERS.name_of(self.encoder), "model": MODELS.name_of(self.model)}
             n_jobs = getattr(self.parts, "n_jobs", None)
@@ -100,18 +100,18 @@ class TaggerEstimator(Estimator, Run):
         return scorer("map")(self, images, tags)
 
     def judged(self, images: Photos, tags: object = None) -> ScoredTags:
-        """Return the scores of photos and their given tags, in the form that metrics need."""
+        """Return the scores and the given tags of photos, in the form that metrics need."""
         self._refuse_unfitted()
         corpus, _ = known_part(self.encoder, read_corpus(self.encoder, images, "auto" if tags is None else tags))
         if self.tree is not None:
-            given, negatives = self.tree.words.completed(corpus.tags, corpus.negatives)
-            corpus = replace(corpus, tags=given, negatives=negatives)
+            given_tags, negatives = self.tree.words.completed(corpus.tags, corpus.negatives)
+            corpus = replace(corpus, tags=given_tags, negatives=negatives)
         X, Y, _ = encode_corpus(self.encoder, corpus, self.vocabulary)
         if len(corpus) and X.shape[0] == 0 and self.encoder.by_number:
             raise DataError(
                 f"None of the {count_of(len(corpus), 'photo')} to measure (such as '{corpus.names[0]}') was learned "
-                "from, and this tagger knows photos by number only (the encoder ids). Folds of photos do not suit it: "
-                "hide some tags of each photo instead, and measure with visterm.evaluate."
+                "from, and this tagger knows photos by number only (the encoder ids). Folds of photos cannot measure "
+                "it: hide some tags of each photo instead, and measure with visterm.evaluate."
             )
         return ScoredTags(lambda: self.score_blocks(X), Y, self.known_tags(X))
 
@@ -224,12 +224,12 @@ class TaggerEstimator(Estimator, Run):
 
     def __repr__(self) -> str:
         settings = repr(self.path) if self.path else "read from a catalogue"
-        if "_made_with" in vars(self):
+        if "_settings" in vars(self):
             defaults = {name: parameter.default for name, parameter in signature(type(self)).parameters.items()}
-            changed = {name: value for name, value in self._made_with.items() if value not in (defaults[name], {})}
+            changed = {name: value for name, value in self._settings.items() if value not in (defaults[name], {})}
             settings = ", ".join(f"{name}={value!r}" for name, value in changed.items())
         if len(self.vocabulary) == 0:
             return f"{type(self).__name__}({settings})"
-        first_tags = ", ".join(self.vocabulary.tags[:_MAX_SHOWN]) + (", …" if len(self.vocabulary) > _MAX_SHOWN else "")
+        first_tags = ", ".join(self.vocabulary.tags[:_MAX_TAGS]) + (", …" if len(self.vocabulary) > _MAX_TAGS else "")
         contents = f"{count_of(len(self.vocabulary), 'tag')} of {count_of(self.facts.get('images', 0), 'photo')}"
         return f"{type(self).__name__}({settings}) with {contents}: {first_tags}"

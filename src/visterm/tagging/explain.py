@@ -41,7 +41,7 @@ class Feature:
 
 @dataclass(frozen=True)
 class Explanation:
-    """The parts of a tag's score for a photo, in two ways.
+    """The contributions to a tag's score for a photo, by place and by feature.
 
     The shares of all places and of `elsewhere` sum to the score; so do the shares of all features, `bias`, and the
     share of models that compare whole photos.
@@ -50,17 +50,16 @@ class Explanation:
     image: str
     tag: str
     score: float  # The score from `annotate`
-    # The tag's rank among the tags of this photo, from 1
-    rank: int
+    rank: int  # The tag's rank among the tags of this photo, from 1
     n_tags: int
     size: tuple[int, int] | None  # Width and height of the upright picture; None if the encoder doesn't read pixels
-    # What places and features are called: "block" and "visterm"
+    # Singular nouns for places and features, such as "block" and "visterm"
     place: str
     feature: str
     places: list[Region]  # All places; they may overlap
     features: list[Feature]  # Features with a share other than 0, largest absolute share first
     bias: float  # The part of the score that doesn't depend on the photo
-    elsewhere: dict[str, float]  # Shares without a place, by name: the bias, and others that the encoder names
+    elsewhere: dict[str, float]  # Shares without a place, by name: the bias, and shares that the encoder names
     explained_by: list[str]  # The models that the shares come from: the run's model, or members of a blend
     no_heat: str = ""  # Why there is no heat map, because no place has a share; empty if there is one
 
@@ -102,7 +101,7 @@ def explain(tagger: Run, image: str | os.PathLike[str] | NDArray[np.uint8], tag:
     order = np.lexsort((np.arange(len(parts.shares)), -np.abs(parts.shares)))
     elsewhere = {"bias": parts.constant}
     if parts.elsewhere:
-        elsewhere[_name_of_rest(tagger.model)] = parts.elsewhere
+        elsewhere[_name_of_other_models(tagger.model)] = parts.elsewhere
     if image_places.source:
         elsewhere[image_places.source] = float(image_places.elsewhere @ parts.weights)
     size = None
@@ -136,37 +135,37 @@ def check_explains(tagger: Run) -> None:
     """Raise UserError, with advice, if a tagger's scores cannot be explained."""
     if tagger.encoder.by_number:
         raise UserError(
-            "Photos known by number have no features that a score could be taken apart by. To see which tags go with "
-            "a tag, run `visterm tags RUN --like TAG`."
+            "Photos known by number have no features, so scores cannot be split by features. To see tags that are "
+            "similar to a tag, run `visterm tags RUN --like TAG`."
         )
     if not explains(tagger.model):
         name = MODELS.name_of(tagger.model)
-        todo = what_to_do(tagger.model)
-        raise UserError(f"The scores of the model '{name}' of this run are no sums over features. {todo}")
+        advice = what_to_do(tagger.model)
+        raise UserError(f"The scores of the model '{name}' of this run are not sums over features. {advice}")
 
 
-def knows_places(tagger: Run) -> bool:
-    """Return whether a tagger may support heat maps; some outputs of networks still have no places."""
+def may_have_heat_maps(tagger: Run) -> bool:
+    """Return whether a tagger may support heat maps: some outputs of networks have no places."""
     return explains(tagger.model) and isinstance(tagger.encoder, HasPlaces)
 
 
 def _places(tagger: Run, image: ImageLike, row: Matrix) -> tuple[Places, str]:
-    """Return an image's features by places, or without places and the reason for it."""
+    """Return an image's features by place; or, if they have no places, all features and the reason."""
     if isinstance(tagger.encoder, HasPlaces):
         try:
             return tagger.encoder.places(image), ""
         except UserError as error:
-            why = str(error)
+            reason = str(error)
     else:
-        able = ", ".join(names_with(ENCODERS.classes().values(), lambda part: hasattr(part, "places")))
-        why = (
-            f"The encoder '{ENCODERS.name_of(tagger.encoder)}' does not know which places of a picture its numbers "
-            f"come from. Fit with one that does: {able}."
+        supported = ", ".join(names_with(ENCODERS.classes().values(), lambda part: hasattr(part, "places")))
+        reason = (
+            f"The encoder '{ENCODERS.name_of(tagger.encoder)}' cannot assign its features to places of a picture. "
+            f"Fit with one of these encoders: {supported}."
         )
-    return no_places(row, "features, which have no place"), why
+    return no_places(row, "features, which have no place"), reason
 
 
-def _name_of_rest(blend: Any) -> str:
+def _name_of_other_models(blend: Any) -> str:
     if any(explains(member) for member, weight in zip(blend.members_, blend.weights_, strict=True) if weight):
         return "models that compare whole photos"
     ranking = [MODELS.name_of(member) for member, weight in zip(blend.members_, blend.weights_, strict=True) if weight]

@@ -1,4 +1,4 @@
-"""Draw a photo with a heat map of a tag's score: warm colours where a place adds to it, blue where it subtracts."""
+"""Draw a photo with a heat map of a tag's score: red where a place adds to the score, blue where it subtracts."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from visterm.core.errors import UserError
 from visterm.core.writing import whole_file
 from visterm.tagging.explain import Explanation
 
-FORMATS: Final = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".webp": "WEBP"}
-"""Pillow's names of formats by file extension."""
+PILLOW_FORMATS: Final = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".webp": "WEBP"}
+"""File extension -> Pillow's name of the format."""
 
-QUALITY: Final = 95  # For lossy formats: thin lines and small letters stay clean
+LOSSY_QUALITY: Final = 95  # Keeps thin lines and small letters clean
 
 PHOTO_SIDE = 640  # Long side of the photo in the drawing, in pixels
-ADDS: Final = np.array([214, 72, 10], np.float64)
-TAKES: Final = np.array([20, 90, 190], np.float64)
-PAPER: Final = (255, 255, 255)
-INK: Final = (30, 30, 30)
+COLOUR_OF_ADDED: Final = np.array([214, 72, 10], np.float64)
+COLOUR_OF_SUBTRACTED: Final = np.array([20, 90, 190], np.float64)
+PAPER_COLOUR: Final = (255, 255, 255)
+INK_COLOUR: Final = (30, 30, 30)
 
-_FADED = 0.55
-_MAX_STRENGTH = 0.85
+_PHOTO_OPACITY = 0.55
+_MAX_HEAT_OPACITY = 0.85
 _GAP = 16
 _BAR_HEIGHT = 14
 _TEXT_SIZE = 17
 
 
-def size_of(explanation: Explanation) -> tuple[int, int]:
-    """Return width and height of the explained picture; raise UserError if there is no heat map."""
+def heat_map_size(explanation: Explanation) -> tuple[int, int]:
+    """Return the width and height of the explained picture. Raises UserError if there is no heat map."""
     if explanation.no_heat or explanation.size is None:
         raise UserError(f"There is no heat map: {explanation.no_heat}")
     return explanation.size
@@ -46,15 +46,15 @@ def heat(explanation: Explanation, size: tuple[int, int]) -> NDArray[np.float64]
     rectangle that ends inside a pixel covers a part of the pixel.
     """
     width, height = size
-    full = size_of(explanation)
-    across, down = width / full[0], height / full[1]
-    warmth = np.zeros((height, width))
+    full_size = heat_map_size(explanation)
+    across, down = width / full_size[0], height / full_size[1]
+    shares = np.zeros((height, width))
     for region in explanation.places:
         first_col, cols = _covered(region.left * across, region.right * across, width)
         top, rows = _covered(region.top * down, region.bottom * down, height)
         area = rows.sum() * cols.sum()
-        warmth[top : top + len(rows), first_col : first_col + len(cols)] += np.outer(rows * (region.share / area), cols)
-    return warmth
+        shares[top : top + len(rows), first_col : first_col + len(cols)] += np.outer(rows * (region.share / area), cols)
+    return shares
 
 
 def heat_overlay(explanation: Explanation, side: int) -> Image.Image:
@@ -62,12 +62,12 @@ def heat_overlay(explanation: Explanation, side: int) -> Image.Image:
 
     The drawing is RGBA with the proportions of the photo; its long side has `side` pixels.
     """
-    width, height = size_of(explanation)
+    width, height = heat_map_size(explanation)
     scale = side / max(width, height)
-    warmth = heat(explanation, (max(1, round(width * scale)), max(1, round(height * scale))))
-    strength = np.abs(warmth) / (float(np.abs(warmth).max()) or 1.0) * _MAX_STRENGTH
-    colour = np.where(warmth[..., None] > 0, ADDS, TAKES)
-    return Image.fromarray(np.rint(np.dstack([colour, 255 * strength])).astype(np.uint8), "RGBA")
+    shares = heat(explanation, (max(1, round(width * scale)), max(1, round(height * scale))))
+    opacity = np.abs(shares) / (float(np.abs(shares).max()) or 1.0) * _MAX_HEAT_OPACITY
+    colour = np.where(shares[..., None] > 0, COLOUR_OF_ADDED, COLOUR_OF_SUBTRACTED)
+    return Image.fromarray(np.rint(np.dstack([colour, 255 * opacity])).astype(np.uint8), "RGBA")
 
 
 def draw_heat(photo: NDArray[np.uint8], explanation: Explanation, path: str | os.PathLike[str]) -> None:
@@ -76,13 +76,13 @@ def draw_heat(photo: NDArray[np.uint8], explanation: Explanation, path: str | os
     The file is ``.png``, ``.jpg``, ``.jpeg`` or ``.webp``; raises UserError for another extension.
     """
     image_format = format_of(path)
-    width, height = size_of(explanation)
+    width, height = heat_map_size(explanation)
     scale = PHOTO_SIDE / max(width, height)
     size = (max(1, round(width * scale)), max(1, round(height * scale)))
     font = ImageFont.load_default(_TEXT_SIZE)
     picture = Image.fromarray(photo).resize(size, Image.Resampling.LANCZOS)
-    warmth = heat(explanation, size)
-    share_per_percent = warmth * (warmth.size / 100)
+    shares = heat(explanation, size)
+    share_per_percent = shares * (shares.size / 100)
     limit = float(np.abs(share_per_percent).max()) or 1.0
     lines = _text_lines(explanation)
     pictures_across = 2 * size[0] + _GAP
@@ -92,19 +92,19 @@ def draw_heat(photo: NDArray[np.uint8], explanation: Explanation, path: str | os
         max(pictures_across, text_across) + 2 * _GAP,
         size[1] + 3 * _GAP + _line_height(font) * len(lines) + _BAR_HEIGHT + _line_height(font) + _GAP // 2,
     )
-    sheet = Image.new("RGB", sheet_size, PAPER)
+    sheet = Image.new("RGB", sheet_size, PAPER_COLOUR)
     sheet.paste(picture, (_GAP, _GAP))
     sheet.paste(_under_heat(picture, share_per_percent / limit), (2 * _GAP + size[0], _GAP))
     pen = ImageDraw.Draw(sheet)
-    below = size[1] + 2 * _GAP
+    y = size[1] + 2 * _GAP
 
     for number, line in enumerate(lines):
-        pen.text((_GAP, below + number * _line_height(font)), line, fill=INK, font=font)
-    _draw_legend(sheet, (_GAP, below + _line_height(font) * len(lines)), min(pictures_across, PHOTO_SIDE), limit, font)
+        pen.text((_GAP, y + number * _line_height(font)), line, fill=INK_COLOUR, font=font)
+    _draw_legend(sheet, (_GAP, y + _line_height(font) * len(lines)), min(pictures_across, PHOTO_SIDE), limit, font)
     file = Path(path)
     file.parent.mkdir(parents=True, exist_ok=True)
     with whole_file(file) as temporary:
-        sheet.save(temporary, format=image_format, quality=QUALITY)
+        sheet.save(temporary, format=image_format, quality=LOSSY_QUALITY)
 
 
 def format_of(path: str | os.PathLike[str]) -> str:
@@ -113,43 +113,43 @@ def format_of(path: str | os.PathLike[str]) -> str:
     Raises UserError if the extension is not supported.
     """
     suffix = Path(path).suffix
-    if suffix.lower() not in FORMATS:
-        ending = f"ends in {suffix}" if suffix else "has no ending"
+    if suffix.lower() not in PILLOW_FORMATS:
+        ending = f"ends in {suffix}" if suffix else "has no extension"
         raise UserError(
             f"{os.fspath(path)} {ending}",
-            setting="out", value=path, expected=f"the name of a picture that ends in {', '.join(FORMATS)}",
+            setting="out", value=path, expected=f"the name of a picture that ends in {', '.join(PILLOW_FORMATS)}",
         )  # fmt: skip
-    return FORMATS[suffix.lower()]
+    return PILLOW_FORMATS[suffix.lower()]
 
 
 def _covered(start: float, end: float, length: int) -> tuple[int, NDArray[np.float64]]:
     """Return the first pixel of a span, and the covered share of this pixel and the following ones."""
-    first = min(int(start), length - 1)
-    stop = max(first + 1, min(int(np.ceil(end)), length))
-    edges = np.clip(np.arange(first, stop + 1), start, end)
+    first_pixel = min(int(start), length - 1)
+    stop = max(first_pixel + 1, min(int(np.ceil(end)), length))
+    edges = np.clip(np.arange(first_pixel, stop + 1), start, end)
     parts = np.diff(edges)
-    return first, parts if parts.sum() > 0 else np.ones(stop - first)
+    return first_pixel, parts if parts.sum() > 0 else np.ones(stop - first_pixel)
 
 
-def _under_heat(picture: Image.Image, warmth: NDArray[np.float64]) -> Image.Image:
-    """Blend colours over a faded picture; `warmth` is from -1 to 1."""
+def _under_heat(picture: Image.Image, strengths: NDArray[np.float64]) -> Image.Image:
+    """Blend the colours of shares over a faded picture; `strengths` are from -1 to 1."""
     grey = np.asarray(picture.convert("L"), np.float64)[..., None]
-    faded = 255 - (255 - grey) * _FADED
-    strength = np.abs(warmth)[..., None] * _MAX_STRENGTH
-    colour = np.where(warmth[..., None] > 0, ADDS, TAKES)
-    return Image.fromarray(np.rint(faded * (1 - strength) + colour * strength).astype(np.uint8))
+    faded = 255 - (255 - grey) * _PHOTO_OPACITY
+    opacity = np.abs(strengths)[..., None] * _MAX_HEAT_OPACITY
+    colour = np.where(strengths[..., None] > 0, COLOUR_OF_ADDED, COLOUR_OF_SUBTRACTED)
+    return Image.fromarray(np.rint(faded * (1 - opacity) + colour * opacity).astype(np.uint8))
 
 
 def _text_lines(explanation: Explanation) -> list[str]:
     shares = np.array([region.share for region in explanation.places])
-    adds, takes = float(shares[shares > 0].sum()), float(shares[shares < 0].sum())
-    parts = [f"{explanation.place}s add {adds:.3f} and take {-takes:.3f}"]
+    added, subtracted = float(shares[shares > 0].sum()), float(shares[shares < 0].sum())
+    parts = [f"{explanation.place}s add {added:.3f} and subtract {-subtracted:.3f}"]
     parts += [f"{name} {share:+.3f}" for name, share in explanation.elsewhere.items()]
     rank = f"rank {explanation.rank:,} of {explanation.n_tags:,} tags"
     return [
         f"{explanation.tag}: score {explanation.score:.3f}, {rank}, explained by {', '.join(explanation.explained_by)}",
-        f"From the picture: {parts[0]}.   From no place: {', '.join(parts[1:])}.",
-        "The colours say how much of the score each percent of the picture's area gives:",
+        f"From the picture: {parts[0]}.   Without a place: {', '.join(parts[1:])}.",
+        "Colours show the contribution to the score per percent of the picture's area:",
     ]
 
 
@@ -160,11 +160,11 @@ def _draw_legend(sheet: Image.Image, at: tuple[int, int], length: int, limit: fl
     sheet.paste(_under_heat(middle_grey, scale), (start, top))
     pen = ImageDraw.Draw(sheet)
     for x, label, anchor in (
-        (start, f"{-limit:+.3g}: speaks against", "la"),
+        (start, f"{-limit:+.3g}: against the tag", "la"),
         (start + length / 2, "0", "ma"),
-        (start + length, f"speaks for: {limit:+.3g}", "ra"),
+        (start + length, f"for the tag: {limit:+.3g}", "ra"),
     ):
-        pen.text((x, top + _BAR_HEIGHT + 4), label, fill=INK, font=font, anchor=anchor)
+        pen.text((x, top + _BAR_HEIGHT + 4), label, fill=INK_COLOUR, font=font, anchor=anchor)
 
 
 def _line_height(font: Any) -> int:

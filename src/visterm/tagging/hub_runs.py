@@ -27,13 +27,13 @@ from visterm.learning.run import Run, check_opens
 from visterm.models.base import Annotator
 
 LOG = logging.getLogger("visterm")
-CARD = "README.md"
-NETWORK = "network"  # The name of the network's file in a repository, without its extension
-ADDRESS = "hub:"  # The prefix of a repository's name in place of a run
-PAGE = "https://huggingface.co/"
+CARD_FILE = "README.md"
+NETWORK = "network"  # Name of the network's file in a repository, without the extension
+HUB_PREFIX = "hub:"  # Prefix of repositories where a run is expected
+HUB_PAGE = "https://huggingface.co/"
 
-OF_RUNS = ["model.*", "encoder.*", f"{NETWORK}.*", "given.*", "reference.*", "calibration.*", "*words.*", "*.csv"]
-"""Files of an earlier run in a repository that a new run may not have; a push deletes them."""
+RUN_FILES = ["model.*", "encoder.*", f"{NETWORK}.*", "given.*", "reference.*", "calibration.*", "*words.*", "*.csv"]
+"""Files that an earlier push may have left in a repository and that the new run may not have; a push deletes them."""
 
 _FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")  # Valid names of files in a run: never outside its folder
 _PATH_KEYS = {"path", "weights", "network_path_", "checkpoint"}  # JSON keys whose values are paths
@@ -64,14 +64,14 @@ def push_run(
         folder = Path(temporary) / "run"
         write_shared(tagger, folder, repository, with_photos=with_photos, with_network=with_network, licence=licence)
         files = {path.name: path.stat().st_size for path in sorted(folder.iterdir())}
-        page = f"{PAGE}{repository}"
+        page = f"{HUB_PAGE}{repository}"
         if not dry_run:
             api = _client().HfApi(library_name="visterm", library_version=version("visterm"))
             with hub_errors(f"The run could not be pushed to {repository}", page):
                 page = str(api.create_repo(repository, private=not public, exist_ok=True))
                 api.upload_folder(
                     repo_id=repository, folder_path=folder, commit_message=message or "A run of visterm",
-                    delete_patterns=OF_RUNS,
+                    delete_patterns=RUN_FILES,
                 )  # fmt: skip
     return PushedRun(page, files)
 
@@ -89,10 +89,10 @@ def write_shared(
     if not with_photos:
         _check_no_photos(tagger)
         shared_parts = shared_parts.changed(skipped=[], learned_images=LearnedImages())
-    with new_folder(folder, "run", check=partial(check_opens, type(tagger)), fingerprint=tagger.fingerprint) as inside:
-        write_run(shared_parts, inside)
-        for file in inside.glob("*.json"):
-            write_json(file, _without_folders(read_json(file)))
+    with new_folder(folder, "run", check=partial(check_opens, type(tagger)), fingerprint=tagger.fingerprint) as target:
+        write_run(shared_parts, target)
+        for file in target.glob("*.json"):
+            write_json(file, _with_file_names(read_json(file)))
         if with_network:
             if not isinstance(tagger.encoder, NetworkEncoder):  # has all weights in a single file
                 encoder_name = ENCODERS.name_of(tagger.encoder)
@@ -101,8 +101,8 @@ def write_shared(
                     setting="with_network", value=True, advice="Leave `with_network` out.",
                 )  # fmt: skip
             network = Path(tagger.encoder._network_file())
-            shutil.copyfile(network, inside / f"{NETWORK}{network.suffix}")
-    (folder / CARD).write_text(card_of(tagger, name, licence=licence, with_network=with_network), encoding="utf-8")
+            shutil.copyfile(network, target / f"{NETWORK}{network.suffix}")
+    (folder / CARD_FILE).write_text(card_of(tagger, name, licence=licence, with_network=with_network), encoding="utf-8")
 
 
 def fetch_run(repository: str, revision: str | None = None) -> Path:
@@ -112,10 +112,10 @@ def fetch_run(repository: str, revision: str | None = None) -> Path:
     StorageError if the repository doesn't exist or has no run; CorruptFileError if the manifest is invalid or has names
     of files outside its folder.
     """
-    client, page, advice = _client(), f"{PAGE}{repository}", "Ask its owner to push the run again."
+    client, page, advice = _client(), f"{HUB_PAGE}{repository}", "Ask its owner to push the run again."
     with hub_errors(f"The run {repository} could not be fetched", page):
         try:
-            manifest = _fetched(client, repository, MANIFEST, revision or "main")
+            manifest = _fetch_cached(client, repository, MANIFEST, revision or "main")
         except client.errors.EntryNotFoundError as error:
             raise StorageError(f"{page} has no {MANIFEST}, so it is not a run of visterm.") from error
         content = read_json(manifest)
@@ -125,11 +125,11 @@ def fetch_run(repository: str, revision: str | None = None) -> Path:
         if invalid := [name for name in names if not _FILE_NAME.fullmatch(name)]:
             raise CorruptFileError(f"{MANIFEST} of {page} lists files that no run has ({invalid[0][:100]!r}). {advice}")
         for name in names:
-            _fetched(client, repository, name, manifest.parent.name)
+            _fetch_cached(client, repository, name, manifest.parent.name)
     return manifest.parent
 
 
-def _fetched(client: Any, repository: str, name: str, revision: str) -> Path:
+def _fetch_cached(client: Any, repository: str, name: str, revision: str) -> Path:
     """Download a file unless this commit of it is cached; if the hub is unreachable, use the cached branch."""
     cached = client.try_to_load_from_cache(repository, name, revision=revision)
     path = Path(cached) if isinstance(cached, str) else None
@@ -140,7 +140,7 @@ def _fetched(client: Any, repository: str, name: str, revision: str) -> Path:
     except Exception as error:
         if path is None or not is_unreached(error):
             raise
-        LOG.warning("The hub is out of reach: %s of %s is the one that was fetched before.", name, repository)
+        LOG.warning("The hub cannot be reached: using the cached %s of %s.", name, repository)
         return path
     if revision != fetched.commit:
         reference = fetched.path.parents[2] / "refs" / revision
@@ -155,20 +155,20 @@ def network_in(folder: Path) -> Path | None:
 
 
 def card_of(tagger: Run, name: str, *, licence: str | None = None, with_network: bool = False) -> str:
-    """Return the model card of a run: metadata for the hub, how to use the run, and its measurements."""
+    """Return the model card of a run: metadata for the hub, instructions, and measurements."""
     facts, encoder, model = tagger.facts, ENCODERS.name_of(tagger.encoder), MODELS.name_of(tagger.model)
-    n_held = facts.get("calibration images", 0)
+    n = facts.get("calibration images", 0)
     figures = {
         "tags": f"{len(tagger.vocabulary):,}",
-        "photos that it learned from": f"{facts.get('images', 0):,}",
-        "tags that these photos have": f"{facts.get('tags given', 0):,}",
+        "training photos": f"{facts.get('images', 0):,}",
+        "tags of these photos": f"{facts.get('tags given', 0):,}",
     }
     if RIGHT_OF_5 in facts:
-        figures[f"of a new photo's 5 best tags right, mean of {n_held:,} held-out photos"] = f"{facts[RIGHT_OF_5]:.2f}"
-        figures["tags a photo at an expected precision of 0.9"] = f"{facts[SURE_TAGS]:.2f}"
-    rows = "\n".join(f"| {what} | {value} |" for what, value in figures.items())
+        figures[f"right tags among a photo's 5 best, mean of {n:,} held-out photos"] = f"{facts[RIGHT_OF_5]:.2f}"
+        figures["tags per photo at an expected precision of 0.9"] = f"{facts[SURE_TAGS]:.2f}"
+    rows = "\n".join(f"| {label} | {value} |" for label, value in figures.items())
     network = getattr(tagger.encoder, "network_sha256_", None)
-    needs = (
+    network_note = (
         "" if network is None or with_network else
         f"\nThe network isn't in this repository. Its SHA-256 is `{network}`; `from_pretrained` says where to put it.\n"
     )  # fmt: skip
@@ -180,21 +180,21 @@ tags: [visterm, multi-label, photo-tagging]
 
 # {name.partition("/")[2]}
 
-A run of visterm {version("visterm")}: it tags photos with the tags that one photo library has.
+A run of visterm {version("visterm")}: it tags photos with the tags of one photo library.
 
     from visterm import Tagger
 
     tagger = Tagger.from_pretrained("{name}")
     tagger.annotate("photos")
 
-or `visterm annotate {ADDRESS}{name} photos`. Encoder: `{encoder}`; model: `{model}`.
-{needs}
-| measured when it was fitted | |
+or `visterm annotate {HUB_PREFIX}{name} photos`. Encoder: `{encoder}`; model: `{model}`.
+{network_note}
+| measured by the fit | |
 | --- | --- |
 {rows}
 
-The figures are of photos of that library; with others they may be lower. Files are JSON and safetensors, none is
-pickled. Names of photos, and which photo has which tags, are not in this repository unless its owner said so.
+The figures are for photos of that library; for other photos they may be lower. Files are JSON and safetensors, never
+pickles. Names of photos, and the tags of each photo, are not in this repository unless its owner chose to publish them.
 """
 
 
@@ -216,15 +216,14 @@ def _check_no_photos(tagger: Run) -> None:
     advice = "Pass `with_photos` if everybody who can read the repository may see them."
     if tagger.encoder.reads == "names" or tagger.given is not None:
         raise UserError(
-            f"The encoder '{ENCODERS.name_of(tagger.encoder)}' of this run knows photos by their names, which would be "
-            "in the repository.",
+            f"The encoder '{ENCODERS.name_of(tagger.encoder)}' of this run stores names of photos, which would be in "
+            "the repository.",
             setting="with_photos", value=False, advice=advice,
         )  # fmt: skip
     if name := next(tags_of_photos(tagger.model), None):
         raise UserError(
-            f"The model '{name}' of this run keeps which training photo has which tags, which would be in the "
-            "repository.",
-            setting="with_photos", value=False, advice=f"Fit a model that does not (ridge or wsabie). {advice}",
+            f"The model '{name}' of this run stores the tags of each training photo, which would be in the repository.",
+            setting="with_photos", value=False, advice=f"Fit another model (ridge or wsabie). {advice}",
         )  # fmt: skip
 
 
@@ -239,12 +238,12 @@ def tags_of_photos(model: Annotator) -> Iterator[str]:
         yield from tags_of_photos(member)
 
 
-def _without_folders(value: Any, key: str = "") -> Any:
+def _with_file_names(value: Any, key: str = "") -> Any:
     """Return a JSON value with paths replaced by the names of their files."""
     if isinstance(value, dict):
-        return {name: _without_folders(item, name) for name, item in value.items()}
+        return {name: _with_file_names(item, name) for name, item in value.items()}
     if isinstance(value, list):
-        return [_without_folders(item, key) for item in value]
+        return [_with_file_names(item, key) for item in value]
     if isinstance(value, str) and (key in _PATH_KEYS or os.path.isabs(value)):
         return re.split(r"[/\\]", value)[-1]
     return value

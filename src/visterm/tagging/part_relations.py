@@ -21,10 +21,10 @@ from visterm.learning.run import Run
 from visterm.models.abilities import LabelsParts
 from visterm.models.base import Annotator
 
-BLOCK = 256  # Number of wholes whose parts are scored at a time
-IMPOSSIBLE = np.float32(-np.inf)
+BLOCK_SIZE = 256  # Number of wholes whose parts are scored together
+IMPOSSIBLE_SCORE = np.float32(-np.inf)
 
-MIN_OTHERS = 2  # Minimum number of other tags of a kind, with known parts, to predict parts from them
+MIN_OTHER_TAGS = 2  # Minimum number of other tags of a kind, with known parts, to predict parts from them
 
 
 class ScoredRelation(NamedTuple):
@@ -44,7 +44,7 @@ def believed_relations(tagger: Run, k: int = 20, more: WordRelations | None = No
     """
     tags = tagger.vocabulary.tags
     return [
-        ScoredRelation(tags[part], tags[whole], score) for part, whole, score in beliefs_of(tagger, more).unknown(k)
+        ScoredRelation(tags[part], tags[whole], score) for part, whole, score in beliefs_of(tagger, more).predicted(k)
     ]
 
 
@@ -57,16 +57,16 @@ def known_relations(tagger: Run, k: int = 20, more: WordRelations | None = None)
     if not len(beliefs.known):
         raise UserError(
             "This run knows no part-of relations.",
-            setting="tag_rules", advice="Fit it with the tag rule part_of, or name a file with it here as `tag_rules`.",
+            setting="tag_rules", advice="Fit it with the tag rule part_of, or pass a file with it as `tag_rules`.",
         )  # fmt: skip
     parts, wholes = beliefs.known.T
-    if not beliefs.any:
+    if not beliefs.has_scores:
         pairs = list(zip(parts, wholes, strict=True))[: k or None]
         return [ScoredRelation(tags[part], tags[whole], None) for part, whole in pairs]
     rows, row_of = np.unique(wholes, return_inverse=True)
     scores = np.asarray(tagger.model.relation_scores(rows))[row_of, parts]
-    best = np.lexsort((parts, wholes, -scores))[: k or None]
-    return [ScoredRelation(tags[parts[i]], tags[wholes[i]], float(scores[i])) for i in best]
+    order = np.lexsort((parts, wholes, -scores))[: k or None]
+    return [ScoredRelation(tags[parts[i]], tags[wholes[i]], float(scores[i])) for i in order]
 
 
 def write_relations(path: str | os.PathLike[str], relations: list[ScoredRelation]) -> None:
@@ -96,23 +96,25 @@ def label_pair(
     """Label a picture of an object and a picture of its part together; return at most `k` pairs of tags, best first.
 
     The images are paths, uint8 arrays (height, width, 3), or names for an encoder of names. `k` = 0 means all pairs. If
-    you know one of the two tags, pass it, and only the other is ranked. Impossible pairs are left out, see
+    you pass one of the two tags, only the other is ranked. Impossible pairs are left out, see
     `PartBeliefs`: nothing is part of itself or of its kind. Raises UserError if the model did not learn parts, or both
     tags are given; UnknownNameError if a tag is not in the vocabulary; ImageError if an image cannot be read.
     """
-    check_believes(tagger.model)
+    check_learned_parts(tagger.model)
     if object_tag is not None and part_tag is not None:
         raise UserError(
-            "Both tags are given, so there is nothing to look for.",
+            "Both tags are given, so there is no tag to find.",
             setting="object_tag", value=object_tag, advice="Leave `object_tag` or `part_tag` out.",
         )  # fmt: skip
-    tags = tagger.vocabulary
-    known = {name: [tags.index(tag)] for name, tag in (("objects", object_tag), ("parts", part_tag)) if tag is not None}
+    vocabulary = tagger.vocabulary
+    given = {
+        name: [vocabulary.index(tag)] for name, tag in (("objects", object_tag), ("parts", part_tag)) if tag is not None
+    }
     X = tagger.encoder.transform([object_image, part_image])
-    possible = beliefs_of(tagger).possible()
-    best = tagger.model.annotate_pairs(X[:1], X[1:], k, **known, possible=possible)
+    possible = beliefs_of(tagger).possible_pairs()
+    best = tagger.model.annotate_pairs(X[:1], X[1:], k, **given, possible=possible)
     return [
-        LabelledPair(tags.tags[whole], tags.tags[part], float(score))
+        LabelledPair(vocabulary.tags[whole], vocabulary.tags[part], float(score))
         for whole, part, score in zip(best.objects[0], best.parts[0], best.scores[0], strict=True)
         if possible[whole, part]
     ]
@@ -121,20 +123,19 @@ def label_pair(
 class PartBeliefs:
     """The known part-of relations between tags, and the model's scores of all other pairs.
 
-    The model's scores only tell which tags belong together: a tree and its trunk do, but also two trees with the same
+    The model's scores only tell which tags belong together: a tree and its trunk do, but so do two trees with the same
     parts (with ``directed=False`` both directions have the same score). So known relations restrict the pairs:
 
-    - the whole must be a whole in a known relation, and the part a part; or a tag has no known relation, and its vector
-      was learned from images (``shared=True``);
+    - the whole must be a whole in a known relation, and the part must be a part in one; a tag without known relations
+      can be either if its vector was learned from images (``shared=True``);
     - without a direction, if both tags can be the whole, it is the tag that is a whole in the larger share of its
       relations; if they are equal, the tag that is a whole more often, then the tag that comes first;
     - nothing is part of itself, of its kind, or of its own parts.
 
     If kinds are known, the parts of other tags of the same kind count, too (`shares_of_kind`): a part that all of them
     have counts like an average known relation. On drawn objects, with half of the relations held out, this ranked the
-    held-out relations better. `known` are columns of (part, whole); `kinds` are columns of a tag and of a tag that it
-    is a kind of, directly or not. A fitted model has beliefs if it labels parts (`LabelsParts`) and has learned from
-    relations.
+    held-out relations better. `known` are columns of (part, whole); `kinds` are columns of (tag, kind), with direct
+    and indirect kinds. A fitted model has scores if it labels parts (`LabelsParts`) and has learned from relations.
     """
 
     def __init__(self, model: Annotator, known: ArrayLike, n_tags: int, kinds: ArrayLike = ()) -> None:
@@ -157,7 +158,7 @@ class PartBeliefs:
         self._wholeness = None if params.get("directed", True) else _wholeness(as_part, as_whole)
 
     @property
-    def any(self) -> bool:
+    def has_scores(self) -> bool:
         """Whether the model scores relations."""
         return labels_parts(self.model)
 
@@ -166,72 +167,76 @@ class PartBeliefs:
         parts: NDArray[np.int64] = self.known[self.known[:, 1] == whole, 0]
         return parts
 
-    def possible(self) -> NDArray[np.bool_]:
-        """Return which tags can be parts of which, including known relations: [whole, part], shape (n_tags, n_tags)."""
+    def possible_pairs(self) -> NDArray[np.bool_]:
+        """Return whether each tag can be a part of each whole, shape (n_tags, n_tags): [whole, part]."""
         all_tags = np.arange(self.n_tags)
-        can_be: NDArray[np.bool_] = np.concatenate(
-            [self.scores(all_tags[start : start + BLOCK]) > IMPOSSIBLE for start in range(0, self.n_tags, BLOCK)]
+        is_possible: NDArray[np.bool_] = np.concatenate(
+            [
+                self.scores(all_tags[start : start + BLOCK_SIZE]) > IMPOSSIBLE_SCORE
+                for start in range(0, self.n_tags, BLOCK_SIZE)
+            ]
         )
-        can_be[self.known[:, 1], self.known[:, 0]] = True
-        return can_be
+        is_possible[self.known[:, 1], self.known[:, 0]] = True
+        return is_possible
 
     def scores(self, wholes: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return the score of each tag as a part of each of the `wholes`, (n_wholes, n_tags); -inf: impossible."""
         scores = np.array(self.model.relation_scores(wholes), np.float32)
-        scores += self._usual_score * self.shares_of_kind(wholes)
-        cannot_be = ~(self._can_be_whole[wholes][:, None] & self._can_be_part[None, :])
+        scores += self._mean_known_score * self.shares_of_kind(wholes)
+        is_impossible = ~(self._can_be_whole[wholes][:, None] & self._can_be_part[None, :])
         for pairs in (self.known[:, ::-1], self._kinds, self._kinds[:, ::-1]):
-            cannot_be |= self._among(wholes, pairs)
+            is_impossible |= self._pair_mask(wholes, pairs)
         if self._wholeness is not None:
-            cannot_be |= self._wholeness[None, :] > self._wholeness[wholes][:, None]
-        cannot_be &= ~self._among(wholes, self.known)
-        cannot_be[np.arange(len(wholes)), wholes] = True
-        scores[cannot_be] = IMPOSSIBLE
+            is_impossible |= self._wholeness[None, :] > self._wholeness[wholes][:, None]
+        is_impossible &= ~self._pair_mask(wholes, self.known)
+        is_impossible[np.arange(len(wholes)), wholes] = True
+        scores[is_impossible] = IMPOSSIBLE_SCORE
         return scores
 
     def shares_of_kind(self, wholes: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Return how many of the other tags of a whole's kind have each tag as a part: shares, (n_wholes, n_tags).
+        """Return the share of the other tags of a whole's kind that have each tag as a part, shape (n_wholes, n_tags).
 
-        Only other tags with known parts count, and at least two; of several kinds, the largest share is used.
+        Only tags with known parts count, and a kind needs at least two of them; a whole with several kinds gets its
+        largest share.
         """
         shares = np.zeros((len(wholes), self.n_tags), np.float32)
         for row, whole in enumerate(wholes.tolist()):
             for kind in self._kinds_of.get(whole, []):
-                others = [tag for tag in self._members[kind] if tag != whole and tag in self._parts_of]
-                if len(others) >= MIN_OTHERS:
-                    parts = [part for tag in others for part in self._parts_of[tag]]
+                siblings = [tag for tag in self._members[kind] if tag != whole and tag in self._parts_of]
+                if len(siblings) >= MIN_OTHER_TAGS:
+                    parts = [part for tag in siblings for part in self._parts_of[tag]]
                     counts = np.bincount(parts, minlength=self.n_tags)
-                    np.maximum(shares[row], (counts / len(others)).astype(np.float32), out=shares[row])
+                    np.maximum(shares[row], (counts / len(siblings)).astype(np.float32), out=shares[row])
         return shares
 
     @cached_property
-    def _usual_score(self) -> np.float32:
+    def _mean_known_score(self) -> np.float32:
         """The mean score of the known relations, or 0 if it is negative."""
         parts, wholes = self.known.T
         rows, row_of = np.unique(wholes, return_inverse=True)
         scores = np.asarray(self.model.relation_scores(rows))[row_of, parts]
         return np.float32(max(0.0, scores.mean())) if scores.size else np.float32(0)
 
-    def unknown(self, k: int) -> list[tuple[int, int, float]]:
+    def predicted(self, k: int) -> list[tuple[int, int, float]]:
         """Return the `k` unknown pairs with the highest scores above 0, best first; k = 0: all such pairs.
 
         A pair is (column of the part, column of the whole, score). Ties are sorted by whole, then by part. Raises
         UserError if the model doesn't score relations.
         """
-        check_believes(self.model)
-        best = [np.empty((0, 3))]
-        for start in range(0, self.n_tags, BLOCK):
-            wholes = np.arange(start, min(start + BLOCK, self.n_tags))
+        check_learned_parts(self.model)
+        best_pairs = [np.empty((0, 3))]
+        for start in range(0, self.n_tags, BLOCK_SIZE):
+            wholes = np.arange(start, min(start + BLOCK_SIZE, self.n_tags))
             scores = self.scores(wholes)
-            scores[self._among(wholes, self.known)] = IMPOSSIBLE
+            scores[self._pair_mask(wholes, self.known)] = IMPOSSIBLE_SCORE
             ids, values = top_k(scores, min(k or self.n_tags, self.n_tags))
             rows, ranks = np.nonzero(values > 0)
-            best.append(np.column_stack([ids[rows, ranks], wholes[rows], values[rows, ranks]]))
-        pairs = np.concatenate(best)
+            best_pairs.append(np.column_stack([ids[rows, ranks], wholes[rows], values[rows, ranks]]))
+        pairs = np.concatenate(best_pairs)
         order = np.lexsort((pairs[:, 0], pairs[:, 1], -pairs[:, 2]))[: k or None]
         return [(int(part), int(whole), float(score)) for part, whole, score in pairs[order]]
 
-    def _among(self, wholes: NDArray[np.int64], pairs: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def _pair_mask(self, wholes: NDArray[np.int64], pairs: NDArray[np.int64]) -> NDArray[np.bool_]:
         row_of = np.full(self.n_tags, -1)
         row_of[wholes] = np.arange(len(wholes))
         parts, rows = pairs[:, 0], row_of[pairs[:, 1]]
@@ -241,10 +246,10 @@ class PartBeliefs:
 
 
 def beliefs_of(tagger: Run, more: WordRelations | None = None) -> PartBeliefs:
-    """Return the known relations of a tagger, and `more`, with the model's scores of all other pairs."""
+    """Return the known relations of a tagger, including `more`, with the model's scores of all other pairs."""
     tags = tagger.vocabulary
-    known = np.concatenate([given.pairs(tags) for given in (tagger.relations, more) if given is not None])
-    return PartBeliefs(tagger.model, known, len(tags), tagger.relations.kinds(tags))
+    pairs = np.concatenate([relations.pairs(tags) for relations in (tagger.relations, more) if relations is not None])
+    return PartBeliefs(tagger.model, pairs, len(tags), tagger.relations.kinds(tags))
 
 
 def labels_parts(model: Annotator) -> bool:
@@ -252,20 +257,17 @@ def labels_parts(model: Annotator) -> bool:
     return isinstance(model, LabelsParts) and len(model.part_of_) > 0
 
 
-def check_believes(model: Annotator) -> None:
-    """Check that a model has learned parts.
-
-    Raises UserError, with the models that can learn parts, if it cannot learn from relations, or had none.
-    """
+def check_learned_parts(model: Annotator) -> None:
+    """Raise UserError, with the models that can learn parts, if a model cannot learn from relations, or had none."""
     if labels_parts(model):
         return
     name = MODELS.name_of(model)
     if isinstance(model, LabelsParts):
         raise UserError(
-            f"The model '{name}' of this run was given no relations to learn from. Fit it with the tag rule part_of."
+            f"The model '{name}' of this run had no relations to learn from. Fit it with the tag rule part_of."
         )
     raise UserError(
-        f"The model '{name}' does not learn which tags are parts of which. Fit one that does, with the tag rule "
+        f"The model '{name}' does not learn which tags are parts of which. Fit one of these models with the tag rule "
         f"part_of: {', '.join(names_with(MODELS, lambda part: hasattr(part, 'relation_scores')))}."
     )
 

@@ -9,19 +9,19 @@ TITLES = {
     "loss": "Loss",
     "map": "MAP over the validation images",
     "mean_rank": "Mean rank of the true pair of tags of validation images",
-    "draws": "Draws a step",
-    "violated": "Share of pairs that made a step",
-    "seconds": "Seconds an epoch",
+    "draws": "Draws per step",
+    "violated": "Share of pairs that led to a step",
+    "seconds": "Seconds per epoch",
 }
 """Titles of the fields of a history, in the order of the panels."""
 
-BEST = {"map": max, "mean_rank": min}  # Measures on validation images, and the function that picks their best value
+BEST_OF = {"map": max, "mean_rank": min}  # Measure on validation images -> function that returns the best value
 
 
 class Panel(NamedTuple):
     """A line plot of one field of a history."""
 
-    # The field of the history, and its title
+    # The name and the title of the field
     name: str
     title: str
     epochs: list[int]
@@ -42,6 +42,6 @@ def history_panels(history: Sequence[Mapping[str, Any]]) -> list[Panel]:
         ]
         if points:
             epochs, values = (list(column) for column in zip(*points, strict=True))
-            best = epochs[values.index(BEST[name](values))] if name in BEST else None
+            best = epochs[values.index(BEST_OF[name](values))] if name in BEST_OF else None
             panels.append(Panel(name, TITLES.get(name, name), epochs, values, best))
     return panels

@@ -32,12 +32,12 @@ from visterm.features.training_rows import LEARNED, encode_corpus
 from visterm.learning.run import Run
 from visterm.models.blend import kept
 
-NEVER_TOGETHER = "images alike, never together"
+SIMILAR_IMAGES = "images alike, never together"
 
-CERTAIN = (SAME_LETTERS, PLURAL)  # Spellings of one word that need no other evidence
-LIKELY_MIN_LETTERS = {DOUBLED: 4, LEFT_OUT: 5}
-"""Minimum length of both words for such a slip to count as a misspelling unless photos contradict it; most shorter
-words are one slip away from other words."""
+CERTAIN_REASONS = (SAME_LETTERS, PLURAL)  # Spellings of one word that need no other evidence
+MIN_LETTERS_OF_LIKELY_SLIPS = {DOUBLED: 4, LEFT_OUT: 5}
+"""Minimum length of both words for a slip to count as a misspelling unless photos contradict it: most shorter words
+are one slip away from another word."""
 
 MIN_COSINE_OF_SLIPS = {DOUBLED: 0.2, LEFT_OUT: 0.2, EXCHANGED: 0.2, TWO_SLIPS: 0.0}
 """Minimum cosine of the centred tag vectors for other slips to count; the mean over all pairs of tags is about 0."""
@@ -45,28 +45,28 @@ MIN_COSINE_OF_SLIPS = {DOUBLED: 0.2, LEFT_OUT: 0.2, EXCHANGED: 0.2, TWO_SLIPS: 0
 MIN_PROBABILITY_OF_SLIPS = {DOUBLED: 0.6, LEFT_OUT: 0.6, EXCHANGED: 0.7, TWO_SLIPS: 0.8}
 """Minimum probability that two tags have the same kind of photos; 0.5 means that the photos give no evidence."""
 
-OTHER_PHOTOS = 0.1  # Probability below which photos contradict a slip that is likely by its letters
+MIN_LIKELY_SLIP = 0.1  # For slips that are likely by their letters: below it, photos contradict them
 LOG_ODDS_FACTOR = 0.5
-"""Factor of the log odds computed from photos, whose features are neither independent nor exactly normal."""
+"""Factor of the log odds of photos, because their features are neither independent nor exactly normal."""
 
 SPELLING_VARIANCE = 0.05
 """Variance between the photos of two spellings of one word, which different people write, as a share of the variance
 between words. The six constants above were chosen on planted libraries (research/experiments/tag_suggestions.py)."""
 
-FREQUENT, DIRECTIONS = 1_000, 64
-"""Number of the most frequent tags whose mean rows span the directions to compare images in; number of directions."""
+N_FREQUENT_TAGS = 1_000  # Number of the most frequent tags, whose mean rows span the directions to compare images in
+N_DIRECTIONS = 64
 
-TINY = 1e-12
+MIN_VARIANCE = 1e-12
 
-MIN_PAIRS_TO_RAISE, FALSE_SHARE = 30, 0.2
+MIN_PAIRS_TO_RAISE, MAX_FALSE_SHARE = 30, 0.2
 """With at least this many pairs of one kind of slip, the threshold is raised until at most this share of the remaining
 pairs is expected to be false: a large dictionary has thousands of words that are a slip or two from another word."""
 
-RANDOM_PAIRS = 20_000
+N_RANDOM_PAIRS = 20_000
 
 MIN_COSINE = 0.3  # Minimum cosine, of images and of vectors, for tags of different spellings to mean the same
 MIN_EXPECTED_SHARED = 1.0
-"""Minimum number of images that two tags would share by chance, for sharing none to be evidence."""
+"""Tags without a common image are only evidence if they would share at least this number of images by chance."""
 
 BLOCK_FLOATS = 2**22
 
@@ -87,8 +87,8 @@ def suggest_aliases(tagger: Run, corpus: Corpus | None = None, *, progress: Prog
     """Suggest tags that mean the same, the most certain ones first.
 
     With a corpus, its images are compared, too (only the split "train", if there are splits); see `alias_pairs`.
-    In each group of tags, every tag but the most frequent one is returned as an alias of that one, with the reason, for
-    people to correct. Raises DataError if there is a corpus and none of its images can be read.
+    In each group of tags, every tag except the most frequent is returned as an alias of the most frequent, with the
+    reason, for people to correct. Raises DataError if there is a corpus and none of its images can be read.
     """
     V = tag_vectors(tagger)
     if corpus is None:
@@ -113,8 +113,8 @@ def alias_pairs(
     """Return the pairs of tags that may mean the same: first pairs of similar spelling, then others; best first.
 
     If the letters alone don't decide whether a pair is a misspelling, the images decide or, without images, the vectors
-    of the tags. With images, there are also pairs of different spellings: tags with similar images that no image has
-    both of, because people write one or the other.
+    of the tags. With images, there are also pairs of different spellings: tags with similar images but without a
+    common image, because people write one or the other.
 
     Parameters
     ----------
@@ -127,37 +127,37 @@ def alias_pairs(
         Image rows of the model; only the direction of each row counts.
     """
     tags = vocabulary.tags
-    alike = alike_spellings(tags)
-    first, second = (np.array([pair[side] for pair in alike], np.int64) for side in (0, 1))
+    similar_spellings = alike_spellings(tags)
+    first, second = (np.array([pair[side] for pair in similar_spellings], np.int64) for side in (0, 1))
     nearness: Nearness | None = None
     thresholds = MIN_PROBABILITY_OF_SLIPS
     if Y is not None:
         photos = TagPhotos(Y, U)
-        nearness = photos.chances
+        nearness = photos.same_photos_probability
     elif V is not None:
         directions = _unit_centred(V)
         nearness, thresholds = partial(_cosines, directions), MIN_COSINE_OF_SLIPS
-    nearness_values = [None] * len(alike) if nearness is None else nearness(first, second).tolist()
-    spelled = [AliasPair(*pair, value) for pair, value in zip(alike, nearness_values, strict=True)]
+    nearness_values = [None] * len(similar_spellings) if nearness is None else nearness(first, second).tolist()
+    spelling_pairs = [AliasPair(*pair, value) for pair, value in zip(similar_spellings, nearness_values, strict=True)]
     raised_thresholds = {
-        how: _min_nearness(np.array([pair.nearness for pair in spelled if pair.how == how]), len(tags), nearness)
+        how: _min_nearness(np.array([pair.nearness for pair in spelling_pairs if pair.how == how]), len(tags), nearness)
         for how in thresholds
         if nearness is not None
     }
 
     def is_believed(pair: AliasPair) -> bool:
-        if pair.how in CERTAIN:
+        if pair.how in CERTAIN_REASONS:
             return True
-        is_likely = min(len(folded(tags[tag])) for tag in pair[:2]) >= LIKELY_MIN_LETTERS.get(pair.how, np.inf)
+        is_likely = min(len(folded(tags[tag])) for tag in pair[:2]) >= MIN_LETTERS_OF_LIKELY_SLIPS.get(pair.how, np.inf)
         if pair.nearness is None:
             return is_likely
-        threshold = thresholds[pair.how] if not is_likely else OTHER_PHOTOS if Y is not None else -np.inf
+        threshold = thresholds[pair.how] if not is_likely else MIN_LIKELY_SLIP if Y is not None else -np.inf
         return pair.nearness >= raised_thresholds[pair.how] and pair.nearness > threshold
 
-    pairs = sorted(filter(is_believed, spelled), key=_best_first)
+    pairs = sorted(filter(is_believed, spelling_pairs), key=_best_first)
     if Y is None or V is None:
         return pairs
-    return [*pairs, *_never_together(Y, U, V, _families(len(tags), pairs))]
+    return [*pairs, *_pairs_by_images(Y, U, V, _families(len(tags), pairs))]
 
 
 class TagPhotos:
@@ -185,46 +185,48 @@ class TagPhotos:
         self.counts = np.asarray(Y.sum(axis=0), np.float64)
         n = np.maximum(self.counts, 1)[:, None]
         mean = np.asarray(U.mean(axis=0), np.float64).ravel()
-        top = np.argsort(-self.counts, kind="stable")[:FREQUENT]
-        means = self._Y[:, top].T @ U
-        means = (means.toarray() if sp.issparse(means) else np.asarray(means)) / n[top] - mean
-        basis = np.linalg.svd(means, full_matrices=False)[2][:DIRECTIONS].T
+        frequent = np.argsort(-self.counts, kind="stable")[:N_FREQUENT_TAGS]
+        means = self._Y[:, frequent].T @ U
+        means = (means.toarray() if sp.issparse(means) else np.asarray(means)) / n[frequent] - mean
+        basis = np.linalg.svd(means, full_matrices=False)[2][:N_DIRECTIONS].T
         self._rows = np.asarray(U @ basis, np.float64) - mean @ basis
         self.sums = np.asarray(Y.T @ self._rows)
         squares = (self.sums / n) ** 2
-        spread = (Y.T @ self._rows**2).sum(axis=0) - (n * squares)[self.counts > 0].sum(axis=0)
-        self._within = np.maximum(spread / max(1.0, float((n - 1).sum())), TINY)
+        squared_deviations = (Y.T @ self._rows**2).sum(axis=0) - (n * squares)[self.counts > 0].sum(axis=0)
+        self._within = np.maximum(squared_deviations / max(1.0, float((n - 1).sum())), MIN_VARIANCE)
         repeated = self.counts > 1
         between = (squares - self._within / n)[repeated].mean(axis=0) if repeated.any() else np.zeros(basis.shape[1])
-        self._between = np.maximum(between, TINY)
+        self._between = np.maximum(between, MIN_VARIANCE)
 
-    def chances(self, first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.float64]:
+    def same_photos_probability(self, first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the probability that two tags have the same kind of images, with a prior of 0.5.
 
         It is 0 if half of the rarer tag's images have both tags: people who write both mean different things.
         """
-        chances = [np.zeros(0)]
+        probabilities = [np.zeros(0)]
         step = max(1, BLOCK_FLOATS // self._rows.shape[1])
         for left, right in ((first[i : i + step], second[i : i + step]) for i in range(0, len(first), step)):
-            both = self._Y[:, left].multiply(self._Y[:, right]).tocsc()
-            n_both = np.asarray(both.sum(axis=0), np.float64).ravel()
-            sums_of_both = both.T @ self._rows
-            apart = 2 * n_both < np.minimum(self.counts[left], self.counts[right])
-            n_left, n_right = (np.where(apart, self.counts[tags] - n_both, 1)[:, None] for tags in (left, right))
+            with_both = self._Y[:, left].multiply(self._Y[:, right]).tocsc()
+            n_both = np.asarray(with_both.sum(axis=0), np.float64).ravel()
+            sums_of_both = with_both.T @ self._rows
+            is_comparable = 2 * n_both < np.minimum(self.counts[left], self.counts[right])
+            n_left, n_right = (
+                np.where(is_comparable, self.counts[tags] - n_both, 1)[:, None] for tags in (left, right)
+            )
             gap = ((self.sums[left] - sums_of_both) / n_left - (self.sums[right] - sums_of_both) / n_right) ** 2
             same = self._within * (1 / n_left + 1 / n_right) + 2 * SPELLING_VARIANCE * self._between
             different = same + 2 * self._between
             log_odds = (np.log(different / same) - gap * (1 / same - 1 / different)).sum(axis=1) / 2 * LOG_ODDS_FACTOR
-            chances.append(np.where(apart, 1 / (1 + np.exp(-np.clip(log_odds, -500, 500))), 0.0))
-        return np.concatenate(chances)
+            probabilities.append(np.where(is_comparable, 1 / (1 + np.exp(-np.clip(log_odds, -500, 500))), 0.0))
+        return np.concatenate(probabilities)
 
 
 def aliases_of(vocabulary: Vocabulary, pairs: Sequence[AliasPair]) -> list[Alias]:
-    """Join pairs to groups; in each group, return every tag but the most frequent one as an alias of that one.
+    """Join pairs to groups; in each group, return every tag except the most frequent as an alias of the most frequent.
 
-    Spellings and plurals of one word are a family. A slip joins at most two families, which avoids chains of words that
-    are one slip apart: all words of a group are a slip from the same family. The reason of an alias is that of the most
-    certain pair that joins it to another tag of its group.
+    Spellings and plurals of one word are a family. A slip joins a family only to a family that is not joined to
+    another, which avoids chains of words that are one slip apart. The reason of an alias is that of the most certain
+    pair that joins it to another tag of its group.
     """
     n_tags, counts = len(vocabulary), vocabulary.counts
     family = _families(n_tags, pairs)
@@ -270,18 +272,18 @@ def _families(n_tags: int, pairs: Sequence[AliasPair]) -> NDArray[np.int64]:
     """Return the family number of each tag; a family is all spellings and plurals of one word."""
     from scipy.sparse.csgraph import connected_components  # slow to import
 
-    certain_pairs = [pair for pair in pairs if pair.how in CERTAIN]
+    certain_pairs = [pair for pair in pairs if pair.how in CERTAIN_REASONS]
     rows, columns = ([pair[side] for pair in certain_pairs] for side in (0, 1))
     links = sp.csr_array((np.ones(len(certain_pairs)), (rows, columns)), shape=(n_tags, n_tags))
     return np.asarray(connected_components(links, directed=False)[1], np.int64)
 
 
 def _best_first(pair: AliasPair) -> tuple[int, float, int, int]:
-    return (*DIFFERENCES, NEVER_TOGETHER).index(pair.how), -(pair.nearness or 0.0), pair.first, pair.second
+    return (*DIFFERENCES, SIMILAR_IMAGES).index(pair.how), -(pair.nearness or 0.0), pair.first, pair.second
 
 
 def _min_nearness(pair_nearness: NDArray[np.float64], n_tags: int, nearness: Nearness) -> float:
-    """Return the minimum nearness above which at most `FALSE_SHARE` of the pairs of one kind of slip are false.
+    """Return the nearness above which at most `MAX_FALSE_SHARE` of the pairs of one kind of slip are false.
 
     False pairs are as near as random pairs of tags: half of them are below the median of random pairs, where there are
     few true pairs. So twice the number of pairs below it estimates the number of false pairs (Storey 2002), and the
@@ -289,20 +291,20 @@ def _min_nearness(pair_nearness: NDArray[np.float64], n_tags: int, nearness: Nea
     """
     if len(pair_nearness) < MIN_PAIRS_TO_RAISE:
         return -np.inf
-    left, right = np.random.default_rng(0).integers(n_tags, size=(2, RANDOM_PAIRS))
-    random = np.sort(nearness(left[left != right], right[left != right]))
+    left, right = np.random.default_rng(0).integers(n_tags, size=(2, N_RANDOM_PAIRS))
+    random_nearness = np.sort(nearness(left[left != right], right[left != right]))
     pair_nearness = np.sort(pair_nearness)[::-1]
-    n_false = min(len(pair_nearness), 2 * int((pair_nearness <= random[len(random) // 2]).sum()))
-    above = 1 - np.searchsorted(random, pair_nearness) / len(random)
-    allowed = np.flatnonzero(n_false * above <= FALSE_SHARE * np.arange(1, len(pair_nearness) + 1))
-    return float(pair_nearness[allowed[-1]]) if len(allowed) else np.inf
+    n_false = min(len(pair_nearness), 2 * int((pair_nearness <= random_nearness[len(random_nearness) // 2]).sum()))
+    share_above = 1 - np.searchsorted(random_nearness, pair_nearness) / len(random_nearness)
+    allowed_positions = np.flatnonzero(n_false * share_above <= MAX_FALSE_SHARE * np.arange(1, len(pair_nearness) + 1))
+    return float(pair_nearness[allowed_positions[-1]]) if len(allowed_positions) else np.inf
 
 
-def _never_together(Y: sp.csr_array, U: Matrix, V: NDArray[np.float32], family: NDArray[np.int64]) -> list[AliasPair]:
+def _pairs_by_images(Y: sp.csr_array, U: Matrix, V: NDArray[np.float32], family: NDArray[np.int64]) -> list[AliasPair]:
     """Return pairs of tags that are most similar to each other and share no image, although they are expected to.
 
-    Whole families are compared: a family has more images, and other words on them, than a single spelling. A pair is
-    returned as the most frequent spellings of its two families.
+    Families are compared, because a family has more images than a single spelling. A pair is returned as the most
+    frequent spellings of its two families.
     """
     tag_counts = np.asarray(Y.sum(axis=0), np.float64)
     family_of = sp.csr_array((np.ones(len(family)), (np.arange(len(family)), family)))
@@ -321,8 +323,8 @@ def _never_together(Y: sp.csr_array, U: Matrix, V: NDArray[np.float32], family: 
         by_vectors, by_images = (rows[chunk] @ rows[frequent].T for rows in (vectors, images))
         similarity = (by_vectors + by_images) / 2
         too_rare = counts[chunk, None] * counts[None, frequent] < min_product
-        together = shared[chunk][:, frequent].toarray() > 0
-        similarity[too_rare | together | (np.minimum(by_vectors, by_images) < MIN_COSINE)] = -np.inf
+        share_images = shared[chunk][:, frequent].toarray() > 0
+        similarity[too_rare | share_images | (np.minimum(by_vectors, by_images) < MIN_COSINE)] = -np.inf
         nearest = similarity.argmax(axis=1)
         highest = similarity[np.arange(len(chunk)), nearest]
         has_match = np.isfinite(highest)
@@ -332,7 +334,7 @@ def _never_together(Y: sp.csr_array, U: Matrix, V: NDArray[np.float32], family: 
     by_count = np.lexsort((np.arange(len(family)), -tag_counts))
     spellings = by_count[np.unique(family[by_count], return_index=True)[1]]
     pairs = [
-        AliasPair(int(spellings[family_number]), int(spellings[other]), NEVER_TOGETHER, float(nearness[family_number]))
+        AliasPair(int(spellings[family_number]), int(spellings[other]), SIMILAR_IMAGES, float(nearness[family_number]))
         for family_number, other in enumerate(best.tolist())
         if other > family_number and best[other] == family_number
     ]

@@ -17,8 +17,8 @@ from visterm.core.vocabulary import Vocabulary, tag_key
 from visterm.models.base import Annotator
 from visterm.models.blend.kept import tag_vectors, what_to_do
 
-MAX_MAP_TAGS = 2000  # More tags on a map are unreadable, and take minutes to place
-COMPONENTS = 50  # Number of principal components for t-SNE (van der Maaten, Hinton 2008, section 4.2)
+MAX_MAP_TAGS = 2000  # A map with more tags is unreadable, and takes minutes to compute
+N_COMPONENTS = 50  # Number of principal components for t-SNE (van der Maaten, Hinton 2008, section 4.2)
 _LAST_LETTER = "\U0010ffff"
 
 
@@ -48,24 +48,24 @@ class Completions:
         An empty text returns the most frequent tags. `others` are further tags with their numbers of images.
         """
         key = tag_key(typed)
-        places = slice(bisect_left(self._keys, key), bisect_left(self._keys, key + _LAST_LETTER))
-        matches = [(self._tags[column], self._counts[column]) for column in set(self._columns[places])]
+        span = slice(bisect_left(self._keys, key), bisect_left(self._keys, key + _LAST_LETTER))
+        matches = [(self._tags[column], self._counts[column]) for column in set(self._columns[span])]
         matches += [(tag, n) for tag, n in (others or {}).items() if any(s.startswith(key) for s in _starts(tag))]
 
-        def rank(item: tuple[str, int]) -> tuple[bool, int, str]:
+        def order(item: tuple[str, int]) -> tuple[bool, int, str]:
             return not tag_key(item[0]).startswith(key), -item[1], item[0]
 
-        return [Completion(*item) for item in heapq.nsmallest(k, matches, key=rank)]
+        return [Completion(*item) for item in heapq.nsmallest(k, matches, key=order)]
 
 
 def _starts(tag: str) -> list[str]:
-    """Return the key of a tag, and its ends that start at each further word or part of its path."""
+    """Return the key of a tag, and the ends of the key that begin at its other words or parts of its path."""
     key = tag_key(tag)
     return [key, *(key[at + 1 :] for at, letter in enumerate(key) if letter in " /")]
 
 
 class Neighbour(NamedTuple):
-    """A tag near another one in the model's space, by cosine."""
+    """A tag near another tag in the model's space, by cosine."""
 
     tag: str
     score: float
@@ -75,7 +75,6 @@ def nearest_tags(model: Annotator, vocabulary: Vocabulary, tag: str, k: int = 10
     """Find the `k` tags nearest to `tag` by cosine, best first; 0 means all.
 
     Raises UnknownNameError if the tag is not in the vocabulary; UserError if the model has no vectors of tags.
-
     """
     index = vocabulary.index(tag)
     V = _vectors_for(model, "tags have no neighbours")
@@ -83,15 +82,15 @@ def nearest_tags(model: Annotator, vocabulary: Vocabulary, tag: str, k: int = 10
     cosine = V @ V[index] / np.maximum(norms * norms[index], np.finfo(np.float32).tiny)
     cosine[index] = -np.inf
     k = len(vocabulary) - 1 if k == 0 else min(k, len(vocabulary) - 1)
-    best = np.lexsort((np.arange(len(cosine)), -cosine))[:k]
-    return [Neighbour(vocabulary.tags[i], float(cosine[i])) for i in best]
+    nearest = np.lexsort((np.arange(len(cosine)), -cosine))[:k]
+    return [Neighbour(vocabulary.tags[i], float(cosine[i])) for i in nearest]
 
 
 class PlacedTag(NamedTuple):
     """A tag and its position on the map."""
 
     tag: str
-    # From 0 to 1
+    # Coordinates from 0 to 1
     x: float
     y: float
     images: int  # Number of training images with the tag
@@ -121,7 +120,7 @@ def _plane_positions(V: NDArray[np.float64]) -> NDArray[np.float64]:
     directions = V / np.maximum(np.linalg.norm(V, axis=1, keepdims=True), np.finfo(np.float64).tiny)
     if np.ptp(directions, axis=0).max() == 0:
         return np.full((n, 2), 0.5)
-    points = decomposition.PCA(min(COMPONENTS, *directions.shape), random_state=0).fit_transform(directions)
+    points = decomposition.PCA(min(N_COMPONENTS, *directions.shape), random_state=0).fit_transform(directions)
     if n > 3:  # t-SNE needs more points than neighbours
         points = manifold.TSNE(perplexity=min(30.0, (n - 1) / 3), init="pca", random_state=0, n_jobs=1).fit_transform(
             points

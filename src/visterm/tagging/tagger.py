@@ -66,7 +66,7 @@ class Tagger(TaggerEstimator):
         seed: int = 0,
         n_jobs: int | None = None,
     ) -> None:
-        self._made_with = {
+        self._settings = {
             "encoder": encoder, "model": model, "encoder_params": encoder_params, "model_params": model_params,
             "min_count": min_count, "seed": seed, "n_jobs": n_jobs,
         }  # fmt: skip
@@ -125,7 +125,6 @@ class Tagger(TaggerEstimator):
             Other fields of `FitRequest`, except `out` and the parameters of `Tagger`: `valid`, `tag_rules`,
             `relations`, `word_vectors`, `idf`, `calibrate`, `memory`, `work`, and so on.
 
-
         Raises
         ------
         DataError
@@ -138,9 +137,9 @@ class Tagger(TaggerEstimator):
         """
         if misplaced := sorted(request.keys() & _PART_FIELDS):
             raise UserError(
-                f"`{misplaced[0]}` is not set in fit.",
+                f"`{misplaced[0]}` is not a setting of fit.",
                 setting=misplaced[0], value=request[misplaced[0]],
-                advice=f"Make the tagger with it: Tagger({misplaced[0]}=...).",
+                advice=f"Pass it to the tagger: Tagger({misplaced[0]}=...).",
             )  # fmt: skip
         if "out" in request:
             raise UserError(
@@ -180,8 +179,8 @@ class Tagger(TaggerEstimator):
         Parameters
         ----------
         images : path, Corpus, sequence of paths or uint8 arrays, or None
-            As in `fit`. All images are used; an image that no query names is relevant to none. Without images and tags,
-            the images that the queries name are used.
+            As in `fit`. All images are used; an image that no query lists is relevant to no query. Without images and
+            tags, the images that the queries list are used.
         queries : path-like or sequence of QueryRow
             A file of queries (`visterm.data.query_files.read_query_file`), or its lines.
         tags : path or sequence of lists of str, optional
@@ -256,13 +255,13 @@ class Tagger(TaggerEstimator):
         return annotations
 
     def annotate_each(
-        self, images: Photos, k: int | None = None, *, progress: Progress = SILENT, **how: Any
+        self, images: Photos, k: int | None = None, *, progress: Progress = SILENT, **options: Any
     ) -> Iterator[Annotated | Skipped]:
-        """Yield tagged images one after another, to limit the memory; `how` takes the options of `annotate`."""
+        """Yield tagged images one after another, to limit the memory; `options` are those of `annotate`."""
         from visterm.tagging.annotating import TagsWanted, annotate_each
 
         self._refuse_unfitted()
-        return annotate_each(self, images, TagsWanted(k, **how), progress=progress)
+        return annotate_each(self, images, TagsWanted(k, **options), progress=progress)
 
     @property
     def tags_compared_by(self) -> list[str]:
@@ -287,15 +286,15 @@ class Tagger(TaggerEstimator):
     def add_words(self, words: Iterable[str], *, file: str | os.PathLike[str] | None = None) -> Added:
         """Add words that no training image has to the dictionary; `save` saves them with the run.
 
-        Their vectors come from the same source as those of the tags, and are moved as training moved those of the tags
-        (`tag_rows_from`). Searches then find them without reading vectors, phrases even without quotes, and `annotate`
-        has the option `added`.
+        Their vectors come from the same source as those of the tags, and are moved as training moved the vectors of the
+        tags (`tag_rows_from`). Searches then find the words without reading the file of vectors, and phrases without
+        quotes; `annotate` has the option `added`.
 
         Parameters
         ----------
         words : iterable of str
         file : path-like, optional
-            The current path of the file of word vectors, if it was moved.
+            The current path of the word vector file, if it was moved.
 
         Returns
         -------
@@ -310,8 +309,8 @@ class Tagger(TaggerEstimator):
             If the file is missing or has changed.
         """
         self._refuse_unfitted()
-        places, result = self.words.with_words(self.model, self.dictionary, words, file=file)
-        self.parts = self.parts.changed(words=places, facts={**self.facts, "added words": len(places.added)})
+        word_places, result = self.words.with_words(self.model, self.dictionary, words, file=file)
+        self.parts = self.parts.changed(words=word_places, facts={**self.facts, "added words": len(word_places.added)})
         return result
 
     def query_weights(self, words: str | Sequence[str], new_tags: Mapping[str, str] | None = None) -> Query:

@@ -1,4 +1,4 @@
-"""Convert a typed query to weights of tags, of added words, and of other words with a vector."""
+"""Convert a typed query to weights of tags, added words, and other words with a vector."""
 
 from __future__ import annotations
 
@@ -19,25 +19,29 @@ from visterm.models.abilities import places_words
 def typed_query(run: Run, words: str | Sequence[str], new_tags: Mapping[str, str] | None = None) -> Query:
     """Return a typed query as weights, together of unit length; see `Tagger.query_weights`.
 
-    Raises UnknownNameError if no word is a tag or has a vector, or if this is true of all words without ``-``: nothing
-    would be searched for. Raises UserError if the words cancel each other out.
+    Raises UnknownNameError if no word is a tag or has a vector, or no word without ``-`` is: nothing would be searched
+    for. Raises UserError if the words cancel each other out.
     """
     dictionary, outside, new_tags = run.dictionary, run.words, new_tags or {}
     reads_phrases = outside.source is not None and outside.source.reads_phrases
-    known, missing = dictionary.parse(words, new_tags, phrases=reads_phrases)
+    parsed, other_words = dictionary.parse(words, new_tags, phrases=reads_phrases)
     n_tags = len(run.vocabulary.tags)
-    texts: dict[str, str] = {}  # By key: the words as first typed
-    for word in missing:
+    texts: dict[str, str] = {}  # Key -> the word as first typed
+    for word in other_words:
         texts.setdefault(tag_key(word.text), clean_tag(word.text))
-    rows: dict[str, NDArray[np.float32]] = {}  # By key: rows of words outside the vocabulary
+    rows: dict[str, NDArray[np.float32]] = {}  # Key of a word outside the vocabulary -> its row
     if texts and outside.source is not None:
         looked_up = zip(texts, outside.look_up(run.model, list(texts.values())), strict=True)
         rows = {key: row for key, row in looked_up if row is not None}
 
-    signs, not_learned, unknown = [sign for _, sign in known], Counter[str](), []
-    outside_words = [(tag_key(tag := dictionary.tags[column]), tag, sign) for column, sign in known if column >= n_tags]
-    rows |= {tag_key(dictionary.tags[column]): outside.rows[column - n_tags] for column, _ in known if column >= n_tags}
-    for word in missing:
+    signs, not_learned, unknown = [sign for _, sign in parsed], Counter[str](), []
+    outside_words = [
+        (tag_key(tag := dictionary.tags[column]), tag, sign) for column, sign in parsed if column >= n_tags
+    ]
+    rows |= {
+        tag_key(dictionary.tags[column]): outside.rows[column - n_tags] for column, _ in parsed if column >= n_tags
+    }
+    for word in other_words:
         key = tag_key(word.text)
         if key in rows:
             outside_words.append((key, texts[key], word.sign))
@@ -51,11 +55,11 @@ def typed_query(run: Run, words: str | Sequence[str], new_tags: Mapping[str, str
     unknown_words = [word.text for word in unknown]
     if not signs or (unknown_positive and max(signs) < 0):
         message = run.vocabulary.unknown_words(unknown_positive or unknown_words)
-        rest = "The words with a '-' only leave photos out, so nothing is searched for." if signs else ""
-        problem = f"{message} {rest}".strip()
+        negative_note = "The words with a '-' only leave photos out, so nothing is searched for." if signs else ""
+        problem = f"{message} {negative_note}".strip()
         raise UnknownNameError(problem, setting="words", value=words, advice=_advice(run))
 
-    tags, names = run.vocabulary.weights_of((column, sign) for column, sign in known if column < n_tags)
+    tags, names = run.vocabulary.weights_of((column, sign) for column, sign in parsed if column < n_tags)
     sums, texts_of = Counter[str](), {key: text for key, text, _ in outside_words}
     for key, _, sign in outside_words:
         sums[key] += sign
@@ -64,7 +68,7 @@ def typed_query(run: Run, words: str | Sequence[str], new_tags: Mapping[str, str
         cancelled = ", ".join([*names, *texts_of.values(), *not_learned])
         raise UserError(
             f"The words of the search cancel each other out: {cancelled}.",
-            setting="words", value=words, advice="Leave one out.",
+            setting="words", value=words, advice="Leave one of them out.",
         )  # fmt: skip
     new = {tag: total for tag, total in not_learned.items() if total}
     if not keys:
@@ -79,7 +83,7 @@ def _weigh_together(
 ) -> tuple[sp.csr_array, NDArray[np.float32]]:
     """Return the weights of a query's tags and of its other words, together of unit length, with their signs.
 
-    Another word has the weight of a tag of a single image, or of a single text of the reference corpus.
+    A word that is not a tag has the weight of a tag of a single image, or of a single text of the reference corpus.
     """
     n_images = max(run.facts.get("images", 0), int(run.vocabulary.counts.max(initial=1)))
     n_texts = n_images if run.reference is None else run.reference.n_texts

@@ -25,19 +25,19 @@ class ExportItem:
     """One image, with the tags to write."""
 
     path: Path  # The file
-    given: tuple[str, ...] = ()  # By people: from a tag file or the image itself, or accepted
+    given: tuple[str, ...] = ()  # Tags by people: from a tag file or the image itself, or accepted
     predicted: tuple[Predicted, ...] = ()  # Best first
-    rejected: tuple[str, ...] = ()  # By people: not written, and removed if visterm wrote it
+    rejected: tuple[str, ...] = ()  # Tags that people rejected: not written, and removed if visterm wrote them
     name: str = ""  # For tables and changes: path in the indexed folder; empty: use `path`
 
-    def wanted(self, run: str | None, parents: Parents) -> list[Mark]:
+    def marks_to_write(self, run: str | None, parents: Parents) -> list[Mark]:
         """Return the tags to write, without duplicates and rejected tags, people's tags first."""
         marks: dict[str, Mark] = {tag_key(tag): Mark(tag, GIVEN) for tag in self.given}
         for tag, confidence in self.predicted:
             marks.setdefault(tag_key(tag), Mark(tag, PREDICTED, confidence, run))
         rejected_keys = set(map(tag_key, self.rejected))
-        wanted = [mark for key, mark in marks.items() if key not in rejected_keys]
-        return [mark._replace(tag=parents.own_name(mark.tag), path=parents.path(mark.tag)) for mark in wanted]
+        remaining = [mark for key, mark in marks.items() if key not in rejected_keys]
+        return [mark._replace(tag=parents.own_name(mark.tag), path=parents.path(mark.tag)) for mark in remaining]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +49,11 @@ class FileChange:
     added: tuple[Mark, ...] = ()  # Added tags
     removed: tuple[str, ...] = ()  # Removed tags, which visterm had written
     left_out: tuple[str, ...] = ()  # Not written, because a person removed them or the file format cannot store them
-    found: tuple[str, ...] = field(default=(), compare=False)  # All tags by visterm in the file, after the change
+    visterm_tags: tuple[str, ...] = field(default=(), compare=False)  # All tags by visterm in the changed file
     copied: tuple[str, ...] = ()  # Tags by other programs that were copied to more fields, or removed from them
 
     @property
-    def is_one(self) -> bool:
+    def has_changes(self) -> bool:
         """Whether any tags are changed or left out."""
         return bool(self.added or self.removed or self.left_out or self.copied)
 
@@ -74,18 +74,18 @@ class FileChange:
 class Parents:
     """The parents of a run's tags, for hierarchical keywords: from a tree, or from (child, parent) pairs.
 
-    If a tag has several parents, the first is used. Pairs may include words that are not in `tags`; paths leave them
-    out.
+    If a tag has several parents, the first is used. Pairs may include words that are not in `tags`; paths do not
+    contain these words.
     """
 
     def __init__(
         self, pairs: Iterable[tuple[str, str]] = (), tags: Iterable[str] = (), tree: TagTree | None = None
     ) -> None:
         self._tree = tree
-        self._shown = {tag_key(tag): tag for tag in tags}
-        self._above: dict[str, list[str]] = {}
+        self._tag_of_key = {tag_key(tag): tag for tag in tags}
+        self._parent_keys: dict[str, list[str]] = {}
         for child, parent in pairs:
-            self._above.setdefault(tag_key(child), []).append(tag_key(parent))
+            self._parent_keys.setdefault(tag_key(child), []).append(tag_key(parent))
 
     @classmethod
     def of_run(cls, tagger: Tagger) -> Parents:
@@ -102,26 +102,26 @@ class Parents:
         if self._tree is not None:
             names = self._tree.path(tag)
             return own_names(names) if len(names) > 1 else ()
-        names, seen = [tag], {tag_key(tag)}
-        above = self._nearest(tag_key(tag), seen)
-        while above is not None:
-            names.append(self._shown[above])
-            above = self._nearest(above, seen)
+        names, visited = [tag], {tag_key(tag)}
+        parent = self._nearest(tag_key(tag), visited)
+        while parent is not None:
+            names.append(self._tag_of_key[parent])
+            parent = self._nearest(parent, visited)
         return own_names(reversed(names)) if len(names) > 1 else ()
 
     def own_name(self, tag: str) -> str:
         """Return the name of a tag in files: the last name of its path."""
         return (self.path(tag) or (tag,))[-1]
 
-    def _nearest(self, key: str, seen: set[str]) -> str | None:
-        """Return the nearest parent in `tags`; `seen` collects visited tags, because relations may be circular."""
-        queue = list(self._above.get(key, ()))
+    def _nearest(self, key: str, visited: set[str]) -> str | None:
+        """Return the nearest parent in `tags`; `visited` collects visited tags, because relations may be circular."""
+        queue = list(self._parent_keys.get(key, ()))
         while queue:
-            above = queue.pop(0)
-            if above in seen:
+            parent = queue.pop(0)
+            if parent in visited:
                 continue
-            seen.add(above)
-            if above in self._shown:
-                return above
-            queue += self._above.get(above, ())
+            visited.add(parent)
+            if parent in self._tag_of_key:
+                return parent
+            queue += self._parent_keys.get(parent, ())
         return None

@@ -12,7 +12,7 @@ import onnxruntime
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
-HERE = Path(__file__).parent
+FOLDER = Path(__file__).parent
 
 
 def read_photo(path: str, max_side: int) -> Image.Image:
@@ -78,9 +78,9 @@ def _trained(photo: Image.Image, prepared: dict[str, Any], resample: Image.Resam
 
 def main(photos: list[str]) -> None:
     """Print the five best tags of each photo."""
-    prepared = json.loads((HERE / "preparation.json").read_text(encoding="utf-8"))
-    labels = (HERE / "labels.txt").read_text(encoding="utf-8").splitlines()
-    session = onnxruntime.InferenceSession(HERE / "model.onnx")
+    prepared = json.loads((FOLDER / "preparation.json").read_text(encoding="utf-8"))
+    labels = (FOLDER / "labels.txt").read_text(encoding="utf-8").splitlines()
+    session = onnxruntime.InferenceSession(FOLDER / "model.onnx")
     for path in photos:
         pictures = np.stack(pictures_of(read_photo(path, prepared["max_side"]), prepared))
         results: Any = session.run(list(prepared["outputs"]), {"pictures": pictures})

@@ -33,17 +33,17 @@ from visterm.tagging.hub_runs import tags_of_photos
 from visterm.tagging.tagger import Tagger
 
 PICTURES, SCORES, CONFIDENCES = "pictures", "scores", "confidences"  # Names of the input and the outputs
-MODEL, LABELS, PREPARATION = "model.onnx", "labels.txt", "preparation.json"
-EXAMPLE, README = "tag_photo.py", "README.md"
-TOLERANCE = 1e-4  # Maximum difference between graph and run on random test pictures
+GRAPH_FILE, LABELS_FILE, PREPARATION_FILE = "model.onnx", "labels.txt", "preparation.json"
+EXAMPLE_FILE, README_FILE = "tag_photo.py", "README.md"
+MAX_ERROR = 1e-4  # Maximum difference between graph and run on random test pictures
 N_TEST_PICTURES = 4
 
-NAME = "visterm"  # Name of the model, its folder and its file
-SETTINGS = "vision.yml"
-REST = "background"  # Label of the remaining probability; PhotoPrism drops labels with this name
-PREVIEW = 720  # In pixels; PhotoPrism's smaller previews are square, while this one has the photo's shape
+MODEL_NAME = "visterm"  # Name of the model, its folder and its file
+SETTINGS_FILE = "vision.yml"
+BACKGROUND_LABEL = "background"  # Label of the remaining probability; PhotoPrism drops labels with this name
+PREVIEW_PIXELS = 720  # PhotoPrism's smaller previews are square, while this one has the photo's shape
 THRESHOLD_PERCENT = 50  # Threshold for labels, before division by the mean number of tags per photo
-FILTERS = {"bilinear": "linear", "bicubic": "bicubic", "lanczos": "lanczos"}  # Interpolation -> PhotoPrism's name
+PHOTOPRISM_FILTERS = {"bilinear": "linear", "bicubic": "bicubic", "lanczos": "lanczos"}  # By interpolation
 
 
 class Graph(NamedTuple):
@@ -99,8 +99,9 @@ def graph_of(tagger: Tagger, *, for_photoprism: bool = False) -> Graph:
         if _is_same(tagger, graph, 1 if n == n_views else N_TEST_PICTURES, for_photoprism=for_photoprism):
             return graph
     raise UserError(
-        f"The network {network.path} computes other rows for {n_views} pictures together than for each alone, so that "
-        "no graph is the same as this run. Fit the run with one picture a photo: encoder setting views=whole."
+        f"The network {network.path} computes different rows for {n_views} pictures together than for single pictures, "
+        "so no graph can give the results of this run. Fit the run with one picture per photo: encoder setting "
+        "views=whole."
     )
 
 
@@ -109,8 +110,8 @@ def _parts(tagger: Tagger, for_photoprism: bool) -> tuple[Any, Any]:
     encoder, model = ENCODERS.name_of(tagger.encoder), MODELS.name_of(tagger.model)
     if encoder != "onnx":
         raise UserError(
-            f"The encoder of this run is '{encoder}', and only a network in an ONNX file can be exported as one. Fit "
-            "the run with such a network: encoder onnx:FILE, or one that `visterm encoders` lists."
+            f"The encoder of this run is '{encoder}', and only a network in an ONNX file can be exported as a graph. "
+            "Fit the run with such a network: encoder onnx:FILE, or a network that `visterm encoders` lists."
         )
 
     if not isinstance(tagger.model, WritesSteps):
@@ -121,7 +122,7 @@ def _parts(tagger: Tagger, for_photoprism: bool) -> tuple[Any, Any]:
 
     if for_photoprism and tagger.calibration is None:
         raise UserError(
-            "PhotoPrism takes confidences, and this run has none. Fit it again with at least 20 tagged photos."
+            "PhotoPrism needs confidences, and this run has none. Fit it again with at least 20 tagged photos."
         )
     return tagger.encoder, tagger.model
 
@@ -139,8 +140,8 @@ def _is_same(tagger: Tagger, graph: Graph, n_photos: int, *, for_photoprism: boo
     scores, confidences = tagger.scores_and_confidences(encoder.encode(list(photos)).rows)
     expected: dict[str, Any] = {SCORES: scores, CONFIDENCES: confidences}
     if for_photoprism and confidences is not None:
-        rest = np.maximum(1 - confidences.sum(axis=1, keepdims=True), 0)
-        extended = np.hstack([confidences, rest])
+        remaining = np.maximum(1 - confidences.sum(axis=1, keepdims=True), 0)
+        extended = np.hstack([confidences, remaining])
         expected[CONFIDENCES] = extended / extended.sum(axis=1, keepdims=True)
 
     views = (views_of(photo, graph.preparation, encoder.views) for photo in photos)
@@ -152,7 +153,7 @@ def _is_same(tagger: Tagger, graph: Graph, n_photos: int, *, for_photoprism: boo
         return False
     return all(
         values.shape == np.shape(expected[name])
-        and bool(np.allclose(values, expected[name], atol=TOLERANCE * max(1.0, float(np.abs(values).max())), rtol=0))
+        and bool(np.allclose(values, expected[name], atol=MAX_ERROR * max(1.0, float(np.abs(values).max())), rtol=0))
         for name, values in zip(graph.outputs, outputs, strict=True)
     )
 
@@ -165,8 +166,8 @@ def export_model(tagger: Tagger, out: Path) -> Graph:
     graph = graph_of(tagger)
     encoder: Any = tagger.encoder
     with export_folder(out) as folder:
-        write_graph(graph, folder / MODEL)
-        write_labels(folder / LABELS, tagger.vocabulary.tags)
+        write_graph(graph, folder / GRAPH_FILE)
+        write_labels(folder / LABELS_FILE, tagger.vocabulary.tags)
         facts = {
             "input": {"name": PICTURES, "shape": ["photos × views", *graph.preparation.size, 3], "type": "uint8"},
             "outputs": {name: ["photos", len(tagger.vocabulary)] for name in graph.outputs},
@@ -175,9 +176,9 @@ def export_model(tagger: Tagger, out: Path) -> Graph:
             "max_side": encoder.reading_side,
             **asdict(graph.preparation),
         }
-        (folder / PREPARATION).write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
-        shutil.copyfile(Path(__file__).with_name("onnx_example.py"), folder / EXAMPLE)
-        (folder / README).write_text(_readme(tagger, graph), encoding="utf-8")
+        (folder / PREPARATION_FILE).write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+        shutil.copyfile(Path(__file__).with_name("onnx_example.py"), folder / EXAMPLE_FILE)
+        (folder / README_FILE).write_text(_readme(tagger, graph), encoding="utf-8")
     return graph
 
 
@@ -185,7 +186,7 @@ def export_model(tagger: Tagger, out: Path) -> Graph:
 def export_folder(out: Path) -> Iterator[Path]:
     """Yield a temporary folder that is moved to `out` at the end. Raises StorageError if `out` is not empty."""
     if out.exists() and not (out.is_dir() and not any(out.iterdir())):
-        raise StorageError(f"{out} is there already, and nothing is replaced. Choose another folder.")
+        raise StorageError(f"{out} already exists and is not an empty folder. Choose another folder.")
     with whole_folder(out) as folder:
         yield folder
 
@@ -224,7 +225,7 @@ def check_packages() -> None:
 
 def _readme(tagger: Tagger, graph: Graph) -> str:
     height, width = graph.preparation.size
-    views_text = "" if graph.n_views == 1 else f" {graph.n_views} pictures that follow each other are one photo."
+    views_text = "" if graph.n_views == 1 else f"Each {graph.n_views} consecutive pictures are one photo. "
     confidences = "" if CONFIDENCES not in graph.outputs else (
         f"- `{CONFIDENCES}`: how likely each tag is right, 0 to 1\n"
     )  # fmt: skip
@@ -232,44 +233,47 @@ def _readme(tagger: Tagger, graph: Graph) -> str:
 
 Exported by visterm {version("visterm")} from the run {tagger.fingerprint}.
 
-`{MODEL}` takes `{PICTURES}`, uint8 of shape (n, {height}, {width}, 3) in red, green and blue, 0 to 255.{views_text}
-The colours are normalised in the graph. It gives, for each photo, a number for each line of `{LABELS}`:
+`{GRAPH_FILE}` takes `{PICTURES}`, uint8 of shape (n, {height}, {width}, 3) in red, green and blue, 0 to 255.
+{views_text}The colours are normalised in the graph.
 
-{confidences}- `{SCORES}`: what tags are ranked by, the highest first
+For each photo, the outputs have a number for each line of `{LABELS_FILE}`:
 
-How a photo becomes pictures stands in `{PREPARATION}`, and as code in `{EXAMPLE}`, which needs onnxruntime, Pillow
-and NumPy, and nothing of visterm:
+{confidences}- `{SCORES}`: the scores by which tags are ranked, highest first
 
-    python {EXAMPLE} photo.jpg
-{holding_photos(tagger)}"""
+`{PREPARATION_FILE}` says how a photo becomes pictures, and so does the code of `{EXAMPLE_FILE}`, which needs
+onnxruntime, Pillow and NumPy, but not visterm:
+
+    python {EXAMPLE_FILE} photo.jpg
+{privacy_warning(tagger)}"""
 
 
-def holding_photos(tagger: Tagger) -> str:
+def privacy_warning(tagger: Tagger) -> str:
     """Return a warning for people if a run's model contains features and tags of training photos, else ""."""
     if not (names := list(tags_of_photos(tagger.model))):
         return ""
     return (
-        f"\nThe graph holds features of the {tagger.facts.get('images', 0):,} training photos and what their tags are "
-        f"(model {' and '.join(names)}):\nshare it only with people who may know these.\n"
+        f"\nThe graph contains features and tags of the {tagger.facts.get('images', 0):,} training photos "
+        f"(model {' and '.join(names)}):\nshare it only with people who may see these.\n"
     )
 
 
 def export_photoprism_model(tagger: Tagger, out: Path) -> Graph:
-    """Write a folder with a model for PhotoPrism and its `SETTINGS`; raises the errors of `export_model`.
+    """Write a folder with a model for PhotoPrism and its `SETTINGS_FILE`; raises the errors of `export_model`.
 
     The model gets one picture per photo, prepared by PhotoPrism.
     """
     graph = graph_of(tagger, for_photoprism=True)
     n_tags = len(tagger.vocabulary)
     with export_folder(out) as folder:
-        (folder / NAME).mkdir()
-        write_graph(graph, folder / NAME / f"{NAME}.onnx")
-        write_labels(folder / NAME / LABELS, [*tagger.vocabulary.tags, REST])
+        (folder / MODEL_NAME).mkdir()
+        write_graph(graph, folder / MODEL_NAME / f"{MODEL_NAME}.onnx")
+        write_labels(folder / MODEL_NAME / LABELS_FILE, [*tagger.vocabulary.tags, BACKGROUND_LABEL])
         tags_per_photo = float(tagger.facts.get("tags given", 0)) / max(1, tagger.facts.get("images", 1))
         threshold = max(1, int(THRESHOLD_PERCENT / max(1.0, tags_per_photo) + 0.5))
-        settings = _settings(graph, tagger.encoder, n_tags + 1, file_hash(folder / NAME / f"{NAME}.onnx"), threshold)
-        (folder / SETTINGS).write_text(settings, encoding="utf-8")
-        (folder / README).write_text(_photoprism_readme(tagger, threshold), encoding="utf-8")
+        sha256 = file_hash(folder / MODEL_NAME / f"{MODEL_NAME}.onnx")
+        settings = _settings(graph, tagger.encoder, n_tags + 1, sha256, threshold)
+        (folder / SETTINGS_FILE).write_text(settings, encoding="utf-8")
+        (folder / README_FILE).write_text(_photoprism_readme(tagger, threshold), encoding="utf-8")
     return graph
 
 
@@ -277,13 +281,13 @@ def _settings(graph: Graph, encoder: Any, n_labels: int, sha256: str, threshold:
     (height, width), resize = graph.preparation.size, _resize(graph, encoder)
     return f"""Models:
 - Type: labels
-  Name: {NAME}
+  Name: {MODEL_NAME}
   Engine: onnx
   Run: on-index
-  Resolution: {PREVIEW}
-  LabelFile: {LABELS}
+  Resolution: {PREVIEW_PIXELS}
+  LabelFile: {LABELS_FILE}
   ONNX:
-    File: {NAME}.onnx
+    File: {MODEL_NAME}.onnx
     SHA256: {sha256}
     Input:
       Name: {PICTURES}
@@ -307,7 +311,7 @@ Thresholds:
 
 def _resize(graph: Graph, encoder: Any) -> dict[str, Any]:
     """Return PhotoPrism's resize settings that are closest to the run's own preparation."""
-    preparation, filtered = graph.preparation, {"Interpolation": FILTERS[graph.preparation.interpolation]}
+    preparation, filtered = graph.preparation, {"Interpolation": PHOTOPRISM_FILTERS[graph.preparation.interpolation]}
     is_trained = encoder.views == "trained"
     if is_trained and preparation.resize == "pad":
         return {"Mode": "pad", **filtered}
@@ -321,23 +325,26 @@ def _resize(graph: Graph, encoder: Any) -> dict[str, Any]:
 def _photoprism_readme(tagger: Tagger, threshold: int) -> str:
     encoder: Any = tagger.encoder
     views = (
-        "PhotoPrism shows a model one picture of a photo, and this run was fitted with three: labels are not quite\n"
-        "those of `visterm annotate`. For the same, fit the run with the encoder setting `views=whole`.\n\n"
+        "PhotoPrism passes one picture per photo to a model, and this run was fitted with three: labels differ\n"
+        "slightly from those of `visterm annotate`. For the same labels, fit the run with the encoder setting\n"
+        "`views=whole`.\n\n"
         if encoder.views == "three"
         else ""
     )
     return f"""# Labels for PhotoPrism
 
 Exported from the visterm run {tagger.fingerprint}. It is for versions of PhotoPrism whose labels run on ONNX (its
-preview builds since September 2026). Older ones take TensorFlow models only: connect those with `visterm serve`.
+preview builds since September 2026). Older versions accept TensorFlow models only: connect them with `visterm serve`.
 
-1. Mount `{NAME}/` as `/opt/photoprism/assets/models/{NAME}` in `compose.yaml`.
-2. Copy `{SETTINGS}` to `storage/config/{SETTINGS}`, or add its entry to yours.
-3. Restart PhotoPrism, look at `photoprism vision ls`, and run `photoprism vision run -m labels --force`.
+1. Mount `{MODEL_NAME}/` as `/opt/photoprism/assets/models/{MODEL_NAME}` in `compose.yaml`.
+2. Copy `{SETTINGS_FILE}` to `storage/config/{SETTINGS_FILE}`, or add its entry to an existing file.
+3. Restart PhotoPrism, check that `photoprism vision ls` lists the model, and run `photoprism vision run -m labels
+   --force`.
 
-PhotoPrism takes one distribution over all labels. Where the confidences of a photo's tags sum to more than 1, they are
-divided by their sum; what they leave of 1 is the label `{REST}`, which PhotoPrism drops. So its percentages are lower
-than visterm's, and `Thresholds: Confidence` is {threshold}. It keeps the five best, in lower case, by its own rules.
+PhotoPrism needs one distribution over all labels. If the confidences of a photo's tags sum to more than 1, they are
+divided by their sum; otherwise the remaining probability is the label `{BACKGROUND_LABEL}`, which PhotoPrism drops. So
+PhotoPrism's percentages are lower than visterm's, and `Thresholds: Confidence` is {threshold}. PhotoPrism keeps the
+five best labels, in lower case, by its own rules.
 
-{views}With `visterm serve`, PhotoPrism gets the confidences as they are: docs/service.md of visterm.
-{holding_photos(tagger)}"""
+{views}With `visterm serve`, PhotoPrism gets the unchanged confidences: see docs/service.md of visterm.
+{privacy_warning(tagger)}"""

@@ -29,7 +29,7 @@ from visterm.tagging.annotating import cutoff_of
 from visterm.tagging.tagger import Tagger
 
 MAX_SCORES = 2**22  # Maximum number of scores in memory
-GONE, CLOSED = "no such file", "no permission"
+NO_FILE, NO_PERMISSION = "no such file", "no permission"
 
 
 class Limits(NamedTuple):
@@ -53,22 +53,22 @@ def open_source(source: Path, images: Path | None, *, into_files: bool = False) 
             raise UserError(f"{source} is a run, and `images` is missing.", setting="images", advice=advice)
         return RunSource(source, images)
     if images is not None:
-        problem = "A catalogue has its own photos, and `images` goes with a run."
+        problem = "A catalogue has its own photos, and `images` is only for runs."
         raise UserError(problem, setting="images", value=str(images), advice="Leave `images` out.")
 
     catalogue = Catalogue.load(source)
     connection = catalogue.stored.connected.get()
     if into_files and connection is not None:
         raise UserError(
-            f"The photos of {source} are in {connection.title} at {connection.address}; here are only previews, and "
-            f"nobody would read tags beside these. Write tags there with: visterm sync {source}. A table of them: "
-            f"visterm export {source} --to csv -o FILE"
+            f"The photos of {source} are in {connection.title} at {connection.address}; the catalogue only has "
+            f"previews, and no program would read tags of previews. Write the tags to {connection.title}: visterm "
+            f"sync {source}. Or export a table of them: visterm export {source} --to csv -o FILE"
         )
     return CatalogueSource(catalogue)
 
 
 class RunSource:
-    """A run and a folder of photos: their own keywords, and the tags that the run predicts.
+    """A run and a folder of photos: their keywords, and the tags that the run predicts.
 
     `images` may also be one photo; names in tables are paths inside the folder.
     """
@@ -76,7 +76,7 @@ class RunSource:
     def __init__(self, run: Path, images: Path) -> None:
         self.tagger = Tagger.load(run)
         if self.tagger.encoder.by_number:
-            raise UserError(f"The run {run} knows images by number only, so there are no photos to write tags to.")
+            raise UserError(f"The run {run} identifies images only by number, so there are no photos to write tags to.")
         self._unsearched, self._folder = Unsearched(), images if images.is_dir() else images.parent
         self._images = find_images(images, unsearched=self._unsearched)
         if not self._images:
@@ -91,19 +91,19 @@ class RunSource:
         with reported(progress, "read photos", len(images)):
             for start in range(0, len(images), CHUNK):
                 chunk = images[start : start + CHUNK]
-                X, kept, skipped = tagger.encoder.encode(chunk, progress=StepProgress(progress))
+                X, positions, skipped = tagger.encoder.encode(chunk, progress=StepProgress(progress))
                 yield from skipped
-                if len(kept) == 0:
+                if len(positions) == 0:
                     continue
-                for position, scores in zip(kept, _scores(tagger, tagger.model.image_rows(X)), strict=True):
+                for position, scores in zip(positions, _scores(tagger, tagger.model.image_rows(X)), strict=True):
                     image = chunk[position]
                     try:
-                        given = tuple(sidecars.keywords(image).of_people)
+                        keywords = tuple(sidecars.keywords(image).of_people)
                     except Exception as error:  # broken metadata may raise anything
                         yield not_written(image, error)
                         continue
                     predicted = _predictions(tagger, scores, limits.k, min_confidences)
-                    yield ExportItem(image, given, predicted, name=self._name(image))
+                    yield ExportItem(image, keywords, predicted, name=self._name(image))
 
     def written(self, target: str) -> list[ExportItem]:
         """List the image files, without tags."""
@@ -113,11 +113,11 @@ class RunSource:
         return image.relative_to(self._folder).as_posix()
 
     def notes(self, target: str) -> None:
-        """Return None: only the files themselves record which tags were written."""
+        """Return None: no catalogue records which tags were written, only the files."""
 
 
 class CatalogueSource:
-    """A catalogue: tags given, accepted and rejected, and predictions from its stored rows."""
+    """A catalogue: its photos with given, accepted and rejected tags, and predictions from stored rows."""
 
     def __init__(self, opened: Catalogue) -> None:
         self.tagger, self._stored = opened.tagger, opened.stored
@@ -135,12 +135,12 @@ class CatalogueSource:
                 for image, scores in zip(images, _best_scores(tagger, stored, chunk), strict=True):
                     progress.advance()
                     if image.path is None or not (is_remote(image.path) or os.path.isfile(image.path)):
-                        yield Skipped(image.name, CLOSED if image.path and is_there(image.path) else GONE)
+                        yield Skipped(image.name, NO_PERMISSION if image.path and is_there(image.path) else NO_FILE)
                         continue
                     given, denied = current_tags.get(image.id, []), rejected.get(image.id, [])
-                    if tagger.tree is not None:  # also reject tags below rejected tags, unless given
-                        has, below = set(map(tag_key, given)), tagger.tree.words.with_children(denied)
-                        denied = [tag for tag in below if tag_key(tag) not in has]
+                    if tagger.tree is not None:  # also reject children of rejected tags, unless given
+                        given_keys, extended = (set(map(tag_key, given)), tagger.tree.words.with_children(denied))
+                        denied = [tag for tag in extended if tag_key(tag) not in given_keys]
                     spellings = tagger.vocabulary.spellings
                     judged_keys = {tag_key(word) for tag in (*given, *denied) for word in spellings(tag)}
                     predicted = _predictions(tagger, scores, limits.k, min_confidences)
@@ -169,8 +169,8 @@ def _min_confidences(calibration: Calibration | None, limits: Limits) -> NDArray
         if calibration is None and limits.k > 0:
             return None
         if calibration is None:
-            problem = "export writes only confident tags, and this run has no confidences."
-            advice = "Fit it again with at least 20 tagged photos, or let `k` be 3 to write the three best."
+            problem = "Exports write confident tags only, and this run has no confidences."
+            advice = "Fit the run again with at least 20 tagged photos, or set `k` to 3 to write the three best tags."
             raise UserError(problem, setting="k", value=limits.k, advice=advice)
         min_confidence = PREDICTED_FROM
     cutoff = cutoff_of(calibration, precision=limits.precision, min_confidence=min_confidence)
@@ -178,13 +178,13 @@ def _min_confidences(calibration: Calibration | None, limits: Limits) -> NDArray
 
 
 def _best_scores(tagger: Tagger, stored: StoredCatalogue, ids: NDArray[np.int64]) -> Iterator[NDArray[np.float32]]:
-    """Yield the scores of all tags per image; a video gets the best scores of its frames."""
+    """Yield the scores of all tags for each image; a video gets the best scores of its frames."""
     rows = stored.current_rows()
     frames = rows.frames_of(ids)
     best_of_video: dict[int, NDArray[np.float32]] = {}
     if len(frames):
-        for video, scores in zip(frames[:, 1].tolist(), _scores(tagger, rows.rows(frames[:, 0])), strict=True):
-            best_of_video[video] = np.maximum(scores, best_of_video.get(video, scores))
+        for video_id, scores in zip(frames[:, 1].tolist(), _scores(tagger, rows.rows(frames[:, 0])), strict=True):
+            best_of_video[video_id] = np.maximum(scores, best_of_video.get(video_id, scores))
     for image_id, scores in zip(ids.tolist(), _scores(tagger, rows.rows(ids)), strict=True):
         yield np.maximum(scores, best_of_video.get(image_id, scores))
 
@@ -204,8 +204,8 @@ def _predictions(
     confidences = tagger.confidences(scores)
     if confidences is None or min_confidences is None:
         scores = scores if tagger.tree is None else tagger.tree.raised(scores)
-        best = np.lexsort((np.arange(len(scores)), -scores))[:k]
-        return tuple(Predicted(tagger.vocabulary.tags[tag]) for tag in best)
-    best = np.lexsort((np.arange(len(confidences)), -confidences))
-    best = best[(confidences >= min_confidences)[best]][: k or None]
-    return tuple(Predicted(tagger.vocabulary.tags[tag], float(confidences[tag])) for tag in best)
+        best_tags = np.lexsort((np.arange(len(scores)), -scores))[:k]
+        return tuple(Predicted(tagger.vocabulary.tags[tag]) for tag in best_tags)
+    best_tags = np.lexsort((np.arange(len(confidences)), -confidences))
+    best_tags = best_tags[(confidences >= min_confidences)[best_tags]][: k or None]
+    return tuple(Predicted(tagger.vocabulary.tags[tag], float(confidences[tag])) for tag in best_tags)

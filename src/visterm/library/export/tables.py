@@ -23,7 +23,7 @@ from visterm.library.export.onnx_model import export_folder
 
 CSV, JSONL = "csv", "jsonl"
 TABLES = (CSV, JSONL)
-COLUMNS = ("file_name", "tags", "predicted", "confidence")
+TABLE_COLUMNS = ("file_name", "tags", "predicted", "confidence")
 
 FIFTYONE, IMAGEFOLDER = "fiftyone", "imagefolder"
 DATASETS = (FIFTYONE, IMAGEFOLDER)
@@ -53,41 +53,41 @@ def table_of(items: Iterable[ExportItem], to: str, *, run: str | None = None) ->
     or a carriage return, are prefixed with an apostrophe. `visterm fit --tags` removes it again.
     """
     if to not in TABLES:
-        raise UserError(f"'{to}' is no table.", setting="to", value=to, expected=" or ".join(TABLES))
-    text = io.StringIO(newline="")
+        raise UserError(f"'{to}' is not a table format.", setting="to", value=to, expected=" or ".join(TABLES))
+    table = io.StringIO(newline="")
     if to == CSV:
-        text.write(_row(COLUMNS))
+        table.write(_row(TABLE_COLUMNS))
     for item in items:
-        given, predicted = given_and_predicted(item, run)
+        given_marks, predicted_marks = given_and_predicted(item, run)
         name = item.name or str(item.path)
         if to == JSONL:
             predicted_data = [
                 {"tag": mark.tag} | ({} if mark.confidence is None else {"confidence": round(mark.confidence, 4)})
-                for mark in predicted
+                for mark in predicted_marks
             ]
-            line = {"file_name": name, "tags": [mark.tag for mark in given], "predicted": predicted_data}
-            text.write(json_text(line | ({"run": run} if run and predicted else {})) + "\n")
+            record = {"file_name": name, "tags": [mark.tag for mark in given_marks], "predicted": predicted_data}
+            table.write(json_text(record | ({"run": run} if run and predicted_marks else {})) + "\n")
             continue
-        confidences = ["" if mark.confidence is None else f"{mark.confidence:.4f}" for mark in predicted]
-        tags = [_cell([mark.tag for mark in marks]) for marks in (given, predicted)]
-        text.write(_row(map(guarded, [name, *tags, ";".join(confidences)])))
-    return text.getvalue()
+        confidences = ["" if mark.confidence is None else f"{mark.confidence:.4f}" for mark in predicted_marks]
+        tags = [_cell([mark.tag for mark in marks]) for marks in (given_marks, predicted_marks)]
+        table.write(_row(map(guarded, [name, *tags, ";".join(confidences)])))
+    return table.getvalue()
 
 
 def write_table(path: Path, text: str) -> None:
     """Write a table atomically. Raises UserError if `path` is another file, StorageError if writing fails."""
     previous = content_of(path)
     first_line = (previous or b"").split(b"\n", 1)[0]
-    if first_line and not (first_line.strip() == ",".join(COLUMNS).encode() or b'"predicted": ' in first_line):
-        problem = f"{path} is no earlier export, and would be lost."
+    if first_line and not (first_line.strip() == ",".join(TABLE_COLUMNS).encode() or b'"predicted": ' in first_line):
+        problem = f"{path} is not an earlier export, and would be overwritten."
         raise UserError(problem, setting="out", value=str(path), advice="Choose another `out`, or remove it.")
     replace_file(path, previous, text.encode("utf-8", "replace"))
 
 
 def given_and_predicted(item: ExportItem, run: str | None = None) -> tuple[list[Mark], list[Mark]]:
-    """Split the tags to write into tags by people and predictions."""
-    wanted = item.wanted(run, Parents())
-    return [m for m in wanted if m.source == GIVEN], [m for m in wanted if m.source != GIVEN]
+    """Return the tags to write that people gave, and those that are predictions."""
+    marks = item.marks_to_write(run, Parents())
+    return [m for m in marks if m.source == GIVEN], [m for m in marks if m.source != GIVEN]
 
 
 def _row(cells: Iterable[str]) -> str:
@@ -112,7 +112,7 @@ def only_pictures(items: Iterable[ExportItem | Skipped]) -> Iterator[ExportItem 
         elif is_remote(item.path):
             yield Skipped(str(item.path), "in an object store: copy it to this machine first")
         elif suffix_of(item.path) not in readable:
-            yield Skipped(str(item.path), f"not in a format that data sets have: {suffix_of(item.path)}")
+            yield Skipped(str(item.path), f"data sets cannot have files of type {suffix_of(item.path)}")
         else:
             yield item
 
@@ -125,7 +125,7 @@ def export_dataset(items: Iterable[ExportItem], to: str, out: Path, *, copy: boo
     `out` is not empty.
     """
     if to not in DATASETS:
-        raise UserError(f"'{to}' is no data set.", setting="to", value=to, expected=one_of(DATASETS))
+        raise UserError(f"'{to}' is not a data set format.", setting="to", value=to, expected=one_of(DATASETS))
     with export_folder(out) as folder:
         (_write_fiftyone if to == FIFTYONE else _write_imagefolder)(items, folder, copy=copy)
 
@@ -144,7 +144,7 @@ def _write_imagefolder(items: Iterable[ExportItem], folder: Path, *, copy: bool)
                     (folder / file_name).symlink_to(item.path.absolute())
                 except OSError as error:  # for example on Windows, where users may not create links
                     raise StorageError(
-                        f"{folder / file_name} cannot be made, a link to {item.path.absolute()}: "
+                        f"The link {folder / file_name} to {item.path.absolute()} cannot be created: "
                         f"{error.strerror or error}. Copy the photos instead of linking."
                     ) from error
             entry = {
@@ -161,7 +161,7 @@ def _write_fiftyone(items: Iterable[ExportItem], folder: Path, *, copy: bool) ->
     """Write ``data.json`` (paths of photos) or copies of photos, ``labels.json`` and ``predictions.json``."""
     paths: dict[str, str] = {}
     classes: dict[str, int] = {}
-    labels: tuple[dict[str, object], dict[str, object]] = {}, {}
+    label_maps: tuple[dict[str, object], dict[str, object]] = {}, {}
     if copy:
         (folder / PHOTO_FOLDERS[FIFTYONE]).mkdir()
     for number, item in enumerate(items):
@@ -169,13 +169,13 @@ def _write_fiftyone(items: Iterable[ExportItem], folder: Path, *, copy: bool) ->
         paths[name] = str(item.path.absolute())
         if copy:
             shutil.copyfile(item.path, folder / PHOTO_FOLDERS[FIFTYONE] / f"{name}{suffix_of(item.path)}")
-        for kind, marks in zip(labels, given_and_predicted(item), strict=True):
-            kind[name] = [_target(mark, classes) for mark in marks] or None
+        for labels, marks in zip(label_maps, given_and_predicted(item), strict=True):
+            labels[name] = [_target(mark, classes) for mark in marks] or None
 
     if not copy:
         (folder / "data.json").write_text(json_text(paths, indent=1), encoding="utf-8")
-    for file, kind in zip(("labels.json", "predictions.json"), labels, strict=True):
-        (folder / file).write_text(json_text({"classes": list(classes), "labels": kind}, indent=1), encoding="utf-8")
+    for file, labels in zip(("labels.json", "predictions.json"), label_maps, strict=True):
+        (folder / file).write_text(json_text({"classes": list(classes), "labels": labels}, indent=1), encoding="utf-8")
     (folder / "README.md").write_text(_README % ("" if copy else _MANIFEST), encoding="utf-8")
 
 

@@ -42,47 +42,48 @@ _PACKET_INSTRUCTIONS = re.compile(rb"<\?xpacket.*?\?>", re.DOTALL)
 
 
 def revise(
-    content: bytes, item: ExportItem, wanted: Sequence[Mark], target: Path, iptc: Sequence[str] = ()
+    content: bytes, item: ExportItem, marks: Sequence[Mark], target: Path, iptc: Sequence[str] = ()
 ) -> tuple[bytes | None, FileChange]:
     """Add tags to the XMP text of the file `target`, and remove rejected tags that visterm wrote.
 
     `iptc` are the tags that are also added to the image's IPTC keywords, which is recorded in XMP. Returns the new
     text and the changes. Raises DataError if the text is invalid.
     """
-    where = str(target)
-    writable, left_out = _writable(wanted)
-    existing = read_keywords(content, where)
-    keys, marked = set(map(tag_key, existing.tags)), {tag_key(mark.tag) for mark in (*existing.marks, *existing.copies)}
+    name = str(target)
+    writable, left_out = _writable(marks)
+    keywords = read_keywords(content, name)
+    keys = set(map(tag_key, keywords.tags))
+    recorded = {tag_key(mark.tag) for mark in (*keywords.marks, *keywords.copies)}
     rejected = set(map(tag_key, item.rejected))
-    removed = tuple(mark.tag for mark in existing.marks if tag_key(mark.tag) in rejected & keys)
-    added = tuple(mark for mark in writable if tag_key(mark.tag) not in keys | marked)
-    left_out += [mark.tag for mark in writable if tag_key(mark.tag) in marked - keys]
+    removed = tuple(mark.tag for mark in keywords.marks if tag_key(mark.tag) in rejected & keys)
+    added = tuple(mark for mark in writable if tag_key(mark.tag) not in keys | recorded)
+    left_out += [mark.tag for mark in writable if tag_key(mark.tag) in recorded - keys]
 
-    extended = add_tags(content, writable, where, iptc=iptc)
-    revised = remove_tags(extended, removed, where) if removed else extended
-    copies = read_keywords(revised, where).copies if revised else ()
-    copied = tuple(mark.tag for mark in copies if mark not in existing.copies)
-    gone = set(map(tag_key, removed))
-    ours = tuple(mark.tag for mark in (*existing.marks, *added) if tag_key(mark.tag) not in gone)
-    return revised, FileChange(str(item.path), where, added, removed, tuple(left_out), ours, copied)
+    with_additions = add_tags(content, writable, name, iptc=iptc)
+    revised = remove_tags(with_additions, removed, name) if removed else with_additions
+    copies = read_keywords(revised, name).copies if revised else ()
+    copied = tuple(mark.tag for mark in copies if mark not in keywords.copies)
+    removed_keys = set(map(tag_key, removed))
+    ours = tuple(mark.tag for mark in (*keywords.marks, *added) if tag_key(mark.tag) not in removed_keys)
+    return revised, FileChange(str(item.path), name, added, removed, tuple(left_out), ours, copied)
 
 
-def taken_back(content: bytes, image: Path, target: Path) -> tuple[bytes | None, FileChange, list[str]]:
+def with_tags_removed(content: bytes, image: Path, target: Path) -> tuple[bytes | None, FileChange, list[str]]:
     """Remove all tags that visterm wrote from the XMP text of the file `target`.
 
-    Returns the new text, or None if nothing else is left in it; the changes; and the removed tags also in IPTC.
+    Returns the new text, or None if it has nothing else; the changes; and the removed tags that are also in IPTC.
     """
-    existing = read_keywords(content, str(target))
-    tags, copied = (tuple(mark.tag for mark in marks) for marks in (existing.marks, existing.copies))
-    in_iptc = [mark.tag for mark in (*existing.marks, *existing.copies) if mark.is_in_iptc]
+    keywords = read_keywords(content, str(target))
+    tags, copied = (tuple(mark.tag for mark in marks) for marks in (keywords.marks, keywords.copies))
+    in_iptc = [mark.tag for mark in (*keywords.marks, *keywords.copies) if mark.is_in_iptc]
     remaining = remove_tags(content, tags, str(target)) if tags or copied else content
     return remaining, FileChange(str(image), str(target), removed=tags, copied=copied), in_iptc
 
 
-def _writable(wanted: Sequence[Mark]) -> tuple[list[Mark], list[str]]:
+def _writable(marks: Sequence[Mark]) -> tuple[list[Mark], list[str]]:
     """Split tags into those that XML can store and those that it cannot."""
     valid, invalid = [], []
-    for mark in wanted:
+    for mark in marks:
         try:
             check_writable(mark)
         except DataError:
@@ -92,35 +93,36 @@ def _writable(wanted: Sequence[Mark]) -> tuple[list[Mark], list[str]]:
     return valid, invalid
 
 
-def _with_own(wanted: Sequence[Mark], embedded: Keywords, rejected: Sequence[str]) -> list[Mark]:
-    """Prepend an image's own keywords to the tags of a new list, because programs read only one of several lists."""
-    paths = {tag_key(mark.tag): mark.path for mark in wanted} | {
+def _with_image_keywords(marks: Sequence[Mark], embedded: Keywords, rejected: Sequence[str]) -> list[Mark]:
+    """Return tags with the image's keywords before them, because programs read only one of several lists of tags."""
+    paths = {tag_key(mark.tag): mark.path for mark in marks} | {
         tag_key(path[-1]): path for path in embedded.paths[::-1]
     }
     keys, rejected_keys = set(map(tag_key, embedded.of_people)), set(map(tag_key, rejected))
-    given = [Mark(tag, GIVEN, path=paths.get(tag_key(tag), ())) for tag in embedded.of_people]
+    image_marks = [Mark(tag, GIVEN, path=paths.get(tag_key(tag), ())) for tag in embedded.of_people]
     return [
-        *(mark for mark in given if tag_key(mark.tag) not in rejected_keys),
-        *[mark for mark in wanted if tag_key(mark.tag) not in keys],
+        *(mark for mark in image_marks if tag_key(mark.tag) not in rejected_keys),
+        *[mark for mark in marks if tag_key(mark.tag) not in keys],
     ]
 
 
-def _flattened(wanted: Sequence[Mark], rejected: Sequence[str], flat: bool | None) -> list[Mark]:
-    """Write parent tags not as separate paths, because the paths of their children already name them.
+def _flattened(marks: Sequence[Mark], rejected: Sequence[str], flat: bool | None) -> list[Mark]:
+    """Return tags without those of parents that the paths of their children already contain.
 
-    Only dc:subject and IPTC get parents as tags: all (`flat`), those that are among the tags (None), or none (False).
+    Only dc:subject and IPTC get parents as tags: all parents (`flat` is True), those among `marks` (None), or no
+    parents (False).
     """
     parents: dict[str, Mark] = {}
-    for mark in wanted:
+    for mark in marks:
         for n, tag in enumerate(mark.path[:-1], 1):
             if tag_key(tag) != tag_key(mark.tag):
                 parents.setdefault(tag_key(tag), mark._replace(tag=tag, path=mark.path[:n] if n > 1 else ()))
 
-    direct = {tag_key(mark.tag): mark for mark in wanted}
+    direct = {tag_key(mark.tag): mark for mark in marks}
     repeated = {False: set(), None: parents.keys() & direct.keys(), True: parents.keys()}[flat]
     repeated = repeated - set(map(tag_key, rejected))
     flattened: dict[str, Mark] = {}
-    for mark in wanted:
+    for mark in marks:
         for key in map(tag_key, (*mark.path, mark.tag)):
             if key in repeated:
                 flattened.setdefault(key, direct.get(key, parents[key])._replace(fields=FLAT_FIELD))
@@ -129,10 +131,10 @@ def _flattened(wanted: Sequence[Mark], rejected: Sequence[str], flat: bool | Non
     return list(flattened.values())
 
 
-def _has_all(keywords: Keywords, wanted: Sequence[Mark]) -> bool:
-    keys, placed = set(map(tag_key, keywords.tags)), {tag_key(path[-1]) for path in keywords.paths}
-    return keys.issuperset(tag_key(mark.tag) for mark in wanted) and all(
-        tag_key(mark.tag) in placed for mark in wanted if mark.path and mark.fields is None
+def _has_all(keywords: Keywords, marks: Sequence[Mark]) -> bool:
+    keys, with_path = set(map(tag_key, keywords.tags)), {tag_key(path[-1]) for path in keywords.paths}
+    return keys.issuperset(tag_key(mark.tag) for mark in marks) and all(
+        tag_key(mark.tag) in with_path for mark in marks if mark.path and mark.fields is None
     )
 
 
@@ -153,34 +155,35 @@ class SidecarTarget:
         self._follow_links = follow_links
         self._sidecars = Sidecars()
 
-    def export(self, item: ExportItem, wanted: Sequence[Mark], *, dry_run: bool) -> FileChange:
+    def export(self, item: ExportItem, marks: Sequence[Mark], *, dry_run: bool) -> FileChange:
         """Write the tags of an image, and return the changes."""
         path = self._sidecars.target(item.path, self._naming)
         old = content_of(path)
-        wanted = _flattened(wanted, item.rejected, self._flat)
+        marks = _flattened(marks, item.rejected, self._flat)
         if old is None:
             existing = self._sidecars.keywords(item.path)
-            if not wanted or (not self._always and _has_all(existing, wanted)):
+            if not marks or (not self._always and _has_all(existing, marks)):
                 return FileChange(str(item.path), str(path))
             shares_stem = self._sidecars.shares_stem(item.path)
             in_image = embedded_keywords(item.path) if shares_stem else existing
-            wanted = _flattened(_with_own(wanted, in_image, item.rejected), item.rejected, self._flat)
+            marks = _flattened(_with_image_keywords(marks, in_image, item.rejected), item.rejected, self._flat)
 
-        new, change = revise(old or SIDECAR, item, wanted, path)
+        new, change = revise(old or SIDECAR, item, marks, path)
         if old is not None or change.added:
             self._write(path, old, new, dry_run=dry_run)
-        others = (read_sidecar(other) for other in self._sidecars.of(item.path) if other != path)
-        return replace(change, found=(*change.found, *(mark.tag for other in others for mark in other.marks)))
+        other_files = (read_sidecar(other) for other in self._sidecars.of(item.path) if other != path)
+        other_tags = (mark.tag for other in other_files for mark in other.marks)
+        return replace(change, visterm_tags=(*change.visterm_tags, *other_tags))
 
     def undo(self, image: Path, *, dry_run: bool) -> FileChange:
         """Remove the tags that visterm wrote, and delete files that have nothing else."""
         changes = []
         for path in dict.fromkeys([*self._sidecars.of(image), self._sidecars.target(image)]):
             if (old := content_of(path)) is not None:
-                new, change, _ = taken_back(old, image, path)
+                new, change, _ = with_tags_removed(old, image, path)
                 self._write(path, old, new, dry_run=dry_run)
                 changes.append(change)
-        changes = [change for change in changes if change.is_one]
+        changes = [change for change in changes if change.has_changes]
         removed, copied = (
             tuple(dict.fromkeys(tag for change in changes for tag in tags(change)))
             for tags in (attrgetter("removed"), attrgetter("copied"))
@@ -200,7 +203,7 @@ class EmbeddedTarget:
 
     XMP gets the IPTC keywords too, or programs that prefer XMP would no longer see them. IPTC gets the tags if an
     image has IPTC keywords, or with `iptc` always. RAW files other than DNG are never changed: `beside` writes their
-    sidecar files. `keep_originals` makes a backup of each image (``photo.jpg_original``). `follow_links` allows writing
+    XMP files. `keep_originals` makes a backup of each image (``photo.jpg_original``). `follow_links` allows writing
     to images that are links out of their folder.
     """
 
@@ -217,39 +220,39 @@ class EmbeddedTarget:
     ) -> None:
         self._follow_links, self._flat = follow_links, flat
         self._exiftool = ExifTool()
-        self._keep, self._iptc, self._beside = keep_originals, iptc, beside
+        self._keep, self._iptc, self._sidecars = keep_originals, iptc, beside
 
-    def export(self, item: ExportItem, wanted: Sequence[Mark], *, dry_run: bool) -> FileChange:
+    def export(self, item: ExportItem, marks: Sequence[Mark], *, dry_run: bool) -> FileChange:
         """Write the tags of an image, and return the changes."""
-        if _is_closed(item.path):
-            if self._beside is None:
-                raise DataError(f"{item.path} is a RAW file, and none is written into. Write an XMP file beside it.")
-            return self._beside.export(item, wanted, dry_run=dry_run)
+        if _is_read_only(item.path):
+            if self._sidecars is None:
+                raise DataError(f"{item.path} is a RAW file, which visterm never changes. Write an XMP file instead.")
+            return self._sidecars.export(item, marks, dry_run=dry_run)
         old = self._read(item.path)
         in_image = embedded_keywords(item.path)
-        inside = read_keywords(old or PACKET, str(item.path))
-        wanted = _flattened(wanted, item.rejected, self._flat)
-        if _has_all(in_image, wanted) and not inside.tags and not self._iptc:
-            wanted = []  # nothing to do: the image has all tags, and no XMP that would hide IPTC
-        elif wanted:
-            wanted = _flattened(_with_own(wanted, in_image, item.rejected), item.rejected, self._flat)
+        xmp = read_keywords(old or PACKET, str(item.path))
+        marks = _flattened(marks, item.rejected, self._flat)
+        if _has_all(in_image, marks) and not xmp.tags and not self._iptc:
+            marks = []  # nothing to do: the image has all tags, and no XMP that would hide IPTC
+        elif marks:
+            marks = _flattened(_with_image_keywords(marks, in_image, item.rejected), item.rejected, self._flat)
 
-        iptc = self._for_iptc(item, wanted, inside) if wanted else []
-        new, change = revise(old or PACKET, item, wanted, item.path, iptc)
-        gone = [mark.tag for mark in inside.marks if mark.tag in change.removed and mark.is_in_iptc]
-        if (new != (old or PACKET) or gone) and not dry_run:
-            self._write(item.path, new, iptc, gone, keep=self._keep)
+        iptc = self._for_iptc(item, marks, xmp) if marks else []
+        new, change = revise(old or PACKET, item, marks, item.path, iptc)
+        removed_from_iptc = [mark.tag for mark in xmp.marks if mark.tag in change.removed and mark.is_in_iptc]
+        if (new != (old or PACKET) or removed_from_iptc) and not dry_run:
+            self._write(item.path, new, iptc, removed_from_iptc, keep=self._keep)
         return change
 
     def undo(self, image: Path, *, dry_run: bool) -> FileChange:
         """Remove the tags that visterm wrote, and restore the original if nothing else was changed."""
-        if self._beside is not None and _is_closed(image):
-            return self._beside.undo(image, dry_run=dry_run)
+        if self._sidecars is not None and _is_read_only(image):
+            return self._sidecars.undo(image, dry_run=dry_run)
         old = self._read(image) if image.exists() else None
         if old is None:
             return FileChange(str(image), str(image))
-        new, change, in_iptc = taken_back(old, image, image)
-        if change.is_one and not dry_run:
+        new, change, in_iptc = with_tags_removed(old, image, image)
+        if change.has_changes and not dry_run:
             self._write(image, new, (), in_iptc)
             self._restore(image, old, new, in_iptc)
         return change
@@ -259,16 +262,16 @@ class EmbeddedTarget:
         self._exiftool.close()
 
     def _read(self, image: Path) -> bytes | None:
-        """Return the XMP of an image for writing it back with exiftool; None if it has none."""
+        """Return the XMP of an image, in the form in which exiftool writes it back; None if the image has no XMP."""
         packet = self._exiftool.read_packet(image)
         if packet is not None and b"HasExtendedXMP" in packet:
             raise DataError(
-                f"{image} has XMP in several pieces (extended XMP), which cannot be written back whole. Write an XMP "
-                "file beside it."
+                f"{image} has XMP in several pieces (extended XMP), which cannot be written back completely. Write an "
+                "XMP file instead."
             )
         return as_packet(packet, f"the XMP in {image}") if packet else None
 
-    def _for_iptc(self, item: ExportItem, wanted: Sequence[Mark], inside: Keywords) -> list[str]:
+    def _for_iptc(self, item: ExportItem, marks: Sequence[Mark], xmp: Keywords) -> list[str]:
         """Return the tags to add to IPTC keywords, if the image has IPTC or `iptc` is set.
 
         IPTC in another encoding is not changed, and tags that are too long for IPTC are only in XMP.
@@ -276,10 +279,10 @@ class EmbeddedTarget:
         iptc = read_iptc(item.path)
         if not iptc.is_writable or not (iptc.is_present or self._iptc):
             return []
-        noted = {tag_key(mark.tag) for mark in (*inside.marks, *inside.copies) if mark.is_in_iptc}
-        removed_keys = {tag_key(mark.tag) for mark in inside.marks} - set(map(tag_key, inside.tags))
-        excluded = {*map(tag_key, (*iptc.keywords, *item.rejected)), *noted, *removed_keys}
-        tags = union([*inside.tags, *(mark.tag for mark in _writable(wanted)[0])])
+        recorded = {tag_key(mark.tag) for mark in (*xmp.marks, *xmp.copies) if mark.is_in_iptc}
+        removed_keys = {tag_key(mark.tag) for mark in xmp.marks} - set(map(tag_key, xmp.tags))
+        excluded = {*map(tag_key, (*iptc.keywords, *item.rejected)), *recorded, *removed_keys}
+        tags = union([*xmp.tags, *(mark.tag for mark in _writable(marks)[0])])
         return [tag for tag in tags if tag_key(tag) not in excluded and len(tag.encode()) <= MAX_IPTC_BYTES]
 
     def _write(
@@ -316,8 +319,8 @@ class EmbeddedTarget:
                 backup.replace(image)
 
 
-def _is_closed(image: Path) -> bool:
-    """Return whether an image is a RAW file that is never written to: all except DNG."""
+def _is_read_only(image: Path) -> bool:
+    """Return whether an image is a RAW file that visterm never changes: any format except DNG."""
     return is_raw(image) and suffix_of(image) != DNG
 
 
@@ -335,23 +338,25 @@ class TextTarget:
         self._notes: dict[Path, TextNotes] = {}
         self._moved: dict[Path, TextNote] = {}  # Current path of the text file -> its note
 
-    def export(self, item: ExportItem, wanted: Sequence[Mark], *, dry_run: bool) -> FileChange:
+    def export(self, item: ExportItem, marks: Sequence[Mark], *, dry_run: bool) -> FileChange:
         """Write the tags of an image, and return the changes."""
         path = self._path(item.path)
         notes, old = self._notes_of(path), content_of(path)
         note = notes.of(path, old)
         existing = set(map(tag_key, text_tags(read_text(path, limit=MAX_TEXT_BYTES)))) if old is not None else set()
-        ours = note.tags if note else []
-        noted = set(map(tag_key, ours))
-        unwritable = {mark.tag for mark in wanted if _SEPARATORS & set(mark.tag) or mark.tag.startswith("-")}
-        rejected = set(map(tag_key, item.rejected)) & noted & existing
+        written_tags = note.tags if note else []
+        recorded = set(map(tag_key, written_tags))
+        unwritable = {mark.tag for mark in marks if _SEPARATORS & set(mark.tag) or mark.tag.startswith("-")}
+        rejected = set(map(tag_key, item.rejected)) & recorded & existing
         added = tuple(
-            mark for mark in wanted if tag_key(mark.tag) not in existing | noted and mark.tag not in unwritable
+            mark for mark in marks if tag_key(mark.tag) not in existing | recorded and mark.tag not in unwritable
         )
-        left_out = tuple(mark.tag for mark in wanted if mark.tag in unwritable or tag_key(mark.tag) in noted - existing)
-        removed = tuple(tag for tag in ours if tag_key(tag) in rejected)
+        left_out = tuple(
+            mark.tag for mark in marks if mark.tag in unwritable or tag_key(mark.tag) in recorded - existing
+        )
+        removed = tuple(tag for tag in written_tags if tag_key(tag) in rejected)
         if (added or removed) and not dry_run:
-            new = _without(old or b"", rejected)
+            new = _without_tags(old or b"", rejected)
             if added:
                 lines = "".join(f"{mark.tag}\n" for mark in added)
                 new += (b"\n" if new and not new.endswith(b"\n") else b"") + lines.encode()
@@ -361,8 +366,8 @@ class TextTarget:
             replace_file(path, old, new, follow_links=self._follow_links)
             notes.mark_done(path)
 
-        ours = [*(tag for tag in ours if tag not in removed), *(mark.tag for mark in added)]
-        return FileChange(str(item.path), str(path), added, removed, left_out, tuple(ours))
+        written_tags = [*(tag for tag in written_tags if tag not in removed), *(mark.tag for mark in added)]
+        return FileChange(str(item.path), str(path), added, removed, left_out, tuple(written_tags))
 
     def undo(self, image: Path, *, dry_run: bool) -> FileChange:
         """Remove the tags that visterm wrote, and delete text files that it created and nobody extended."""
@@ -375,7 +380,7 @@ class TextTarget:
             if note.length is not None and hashlib.sha256(old).hexdigest() == note.sha256:
                 new = None if note.made else old[: note.length]
             else:
-                remaining = _without(old, set(map(tag_key, removed)))
+                remaining = _without_tags(old, set(map(tag_key, removed)))
                 new = None if note.made and not remaining.strip() else remaining
             if not dry_run:
                 replace_file(path, old, new, follow_links=self._follow_links)
@@ -383,11 +388,11 @@ class TextTarget:
             notes.forget(path)
         return FileChange(str(image), str(path), removed=tuple(removed))
 
-    def follow(self, image: Path, formerly: Sequence[Path]) -> None:
-        """Find the note of a text file that moved with its image; the note is still in a former folder of both."""
-        for old_path in formerly:
-            for text in (old_path.with_name(f"{old_path.name}{SUFFIX}"), old_path.with_suffix(SUFFIX)):
-                note = None if text.exists() else self._notes_of(text).of(text, None)
+    def follow(self, image: Path, former_paths: Sequence[Path]) -> None:
+        """Use the note of a text file that was moved with its image: the note is still in the image's former folder."""
+        for old_path in former_paths:
+            for text_file in (old_path.with_name(f"{old_path.name}{SUFFIX}"), old_path.with_suffix(SUFFIX)):
+                note = None if text_file.exists() else self._notes_of(text_file).of(text_file, None)
                 if note is not None:
                     self._moved[self._path(image)] = note
 
@@ -401,13 +406,13 @@ class TextTarget:
             image.with_name(f"{image.name}{SUFFIX}") if self._sidecars.shares_stem(image) else image.with_suffix(SUFFIX)
         )
 
-    def _notes_of(self, text: Path) -> TextNotes:
-        if text.parent not in self._notes:
-            self._notes[text.parent] = TextNotes(text.parent, follow_links=self._follow_links)
-        return self._notes[text.parent]
+    def _notes_of(self, text_file: Path) -> TextNotes:
+        if text_file.parent not in self._notes:
+            self._notes[text_file.parent] = TextNotes(text_file.parent, follow_links=self._follow_links)
+        return self._notes[text_file.parent]
 
 
-def _without(content: bytes, keys: set[str]) -> bytes:
+def _without_tags(content: bytes, keys: set[str]) -> bytes:
     return b"".join(line for line in content.splitlines(keepends=True) if tag_key(line.decode("utf-8-sig")) not in keys)
 
 
@@ -416,11 +421,11 @@ def _updated_note(
 ) -> TextNote:
     given = [mark.tag for mark in added if mark.source == GIVEN]
     predicted = [mark.tag for mark in added if mark.source != GIVEN]
-    made, length = old is None, len(old or b"")
+    is_new, size = old is None, len(old or b"")
     if note is not None:
         given = [*(tag for tag in note.given if tag_key(tag) not in rejected), *given]
         predicted = [*(tag for tag in note.predicted if tag_key(tag) not in rejected), *predicted]
-        made = note.made
+        is_new = note.made
         is_unchanged = old is not None and hashlib.sha256(old).hexdigest() == note.sha256
-        length = note.length if is_unchanged and note.length is not None else -1
-    return TextNote(path.name, given, predicted, made, None if length < 0 else length, hashlib.sha256(new).hexdigest())
+        size = note.length if is_unchanged and note.length is not None else -1
+    return TextNote(path.name, given, predicted, is_new, None if size < 0 else size, hashlib.sha256(new).hexdigest())

@@ -54,8 +54,8 @@ PROFILES = {
     ),
     "darktable": Profile(
         "xmp", FULL, flat=True,
-        then="darktable reads the files as it imports photos. Photos that it has: switch on 'look for updated XMP "
-        "files on startup'; first let it write its own XMP files, as it takes a photo's edits from them, too.",
+        then="darktable reads the files when it imports photos. For imported photos, switch on 'look for updated XMP "
+        "files on startup'; first let it write its own XMP files, because it also reads a photo's edits from them.",
     ),
     "immich": Profile(
         "xmp",
@@ -72,7 +72,7 @@ TARGETS = (XMP, EMBED, TXT, *PROFILES)
 
 
 class CatalogueNotes:
-    """Records in a catalogue which tags by visterm are in the files of its images, according to the files.
+    """Keeps a catalogue's records of the tags that visterm wrote into the files of its images.
 
     If an export or undo is killed, the next one completes the records. `target` is the kind of file: "xmp", "embed" or
     "txt". Tags that neither the run's `vocabulary` nor the catalogue knows were written by another catalogue, and are
@@ -82,67 +82,67 @@ class CatalogueNotes:
     def __init__(self, stored: StoredCatalogue, target: str, vocabulary: Vocabulary) -> None:
         self._stored, self._target, self._vocabulary = stored, target, vocabulary
         self._ids = {path: image.id for path, image in stored.images.files().items()}
-        self._noted = {
+        self._recorded = {
             image_id: {tag_key(written.tag): written.tag for written in group}
             for image_id, group in groupby(stored.written.of_target(target), key=attrgetter("image_id"))
         }
-        self._elsewhere = {
+        self._image_ids_elsewhere = {
             path: {image_id for _, image_id in group}
             for path, group in groupby(stored.written.elsewhere(target), key=itemgetter(0))
         }
         self._folders = indexed_folders(stored)
-        self._added: list[tuple[int, str]] = []
-        self._removed: list[tuple[int, str]] = []
-        self._cleared: list[str] = []
+        self._added_tags: list[tuple[int, str]] = []
+        self._removed_tags: list[tuple[int, str]] = []
+        self._cleared_paths: list[str] = []
 
-    def put(self, image: str, found: Sequence[str]) -> None:
+    def put(self, image: str, file_tags: Sequence[str]) -> None:
         """Record the tags found in the files of an image, replacing earlier records."""
-        if image in self._elsewhere and not found:
-            self._cleared.append(image)
+        if image in self._image_ids_elsewhere and not file_tags:
+            self._cleared_paths.append(image)
         image_id = self._ids.get(image)
         if image_id is None:
             return
-        previous, current = self._noted.pop(image_id, {}), {tag_key(tag): tag for tag in found}
-        self._added += [(image_id, current[key]) for key in sorted(current.keys() - previous.keys())]
-        self._removed += [(image_id, previous[key]) for key in sorted(previous.keys() - current.keys())]
-        if len(self._added) + len(self._removed) >= CHUNK:
+        previous, current = self._recorded.pop(image_id, {}), {tag_key(tag): tag for tag in file_tags}
+        self._added_tags += [(image_id, current[key]) for key in sorted(current.keys() - previous.keys())]
+        self._removed_tags += [(image_id, previous[key]) for key in sorted(previous.keys() - current.keys())]
+        if len(self._added_tags) + len(self._removed_tags) >= CHUNK:
             self.flush()
 
     def check_writable(self) -> None:
         """Raise DiskError if the catalogue is read-only, so that written tags could not be recorded."""
         self._stored.database.write("DELETE FROM written_tags WHERE 0")
 
-    def formerly(self) -> dict[Path, list[Path]]:
+    def former_paths(self) -> dict[Path, list[Path]]:
         """Return the former paths of moved photos whose files had tags written: current path -> former paths."""
         path_of = {image_id: path for path, image_id in self._ids.items()}
-        former_paths: dict[Path, list[Path]] = {}
-        for path, ids in self._elsewhere.items():
+        paths: dict[Path, list[Path]] = {}
+        for former_path, ids in self._image_ids_elsewhere.items():
             for image_id in ids & path_of.keys():
-                former_paths.setdefault(Path(path_of[image_id]), []).append(Path(path))
-        return former_paths
+                paths.setdefault(Path(path_of[image_id]), []).append(Path(former_path))
+        return paths
 
-    def check_in_reach(self, image: Path) -> None:
-        """Check that a missing image's files are not on a disconnected drive or in a folder to be indexed.
+    def check_files_reachable(self, image: Path) -> None:
+        """Raise DataError if a missing image's files may be on a disconnected drive or in a folder to be indexed.
 
-        Raises DataError if they may be, because their tags could not be removed.
+        In that case, visterm's tags cannot be removed from them.
         """
         path = str(image)
-        if self._noted.get(self._ids.get(path, -1)):
-            raise DataError(f"{path} is not there. Index the folder that it is in now (visterm index), and undo again.")
+        if self._recorded.get(self._ids.get(path, -1)):
+            raise DataError(f"{path} does not exist. Index the folder that has it now (visterm index), and undo again.")
         parents = [folder for folder in self._folders if is_inside(path, folder)]
-        is_near = image.parent.is_dir() or any(os.path.isdir(folder) and os.listdir(folder) for folder in parents)
-        if path in self._elsewhere and not is_near:
-            raise DataError(f"the folder of {path} is not there. Connect its drive, and undo again.")
+        is_connected = image.parent.is_dir() or any(os.path.isdir(folder) and os.listdir(folder) for folder in parents)
+        if path in self._image_ids_elsewhere and not is_connected:
+            raise DataError(f"the folder of {path} does not exist. Connect its drive, and undo again.")
 
     def flush(self) -> None:
         """Save the records."""
         written = self._stored.written
-        tags = {tag for _, tag in self._added}
-        known = set(filter(self._vocabulary.__contains__, tags)) | self._stored.tags.ids(tags).keys()
-        written.note(self._target, [(image_id, tag) for image_id, tag in self._added if tag in known])
-        written.forget(self._target, self._removed)
-        written.forget_elsewhere(self._target, self._cleared)
-        for records in (self._added, self._removed, self._cleared):
+        tags = {tag for _, tag in self._added_tags}
+        known_tags = set(filter(self._vocabulary.__contains__, tags)) | self._stored.tags.ids(tags).keys()
+        written.note(self._target, [(image_id, tag) for image_id, tag in self._added_tags if tag in known_tags])
+        written.forget(self._target, self._removed_tags)
+        written.forget_elsewhere(self._target, self._cleared_paths)
+        for records in (self._added_tags, self._removed_tags, self._cleared_paths):
             records.clear()
 
 
@@ -157,18 +157,18 @@ def make_target(name: str, *, keep_originals: bool = True, follow_links: bool = 
         return TextTarget(follow_links=follow_links)
     profile = Profile(name, flat=None) if name in (XMP, EMBED) else PROFILES.get(name)
     if profile is None:
-        problem = f"'{name}' is not a place for the tags of each photo."
+        problem = f"Tags of photos cannot be written to '{name}'."
         raise UserError(problem, setting="to", value=name, expected=one_of(TARGETS))
     for_program = name in PROFILES
     if for_program and not keep_originals and profile.to != EMBED:
-        problem = f"`overwrite` is for tags inside of photos, and {name} leaves photos as they are."
+        problem = f"`overwrite` is for tags inside photos, and {name} does not change photos."
         raise UserError(problem, setting="overwrite", value=True, advice="Leave `overwrite` out.")
 
-    beside = SidecarTarget(naming=profile.naming, always=for_program, flat=profile.flat, follow_links=follow_links)
+    sidecars = SidecarTarget(naming=profile.naming, always=for_program, flat=profile.flat, follow_links=follow_links)
     if profile.to == XMP:
-        return beside
+        return sidecars
     return EmbeddedTarget(
-        keep_originals=keep_originals, iptc=profile.iptc, flat=profile.flat, beside=beside if profile.raw else None,
+        keep_originals=keep_originals, iptc=profile.iptc, flat=profile.flat, beside=sidecars if profile.raw else None,
         follow_links=follow_links,
     )  # fmt: skip
 
@@ -189,15 +189,14 @@ def export_tags(
     (see `make_target`) is closed at the end. `run` is the fingerprint of the run, written with each prediction;
     `parents` are the parents of tags, for XMP only. A `dry_run` changes nothing, and yields the changes it would make.
     `notes` record the tags in all files, including unchanged files, except in a dry run.
-
     """
     tag_parents = Parents() if parents is None or isinstance(target, TextTarget) else parents
 
     def write(item: ExportItem) -> FileChange:
-        wanted = item.wanted(run, tag_parents)
+        marks = item.marks_to_write(run, tag_parents)
         names = {tag_key(name): name for name in map(tag_parents.own_name, item.rejected)}
-        rejected = tuple(name for key, name in names.items() if key not in {tag_key(mark.tag) for mark in wanted})
-        return target.export(replace(item, rejected=rejected), wanted, dry_run=dry_run)
+        rejected = tuple(name for key, name in names.items() if key not in {tag_key(mark.tag) for mark in marks})
+        return target.export(replace(item, rejected=rejected), marks, dry_run=dry_run)
 
     return _write_all("export photos", items, write, target, progress, None if dry_run else notes, dry_run=dry_run)
 
@@ -211,20 +210,20 @@ def undo_tags(
     notes: CatalogueNotes | None = None,
 ) -> Iterator[FileChange | Skipped]:
     """Remove all tags that visterm wrote to images; parameters and results as in `export_tags`."""
-    formerly = {} if notes is None else notes.formerly()
+    former_paths = {} if notes is None else notes.former_paths()
 
-    def take_back(item: ExportItem) -> FileChange:
-        if isinstance(target, TextTarget) and item.path in formerly:
-            target.follow(item.path, formerly[item.path])
-        if notes is not None and not item.path.exists() and not target.undo(item.path, dry_run=True).is_one:
-            notes.check_in_reach(item.path)
+    def remove_tags(item: ExportItem) -> FileChange:
+        if isinstance(target, TextTarget) and item.path in former_paths:
+            target.follow(item.path, former_paths[item.path])
+        if notes is not None and not item.path.exists() and not target.undo(item.path, dry_run=True).has_changes:
+            notes.check_files_reachable(item.path)
         return target.undo(item.path, dry_run=dry_run)
 
-    return _write_all("undo", items, take_back, target, progress, None if dry_run else notes, dry_run=dry_run)
+    return _write_all("undo", items, remove_tags, target, progress, None if dry_run else notes, dry_run=dry_run)
 
 
 def not_written(image: Path, error: Exception) -> Skipped:
-    """Return an image as skipped, with a reason without its path, so that equal reasons can be counted."""
+    """Return an image as skipped, with a reason that does not contain its path, to count equal reasons."""
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     if not isinstance(error, VistermError | OSError):
         reason = f"its metadata cannot be understood ({type(error).__name__}: {error})"
@@ -268,8 +267,8 @@ def _write_all(
                 yield not_written(image, error)
                 continue
             if notes is not None:
-                notes.put(str(image), change.found)
-            if change.is_one:
+                notes.put(str(image), change.visterm_tags)
+            if change.has_changes:
                 yield replace(change, image=item.name or change.image)
     finally:
         if notes is not None:

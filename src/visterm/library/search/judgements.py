@@ -1,4 +1,4 @@
-"""People's judgements of the words of a search: photos that they tagged with a word, or rejected it for."""
+"""People's judgements about the words of a search: which photos have a word, and for which photos it was rejected."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NO_IDS, NO_FLAGS = np.empty(0, np.int64), np.empty(0, np.bool_)
 
 
 class ManualTags(NamedTuple):
-    """People's judgements of photos for the words of a search.
+    """People's judgements about photos for the words of a search.
 
     Words are numbered: tags of the run, then words outside its vocabulary that have a vector, then tags that no run has
     learned yet. All ids are ascending.
@@ -33,20 +33,20 @@ class ManualTags(NamedTuple):
 
     n_searched: int  # Number of words without `-`
     n_unlearned: int  # Number of words without `-` that no run has learned yet
-    ids: Ids = NO_IDS  # Photos that people tagged with a word, or rejected a `-word` for
+    ids: Ids = NO_IDS  # Photos that people tagged with a word, or for which they rejected a `-word`
     leads: NDArray[np.bool_] = NO_FLAGS
     """Whether each photo is ranked before all unjudged photos: it has all the words, or an unlearned word."""
     n_new: Ids = NO_IDS  # Per photo, the number of its unlearned words
     n_given: Ids = NO_IDS
     """Per photo: 0 unless people tagged it with all the words; else 1 + the number of words given (not accepted)."""
-    left_out: Ids = NO_IDS  # Photos that people rejected a word for, or tagged with a `-word`
+    left_out: Ids = NO_IDS  # Photos for which people rejected a word, or that they tagged with a `-word`
     certain_photos: Mapping[int, Ids] = MappingProxyType({})
-    """Word number -> photos that people tagged with the word, or for a `-word` rejected it for; words with scores."""
+    """Number of a word with scores -> photos that people tagged with it, or for which they rejected a `-word`."""
     parts: Sequence[Ids] = ()
     """The photos of one word each; the same array objects until the catalogue changes."""
     positions: Ids = NO_IDS  # Position of each photo in the concatenated parts
 
-    def some(self, mask: NDArray[np.bool_]) -> Self:
+    def subset(self, mask: NDArray[np.bool_]) -> Self:
         """Return the judgements of the photos in a mask."""
         if mask.all():
             return self
@@ -69,7 +69,8 @@ class ManualTags(NamedTuple):
     def certain(self, ids: Ids, n_words: int) -> NDArray[np.bool_] | None:
         """Return which words are certain for which photos, shape (n_photos, n_words); None if none are.
 
-        A word is certain if people tagged the photo with it, or for a `-word` rejected it. `ids` are ascending.
+        A word is certain if people tagged the photo with it; a `-word`, if people rejected it for the photo. `ids` are
+        ascending.
         """
         if not self.certain_photos:
             return None
@@ -95,13 +96,13 @@ def manual_tags(stored: StoredCatalogue, vocabulary: Vocabulary, query: Query, t
     judgements = []
     for number, (tag, _) in enumerate(words):
         look_up = partial(stored.judgements.of_tag, of_files=number >= n_scored)
-        below = [] if tree is None else tree.below(tag)
-        judged = look_up([tag_key(name) for word in (tag, *below) for name in vocabulary.spellings(word)])
+        children = [] if tree is None else tree.below(tag)
+        judgement = look_up([tag_key(name) for word in (tag, *children) for name in vocabulary.spellings(word)])
         if tree is not None:
-            above = [look_up(list(map(tag_key, vocabulary.spellings(word)))) for word in (tag, *tree.above(tag))]
-            rejected = reduce(np.union1d, [parent.rejected for parent in above])
-            judged = judged._replace(rejected=np.setdiff1d(rejected, judged.has, assume_unique=True))
-        judgements.append(judged)
+            parents = [look_up(list(map(tag_key, vocabulary.spellings(word)))) for word in (tag, *tree.above(tag))]
+            rejected = reduce(np.union1d, [parent.rejected for parent in parents])
+            judgement = judgement._replace(rejected=np.setdiff1d(rejected, judgement.has, assume_unique=True))
+        judgements.append(judgement)
 
     if not any(map(len, chain.from_iterable(judgements))):
         return ManualTags(sum(positive), sum(positive[n_scored:]))
@@ -163,11 +164,11 @@ def merged_photos(parts: Sequence[Ids]) -> tuple[Ids, Ids, Ids]:
     all_ids = np.concatenate(parts)
     order = np.argsort(all_ids, kind="stable")  # merges the parts
     ids = all_ids[order]
-    first = np.empty(len(ids), np.bool_)
-    first[0], first[1:] = True, ids[1:] != ids[:-1]
+    is_first = np.empty(len(ids), np.bool_)
+    is_first[0], is_first[1:] = True, ids[1:] != ids[:-1]
     back = np.empty(len(ids), np.int64)
-    back[order] = np.cumsum(first) - 1
-    return ids[first], order[first], back
+    back[order] = np.cumsum(is_first) - 1
+    return ids[is_first], order[is_first], back
 
 
 def positions_of(requested: Ids, ids: Ids) -> Ids:

@@ -35,9 +35,9 @@ MAX_READ_RATIO = 4  # Read cached rows of all photos of the words if at least on
 
 GIVEN, ACCEPTED = "person", "accepted"  # Sources of the words of a hit, in JSON
 
-STEPS = 1024  # Ranges of a word's scores within which confidences are bounded by those at the ends
+N_RANGES = 1024  # Number of ranges of a word's scores; confidences in a range are bounded by those at its ends
 TINY = np.finfo(np.float64).tiny
-SLACK = 1e-9  # Of bounds, for their rounding
+ROUNDING_TOLERANCE = 1e-9  # Relative tolerance of bounds
 
 EMPTY_RANKING = Ranking(np.empty((1, 0), np.int64), np.empty((1, 0), np.float32))
 
@@ -60,7 +60,7 @@ class SearchedWords(NamedTuple):
         if isinstance(rows, sp.csr_array):
             q: Matrix = sp.csr_array(weights[None, :]) @ rows
         else:
-            q = (weights[:, None] * rows).sum(axis=0, keepdims=True)  # for a few words, faster than @
+            q = (weights[:, None] * rows).sum(axis=0, keepdims=True)  # faster than @ for a few words
         if outside is None:
             return cls(tags, weights, rows, q)
         dense = rows.toarray() if isinstance(rows, sp.csr_array) else rows
@@ -95,27 +95,27 @@ class CandidatePhotos:
         ranked, and with a cut-off only photos with all words.
         """
         if len(judged.ids):
-            judged = judged.some(positions_of(judged.ids, rows.ids if passing is None else passing) >= 0)
+            judged = judged.subset(positions_of(judged.ids, rows.ids if passing is None else passing) >= 0)
         n_new = judged.n_unlearned
         if n_new and (limited or n_new == judged.n_searched):
-            judged = judged.some(judged.n_new == n_new if limited else judged.n_new > 0)
+            judged = judged.subset(judged.n_new == n_new if limited else judged.n_new > 0)
             passing = judged.ids
         return cls(rows, passing, judged.left_out), judged
 
     @property
-    def every(self) -> Ids:
-        """Ascending ids, including rejected photos."""
+    def all_ids(self) -> Ids:
+        """Ascending ids of the photos that pass the filter, including rejected photos."""
         return self.rows.ids if self.passing is None else self.passing
 
     @cached_property
     def ids(self) -> Ids:
         """Ascending ids of the photos to rank."""
-        return np.setdiff1d(self.every, self.left_out, assume_unique=True) if len(self.left_out) else self.every
+        return np.setdiff1d(self.all_ids, self.left_out, assume_unique=True) if len(self.left_out) else self.all_ids
 
     def __len__(self) -> int:
         if self.passing is None and len(self.left_out) == 0:
             return len(self.rows)
-        return len(self.every) - int(np.count_nonzero(positions_of(self.left_out, self.every) >= 0))
+        return len(self.all_ids) - int(np.count_nonzero(positions_of(self.left_out, self.all_ids) >= 0))
 
     def without_left_out(self, ids: Ids, products: Floats) -> tuple[Ids, Floats]:
         """Return ascending ids and their products without rejected photos."""
@@ -217,16 +217,16 @@ class BySum:
         """Find the k (0: all) best photos; none if there are already k judged photos that lead."""
         q, rows, n_out = scores.words.q, photos.rows, len(photos.left_out)
         if 0 < k <= np.count_nonzero(judged.leads):
-            judged, best = judged.some(judged.leads), EMPTY_RANKING
+            judged, best = judged.subset(judged.leads), EMPTY_RANKING
         elif n_out == 0:
             best = rows.search(q, k, among=photos.passing)
         else:
             # Usually few rejected photos are among the best, so a slightly longer ranking is long enough
             for n in [2 * k, k + n_out][: 1 + (n_out <= MAX_DROPPED)] if k else ():
                 ranking = rows.search(q, n, among=photos.passing)
-                kept = np.flatnonzero(positions_of(ranking.ids[0], photos.left_out) < 0)
-                if len(kept) >= k or ranking.ids.shape[1] < n or n == k + n_out:
-                    best = Ranking(ranking.ids[:, kept], ranking.scores[:, kept])
+                kept_positions = np.flatnonzero(positions_of(ranking.ids[0], photos.left_out) < 0)
+                if len(kept_positions) >= k or ranking.ids.shape[1] < n or n == k + n_out:
+                    best = Ranking(ranking.ids[:, kept_positions], ranking.scores[:, kept_positions])
                     break
             else:
                 best = rows.search(q, k, among=photos.ids)
@@ -239,8 +239,8 @@ class ByProduct:
 
     def rank(self, scores: WordScores, photos: CandidatePhotos, judged: ManualTags, k: int) -> Ranked:
         """Find the k (0: all) best photos."""
-        words, judged = scores.words, judged.some(judged.leads)
-        ids, P = photos.without_left_out(photos.every, scores.rows.products(words.rows, photos.passing))
+        words, judged = scores.words, judged.subset(judged.leads)
+        ids, P = photos.without_left_out(photos.all_ids, scores.rows.products(words.rows, photos.passing))
         certain = judged.certain(ids, len(words.weights))
         if certain is not None:
             P = np.where(certain, words.weights > 0, P)
@@ -259,31 +259,31 @@ class ByConfidence:
 
     def rank(self, scores: WordScores, photos: CandidatePhotos, judged: ManualTags, k: int) -> Ranked:
         """Find the k (0: all) best photos, or all above the cut-off."""
-        words, judged = scores.words, judged.some(judged.leads)
-        ids, products = photos.every, scores.rows.products(words.rows, photos.passing)
-        limited = self.cutoff or self.min_confidence is not None
+        words, judged = scores.words, judged.subset(judged.leads)
+        ids, products = photos.all_ids, scores.rows.products(words.rows, photos.passing)
+        has_cutoff = self.cutoff or self.min_confidence is not None
         tree = scores.tagger.tree
-        if k and not limited and (tree is None or not tree.has_under(words.tags)):
-            # Other photos need no confidences: they are neither among the k most likely photos nor do they lead
-            certain, n_likely = judged.certain_positions(ids), k + len(judged.left_out)
-            likely = contenders(self.calibration, products, words.tags, words.weights, n_likely, certain)
-            kept = union(likely, positions_of(judged.ids, ids))
-            ids, products = ids[kept], products[kept]
+        if k and not has_cutoff and (tree is None or not tree.has_under(words.tags)):
+            # Compute confidences only for photos that lead or may be among the k most likely photos
+            certain_positions, n_likely = judged.certain_positions(ids), k + len(judged.left_out)
+            likely = contenders(self.calibration, products, words.tags, words.weights, n_likely, certain_positions)
+            needed_positions = union(likely, positions_of(judged.ids, ids))
+            ids, products = ids[needed_positions], products[needed_positions]
         ids, products = photos.without_left_out(ids, products)
         products_of = partial(scores.rows.products, ids=None if ids is scores.rows.ids else ids)
         log_odds = scores.tagger.word_odds(products, words.tags, products_of)
         logs = self.calibration.log_of_odds(log_odds, words.weights, judged.certain(ids, len(words.tags)))
-        if not limited:
+        if not has_cutoff:
             best = _best(ids, logs, k)
             return Ranked(best, judged, logs[np.searchsorted(ids, judged.ids)])
         best, n_likely = self._likeliest(ids, logs)
-        judged = judged.some(positions_of(judged.ids, np.sort(best.ids[0])) >= 0)
+        judged = judged.subset(positions_of(judged.ids, np.sort(best.ids[0])) >= 0)
         return Ranked(best, judged, logs[np.searchsorted(ids, judged.ids)], n_likely)
 
     def _likeliest(self, ids: Ids, logs: NDArray[np.float64]) -> tuple[Ranking, int]:
-        """Rank all photos above the cut-off, and return also their number.
+        """Rank all photos above the cut-off, and also return their number.
 
-        Only searches with a cut-off sort all photos, which takes most of their time.
+        This sorts all photos, which takes most of the time of a search with a cut-off.
         """
         order, scores = top_k(np.ascontiguousarray(logs[None, :], np.float32), len(logs))
         P = np.exp(logs[order[0]])
@@ -301,43 +301,44 @@ def contenders(
     k: int,
     certain: Mapping[int, NDArray[np.int64]] | None = None,
 ) -> NDArray[np.int64]:
-    """Return the places, in order, of all images that may have one of the k largest log confidences.
+    """Return the ascending positions of all images that may have one of the k largest log confidences.
 
-    `certain` has, by the number of a word, the places of images of which it is certain.
+    `certain` maps the number of a word to the positions of images for which the word is certain.
 
-    A confidence rises with the score. So it is computed at the ends of `STEPS` ranges of each word's scores, and
-    bounds those in between; images whose upper bound lies below the lower bounds of k others are left out.
+    A confidence increases with the score. So it is only computed at the ends of `N_RANGES` ranges of each word's
+    scores, which bound the confidences between them. Images are left out if at least k other images have a lower bound
+    above their upper bound.
     """
     n_images, n_words = scores.shape
-    if n_images <= max(4 * k, STEPS):
+    if n_images <= max(4 * k, N_RANGES):
         return np.arange(n_images)
-    bounds, totals, worst = (np.zeros((2, n_images)) for _ in range(3))  # lower and upper bounds of sums, and of minima
+    negative_sums, sums, minima = (np.zeros((2, n_images)) for _ in range(3))  # lower and upper bounds
     for word, sign, column in zip(range(n_words), signs, np.asarray(scores, np.float64).T, strict=True):
-        least = column.min()
-        step = max((column.max() - least) / STEPS, TINY)
-        odds = calibration.odds(least + np.arange(-1, STEPS + 3) * step, tags[word])  # a step to spare on either side
+        lowest = column.min()
+        step = max((column.max() - lowest) / N_RANGES, TINY)
+        odds = calibration.odds(lowest + np.arange(-1, N_RANGES + 3) * step, tags[word])  # one more step on each side
         logs = log_sigmoid(odds if sign > 0 else -odds)
-        cell = ((column - least) / step).astype(np.int64)
-        both = np.stack([np.minimum(logs[:-3], logs[3:]), np.maximum(logs[:-3], logs[3:])])[:, cell]
+        cell = ((column - lowest) / step).astype(np.int64)
+        cell_bounds = np.stack([np.minimum(logs[:-3], logs[3:]), np.maximum(logs[:-3], logs[3:])])[:, cell]
         if certain is not None and word in certain:
-            both[:, certain[word]] = 0.0
+            cell_bounds[:, certain[word]] = 0.0
         if sign > 0:
-            totals += both
-            np.minimum(worst, both, out=worst)
+            sums += cell_bounds
+            np.minimum(minima, cell_bounds, out=minima)
         else:
-            bounds += both
-    lower, upper = bounds + (1 - calibration.together) * totals + calibration.together * worst
-    kth = np.partition(lower, n_images - k)[n_images - k]
-    return np.flatnonzero(upper >= kth - SLACK * abs(kth))
+            negative_sums += cell_bounds
+    lower, upper = negative_sums + (1 - calibration.together) * sums + calibration.together * minima
+    kth_lower = np.partition(lower, n_images - k)[n_images - k]
+    return np.flatnonzero(upper >= kth_lower - ROUNDING_TOLERANCE * abs(kth_lower))
 
 
-WayToRank: TypeAlias = ById | BySum | ByProduct | ByConfidence
+RankingMethod: TypeAlias = ById | BySum | ByProduct | ByConfidence
 
 
 class RankingPlan(NamedTuple):
     """How a search ranks photos and computes confidences."""
 
-    way: WayToRank
+    method: RankingMethod
     calibration: Calibration | None  # For the confidences of hits; None: no confidences
     untrained: Sequence[str] = ()  # Words without a training image
 
@@ -350,32 +351,34 @@ def plan_ranking(
     Raises UserError if `combine` is "product" but the model's scores are not probabilities; or if confidences are
     needed, but the run has no calibration or a word has no training images.
     """
-    limited, calibration = cutoff or min_confidence is not None, tagger.calibration
+    has_cutoff, calibration = cutoff or min_confidence is not None, tagger.calibration
     if combine is not None:
         check_combination(combine, tagger.model)
-    outside = () if query.outside is None else query.outside.words
+    outside_words = () if query.outside is None else query.outside.words
     tags, weights = query.weights.indices, query.weights.data
-    is_learned = len(tags) > 0 or len(outside) > 0
+    is_learned = len(tags) > 0 or len(outside_words) > 0
     settings = {"combine": None if combine == "sum" else combine, "min_confidence": min_confidence, "cutoff": cutoff}
-    needs = next(setting for setting, value in settings.items() if value is not None)
-    if is_learned and limited and combine not in (None, CONFIDENCE):
-        problem = f"A cut-off is for images ranked by confidence, and `combine` is {combine!r}."
+    setting = next(name for name, value in settings.items() if value is not None)
+    if is_learned and has_cutoff and combine not in (None, CONFIDENCE):
+        problem = f"A cut-off needs images ranked by confidence, and `combine` is {combine!r}."
         raise UserError(problem, setting="combine", value=combine, advice="Leave one of the two out.")
-    if calibration is None and ((is_learned and limited) or combine == CONFIDENCE):
-        advice = f"Fit it again with at least 20 tagged photos, and index again; or leave `{needs}` out."
-        raise UserError(f"`{needs}` needs a run with confidences.", setting=needs, value=settings[needs], advice=advice)
+    if calibration is None and ((is_learned and has_cutoff) or combine == CONFIDENCE):
+        advice = f"Fit the run again with at least 20 tagged photos, and index again; or leave `{setting}` out."
+        raise UserError(
+            f"`{setting}` needs a run with confidences.", setting=setting, value=settings[setting], advice=advice
+        )
 
     if not is_learned:
-        return RankingPlan(ById(limited), None)
-    untrained = [*(tagger.vocabulary.tags[tag] for tag in tags[tagger.vocabulary.counts[tags] == 0]), *outside]
+        return RankingPlan(ById(has_cutoff), None)
+    untrained = [*(tagger.vocabulary.tags[tag] for tag in tags[tagger.vocabulary.counts[tags] == 0]), *outside_words]
     if untrained:
-        if limited or combine not in (None, "sum"):
+        if has_cutoff or combine not in (None, "sum"):
             word_list = ", ".join(f"'{word}'" for word in untrained)
-            problem = f"No training image has {word_list}, so nothing is known of how likely an image is to show it."
-            advice = f"Leave `{needs}` out: images are then ranked by the sum of scores; or leave the word out."
-            raise UserError(problem, setting=needs, value=settings[needs], advice=advice)
+            problem = f"No training image has {word_list}, so confidences for it are unknown."
+            advice = f"Leave `{setting}` out: images are then ranked by the sum of scores; or leave the word out."
+            raise UserError(problem, setting=setting, value=settings[setting], advice=advice)
         return RankingPlan(BySum(), None, untrained)
-    by_confidence = limited or combine == CONFIDENCE or (combine is None and bool((weights < 0).any()))
+    by_confidence = has_cutoff or combine == CONFIDENCE or (combine is None and bool((weights < 0).any()))
     if by_confidence and calibration is not None:
         return RankingPlan(ByConfidence(calibration, cutoff, min_confidence), calibration)
     return RankingPlan(ByProduct() if combine == "product" else BySum(), calibration)
@@ -388,8 +391,8 @@ def merge(ranked: Ranked, sums: tuple[Floats, Floats], k: int) -> tuple[Ranking,
     judged photos are ranked by score among the unjudged photos. `sums` are the results of `WordScores.sums` for the
     judged photos.
 
-    Returns at most k photos (0: all), and for each "person" or "accepted" if people tagged it with all the words, else
-    None.
+    Returns at most k photos (0: all), and a source per photo: "person" or "accepted" if people tagged it with all the
+    words, else None.
     """
     judged, (best, best_scores), (by_model, by_sum) = ranked.judged, ranked.best, sums
     scores = by_sum if ranked.scores is None else ranked.scores
@@ -413,21 +416,21 @@ def merge(ranked: Ranked, sums: tuple[Floats, Floats], k: int) -> tuple[Ranking,
 
 def best_by(keys: Sequence[NDArray[np.number]], k: int) -> Ids:
     """Return the positions of the k (0: all) largest items by the first key, ties by the next key, and so on."""
-    chosen: list[Ids] = []
+    positions: list[Ids] = []
     tied, remaining = np.arange(len(keys[0])), k or len(keys[0])
     for key in keys:
         if len(tied) <= remaining:
             break
         values = key[tied]
         threshold = np.partition(values, len(tied) - remaining)[len(tied) - remaining]
-        chosen.append(tied[values > threshold])
-        remaining -= len(chosen[-1])
+        positions.append(tied[values > threshold])
+        remaining -= len(positions[-1])
         tied = tied[values == threshold]
-    candidates = np.concatenate([*chosen, tied]) if chosen else tied
+    candidates = np.concatenate([*positions, tied]) if positions else tied
     return candidates[np.lexsort([-key[candidates] for key in reversed(keys)])][: k or None]
 
 
-def chosen_of(ranking: Ranking, positions: Ids) -> Ranking:
+def ranking_at(ranking: Ranking, positions: Ids) -> Ranking:
     """Return the photos of a ranking at `positions`, in that order."""
     return Ranking(ranking.ids[:, positions], ranking.scores[:, positions])
 

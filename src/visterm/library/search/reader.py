@@ -19,9 +19,9 @@ from visterm.core.types import Hit, Matrix, Ranking
 from visterm.core.vocabulary import tag_key
 from visterm.data.image_folders import is_there
 from visterm.kernels.topk import top_k
-from visterm.library.feedback import as_known
+from visterm.library.feedback import in_spelling_of_run
 from visterm.library.search.judgements import Ids, manual_tags
-from visterm.library.search.ranking import CandidatePhotos, SearchedWords, WordScores, chosen_of, merge, plan_ranking
+from visterm.library.search.ranking import CandidatePhotos, SearchedWords, WordScores, merge, plan_ranking, ranking_at
 from visterm.library.search.result import Found, Group, Share, related_tags, shares_of
 from visterm.models.confidence.calibration import log_sigmoid
 from visterm.store.filters import COLUMNS, PREDICTED_FROM, SORTS, Filter
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 ImageLike: TypeAlias = "str | os.PathLike[str] | NDArray[np.uint8] | int"
 
-N_SORTED = 200  # Number of best images without confidences that are sorted by another order
-MAX_SORTED = 5000  # Sort at most this many images with confidences
+N_SORTED_BEST = 200  # Number of best images that another order sorts, if there are no confidences
+MAX_SORTED_IMAGES = 5000  # Maximum number of images that another order sorts, if there are confidences
 
 
 class CatalogueReader:
@@ -126,7 +126,7 @@ class CatalogueReader:
         Feedback counts immediately. Photos that people tagged with all the words come first: those to which all words
         were given, then those with accepted words, each by score. All other photos follow by score. In them, a word
         that a person gave or accepted counts as certain, and so does a `-word` that a person rejected: its confidence
-        is 1, and in a sum it counts as much as in the photo with its highest score (among some thousand photos).
+        is 1, and in a sum it counts as much as in the best of some thousand photos.
 
         Photos for which a word was rejected, or that people tagged with a `-word`, are left out. A tag that no run has
         learned yet has no score: photos with such a tag come first; if all words are such tags, only those are found.
@@ -153,8 +153,8 @@ class CatalogueReader:
             Search only images that pass: by tags, folder, date, size, type and review.
         sort : {"chance", "taken", "oldest", "name", "added"}, optional
             None: "chance", best first. Other orders only sort images with a confidence of at least `min_confidence`
-            (None: 0.5), or without confidences the `N_SORTED` best images, so that worse matches don't come between
-            them.
+            (None: 0.5), or without confidences the `N_SORTED_BEST` best images, so that worse matches don't come
+            between them.
 
         Raises
         ------
@@ -172,7 +172,7 @@ class CatalogueReader:
         if min_confidence is not None:
             check_number(min_confidence, "min_confidence", least=0, below=1)
         check_k(k, 0)
-        n_ranked = MAX_SORTED if sort in COLUMNS else k
+        n_ranked = MAX_SORTED_IMAGES if sort in COLUMNS else k
 
         query = self.query_weights(words)
         plan = plan_ranking(self.tagger, query, combine, cutoff=cutoff, min_confidence=min_confidence)
@@ -181,7 +181,7 @@ class CatalogueReader:
         judged = manual_tags(self.stored, self.tagger.vocabulary, query, self.tree)
         photos, judged = CandidatePhotos.of(rows, passing, judged, limited=cutoff or min_confidence is not None)
         scores = WordScores(self.tagger, rows, SearchedWords.of(self.tagger, query), self.stored.judgements)
-        ranked = plan.way.rank(scores, photos, judged, n_ranked)
+        ranked = plan.method.rank(scores, photos, judged, n_ranked)
         ranking, sources = merge(ranked, scores.sums(ranked.judged), n_ranked)
 
         n_found = len(photos) if ranked.n_likely is None else ranked.n_likely
@@ -189,14 +189,14 @@ class CatalogueReader:
         if plan.calibration is not None:
             confidences = scores.confidences(plan.calibration, ranking.ids[0], ranked.judged)
         if sort in COLUMNS:
-            kept = np.arange(ranking.ids.shape[1])
+            positions = np.arange(ranking.ids.shape[1])
             if ranked.n_likely is None and (confidences is None or np.isnan(confidences).all()):
-                kept = kept[:N_SORTED]
+                positions = positions[:N_SORTED_BEST]
             elif ranked.n_likely is None and confidences is not None:
-                kept = np.flatnonzero(confidences >= PREDICTED_FROM)
-            n_found, kept = len(kept), self._sorted(ranking.ids[0], kept, sort, k)
-            ranking, sources = chosen_of(ranking, kept), [sources[position] for position in kept]
-            confidences = None if confidences is None else confidences[kept]
+                positions = np.flatnonzero(confidences >= PREDICTED_FROM)
+            n_found, positions = len(positions), self._sorted(ranking.ids[0], positions, sort, k)
+            ranking, sources = ranking_at(ranking, positions), [sources[position] for position in positions]
+            confidences = None if confidences is None else confidences[positions]
         hits = self._hits(ranking, confidences, sources, q=scores.words.q)
         return Found(hits, query.unknown, ranked.n_likely, plan.untrained, n_found)
 
@@ -204,16 +204,16 @@ class CatalogueReader:
         """Convert typed words to weights, see `Tagger.query_weights`; tags of the catalogue's photos are words, too."""
         if not isinstance(words, Iterable):
             raise UserError(
-                setting="words", value=words, expected="a text such as 'snow tree -people', or one tag an entry"
+                setting="words", value=words, expected="a text such as 'snow tree -people', or a list of tags"
             )
         unknown_keys = self.tagger.dictionary.not_tags(words)
         new_tags = self.stored.tags.names_here(unknown_keys) if unknown_keys else {}
         if unknown_keys and (tree := self.tree):
             paths = {key: tree.paths_of(key) for key in unknown_keys}
-            known_keys = self.stored.tags.names_here([tag_key(path) for options in paths.values() for path in options])
+            present = self.stored.tags.names_here([tag_key(path) for options in paths.values() for path in options])
             for key, options in paths.items():
-                known = {name: path for path in options if tag_key(path) in known_keys for name in (key, tag_key(path))}
-                new_tags = known | new_tags
+                paths_here = [path for path in options if tag_key(path) in present]
+                new_tags = {name: path for path in paths_here for name in (key, tag_key(path))} | new_tags
         return typed_query(self.tagger, words, new_tags)
 
     def like(self, image: ImageLike, k: int = 10, *, among: Filter | None = None, sort: str | None = None) -> Found:
@@ -222,14 +222,14 @@ class CatalogueReader:
         Parameters
         ----------
         image : path, uint8 array (height, width, 3), or int
-            A photo, which is encoded unless the catalogue has it; or the id or name of its photo there. A photo
-            of the catalogue is not among its own results.
+            A photo, which is encoded unless the catalogue has it; or the id or name of a photo of the catalogue. A
+            photo of the catalogue is not among its own results.
         k : int
             Maximum number of images; 0 means all.
         among : Filter, optional
             Search only images that pass.
         sort : {"chance", "taken", "oldest", "name", "added"}, optional
-            None: "chance", most similar first. Other orders sort the `N_SORTED` most similar images.
+            None: "chance", most similar first. Other orders sort the `N_SORTED_BEST` most similar images.
 
         Raises
         ------
@@ -253,13 +253,13 @@ class CatalogueReader:
         row = row / np.maximum(row_lengths(row)[0], np.finfo(np.float32).tiny)
         cosines = rows.products(row, ids if among else None, unit=True)[:, 0]  # for all photos, without copying rows
 
-        unknown_keys = np.arange(len(ids)) if image_id is None else np.flatnonzero(ids != image_id)
-        n_best = check_k(N_SORTED if sort in COLUMNS else k, len(unknown_keys))
-        order, scores = top_k(np.ascontiguousarray(cosines[None, unknown_keys], np.float32), n_best)
-        ranking, n_found = Ranking(ids[unknown_keys[order]], scores), len(ids)
+        other_positions = np.arange(len(ids)) if image_id is None else np.flatnonzero(ids != image_id)
+        n_best = check_k(N_SORTED_BEST if sort in COLUMNS else k, len(other_positions))
+        order, scores = top_k(np.ascontiguousarray(cosines[None, other_positions], np.float32), n_best)
+        ranking, n_found = Ranking(ids[other_positions[order]], scores), len(ids)
         if sort in COLUMNS:
             n_found = n_best
-            ranking = chosen_of(ranking, self._sorted(ranking.ids[0], np.arange(n_best), sort, k))
+            ranking = ranking_at(ranking, self._sorted(ranking.ids[0], np.arange(n_best), sort, k))
         return Found(self._hits(ranking, q=row), [], n_found=n_found)
 
     def expand(
@@ -303,15 +303,15 @@ class CatalogueReader:
     def _spelled(self, among: Filter) -> Filter:
         """Add all spellings of a filter's tags, and the absolute path of its folder with links resolved."""
         vocabulary, tree = self.tagger.vocabulary, self.tree
-        spellings, named = {}, {}
+        spellings, own_spellings = {}, {}
         for tag in (*among.tags, *among.without, *among.predicted):
-            name = as_known(vocabulary, tag)
-            below = [] if tree is None else [*tree.paths_of(name), *tree.below(name)]  # children imply it
-            spellings[tag] = [spelling for word in (name, *below) for spelling in vocabulary.spellings(word)]
+            name = in_spelling_of_run(vocabulary, tag)
+            children = [] if tree is None else [*tree.paths_of(name), *tree.below(name)]  # children imply it
+            spellings[tag] = [spelling for word in (name, *children) for spelling in vocabulary.spellings(word)]
             if tree is not None and tag in among.predicted:
-                named[tag] = vocabulary.spellings(name)
+                own_spellings[tag] = vocabulary.spellings(name)
         folder_path = None if among.folder is None else real_path(among.folder)
-        return replace(among, spellings=spellings, named=named, folder_path=folder_path)
+        return replace(among, spellings=spellings, named=own_spellings, folder_path=folder_path)
 
     def _passing(self, among: Filter, rows: CurrentRows) -> Ids:
         passing, ids = self.ids(among), rows.ids
@@ -319,10 +319,10 @@ class CatalogueReader:
             return passing[slice(*np.searchsorted(passing, (ids[0], ids[-1] + 1)))]
         return np.intersect1d(passing, ids, assume_unique=True)
 
-    def _sorted(self, ids: Ids, kept: NDArray[np.int64], sort: str, k: int) -> NDArray[np.int64]:
-        """Sort the images at the positions `kept`, and return the positions of the first k (0: all)."""
-        position_of = dict(zip(ids[kept].tolist(), kept.tolist(), strict=True))
-        in_order = self.stored.sorted(ids[kept], sort).tolist()
+    def _sorted(self, ids: Ids, positions: NDArray[np.int64], sort: str, k: int) -> NDArray[np.int64]:
+        """Sort the images at the positions `positions`, and return the positions of the first k (0: all)."""
+        position_of = dict(zip(ids[positions].tolist(), positions.tolist(), strict=True))
+        in_order = self.stored.sorted(ids[positions], sort).tolist()
         return np.array([position_of[image_id] for image_id in in_order][: k or None], np.int64)
 
     def _hits(
@@ -334,12 +334,12 @@ class CatalogueReader:
     ) -> list[Hit]:
         """Return the hits of a ranking's first query, with names, paths, and for videos the best moments for `q`."""
         scores = ranking.scores[0].tolist()
-        nothing = [None] * len(scores)
-        probabilities = nothing if confidences is None else [None if np.isnan(p) else p for p in confidences.tolist()]
+        no_values = [None] * len(scores)
+        p = no_values if confidences is None else [None if np.isnan(value) else value for value in confidences.tolist()]
         locations = self.stored.where(ranking.ids[0].tolist(), q)
         return [
-            Hit(at.name, score, chance, at.id, at.path, source, at.at, at.link)
-            for at, score, chance, source in zip(locations, scores, probabilities, sources or nothing, strict=True)
+            Hit(location.name, score, confidence, location.id, location.path, source, location.at, location.link)
+            for location, score, confidence, source in zip(locations, scores, p, sources or no_values, strict=True)
         ]
 
 
@@ -356,17 +356,17 @@ def image_id_of(stored: StoredCatalogue, image: ImageLike) -> int | None:
         return int(image)
     if not isinstance(image, str | os.PathLike):
         return None
-    known = stored.images.by_path(real_path(image))
-    if known is not None:
-        return known.id if known.id in ids else None
+    record = stored.images.by_path(real_path(image))
+    if record is not None:
+        return record.id if record.id in ids else None
     name = os.fspath(image)
     if is_there(name):
         return None
     matches = stored.called(name)
     if len(matches) > 1:
-        raise DataError(f"{len(matches)} images of the catalogue are called {name}. Write more of the path, or the id.")
+        raise DataError(f"{len(matches)} images of the catalogue are called {name}. Pass a longer path, or the id.")
     if not matches:
-        raise DataError(f"There is no file {name}, and no image of the catalogue is called so.")
+        raise DataError(f"There is no file {name}, and no image of the catalogue has this name.")
     return matches[0] if matches[0] in ids else None
 
 
@@ -380,6 +380,6 @@ def ids_of(stored: StoredCatalogue, images: Iterable[str]) -> list[int]:
         image_id = image_id_of(stored, image)
         if image_id is None:
             folder = stored.folder
-            raise DataError(f"{image} is not in {folder}. Put it there first: visterm index {folder} FOLDER")
+            raise DataError(f"{image} is not in {folder}. Index it first: visterm index {folder} FOLDER")
         ids[image_id] = None
     return list(ids)

@@ -14,7 +14,7 @@ from visterm.library.catalogue import Catalogue
 from visterm.library.search.result import EXPANSIONS, Found, Group
 from visterm.store.filters import CHANCE, SORTS, Filter
 
-EVERYTHING = Filter()
+NO_FILTER = Filter()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,11 +24,11 @@ class SearchRequest:
     words: str | None = None  # As typed. None: search by `like` or by filters only
     like: str | None = None  # A photo: its file, or its name in the catalogue
     k: int = 10  # Maximum number of images; 0: all
-    # See `Catalogue.search`
+    # For the cut-offs, see `Catalogue.search`
     cutoff: bool = False
     min_confidence: float | None = None
-    expand: Sequence[str] = ()  # "parts" or "siblings" to find, too, see `Catalogue.expand`
-    among: Filter = EVERYTHING  # Which images are searched
+    expand: Sequence[str] = ()  # Related tags to find as well: "parts" or "siblings", see `Catalogue.expand`
+    among: Filter = NO_FILTER  # Which images are searched
     sort: str | None = None  # See `Catalogue.search`, or without words `Catalogue.browse`
 
     def check(self) -> None:
@@ -41,7 +41,7 @@ class SearchRequest:
         """
         by_words = self.words is not None and self.like is None
         if self.words is None and self.like is None and not self.among:
-            advice = "Say what to find: `words`, a photo to be `like`, or a filter."
+            advice = "Pass `words`, a photo as `like`, or a filter."
             raise UserError("Missing argument `words`.", setting="words", advice=advice)
         if self.sort is not None:
             check_choice(self.sort, "sort", SORTS)
@@ -59,8 +59,8 @@ class SearchRequest:
         }  # fmt: skip
         for setting, value in word_options.items():
             if value and not by_words:
-                other = "`like`" if self.like is not None else "a search without words"
-                problem = f"`{setting}` and {other} do not go together."
+                conflict = "`like`" if self.like is not None else "a search without words"
+                problem = f"`{setting}` and {conflict} do not go together."
                 raise UserError(problem, setting=setting, value=value, advice="Leave one of the two out.")
 
 

@@ -68,7 +68,7 @@ class Share(NamedTuple):
     """Weight times score of the word. The sum over all words is Σ weight · score, which ranks images unless `combine`
     is "confidence" or "product"."""
     share: float
-    """`score` divided by the sum of all words' absolute scores; negative if the word speaks against the image."""
+    """`score` divided by the sum of the absolute scores of all words; negative if the word lowers the image's score."""
     confidence: float | None
     """Confidence that the image shows the word, with ``-`` or without; None if unknown."""
 
@@ -124,59 +124,59 @@ def related_tags(tagger: Tagger, query: Query, how: str) -> list[RelatedTag]:
 
     "parts": parts of any word, first known parts, then parts predicted by the model (score above 0), by score; if
     the model has no scores, known parts in the order of the tags. "siblings": tags that share a parent with a word,
-    first those of the parent with the fewest children, then the more frequent tags.
+    ordered by the number of children of the parent, fewest first, then by frequency.
 
-    Returns each tag once, for its best word, without the words themselves. Raises UserError if the run has no such
+    Returns each tag once, for its best word, without the words of the search. Raises UserError if the run has no such
     relations, or all words have a ``-``.
     """
     check_choice(how, "expand", EXPANSIONS)
     positive_tags = query.weights.indices[query.weights.data > 0]
-    others = [*([] if query.outside is None else query.outside.words), *query.not_learned]
-    if not len(positive_tags) and others:
-        problem = f"Relations are between tags that the run has learned, and these are none: {', '.join(others)}."
+    unlearned = [*([] if query.outside is None else query.outside.words), *query.not_learned]
+    if not len(positive_tags) and unlearned:
+        problem = f"Only tags that the run has learned have relations, and it has not learned: {', '.join(unlearned)}."
         raise UserError(problem, setting="expand", value=how, advice="Leave `expand` out, or add a tag.")
     if not len(positive_tags):
-        problem = "All words of the search have a '-', so there is none to expand."
+        problem = "All words of the search have a '-', so there is no word to expand."
         raise UserError(problem, setting="expand", value=how, advice="Add a word without a '-'.")
     related = _parts(tagger, positive_tags) if how == PARTS else _siblings(tagger, positive_tags)
-    first: dict[str, RelatedTag] = {}
+    first_of_tag: dict[str, RelatedTag] = {}
     for item in related:
-        first.setdefault(item.tag, item)
-    return [item for item in first.values() if tagger.vocabulary.index(item.tag) not in positive_tags]
+        first_of_tag.setdefault(item.tag, item)
+    return [item for item in first_of_tag.values() if tagger.vocabulary.index(item.tag) not in positive_tags]
 
 
 def _parts(tagger: Tagger, wholes: NDArray[np.int32]) -> list[RelatedTag]:
     vocabulary = tagger.vocabulary
     beliefs = beliefs_of(tagger)
     if not len(beliefs.known):
-        raise _nothing_known(PARTS, "part-of relations", "part_of")
-    if not beliefs.any:
+        raise _no_relations_error(PARTS, "part-of relations", "part_of")
+    if not beliefs.has_scores:
         pairs = [(part, whole) for whole in wholes for part in beliefs.parts_of(whole)]
         return [RelatedTag(vocabulary.tags[part], vocabulary.tags[whole], PARTS, known=True) for part, whole in pairs]
     scored = []
     for whole, scores in zip(wholes, beliefs.scores(wholes.astype(np.int64)), strict=True):
-        known = beliefs.parts_of(whole)
-        for part in np.union1d(np.flatnonzero(scores > 0), known):
-            how = RelatedTag(
-                vocabulary.tags[part], vocabulary.tags[whole], PARTS, bool(part in known), float(scores[part])
+        known_parts = beliefs.parts_of(whole)
+        for part in np.union1d(np.flatnonzero(scores > 0), known_parts):
+            related = RelatedTag(
+                vocabulary.tags[part], vocabulary.tags[whole], PARTS, bool(part in known_parts), float(scores[part])
             )
-            scored.append((part not in known, -scores[part], part, how))
+            scored.append((part not in known_parts, -scores[part], part, related))
     return [related for *_, related in sorted(scored, key=lambda item: item[:3])]
 
 
 def _siblings(tagger: Tagger, words: NDArray[np.int32]) -> list[RelatedTag]:
     vocabulary = tagger.vocabulary
     children: defaultdict[str, list[int]] = defaultdict(list)
-    names: dict[str, str] = {}
+    parent_names: dict[str, str] = {}
     for child, parent in tagger.relations.is_a:
         column = vocabulary.get(child)
         if column is not None:
-            names.setdefault(tag_key(parent), parent)
+            parent_names.setdefault(tag_key(parent), parent)
             children[tag_key(parent)].append(column)
     if not children:
-        raise _nothing_known(SIBLINGS, "is-a relations", "isa")
+        raise _no_relations_error(SIBLINGS, "is-a relations", "isa")
     pairs = [
-        (len(tags), -int(vocabulary.counts[tag]), tag, names[parent], word)
+        (len(tags), -int(vocabulary.counts[tag]), tag, parent_names[parent], word)
         for parent, tags in children.items()
         for word in words
         if word in tags
@@ -188,6 +188,6 @@ def _siblings(tagger: Tagger, words: NDArray[np.int32]) -> list[RelatedTag]:
     ]
 
 
-def _nothing_known(how: str, relations: str, rule: str) -> UserError:
-    advice = f'Fit it with a file of tag rules that has {rule} = "wordnet" or a CSV of relations, and index again.'
+def _no_relations_error(how: str, relations: str, rule: str) -> UserError:
+    advice = f'Fit a run with a file of tag rules that has {rule} = "wordnet" or a CSV of relations, and index again.'
     return UserError(f"The run of this catalogue knows no {relations}.", setting="expand", value=how, advice=advice)

@@ -14,9 +14,9 @@ from visterm.core.errors import DataError, UserError
 from visterm.core.remote import is_remote
 from visterm.core.vocabulary import MOST_TAGS
 from visterm.data.image_folders import is_video, suffix_of
-from visterm.library.duplicates import DISTANCE, MAX_DISTANCE, find_duplicates
+from visterm.library.duplicates import DEFAULT_DISTANCE, MAX_DISTANCE, find_duplicates
 from visterm.library.feedback import ImageView, undo_verdict, verdict_before, verdict_of
-from visterm.library.steps import MOST_PHOTOS, Step, tag_photos, undo_step
+from visterm.library.steps import MAX_PHOTOS, Step, tag_photos, undo_step
 from visterm.store.filters import MAX_INT
 from visterm.store.tags import Verdict
 from visterm.web.bodies import MEDIUM_BODY, JsonRoute, allow_body
@@ -231,7 +231,7 @@ async def duplicates(
     service: ServiceDep,
     distance: Annotated[
         int, Query(ge=0, le=MAX_DISTANCE, description="Number of bits (of 64) in which the hashes may differ.")
-    ] = DISTANCE,
+    ] = DEFAULT_DISTANCE,
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> Response:
@@ -249,7 +249,7 @@ class PhotosChange(RequestBody):
     """Tags to add to several photos, to remove from them, or to judge."""
 
     images: list[Annotated[int, Field(ge=0, le=MAX_INT)]] = Field(
-        min_length=1, max_length=MOST_PHOTOS, description="Ids of the photos."
+        min_length=1, max_length=MAX_PHOTOS, description="Ids of the photos."
     )
     give: Tags = Field([], description="Tags to add; any words are accepted.")
     take: Tags = Field([], description="Tags to remove.")

@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 
 from visterm.core.vocabulary import MOST_LETTERS, MOST_TAGS
 from visterm.library.dictionary import tree_level
-from visterm.library.mistakes import KEPT, why_none
+from visterm.library.mistakes import MAX_STORED, why_no_mistakes
 from visterm.web.errors import json_answer
 from visterm.web.query import Cursor, Limit, OneTag, page_from, position_of
 from visterm.web.schemas import (
@@ -128,8 +128,8 @@ async def mistakes(
     The job "mistakes" looks for them. Those that people have answered since are not listed.
     """
     start = position_of("mistakes", cursor)
-    probable = await service.browsing.run(service.catalogue.mistakes, 2 * KEPT, kind=kind, tag=tag)
+    probable = await service.browsing.run(service.catalogue.mistakes, 2 * MAX_STORED, kind=kind, tag=tag)
     page, following = page_from("mistakes", start, limit, probable or [])
-    note = await service.browsing.run(why_none, service.catalogue.stored) or None
+    note = await service.browsing.run(why_no_mistakes, service.catalogue.stored) or None
     content = {"mistakes": [mistake.as_dict() for mistake in page], "note": note, "next": following}
     return json_answer(content | {"n_mistakes": None if probable is None else len(probable)})

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Query, Response
 
 from visterm.core.types import Hit
 from visterm.library.catalogue import Catalogue
-from visterm.library.photo_map import not_on_map, read_map
+from visterm.library.photo_map import n_not_on_map, read_map
 from visterm.store.filters import name_key
 from visterm.store.images import AMONG, as_list
 from visterm.web.errors import HttpError
@@ -164,7 +164,7 @@ async def photo_map_page(service: ServiceDep) -> Response:
         photo_map = read_map(stored)
         return {
             "n_photos": None if photo_map is None else len(photo_map.ids),
-            "n_new": 0 if photo_map is None else not_on_map(stored, photo_map),
+            "n_new": 0 if photo_map is None else n_not_on_map(stored, photo_map),
             "can_draw": find_spec("umap") is not None,
             **latest_job(service, "map", ended=photo_map is None),
         }

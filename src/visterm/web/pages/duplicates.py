@@ -10,7 +10,7 @@ from fastapi import APIRouter, Form, Request, Response
 from visterm.core.errors import UserError
 from visterm.core.wording import count_of
 from visterm.library.catalogue import Catalogue
-from visterm.library.duplicates import RULES, find_duplicates, keeper_by
+from visterm.library.duplicates import KEEPER_RULES, find_duplicates, keeper_by
 from visterm.library.steps import Choice, Step, keep_one_of_each
 from visterm.store.filters import MAX_INT
 from visterm.store.images import ImageRecord
@@ -69,7 +69,7 @@ async def duplicates_page(service: ServiceDep, start: int = 0, rule: str = "larg
         }  # fmt: skip
 
     values = await service.browsing.run(find)
-    return render("duplicates.html", rule=rule, rules=RULES, folder=folder, kinds=KIND_LABELS, **values)
+    return render("duplicates.html", rule=rule, rules=KEEPER_RULES, folder=folder, kinds=KIND_LABELS, **values)
 
 
 @router.post("/duplicates/keep")

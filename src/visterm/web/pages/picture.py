@@ -13,7 +13,7 @@ from visterm.library.catalogue import Catalogue
 from visterm.models.blend.kept import explained_by
 from visterm.store.filters import PREDICTED_FROM
 from visterm.store.images import ImageRecord
-from visterm.tagging.explain import knows_places
+from visterm.tagging.explain import may_have_heat_maps
 from visterm.web.api.images import ImageId, Moment
 from visterm.web.pages.form import GridPhoto, SearchForm, grid_photos, photo_position
 from visterm.web.pages.render import PageRoute, answer_form, is_for_script, local, percent, redirect, render
@@ -82,7 +82,7 @@ async def alike(image_id: ImageId, request: Request, service: ServiceDep) -> Res
 
 def explains(catalogue: Catalogue, record: ImageRecord) -> bool:
     """Return whether the run can show where in a photo a tag comes from; videos are not explained."""
-    return record.path is not None and not is_video(record.path) and knows_places(catalogue.tagger)
+    return record.path is not None and not is_video(record.path) and may_have_heat_maps(catalogue.tagger)
 
 
 def _values(service: Service, image_id: int) -> dict[str, object]:

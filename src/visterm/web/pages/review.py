@@ -18,7 +18,7 @@ from visterm.core.checks import check_choice
 from visterm.core.errors import UserError
 from visterm.library.catalogue import Catalogue
 from visterm.library.earlier_runs import FIT
-from visterm.library.mistakes import why_none
+from visterm.library.mistakes import why_no_mistakes
 from visterm.library.review import review_queue
 from visterm.models.abilities import RelearnsTags
 from visterm.models.blend.kept import explained_by
@@ -164,7 +164,7 @@ def _question(
         "reviewed": stored.database.value("SELECT count(*) FROM images WHERE state = 'here' AND reviewed IS NOT NULL"),
         "n_images": stored.images.count(), "explained_by": explained_by(catalogue.tagger.model),
         "explains": question is not None and explains(catalogue, question.record),
-        "why_none": why_none(stored) if queue == "mistakes" and question is None else "",
+        "why_none": why_no_mistakes(stored) if queue == "mistakes" and question is None else "",
     }  # fmt: skip
 
 

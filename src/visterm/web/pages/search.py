@@ -12,7 +12,7 @@ from visterm.core.errors import UserError, VistermError
 from visterm.core.wording import count_of
 from visterm.library.catalogue import Catalogue
 from visterm.library.search.result import EXPANSIONS, Group
-from visterm.library.steps import MOST_PHOTOS
+from visterm.library.steps import MAX_PHOTOS
 from visterm.store.filters import CHANCE, MAX_INT, SORTS
 from visterm.web.api.images import StepNumber, store_step, undo_stored_step
 from visterm.web.bodies import MEDIUM_BODY, allow_body, allow_pictures, read_uploads
@@ -146,7 +146,7 @@ def _related(catalogue: Catalogue, words: str) -> list[tuple[Group, list[GridPho
 @allow_body(MEDIUM_BODY)
 async def change_chosen(request: Request, service: ServiceDep) -> Response:
     """Store what a person says about a tag of the chosen photos: give, take, right or wrong."""
-    async with request.form(max_files=0, max_fields=MOST_PHOTOS + 10) as form:
+    async with request.form(max_files=0, max_fields=MAX_PHOTOS + 10) as form:
         ids = [str(value) for value in form.getlist("image")]
         do, tag, word = (str(form.get(name, "")) for name in ("do", "tag", "word"))
     check_choice(do, "do", MESSAGES)
