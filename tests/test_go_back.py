@@ -101,7 +101,7 @@ def test_a_run_whose_files_are_gone_is_named_with_another_to_choose(catalogue):
     second = catalogue.stored.runs.all()[1].fingerprint
     shutil.rmtree(catalogue.stored.folder / "runs" / second)
     assert [shown.tags for shown in catalogue.earlier_runs()] == [None, 6]
-    with pytest.raises(StorageError, match=r"The files of run 2 are not in .* any more.* visterm use .* 1 --back\."):
+    with pytest.raises(StorageError, match=r"The files of run 2 are no longer in .* visterm use .* 1 --back\."):
         catalogue.go_back()
     catalogue.go_back("1")
     assert in_use(catalogue) == 1

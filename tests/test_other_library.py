@@ -110,7 +110,7 @@ def test_searches_are_made_from_their_tags_in_the_words_of_the_run(folder):
     [
         ("lines,stripes\n", "has the columns lines, stripes; the map of tags needs their_tag,run_tag"),
         ("their_tag,run_tag\nlines,stripe\n", "line 2: Unknown tag 'stripe'. Did you mean 'stripes'?"),
-        ("their_tag,run_tag\nlines,stripes\nLINES,dots\n", "'LINES' means 'dots' here and 'stripes' above"),
+        ("their_tag,run_tag\nlines,stripes\nLINES,dots\n", "'LINES' is mapped to 'dots', and above to 'stripes'"),
         ("run_tag,their_tag\nlines,stripes\n", "line 2: Unknown tag 'lines'"),
         ("their_tag,run_tag\nlines,\n", "the run_tag is empty"),
         ("their_tag,run_tag\n", "has no relations; expected lines such as 'puppy,dog'"),

@@ -235,7 +235,7 @@ def test_the_file_may_grow_and_move_but_what_was_learned_from_must_stay(tmp_path
     with pytest.raises(EncoderMismatchError, match=r"other rows than those .* fitted on \(4 images"):
         again(tmp_path / "features.npy").transform(NAMES)
     write_npy(tmp_path, ROWS[:3], NAMES[:3])
-    with pytest.raises(EncoderMismatchError, match=r"no row of 'Île\.jpg' any more"):
+    with pytest.raises(EncoderMismatchError, match=r"no longer has a row of 'Île\.jpg'"):
         again(tmp_path / "features.npy").transform(NAMES[:1])
     write_npy(tmp_path)
     np.testing.assert_array_equal(again("gone.npy").transform(NAMES), ROWS)
@@ -288,7 +288,7 @@ def test_fit_joins_features_with_tags_and_reports_missing_and_extra_names(with_i
     encoder = ("--encoder", f"precomputed:{library / 'features.npy'}")
     done = command("fit", *images, *tags, *encoder, "--model", "ridge", "-o", library / "run")
     assert done.exit_code == 3, done.output
-    assert "Left out: 1 image (such as 'none.png') that " in done.stderr
+    assert "Left out: 1 image (such as 'none.png'), without a row in " in done.stderr
     [left_out] = read_skipped(library / "run" / "skipped.jsonl")
     assert Path(left_out.image).name == "none.png"
     assert "add its row to the file" in left_out.reason

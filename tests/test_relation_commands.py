@@ -313,8 +313,8 @@ def test_words_without_relations_have_no_groups(place):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("search plain_catalogue car --expand parts", "knows no part-of relations. Fit it with a file of tag rules"),
-        ("search plain_catalogue car --expand siblings", "knows no is-a relations. Fit it with a file of tag rules"),
+        ("search plain_catalogue car --expand parts", "knows no part-of relations. Fit a run with a file of tag rules"),
+        ("search plain_catalogue car --expand siblings", "knows no is-a relations. Fit a run with a file of tag rules"),
         ("search ridge_catalogue car --expand wholes", "'wholes'; expected one of: parts, siblings"),
         ("search ridge_catalogue -car --expand parts", "no word to expand"),
         ("tags ridge --parts predicted", "'ridge' does not learn which tags are parts of which"),

@@ -50,7 +50,7 @@ def switch_run(
             with stored.transaction():
                 make_current(stored, run_id)
                 stored.tags.spell_as(tagger.vocabulary.tags)
-                stored.history.note(kind, run=tagger.fingerprint, previous_run=previous_run, folder=tagger.path)
+                stored.history.note(kind, run=tagger.fingerprint, before=previous_run, folder=tagger.path)
             forget_old_rows(stored)
             index_rows_if_due(tagger, stored)
         job.message = f"{filled.rows:,} rows, {filled.encoded:,} encoded"
