@@ -16,7 +16,6 @@ COMMANDS = """\
 encode images -o features --encoder visterms --encoder-set codebook=20 --encoder-set colours=6 --encoder-set max_side=32
 fit features --tags tags.csv --model ridge -o run
 annotate run features -k 2 --json
-fit features --tags tags.csv --model wsabie --set epochs=2 --memory 1M -o streamed
 evaluate run features --tags tags.csv --json
 index run images --tags tags.csv -o catalogue
 search catalogue sky -k 3 --json
