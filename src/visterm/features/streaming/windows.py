@@ -56,7 +56,7 @@ def survey(shards: Shards, tags: TagsOnDisk, share: float, seed: int, plan: Plan
     with reported(progress, "survey features", shards.n_rows):
         for number in range(len(shards)):
             shards.check(number)
-            rows: Any = shards.rows(number)
+            rows: Any = shards.read(number).rows
             first, end = shards.starts[number : number + 2].tolist()
             check_magnitude(rows.data if sp.issparse(rows) else rows, MAX_FEATURE, "X")
             is_learned = tags.learned_among(first, end)
@@ -152,7 +152,7 @@ class ShardWindows:
             is_learned[self._held_out[low:high] - first] = False
             n = int(is_learned.sum())
             tags.append(self._tags.rows_at(first + np.flatnonzero(is_learned)))
-            rows: Any = self._shards.rows(number)
+            rows: Any = self._shards.read(number).rows
             if sp.issparse(rows):
                 parts.append(rows[np.flatnonzero(is_learned)])
             else:
