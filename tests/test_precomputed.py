@@ -21,6 +21,7 @@ from visterm.cli.command_line import app
 from visterm.core.errors import DataError, EncoderMismatchError, ShapeError, StorageError, UserError
 from visterm.core.persist import read_skipped
 from visterm.data.feature_files import read_features
+from visterm.data.feature_shards import Shard, shard_bytes
 from visterm.encoders.chain import Chain
 from visterm.encoders.precomputed import Precomputed
 from visterm.evaluation.evaluate_run import EvaluateRequest, evaluate_run
@@ -56,6 +57,15 @@ def write_svmlight(folder, zero_based=True):
     return folder / "features.svm"
 
 
+def write_shards(folder, form=np.asarray):
+    (folder / "features" / "data").mkdir(parents=True)
+    for i in range(2):
+        half = slice(2 * i, 2 * i + 2)
+        shard = shard_bytes(Shard(NAMES[half], ["0" * 64] * 2, form(ROWS[half])))
+        (folder / "features" / "data" / f"part-{i}.safetensors").write_bytes(shard)
+    return folder / "features"
+
+
 FORMATS = {
     "npy": write_npy,
     "npy of float16": lambda folder: write_npy(folder, ROWS.astype(np.float16)),
@@ -63,6 +73,8 @@ FORMATS = {
     "npz": write_npz,
     "svmlight": write_svmlight,
     "svmlight that counts from 1": lambda folder: write_svmlight(folder, zero_based=False),
+    "a features folder": write_shards,
+    "a features folder of sparse rows": lambda folder: write_shards(folder, sp.csr_array),
 }
 
 
@@ -124,6 +136,7 @@ def pickled(folder):
         (lambda f: write_npy(f, names=NAMES[:3]), {}, ShapeError, "4 rows, and there are 3 names"),
         (lambda f: write_npy(f, names=[*NAMES[:3], NAMES[0]]), {}, DataError, "name of the rows 1 and 4"),
         (write_npy, {"column": "x"}, UserError, "Only Parquet files have columns"),
+        (write_shards, {"name_column": "x"}, UserError, "Only Parquet files have columns"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_reported(make, options, error, message, tmp_path):

@@ -135,17 +135,17 @@ def _refuse_too_wide(file: Path, rows: Any) -> None:
     """Refuse too many features, before a model allocates memory for them."""
     if rows.shape[1] <= MIN_FEATURE_LIMIT:
         return
-    limit, place = MAX_FEATURES, ""
+    limit, example = MAX_FEATURES, ""
     if sp.issparse(rows) and rows.nnz:
         n_used = np.unique(rows.indices).size
         limit = min(MAX_FEATURES, max(MIN_FEATURE_LIMIT, FEATURES_PER_USED * n_used))
         largest = int(np.argmax(rows.indices))
         row = np.searchsorted(rows.indptr, largest, side="right")
-        place = f"; row {row} has the index {rows.indices[largest]}"
+        example = f"; row {row} has the index {rows.indices[largest]}"
 
     if rows.shape[1] > limit:
         reason = f", as only {n_used:,} of them have numbers" if limit < MAX_FEATURES else ""
         raise ShapeError(
-            f"{file} has {rows.shape[1]:,} features (columns){place}; expected at most {limit:,}{reason}. Correct the "
-            "index, or number the features from 0."
+            f"{file} has {rows.shape[1]:,} features (columns){example}; expected at most {limit:,}{reason}. Correct "
+            "the index, or number the features from 0."
         )

@@ -159,17 +159,17 @@ class _OpenShard:
 @contextmanager
 def _opened(path: str | os.PathLike[str]) -> Iterator[_OpenShard]:
     """Open a shard, also in an object store; convert errors about its content to CorruptFileError."""
-    place = os.fspath(path)
+    location = os.fspath(path)
     try:
         with as_path(path).open("rb") if is_remote(path) else open_regular(path) as file:
             if file.read(len(PARQUET_START)) == PARQUET_START:
                 raise CorruptFileError(
-                    f"{place} is in Parquet, as before the first release. Encode the photos into a new folder, or "
+                    f"{location} is in Parquet, as before the first release. Encode the photos into a new folder, or "
                     "index them into a new catalogue."
                 )
             yield _OpenShard(file)
     except (OSError, DataError, *MALFORMED) as error:
         raise CorruptFileError(
-            f"{place} cannot be read as a shard of features: {' '.join(str(error).split()).rstrip('.')}. Restore it "
+            f"{location} cannot be read as a shard of features: {' '.join(str(error).split()).rstrip('.')}. Restore it "
             "from a backup, or run the command that wrote it again."
         ) from error
