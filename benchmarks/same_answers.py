@@ -308,27 +308,11 @@ def _weights(folder: Path) -> dict[str, Any]:
             continue
         if path.suffix == ".safetensors":
             arrays |= {f"{name}: {key}": _array(array) for key, array in sorted(load_file(path).items())}
-        elif path.suffix == ".parquet":
-            arrays |= {f"{name}: {key}": _array(array) for key, array in _columns(path).items()}
         elif path.suffix in (".json", ".jsonl") and path.is_file():
             lines = path.read_text(encoding="utf-8").replace(str(Path.cwd()), ".")
             values = [json.loads(line) for line in lines.splitlines()] if path.suffix == ".jsonl" else json.loads(lines)
             texts[name] = hashlib.sha256(json.dumps(_clean(values), sort_keys=True).encode()).hexdigest()
     return {"arrays": arrays, "sha256 of json": texts}
-
-
-def _columns(path: Path) -> dict[str, Any]:
-    """Read the columns of numbers of a Parquet file."""
-    import pyarrow.parquet as pq
-
-    found = {}
-    for name, column in zip((table := pq.read_table(path)).column_names, table.columns, strict=True):
-        values = column.to_pylist()
-        if values and isinstance(values[0], list):
-            values = [value for row in values for value in row]
-        if values and isinstance(values[0], int | float):
-            found[name] = np.array(values)
-    return found
 
 
 def _array(array: Any) -> dict[str, Any]:

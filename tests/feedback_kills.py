@@ -51,7 +51,7 @@ WORK = {"visterm fit": "fit", "visterm use": "go-back"}  # The others take as lo
 PRELOADED = [
     "feedback_kills", "visterm.web.app", "visterm.cli.tag", "visterm.cli.fit", "uvicorn",
     "visterm.library.learn", "visterm.models.ranking.wsabie", "visterm.encoders.visterms", "visterm.encoders.codebook",
-    "visterm.learning.calibrating", "visterm.metrics.report", "sklearn.base", "pi_heif", "pyarrow.parquet",
+    "visterm.learning.calibrating", "visterm.metrics.report", "sklearn.base", "pi_heif",
 ]  # fmt: skip
 """What a process would else import first: seconds on a busy machine."""
 

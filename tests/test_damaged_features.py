@@ -28,7 +28,7 @@ def features(tmp_path):
     encoder = Ids().fit(["a"])
     folder.save_encoder(encoder, FirstJob(encoder.fingerprint, 100))
     folder.begin()
-    shard = ShardEntry("part-0.parquet", 1, "0" * 64)
+    shard = ShardEntry("part-0.safetensors", 1, "0" * 64)
     folder.commit(Contents("photos", 1, 0, "ids", {}, "asked", "made", 1, "sparse", 100, [shard]), [])
     return folder
 
@@ -99,14 +99,14 @@ def test_what_info_shows_of_a_damaged_run_is_refused(file, value, tmp_path):
 
 
 def test_a_flipped_byte_of_a_shard_is_told_in_one_sentence_with_what_to_do(tmp_path):
-    content = bytearray(shard_bytes(Shard(["a"] * 50, ["0"] * 50, np.eye(50, dtype=np.float32))))
+    content = bytearray(shard_bytes(Shard(["a"] * 50, ["0" * 64] * 50, np.eye(50, dtype=np.float32))))
     told = []
-    for place in range(0, len(content), 97):
+    for place in range(0, len(content), 47):
         damaged = bytearray(content)
         damaged[place] ^= 0xFF
-        (tmp_path / "a.parquet").write_bytes(damaged)
+        (tmp_path / "a.safetensors").write_bytes(damaged)
         try:
-            read_shard(tmp_path / "a.parquet")
+            read_shard(tmp_path / "a.safetensors")
         except CorruptFileError as error:
             told.append(str(error).removeprefix(str(tmp_path)))
     told = [message for message in told if "cannot be read as a shard of features" in message]

@@ -14,11 +14,9 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.dataset as ds
-import pyarrow.parquet as pq
 import pytest
 import scipy.sparse as sp
+from safetensors.numpy import load_file
 from typer.testing import CliRunner
 
 from refusals import refused
@@ -39,7 +37,7 @@ from visterm.core.persist import file_hash
 from visterm.core.tables import MODELS
 from visterm.core.types import Skipped
 from visterm.data.corpus import Corpus
-from visterm.data.feature_shards import Shard, read_shard, shard_bytes
+from visterm.data.feature_shards import Shard, read_shard, shard_bytes, shard_row_bytes
 from visterm.evaluation.evaluate import evaluate_taggers
 from visterm.features import folder as folder_module
 from visterm.features import job, part_work
@@ -54,6 +52,7 @@ pytest_plugins = ["encoding_fixtures"]
 
 N = 30
 SMALL = {"shard_size": 4, "n_jobs": 1}
+HASH = "0f" * 32
 WORDS = {"codebook": 30, "colours": 10, "sample_blocks": 2000}
 
 
@@ -100,9 +99,17 @@ def names_of(folder):
 
 
 def table_of(folder):
-    """What another program reads: the rows by name, from plain Parquet files in one folder."""
-    table = ds.dataset(folder / "data", format="parquet").to_table()
-    return {row["file_name"]: row for row in table.to_pylist()}
+    """What another program reads with the library of safetensors: hash and row by name."""
+    rows = {}
+    for shard in map(load_file, (folder / "data").iterdir()):
+        names, hashes = json.loads(shard["file_name"].tobytes()), shard["sha256"]
+        matrix = shard.get("features")
+        if matrix is None:
+            parts = (shard["features:data"], shard["features:indices"], shard["features:indptr"])
+            matrix = sp.csr_array(parts, shard["features:shape"]).toarray()
+        for name, digest, row in zip(names, hashes, matrix, strict=True):
+            rows[name] = {"sha256": digest.tobytes().hex(), "features": row.tolist()}
+    return rows
 
 
 def assert_every_image_is_accounted_for(folder, photos):
@@ -147,25 +154,23 @@ def test_rows_are_read_without_the_encoder(encode, photos, tmp_path, monkeypatch
         features.encoder  # noqa: B018
 
 
-def test_other_programs_find_fixed_lists_of_float32_or_indices_with_values(encode, photos, tmp_path):
+def test_other_programs_find_a_matrix_or_the_arrays_of_csr(encode, photos, tmp_path):
     encode(tmp_path / "dense")
-    schema = ds.dataset(tmp_path / "dense" / "data", format="parquet").schema
     width = json.loads((tmp_path / "dense" / "manifest.json").read_text())["width"]
-    assert schema.names == ["file_name", "sha256", "features"]
-    assert schema.field("features").type == pa.list_(pa.float32(), width)
+    for shard in map(load_file, (tmp_path / "dense" / "data").iterdir()):
+        assert shard.keys() == {"file_name", "sha256", "features"}
+        assert (shard["features"].dtype, shard["features"].shape[1]) == (np.float32, width)
     encode(tmp_path / "sparse", encoder="visterms", encoder_params=WORDS)
-    schema = ds.dataset(tmp_path / "sparse" / "data", format="parquet").schema
-    assert schema.names == ["file_name", "sha256", "indices", "values"]
-    assert schema.field("indices").type == pa.list_(pa.int32())
+    for shard in map(load_file, (tmp_path / "sparse" / "data").iterdir()):
+        types = {name: array.dtype.name for name, array in shard.items() if name.startswith("features")}
+        whole = {"features:indices": "int32", "features:indptr": "int32", "features:shape": "int64"}
+        assert types == {"features:data": "float32"} | whole
     rows = table_of(tmp_path / "sparse")
     features = Features(tmp_path / "sparse")
     names = names_of(photos)
     expected = features.encoder.transform([photos / name for name in names])
     assert features.contents.layout == "sparse"
-    for row, name in enumerate(names):
-        mine = expected[[row]]
-        assert rows[name]["indices"] == mine.indices.tolist()
-        assert rows[name]["values"] == mine.data.tolist()
+    np.testing.assert_array_equal(np.float32([rows[name]["features"] for name in names]), expected.toarray())
 
 
 def test_a_broken_file_is_listed_tried_again_and_encoded_once_it_is_mended(encode, photos, tmp_path):
@@ -196,7 +201,7 @@ def test_where_no_image_can_be_read_all_are_listed(encode, photos, tmp_path):
 
 def test_a_second_run_encodes_only_what_is_new_or_changed_and_drops_what_is_gone(encode, photos, tmp_path, monkeypatch):
     encode(tmp_path / "F")
-    before = {row["file_name"]: row for row in table_of(tmp_path / "F").values()}
+    before = table_of(tmp_path / "F")
     paint(photos / "a new one.png", 101)
     paint(photos / "07.png", 102)
     os.remove(photos / "08.png")
@@ -335,7 +340,8 @@ def test_info_says_how_far_a_job_that_was_stopped_has_come(encode, photos, tmp_p
         with pytest.raises(Killed):
             encode(folder, encoder="visterms", encoder_params=WORDS)
     facts = describe(folder)
-    rows = [len(pq.read_table(path)) for path in sorted((folder / UNFINISHED).glob("*.parquet"), key=os.path.getmtime)]
+    written = sorted((folder / UNFINISHED).glob("*.safetensors"), key=os.path.getmtime)
+    rows = [len(read_shard(path).names) for path in written]
     assert facts["kind"] == "features folder, not finished"
     assert (facts["shards so far"], facts["rows so far"]) == (2, sum(rows[:2]))
     assert (facts["encoder"], facts["encoder settings"]["codebook"]) == ("visterms", 30)
@@ -363,7 +369,7 @@ from pathlib import Path
 from visterm.cli import main
 
 def kill(unfinished):
-    while len(list(unfinished.glob("*.parquet"))) < 3:
+    while len(list(unfinished.glob("*.safetensors"))) < 3:
         time.sleep(0.001)
     os.kill(os.getpid(), signal.SIGKILL)
 
@@ -398,12 +404,38 @@ def test_a_damaged_shard_is_named_by_readers_and_encoded_anew_by_the_job(encode,
     before = content(tmp_path / "F")
     damaged = sorted((tmp_path / "F" / "data").iterdir())[1]
     n_damaged = len(read_shard(damaged).names)
-    damaged.write_bytes(b"PAR1")
+    damaged.write_bytes(damaged.read_bytes()[:-1])
     with pytest.raises(CorruptFileError, match=rf"{damaged.name} was changed.*visterm encode"):
         Features(tmp_path / "F")
     done = encode(tmp_path / "F")
     assert done.encoded == n_damaged
     assert content(tmp_path / "F") == before
+
+
+def test_shards_in_parquet_as_before_the_first_release_are_refused_or_made_again(encode, tmp_path, monkeypatch):
+    encode(tmp_path / "undisturbed")
+    n_written = 0
+
+    def killed(path, data):
+        nonlocal n_written
+        n_written += 1
+        if n_written == 5:
+            raise Killed
+        folder_module.write_whole(path, data)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(job.ShardWork, "suffix", ".parquet")
+        patched.setattr(part_work, "write_whole", killed)
+        with pytest.raises(Killed):
+            encode(tmp_path / "F")
+    assert list((tmp_path / "F" / UNFINISHED).glob("*.parquet"))
+    encode(tmp_path / "F")
+    assert content(tmp_path / "F") == content(tmp_path / "undisturbed")
+    monkeypatch.setattr(job, "shard_bytes", lambda shard: b"PAR1")
+    encode(tmp_path / "old", shard_size=100)
+    for use in (Features, encode):
+        with pytest.raises(CorruptFileError, match=r"is in Parquet.* Encode the photos into a new folder"):
+            use(tmp_path / "old")
 
 
 def test_a_full_disk_is_said_in_one_line_and_the_job_goes_on_afterwards(encode, photos, tmp_path, monkeypatch):
@@ -521,16 +553,30 @@ def test_a_folder_with_the_name_of_an_address_is_a_folder(encode, tmp_path, monk
     assert stored.encode(stored.corpus().images)[0].shape[0] == N
 
 
-def test_file_names_of_any_bytes_come_back_from_parquet(tmp_path):
-    names = ["plain.jpg", "Île.jpg", "odd\udcff.jpg", "back\\slash.jpg", "both\\\udce9\\.jpg", "looks like \\udcff.jpg"]
+def test_file_names_of_any_bytes_and_length_come_back_from_a_shard(tmp_path):
+    names = ["plain.jpg", "Île.jpg", "odd\udcff.jpg", "back\\slash.jpg", "looks like \\udcff.jpg", "long/" * 10**5]
     rows = np.arange(12, dtype=np.float32).reshape(6, 2)
-    path = tmp_path / "shard.parquet"
-    path.write_bytes(shard_bytes(Shard(names, ["0"] * 6, rows)))
-    assert read_shard(path).names == names
-    assert pq.read_table(path)["file_name"].to_pylist()[2] == "odd\\udcff.jpg"
-    sparse = sp.csr_array(rows)
-    path.write_bytes(shard_bytes(Shard(names, ["0"] * 6, sparse)))
-    assert (read_shard(path).rows != sparse).nnz == 0
+    path = tmp_path / "shard.safetensors"
+    path.write_bytes(shard_bytes(Shard(names, [HASH] * 6, rows)))
+    assert read_shard(path).names == json.loads(load_file(path)["file_name"].tobytes()) == names
+
+
+@pytest.mark.parametrize("index", [np.int32, np.int64])
+@pytest.mark.parametrize("numbers", [np.float32([[0, 1], [2, 0]]), np.zeros((2, 2), np.float32)])
+def test_equal_rows_make_equal_bytes_and_come_back_mapped_or_sparse(numbers, index, tmp_path):
+    path = tmp_path / "shard.safetensors"
+    path.write_bytes(shard_bytes(Shard(["1.jpg", "2.jpg"], [HASH] * 2, np.asfortranarray(numbers))))
+    shard = read_shard(path)
+    assert isinstance(shard.rows.base, np.memmap)
+    assert shard.sha256 == [HASH] * 2
+    np.testing.assert_array_equal(shard.rows, numbers)
+    sparse = sp.csr_array(numbers)
+    expected = shard_bytes(shard._replace(rows=sparse))
+    sparse.indices, sparse.indptr = sparse.indices.astype(index), sparse.indptr.astype(index)
+    path.write_bytes(shard_bytes(shard._replace(rows=sparse)))
+    assert path.read_bytes() == expected
+    np.testing.assert_array_equal(read_shard(path).rows.toarray(), numbers)
+    assert shard_row_bytes(path) == 4 * 2 * sparse.nnz + 4 * 3 + 8 * 2
 
 
 TAGS = [["sea", "sky"], ["tree"], ["tree", "sky"]]

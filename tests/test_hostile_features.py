@@ -7,19 +7,20 @@ import io
 import zipfile
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import scipy.sparse as sp
+from safetensors.numpy import save
 
-from visterm.core.errors import DataError, VistermError
-from visterm.data.feature_files import ALWAYS_FINE, read_features
-from visterm.data.feature_shards import Shard, read_shard, read_shard_index, shard_bytes
+from visterm.core.errors import CorruptFileError, DataError, VistermError
+from visterm.data.feature_files import read_features
+from visterm.data.feature_shards import Shard, read_shard, read_shard_index, shard_bytes, shard_row_bytes
+from visterm.data.matrix_files import ALWAYS_FINE
 from visterm.models.neighbours.knn import Knn
 from visterm.models.pamir.pamir import Pamir
 
 ROWS = np.array([[1, 0, 2], [0, 3, 0]], np.float32)
 SOUND = sp.csr_array(ROWS)
+HASHES = ["0a" * 32, "0b" * 32]
 
 
 @pytest.fixture
@@ -116,16 +117,13 @@ def test_a_sparse_matrix_that_has_a_place_twice_is_refused_in_any_form(form, pla
     assert f"row 2: it has the index {1 if form == 'csc' else 2} twice" in message
 
 
-@pytest.mark.parametrize("ending", [".svm", ".npz", ".parquet"])
+@pytest.mark.parametrize("ending", [".svm", ".npz"])
 def test_an_index_far_beyond_the_others_is_refused_before_a_model_makes_room_for_it(ending, place):
     path, largest = place / f"a{ending}", 2**26 - 1
     if ending == ".svm":
         path.write_text(f"0 0:1 5:1\n0 {largest}:1\n", encoding="utf-8")
-    elif ending == ".npz":
-        npz(path, indices=np.array([0, 5, largest]), shape=np.array([2, largest + 1]))
     else:
-        columns = {"indices": [[0, 5], [largest]], "values": [[1.0, 1], [1]]}
-        pq.write_table(pa.table({"image": ["1.jpg", "2.jpg"], **columns}), path)
+        npz(path, indices=np.array([0, 5, largest]), shape=np.array([2, largest + 1]))
     assert "row 2 has the index 67108863; expected at most 1,048,576, as only 3 of them have numbers" in refusal(path)
 
 
@@ -146,50 +144,6 @@ def test_a_numpy_file_of_anything_but_a_matrix_of_numbers_is_refused(array, plac
 def test_a_matrix_by_columns_is_mapped_as_it_is(place):
     np.save(place / "a.npy", np.asfortranarray(ROWS))
     np.testing.assert_array_equal(read_features(place / "a.npy").rows, ROWS)
-
-
-@pytest.mark.parametrize(
-    ("columns", "message"),
-    [
-        ({"indices": [[0, 2], [5, 5]], "values": [[1.0, 1], [1, 1]]}, "row 2: it has the index 5 twice"),
-        ({"indices": [[0, 2], [1]], "values": [[1.0, 1], [1, 1]]}, "row 2: it has 1 indices and 2 values"),
-        ({"indices": [[0, 2], [-1]], "values": [[1.0, 1], [1]]}, "row 2: it has the index -1; expected 0 or more."),
-        ({"indices": [[-1], []], "values": [[1.0], []]}, "row 1: it has the index -1; expected 0 or more."),
-        ({"indices": [[0, 2], [2**40]], "values": [[1.0, 1], [1]]}, "row 2: it has the index 1099511627776"),
-        ({"indices": [[0, 2], [10**8]], "values": [[1.0, 1], [1]]}, "row 2 has the index 100000000; expected at most"),
-        ({"indices": [[0, 2], None], "values": [[1.0, 1], [1]]}, "row 2: it is missing (null)"),
-        ({"indices": [[0, 2], [None]], "values": [[1.0, 1], [1]]}, "row 2: a number is missing (null)"),
-        ({"indices": [["0"], ["1"]], "values": [[1.0], [1]]}, "string>; expected lists of whole numbers"),
-        ({"indices": [[0.5], [1]], "values": [[1.0], [1]]}, "expected lists of whole numbers"),
-        ({"indices": [[0], [1]], "values": [["1"], ["2"]]}, "expected lists of numbers"),
-        ({"features": [[1.0, 2], [3]]}, "row 2: it has 1 numbers, and the first row has 2"),
-        ({"features": [[1.0, 2], None]}, "row 2: it is missing (null)"),
-        ({"features": [[1.0, 2], [3, None]]}, "row 2: a number is missing (null)"),
-        ({"features": [["1", "2"], ["3", "4"]]}, "expected lists of numbers"),
-        ({"features": ["1,2", "3,4"]}, "has the type string; expected lists of numbers"),
-    ],
-)
-def test_a_parquet_file_whose_rows_cannot_be_used_is_refused_with_the_row(columns, message, place):
-    pq.write_table(pa.table({"image": ["1.jpg", "2.jpg"], **columns}), place / "a.parquet")
-    assert message in refusal(place / "a.parquet")
-
-
-def test_damaged_pages_and_texts_of_parquet_are_refused(place):
-    table = pa.table({"image": ["1.jpg", "2.jpg"], "features": [[1.0, 2], [3, 4]]})
-    pq.write_table(table, place / "a.parquet", compression="none")
-    content = (place / "a.parquet").read_bytes()
-    (place / "a.parquet").write_bytes(content.replace(b"1.jpg", b"\xff\xfe\xfdpg"))
-    assert "cannot be read as Parquet" in refusal(place / "a.parquet")
-    for at in range(4, len(content) - 8, 3):
-        (place / "a.parquet").write_bytes(content[:at] + b"\xff" + content[at + 1 :])
-        assert "a.parquet" in (refusal_if_any(read_features, place / "a.parquet") or "a.parquet")
-
-
-def test_a_parquet_file_that_holds_far_more_numbers_than_bytes_is_refused(place):
-    zeros = pa.array(np.zeros(ALWAYS_FINE // 4 + 2, np.float32))
-    rows = pa.FixedSizeListArray.from_arrays(zeros, len(zeros) // 2)
-    pq.write_table(pa.table({"image": ["1.jpg", "2.jpg"], "features": rows}), place / "a.parquet")
-    assert "would unpack to" in refusal(place / "a.parquet")
 
 
 @pytest.mark.parametrize(
@@ -243,19 +197,100 @@ def test_damaged_bytes_are_refused_or_read_and_nothing_else(name, seed, place):
 
 @pytest.mark.parametrize("rows", [ROWS, SOUND])
 def test_a_damaged_shard_is_refused_by_a_line(rows, tmp_path):
-    sound = shard_bytes(Shard(["1.jpg", "2.jpg"], ["a", "b"], rows))
-    path = tmp_path / "part-0.parquet"
-    for at in range(4, len(sound) - 8, 9):
-        path.write_bytes(sound[:at] + b"\xff" + sound[at + 1 :])
-        for read in (read_shard, read_shard_index):
-            refusal_if_any(read, path)
+    sound = shard_bytes(Shard(["1.jpg", "2.jpg"], HASHES, rows))
+    path = tmp_path / "part-0.safetensors"
+    for at in range(len(sound)):
+        for changed in (sound[:at] + b"\xff" + sound[at + 1 :], sound[:at] + b"0" + sound[at + 1 :], sound[:at]):
+            path.write_bytes(changed)
+            for read in (read_shard, read_shard_index, shard_row_bytes):
+                message = refusal_if_any(read, path) or "part-0.safetensors"
+                assert "part-0.safetensors" in message
+                assert "\n" not in message
 
 
-@pytest.mark.parametrize("names", [[1, 2], ["1.jpg", None]])
-def test_a_shard_whose_names_are_no_texts_is_refused(names, tmp_path):
-    table = pa.table({"file_name": names, "sha256": ["a", "b"], "features": [[1.0], [2.0]]})
-    pq.write_table(table, tmp_path / "part-0.parquet")
-    with pytest.raises(VistermError, match="the column 'file_name' is"):
+def shard_of(**changed):
+    """Write the arrays of a sound shard, with some exchanged; None leaves an array out."""
+    names = np.frombuffer(b'["1.jpg","2.jpg"]', np.uint8)
+    arrays = {"features": ROWS, "file_name": names, "sha256": np.zeros((2, 32), np.uint8)} | changed
+    return save({name.replace("_of_", ":"): array for name, array in arrays.items() if array is not None})
+
+
+def texts(text):
+    return np.frombuffer(text, np.uint8)
+
+
+CSR = {
+    "features": None,
+    "features_of_data": SOUND.data,
+    "features_of_indices": SOUND.indices,
+    "features_of_indptr": SOUND.indptr,
+    "features_of_shape": np.array(SOUND.shape),
+}
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"features": None}, "features lacks a part of a sparse matrix; expected data, indices, indptr, shape"),
+        ({"file_name": None}, r"\['file_name'\] is"),
+        ({"features": ROWS.astype(np.float64)}, r"\['dtype'\] is 'F64'; expected a text of the form F32"),
+        ({"features": ROWS[0]}, r"\['shape'\] is .* expected a list"),
+        ({"features": ROWS[:1]}, "it has 1 rows and 2 names"),
+        ({"sha256": np.zeros((3, 32), np.uint8)}, "'file_name' is not a list with a name for each of the 3 hashes"),
+        ({"file_name": texts(b'["1.jpg",2]')}, "'file_name' is not a list"),
+        ({"file_name": texts(b'{"1.jpg":0,"2.jpg":0}')}, "'file_name' is not a list"),
+        ({"file_name": texts(b'["1.jpg","2')}, "Unterminated string"),
+        ({"file_name": texts(b'["\xff","2.jpg"]')}, "can't decode byte 0xff"),
+        ({"file_name": texts(b"[" * 10**6)}, "recursion"),
+        (CSR | {"features_of_indices": np.int32([0, 2, 10**8])}, "row 2: it has the index 100000000; expected 0 to 2"),
+        (CSR | {"features_of_indptr": np.int32([0, 9, 3])}, "row 2: it ends before it begins"),
+        (CSR | {"features_of_shape": np.array([2, 2**40])}, "the shape is"),
+        (CSR | {"features_of_shape": np.array([2**40, 3])}, "expected 1,099,511,627,777 that begin with 0"),
+    ],
+)
+def test_a_shard_whose_arrays_do_not_fit_is_refused(arrays, message, tmp_path):
+    (tmp_path / "part-0.safetensors").write_bytes(shard_of(**arrays))
+    with pytest.raises(
+        CorruptFileError, match=f"part-0.safetensors cannot be read as a shard of features: .*{message}"
+    ):
+        read_shard(tmp_path / "part-0.safetensors")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (b'"shape":[2,3]', b'"shape":[9,3]'),
+        (b'"shape":[2,3]', b'"shape":[2,3000000000000]'),
+        (b'"shape":[2,3]', b'"shape":[-2,-3]'),
+        (b'"data_offsets":[0,24]', b'"data_offsets":[1,25]'),
+        (b'"data_offsets":[0,24]', b'"data_offsets":[24,0]'),
+        (b'"data_offsets":[0,24]', b'"data_offsets":[2400,2424]'),
+        (b'"data_offsets":[0,24]', b'"data_offsets":[-24,0]'),
+    ],
+)
+def test_a_header_that_promises_other_bytes_than_a_shard_has_is_refused(before, after, tmp_path):
+    sound = shard_of()
+    n_bytes = int.from_bytes(sound[:8], "little")
+    header = sound[8 : 8 + n_bytes].replace(before, after)
+    assert header != sound[8 : 8 + n_bytes]
+    header += b" " * (-len(header) % 8)
+    (tmp_path / "part-0.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + sound[8 + n_bytes :])
+    with pytest.raises(CorruptFileError, match="cannot be read as a shard of features"):
+        read_shard(tmp_path / "part-0.safetensors")
+
+
+@pytest.mark.parametrize("n_bytes", [0, 7, 10**6, 2**63])
+def test_a_header_of_another_length_than_written_is_refused(n_bytes, tmp_path):
+    (tmp_path / "part-0.safetensors").write_bytes(n_bytes.to_bytes(8, "little") + shard_of()[8:])
+    with pytest.raises(CorruptFileError, match="cannot be read as a shard of features"):
+        read_shard(tmp_path / "part-0.safetensors")
+
+
+def test_a_shard_in_parquet_as_before_the_first_release_is_refused_with_what_to_do(tmp_path):
+    (tmp_path / "part-0.parquet").write_bytes(b"PAR1" + bytes(100) + b"PAR1")
+    with pytest.raises(
+        CorruptFileError, match=r"part-0\.parquet is in Parquet, .* Encode the photos into a new folder, or"
+    ):
         read_shard(tmp_path / "part-0.parquet")
 
 

@@ -28,7 +28,7 @@ from visterm.data.tag_formats.tables import read_table, stream_table
 from visterm.features.streaming.joining import NO_SPLIT, BoundedCounts, TagsOnDisk
 from visterm.features.streaming.memory import Plan, machine_memory, plan_memory, read_size
 from visterm.features.streaming.shards import NameIndex, Shards
-from visterm.features.streaming.windows import RowCopy, ShardWindows, draw_positions
+from visterm.features.streaming.windows import ShardWindows, draw_positions
 from visterm.features.training_rows import NONE_HELD_OUT, read_corpus
 from visterm.learning.streamed_fit import CHECKPOINT, FileCheckpoints, fit_streamed
 from visterm.models.baselines import Prior
@@ -249,8 +249,7 @@ def test_an_epoch_visits_each_row_once_in_windows_that_fit_and_in_an_order_of_it
     tags = TagsOnDisk(tmp_path, shards, drawn / "tags.jsonl", most_words=1000)
     held_out = np.array([0, 99, 229])
     window = int(2 * shards.sizes.max())
-    common = {"n_pairs": 1, "mean_length": 1.0, "window": window, "seed": 4}
-    windows = ShardWindows(shards, tags, held_out=held_out, **common)
+    windows = ShardWindows(shards, tags, held_out=held_out, n_pairs=1, mean_length=1.0, window=window, seed=4)
 
     def visited(epoch, first=0):
         found = []
@@ -268,13 +267,6 @@ def test_an_epoch_visits_each_row_once_in_windows_that_fit_and_in_an_order_of_it
     assert first != visited(2)
     assert first == visited(1)
     assert visited(1, 1) == first[1:]
-    copy = RowCopy.where_it_fits(tmp_path, shards)
-    assert (copy is None) == (form is sp.csr_array)
-    if copy is not None:
-        for number in range(len(shards)):
-            copy.add(shards.rows(number))
-        windows = ShardWindows(shards, tags, held_out=held_out, **common, copy=copy)
-        assert visited(1) == first
 
 
 # -- fitting ----------------------------------------------------------------------------------------------------------
@@ -293,12 +285,6 @@ def test_a_streamed_fit_learns_as_well_as_one_in_memory_and_the_same_for_any_num
     assert streamed.facts["validation images"] == 60
     assert streamed.calibration is not None
     assert streamed.learned_images.count([name_of(0), name_of(599), "other"]) == 2
-
-
-def test_rows_unpacked_once_or_in_each_epoch_give_the_same_bytes(tmp_path, drawn, monkeypatch):
-    copied = fit(drawn, tmp_path / "work")
-    monkeypatch.setattr("visterm.features.streaming.windows.SPARE", 2**60)  # as if the disk had no room for a copy
-    assert_same_model(copied, fit(drawn, tmp_path / "work"))
 
 
 def test_the_rows_held_out_are_not_learned_from_and_the_mean_length_is_that_of_all(tmp_path, drawn):
@@ -415,7 +401,7 @@ def test_a_fit_that_was_killed_without_a_word_goes_on_to_the_same_bytes(tmp_path
 def test_a_changed_shard_is_refused(tmp_path, drawn, encoder):
     planted = plant_corpus(n_train=100, n_test=1, n_tags=N_TAGS, random_state=5)
     write(tmp_path / "features", planted.X_train, encoder)
-    shard = next((tmp_path / "features" / "data").glob("*000001.parquet"))
+    shard = next((tmp_path / "features" / "data").glob("*000001.safetensors"))
     content = bytearray(shard.read_bytes())
     content[len(content) // 2] ^= 1
     shard.write_bytes(content)

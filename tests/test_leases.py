@@ -82,7 +82,7 @@ def test_a_lease_is_renewed_and_one_that_was_lost_stops_the_job_before_it_commit
 
     def robbed(self, data):
         write(self, data)
-        if self.name.endswith(".parquet"):
+        if self.name.endswith(".safetensors"):
             held_by(memory / "F" / UNFINISHED / "lock.json")
 
     monkeypatch.setattr(RemotePath, "write_bytes", robbed)

@@ -7,8 +7,6 @@ import shutil
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import scipy.sparse as sp
 from PIL import Image
@@ -20,17 +18,10 @@ from refusals import refused
 from test_cli import lines
 from visterm import Catalogue, Tagger
 from visterm.cli.command_line import app
-from visterm.core.errors import (
-    DataError,
-    EncoderMismatchError,
-    ShapeError,
-    StorageError,
-    UnknownNameError,
-    UserError,
-    VistermError,
-)
+from visterm.core.errors import DataError, EncoderMismatchError, ShapeError, StorageError, UserError
 from visterm.core.persist import read_skipped
 from visterm.data.feature_files import read_features
+from visterm.data.feature_shards import Shard, shard_bytes
 from visterm.encoders.chain import Chain
 from visterm.encoders.precomputed import Precomputed
 from visterm.evaluation.evaluate_run import EvaluateRequest, evaluate_run
@@ -66,28 +57,13 @@ def write_svmlight(folder, zero_based=True):
     return folder / "features.svm"
 
 
-def write_parquet(folder, column="features", names="file_name", kind=None, **more):
-    lists = pa.array(ROWS.tolist(), kind or pa.list_(pa.float32()))
-    pq.write_table(pa.table({names: NAMES, column: lists, **more}), folder / "features.parquet")
-    return folder / "features.parquet"
-
-
-def write_sparse_parquet(folder):
-    indices = [np.flatnonzero(row).tolist() for row in ROWS]
-    values = [row[row != 0].tolist() for row in ROWS]
-    path = folder / "features.parquet"
-    pq.write_table(pa.table({"image": NAMES, "indices": indices, "values": values}), path)
-    return path
-
-
-def write_parquet_parts(folder):
-    (folder / "parts").mkdir()
+def write_shards(folder, form=np.asarray):
+    (folder / "features" / "data").mkdir(parents=True)
     for i in range(2):
         half = slice(2 * i, 2 * i + 2)
-        table = pa.table({"name": NAMES[half], "clip": ROWS[half].tolist()})
-        pq.write_table(table, folder / "parts" / f"{i}.parquet")
-    (folder / "parts" / "README.md").write_text("not a part")
-    return folder / "parts"
+        shard = shard_bytes(Shard(NAMES[half], ["0" * 64] * 2, form(ROWS[half])))
+        (folder / "features" / "data" / f"part-{i}.safetensors").write_bytes(shard)
+    return folder / "features"
 
 
 FORMATS = {
@@ -97,12 +73,8 @@ FORMATS = {
     "npz": write_npz,
     "svmlight": write_svmlight,
     "svmlight that counts from 1": lambda folder: write_svmlight(folder, zero_based=False),
-    "parquet": write_parquet,
-    "parquet of fixed lists": lambda folder: write_parquet(folder, kind=pa.list_(pa.float32(), 3)),
-    "parquet of float64": lambda folder: write_parquet(folder, kind=pa.large_list(pa.float64())),
-    "parquet with a column of another name": lambda folder: write_parquet(folder, "embedding", width=[1, 2, 3, 4]),
-    "sparse parquet": write_sparse_parquet,
-    "a folder of parquet": write_parquet_parts,
+    "a features folder": write_shards,
+    "a features folder of sparse rows": lambda folder: write_shards(folder, sp.csr_array),
 }
 
 
@@ -159,38 +131,17 @@ def pickled(folder):
         (pickled, {}, DataError, "cannot be read as a NumPy matrix.*Python objects"),
         (lambda f: nothing(f, "features.npz", b"PK"), {}, DataError, "cannot be read as a sparse matrix"),
         (lambda f: nothing(f, "features.svm", b"1 x:y\n"), {}, DataError, "line 1: 'x:y' does not begin with an index"),
-        (lambda f: nothing(f, "features.parquet", b"PAR1"), {}, DataError, "cannot be read as Parquet"),
         (lambda f: write_npy(f, ROWS[0]), {}, ShapeError, r"shape \(3,\); expected a matrix"),
         (lambda f: write_npy(f, ROWS[:, :0]), {}, ShapeError, "4 rows of 0 numbers"),
         (lambda f: write_npy(f, names=NAMES[:3]), {}, ShapeError, "4 rows, and there are 3 names"),
         (lambda f: write_npy(f, names=[*NAMES[:3], NAMES[0]]), {}, DataError, "name of the rows 1 and 4"),
         (write_npy, {"column": "x"}, UserError, "Only Parquet files have columns"),
-        (write_parquet, {"column": "featurs"}, UnknownNameError, "Did you mean 'features'"),
-        (write_parquet, {"name_column": "nam"}, UnknownNameError, "column of .* 'nam'"),
-        (lambda f: write_parquet(f, names="key"), {}, DataError, "none of file_name, image"),
-        (lambda f: write_parquet(f, "a", b=ROWS.tolist()), {}, DataError, "2 columns of lists"),
+        (write_shards, {"name_column": "x"}, UserError, "Only Parquet files have columns"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_reported(make, options, error, message, tmp_path):
     with pytest.raises(error, match=message):
         read_features(make(tmp_path), **options)
-
-
-@pytest.mark.parametrize(
-    ("columns", "message"),
-    [
-        ({"image": ["a", "b"], "features": [[1.0, 2.0], [3.0]]}, "row 2: it has 1 numbers, and the first row has 2"),
-        ({"image": ["a", "b"], "features": [[1.0], None]}, "missing"),
-        ({"image": ["a", "b"], "features": [[1.0, None], [1.0, 2.0]]}, "missing"),
-        ({"image": ["a", None], "features": [[1.0], [2.0]]}, "no name in row 2"),
-        ({"image": ["a", "b"], "indices": [[0], [1, 2]], "values": [[1.0], [2.0]]}, "one value an index"),
-        ({"image": ["a", "b"], "indices": [[0], [-1]], "values": [[1.0], [2.0]]}, "row 2: it has the index -1"),
-    ],
-)
-def test_a_column_with_holes_is_refused(columns, message, tmp_path):
-    pq.write_table(pa.table(columns), tmp_path / "f.parquet")
-    with pytest.raises(VistermError, match=message):
-        read_features(tmp_path / "f.parquet")
 
 
 def test_an_image_has_the_row_of_the_one_path_that_ends_as_its_own(tmp_path):

@@ -170,9 +170,7 @@ def test_what_is_no_raw_file_or_has_no_preview_is_skipped_with_the_reason(tmp_pa
     assert all("RAW" in one.reason for one in found[:2])
 
 
-def test_heic_photos_are_read_upright_where_a_reader_is_installed(tmp_path):
-    if not image_folders.KINDS[1].is_readable():
-        pytest.skip("neither pi-heif nor pillow-heif is installed")
+def test_heic_photos_are_read_upright(tmp_path):
     path = tmp_path / "a.heic"
     path.write_bytes(base64.b64decode(HEIC))
     found = read_image(path)
@@ -189,29 +187,18 @@ def test_a_name_without_ending_means_the_jpeg_beside_a_raw_file(tmp_path):
 
 
 def test_what_is_not_read_is_counted_by_kind_with_what_to_install(tmp_path, monkeypatch):
-    without(monkeypatch, "rawpy", "pi_heif", "pillow_heif")
+    without(monkeypatch, "rawpy")
     monkeypatch.setenv("PATH", "/nowhere")
-    names = [
-        "a.jpg",
-        "a.CR2",
-        "b.cr2",
-        "c.nef",
-        "a.heic",
-        "clip.MP4",
-        "notes.txt",
-        "a.jpg.xmp",
-        ".hidden.cr2",
-        "LICENCE",
-    ]
+    names = ["a.jpg", "a.CR2", "b.cr2", "c.nef", "clip.MP4", "notes.txt", "a.jpg.xmp", ".hidden.cr2", "LICENCE"]
     for name in names:
         (tmp_path / name).write_bytes(b"x")
     found = count_not_read([tmp_path])
     assert found.text == (
-        "1 HEIC file (.heic; read with: pip install 'visterm[heif]'), 3 RAW files (.cr2, .nef; "
+        "3 RAW files (.cr2, .nef; "
         "read with: pip install 'visterm[raw]', or the program exiftool), 1 video (.mp4; index and annotate read "
         "them), 2 others (without ending, .txt)"
     )
-    assert found.counts == {"heic": 1, "raw": 3, "video": 1, "other": 2}
+    assert found.counts == {"raw": 3, "video": 1, "other": 2}
     assert [path.name for path in find_images(tmp_path)] == ["a.jpg"]
 
 

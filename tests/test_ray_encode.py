@@ -126,7 +126,7 @@ def test_what_a_killed_job_and_an_earlier_one_have_done_is_taken_over(reached, e
         patched.setattr("visterm.features.folder.FeatureFolder.commit", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             encode(tmp_path / "F", **words)
-    [lost] = sorted((tmp_path / "F" / UNFINISHED).glob("*.parquet"))[:1]
+    [lost] = sorted((tmp_path / "F" / UNFINISHED).glob("*.safetensors"))[:1]
     lost.unlink()
     done = encode(tmp_path / "F", encoder=None)
     assert done.encoded <= 5

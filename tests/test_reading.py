@@ -11,15 +11,12 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw, JpegImagePlugin
 
-from visterm.core.types import Skipped
-from visterm.data import images, pillow
+from visterm.data import images
 from visterm.data.images import Decoded, decode_images, read_image
 from visterm.encoders.base import Encoder
 
 PATIENCE = 600
 """Seconds after which a test that waits for other threads fails."""
-
-HEIC_HEAD = b"\x00\x00\x00\x1cftypheic\x00\x00\x00\x00mif1heicmiaf" + bytes(100)
 
 
 class MeanColour(Encoder):
@@ -194,31 +191,6 @@ def test_a_draft_is_near_to_the_whole_picture_made_smaller(tmp_path, max_side, m
     difference = np.abs(read_image(path, max_side=max_side).astype(int) - expected)
     assert difference.mean() < 2
     assert np.quantile(difference, 0.99) < 25
-
-
-@pytest.mark.parametrize(
-    ("head", "expected"),
-    [
-        (HEIC_HEAD, True),
-        (b"\x00\x00\x00\x18ftypmif1\x00\x00\x00\x00mif1heic" + bytes(9), True),
-        (b"\x00\x00\x00\x18ftypmif1\x00\x00\x00\x00mif1avif" + bytes(9), False),
-        (b"\x00\x00\x00\x14ftypisom\x00\x00\x00\x00mp42heic", False),
-        (b"ftypheic", False),
-        (b"", False),
-    ],
-    ids=["heic", "still of heic", "avif", "video, beyond the box", "no length", "nothing"],
-)
-def test_heic_is_known_by_its_brands(head, expected):
-    assert pillow.is_heic(head) is expected
-
-
-@pytest.mark.parametrize("name", ["a.heic", "a.jpg"])
-def test_a_heic_photo_is_listed_with_what_to_install_where_its_reader_is_not(tmp_path, monkeypatch, name):
-    monkeypatch.setattr(pillow, "register_heif", lambda: None)
-    monkeypatch.delitem(Image.OPEN, "HEIF", raising=False)
-    path = tmp_path / name
-    path.write_bytes(HEIC_HEAD)
-    assert list(decode_images([path])) == [Skipped(str(path), "HEIC without its reader: pip install 'visterm[heif]'")]
 
 
 def test_the_reader_of_heic_registers_itself_at_the_first_image_and_not_before(tmp_path):

@@ -110,20 +110,20 @@ def test_the_command_checks_and_names_what_has_no_checksum_and_what_is_damaged(t
 
 
 def not_a_number(folder, database):
-    (file,) = (folder / "features").rglob("*.parquet")
+    (file,) = (folder / "features").rglob("*.safetensors")
     shard = read_shard(file)
     shard.rows.data[7] = np.nan
     file.write_bytes(shard_bytes(shard))
 
 
 def other_images(folder, database):
-    (file,) = (folder / "features").rglob("*.parquet")
+    (file,) = (folder / "features").rglob("*.safetensors")
     shard = read_shard(file)
     file.write_bytes(shard_bytes(shard._replace(names=shard.names[::-1])))
 
 
 def gone(folder, database):
-    next((folder / "features").rglob("*.parquet")).unlink()
+    next((folder / "features").rglob("*.safetensors")).unlink()
 
 
 def broken_reference(folder, database):
@@ -135,9 +135,9 @@ def broken_reference(folder, database):
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (not_a_number, r"part-\w+.parquet is damaged: row \d+ is missing or not finite"),
-        (other_images, r"part-\w+.parquet is damaged: it has other images than its name says"),
-        (gone, r"part-\w+.parquet cannot be read"),
+        (not_a_number, r"part-\w+.safetensors is damaged: row \d+ is missing or not finite"),
+        (other_images, r"part-\w+.safetensors is damaged: it has other images than its name says"),
+        (gone, r"part-\w+.safetensors cannot be read"),
         (lambda _, database: database.write("UPDATE features SET row = 24 WHERE row = 3"), "row 24 is missing"),
         (broken_reference, r"is damaged: foreign key broken: \('features'"),
     ],

@@ -17,7 +17,7 @@ from fastapi import FastAPI
 from refusals import refused
 from tiny_catalogue import make_tiny_catalogue
 from visterm.cli import serve as command
-from visterm.core.errors import MissingExtraError, UserError
+from visterm.core.errors import UserError
 from visterm.web.server import run_server
 
 
@@ -58,12 +58,6 @@ def test_a_token_that_others_can_read_is_refused(mode, tmp_path):
         command.serve(tmp_path, host="0.0.0.0", token_file=token)
     token.chmod(0o600)
     assert command._read_token(token) == "a token of many letters"
-
-
-def test_without_its_packages_it_names_the_extra(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "uvicorn", None)
-    with pytest.raises(MissingExtraError, match=r"'uvicorn'.*pip install 'visterm\[web\]'"):
-        command.serve(tmp_path)
 
 
 def test_a_port_that_is_in_use_is_told_with_what_to_do():

@@ -26,7 +26,7 @@ def write_features(path, shards, encoder):
         for number, shard in enumerate(shards):
             content = shard_bytes(shard)
             entries.append(
-                ShardEntry(f"part-{number:06}.parquet", len(shard.names), hashlib.sha256(content).hexdigest())
+                ShardEntry(f"part-{number:06}.safetensors", len(shard.names), hashlib.sha256(content).hexdigest())
             )
             write_whole(folder.data / entries[-1].file, content)
             width, layout = shard.rows.shape[1], "sparse" if sp.issparse(shard.rows) else "dense"

@@ -1,38 +1,52 @@
-"""Parquet shards of features: file name, content hash and row of each image, readable by other programs."""
+"""Shards of features: a safetensors file with the row, the file name and the content hash of each image."""
 
 from __future__ import annotations
 
+import json
+import math
 import os
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import IO, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from safetensors.numpy import save
 
-from visterm.core.checks import MOST_COLUMNS, as_csr, checked_csr
-from visterm.core.errors import CorruptFileError, ShapeError
+from visterm.core.checks import as_csr
+from visterm.core.errors import CorruptFileError, DataError
 from visterm.core.files import open_regular
+from visterm.core.learned import Listed, Record, Sizes, Text, Whole
+from visterm.core.packing import CSR_PARTS, csr_of_parts, csr_parts
+from visterm.core.persist import CONTENT_ERRORS
 from visterm.core.remote import as_path, is_remote
 from visterm.core.types import Matrix
+from visterm.core.wording import json_text
 
-FILE_NAME, SHA256 = "file_name", "sha256"
+# Arrays of a shard: dense rows, of which `csr_parts` are written if they are sparse; a JSON list; bytes of hashes
+FEATURES, FILE_NAME, SHA256 = "features", "file_name", "sha256"
+SUFFIX = ".safetensors"
 
-# Columns of rows: `FEATURES` with lists of fixed size if dense, otherwise lists of `INDICES` and `VALUES`
-FEATURES, INDICES, VALUES = "features", "indices", "values"
+MAX_HEADER_BYTES = 2**16  # Maximum size of a header; ours have less than a kB
+DTYPES = {"F32": np.float32, "I32": np.int32, "I64": np.int64, "U8": np.uint8}  # Names in the header -> types
+PARQUET_START = b"PAR1"  # First bytes of shards from before the first release
 
-# Errors that Arrow raises for invalid files; even names of columns may not be UTF-8
-PARQUET_ERRORS = (OSError, pa.ArrowException, UnicodeDecodeError, KeyError)
+_HASH_BYTES = 32
 
-_WIDTH = b"visterm.width"
-_ODD_BYTE = re.compile(r"[\udc80-\udcff]")
-_ESCAPE = re.compile(r"\\(\\|udc[89a-f][0-9a-f])")
-LISTS = (pa.ListType, pa.LargeListType, pa.FixedSizeListType)
-_IS_NUMBER = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean)
+
+def _array(dtypes: str, n_dims: int, *, required: bool = True) -> Record:
+    """Declare what the header says of an array."""
+    return Record(
+        {"dtype": Text(pattern=dtypes), "shape": Listed(Whole(), size=n_dims), "data_offsets": Listed(Whole(), size=2)},
+        required=required,
+    )
+
+
+_HEADER = Record(
+    {FEATURES: _array("F32", 2, required=False), FILE_NAME: _array("U8", 1), SHA256: _array("U8", 2)}
+    | {f"{FEATURES}:{part}": _array("F32|I32|I64", 1, required=False) for part in CSR_PARTS}
+)
 
 
 class Shard(NamedTuple):
@@ -44,204 +58,118 @@ class Shard(NamedTuple):
 
 
 def shard_bytes(shard: Shard) -> bytes:
-    """Return a shard as a Parquet file; the same release of pyarrow returns equal bytes for equal shards."""
-    width = shard.rows.shape[1]
-    columns = {FILE_NAME: pa.array(map(_text, shard.names), pa.string()), SHA256: pa.array(shard.sha256, pa.string())}
+    """Return a shard as a safetensors file; equal shards have equal bytes."""
+    hashes = np.frombuffer(bytes.fromhex("".join(shard.sha256)), np.uint8)
+    arrays = {
+        FILE_NAME: np.frombuffer(json_text(shard.names).encode(), np.uint8),
+        SHA256: hashes.reshape(len(shard.names), _HASH_BYTES),
+    }
     if sp.issparse(shard.rows):
         csr = as_csr(shard.rows)
-        offsets = pa.array(csr.indptr, pa.int32())
-        columns[INDICES] = pa.ListArray.from_arrays(offsets, pa.array(csr.indices, pa.int32()))
-        columns[VALUES] = pa.ListArray.from_arrays(offsets, pa.array(csr.data, pa.float32()))
+        index_type = sp.get_index_dtype(maxval=max(csr.nnz, *csr.shape))  # encoders return either type
+        indices, indptr = csr.indices.astype(index_type), csr.indptr.astype(index_type)
+        arrays |= csr_parts(FEATURES, sp.csr_array((csr.data, indices, indptr), csr.shape))
     else:
-        flat = np.ascontiguousarray(shard.rows, np.float32).reshape(-1)
-        columns[FEATURES] = pa.FixedSizeListArray.from_arrays(pa.array(flat, pa.float32()), width)
-
-    table = pa.table(columns).replace_schema_metadata({_WIDTH: str(width)})
-    buffer = pa.BufferOutputStream()
-    pq.write_table(table, buffer, compression="zstd", use_dictionary=False)
-    return bytes(buffer.getvalue())
+        arrays[FEATURES] = np.ascontiguousarray(shard.rows, np.float32)
+    return bytes(save(arrays))
 
 
-def read_shard(
-    path: str | os.PathLike[str],
-    texts: tuple[str, ...] = (FILE_NAME, SHA256),
-    *,
-    rows: bool = True,
-    threads: bool = True,
-) -> Shard:
-    """Read a shard: the given text columns, with or without its rows; what is not read is empty.
+def read_shard(path: str | os.PathLike[str]) -> Shard:
+    """Read a shard on this machine; dense rows are memory-mapped.
 
-    Without `threads`, only the caller's thread is used, because other threads are busy. Raises CorruptFileError if the
-    file is not a shard, as do the functions below.
+    Raises CorruptFileError if the file is not a shard, as do the functions below.
     """
-    place = os.fspath(path)
-    with _opened(path) as file:
-        names = pq.read_schema(file).names
-        row_columns = [FEATURES] if FEATURES in names else [INDICES, VALUES]
-        columns = [*texts, *(row_columns if rows else [])]
-        if missing := sorted(set(columns) - set(names)):
-            raise CorruptFileError(
-                f"{place} is no shard of features: it has no column '{missing[0]}', but {', '.join(names)}."
-            )
-        table = pq.read_table(file, columns=columns, partitioning=None, use_threads=threads)
-        table.validate(full=True)
-
-    for name in texts:
-        if table[name].type != pa.string() or table[name].null_count:
-            raise CorruptFileError(
-                f"{place}: the column '{name}' is {table[name].type} with {table[name].null_count} missing; expected a "
-                "text in each row."
-            )
-
-    image_names = table[FILE_NAME].to_pylist() if FILE_NAME in texts else []
-    image_names = [name_of_text(text) if "\\" in text else text for text in image_names]
-    hashes = table[SHA256].to_pylist() if SHA256 in texts else []
-    if not rows:
-        return Shard(image_names, hashes, np.empty((0, 0), np.float32))
-    if len(row_columns) == 1:
-        return Shard(image_names, hashes, dense_rows(table[FEATURES], place))
-    width = shard_width(table.schema)
-    return Shard(image_names, hashes, sparse_rows(table[INDICES], table[VALUES], place, width=width))
+    with _opened(path) as shard:
+        names, sha256 = shard.index()
+        rows = shard.rows()
+        if rows.shape[0] != len(names):
+            raise ValueError(f"it has {rows.shape[0]:,} rows and {len(names):,} names")
+        return Shard(names, sha256, rows)
 
 
 def read_shard_index(path: str | os.PathLike[str]) -> tuple[list[str], list[str]]:
     """Read the names and the content hashes of a shard, without its rows."""
-    names, sha256, _ = read_shard(path, rows=False)
-    return names, sha256
+    with _opened(path) as shard:
+        return shard.index()
 
 
-def shard_row_bytes(path: str | os.PathLike[str], width: int) -> int:
-    """Return how many bytes the rows of a shard take in memory, from its footer; for CSR at most 8 bytes a number."""
-    with _opened(path) as file:
-        metadata = pq.read_metadata(file)
-        if FEATURES in metadata.schema.to_arrow_schema().names:
-            return int(4 * width * metadata.num_rows)
-    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
-    columns = [group.column(number) for group in groups for number in range(group.num_columns)]
-    sizes = [part.total_uncompressed_size for part in columns if part.path_in_schema.split(".")[0] in (INDICES, VALUES)]
-    return int(sum(sizes) + 8 * metadata.num_rows)
+def shard_row_bytes(path: str | os.PathLike[str]) -> int:
+    """Return how many bytes the rows of a shard take in memory, from its header."""
+    with _opened(path) as shard:
+        return sum(end - begin for begin, end in map(shard.offsets, shard.arrays_of_rows))
 
 
-def shard_width(schema: pa.Schema) -> int | None:
-    """Return the number of features in the rows of a shard; None for a Parquet file of another program."""
-    width = (schema.metadata or {}).get(_WIDTH)
-    if width is None:
-        return None
-    if not (width.isdigit() and len(width) <= len(str(MOST_COLUMNS))):
-        raise CorruptFileError(f"A shard of features says that its rows are {width[:20]!r} wide; expected a number.")
-    return int(width)
+class _OpenShard:
+    """A shard that is open for reading: only the arrays that are requested are read."""
 
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._size = file.seek(0, os.SEEK_END)
+        file.seek(0)
+        n_bytes = int.from_bytes(file.read(8), "little")
+        if n_bytes > min(MAX_HEADER_BYTES, self._size):
+            raise ValueError("it does not begin with a header of safetensors")
+        self._start = 8 + n_bytes
+        self._header: dict[str, Any] = json.loads(file.read(n_bytes))
+        _HEADER.check(self._header, Sizes())
 
-def name_of_text(text: str) -> str:
-    """Decode a text of the column to a file name, whose bytes need not be UTF-8."""
-    if r"\udc" not in text:
-        return text
-    return _ESCAPE.sub(lambda match: "\\" if match[1] == "\\" else chr(int(match[1][1:], 16)), text)
+    @property
+    def arrays_of_rows(self) -> list[str]:
+        """The names of the arrays that the rows consist of: one if they are dense."""
+        return [name for name in self._header if name.partition(":")[0] == FEATURES]
 
+    def index(self) -> tuple[list[str], list[str]]:
+        """Read the names and the content hashes of the images."""
+        names = json.loads(self._read(FILE_NAME).tobytes())
+        hashes = self._read(SHA256).tobytes().hex()
+        step = 2 * _HASH_BYTES
+        sha256 = [hashes[start : start + step] for start in range(0, len(hashes), step)]
+        if not isinstance(names, list) or not {*map(type, names)} <= {str} or len(names) != len(sha256):
+            raise ValueError(f"'{FILE_NAME}' is not a list with a name for each of the {len(sha256):,} hashes")
+        return names, sha256
 
-def dense_rows(column: pa.ChunkedArray, label: str) -> NDArray[np.float32]:
-    """Convert a column of equally long lists of numbers to float32 of shape (n_rows, width).
+    def rows(self) -> Matrix:
+        """Map dense rows into memory, or read sparse ones."""
+        if FEATURES not in self._header:
+            return as_csr(csr_of_parts(FEATURES, {name: self._read(name) for name in self.arrays_of_rows}))
+        dtype, shape, start = self._located(FEATURES)
+        return np.asarray(np.memmap(self._file, dtype, "r", start, shape))
 
-    The column has lists, large lists or lists of fixed size, of any numeric type; messages call it `label`. Raises
-    ShapeError if it has no lists of numbers, a list or a number is missing, or lists differ in length.
-    """
-    lengths, numbers = _joined(column, label, _IS_NUMBER, "numbers")
-    width = int(lengths[0]) if len(lengths) else 0
-    wrong = np.flatnonzero(lengths != width)
-    if wrong.size:
-        raise ShapeError(
-            f"{label}, row {wrong[0] + 1}: it has {lengths[wrong[0]]:,} numbers, and the first row has {width:,}; "
-            "expected as many in each (or sparse rows, as columns 'indices' and 'values')."
-        )
-    with np.errstate(over="ignore"):  # overflow to infinity is refused when the row is used
-        return numbers.astype(np.float32, copy=False).reshape(len(lengths), width)
+    def offsets(self, name: str) -> tuple[int, int]:
+        """Return where an array begins and ends, after the header."""
+        begin, end = self._header[name]["data_offsets"]
+        return begin, end
 
+    def _read(self, name: str) -> NDArray[Any]:
+        dtype, shape, start = self._located(name)
+        self._file.seek(start)
+        content = bytearray(self._file.read(math.prod(shape) * dtype.itemsize))
+        return np.frombuffer(content, dtype).reshape(shape)
 
-def sparse_rows(
-    indices: pa.ChunkedArray, values: pa.ChunkedArray, label: str, *, width: int | None = None
-) -> sp.csr_array:
-    """Convert two columns of lists, feature indices and values, to float32 CSR of shape (n_rows, width).
-
-    Indices are whole numbers of 0 or more; messages call the columns `label`. A `width` of None is one more than the
-    largest index. Raises ShapeError if the columns have no lists of numbers, the two lists of a row differ in length,
-    or an index occurs twice in a row, is below 0 or not below `width`.
-    """
-    lengths, columns = _joined(indices, label, (pa.types.is_integer,), "whole numbers")
-    counts, data = _joined(values, label, _IS_NUMBER, "numbers")
-    wrong = np.flatnonzero(lengths != counts)
-    if wrong.size:
-        raise ShapeError(
-            f"{label}, row {wrong[0] + 1}: it has {lengths[wrong[0]]:,} indices and {counts[wrong[0]]:,} values; "
-            "expected one value an index."
-        )
-    indptr = np.concatenate([[0], np.cumsum(lengths)])
-
-    if width is None:
-        negative = np.flatnonzero(columns < 0)
-        if negative.size:
-            row = int(np.searchsorted(indptr, negative[0], side="right"))
-            raise ShapeError(f"{label}, row {row}: it has the index {columns[negative[0]]}; expected 0 or more.")
-        width = int(columns.max(initial=-1)) + 1
-    shape = (len(lengths), min(width, MOST_COLUMNS))
-    with np.errstate(over="ignore"):
-        return as_csr(checked_csr(data.astype(np.float32), columns, indptr, shape, label, error=ShapeError))
-
-
-def _joined(
-    column: pa.ChunkedArray, name: str, tests: tuple[Callable[[pa.DataType], bool], ...], expected: str
-) -> tuple[NDArray[np.int64], NDArray[np.number]]:
-    """Return the lengths and the joined values of the lists in a column, whose type must pass one of the tests.
-
-    Chunks are processed one by one, because the 32-bit offsets of long columns would overflow.
-    """
-    list_type = column.type.storage_type if isinstance(column.type, pa.BaseExtensionType) else column.type
-    if not isinstance(list_type, LISTS) or not any(test(list_type.value_type) for test in tests):
-        raise ShapeError(f"{name} has the type {column.type}; expected lists of {expected}.")
-
-    lengths: list[NDArray[np.int64]] = []
-    parts: list[NDArray[np.number]] = []
-    n_before = 0
-    for chunk in filter(len, column.chunks):
-        lists = chunk.storage if isinstance(chunk, pa.ExtensionArray) else chunk
-        numbers = lists.flatten()
-        if lists.null_count:
-            missing = int(np.argmax(lists.is_null().to_numpy(zero_copy_only=False)))
-            raise ShapeError(f"{name}, row {n_before + missing + 1}: it is missing (null); expected a list of numbers.")
-        if pa.types.is_fixed_size_list(lists.type):
-            lengths.append(np.full(len(lists), lists.type.list_size, np.int64))
-        else:
-            lengths.append(np.diff(lists.offsets.to_numpy()).astype(np.int64))
-        if numbers.null_count:
-            index = int(np.argmax(numbers.is_null().to_numpy(zero_copy_only=False)))
-            row = n_before + int(np.searchsorted(np.cumsum(lengths[-1]), index, side="right")) + 1
-            raise ShapeError(f"{name}, row {row}: a number is missing (null); expected a number in each place.")
-        n_before += len(lists)
-        parts.append(numbers.to_numpy(zero_copy_only=False))
-    if not lengths:
-        return np.empty(0, np.int64), np.empty(0, np.int64)
-    return np.concatenate(lengths), np.concatenate(parts)
+    def _located(self, name: str) -> tuple[np.dtype[Any], tuple[int, ...], int]:
+        """Return the type and the shape of an array, and its position in the file."""
+        dtype, shape = np.dtype(DTYPES[self._header[name]["dtype"]]), tuple(self._header[name]["shape"])
+        begin, end = self.offsets(name)
+        start = self._start + begin
+        if end - begin != math.prod(shape) * dtype.itemsize or self._start + end > self._size or start % dtype.itemsize:
+            raise ValueError(f"'{name}' is {dtype} of shape {shape} in the bytes {start} to {self._start + end}")
+        return dtype, shape, start
 
 
 @contextmanager
-def _opened(path: str | os.PathLike[str]) -> Iterator[str | IO[bytes]]:
-    """Yield a path or an open file for pyarrow; convert pyarrow's errors to CorruptFileError."""
+def _opened(path: str | os.PathLike[str]) -> Iterator[_OpenShard]:
+    """Open a shard, also in an object store; convert errors about its content to CorruptFileError."""
+    location = os.fspath(path)
     try:
-        if not is_remote(path):
-            open_regular(path).close()  # refuses pipes and devices before pyarrow opens the file
-            if not _ODD_BYTE.search(os.fspath(path)):
-                yield os.path.abspath(path)  # pyarrow takes file:x for a URI
-                return
-        with as_path(path).open("rb") as file:  # pyarrow cannot open names that aren't UTF-8
-            yield file
-    except PARQUET_ERRORS as error:
+        with as_path(path).open("rb") if is_remote(path) else open_regular(path) as file:
+            if file.read(len(PARQUET_START)) == PARQUET_START:
+                raise CorruptFileError(
+                    f"{location} is in Parquet, as before the first release. Encode the photos into a new folder, or "
+                    "index them into a new catalogue."
+                )
+            yield _OpenShard(file)
+    except (OSError, DataError, *CONTENT_ERRORS) as error:
         raise CorruptFileError(
-            f"{os.fspath(path)} cannot be read as a shard of features: {' '.join(str(error).split()).rstrip('.')}. "
-            "Restore it from a backup, or run the command that wrote it again."
+            f"{location} cannot be read as a shard of features: {' '.join(str(error).split()).rstrip('.')}. Restore it "
+            "from a backup, or run the command that wrote it again."
         ) from error
-
-
-def _text(name: str) -> str:
-    r"""Encode a file name as UTF-8 text: invalid bytes as ``\udcff``, and in such a name backslashes doubled."""
-    if not _ODD_BYTE.search(name) and r"\udc" not in name:
-        return name
-    return _ODD_BYTE.sub(lambda match: f"\\u{ord(match[0]):04x}", name.replace("\\", r"\\"))

@@ -19,9 +19,8 @@ from visterm.core.wording import count_of
 
 PHOTO = frozenset(
     {".jpg", ".jpeg", ".jpe", ".jfif", ".mpo", ".png", ".apng", ".gif", ".webp", ".bmp", ".dib", ".tif", ".tiff"}
-    | {".ppm", ".pgm", ".pbm", ".pnm", ".jp2", ".j2k", ".jpf", ".jpx", ".avif", ".qoi"}
+    | {".ppm", ".pgm", ".pbm", ".pnm", ".jp2", ".j2k", ".jpf", ".jpx", ".avif", ".qoi", ".heic", ".heif", ".hif"}
 )
-HEIC = frozenset({".heic", ".heif", ".hif"})
 RAW = frozenset(
     {".3fr", ".arw", ".cr2", ".cr3", ".crw", ".dcr", ".dng", ".erf", ".fff", ".gpr", ".iiq", ".kdc", ".mef", ".mos"}
     | {".mrw", ".nef", ".nrw", ".orf", ".pef", ".raf", ".raw", ".rw2", ".rwl", ".sr2", ".srf", ".srw", ".x3f"}
@@ -33,15 +32,13 @@ VIDEO = frozenset(
 )
 
 # Suffixes of images in lower case, whether or not their readers are installed
-IMAGES = PHOTO | HEIC | RAW
+IMAGES = PHOTO | RAW
 
 # Suffixes of files whose embedded keywords are not read (most RAW formats are TIFF inside, and are read)
 UNREAD_INSIDE = VIDEO | {".cr3", ".crw", ".mrw", ".orf", ".raf", ".raw", ".rw2", ".rwl", ".x3f"}
 
 OTHER, VIDEOS = "other", "video"  # Names of two kinds of files in JSON
 
-HEIF_PACKAGES = ("pi_heif", "pillow_heif")  # In order of preference
-HEIC_ADVICE = "pip install 'visterm[heif]'"
 RAW_ADVICE = "pip install 'visterm[raw]', or the program exiftool"
 
 
@@ -74,7 +71,6 @@ class FileKind(NamedTuple):
 VIDEO_FILES = FileKind(VIDEOS, "video", VIDEO, programs=("ffmpeg", "ffprobe"), advice="the program ffmpeg")
 KINDS = (
     FileKind("photo", "photo", PHOTO),
-    FileKind("heic", "HEIC file", HEIC, packages=HEIF_PACKAGES, advice=HEIC_ADVICE),
     FileKind("raw", "RAW file", RAW, packages=("rawpy",), programs=("exiftool",), advice=RAW_ADVICE),
     VIDEO_FILES,
 )

@@ -24,10 +24,9 @@ from visterm.core.remote import RemotePath, as_path, is_remote
 from visterm.core.threads import map_ahead, resolve_jobs
 from visterm.core.types import Skipped
 from visterm.data.contents import READERS
-from visterm.data.image_folders import HEIC_ADVICE, RAW, suffix_of
+from visterm.data.image_folders import RAW, suffix_of
 from visterm.data.image_folders import find_images as find_images
 from visterm.data.pillow import (
-    is_heic,
     is_raw,
     opened_image,
     orientation_of,
@@ -195,18 +194,10 @@ def _pixels(path: str, content: bytes | None, max_side: int | None) -> NDArray[n
     try:
         content = raw_preview(path, content) if suffix_of(path) in RAW else content
         with pillow_silenced(), open_regular(path) if content is None else BytesIO(content) as file:
-            head = file.read(64)
-            file.seek(0)
-            if not head:
+            if not file.read(1):
                 raise ImageError(path, "empty: 0 bytes")
-            try:
-                image = Image.open(file, formats=readable_formats())
-            except UnidentifiedImageError:
-                if "HEIF" not in Image.OPEN and is_heic(head):
-                    raise ImageError(path, f"HEIC without its reader: {HEIC_ADVICE}") from None
-                raise
-
-            with image:
+            file.seek(0)
+            with Image.open(file, formats=readable_formats()) as image:
                 width, height = image.size
                 if width * height > (limit := Image.MAX_IMAGE_PIXELS or sys.maxsize):
                     reason = f"decompression bomb: {width} × {height} pixels, more than the {limit:,} allowed"

@@ -1,8 +1,8 @@
-"""Opening image files with Pillow, HEIC and RAW previews if their readers are installed, and converting to upright RGB.
+"""Opening image files with Pillow, also HEIC and previews in RAW files, and converting to upright RGB.
 
-The extra `heif` brings pi-heif (BSD), whose wheels hold libheif and libde265 (LGPL 3). pillow-heif is used if it is
-installed, but is not an extra: its wheels contain x265, which is GPL. The JPEG preview in a RAW file is extracted by
-rawpy (MIT), which includes LibRaw (LGPL 2.1 or CDDL 1.0), or else by the program exiftool.
+HEIC is read by pi-heif (BSD), whose wheels hold libheif and libde265 (LGPL 3). pillow-heif is not used: its wheels
+contain x265, which is GPL. The JPEG preview in a RAW file is extracted by rawpy (MIT, extra `raw`), which includes
+LibRaw (LGPL 2.1 or CDDL 1.0), or else by the program exiftool.
 """
 
 from __future__ import annotations
@@ -29,12 +29,11 @@ from PIL import ExifTags, Image, ImageFile
 from visterm.core.errors import ImageError
 from visterm.core.files import GB, open_regular, read_regular
 from visterm.core.remote import as_path, is_remote
-from visterm.data.image_folders import HEIF_PACKAGES, RAW, RAW_ADVICE, suffix_of
+from visterm.data.image_folders import RAW, RAW_ADVICE, suffix_of
 
 # Formats of photos; EPS, whose reader starts another program, and TGA, which accepts any bytes, are left out
 FORMATS = ("JPEG", "MPO", "PNG", "GIF", "WEBP", "BMP", "DIB", "TIFF", "PPM", "JPEG2000", "AVIF", "HEIF", "QOI")
 
-_HEVC_BRANDS = frozenset({b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"hevm", b"hevs"})
 _PILLOW_MODULES = r"PIL\."
 _TRANSPOSE = {
     2: Image.Transpose.FLIP_LEFT_RIGHT, 3: Image.Transpose.ROTATE_180, 4: Image.Transpose.FLIP_TOP_BOTTOM,
@@ -77,21 +76,8 @@ def readable_formats() -> tuple[str, ...]:
 
 @cache
 def register_heif() -> None:
-    """Register a HEIC reader with Pillow, if one is installed; only the first call has an effect."""
-    if (package := next(filter(find_spec, HEIF_PACKAGES), None)) is not None:
-        import_module(package).register_heif_opener(thumbnails=False)
-
-
-def is_heic(head: bytes) -> bool:
-    """Return whether a file that begins with `head` has pictures encoded with HEVC.
-
-    Its ``ftyp`` box names a main brand and compatible brands (ISO 14496-12, section 4.3; the brands are defined in
-    ISO 23008-12, annex B).
-    """
-    if head[4:8] != b"ftyp":
-        return False
-    box = head[: min(int.from_bytes(head[:4], "big"), 64)]
-    return any(box[start : start + 4] in _HEVC_BRANDS for start in (8, *range(16, len(box) - 3, 4)))
+    """Register the reader of HEIC with Pillow; only the first call has an effect."""
+    import_module("pi_heif").register_heif_opener(thumbnails=False)
 
 
 @contextmanager

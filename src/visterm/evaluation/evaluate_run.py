@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from visterm.core.errors import NoTagsError, UserError
 from visterm.core.persist import check_target, new_folder, write_json
@@ -33,6 +33,7 @@ from visterm.evaluation.html_report import Report
 from visterm.evaluation.joined_tags import OtherLibrary, TagMap, join_library
 from visterm.evaluation.pages import annotation_page, query_page
 from visterm.evaluation.query_evaluation import evaluate_queries, learned_part
+from visterm.evaluation.streamed import StreamedEvaluation, evaluate_streamed
 from visterm.evaluation.summaries import (
     BAND_METRICS,
     PAGE_METRICS,
@@ -50,9 +51,6 @@ from visterm.learning.query_rows import query_corpus, query_lines
 from visterm.metrics import check_metrics
 from visterm.tagging.annotating import cutoff_of
 from visterm.tagging.tagger import Tagger
-
-if TYPE_CHECKING:
-    from visterm.evaluation.streamed import StreamedEvaluation
 
 REPORT_KIND = "report"
 PAGE_FILE, RESULTS_FILE = "index.html", "results.json"  # Files of a report, for people and for programs
@@ -346,8 +344,6 @@ def _measure_queries(
 
 def _measure_streamed(tagger: Tagger, request: EvaluateRequest, say: Say, progress: Progress) -> Measured:
     """Measure a run on features that do not fit in memory, with temporary files in the parent folder of the run."""
-    from visterm.evaluation.streamed import evaluate_streamed  # imports pyarrow
-
     if tagger.tree is not None:
         problem = "The run has a tree of tags, which needs all features in memory."
         raise UserError(problem, setting="memory", value=request.memory, advice="Allow more `memory`.")

@@ -134,7 +134,7 @@ def _parts(
     def read(number: int) -> tuple[list[str], Matrix, sp.csr_array]:
         shards.check(number)
         positions = judged.measured(number)
-        names, rows = shards.named_rows(number)
+        names, _, rows = shards.read(number)
         numbers = positions - shards.starts[number]
         selected = rows if numbers.size == len(names) else rows[numbers]
         return [names[n] for n in numbers], selected, judged.rows_at(positions)

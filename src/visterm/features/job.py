@@ -24,7 +24,7 @@ from visterm.core.threads import Team
 from visterm.core.types import Matrix, Skipped
 from visterm.core.wording import count_of
 from visterm.data.contents import content_hash, stamp_hash, stamps
-from visterm.data.feature_shards import Shard, shard_bytes
+from visterm.data.feature_shards import SUFFIX, Shard, shard_bytes
 from visterm.data.image_folders import ListedImages, Unsearched, image_names, is_there
 from visterm.encoders.contract import AnyEncoder
 from visterm.encoders.named import default_line, make_encoder
@@ -76,12 +76,12 @@ def encode_folder(
 ) -> EncodeSummary:
     """Write the feature rows of all images of a folder into a features folder, with the encoder that made them.
 
-    The shards, of about `shard_size` images, are Parquet files in ``out/data``. Their content depends on the encoder,
-    the seed and the images, not on how often the job was killed. The encoder is given as for `Tagger`; None means the
-    folder's own, or that of `run`, or `default_encoder`, which `say` reports. An encoder that learns is fitted on all
-    images of the first run; `encoder_params` are its settings. In an existing folder, only images with new content are
-    encoded, by the encoder fitted first, and rows of missing images are dropped. The folder keeps its previous contents
-    until the job is finished.
+    The shards, of about `shard_size` images, are files of safetensors in ``out/data``. Their content depends on the
+    encoder, the seed and the images, not on how often the job was killed. The encoder is given as for `Tagger`; None
+    means the folder's own, or that of `run`, or `default_encoder`, which `say` reports. An encoder that learns is
+    fitted on all images of the first run; `encoder_params` are its settings. In an existing folder, only images with
+    new content are encoded, by the encoder fitted first, and rows of missing images are dropped. The folder keeps its
+    previous contents until the job is finished.
 
     `n_jobs` is the number of threads of this process; an executor has its own. With an executor of several machines,
     all machines must be able to access `images` and `out`; a single shard is always made in this process.
@@ -300,7 +300,7 @@ class EncodeJob:
 class ShardWork(PartWork):
     """Makes the shards of a job one after the other, with a fitted encoder and a team of threads that hash files."""
 
-    command, suffix, noted = "visterm encode", "parquet", ("width", "layout")
+    command, suffix, noted = "visterm encode", SUFFIX, ("width", "layout")
 
     def __init__(self, job: EncodeJob, encoder: AnyEncoder, team: Team) -> None:
         known = job.known

@@ -91,12 +91,13 @@ class PartWork:
             result = PartDone(entry, skipped, 0, *(value[name] for name in self.noted))
         except (KeyError, TypeError) as error:
             raise CorruptFileError(f"{note} is no note of {self.command}: {error}. Remove the file.") from error
-        if entry is None or entry == self._known.get(entry.file) or self._folder.is_written(entry):
+        if entry is None or entry == self._known.get(entry.file):
             return result
-        return None
+        is_of_this_format = entry.file.endswith(self.suffix)  # before the first release, shards were Parquet
+        return result if is_of_this_format and self._folder.is_written(entry) else None
 
     def _file_name(self, images: Sequence[str], contents: Sequence[str | None]) -> str:
-        return f"part-{self._digest(images, contents)}.{self.suffix}"
+        return f"part-{self._digest(images, contents)}{self.suffix}"
 
     def _digest(self, images: Sequence[str], contents: Sequence[str | None]) -> str:
         """Return a hash of 24 letters of the part's fingerprint, images and contents."""

@@ -29,6 +29,7 @@ from visterm.core.remote import RemotePath, is_remote
 from visterm.core.system import is_alive
 from visterm.core.types import Skipped
 from visterm.data.contents import READERS
+from visterm.data.feature_shards import SUFFIX
 from visterm.encoders.contract import AnyEncoder
 from visterm.features.contents import Contents, FirstJob, ShardEntry
 from visterm.features.folder import DATA, ENCODER, LEASE, SKIPPED, FeatureFolder, T
@@ -322,7 +323,7 @@ class ShardCache:
             weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
             if self._limit is None:
                 self._limit = int(CACHE_DISK_SHARE * shutil.disk_usage(self._folder).free)
-        return self._folder / f"{sha256}.parquet"
+        return self._folder / f"{sha256}{SUFFIX}"
 
 
 CACHE = ShardCache()  # The cache of this process, which is deleted with it

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any, NamedTuple, Unpack
 
 import numpy as np
@@ -17,17 +17,15 @@ from visterm.core.remote import as_path
 from visterm.core.types import Matrix, Skipped
 from visterm.core.wording import count_of
 from visterm.data.corpus import Corpus
-from visterm.data.feature_shards import Shard, read_shard, read_shard_index
+from visterm.data.feature_shards import read_shard, read_shard_index
 from visterm.data.image_folders import Unsearched, find_images
 from visterm.data.tag_files import find_tags
 from visterm.data.tag_formats.record import TagsFound, merged_by_image, record
 from visterm.data.tag_formats.tables import TableOptions, read_table
 from visterm.encoders.contract import AnyEncoder, Encoded
-from visterm.features.contents import Contents, ShardEntry
+from visterm.features.contents import Contents
 from visterm.features.folder import FeatureFolder
 from visterm.features.remote_folder import feature_folder
-
-CACHED_SHARDS = 4  # Shards in memory: rows are mostly read in the order of names, like the shards
 
 
 class StoredRow(NamedTuple):
@@ -84,7 +82,8 @@ class FolderRows:
             raise self._folder.damaged(self._contents.shards[damaged[0]])
 
         entries = [self._contents.shards[number] for number in numbers]
-        blocks = (_shard(self._folder, entry).rows[rows[part]] for entry, part in zip(entries, parts, strict=True))
+        files = map(self._folder.local, entries)
+        blocks = (read_shard(file).rows[rows[part]] for file, part in zip(files, parts, strict=True))
         shape = (len(requested), self._contents.width)
         if self._contents.layout == "dense":
             dense = np.empty(shape, np.float32)
@@ -92,12 +91,6 @@ class FolderRows:
                 dense[part] = block
             return dense
         return stack_rows([*blocks])[np.argsort(order)] if parts else sp.csr_array(shape, dtype=np.float32)
-
-
-@lru_cache(maxsize=CACHED_SHARDS)
-def _shard(folder: FeatureFolder, entry: ShardEntry) -> Shard:
-    """Return a shard; the most recent shards are cached in memory."""
-    return read_shard(folder.local(entry))
 
 
 class Features:

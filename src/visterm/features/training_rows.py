@@ -34,9 +34,9 @@ from visterm.data.tag_formats.tables import (
 )
 from visterm.encoders.contract import AnyEncoder, name_of
 from visterm.features.contents import Contents, is_features
+from visterm.features.stored import Features
 
 if TYPE_CHECKING:
-    from visterm.features.stored import Features
     from visterm.models.base import SideKnowledge
 
 Photos: TypeAlias = "str | os.PathLike[str] | Corpus | Sequence[Any] | Any"
@@ -226,8 +226,6 @@ def read_corpus(
     if isinstance(images, Corpus):
         corpus = images
     elif isinstance(images, str | os.PathLike) and is_features(images):
-        from visterm.features.stored import Features  # imports pyarrow
-
         corpus = Features(images).corpus(tags, **columns)
     elif images is None:
         corpus = _named_corpus(encoder, tags, columns)

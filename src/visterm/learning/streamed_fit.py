@@ -25,7 +25,7 @@ from visterm.data.tag_formats.tables import check_in_file
 from visterm.features.streaming.joining import BYTES_A_WORD, NO_SPLIT, PAIRS, VALID, TagsOnDisk
 from visterm.features.streaming.memory import WINDOWS, Plan
 from visterm.features.streaming.shards import Shards
-from visterm.features.streaming.windows import RowCopy, ShardWindows, Survey, draw_positions, survey
+from visterm.features.streaming.windows import ShardWindows, Survey, draw_positions, survey
 from visterm.features.training_rows import NONE_HELD_OUT, TrainingRows
 from visterm.learning.calibrating import with_confidences
 from visterm.learning.fit_input import Cleaning, check_streams, encoder_of, reference_of
@@ -105,11 +105,10 @@ def fit_streamed(
         reference = None if idf is None else reference_of(idf, encoder, table.vocabulary)
         start = start.changed(encoder=encoder, reference=reference)
         share = getattr(model, "valid_share", VALID_SHARE) if valid is None else valid
-        row_copy = RowCopy.where_it_fits(folder, shards)
-        stats = survey(shards, table, share, seed, plan, progress, row_copy)
+        stats = survey(shards, table, share, seed, plan, progress)
         windows = ShardWindows(
             shards, table, held_out=stats.held_out, n_pairs=stats.n_pairs, mean_length=stats.mean_length,
-            window=plan.window, seed=seed, copy=row_copy,
+            window=plan.window, seed=seed,
         )  # fmt: skip
         settings = [plan.window, seed, min_count, split, sorted((aliases or {}).items())]
         checkpoints = FileCheckpoints(folder, _training_key(model, shards, tags, settings), every)

@@ -1,6 +1,6 @@
 """Feature rows stored in a catalogue, to train models and compute rows without decoding images again.
 
-``features/<encoder fingerprint>`` has Parquet shards in the format of `visterm encode`. SQLite stores the shard and row
+``features/<encoder fingerprint>`` has shards in the format of `visterm encode`. SQLite stores the shard and row
 of each image; shards that it does not list are leftovers of a killed process.
 """
 
@@ -18,7 +18,7 @@ from visterm.core.checks import finite_rows, stack_rows
 from visterm.core.errors import CorruptFileError
 from visterm.core.types import Matrix
 from visterm.core.writing import write_whole
-from visterm.data.feature_shards import Shard, read_shard, shard_bytes
+from visterm.data.feature_shards import SUFFIX, Shard, read_shard, shard_bytes
 from visterm.store.catalogue import FEATURES, StoredCatalogue
 from visterm.store.images import LISTED, as_list
 
@@ -112,4 +112,4 @@ class CatalogueFeatures:
 
 def _file_name(names: Sequence[str], sha256: Sequence[str]) -> str:
     digest = hashlib.sha256(json.dumps([list(names), list(sha256)]).encode()).hexdigest()
-    return f"part-{digest[:24]}.parquet"
+    return f"part-{digest[:24]}{SUFFIX}"

@@ -20,6 +20,7 @@ from visterm.core.types import CHUNK, Chunk, Matrix, Ranking, Skipped, Tag
 from visterm.data.frames import Framed, first_of, pictures
 from visterm.data.image_folders import Unsearched, is_video
 from visterm.features.contents import is_features
+from visterm.features.streaming.shards import stored_chunks
 from visterm.features.training_rows import Photos, as_images, is_name
 from visterm.features.video_rows import encode_all
 from visterm.learning.run import Run
@@ -160,8 +161,6 @@ def annotate_each(
     are_features_folders = isinstance(images, list | tuple) and bool(images) and all(map(is_features, images))
     try:
         if are_features_folders or is_features(images):
-            from visterm.features.streaming.shards import stored_chunks  # loads pyarrow
-
             for chunk in stored_chunks(run.encoder, cast("str | list[str]", images), progress):
                 yield from tags.of(chunk)
             return

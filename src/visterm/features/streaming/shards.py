@@ -20,7 +20,7 @@ from visterm.core.progress import Progress
 from visterm.core.threads import map_ahead
 from visterm.core.types import Chunk, Matrix, Skipped
 from visterm.core.writing import new_map
-from visterm.data.feature_shards import FILE_NAME, read_shard, read_shard_index, shard_row_bytes
+from visterm.data.feature_shards import Shard, read_shard, read_shard_index, shard_row_bytes
 from visterm.data.image_folders import plain_name
 from visterm.encoders.contract import AnyEncoder
 from visterm.features.contents import name_hashes
@@ -70,11 +70,8 @@ class Shards:
         """Memory of each shard's rows in bytes, shape (n_shards,)."""
         if self.contents.layout == "dense":
             return np.diff(self.starts) * 4 * self.contents.width
-        sizes = [
-            shard_row_bytes(folder.source(entry), self.contents.width)
-            for folder, entry in zip(self._of, self.contents.shards, strict=True)
-        ]
-        return np.array(sizes, np.int64)
+        sources = (folder.source(entry) for folder, entry in zip(self._of, self.contents.shards, strict=True))
+        return np.array([*map(shard_row_bytes, sources)], np.int64)
 
     def check(self, number: int) -> None:
         """Raise CorruptFileError if a shard is missing, or was changed since it was written."""
@@ -88,14 +85,9 @@ class Shards:
         """Read the paths of a shard's images inside the image folder."""
         return read_shard_index(self._of[number].source(self.contents.shards[number]))[0]
 
-    def rows(self, number: int) -> Matrix:
-        """Read the rows of a shard."""
-        return read_shard(self._of[number].local(self.contents.shards[number]), (), threads=False).rows
-
-    def named_rows(self, number: int) -> tuple[list[str], Matrix]:
-        """Read the paths of a shard's images inside the image folder, and their rows."""
-        shard = read_shard(self._of[number].local(self.contents.shards[number]), (FILE_NAME,), threads=False)
-        return shard.names, shard.rows
+    def read(self, number: int) -> Shard:
+        """Read a shard."""
+        return read_shard(self._of[number].local(self.contents.shards[number]))
 
     def encoder(self, n_jobs: int | None) -> AnyEncoder:
         """Return the encoder that made the rows, set to `n_jobs` threads."""
@@ -124,9 +116,9 @@ class Shards:
         parts: list[Matrix] = []
         for number in numbers:
             self.check(number)
-            shard_names, rows = self.named_rows(number)
-            names += shard_names
-            parts.append(rows)
+            shard = self.read(number)
+            names += shard.names
+            parts.append(shard.rows)
         return Chunk(names, stack_rows(parts), [])
 
     def refuse_names_twice(self) -> None:

@@ -6,17 +6,14 @@ A window is a group of shards, drawn again in each epoch; the next window is rea
 from __future__ import annotations
 
 import math
-import shutil
 from collections.abc import Generator
-from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from visterm.core.checks import check_magnitude, stack_rows
-from visterm.core.errors import StorageError
 from visterm.core.progress import Progress, reported
 from visterm.core.threads import map_ahead
 from visterm.core.types import Matrix
@@ -27,8 +24,6 @@ from visterm.models.base import MAX_FEATURE
 from visterm.models.stopping import MIN_HELD_OUT
 
 MOST_VALID = 5000  # Maximum number of validation rows: more are hardly more precise, and slow down every epoch
-ROWS_FILE = "rows.f32"
-SPARE = 2  # Minimum free space on the disk for making a copy, as a multiple of its size
 
 
 class Survey(NamedTuple):
@@ -42,19 +37,11 @@ class Survey(NamedTuple):
     n_pairs: int
 
 
-def survey(
-    shards: Shards,
-    tags: TagsOnDisk,
-    share: float,
-    seed: int,
-    plan: Plan,
-    progress: Progress,
-    copy: RowCopy | None = None,
-) -> Survey:
+def survey(shards: Shards, tags: TagsOnDisk, share: float, seed: int, plan: Plan, progress: Progress) -> Survey:
     """Read all rows once: check the shards, measure the rows, and draw the validation rows for early stopping.
 
     Validation rows are from the split "valid" if there is one, otherwise a `share` of the training rows, unless these
-    are fewer than 50. Rows are written to the `copy`, if there is one.
+    are fewer than 50.
     """
     n_learned = tags.count(tags.learned)
     n_split = 0 if tags.learned == NO_SPLIT else tags.count(VALID)
@@ -69,11 +56,9 @@ def survey(
     with reported(progress, "survey features", shards.n_rows):
         for number in range(len(shards)):
             shards.check(number)
-            rows: Any = shards.rows(number)
+            rows: Any = shards.read(number).rows
             first, end = shards.starts[number : number + 2].tolist()
             check_magnitude(rows.data if sp.issparse(rows) else rows, MAX_FEATURE, "X")
-            if copy is not None:
-                copy.add(rows)
             is_learned = tags.learned_among(first, end)
             measured = rows[np.flatnonzero(is_learned)] if sp.issparse(rows) or not is_learned.all() else rows
             values = (measured.data if sp.issparse(measured) else measured).reshape(-1)
@@ -113,7 +98,7 @@ class ShardWindows:
 
     The shards of an epoch are in a random order that depends on the seed and the epoch, and are grouped into windows of
     up to `window` bytes; a larger shard is a window of its own. Training draws the order of pairs within a window.
-    Images at the sorted positions `held_out` are left out. Rows are read from `copy`, if given, instead of the shards.
+    Images at the sorted positions `held_out` are left out.
 
     The attributes are those of `visterm.models.ranking.training.Windows`.
     """
@@ -128,10 +113,9 @@ class ShardWindows:
         mean_length: float,
         window: int,
         seed: int,
-        copy: RowCopy | None = None,
     ) -> None:
         self._shards, self._tags, self._held_out = shards, tags, held_out
-        self._window, self._seed, self._copy = window, seed, copy
+        self._window, self._seed = window, seed
         self.n_features, self.n_tags = shards.contents.width, tags.n_tags
         self.n_pairs, self.mean_length = n_pairs, mean_length
 
@@ -168,48 +152,10 @@ class ShardWindows:
             is_learned[self._held_out[low:high] - first] = False
             n = int(is_learned.sum())
             tags.append(self._tags.rows_at(first + np.flatnonzero(is_learned)))
-            rows: Any = self._shards.rows(number) if self._copy is None else None
+            rows: Any = self._shards.read(number).rows
             if sp.issparse(rows):
                 parts.append(rows[np.flatnonzero(is_learned)])
-                continue
-            if self._copy is None:
-                np.compress(is_learned, rows, axis=0, out=buffer[n_filled : n_filled + n])
             else:
-                block = buffer[n_filled : n_filled + end - first]
-                self._copy.read_into(first, block)
-                if n < is_learned.size:
-                    block[:n] = block[is_learned]
-            n_filled += n
+                np.compress(is_learned, rows, axis=0, out=buffer[n_filled : n_filled + n])
+                n_filled += n
         return stack_rows(parts) if parts else buffer[:n_filled], sp.csr_array(sp.vstack(tags, format="csr"))
-
-
-class RowCopy:
-    """The rows of dense shards in one file, in the order of their positions."""
-
-    def __init__(self, file: Path, width: int) -> None:
-        self._file, self._width = file, width
-
-    @classmethod
-    def where_it_fits(cls, folder: Path, shards: Shards) -> Self | None:
-        """Begin a copy; None for sparse rows, which are fast to unpack, or if the disk has too little space."""
-        free_bytes = shutil.disk_usage(folder).free
-        if shards.contents.layout != "dense" or free_bytes < SPARE * int(shards.sizes.sum()):
-            return None
-        (folder / ROWS_FILE).write_bytes(b"")
-        return cls(folder / ROWS_FILE, shards.contents.width)
-
-    def add(self, rows: NDArray[np.float32]) -> None:
-        """Append rows to the copy."""
-        with self._file.open("ab") as file:
-            file.write(memoryview(np.ascontiguousarray(rows, np.float32)).cast("B"))
-
-    def read_into(self, first: int, buffer: NDArray[np.float32]) -> None:
-        """Read rows from position `first` until `buffer`, an array of shape (n, width), is full.
-
-        Raises StorageError if the file was truncated.
-        """
-        target = memoryview(buffer.reshape(-1)).cast("B")
-        with self._file.open("rb") as file:
-            file.seek(4 * self._width * first)
-            if file.readinto(target) < len(target):
-                raise StorageError(f"{self._file} was cut short while it was in use. Run the same command again.")

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from visterm.core.errors import UserError
 from visterm.core.learned import Listed, Record, Text, Whole
@@ -22,12 +22,10 @@ from visterm.features.contents import ENTRY, ShardEntry, cut, is_features
 from visterm.features.folder import FeatureFolder
 from visterm.features.part_work import PartDone, PartWork
 from visterm.features.remote_folder import BEGUN, RemoteFeatureFolder
+from visterm.features.streaming.shards import Shards
 from visterm.features.training_rows import check_fingerprint, is_name
 from visterm.features.video_rows import encode_all
 from visterm.tagging.annotating import ChunkTags
-
-if TYPE_CHECKING:
-    from visterm.features.streaming.shards import Shards
 
 ANNOTATIONS = "folder of annotations"  # The kind in the manifest
 
@@ -105,19 +103,13 @@ def pieces_of(encoder: AnyEncoder, source: AnnotationInput, *, stable: bool) -> 
         return Pieces(pieces, [], [*source.skipped])
 
     features = [str(in_full(folder)) for folder in source.features]
-    shards = _open_shards(features)
+    shards = Shards(features)
     check_fingerprint(encoder, shards.contents)
     shards.refuse_names_twice()
     groups = [[number] for number in range(len(shards))] if stable else shards.groups()
     rows = [entry.rows for entry in shards.contents.shards]
     pieces = [Piece([], group, sum(rows[number] for number in group)) for group in groups]
     return Pieces(pieces, features, shards.skipped())
-
-
-def _open_shards(features: Sequence[str]) -> Shards:
-    from visterm.features.streaming.shards import Shards  # loads pyarrow
-
-    return Shards(features)
 
 
 class PieceReader:
@@ -131,7 +123,7 @@ class PieceReader:
 
     @cached_property
     def _shards(self) -> Shards:
-        return _open_shards(self._features)
+        return Shards(self._features)
 
     def path(self, image: str) -> str:
         """Return the path of an image; for encoders that read names, its name."""
@@ -218,7 +210,7 @@ class TaggedParts(PartWork):
     request.
     """
 
-    command, suffix = "visterm annotate", "jsonl"
+    command, suffix = "visterm annotate", ".jsonl"
 
     def __init__(
         self,

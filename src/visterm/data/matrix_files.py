@@ -1,0 +1,261 @@
+"""Matrices of other programs in NumPy's, SciPy's and svmlight's files, whose bytes are checked before they are used."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import lzma
+import math
+import os
+import struct
+import tokenize
+import zipfile
+import zlib
+from pathlib import Path
+from typing import IO, Any, NamedTuple, TypeAlias
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from visterm.core.checks import as_csr, checked_csr
+from visterm.core.errors import DataError, StorageError, TooLargeError, VistermError
+from visterm.core.files import MB, open_regular
+
+SVMLIGHT = (".svm", ".svmlight", ".libsvm", ".svm.gz", ".svmlight.gz", ".libsvm.gz")
+
+# Suffix -> description, first bytes, and advice for a file with other content
+KINDS = {
+    ".npy": ("a NumPy matrix", np.lib.format.MAGIC_PREFIX, "Write it with numpy.save, from a matrix of numbers."),
+    ".npz": ("a sparse matrix of scipy.sparse.save_npz", b"PK", "Write it so, or a dense matrix with numpy.save."),
+}
+
+NUMERIC_KINDS = "fiub"  # NumPy's dtype kinds of numbers
+MAX_FEATURES = 2**26  # Maximum number of columns: models keep some numbers for each, and a larger index is a mistake
+MAX_EXPANSION = 100  # Maximum ratio of unpacked to compressed size: features and their indices reach ten
+ALWAYS_FINE = 64 * MB  # Size in bytes that any file may unpack to
+
+_INDEX_ARRAYS = {"csr": ("indices", "indptr"), "csc": ("indices", "indptr"), "coo": ("row", "col")}  # Index arrays
+_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+
+# Errors that NumPy, zip files and decompressors raise for invalid bytes
+READ_ERRORS = (
+    ValueError, SyntaxError, TypeError, LookupError, EOFError, OSError, OverflowError, MemoryError, RuntimeError,
+    tokenize.TokenError, struct.error, zipfile.BadZipFile, zlib.error, lzma.LZMAError,
+)  # fmt: skip
+
+
+Numbers: TypeAlias = "NDArray[Any]"  # Of any numeric dtype
+Rows: TypeAlias = "Numbers | sp.csr_array"
+
+
+def read_matrix(file: Path) -> Rows:
+    """Read a ``.npy`` file, which is memory-mapped, a ``.npz`` file, or a file with a suffix in `SVMLIGHT`.
+
+    Raises DataError if its content does not match the suffix; StorageError if it cannot be read.
+    """
+    description, magic, advice = KINDS.get(
+        file.suffix, ("svmlight", b"", "Write it with sklearn.datasets.dump_svmlight_file.")
+    )
+    try:
+        if file.suffix not in KINDS:
+            return as_csr(read_svmlight(file))
+        try:
+            with open_regular(file) as opened:
+                first_bytes = opened.read(len(np.lib.format.MAGIC_PREFIX))
+        except OSError as error:
+            raise StorageError(f"{file} cannot be read: {error.strerror or error}.") from error
+        if not first_bytes.startswith(magic):  # otherwise NumPy would read it as a pickle
+            reason = f"it begins with {first_bytes!r}, as no such file does" if first_bytes else "it is empty"
+            raise DataError(f"{file} cannot be read as {description}: {reason}. {advice}")
+        return map_npy(file) if file.suffix == ".npy" else as_csr(read_npz(file))
+    except VistermError:
+        raise
+    except READ_ERRORS as error:
+        # EOFError has a message of Python's own; other messages mention parameters of NumPy and SciPy.
+        message = " ".join(str(error).split()).rstrip(".") or type(error).__name__
+        reason = "it breaks off" if message.startswith("EOF") else message
+        raise DataError(f"{file} cannot be read as {description}: {reason}. {advice}") from error
+
+
+class _Header(NamedTuple):
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    fortran: bool
+    start: int  # Byte position of the first value
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape) * self.dtype.itemsize
+
+
+def map_npy(path: Path) -> Numbers:
+    """Map the array of a ``.npy`` file into memory.
+
+    Raises READ_ERRORS if it is not such a file, or is shorter than its header says.
+    """
+    with open_regular(path) as file:
+        header = _header(file, os.fstat(file.fileno()).st_size)
+        if 0 in header.shape:
+            return np.empty(header.shape, header.dtype)
+        order: Any = "F" if header.fortran else "C"
+        return np.memmap(file, header.dtype, "r", header.start, header.shape, order)
+
+
+def read_npz(path: Path) -> sp.csr_array:
+    """Read the sparse matrix of a ``.npz`` file that SciPy saved as CSR, CSC or COO.
+
+    Raises DataError if the arrays are inconsistent, or an entry occurs twice; TooLargeError if it would unpack to far
+    more than features do; READ_ERRORS if it is not such a file.
+    """
+    with open_regular(path) as file, zipfile.ZipFile(file) as archive:
+        packed = os.fstat(file.fileno()).st_size
+        refuse_bomb(path, packed, sum(member.file_size for member in archive.infolist()))
+        kind = _member(archive, "format", path, "SU").item()
+        kind = kind.decode("ascii", "replace") if isinstance(kind, bytes) else kind
+        shape = _member(archive, "shape", path, "iu").ravel().tolist()
+        refuse_bomb(path, packed, 8 * max(shape[:1], default=0))  # the index pointer of the CSR matrix
+        if kind not in _INDEX_ARRAYS:
+            raise DataError(f"{path} holds a matrix in the form '{kind}'; expected csr, csc or coo: matrix.tocsr().")
+        data, first, second = (_member(archive, name, path) for name in ("data", *_INDEX_ARRAYS[kind]))
+
+    if kind == "coo":  # `first` and `second` are the row and the column of each value
+        if data.ndim != 1 or not data.shape == first.shape == second.shape:
+            raise DataError(
+                f"{path}: there are {data.size} values, {first.size} rows and {second.size} columns of them."
+            )
+        if len(shape) != 2 or first.dtype.kind not in "iu":
+            raise DataError(f"{path}: the rows of the values are no whole numbers, or the shape is {tuple(shape)}.")
+        outside = np.flatnonzero((first < 0) | (first >= shape[0]))
+        if outside.size:
+            value, row = outside[0] + 1, first[outside[0]]
+            raise DataError(f"{path}: value {value} is in row {row}; expected 0 to {shape[0] - 1}.")
+        order = np.argsort(first, kind="stable")
+        indptr = np.concatenate([[0], np.cumsum(np.bincount(first.astype(np.int64), minlength=shape[0]))])
+        return checked_csr(data[order], second[order], indptr, shape, str(path))
+    if kind == "csc":
+        return sp.csr_array(checked_csr(data, first, second, shape[::-1], f"{path} (CSC: its rows are columns)").T)
+    return checked_csr(data, first, second, shape, str(path))
+
+
+def refuse_bomb(path: Path, packed: int, unpacked: int) -> None:
+    """Raise TooLargeError if a file unpacks to far more than features do."""
+    if unpacked > max(ALWAYS_FINE, MAX_EXPANSION * packed):
+        raise TooLargeError(
+            f"{path} has {packed:,} bytes and would unpack to {unpacked:,}; expected at most {MAX_EXPANSION} times its "
+            "size, as of features. If it is what it should be, save it without compression."
+        )
+
+
+def open_unpacked(path: Path) -> IO[bytes]:
+    """Open a file for reading, through gzip if it is named ``.gz``. Raises OSError if it is not a regular file."""
+    return io.BufferedReader(_Unpacked(path)) if path.suffix == ".gz" else open_regular(path)
+
+
+class _Unpacked(io.RawIOBase):
+    """Unpacks gzip, and stops with an error when a file unpacks to far more than features do."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._file = path, open_regular(path)
+        self._packed = os.fstat(self._file.fileno()).st_size
+        self._gzip = gzip.GzipFile(fileobj=self._file)
+        self._read = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        content = self._gzip.read(len(buffer))
+        buffer[: len(content)] = content
+        self._read += len(content)
+        refuse_bomb(self._path, self._packed, self._read)
+        return len(content)
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
+def _member(archive: zipfile.ZipFile, name: str, path: Path, kinds: str = NUMERIC_KINDS) -> Numbers:
+    """Read one array of an archive, up to the size that its directory declares."""
+    try:
+        info = archive.getinfo(f"{name}.npy")
+    except KeyError as error:
+        raise DataError(
+            f"{path} has no '{name}'; expected a sparse matrix, with data, format, shape and its indices. Write it "
+            "with scipy.sparse.save_npz."
+        ) from error
+    with archive.open(info) as member:
+        header = _header(member, info.file_size, f"its part '{name}'")
+        if header.dtype.kind not in kinds:
+            raise DataError(f"{path}, '{name}': it holds {header.dtype}; expected numbers.")
+        content = member.read(header.size)
+    numbers = np.frombuffer(content, header.dtype) if content else np.empty(0, header.dtype)
+    return numbers.reshape(header.shape, order="F" if header.fortran else "C")
+
+
+def _header(file: IO[bytes], size: int, part: str = "it") -> _Header:
+    """Read the header of a ``.npy`` file; refuse Python objects, and arrays larger than the file."""
+    version = np.lib.format.read_magic(file)
+    if version not in _HEADERS:
+        raise ValueError(f"{part} is in version {version[0]}.{version[1]} of NumPy's format; expected 1.0 or 2.0")
+    shape, fortran, dtype = _HEADERS[version](file)
+    header = _Header(dtype, shape, fortran, file.tell())
+    if dtype.hasobject:
+        raise ValueError(f"{part} holds Python objects, which are never loaded")
+    if min(shape, default=0) < 0 or header.start + header.size > size:
+        raise ValueError(
+            f"{part} breaks off: the header promises {dtype} of shape {shape}, {header.size:,} bytes, and "
+            f"{max(0, size - header.start):,} are there"
+        )
+    return header
+
+
+def read_svmlight(path: Path) -> sp.csr_array:
+    """Read the rows of a svmlight file, which may be gzipped, as float32; the targets are ignored.
+
+    Columns are numbered from 0 or 1, as in the file. Raises DataError if a line is invalid: the message names the line
+    and the problem; TooLargeError if it would unpack to far more than features do; ValueError, OverflowError or
+    OSError if it is not such a file.
+    """
+    from sklearn.datasets import load_svmlight_file
+
+    try:
+        with open_unpacked(path) as file:
+            rows = load_svmlight_file(file, dtype=np.float32, multilabel=True)[0]
+    except (ValueError, OverflowError):
+        _refuse_first_wrong_line(path)
+        raise
+    if not np.isfinite(rows.data).all() or rows.indices.min(initial=0) < 0 or rows.shape[1] > MAX_FEATURES:
+        _refuse_first_wrong_line(path)
+    return checked_csr(rows.data, rows.indices, rows.indptr, rows.shape, str(path))
+
+
+def _refuse_first_wrong_line(path: Path) -> None:
+    with open_unpacked(path) as file:
+        for number, line in enumerate(file, start=1):
+            cells = line.partition(b"#")[0].split()
+            previous_index = -1
+            for pair in cells if cells and b":" in cells[0] else cells[1:]:
+                index, _, value = pair.partition(b":")
+                if index == b"qid":
+                    continue
+                if problem := _problem_of_pair(index, value, previous_index):
+                    text = pair[:40].decode("utf-8", "replace")
+                    raise DataError(f"{path}, line {number}: '{text}' {problem}. Correct the line, or leave it out.")
+                previous_index = int(index)
+
+
+def _problem_of_pair(index: bytes, value: bytes, previous_index: int) -> str:
+    """Return what is wrong with a pair INDEX:NUMBER, as the end of a sentence; "" if it is valid."""
+    if not index.isdigit():
+        return "does not begin with an index; expected INDEX:NUMBER, with a whole number of 0 or more"
+    if len(index) > len(str(MAX_FEATURES)) or int(index) >= MAX_FEATURES:
+        return f"has too large an index; expected at most {MAX_FEATURES - 1:,}"
+    if int(index) <= previous_index:
+        return f"comes after the index {previous_index}; expected indices in ascending order, each once"
+    try:
+        number = float(value)
+    except ValueError:
+        return "does not end with a number; expected INDEX:NUMBER"
+    return "" if math.isfinite(number) else "has a number that is not finite"
