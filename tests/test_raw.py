@@ -207,7 +207,7 @@ def test_what_is_not_read_is_counted_by_kind_with_what_to_install(tmp_path, monk
         (tmp_path / name).write_bytes(b"x")
     found = count_not_read([tmp_path])
     assert found.text == (
-        "1 HEIC file (.heic; read with: pip install 'visterm[heif]'), 3 RAW files (.cr2, .nef; "
+        "1 HEIC file (.heic; read with: pip install pi-heif), 3 RAW files (.cr2, .nef; "
         "read with: pip install 'visterm[raw]', or the program exiftool), 1 video (.mp4; index and annotate read "
         "them), 2 others (without ending, .txt)"
     )

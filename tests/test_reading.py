@@ -218,7 +218,7 @@ def test_a_heic_photo_is_listed_with_what_to_install_where_its_reader_is_not(tmp
     monkeypatch.delitem(Image.OPEN, "HEIF", raising=False)
     path = tmp_path / name
     path.write_bytes(HEIC_HEAD)
-    assert list(decode_images([path])) == [Skipped(str(path), "HEIC without its reader: pip install 'visterm[heif]'")]
+    assert list(decode_images([path])) == [Skipped(str(path), "HEIC without its reader: pip install pi-heif")]
 
 
 def test_the_reader_of_heic_registers_itself_at_the_first_image_and_not_before(tmp_path):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +10,7 @@ import typer
 from visterm.cli import options
 from visterm.cli.command_line import imported_when_used
 from visterm.cli.output import say
-from visterm.core.errors import MissingExtraError, UserError
+from visterm.core.errors import UserError
 
 with imported_when_used():
     from visterm.connectors import keys
@@ -62,14 +61,6 @@ def serve(
     On the page you search, tag and review photos; programs use the API (/api/v1/docs). By default it can be reached
     from this machine only. It connects to no other hosts but those of --vision-host.
     """
-    try:
-        for package in ("fastapi", "jinja2", "prometheus_client", "python_multipart", "uvicorn"):
-            import_module(package)
-    except ImportError as error:
-        raise MissingExtraError(
-            f"visterm serve needs the package '{error.name}'. Install it with: pip install 'visterm[web]'"
-        ) from error
-
     token = "" if token_file is None else _read_token(token_file)
     if not token and not security.is_loopback(host):
         raise UserError(

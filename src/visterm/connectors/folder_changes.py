@@ -151,7 +151,7 @@ def _events(folders: Sequence[str], stop: Stop) -> Generator[set[str]]:
     try:
         from watchfiles import watch
     except ImportError as error:
-        advice = "Install it with: pip install 'visterm[watch]'. Or look at the folders every so often, by `poll`."
+        advice = "Install it with: pip install watchfiles. Or look at the folders every so often, by `poll`."
         raise MissingExtraError("To watch folders, the package 'watchfiles' is needed.", advice=advice) from error
 
     def paths() -> Generator[set[str]]:

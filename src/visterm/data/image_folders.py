@@ -41,7 +41,7 @@ UNREAD_INSIDE = VIDEO | {".cr3", ".crw", ".mrw", ".orf", ".raf", ".raw", ".rw2",
 OTHER, VIDEOS = "other", "video"
 
 HEIF_PACKAGES = ("pi_heif", "pillow_heif")  # In order of preference
-HEIC_ADVICE = "pip install 'visterm[heif]'"
+HEIC_ADVICE = "pip install pi-heif"
 RAW_ADVICE = "pip install 'visterm[raw]', or the program exiftool"
 
 

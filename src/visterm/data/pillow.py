@@ -1,8 +1,8 @@
 """Opening image files with Pillow, HEIC and RAW previews if their readers are installed, and converting to upright RGB.
 
-The extra `heif` brings pi-heif (BSD), whose wheels hold libheif and libde265 (LGPL 3). pillow-heif is used if it is
-installed, but is not an extra: its wheels contain x265, which is GPL. The JPEG preview in a RAW file is extracted by
-rawpy (MIT), which includes LibRaw (LGPL 2.1 or CDDL 1.0), or else by the program exiftool.
+HEIC is read by pi-heif (BSD), whose wheels hold libheif and libde265 (LGPL 3). pillow-heif takes its place if it alone
+is installed, but visterm does not bring it: its wheels contain x265, which is GPL. The JPEG preview in a RAW file is
+extracted by rawpy (MIT), which includes LibRaw (LGPL 2.1 or CDDL 1.0), or else by the program exiftool.
 """
 
 from __future__ import annotations
