@@ -19,9 +19,9 @@ from drawn_videos import draw_video, needs_ffmpeg
 from refusals import refused
 from tiny_catalogues import COLOURS, draw_photo, draw_photos, fit_run, write_tags
 from visterm import Catalogue, Tagger
-from visterm.connectors.folder_changes import FolderChanges, Settling, Stop, is_on_network, mounts
+from visterm.connectors.folder_changes import Settling, Stop, is_on_network, mounts
 from visterm.connectors.watch import Watching, folders_to_watch, tags_as_indexed
-from visterm.core.errors import MissingExtraError, UserError
+from visterm.core.errors import UserError
 from visterm.store.connected import ProgramConnection
 
 LONGEST = 600.0  # Seconds until something that must happen counts as never
@@ -406,16 +406,8 @@ def test_it_ends_between_two_chunks(library, monkeypatch):
 NO_WATCHFILES = f"import sys; sys.modules['watchfiles'] = None\n{START}"
 
 
-def test_without_watchfiles_it_names_the_extra_and_polls_all_the_same(library):
+def test_polling_needs_no_watchfiles(library):
     catalogue, photos = library
-    with Command(catalogue.stored.folder, start=NO_WATCHFILES) as command:
-        assert command.end() == 2
-        assert "pip install watchfiles" in command.lines[-1]
-        assert "by --poll" in command.lines[-1]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(sys.modules, "watchfiles", None)
-        with pytest.raises(MissingExtraError, match="watch"):
-            FolderChanges([str(photos)], [], {".png"}, 1.0, Stop())
     with Command(catalogue.stored.folder, "--poll", "0.2s", start=NO_WATCHFILES) as command:
         wait_until(lambda: command.rounds, lambda: command.lines)
         new = draw_photo(photos / "new.png", "red", 3)

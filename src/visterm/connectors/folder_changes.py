@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 
-from visterm.core.errors import MissingExtraError, StorageError
+from visterm.core.errors import StorageError
 from visterm.core.wording import count_of
 from visterm.data.contents import file_state
 from visterm.data.image_folders import is_set_aside, suffix_of
@@ -83,8 +83,7 @@ class FolderChanges:
     ended : str
         Why the system's reports ended, which may have lost changes; empty while they work.
 
-    Raises MissingExtraError if there are `reported` folders and watchfiles is not installed; StorageError if the system
-    cannot watch more folders.
+    Raises StorageError if the system cannot watch more folders.
     """
 
     def __init__(
@@ -148,11 +147,7 @@ class FolderChanges:
 
 def _events(folders: Sequence[str], stop: Stop) -> Generator[set[str]]:
     """Yield sets of changed paths reported by the system; an empty set after a short time without reports."""
-    try:
-        from watchfiles import watch
-    except ImportError as error:
-        advice = "Install it with: pip install watchfiles. Or look at the folders every so often, by `poll`."
-        raise MissingExtraError("To watch folders, the package 'watchfiles' is needed.", advice=advice) from error
+    from watchfiles import watch  # polled folders do not need it
 
     def paths() -> Generator[set[str]]:
         try:
